@@ -1,0 +1,15 @@
+//! Every byte layout that crosses a rockery wire.
+//!
+//! Two levels: fixed-size views over bytes ([`bth`], [`ext`]), which cannot panic because their size is part of
+//! their type, and above them one decoded form, [`Packet`], that says what a RoCEv2 packet means. The device
+//! works on [`Packet`]; a simulation never encodes at all.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod number;
+pub mod packet;
+
+pub use number::{PartitionKey, Psn, Qpn, Rkey};
+pub use packet::{Aeth, AtomicEth, Deth, Message, Packet, Position, Reth, Service, Syndrome, Tail};
