@@ -6,8 +6,6 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-extern crate alloc;
-
 pub mod number;
 pub mod packet;
 

@@ -1,0 +1,91 @@
+//! Who is where: GIDs, address vectors, and the path that packets of a queue pair take.
+
+/// Global identifier: an IPv6 address, or an IPv4 address mapped into one (`::ffff:a.b.c.d`, IBTA A17.4.5).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Gid(pub [u8; 16]);
+
+impl Gid {
+    /// The GID of an IPv4 address.
+    pub const fn from_ipv4([a, b, c, d]: [u8; 4]) -> Self {
+        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
+    }
+
+    /// The IPv4 address inside, if this GID is a mapped one.
+    pub fn ipv4(&self) -> Option<[u8; 4]> {
+        let (prefix, address) = self.0.split_at(12);
+        (prefix == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff])
+            .then(|| [address[0], address[1], address[2], address[3]])
+    }
+
+    /// Whether this is the address of a multicast group: `ff00::/8`, or a mapped `224.0.0.0/4`.
+    pub fn is_multicast(&self) -> bool {
+        self.ipv4().map_or(self.0[0] == 0xff, |address| address[0] >> 4 == 0xe)
+    }
+
+    /// Whether all bytes are zero: an empty slot of the GID table.
+    pub fn is_unspecified(&self) -> bool {
+        self.0 == [0; 16]
+    }
+}
+
+impl core::fmt::Debug for Gid {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::net::Ipv6Addr::from(self.0).fmt(f)
+    }
+}
+
+/// How to reach a peer, as `ibv_ah_attr` gives it. On RoCEv2 the global route is all there is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct AddressVector {
+    /// The peer.
+    pub destination: Gid,
+    /// Our own address: an index into the GID table.
+    pub source_index: u8,
+    /// DSCP in the upper six bits, ECN in the lower two.
+    pub traffic_class: u8,
+    /// TTL.
+    pub hop_limit: u8,
+    /// IPv6 flow label; entropy for the UDP source port.
+    pub flow_label: u32,
+    /// Service level: the 802.1Q priority.
+    pub service_level: u8,
+}
+
+/// Where a packet goes: what the network layers need to know, looked up once per queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Path {
+    /// Our address.
+    pub source: Gid,
+    /// The peer's, or a multicast group.
+    pub destination: Gid,
+    /// UDP source port, 0xc000 and above: entropy for ECMP and receive-side scaling (IBTA A17.4.3).
+    pub source_port: u16,
+    /// DSCP and ECN. The device asks for ECN-capable transport (ECT(0)) only where the program or DCQCN does.
+    pub traffic_class: u8,
+    /// TTL.
+    pub hop_limit: u8,
+    /// 802.1Q priority.
+    pub service_level: u8,
+    /// IPv6 flow label.
+    pub flow_label: u32,
+}
+
+/// What the network layers saw of an arriving packet.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Arrival {
+    /// IP source.
+    pub source: Gid,
+    /// IP destination: one of ours, or a multicast group.
+    pub destination: Gid,
+    /// IPv4 TOS or IPv6 traffic class; the lower two bits 3 mean congestion experienced.
+    pub traffic_class: u8,
+    /// TTL as it arrived.
+    pub hop_limit: u8,
+}
+
+impl Arrival {
+    /// Whether a switch marked the packet (RFC 3168: both ECN bits set).
+    pub const fn congestion_experienced(&self) -> bool {
+        self.traffic_class & 3 == 3
+    }
+}

@@ -1,0 +1,98 @@
+//! Work completions, as `ibv_wc` reports them.
+
+use wire::{Qpn, Rkey};
+
+/// Outcome of a work request; the values are those of `ibv_wc_status`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u32)]
+pub enum Status {
+    /// Done.
+    Success = 0,
+    /// A message was too long for its buffer, or longer than 2^31.
+    LocalLength = 1,
+    /// The queue pair could not do it for a local reason.
+    LocalQpOperation = 2,
+    /// A local key, range or right was wrong.
+    LocalProtection = 4,
+    /// Not executed: the queue pair was in the error state.
+    Flushed = 5,
+    /// Binding a memory window failed.
+    WindowBind = 6,
+    /// An answer made no sense.
+    BadResponse = 7,
+    /// Local access error: an immediate write that could not be placed.
+    LocalAccess = 8,
+    /// The peer found the request invalid.
+    RemoteInvalidRequest = 9,
+    /// The peer refused the key, range or right.
+    RemoteAccess = 10,
+    /// The peer could not do it.
+    RemoteOperation = 11,
+    /// No answer, after all retries.
+    RetryExceeded = 12,
+    /// The peer was not ready, after all RNR retries.
+    RnrRetryExceeded = 13,
+    /// Another failure.
+    General = 21,
+}
+
+/// What completed; the values are those of `ibv_wc_opcode`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u32)]
+pub enum CompletionKind {
+    /// SEND, with or without immediate or invalidate.
+    Send = 0,
+    /// RDMA WRITE, with or without immediate.
+    Write = 1,
+    /// RDMA READ.
+    Read = 2,
+    /// Compare and swap.
+    CompareSwap = 3,
+    /// Fetch and add.
+    FetchAdd = 4,
+    /// A memory window was bound.
+    BindWindow = 5,
+    /// A local key was invalidated.
+    LocalInvalidate = 6,
+    /// ATOMIC WRITE.
+    AtomicWrite = 9,
+    /// A receive, filled by a SEND.
+    Receive = 128,
+    /// A receive, used up by an RDMA WRITE with immediate.
+    ReceiveWriteImmediate = 129,
+}
+
+/// What a receive completion carries besides its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Extra {
+    /// Nothing.
+    #[default]
+    None,
+    /// Immediate data, big-endian as on the wire.
+    Immediate([u8; 4]),
+    /// This key of ours was invalidated by the sender.
+    Invalidated(Rkey),
+}
+
+/// One entry of a completion queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// The work request's id.
+    pub id: u64,
+    /// Outcome. When not `Success`, only `id`, `qpn` and this have a meaning.
+    pub status: Status,
+    /// What completed.
+    pub kind: CompletionKind,
+    /// Bytes: received (with the 40 of a UD's GRH), or read, or 8 for an atomic.
+    pub length: u32,
+    /// The queue pair.
+    pub qpn: Qpn,
+    /// UD and XRC receives: the sender's queue pair.
+    pub source: Qpn,
+    /// Immediate or invalidated key.
+    pub extra: Extra,
+    /// UD receives: the first 40 bytes of the buffer hold a GRH.
+    pub grh: bool,
+    /// When the device generated it, in nanoseconds of the driver's clock.
+    pub at_ns: u64,
+}

@@ -1,0 +1,122 @@
+//! What a device is told at birth: its limits, numbers and policies.
+
+use crate::time::Nanos;
+
+/// Limits and policies. [`Config::default`] is what a live device uses.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Queue pairs at most.
+    pub max_qp: u32,
+    /// Work requests per send or receive queue at most.
+    pub max_qp_wr: u32,
+    /// Scatter/gather elements per work request at most.
+    pub max_sge: u32,
+    /// Bytes that a work request may carry inline at most.
+    pub max_inline: u32,
+    /// Completion queues at most.
+    pub max_cq: u32,
+    /// Entries per completion queue at most.
+    pub max_cqe: u32,
+    /// Memory regions and windows at most, together.
+    pub max_mr: u32,
+    /// Protection domains at most.
+    pub max_pd: u32,
+    /// Shared receive queues at most.
+    pub max_srq: u32,
+    /// Work requests per shared receive queue at most.
+    pub max_srq_wr: u32,
+    /// READs and atomics that a queue pair takes at once, as responder and as initiator.
+    pub max_rd_atomic: u8,
+    /// Multicast groups at most, and queue pairs per group.
+    pub max_mcast_groups: u32,
+    /// Queue pairs attached to one multicast group at most.
+    pub max_mcast_attach: u32,
+    /// Bytes of unacknowledged data that a queue pair keeps in the network at most.
+    pub window_bytes: u32,
+    /// Place WRITEs and READ responses as they arrive, in any order, and give every WRITE packet a RETH, as
+    /// ConnectX does with adaptive routing on. Off: go-back-N (IBTA 9.7.5.1.2).
+    pub out_of_order: bool,
+    /// How far ahead of the expected PSN a packet may be and still be placed; also how many packets a hole may
+    /// lie behind before it counts as lost.
+    pub reorder_window: u32,
+    /// Congestion control.
+    pub congestion: CongestionConfig,
+}
+
+/// Which congestion control a queue pair runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CongestionConfig {
+    /// None: the window alone.
+    Off,
+    /// The window shrinks on loss and grows again: for networks without PFC, such as a socket buffer.
+    Adaptive,
+    /// DCQCN (Zhu et al., SIGCOMM 2015) with these parameters.
+    Dcqcn(DcqcnConfig),
+}
+
+/// Parameters of DCQCN, named as in the paper's section 5.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DcqcnConfig {
+    /// Line rate in bits per second: where a flow starts.
+    pub line_rate_bps: u64,
+    /// Rates never fall below this.
+    pub minimum_rate_bps: u64,
+    /// g: weight of a new observation in alpha, as a shift (1/256 is 8).
+    pub g_shift: u8,
+    /// N: at most one CNP per queue pair in this time.
+    pub cnp_interval_ns: Nanos,
+    /// K: alpha decays when no CNP came for this long.
+    pub alpha_interval_ns: Nanos,
+    /// T: time between rate increases.
+    pub increase_interval_ns: Nanos,
+    /// B: bytes between rate increases.
+    pub increase_bytes: u64,
+    /// F: increases by halving the distance before additive ones.
+    pub fast_recovery_steps: u8,
+    /// R_AI: additive increase in bits per second.
+    pub additive_bps: u64,
+    /// R_HAI: hyper increase in bits per second.
+    pub hyper_bps: u64,
+}
+
+impl Default for DcqcnConfig {
+    /// The paper's values, for a 40 Gb/s line (SIGCOMM 2015, section 5.2 and figure 14).
+    fn default() -> Self {
+        Self {
+            line_rate_bps: 40_000_000_000,
+            minimum_rate_bps: 10_000_000,
+            g_shift: 8,
+            cnp_interval_ns: Nanos::from_micros(50),
+            alpha_interval_ns: Nanos::from_micros(55),
+            increase_interval_ns: Nanos::from_micros(55),
+            increase_bytes: 10 << 20,
+            fast_recovery_steps: 5,
+            additive_bps: 40_000_000,
+            hyper_bps: 400_000_000,
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_qp: 1 << 20,
+            max_qp_wr: 1 << 15,
+            max_sge: 32,
+            max_inline: 1024,
+            max_cq: 1 << 20,
+            max_cqe: 1 << 20,
+            max_mr: 1 << 20,
+            max_pd: 1 << 16,
+            max_srq: 1 << 16,
+            max_srq_wr: 1 << 15,
+            max_rd_atomic: 128,
+            max_mcast_groups: 4096,
+            max_mcast_attach: 1024,
+            window_bytes: 1 << 20,
+            out_of_order: false,
+            reorder_window: 1024,
+            congestion: CongestionConfig::Adaptive,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The RoCEv2 device, sans-IO: one state machine that runs live, in the lab and in virtual time.
+//!
+//! # Drive contract
+//!
+//! Inputs: verbs calls, [`Device::handle_packet`] for each packet that arrived, [`Device::handle_timeout`] when the
+//! clock reaches [`Device::next_timeout`]. `now` never runs backwards.
+//!
+//! After any input, until the outputs are empty:
+//! 1. [`Device::transmit`] with a [`Sink`] until it returns 0. Positive acknowledgements may be left for a while
+//!    ([`Device::pending`] says when there is nothing else), so that they travel with data.
+//! 2. [`Device::poll_event`] until `None`: completion channels and asynchronous events.
+//! 3. [`Device::next_timeout`]: when to come back at the latest.
+//!
+//! Completions wait in their queues for [`Device::poll_cq`]. Each call does bounded work: `handle_packet` handles one
+//! packet, `transmit` at most its budget. A spurious timeout does nothing. No call blocks, allocates per packet once
+//! its queues have grown, reads a clock, or panics on what a peer or a program passes.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod access;
+mod address;
+mod completion;
+mod config;
+mod counters;
+mod device;
+mod error;
+mod event;
+mod handle;
+mod memory;
+mod qp;
+mod sink;
+mod time;
+mod work;
+
+pub use access::Access;
+pub use address::{AddressVector, Arrival, Gid, Path};
+pub use completion::{Completion, CompletionKind, Extra, Status};
+pub use config::{Config, CongestionConfig, DcqcnConfig};
+pub use counters::{PortCounters, QpCounters};
+pub use device::{Arm, Device, Pending, RegionChange, RegionInit, RegionKeys, WindowKind};
+pub use error::Error;
+pub use event::Event;
+pub use handle::{Cq, Lkey, Pd, Srq, Window, Xrcd};
+pub use memory::{Fault, Gather, Memory, Payload, Piece};
+pub use qp::attr::{AttrMask, Capacity, Migration, Mtu, QpAttr, QpInit, QpType, State};
+pub use sink::Sink;
+pub use time::{Instant, Nanos};
+pub use work::{Data, Destination, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, WindowBinding};

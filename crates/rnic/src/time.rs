@@ -1,0 +1,37 @@
+//! Time as the device sees it: nanoseconds since a moment that the driver chose.
+
+use core::ops::{Add, Sub};
+
+/// A moment, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Instant(pub u64);
+
+/// A span of time, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// Whole microseconds.
+    pub const fn from_micros(count: u64) -> Self {
+        Self(count * 1_000)
+    }
+
+    /// Whole milliseconds.
+    pub const fn from_millis(count: u64) -> Self {
+        Self(count * 1_000_000)
+    }
+}
+
+impl Add<Nanos> for Instant {
+    type Output = Self;
+    fn add(self, span: Nanos) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Nanos;
+    fn sub(self, earlier: Self) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}

@@ -1,0 +1,147 @@
+//! Work requests: what a program posts.
+
+use crate::access::Access;
+use crate::address::AddressVector;
+use crate::handle::{Lkey, Window};
+use wire::{Qpn, Rkey, Tail};
+
+/// Scatter/gather element: local memory named by a local key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sge {
+    /// Address, or offset in a zero-based region.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+    /// The region.
+    pub lkey: Lkey,
+}
+
+/// Where the data of a send work request lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Data<'a> {
+    /// Registered memory, read when the packets are made.
+    Sges(&'a [Sge]),
+    /// Bytes copied now (IBV_SEND_INLINE): the program may reuse its buffer at once.
+    Inline(&'a [u8]),
+}
+
+/// What to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// SEND, plain, with immediate, or with invalidate.
+    Send(Tail),
+    /// RDMA WRITE.
+    Write {
+        /// Remote address.
+        address: u64,
+        /// Remote key.
+        rkey: Rkey,
+        /// Immediate data makes the peer's receive queue take part.
+        immediate: Option<[u8; 4]>,
+    },
+    /// RDMA READ.
+    Read {
+        /// Remote address.
+        address: u64,
+        /// Remote key.
+        rkey: Rkey,
+    },
+    /// Compare and swap on eight bytes.
+    CompareSwap {
+        /// Remote address, a multiple of eight.
+        address: u64,
+        /// Remote key.
+        rkey: Rkey,
+        /// Expected.
+        compare: u64,
+        /// New.
+        swap: u64,
+    },
+    /// Fetch and add on eight bytes.
+    FetchAdd {
+        /// Remote address, a multiple of eight.
+        address: u64,
+        /// Remote key.
+        rkey: Rkey,
+        /// Addend.
+        add: u64,
+    },
+    /// Eight bytes stored at once.
+    AtomicWrite {
+        /// Remote address, a multiple of eight.
+        address: u64,
+        /// Remote key.
+        rkey: Rkey,
+    },
+    /// Invalidates a local region's or type 2 window's key.
+    LocalInvalidate(Rkey),
+    /// Binds a memory window.
+    BindWindow(WindowBinding),
+}
+
+/// A memory window's binding (IBTA 10.6.7.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowBinding {
+    /// The window.
+    pub window: Window,
+    /// Its new key (type 2: chosen by the program; type 1: the device's, see [`crate::Device::next_window_key`]).
+    pub rkey: Rkey,
+    /// The region behind it.
+    pub region: Lkey,
+    /// Start.
+    pub address: u64,
+    /// Bytes; 0 unbinds (type 1).
+    pub length: u64,
+    /// Remote rights, and `ZERO_BASED`.
+    pub access: Access,
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Destination {
+    /// How to get there.
+    pub vector: AddressVector,
+    /// The peer's queue pair.
+    pub qpn: Qpn,
+    /// The peer's queue key; with the top bit set, the sender's own is used (IBTA 10.2.5).
+    pub qkey: u32,
+}
+
+bitflags::bitflags! {
+    /// Flags of a send work request; the bits are those of `ibv_send_flags`.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+    pub struct SendFlags: u32 {
+        /// Waits until earlier READs and atomics of this queue are done.
+        const FENCE = 1;
+        /// Success is reported too.
+        const SIGNALED = 1 << 1;
+        /// The peer's completion raises an event even when only solicited ones are asked for.
+        const SOLICITED = 1 << 2;
+    }
+}
+
+/// A send work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendRequest<'a> {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// What to do.
+    pub operation: Operation,
+    /// How.
+    pub flags: SendFlags,
+    /// Local data: source, or target of a READ or atomic.
+    pub data: Data<'a>,
+    /// UD only.
+    pub destination: Option<Destination>,
+    /// XRC only: the peer's shared receive queue.
+    pub xrc_srq: Option<Qpn>,
+}
+
+/// A receive work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiveRequest<'a> {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// Buffers, filled in this order.
+    pub sges: &'a [Sge],
+}
