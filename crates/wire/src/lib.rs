@@ -6,8 +6,15 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod bth;
+pub mod codec;
+pub mod ext;
 pub mod number;
+pub mod opcode;
 pub mod packet;
 
+pub use bth::Bth;
+pub use codec::{EncodeError, ParseError, pad_of};
 pub use number::{PartitionKey, Psn, Qpn, Rkey};
+pub use opcode::{MAX_HEADERS, Opcode};
 pub use packet::{Aeth, AtomicEth, Deth, Message, Packet, Position, Reth, Service, Syndrome, Tail};
