@@ -8,13 +8,16 @@
 
 pub mod bth;
 pub mod codec;
+pub mod crc32;
 pub mod ext;
+pub mod icrc;
 pub mod number;
 pub mod opcode;
 pub mod packet;
 
 pub use bth::Bth;
 pub use codec::{EncodeError, ParseError, pad_of};
+pub use icrc::{Flow, Icrc, Identification, explain_identification, split_icrc};
 pub use number::{PartitionKey, Psn, Qpn, Rkey};
 pub use opcode::{MAX_HEADERS, Opcode};
 pub use packet::{Aeth, AtomicEth, Deth, Message, Packet, Position, Reth, Service, Syndrome, Tail};
