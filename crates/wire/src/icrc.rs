@@ -14,16 +14,17 @@
 //! CRC happens to fit one of 2^17 headers, so with a probability of 2^-15 instead of 2^-32. Whoever sees the header, or
 //! knows that the peer sends 0, compares exactly instead.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
+
 use crate::bth::{BTH_SIZE, BTH_VARIANT_BYTE};
 use crate::crc32;
+use crate::ip::PROTOCOL_UDP;
+use crate::ipv4::IPV4_SIZE;
+use crate::ipv6::IPV6_SIZE;
+use crate::udp::UDP_SIZE;
 
 /// Size of the ICRC in bytes.
 pub const ICRC_SIZE: usize = 4;
-
-const IPV4_SIZE: usize = 20;
-const IPV6_SIZE: usize = 40;
-const UDP_SIZE: usize = 8;
-const UDP_PROTOCOL: u8 = 17;
 
 /// Offsets in an IPv4 header (RFC 791).
 const IPV4_TOTAL_LENGTH: usize = 2;
@@ -177,23 +178,23 @@ enum Family {
 
 impl Flow {
     /// Between two IPv4 addresses and UDP ports.
-    pub fn ipv4(source: [u8; 4], destination: [u8; 4], source_port: u16, destination_port: u16) -> Self {
+    pub fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, source_port: u16, destination_port: u16) -> Self {
         let mut header = [0; IPV4_SIZE];
         header[0] = 0x45;
-        header[9] = UDP_PROTOCOL;
-        header[12..16].copy_from_slice(&source);
-        header[16..].copy_from_slice(&destination);
+        header[9] = PROTOCOL_UDP;
+        header[12..16].copy_from_slice(&source.octets());
+        header[16..].copy_from_slice(&destination.octets());
         let udp = udp_without_length(source_port, destination_port);
         Self { crc: Icrc::over_ipv4(header, udp).crc, family: Family::Ipv4 }
     }
 
     /// Between two IPv6 addresses and UDP ports.
-    pub fn ipv6(source: [u8; 16], destination: [u8; 16], source_port: u16, destination_port: u16) -> Self {
+    pub fn ipv6(source: Ipv6Addr, destination: Ipv6Addr, source_port: u16, destination_port: u16) -> Self {
         let mut header = [0; IPV6_SIZE];
         header[0] = 0x60;
-        header[6] = UDP_PROTOCOL;
-        header[8..24].copy_from_slice(&source);
-        header[24..].copy_from_slice(&destination);
+        header[6] = PROTOCOL_UDP;
+        header[8..24].copy_from_slice(&source.octets());
+        header[24..].copy_from_slice(&destination.octets());
         let udp = udp_without_length(source_port, destination_port);
         Self { crc: Icrc::over_ipv6(header, udp).crc, family: Family::Ipv6 }
     }
@@ -281,24 +282,21 @@ mod tests {
     fn a_send_over_ipv4() {
         let (ip, udp) = headers_ipv4();
         assert_eq!(finish(Icrc::over_ipv4(ip, udp), &transport()), ICRC_IPV4);
-        let flow = Flow::ipv4([192, 168, 0, 7], [192, 168, 0, 8], 0xc000, 4791);
+        let flow = Flow::ipv4(Ipv4Addr::new(192, 168, 0, 7), Ipv4Addr::new(192, 168, 0, 8), 0xc000, 4791);
         assert_eq!(finish(flow.seed(44, Identification::ZERO), &transport()), ICRC_IPV4);
     }
 
     #[test]
     fn the_same_over_ipv6() {
-        let mut source = [0; 16];
-        source[..2].copy_from_slice(&[0xfe, 0x80]);
-        source[15] = 1;
-        let mut destination = source;
-        destination[15] = 2;
+        let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+        let destination = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
         let flow = Flow::ipv6(source, destination, 0xc000, 4791);
         let seed = flow.seed(44, Identification::ZERO);
         assert_eq!(finish(seed, &transport()), ICRC_IPV6);
         let mut ip = [0; 40];
         ip[..8].copy_from_slice(&[0x60, 0, 0, 0, 0, 0x38, 0x11, 0x40]);
-        ip[8..24].copy_from_slice(&source);
-        ip[24..].copy_from_slice(&destination);
+        ip[8..24].copy_from_slice(&source.octets());
+        ip[24..].copy_from_slice(&destination.octets());
         let (_, udp) = headers_ipv4();
         assert_eq!(Icrc::over_ipv6(ip, udp), seed);
     }
@@ -332,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_identification_is_found_and_damage_is_not_excused() {
-        let flow = Flow::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 0xc000, 4791);
+        let flow = Flow::ipv4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 0xc000, 4791);
         let bytes = transport();
         let computed = finish(flow.seed(44, Identification::ZERO), &bytes);
         for value in [0, 1, 2, 0x1234, 0xffff] {
