@@ -1,0 +1,59 @@
+//! What parsing and encoding promise for any bytes whatever: checked here for random ones, and by the fuzzer.
+
+use wire::frame::FRAME_HEADERS_MAX;
+use wire::opcode::{CNP_RESERVED_SIZE, Header, Opcode};
+use wire::{FrameHeaders, Ip, MAX_HEADERS, Packet, Pause, Service, pad_of};
+
+/// A packet that parses is encoded to its own bytes, but for reserved bits, which come out clear.
+pub(crate) fn transport(bytes: &[u8]) {
+    let Ok((packet, payload)) = Packet::parse(bytes) else { return };
+    let pad = bytes[1] >> 4 & 3;
+    let mut headers = [0; MAX_HEADERS];
+    let length = packet.encode(pad, &mut headers).expect("what was parsed can be encoded");
+    let again = [&headers[..length], payload, &[0; 3][..usize::from(pad)]].concat();
+    assert_eq!(again, without_reserved(bytes, payload.len()));
+    assert_eq!(Packet::parse(&again), Ok((packet, payload)));
+    assert!(pad_of(payload.len()) < 4);
+}
+
+/// `bytes` with the bits cleared that receivers ignore, padding among them.
+pub(crate) fn without_reserved(bytes: &[u8], payload_length: usize) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let opcode = Opcode::parse(bytes[0]).expect("it was parsed before");
+    bytes[4] &= 0xc0;
+    bytes[8] &= 0x80;
+    if opcode.has_xrc_eth() {
+        bytes[12] = 0;
+    }
+    if opcode.service == Service::Ud {
+        bytes[12 + 4] = 0;
+    }
+    if opcode.row().headers == [Header::CnpReserved] {
+        bytes[12..12 + CNP_RESERVED_SIZE].fill(0);
+    }
+    bytes[opcode.header_size() + payload_length..].fill(0);
+    bytes
+}
+
+/// The headers of a frame that parses are encoded to their own bytes, and its datagram honours the rest.
+pub(crate) fn frame(bytes: &[u8]) {
+    if let Some(payload) = bytes.get(14..)
+        && let Ok(pause) = Pause::parse(payload)
+    {
+        let again = pause.to_frame(wire::MacAddress::default());
+        assert_eq!(Pause::parse(&again[14..]), Ok(pause));
+    }
+    let Ok((headers, datagram)) = FrameHeaders::parse(bytes) else { return };
+    let mut again = [0; FRAME_HEADERS_MAX];
+    let length = headers.encode(&mut again);
+    let mut original = bytes[..length].to_vec();
+    if let Ip::V4(_) = headers.ip {
+        // Ones' complement has two zeros: a checksum of 0xffff is as right as 0, which is what we write.
+        let checksum = length - 8 - 10;
+        if original[checksum..checksum + 2] == [0xff, 0xff] {
+            original[checksum..checksum + 2].fill(0);
+        }
+    }
+    assert_eq!(again[..length], original);
+    transport(datagram);
+}

@@ -1,0 +1,9 @@
+//! Tests of the wire formats against others: what Linux sent, what Wireshark reads, and random bytes.
+#![allow(clippy::unwrap_used, reason = "where a test cannot go on, it fails")]
+
+mod captures;
+mod contract;
+mod dissector;
+
+mod properties;
+mod support;
