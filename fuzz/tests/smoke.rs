@@ -1,0 +1,122 @@
+//! Runs each fuzzer for a short while. `cargo test --release` here is what CI does; `FUZZ_SECONDS=600` makes it a night's work.
+
+// The instructions for coverage are in this program too, and want the runtime they call.
+use libfuzzer_sys as _;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs, process};
+
+/// How long each fuzzer may run in CI, when nobody says otherwise.
+const SECONDS: u32 = 10;
+
+/// How long the canary gets: it has been found within a second of work each time, on a machine shared by seven.
+const CANARY_SECONDS: u32 = 120;
+
+/// A fuzzer, and what it starts from.
+struct Fuzzer {
+    name: &'static str,
+    program: &'static str,
+    /// What of each captured frame is a seed.
+    seed: fn(&[u8]) -> Option<&[u8]>,
+}
+
+/// Every fuzzer that must find nothing.
+const FUZZERS: &[Fuzzer] = &[
+    Fuzzer { name: "transport", program: env!("CARGO_BIN_EXE_transport"), seed: transport_of },
+    Fuzzer { name: "frame", program: env!("CARGO_BIN_EXE_frame"), seed: |frame| Some(frame) },
+];
+
+fn transport_of(frame: &[u8]) -> Option<&[u8]> {
+    let (headers, datagram) = wire::FrameHeaders::parse(frame).ok()?;
+    let (transport, _) = wire::split_icrc(datagram)?;
+    (headers.udp.destination_port == wire::ROCE_PORT).then_some(transport)
+}
+
+fn seconds() -> u32 {
+    env::var("FUZZ_SECONDS").map_or(SECONDS, |text| text.parse().expect("FUZZ_SECONDS is a number"))
+}
+
+/// A folder that is removed again.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("rockery-fuzz-{name}-{}", process::id()));
+        fs::create_dir_all(&path).expect("a folder for the corpus");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// `artifacts` is where the bytes go that make the fuzzer fail.
+fn run(program: &str, corpus: &Folder, artifacts: &Path, seconds: u32) -> Output {
+    fs::create_dir_all(artifacts).expect("a folder for what is found");
+    Command::new(program)
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .args(["-timeout=10", "-rss_limit_mb=1024", "-max_len=512"])
+        .arg(&corpus.0)
+        .output()
+        .expect("the fuzzer starts")
+}
+
+#[test]
+fn no_fuzzer_finds_anything() {
+    for fuzzer in FUZZERS {
+        let corpus = Folder::new(fuzzer.name);
+        let seeds = plant(&corpus, fuzzer.seed);
+        assert!(seeds > 1000, "{}: {seeds} seeds", fuzzer.name);
+        let artifacts = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts").join(fuzzer.name);
+        let output = run(fuzzer.program, &corpus, &artifacts, seconds());
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{} found something:\n{log}", fuzzer.name);
+        println!("{}: {}", fuzzer.name, log.lines().last().unwrap_or_default());
+    }
+}
+
+#[test]
+fn the_canary_is_found() {
+    let corpus = Folder::new("canary");
+    let output = run(env!("CARGO_BIN_EXE_canary"), &corpus, &corpus.0, CANARY_SECONDS);
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "the fuzzer is blind: it did not find the fault that is there:\n{log}");
+    assert!(log.contains("the canary sings"), "it stopped for another reason:\n{log}");
+}
+
+/// Fills a corpus with packets of the golden captures; returns how many.
+fn plant(corpus: &Folder, seed: fn(&[u8]) -> Option<&[u8]>) -> usize {
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/captures");
+    let mut count = 0;
+    for entry in fs::read_dir(captures).expect("the golden captures") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "pcap") {
+            continue;
+        }
+        for frame in frames_of(&fs::read(&path).expect("a capture")) {
+            if let Some(bytes) = seed(frame) {
+                fs::write(corpus.0.join(format!("seed-{count}")), bytes).expect("a seed");
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
+/// The frames of a little-endian classic pcap file.
+fn frames_of(mut bytes: &[u8]) -> Vec<&[u8]> {
+    let mut frames = Vec::new();
+    bytes = &bytes[24..];
+    while let Some((header, rest)) = bytes.split_first_chunk::<16>() {
+        let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        let (frame, after) = rest.split_at(length);
+        frames.push(frame);
+        bytes = after;
+    }
+    frames
+}
