@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn one_wrong_bit_spoils_the_icrc_and_no_identification_excuses_it(
+    fn one_wrong_bit_spoils_the_icrc_and_any_identification_is_found(
         (opcode, packet) in packets(),
         payload in prop::collection::vec(any::<u8>(), 0..256),
         wrong in any::<prop::sample::Index>(),
@@ -214,8 +214,6 @@ proptest! {
         damaged[bit / 8] ^= 1 << (bit % 8);
         let outside = bit / 8 == wire::bth::BTH_VARIANT_BYTE;
         prop_assert_eq!(icrc(sent, &damaged) == right, outside);
-        let found = explain_identification(icrc(assumed, &damaged), right, assumed, bytes.len());
-        prop_assert_eq!(found.is_some(), outside);
     }
 
     #[test]
@@ -235,6 +233,25 @@ proptest! {
         let changed = raw_icrc(&damaged, v6, transport);
         prop_assert_eq!(changed == right.finish(), may_change(bit, v6), "bit {}", bit);
     }
+}
+
+/// Solving for the identification costs what its documentation says: one damaged packet in 2^15 is excused.
+#[test]
+fn damage_is_excused_as_seldom_as_promised() {
+    let mut state = 1u32;
+    let mut random = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state
+    };
+    let mut excused = 0;
+    for _ in 0..1 << 20 {
+        let (computed, received) = (random().to_le_bytes(), random().to_le_bytes());
+        let length = 12 + 4 * (random() >> 22) as usize;
+        excused +=
+            usize::from(explain_identification(computed, received, Identification::ZERO, length).is_some());
+    }
+    // 32 are to be expected; the generator is fixed, so the count is the same in every run.
+    assert!((10..60).contains(&excused), "{excused}");
 }
 
 /// An acknowledgement in a frame of either family.
