@@ -14,7 +14,7 @@ const ONE: u32 = 0x8000_0000;
 
 /// Powers that are held ready, in steps of four bytes: enough for everything behind the identification of an IPv4
 /// packet with 4,096 bytes of payload, for which one load and one multiplication then suffice.
-const WORDS: usize = 1056;
+pub(crate) const WORDS: usize = 1056;
 
 /// `FORWARD[n]` is x^(32 n): what four times n bytes appended do to a CRC.
 static FORWARD: [u32; WORDS] = powers(false);
@@ -23,7 +23,12 @@ static FORWARD: [u32; WORDS] = powers(false);
 static BACKWARD: [u32; WORDS] = powers(true);
 
 const fn powers(inverse: bool) -> [u32; WORDS] {
-    let mut powers = [ONE; WORDS];
+    multiples(ONE, inverse)
+}
+
+/// `a`, then `a` times x^32 or over x^32, and so on.
+const fn multiples(a: u32, inverse: bool) -> [u32; WORDS] {
+    let mut powers = [a; WORDS];
     let mut index = 1;
     while index < WORDS {
         let mut power = powers[index - 1];
@@ -102,6 +107,17 @@ pub fn bits_that_explain(difference: u32, words_after: usize) -> [u8; 4] {
     multiply_by_words(difference, words_after + 1, &BACKWARD).to_le_bytes()
 }
 
+/// [`difference_of`] for the same `bits` at each distance of a multiple of four bytes, worked out by the compiler.
+pub(crate) const fn differences_of(bits: [u8; 4]) -> [u32; WORDS] {
+    let mut bits = u32::from_le_bytes(bits);
+    let mut bit = 0;
+    while bit < 32 {
+        bits = times_x(bits);
+        bit += 1;
+    }
+    multiples(bits, false)
+}
+
 /// [`difference_of`] for each value of one byte, worked out by the compiler.
 pub(crate) const fn byte_differences(length_after: usize) -> [u32; 256] {
     let mut power = ONE;
@@ -176,6 +192,14 @@ mod tests {
             let difference = update(0, &message[..end]) ^ update(0, &changed[..end]);
             assert_eq!(difference_of(bits, 4 * words_after), difference);
             assert_eq!(bits_that_explain(difference, words_after), bits);
+        }
+    }
+
+    #[test]
+    fn tables_of_distances_agree_with_the_arithmetic() {
+        static TABLE: [u32; WORDS] = differences_of([0xff, 0, 0, 0]);
+        for words in [0, 1, 2, 17, WORDS - 1] {
+            assert_eq!(TABLE[words], difference_of([0xff, 0, 0, 0], 4 * words));
         }
     }
 
