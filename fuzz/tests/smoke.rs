@@ -1,4 +1,5 @@
-//! Runs each fuzzer for a short while. `cargo test --release` here is what CI does; `FUZZ_SECONDS=600` makes it a night's work.
+//! Runs each fuzzer for a short while. `cargo test --release` here is what CI does; `FUZZ_SECONDS=600` makes
+//! it a night's work.
 
 // The instructions for coverage are in this program too, and want the runtime they call.
 use libfuzzer_sys as _;
@@ -10,7 +11,8 @@ use std::{env, fs, process};
 /// How long each fuzzer may run in CI, when nobody says otherwise.
 const SECONDS: u32 = 10;
 
-/// How long the canary gets: it has been found within a second of work each time, on a machine shared by seven.
+/// How long the canary gets: it has been found within a second of work each time, on a machine shared by
+/// seven.
 const CANARY_SECONDS: u32 = 120;
 
 /// A fuzzer, and what it starts from.

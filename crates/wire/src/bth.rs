@@ -13,8 +13,8 @@ use crate::packet::Packet;
 /// Size of the base transport header in bytes.
 pub const BTH_SIZE: usize = 12;
 
-/// Where the byte with FECN, BECN and six reserved bits lies: the ICRC counts it as ones, because switches set it
-/// (Annex A17.3.3).
+/// Where the byte with FECN, BECN and six reserved bits lies: the ICRC counts it as ones, because switches
+/// set it (Annex A17.3.3).
 pub const BTH_VARIANT_BYTE: usize = 4;
 
 const SOLICITED: u8 = 0x80;

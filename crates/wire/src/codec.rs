@@ -1,8 +1,8 @@
 //! From bytes to [`Packet`] and back.
 //!
-//! What the two promise together: `parse` never panics, whatever the bytes; when `encode` succeeds, `parse` gives the
-//! same packet back; and encoding what was parsed gives the same bytes back when their reserved bits were clear
-//! (receivers ignore reserved bits, senders clear them: IBTA 9.2).
+//! What the two promise together: `parse` never panics, whatever the bytes; when `encode` succeeds, `parse`
+//! gives the same packet back; and encoding what was parsed gives the same bytes back when their reserved
+//! bits were clear (receivers ignore reserved bits, senders clear them: IBTA 9.2).
 
 use thiserror::Error;
 
@@ -81,7 +81,8 @@ impl Packet {
     /// payload without padding, which lies in `bytes`.
     ///
     /// # Errors
-    /// [`ParseError`] names the field that is wrong. The contents of padding and reserved bits are not looked at.
+    /// [`ParseError`] names the field that is wrong. The contents of padding and reserved bits are not looked
+    /// at.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let Some((bth, mut rest)) = Bth::split(bytes) else {
@@ -123,8 +124,8 @@ impl Packet {
         Ok((packet, rest.get(..payload_length).unwrap_or_default()))
     }
 
-    /// Writes the headers, from BTH to payload, to the start of `out` and returns their length. `pad` is how many
-    /// bytes of padding will follow the payload: see [`pad_of`].
+    /// Writes the headers, from BTH to payload, to the start of `out` and returns their length. `pad` is how
+    /// many bytes of padding will follow the payload: see [`pad_of`].
     ///
     /// # Errors
     /// [`EncodeError`] when the packet's fields contradict each other; `out` then holds nothing of use.

@@ -1,9 +1,9 @@
 //! CRC-32 as Ethernet has it (IEEE 802.3 clause 3.2.9), and arithmetic with its values.
 //!
-//! A CRC is the remainder of a division of polynomials over one bit, so it is linear: changing bits of a message
-//! changes its CRC by an amount that depends on those bits and on how many bytes follow them, and on nothing else.
-//! That allows CRCs to be joined, a field to be varied without running over the message again, and the other way
-//! round, to work out which change of a field explains a difference.
+//! A CRC is the remainder of a division of polynomials over one bit, so it is linear: changing bits of a
+//! message changes its CRC by an amount that depends on those bits and on how many bytes follow them, and on
+//! nothing else. That allows CRCs to be joined, a field to be varied without running over the message again,
+//! and the other way round, to work out which change of a field explains a difference.
 //!
 //! Polynomials stand reflected in a `u32`: the top bit is the coefficient of x^0, the lowest that of x^31.
 
@@ -12,8 +12,8 @@ const GENERATOR: u32 = 0xedb8_8320;
 
 const ONE: u32 = 0x8000_0000;
 
-/// Powers that are held ready, in steps of four bytes: enough for everything behind the identification of an IPv4
-/// packet with 4,096 bytes of payload, for which one load and one multiplication then suffice.
+/// Powers that are held ready, in steps of four bytes: enough for everything behind the identification of an
+/// IPv4 packet with 4,096 bytes of payload, for which one load and one multiplication then suffice.
 pub(crate) const WORDS: usize = 1056;
 
 /// `FORWARD[n]` is x^(32 n): what four times n bytes appended do to a CRC.
@@ -95,19 +95,21 @@ pub fn shift(mut difference: u32, length: usize) -> u32 {
     multiply_by_words(difference, length / 4, &FORWARD)
 }
 
-/// By what the CRCs of two messages differ that agree but for four bytes, followed by `length_after` more: `bits` are
-/// the bits in which the four bytes differ.
+/// By what the CRCs of two messages differ that agree but for four bytes, followed by `length_after` more:
+/// `bits` are the bits in which the four bytes differ.
 pub fn difference_of(bits: [u8; 4], length_after: usize) -> u32 {
     shift(u32::from_le_bytes(bits), 4 + length_after)
 }
 
-/// Undoes [`difference_of`]: the bits in four bytes, followed by `words_after` times four more, whose change explains a
-/// `difference` between two CRCs. There is always exactly one answer: whether it makes sense is for the caller to say.
+/// Undoes [`difference_of`]: the bits in four bytes, followed by `words_after` times four more, whose change
+/// explains a `difference` between two CRCs. There is always exactly one answer: whether it makes sense is
+/// for the caller to say.
 pub fn bits_that_explain(difference: u32, words_after: usize) -> [u8; 4] {
     multiply_by_words(difference, words_after + 1, &BACKWARD).to_le_bytes()
 }
 
-/// [`difference_of`] for the same `bits` at each distance of a multiple of four bytes, worked out by the compiler.
+/// [`difference_of`] for the same `bits` at each distance of a multiple of four bytes, worked out by the
+/// compiler.
 pub(crate) const fn differences_of(bits: [u8; 4]) -> [u32; WORDS] {
     let mut bits = u32::from_le_bytes(bits);
     let mut bit = 0;

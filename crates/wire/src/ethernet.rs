@@ -1,5 +1,5 @@
-//! Ethernet II headers with at most one 802.1Q tag (IEEE 802.3 clause 3, 802.1Q clause 9). The preamble and the frame
-//! check sequence are the network's and are never seen here.
+//! Ethernet II headers with at most one 802.1Q tag (IEEE 802.3 clause 3, 802.1Q clause 9). The preamble and
+//! the frame check sequence are the network's and are never seen here.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,8 @@ pub const ETHERNET_SIZE: usize = 14;
 pub const VLAN_TAG_SIZE: usize = 4;
 /// Size of the longest header in bytes.
 pub const ETHERNET_SIZE_MAX: usize = ETHERNET_SIZE + VLAN_TAG_SIZE;
-/// The shortest frame in bytes, frame check sequence left out: shorter ones are padded (802.3 clause 4.2.3.3).
+/// The shortest frame in bytes, frame check sequence left out: shorter ones are padded (802.3 clause
+/// 4.2.3.3).
 pub const FRAME_SIZE_MIN: usize = 60;
 
 /// A station, or a group of them.

@@ -134,7 +134,8 @@ impl Deth {
     }
 }
 
-/// A QPN in the low 24 bits of a word whose top byte is reserved: the XRC extended header, and the end of a DETH.
+/// A QPN in the low 24 bits of a word whose top byte is reserved: the XRC extended header, and the end of a
+/// DETH.
 #[inline]
 pub(crate) const fn qpn_parse(b: &[u8; XRC_ETH_SIZE]) -> Qpn {
     Qpn::new(u32::from_be_bytes(*b))

@@ -138,8 +138,8 @@ impl FrameHeaders {
         length
     }
 
-    /// Sets the length fields for a RoCEv2 packet of `transport_length` bytes from BTH to padding, ICRC excluded, at
-    /// most 65,000.
+    /// Sets the length fields for a RoCEv2 packet of `transport_length` bytes from BTH to padding, ICRC
+    /// excluded, at most 65,000.
     pub const fn set_transport_length(&mut self, transport_length: u16) {
         let udp_length = transport_length.wrapping_add((UDP_SIZE + ICRC_SIZE) as u16);
         self.udp.length = udp_length;

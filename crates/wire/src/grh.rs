@@ -1,8 +1,9 @@
-//! The forty bytes that verbs put before the payload of a received UD packet: InfiniBand's global route header, or what
-//! RoCEv2 has in its place (Annex A17.4.5.2): the IPv6 header, or 20 bytes without meaning and the IPv4 header.
+//! The forty bytes that verbs put before the payload of a received UD packet: InfiniBand's global route
+//! header, or what RoCEv2 has in its place (Annex A17.4.5.2): the IPv6 header, or 20 bytes without meaning
+//! and the IPv4 header.
 //!
-//! Programs read addresses from it (`ibv_init_ah_from_wc`, UCX): they take it for IPv6 when the first four bits are 6,
-//! and otherwise for IPv4 if the header at offset 20 has a valid checksum.
+//! Programs read addresses from it (`ibv_init_ah_from_wc`, UCX): they take it for IPv6 when the first four
+//! bits are 6, and otherwise for IPv4 if the header at offset 20 has a valid checksum.
 
 use crate::frame::FrameError;
 use crate::ip::Ip;

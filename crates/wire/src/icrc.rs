@@ -1,18 +1,20 @@
-//! The invariant CRC of RoCEv2 (Annex A17.3.3): the last four bytes of a packet, over everything from the IP header on
-//! that no router changes.
+//! The invariant CRC of RoCEv2 (Annex A17.3.3): the last four bytes of a packet, over everything from the IP
+//! header on that no router changes.
 //!
-//! It is a CRC-32 over eight bytes of ones (where InfiniBand's local route header would be), IP header, UDP header, and
-//! BTH to padding, with the fields that change on the way taken as ones: IPv4 type of service, time to live and header
-//! checksum; IPv6 traffic class, flow label and hop limit; the UDP checksum; the byte with FECN and BECN in the BTH.
+//! It is a CRC-32 over eight bytes of ones (where InfiniBand's local route header would be), IP header, UDP
+//! header, and BTH to padding, with the fields that change on the way taken as ones: IPv4 type of service,
+//! time to live and header checksum; IPv6 traffic class, flow label and hop limit; the UDP checksum; the byte
+//! with FECN and BECN in the BTH.
 //!
 //! ```text
 //! Flow::ipv4(…) ──seed(length, identification)──▶ Icrc ──transport(…)──update(…)──▶ finish() ──▶ 4 bytes
 //! ```
 //!
-//! IPv4 Identification and its flags are covered, yet a UDP socket sees neither. So [`explain_identification`] says which
-//! identification makes a received ICRC right, or that none does. Its price: a packet with random damage passes if its
-//! CRC happens to fit one of 2^17 headers, so with a probability of 2^-15 instead of 2^-32. Whoever sees the header, or
-//! knows that the peer sends 0, compares exactly instead.
+//! IPv4 Identification and its flags are covered, yet a UDP socket sees neither. So
+//! [`explain_identification`] says which identification makes a received ICRC right, or that none does. Its
+//! price: a packet with random damage passes if its CRC happens to fit one of 2^17 headers, so with a
+//! probability of 2^-15 instead of 2^-32. Whoever sees the header, or knows that the peer sends 0, compares
+//! exactly instead.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -49,7 +51,8 @@ impl Identification {
     /// What Linux sends from an unconnected UDP socket with path MTU discovery set to "do".
     pub const ZERO: Self = Self { value: 0, dont_fragment: true };
 
-    /// The identification of packet `index` of a batch that begins with this one: segmentation offload counts up.
+    /// The identification of packet `index` of a batch that begins with this one: segmentation offload counts
+    /// up.
     #[inline]
     #[must_use]
     pub const fn plus(self, index: u16) -> Self {
@@ -92,9 +95,9 @@ impl Icrc {
     /// Continues over bytes that begin with a BTH, whatever follows it in the same piece.
     #[inline]
     pub fn transport(&mut self, bytes: &[u8]) {
-        // Nearly always the byte to be taken as ones is zero. Then one pass over the bytes as they are is corrected
-        // afterwards by what ones would have changed, which the length alone decides. Half the time of two passes for
-        // a small packet.
+        // Nearly always the byte to be taken as ones is zero. Then one pass over the bytes as they are is
+        // corrected afterwards by what ones would have changed, which the length alone decides. Half the time
+        // of two passes for a small packet.
         let masked_later = match bytes.get(BTH_VARIANT_BYTE) {
             Some(0) if bytes.len().is_multiple_of(4) => VARIANT_ONES.get((bytes.len() / 4).wrapping_sub(2)),
             _ => None,
@@ -123,8 +126,8 @@ impl Icrc {
         self.crc = crc32::update(self.crc, bytes);
     }
 
-    /// Continues over `length` bytes whose CRC-32 is already known to be `crc` (see [`crc32::update`]), without
-    /// touching them.
+    /// Continues over `length` bytes whose CRC-32 is already known to be `crc` (see [`crc32::update`]),
+    /// without touching them.
     pub fn append(&mut self, crc: u32, length: usize) {
         self.crc = crc32::combine(self.crc, crc, length);
     }
@@ -145,9 +148,10 @@ pub const fn split_icrc(udp_payload: &[u8]) -> Option<(&[u8], [u8; ICRC_SIZE])> 
     }
 }
 
-/// Which IPv4 Identification and DF flag the sender used, when `received` is right for some and `computed` was
-/// computed with `assumed`; `None` when no value makes it right: the packet is damaged. `transport_length` is the number
-/// of bytes from the BTH to the end of the padding, a multiple of four in every RoCEv2 packet.
+/// Which IPv4 Identification and DF flag the sender used, when `received` is right for some and `computed`
+/// was computed with `assumed`; `None` when no value makes it right: the packet is damaged.
+/// `transport_length` is the number of bytes from the BTH to the end of the padding, a multiple of four in
+/// every RoCEv2 packet.
 pub fn explain_identification(
     computed: [u8; ICRC_SIZE],
     received: [u8; ICRC_SIZE],
@@ -170,8 +174,8 @@ pub fn explain_identification(
     })
 }
 
-/// What stays the same in IP and UDP headers between two ports: the ICRC of it is computed once, the fields that vary
-/// per packet are then a few table look-ups.
+/// What stays the same in IP and UDP headers between two ports: the ICRC of it is computed once, the fields
+/// that vary per packet are then a few table look-ups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow {
     /// The ICRC over the headers with lengths and identification 0 and DF clear.
@@ -208,8 +212,8 @@ impl Flow {
         Self { crc: Icrc::over_ipv6(header, udp).crc, family: Family::Ipv6 }
     }
 
-    /// The ICRC of a packet of this flow up to the BTH. `transport_length` is the number of bytes from the BTH to the
-    /// end of the padding, ICRC excluded, below 65,000; IPv6 does not look at `identification`.
+    /// The ICRC of a packet of this flow up to the BTH. `transport_length` is the number of bytes from the
+    /// BTH to the end of the padding, ICRC excluded, below 65,000; IPv6 does not look at `identification`.
     #[inline]
     pub fn seed(&self, transport_length: u16, identification: Identification) -> Icrc {
         let udp_length = transport_length.wrapping_add((UDP_SIZE + ICRC_SIZE) as u16);
@@ -250,7 +254,8 @@ impl Field {
     }
 }
 
-/// What ones instead of zeros in the variant byte of the BTH add, by how many words follow the word that it begins.
+/// What ones instead of zeros in the variant byte of the BTH add, by how many words follow the word that it
+/// begins.
 static VARIANT_ONES: [u32; crc32::WORDS] = crc32::differences_of([0xff, 0, 0, 0]);
 const _: () = assert!(BTH_VARIANT_BYTE == 4);
 

@@ -63,8 +63,8 @@ pub enum Ip {
 }
 
 impl Ip {
-    /// The header at the start of `bytes`, and its payload; what follows that (the padding of a short frame) is left
-    /// out. The version is the one that the first byte names.
+    /// The header at the start of `bytes`, and its payload; what follows that (the padding of a short frame)
+    /// is left out. The version is the one that the first byte names.
     ///
     /// # Errors
     /// [`FrameError`] names the field that is wrong.

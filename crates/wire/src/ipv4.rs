@@ -35,7 +35,8 @@ impl Ipv4 {
     /// The header at the start of `bytes`, and its payload as long as the header says.
     ///
     /// # Errors
-    /// [`FrameError`] names the field that is wrong. Options and fragments are errors: no part of rockery reassembles.
+    /// [`FrameError`] names the field that is wrong. Options and fragments are errors: no part of rockery
+    /// reassembles.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), FrameError> {
         let Some((header, _)) = bytes.split_first_chunk() else {

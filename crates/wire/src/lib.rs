@@ -1,8 +1,8 @@
 //! Every byte layout that crosses a rockery wire.
 //!
-//! Two levels: fixed-size views over bytes ([`bth`], [`ext`]), which cannot panic because their size is part of
-//! their type, and above them one decoded form, [`Packet`], that says what a RoCEv2 packet means. The device
-//! works on [`Packet`]; a simulation never encodes at all.
+//! Two levels: fixed-size views over bytes ([`bth`], [`ext`]), which cannot panic because their size is part
+//! of their type, and above them one decoded form, [`Packet`], that says what a RoCEv2 packet means. The
+//! device works on [`Packet`]; a simulation never encodes at all.
 #![no_std]
 #![forbid(unsafe_code)]
 

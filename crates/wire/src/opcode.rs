@@ -1,15 +1,16 @@
-//! The opcode byte (IBTA 9.2.1, table 38; Annexes A14, A17 and A19): one table says for each operation which services
-//! know it, which extended headers follow the BTH, and whether payload may follow those.
+//! The opcode byte (IBTA 9.2.1, table 38; Annexes A14, A17 and A19): one table says for each operation which
+//! services know it, which extended headers follow the BTH, and whether payload may follow those.
 //!
 //! The upper three bits of an opcode are the service, the lower five the operation. The discriminants of
-//! [`Operation`] are those five bits, so that composing an opcode needs no search; taking one apart is one load
-//! from a table that the compiler makes of [`OPERATIONS`].
+//! [`Operation`] are those five bits, so that composing an opcode needs no search; taking one apart is one
+//! load from a table that the compiler makes of [`OPERATIONS`].
 
 use crate::bth::BTH_SIZE;
 use crate::ext;
 use crate::packet::Service;
 
-/// What a packet does: the lower five bits of its opcode, and the congestion notification that stands outside.
+/// What a packet does: the lower five bits of its opcode, and the congestion notification that stands
+/// outside.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are those of IBTA table 38")]

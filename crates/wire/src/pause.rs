@@ -1,5 +1,5 @@
-//! MAC control frames that stop a neighbour: pause (IEEE 802.3 annex 31B) and priority flow control (802.1Q clause 36,
-//! 802.3 annex 31D). Both go to an address that no bridge forwards.
+//! MAC control frames that stop a neighbour: pause (IEEE 802.3 annex 31B) and priority flow control (802.1Q
+//! clause 36, 802.3 annex 31D). Both go to an address that no bridge forwards.
 
 use crate::ethernet::{ETHERNET_SIZE, EtherType, Ethernet, FRAME_SIZE_MIN, MacAddress};
 use crate::frame::FrameError;

@@ -1,5 +1,5 @@
-//! Every RoCEv2 packet of the golden captures comes apart, goes together again to the same bytes, and has the ICRC that
-//! we compute; what we read in them is what their index says.
+//! Every RoCEv2 packet of the golden captures comes apart, goes together again to the same bytes, and has the
+//! ICRC that we compute; what we read in them is what their index says.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

@@ -294,7 +294,8 @@ fn frame_of(mut headers: FrameHeaders, packet: &Packet, payload: &[u8]) -> (Vec<
     ([&out[..length], &transport, &icrc].concat(), icrc)
 }
 
-/// Whether Wireshark 4 knows what lies behind this BTH: of XRC, ATOMIC WRITE and the CNP it reads the BTH alone.
+/// Whether Wireshark 4 knows what lies behind this BTH: of XRC, ATOMIC WRITE and the CNP it reads the BTH
+/// alone.
 fn extensions_are_known(opcode: Opcode) -> bool {
     opcode.service != Service::Xrc
         && !matches!(opcode.operation, Operation::AtomicWrite | Operation::Congestion)

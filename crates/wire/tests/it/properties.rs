@@ -130,8 +130,8 @@ prop_compose! {
         let [solicited, migreq, fecn, becn, ack_req] = flags;
         let xrc_srq = opcode.has_xrc_eth().then_some(srq);
         let (pkey, psn, message) = (PartitionKey(pkey), Psn::new(psn), extensions.message(opcode));
-        let service = opcode.service;
-        (opcode, Packet { service, solicited, migreq, fecn, becn, pkey, dest, ack_req, psn, xrc_srq, message })
+        let header = Packet::new(opcode.service, dest, psn, message);
+        (opcode, Packet { solicited, migreq, fecn, becn, pkey, ack_req, xrc_srq, ..header })
     }
 }
 

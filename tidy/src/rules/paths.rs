@@ -1,0 +1,133 @@
+//! What the repository says must be true wherever it lies.
+
+use std::collections::HashMap;
+
+use crate::rust::Tokens;
+use crate::{File, Finding, Tree};
+
+/// Beginnings of paths that exist on somebody's machine only.
+const MACHINES: &[&str] = &["/home/", "/root/", "/Users/", "/work/"];
+
+/// This file names them, to find them elsewhere.
+const EXEMPT: &str = "tidy/src/rules/paths.rs";
+
+/// Paths of somebody's machine.
+pub fn of_one_machine(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.files.iter().filter(|file| file.path != EXEMPT) {
+        for (index, line) in file.text.lines().enumerate() {
+            for machine in MACHINES {
+                // The name may be a folder further down a path or an address, and is then someone else's.
+                if line.match_indices(machine).any(|(at, _)| !line[..at].ends_with(is_part_of_a_path)) {
+                    findings.push(file.finding(index + 1, format!("{machine} is a path of one machine")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn is_part_of_a_path(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '.' | '-' | '_' | '}')
+}
+
+/// Links in documents that lead nowhere, or out of the repository.
+pub fn links(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.with_extension(&["md"]) {
+        for (index, line) in file.text.lines().enumerate() {
+            for target in targets_of(line) {
+                let path = target.split('#').next().unwrap_or_default();
+                let leads_somewhere =
+                    path.is_empty() || resolve(file, path).is_some_and(|path| exists(tree, &path));
+                if !target.contains("://") && !target.starts_with("mailto:") && !leads_somewhere {
+                    findings.push(file.finding(index + 1, format!("the link to {target} leads nowhere")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// What stands between `](` and `)`.
+fn targets_of(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter(|target| !target.is_empty())
+}
+
+/// A path as seen from `file`; `None` when it leaves the repository.
+fn resolve(file: &File, path: &str) -> Option<String> {
+    let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => _ = parts.pop()?,
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Folders and files that are no text count as well.
+fn exists(tree: &Tree, path: &str) -> bool {
+    let folder = format!("{path}/");
+    tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+        || tree.root.components().next().is_some() && tree.root.join(path).exists()
+}
+
+/// Rust files that no `mod` names, so that the compiler never sees them.
+pub fn dead_files(tree: &Tree) -> Vec<Finding> {
+    let mut modules: HashMap<&str, Vec<String>> = HashMap::new();
+    for file in tree.with_extension(&["rs"]) {
+        if let (Some(package), Ok(tokens)) = (package_of(file), Tokens::of(&file.text)) {
+            modules.entry(package).or_default().extend(tokens.modules());
+        }
+    }
+    let mut findings = Vec::new();
+    for file in tree.with_extension(&["rs"]) {
+        let Some(package) = package_of(file) else { continue };
+        let stem = match file.name() {
+            "mod.rs" => file.path.rsplit('/').nth(1).unwrap_or_default(),
+            name => name.trim_end_matches(".rs"),
+        };
+        let declared = modules.get(package).is_some_and(|names| names.iter().any(|name| name == stem));
+        if !declared && !["lib", "main"].contains(&stem) && !file.path.contains("/src/bin/") {
+            findings.push(file.finding(0, "no `mod` names this file: the compiler never sees it"));
+        }
+    }
+    findings
+}
+
+/// The crate whose `src` a file lies in.
+fn package_of(file: &File) -> Option<&str> {
+    file.path.split_once("/src/").map(|(package, _)| package)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_one_machine_are_found() {
+        let count = |text| of_one_machine(&Tree::of(&[("a.md", text)])).len();
+        assert_eq!(count("see /home/me/notes and `/root/x`"), 2);
+        assert_eq!(count("https://example.com/home/me, src/work/queue.rs"), 0);
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_found() {
+        let count = |text| links(&Tree::of(&[("docs/a.md", text), ("docs/b.md", ""), ("c/d.md", "")])).len();
+        assert_eq!(count("[b](b.md) [c](../c/d.md#e) [c](../c) [f](https://example.com) [g](#h)"), 0);
+        assert_eq!(count("[x](x.md) [out](../../b.md)"), 2);
+    }
+
+    #[test]
+    fn files_that_nobody_names_are_found() {
+        let files = [("crates/a/src/lib.rs", "mod b;"), ("crates/a/src/b.rs", ""), ("crates/a/src/c.rs", "")];
+        let findings = dead_files(&Tree::of(&files));
+        assert_eq!(
+            findings.iter().map(|finding| finding.path.as_str()).collect::<Vec<_>>(),
+            ["crates/a/src/c.rs"]
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! Words that do not stay.
+
+use crate::rust::Tokens;
+use crate::{Finding, Tree};
+
+/// Macros that mark something unfinished.
+const MACROS: &[&str] = &["todo", "dbg", "unimplemented"];
+
+/// Names that say nothing about what is in a file.
+const NAMES: &[&str] = &["utils", "util", "common", "manager", "helpers", "helper", "misc", "stuff"];
+
+/// Calls of macros that mark something unfinished.
+pub fn unfinished(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.with_extension(&["rs"]) {
+        let Ok(tokens) = Tokens::of(&file.text) else { continue };
+        for (name, line) in tokens.macros() {
+            if MACROS.contains(&name.as_str()) {
+                findings.push(file.finding(line, format!("{name}! does not stay")));
+            }
+        }
+    }
+    findings
+}
+
+/// Files and folders whose names say nothing.
+pub fn names(tree: &Tree) -> Vec<Finding> {
+    let means_nothing = |part: &str| NAMES.contains(&part.split('.').next().unwrap_or(part));
+    let files = tree.files.iter().filter(|file| file.path.split('/').any(means_nothing));
+    files.map(|file| file.finding(0, "call it after what is in it")).collect()
+}
+
+/// Spaces at the ends of lines, and files that do not end with a newline.
+pub fn loose_ends(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.with_extension(&["rs", "md", "toml", "sh", "py", "c", "h", "yml", "tsv"]) {
+        if !file.text.is_empty() && !file.text.ends_with('\n') {
+            findings.push(file.finding(0, "does not end with a newline"));
+        }
+        for (index, line) in file.text.lines().enumerate() {
+            if line.ends_with([' ', '\t']) {
+                findings.push(file.finding(index + 1, "space at the end of the line"));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_found() {
+        let text = "fn a() { todo!() }\nfn b() { dbg!(1); }\n// todo!()\n";
+        assert_eq!(unfinished(&Tree::of(&[("a.rs", text)])).len(), 2);
+        assert_eq!(
+            names(&Tree::of(&[("crates/a/src/utils.rs", ""), ("a/common/b.rs", ""), ("a/ring.rs", "")]))
+                .len(),
+            2
+        );
+        assert_eq!(loose_ends(&Tree::of(&[("a.md", "a \nb")])).len(), 2);
+        assert_eq!(loose_ends(&Tree::of(&[("a.md", "a\nb\n"), ("empty.md", "")])).len(), 0);
+    }
+}

@@ -1,0 +1,176 @@
+//! Just enough of Rust: tokens with their lines. Comments are no tokens and macros' bodies are, so that
+//! neither a word in prose is taken for code nor code within a macro is missed.
+
+use std::str::FromStr;
+
+use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
+
+/// A function with a body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// The line of `fn`, counted from one.
+    pub line: usize,
+    /// Lines from there to the closing brace.
+    pub length: usize,
+}
+
+/// What stands behind the word `unsafe`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsafe {
+    /// A block, an implementation, or a block of foreign items.
+    Code,
+    /// A function, method or trait: an obligation of its users.
+    Contract,
+    /// An attribute: `#[unsafe(no_mangle)]`.
+    Attribute,
+    /// The type of a function pointer: nothing happens there.
+    Type,
+}
+
+/// The tokens of a file.
+#[derive(Clone, Debug)]
+pub struct Tokens(Vec<TokenTree>);
+
+impl Tokens {
+    /// Takes `text` apart.
+    ///
+    /// # Errors
+    /// When it is not Rust.
+    pub fn of(text: &str) -> Result<Self, LexError> {
+        Ok(Self(TokenStream::from_str(text)?.into_iter().collect()))
+    }
+
+    /// All functions that have a body, those within others included.
+    pub fn functions(&self) -> Vec<Function> {
+        let mut functions = Vec::new();
+        walk(&self.0, &mut |tokens| functions.extend(function_at(tokens)));
+        functions
+    }
+
+    /// The names of all macros that are called, with their lines.
+    pub fn macros(&self) -> Vec<(String, usize)> {
+        let mut macros = Vec::new();
+        walk(&self.0, &mut |tokens| {
+            if let [TokenTree::Ident(name), TokenTree::Punct(mark), TokenTree::Group(_), ..] = tokens
+                && mark.as_char() == '!'
+            {
+                macros.push((name.to_string(), name.span().start().line));
+            }
+        });
+        macros
+    }
+
+    /// The names of modules that lie in files of their own: `mod name;`.
+    pub fn modules(&self) -> Vec<String> {
+        let mut modules = Vec::new();
+        walk(&self.0, &mut |tokens| {
+            if let [TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Punct(end), ..] = tokens
+                && word == "mod"
+                && end.as_char() == ';'
+            {
+                modules.push(name.to_string());
+            }
+        });
+        modules
+    }
+
+    /// Each `unsafe`, with its line.
+    pub fn unsafes(&self) -> Vec<(Unsafe, usize)> {
+        let mut found = Vec::new();
+        walk(&self.0, &mut |tokens| {
+            if let [TokenTree::Ident(word), rest @ ..] = tokens
+                && word == "unsafe"
+            {
+                found.push((what_is_unsafe(rest), word.span().start().line));
+            }
+        });
+        found
+    }
+}
+
+/// Calls `visit` with what begins at each token, in each group.
+fn walk(tokens: &[TokenTree], visit: &mut dyn FnMut(&[TokenTree])) {
+    for start in 0..tokens.len() {
+        visit(&tokens[start..]);
+        if let TokenTree::Group(group) = &tokens[start] {
+            let inner: Vec<_> = group.stream().into_iter().collect();
+            walk(&inner, visit);
+        }
+    }
+}
+
+fn function_at(tokens: &[TokenTree]) -> Option<Function> {
+    let [TokenTree::Ident(word), TokenTree::Ident(name), rest @ ..] = tokens else { return None };
+    if word != "fn" {
+        return None;
+    }
+    let body = rest.iter().find_map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(Some(group)),
+        TokenTree::Punct(end) if end.as_char() == ';' => Some(None),
+        _ => None,
+    })??;
+    let line = word.span().start().line;
+    let length = body.span_close().end().line - line + 1;
+    Some(Function { name: name.to_string(), line, length })
+}
+
+fn what_is_unsafe(rest: &[TokenTree]) -> Unsafe {
+    match rest {
+        [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Parenthesis => Unsafe::Attribute,
+        [TokenTree::Ident(word), TokenTree::Group(_), ..] if word == "fn" => Unsafe::Type,
+        [TokenTree::Ident(word), ..] if word == "fn" || word == "trait" => Unsafe::Contract,
+        [TokenTree::Ident(word), after @ ..] if word == "extern" => match after {
+            [TokenTree::Literal(_), after @ ..] => what_is_extern(after),
+            after => what_is_extern(after),
+        },
+        _ => Unsafe::Code,
+    }
+}
+
+fn what_is_extern(after: &[TokenTree]) -> Unsafe {
+    match after {
+        [TokenTree::Ident(word), TokenTree::Group(_), ..] if word == "fn" => Unsafe::Type,
+        [TokenTree::Ident(word), ..] if word == "fn" => Unsafe::Contract,
+        _ => Unsafe::Code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_lengths_wherever_they_stand() {
+        let text = "fn a() {}\nimpl X {\n  fn b(f: fn(u8) -> u8)\n  {\n    fn c() {\n    }\n  }\n}\n\
+                    trait T { fn d(); }";
+        let functions = Tokens::of(text).unwrap().functions();
+        let found: Vec<_> = functions.iter().map(|f| (f.name.as_str(), f.line, f.length)).collect();
+        assert_eq!(found, [("a", 1, 1), ("b", 3, 5), ("c", 5, 2)]);
+    }
+
+    #[test]
+    fn words_in_comments_and_strings_are_not_code() {
+        let text = "// todo!()\nfn a() { let b = \"unsafe { dbg!(1) }\"; println!(\"{b}\"); }";
+        let tokens = Tokens::of(text).unwrap();
+        assert_eq!(tokens.macros(), [("println".to_owned(), 2)]);
+        assert!(tokens.unsafes().is_empty());
+    }
+
+    #[test]
+    fn kinds_of_unsafe_are_told_apart() {
+        let text = "unsafe impl A for B {}\nunsafe fn c() {}\ntype D = unsafe extern \"C\" fn(u8);\n\
+                    unsafe extern \"C\" {}\nfn e() { unsafe {} }\n\
+                    #[unsafe(no_mangle)]\nunsafe extern \"C\" fn f() {}";
+        let kinds: Vec<_> = Tokens::of(text).unwrap().unsafes().into_iter().map(|(kind, _)| kind).collect();
+        use Unsafe::{Attribute, Code, Contract, Type};
+        assert_eq!(kinds, [Code, Contract, Type, Code, Code, Attribute, Contract]);
+    }
+
+    #[test]
+    fn modules_in_files_are_listed() {
+        let tokens = Tokens::of("pub mod a;\nmod b { mod c; }\n").unwrap();
+        assert_eq!(tokens.modules(), ["a", "c"]);
+    }
+}
