@@ -14,7 +14,7 @@ use crate::packet::Packet;
 pub const BTH_SIZE: usize = 12;
 
 /// Where the byte with FECN, BECN and six reserved bits lies: the ICRC counts it as ones, because switches
-/// set it (Annex A17.3.3).
+/// set it (IBTA 7.8.1).
 pub const BTH_VARIANT_BYTE: usize = 4;
 
 const SOLICITED: u8 = 0x80;
@@ -62,7 +62,7 @@ impl<'a> Bth<'a> {
         self.0[1] >> 4 & 3
     }
 
-    /// Transport header version: always 0 (IBTA 9.2.3).
+    /// Transport header version: always 0.
     #[inline]
     pub const fn version(self) -> u8 {
         self.0[1] & 0x0f

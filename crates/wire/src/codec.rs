@@ -70,7 +70,7 @@ pub enum EncodeError {
     Header(Header),
 }
 
-/// How many bytes of padding bring `payload_length` bytes to a multiple of four (IBTA 9.2.2).
+/// How many bytes of padding bring `payload_length` bytes to a multiple of four (IBTA 9.2).
 #[inline]
 pub const fn pad_of(payload_length: usize) -> u8 {
     (payload_length.wrapping_neg() & 3) as u8

@@ -8,13 +8,13 @@ use crate::packet::{Aeth, AtomicEth, Deth, Reth, Syndrome};
 pub const RETH_SIZE: usize = 16;
 /// Size of [`Aeth`] in bytes.
 pub const AETH_SIZE: usize = 4;
-/// Size of immediate data (IBTA 9.3.6) in bytes.
+/// Size of immediate data in bytes.
 pub const IMMEDIATE_SIZE: usize = 4;
-/// Size of the invalidate extended header, IETH (IBTA 9.3.7), in bytes.
+/// Size of the invalidate extended header, IETH, in bytes.
 pub const IETH_SIZE: usize = 4;
 /// Size of [`AtomicEth`] in bytes.
 pub const ATOMIC_ETH_SIZE: usize = 28;
-/// Size of the atomic acknowledge extended header (IBTA 9.3.5.3) in bytes.
+/// Size of the atomic acknowledge extended header in bytes.
 pub const ATOMIC_ACK_ETH_SIZE: usize = 8;
 /// Size of [`Deth`] in bytes.
 pub const DETH_SIZE: usize = 8;

@@ -43,7 +43,7 @@ const UDP_LENGTH: usize = 4;
 pub struct Identification {
     /// The identification.
     pub value: u16,
-    /// The DF flag.
+    /// The DF flag. RoCEv2 demands it (CA17-7); not every sender sets it.
     pub dont_fragment: bool,
 }
 

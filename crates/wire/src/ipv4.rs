@@ -1,4 +1,4 @@
-//! IPv4 headers without options (RFC 791): RoCEv2 knows no others (Annex A17.4.5.2).
+//! IPv4 headers without options (RFC 791): RoCEv2 allows no others (CA17-3).
 
 use core::net::Ipv4Addr;
 

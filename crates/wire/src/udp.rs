@@ -5,7 +5,7 @@ use crate::frame::FrameError;
 /// Size of the header in bytes.
 pub const UDP_SIZE: usize = 8;
 
-/// The destination port of RoCEv2 (Annex A17.4.5.1).
+/// The destination port of RoCEv2 (Annex A17.3.2.2).
 pub const ROCE_PORT: u16 = 4791;
 
 /// A UDP header.
@@ -17,7 +17,7 @@ pub struct Udp {
     pub destination_port: u16,
     /// Header and payload, in bytes; never below 8.
     pub length: u16,
-    /// The checksum as it stands; 0 for none, which is what RoCEv2 senders put (the ICRC covers more).
+    /// The checksum as it stands; 0 for none, which RoCEv2 asks for (Annex A17.3.2.4) (the ICRC covers more).
     pub checksum: u16,
 }
 
