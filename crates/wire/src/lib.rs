@@ -1,17 +1,17 @@
 //! Every byte layout that crosses a rockery wire.
 //!
 //! Two levels: fixed-size views over bytes ([`bth`], [`ext`], [`ipv4`] and so on), which cannot panic because
-//! their size is part of their type, and above them one decoded form, [`Packet`], that says what a RoCEv2 packet
-//! means. The device works on [`Packet`]; a simulation never encodes at all.
+//! their size is part of their type, and above them one decoded form, [`Packet`], that says what a RoCEv2
+//! packet means. The device works on [`Packet`]; a simulation never encodes at all.
 //!
 //! ```text
-//! frame ──FrameHeaders::parse──▶ datagram ──split_icrc──▶ transport ──Packet::parse──▶ Packet and payload
-//!                                                              │
-//!                                     Flow::seed, Icrc::transport and finish: compare with the last four bytes
+//! frame ──FrameHeaders::parse──▶ datagram ──split_icrc──▶ transport ──Packet::parse──▶ Packet, payload
+//!                                                             │
+//!                                      Flow::seed, Icrc::transport, finish: compare with the last bytes
 //! ```
 //!
-//! What every function here promises: no bytes make it panic, nothing is allocated, and what parses is encoded to
-//! the same bytes again, reserved bits and padding cleared.
+//! What every function here promises: no bytes make it panic, nothing is allocated, and what parses is
+//! encoded to the same bytes again, reserved bits and padding cleared.
 #![no_std]
 #![forbid(unsafe_code)]
 
