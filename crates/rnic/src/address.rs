@@ -1,6 +1,6 @@
 //! Who is where: GIDs, address vectors, and the path that packets of a queue pair take.
 
-/// Global identifier: an IPv6 address, or an IPv4 address mapped into one (`::ffff:a.b.c.d`, IBTA A17.4.5).
+/// Global identifier: an IPv6 address, or an IPv4 address mapped into one (`::ffff:a.b.c.d`, IBTA A17.4.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
 
@@ -58,7 +58,7 @@ pub struct Path {
     pub source: Gid,
     /// The peer's, or a multicast group.
     pub destination: Gid,
-    /// UDP source port, 0xc000 and above: entropy for ECMP and receive-side scaling (IBTA A17.4.3).
+    /// UDP source port, 0xc000 and above: entropy for ECMP and receive-side scaling (IBTA A17.3.2.1).
     pub source_port: u16,
     /// DSCP and ECN. The device asks for ECN-capable transport (ECT(0)) only where the program or DCQCN does.
     pub traffic_class: u8,

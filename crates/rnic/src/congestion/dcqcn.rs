@@ -1,0 +1,182 @@
+//! DCQCN's reaction point (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section
+//! 5.1 and figure 7). Integers only: alpha is a fraction of 2^32.
+
+use super::Algorithm;
+use crate::config::DcqcnConfig;
+use crate::time::Instant;
+
+/// Alpha of 1.
+const ONE: u64 = 1 << 32;
+
+#[derive(Debug)]
+pub(crate) struct Dcqcn {
+    config: DcqcnConfig,
+    window_bytes: u32,
+    current_bps: u64,
+    target_bps: u64,
+    alpha: u64,
+    /// When to lower alpha because no CNP came (equation 2).
+    alpha_at: Option<Instant>,
+    /// When to raise the rate by the clock.
+    increase_at: Option<Instant>,
+    /// Increases by the clock, and by the byte counter, since the last cut.
+    increases_by_time: u32,
+    increases_by_bytes: u32,
+    bytes_left: u64,
+    next_send: Instant,
+    /// Fractions of a nanosecond that pacing owes, in units of 1/current_bps.
+    remainder: u64,
+}
+
+impl Dcqcn {
+    pub(crate) fn new(config: &DcqcnConfig, window_bytes: u32) -> Self {
+        Self {
+            window_bytes,
+            current_bps: config.line_rate_bps,
+            target_bps: config.line_rate_bps,
+            alpha: ONE,
+            alpha_at: None,
+            increase_at: None,
+            increases_by_time: 0,
+            increases_by_bytes: 0,
+            bytes_left: config.increase_bytes,
+            next_send: Instant(0),
+            remainder: 0,
+            config: config.clone(),
+        }
+    }
+
+    pub(crate) fn rate_bps(&self) -> u64 {
+        self.current_bps
+    }
+
+    /// Fast recovery until both counters passed F, then additive, then hyper increase (figure 7).
+    fn increase(&mut self) {
+        let steps = u32::from(self.config.fast_recovery_steps);
+        let most = self.increases_by_time.max(self.increases_by_bytes);
+        let least = self.increases_by_time.min(self.increases_by_bytes);
+        if most >= steps {
+            let hyper_steps = u64::from(least.saturating_sub(steps)) + 1;
+            let step =
+                if least >= steps { self.config.hyper_bps * hyper_steps } else { self.config.additive_bps };
+            self.target_bps = (self.target_bps + step).min(self.config.line_rate_bps);
+        }
+        self.current_bps = self.target_bps.midpoint(self.current_bps);
+        if self.current_bps + 1 >= self.config.line_rate_bps {
+            // At line rate there is nothing to recover: the timers rest until the next CNP.
+            self.current_bps = self.config.line_rate_bps;
+            self.target_bps = self.config.line_rate_bps;
+            self.increase_at = None;
+        }
+    }
+
+    fn limited(&self) -> bool {
+        self.current_bps < self.config.line_rate_bps
+    }
+}
+
+impl Algorithm for Dcqcn {
+    fn window_bytes(&self) -> u32 {
+        self.window_bytes
+    }
+
+    fn acknowledged(&mut self, _bytes: u32, _now: Instant) {}
+
+    fn lost(&mut self, _now: Instant) {}
+
+    fn timed_out(&mut self, _now: Instant) {}
+
+    /// Cuts the rate (equation 1) and starts recovery anew.
+    fn notified(&mut self, now: Instant) {
+        let cut = u128::from(self.current_bps) * u128::from(self.alpha) / u128::from(ONE) / 2;
+        self.target_bps = self.current_bps;
+        self.current_bps = (self.current_bps - cut as u64).max(self.config.minimum_rate_bps);
+        self.alpha += (ONE - self.alpha) >> self.config.g_shift;
+        self.alpha_at = Some(now + self.config.alpha_interval_ns);
+        self.increase_at = Some(now + self.config.increase_interval_ns);
+        self.increases_by_time = 0;
+        self.increases_by_bytes = 0;
+        self.bytes_left = self.config.increase_bytes;
+    }
+
+    fn paced(&mut self, bytes: u32, now: Instant) -> Instant {
+        if self.limited() {
+            if u64::from(bytes) >= self.bytes_left {
+                self.bytes_left = self.config.increase_bytes;
+                self.increases_by_bytes += 1;
+                self.increase();
+            } else {
+                self.bytes_left -= u64::from(bytes);
+            }
+        }
+        let from = self.next_send.max(now);
+        let amount = u64::from(bytes) * 8 * 1_000_000_000 + self.remainder;
+        self.remainder = amount % self.current_bps;
+        self.next_send = Instant(from.0 + amount / self.current_bps);
+        self.next_send
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        [self.alpha_at, self.increase_at].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.alpha_at.is_some_and(|at| at <= now) {
+            self.alpha -= self.alpha >> self.config.g_shift;
+            let rests = !self.limited();
+            self.alpha_at = (!rests).then(|| now + self.config.alpha_interval_ns);
+        }
+        if self.increase_at.is_some_and(|at| at <= now) {
+            self.increases_by_time += 1;
+            self.increase_at = Some(now + self.config.increase_interval_ns);
+            self.increase();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_notification_halves_the_rate_and_fast_recovery_closes_half_the_gap_each_step() {
+        let config = DcqcnConfig::default();
+        let mut control = Dcqcn::new(&config, 1 << 20);
+        control.notified(Instant(0));
+        assert_eq!(control.rate_bps(), 20_000_000_000);
+        let mut now = Instant(0);
+        for expected in [30, 35] {
+            now = now + config.increase_interval_ns;
+            control.handle_timeout(now);
+            assert_eq!(control.rate_bps(), expected * 1_000_000_000);
+        }
+    }
+
+    #[test]
+    fn pacing_keeps_the_rate_exactly_over_time() {
+        let config = DcqcnConfig { line_rate_bps: 7_000_000_000, ..DcqcnConfig::default() };
+        let mut control = Dcqcn::new(&config, 1 << 20);
+        let mut next = Instant(0);
+        for _ in 0..7_000 {
+            next = control.paced(1_000, next);
+        }
+        assert_eq!(next, Instant(8_000_000));
+    }
+
+    #[test]
+    fn a_rate_never_falls_below_its_minimum_and_recovers_to_the_line() {
+        let config = DcqcnConfig::default();
+        let mut control = Dcqcn::new(&config, 1 << 20);
+        for at in 0..1_000 {
+            control.notified(Instant(at));
+        }
+        assert_eq!(control.rate_bps(), config.minimum_rate_bps);
+        let mut now = Instant(1_000);
+        while let Some(at) = control.deadline() {
+            now = now.max(at);
+            control.handle_timeout(now);
+            assert!(now.0 < 10_000_000_000, "never recovered: {control:?}");
+        }
+        assert_eq!(control.rate_bps(), config.line_rate_bps);
+    }
+}

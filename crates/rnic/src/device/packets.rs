@@ -1,0 +1,105 @@
+//! Packets in.
+
+use super::Device;
+use crate::address::Arrival;
+use crate::memory::{Memory, Payload};
+use crate::qp::attr::QpType;
+use crate::time::Instant;
+use alloc::vec::Vec;
+use wire::{Message, Packet, PartitionKey, Qpn};
+
+impl Device {
+    /// Takes a packet that arrived, its ICRC checked and its pad removed. What does not belong here is dropped and
+    /// counted; nothing that a packet says makes this panic.
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) {
+        let counters = &mut self.resources.counters;
+        counters.received_packets += 1;
+        counters.received_bytes += u64::from(payload.len());
+        // The membership bit does not have to match, the rest does (IBTA 10.9.3).
+        if (packet.pkey.0 ^ PartitionKey::DEFAULT.0) & 0x7fff != 0 {
+            counters.dropped_bad_pkey += 1;
+            return;
+        }
+        if packet.dest == Qpn::MULTICAST {
+            self.handle_multicast(now, arrival, packet, payload, memory);
+        } else {
+            self.deliver(packet.dest, now, arrival, packet, payload, memory);
+        }
+        self.fail_overrun(now);
+    }
+
+    /// Each member of the group gets the datagram, the sender's own queue pair excepted (IBTA 10.5.2.1).
+    fn handle_multicast(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) {
+        let Message::Datagram { deth, .. } = packet.message else {
+            self.resources.counters.dropped_wrong_service += 1;
+            return;
+        };
+        let ours = self.resources.gids.contains(&Some(arrival.source));
+        let members: Vec<Qpn> = self.groups.get(&arrival.destination).cloned().unwrap_or_default();
+        if members.is_empty() {
+            self.resources.counters.dropped_no_qp += 1;
+        }
+        for qpn in members {
+            if !(ours && deth.source == qpn) {
+                self.deliver(qpn, now, arrival, packet, payload, memory);
+            }
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        qpn: Qpn,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) {
+        let found = self.qpns.index(qpn);
+        let Some((index, qp)) = found.and_then(|index| Some((index, self.qps.get_mut(index)?))) else {
+            self.resources.counters.dropped_no_qp += 1;
+            return;
+        };
+        let resources = &mut self.resources;
+        let was_waiting = qp.is_waiting();
+        if qp.kind != QpType::Ud && !qp.is_peer(arrival) {
+            resources.counters.dropped_wrong_address += 1;
+            return;
+        }
+        let notification = packet.message == Message::Congestion;
+        if !notification && packet.service != qp.service() {
+            resources.counters.dropped_wrong_service += 1;
+            return;
+        }
+        qp.counters.received_packets += 1;
+        qp.counters.received_bytes += u64::from(payload.len());
+        if arrival.congestion_experienced() && !notification {
+            qp.congestion_seen(resources, now);
+        }
+        match packet.message {
+            Message::Congestion => qp.handle_notification(resources, now),
+            Message::Datagram { deth, tail } => {
+                qp.handle_datagram(resources, now, arrival, packet, deth, tail, payload, memory);
+            }
+            Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } | Message::ReadResponse { .. } => {
+                qp.handle_response(resources, now, packet, payload, memory);
+            }
+            _ => qp.handle_request(resources, now, packet, payload, memory),
+        }
+        self.settle(index, was_waiting, false);
+    }
+}

@@ -1,0 +1,213 @@
+//! READs and atomics: executing them, and sending what the responder owes.
+
+use super::Qp;
+use super::requester::Step;
+use super::responder::{Answer, Body, Refusal};
+use crate::access::Access;
+use crate::memory::{Gather, Memory, Payload, Piece};
+use crate::resources::Resources;
+use crate::sink::Sink;
+use wire::{Aeth, AtomicEth, Message, Packet, Position, Psn, Reth, Syndrome};
+
+impl Qp {
+    /// Packets that answer a READ: one even for no bytes (IBTA 9.7.2).
+    pub(super) fn response_packets(&self, reth: &Reth) -> u32 {
+        reth.length.div_ceil(self.mtu()).max(1)
+    }
+
+    pub(super) fn execute_read(
+        &mut self,
+        resources: &mut Resources,
+        packet: &Packet,
+        reth: Reth,
+    ) -> Result<u32, Refusal> {
+        self.queue_read(resources, packet, reth)?;
+        self.count_message();
+        Ok(self.response_packets(&reth))
+    }
+
+    /// Checks a READ and queues its answer, for a new request and for a duplicate.
+    pub(super) fn queue_read(
+        &mut self,
+        resources: &Resources,
+        packet: &Packet,
+        reth: Reth,
+    ) -> Result<(), Refusal> {
+        let queued =
+            self.responder.answers.iter().filter(|answer| !matches!(answer, Answer::Acknowledge { .. }));
+        let too_many = queued.count() >= usize::from(self.attr.max_dest_rd_atomic);
+        if too_many || !self.attr.access.contains(Access::REMOTE_READ) || reth.length > 1 << 31 {
+            return Err(Refusal::Invalid);
+        }
+        let need = Access::REMOTE_READ;
+        self.remote_piece(resources, packet, reth.rkey, reth.address, reth.length, need)?;
+        self.responder.answers.push_back(Answer::Read {
+            request: *packet,
+            packets: self.response_packets(&reth),
+            sent: 0,
+            reth,
+            msn: (self.responder.msn + 1) & 0xff_ffff,
+        });
+        Ok(())
+    }
+
+    pub(super) fn execute_atomic(
+        &mut self,
+        resources: &mut Resources,
+        packet: &Packet,
+        eth: &AtomicEth,
+        compare: Option<u64>,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        let limit = usize::from(self.attr.max_dest_rd_atomic);
+        let allowed = self.attr.access.contains(Access::REMOTE_ATOMIC) && limit > 0;
+        if !allowed || !eth.address.is_multiple_of(8) {
+            return Err(Refusal::Invalid);
+        }
+        let piece = self
+            .remote_piece(resources, packet, eth.rkey, eth.address, 8, Access::REMOTE_ATOMIC)?
+            .filter(is_aligned)
+            .ok_or(Refusal::Invalid)?;
+        let done = match compare {
+            Some(compare) => memory.compare_swap(piece, compare, eth.swap_add),
+            None => memory.fetch_add(piece, eth.swap_add),
+        };
+        let original = done.map_err(|_| Refusal::Access)?;
+        // As many as the peer may have outstanding: a duplicate must find its result (IBTA 9.7.5.1.5).
+        if self.responder.atomics.len() >= limit {
+            self.responder.atomics.pop_front();
+        }
+        self.responder.atomics.push_back((packet.psn, original));
+        self.count_message();
+        self.responder.answers.push_back(Answer::Atomic {
+            psn: packet.psn,
+            original,
+            msn: self.responder.msn,
+        });
+        Ok(())
+    }
+
+    pub(super) fn execute_atomic_write(
+        &mut self,
+        resources: &mut Resources,
+        packet: &Packet,
+        reth: Reth,
+        body: Body<'_>,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        if !self.attr.access.contains(Access::REMOTE_WRITE)
+            || !reth.address.is_multiple_of(8)
+            || reth.length != 8
+        {
+            return Err(Refusal::Invalid);
+        }
+        let piece = self
+            .remote_piece(resources, packet, reth.rkey, reth.address, 8, Access::REMOTE_WRITE)?
+            .filter(is_aligned)
+            .ok_or(Refusal::Invalid)?;
+        match body {
+            Body::Here(Payload::Bytes(bytes)) => {
+                let bytes = bytes.try_into().map_err(|_| Refusal::Invalid)?;
+                memory.store(piece, bytes).map_err(|_| Refusal::Access)?;
+            }
+            Body::Here(Payload::Phantom(8)) => {}
+            _ => return Err(Refusal::Invalid),
+        }
+        self.count_message();
+        self.queue_written(packet);
+        Ok(())
+    }
+
+    /// The answer to an ATOMIC WRITE: an empty READ response.
+    pub(super) fn queue_written(&mut self, packet: &Packet) {
+        let reth = Reth { length: 0, ..Reth::default() };
+        let msn = self.responder.msn;
+        self.responder.answers.push_back(Answer::Read { request: *packet, packets: 1, sent: 0, reth, msn });
+    }
+
+    /// Sends the next packet that the responder owes.
+    pub(super) fn answer(&mut self, resources: &mut Resources, sink: &mut impl Sink) -> Step {
+        if core::mem::take(&mut self.responder.notify) {
+            return self.send_notification(resources, sink);
+        }
+        let Some(&answer) = self.responder.answers.front() else { return Step::Blocked };
+        match answer {
+            Answer::Acknowledge { psn, syndrome, msn } => {
+                self.responder.answers.pop_front();
+                resources.counters.sent_acks += 1;
+                let message = Message::Acknowledge(Aeth { syndrome, msn });
+                self.send_answer(resources, psn, message, Gather::EMPTY, sink);
+            }
+            Answer::Atomic { psn, original, msn } => {
+                self.responder.answers.pop_front();
+                let aeth = Aeth { syndrome: Syndrome::ACK, msn };
+                let message = Message::AtomicAcknowledge { aeth, original };
+                self.send_answer(resources, psn, message, Gather::EMPTY, sink);
+            }
+            Answer::Read { request, packets, sent, reth, msn } => {
+                self.send_read_response(resources, &request, packets, sent, &reth, msn, sink);
+            }
+        }
+        Step::Sent
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn send_read_response(
+        &mut self,
+        resources: &mut Resources,
+        request: &Packet,
+        packets: u32,
+        sent: u32,
+        reth: &Reth,
+        msn: u32,
+        sink: &mut impl Sink,
+    ) {
+        match self.responder.answers.front_mut() {
+            Some(Answer::Read { sent, .. }) if *sent + 1 < packets => *sent += 1,
+            _ => drop(self.responder.answers.pop_front()),
+        }
+        let psn = request.psn.plus(sent);
+        let offset = sent * self.mtu();
+        let length = (reth.length - offset).min(self.mtu());
+        let address = reth.address.wrapping_add(u64::from(offset));
+        let position = Position::of(sent, packets);
+        let aeth = (position != Position::Middle).then_some(Aeth { syndrome: Syndrome::ACK, msn });
+        let message = Message::ReadResponse { position, aeth };
+        // The region may have gone since the request came: then nothing of it may be read any more.
+        match self.remote_piece(resources, request, reth.rkey, address, length, Access::REMOTE_READ) {
+            Ok(piece) => {
+                let pieces = piece.as_slice();
+                if !self.send_answer(resources, psn, message, Gather::Pieces(pieces), sink) {
+                    self.read_failed(psn);
+                }
+            }
+            Err(_) => self.read_failed(psn),
+        }
+    }
+
+    fn read_failed(&mut self, psn: Psn) {
+        self.responder.answers.clear();
+        self.responder.acknowledge(psn, Syndrome::NAK_REMOTE_ACCESS);
+    }
+
+    fn send_answer(
+        &mut self,
+        resources: &mut Resources,
+        psn: Psn,
+        message: Message,
+        payload: Gather<'_>,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let packet = Packet::new(self.service(), self.attr.destination, psn, message);
+        let length = payload.len();
+        let sent = sink.send(&self.path, &packet, payload).is_ok();
+        if sent {
+            self.count_sent(resources, length);
+        }
+        sent
+    }
+}
+
+fn is_aligned(piece: &Piece) -> bool {
+    piece.address.is_multiple_of(8)
+}

@@ -1,0 +1,447 @@
+//! The requester: turns work requests into request packets (IBTA 9.7.3, 9.7.4).
+
+use super::Qp;
+use super::attr::{QpType, State};
+use super::send_queue::{SendEntry, SendQueue};
+use crate::access::Access;
+use crate::completion::{CompletionKind, Status};
+use crate::cq::Notice;
+use crate::error::Error;
+use crate::event::Event;
+use crate::resources::{Resources, completion};
+use crate::sink::Sink;
+use crate::time::Instant;
+use crate::work::{Operation, SendFlags, SendRequest};
+use alloc::collections::VecDeque;
+use wire::Psn;
+
+/// A READ is asked for in pieces of so many packets, so that the window also paces what comes back.
+pub(super) const READ_PACKETS_MAX: u32 = 64;
+
+/// Packets between two requests for an acknowledgement within a long message.
+const ACK_INTERVAL_PACKETS_MAX: u32 = 16;
+
+/// A READ or atomic that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outstanding {
+    /// The next response packet expected.
+    pub(super) next: Psn,
+    /// Behind the last.
+    pub(super) end: Psn,
+}
+
+/// Where the requester stands.
+#[derive(Debug, Default)]
+pub(crate) struct Requester {
+    /// The entry that is being sent, and the packet in it.
+    cursor: usize,
+    packet: u32,
+    /// Entries that were begun at least once.
+    pub(super) started: usize,
+    /// The PSN of the next packet.
+    pub(super) next: Psn,
+    /// The oldest PSN that is not acknowledged.
+    pub(super) unacknowledged: Psn,
+    /// Behind the highest PSN ever sent.
+    pub(super) high: Psn,
+    /// The PSN that the next posted request begins with.
+    pub(super) posted: Psn,
+    pub(super) outstanding: VecDeque<Outstanding>,
+    /// Single packets to send again (out-of-order mode).
+    pub(super) resend: VecDeque<Psn>,
+    /// Retries since the last progress.
+    pub(super) retries: u8,
+    pub(super) rnr_retries: u8,
+    /// A gap was answered by going back; more of the same gap is no news.
+    pub(super) recovering: bool,
+    /// The entry at the cursor cannot be sent; it fails when those before it are done.
+    fault: Option<Status>,
+    packets_since_ack_request: u32,
+    /// When the local ACK timer runs out.
+    pub(super) retransmit_at: Option<Instant>,
+    /// When an RNR NAK's wait is over.
+    pub(super) resume_at: Option<Instant>,
+    /// When pacing lets the next packet go.
+    pub(super) pace_at: Option<Instant>,
+    /// Single response packets of READs that arrived ahead (out-of-order mode).
+    pub(super) ahead: super::reorder::Arrived,
+    drain_announced: bool,
+}
+
+/// What came of trying to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// A packet left.
+    Sent,
+    /// Something else was done; there may be more.
+    Went,
+    /// Nothing can be done now.
+    Blocked,
+}
+
+pub(super) fn completion_kind(operation: &Operation) -> CompletionKind {
+    match operation {
+        Operation::Send(_) => CompletionKind::Send,
+        Operation::Write { .. } => CompletionKind::Write,
+        Operation::Read { .. } => CompletionKind::Read,
+        Operation::CompareSwap { .. } => CompletionKind::CompareSwap,
+        Operation::FetchAdd { .. } => CompletionKind::FetchAdd,
+        Operation::AtomicWrite { .. } => CompletionKind::AtomicWrite,
+        Operation::LocalInvalidate(_) => CompletionKind::LocalInvalidate,
+        Operation::BindWindow(_) => CompletionKind::BindWindow,
+    }
+}
+
+impl Requester {
+    /// Starts numbering (the change to RTS).
+    pub(crate) fn start(&mut self, first: Psn) {
+        self.next = first;
+        self.unacknowledged = first;
+        self.high = first;
+        self.posted = first;
+    }
+
+    pub(crate) fn has_work(&self, queue: &SendQueue) -> bool {
+        self.cursor < queue.len() || !self.resend.is_empty()
+    }
+
+    /// Whether packets wait for acknowledgement.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.unacknowledged.is_before(self.high)
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.retransmit_at = None;
+        self.resume_at = None;
+        self.pace_at = None;
+        self.resend.clear();
+        self.outstanding.clear();
+    }
+
+    pub(super) fn forget_queue(&mut self) {
+        self.cursor = 0;
+        self.packet = 0;
+        self.started = 0;
+        self.fault = None;
+        self.next = self.posted;
+        self.unacknowledged = self.posted;
+        self.high = self.posted;
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.next.distance_from(self.unacknowledged).max(0) as u32
+    }
+
+    /// Draining waits until everything begun is acknowledged (the change to SQD).
+    pub(crate) fn announce_drain(&mut self) {
+        self.drain_announced = false;
+    }
+
+    /// Puts the cursor on the packet with this PSN, among the entries that were begun.
+    pub(super) fn seek(&mut self, queue: &SendQueue, psn: Psn) {
+        self.next = psn;
+        match queue.find(psn, self.started) {
+            Some(index) => {
+                self.cursor = index;
+                self.packet = queue.entry(index).map_or(0, |entry| psn.distance_from(entry.first_psn) as u32);
+            }
+            None => {
+                self.cursor = self.started;
+                self.packet = 0;
+            }
+        }
+    }
+}
+
+impl Qp {
+    /// Checks and queues a send (`ibv_post_send`).
+    pub(crate) fn post_send(
+        &mut self,
+        resources: &mut Resources,
+        request: &SendRequest<'_>,
+        now: Instant,
+    ) -> Result<(), Error> {
+        match self.state {
+            State::Reset | State::Init | State::ReadyToReceive => return Err(Error::WrongState),
+            _ => {}
+        }
+        self.check_operation(request)?;
+        let reads = matches!(
+            request.operation,
+            Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
+        );
+        if reads && self.attr.max_rd_atomic == 0 {
+            return Err(Error::Invalid("max_rd_atomic of the queue pair is 0: it cannot READ"));
+        }
+        let mtu = if self.kind == QpType::Ud { 0 } else { self.mtu() };
+        let packets = self.send.post(request, self.requester.posted, mtu)?;
+        self.requester.posted = self.requester.posted.plus(packets);
+        if matches!(self.state, State::Error | State::SendQueueError) {
+            self.flush_sends(resources, now);
+        }
+        Ok(())
+    }
+
+    /// Which operations a transport has (IBTA table 37, 10.2.8).
+    fn check_operation(&self, request: &SendRequest<'_>) -> Result<(), Error> {
+        let unsupported = Err(Error::Invalid("the transport does not have this operation"));
+        match (self.kind, &request.operation) {
+            (QpType::XrcReceive, _) => unsupported,
+            (QpType::Ud, Operation::Send(wire::Tail::None | wire::Tail::Immediate(_))) => request
+                .destination
+                .map_or(Err(Error::Invalid("a datagram needs an address handle")), |_| Ok(())),
+            (QpType::Ud, _) => unsupported,
+            (QpType::Uc, Operation::Send(wire::Tail::Invalidate(_))) => unsupported,
+            (QpType::Uc, operation) => match operation {
+                Operation::Send(_) | Operation::Write { .. } => Ok(()),
+                Operation::BindWindow(_) | Operation::LocalInvalidate(_) => Ok(()),
+                _ => unsupported,
+            },
+            (QpType::XrcSend, _) if request.xrc_srq.is_none() => {
+                Err(Error::Invalid("an XRC request needs the peer's SRQ number"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the next request packet, or executes the next local request, or finds that it must wait.
+    pub(super) fn advance(&mut self, resources: &mut Resources, now: Instant, sink: &mut impl Sink) -> Step {
+        if !matches!(self.state, State::ReadyToSend | State::SendQueueDrained)
+            || self.requester.resume_at.is_some()
+            || self.requester.fault.is_some()
+        {
+            return Step::Blocked;
+        }
+        if let Some(psn) = self.requester.resend.pop_front() {
+            return self.resend(resources, psn, now, sink);
+        }
+        let index = self.requester.cursor;
+        let Some(entry) = self.send.entry(index).copied() else { return Step::Blocked };
+        let fresh = index >= self.requester.started;
+        if fresh && self.requester.packet == 0 {
+            if !self.may_begin(&entry) {
+                return Step::Blocked;
+            }
+            if let Err(status) = self.check_local_target(resources, &entry) {
+                return self.stall(resources, status, now);
+            }
+        }
+        if entry.is_local() {
+            return self.execute_locally(resources, &entry, fresh, now);
+        }
+        if !self.pace(now) {
+            return Step::Blocked;
+        }
+        let Some(packets) = self.window_allows(&entry) else { return Step::Blocked };
+        self.begin(index);
+        let packet = self.requester.packet;
+        let ack = self.wants_acknowledgement(&entry, packet, packets);
+        if let Err(status) = self.emit_request(resources, index, &entry, packet, packets, ack, sink) {
+            return self.stall(resources, status, now);
+        }
+        self.sent(resources, &entry, packets, ack, now);
+        Step::Sent
+    }
+
+    fn begin(&mut self, index: usize) {
+        self.requester.started = self.requester.started.max(index + 1);
+    }
+
+    /// Whether an entry may be begun: the fence, the drain, and the limit of outstanding READs and atomics.
+    fn may_begin(&self, entry: &SendEntry) -> bool {
+        if self.state == State::SendQueueDrained {
+            return false;
+        }
+        let waits = entry.flags.contains(SendFlags::FENCE) && !self.requester.outstanding.is_empty();
+        !waits
+    }
+
+    /// READs and atomics store into local memory: a wrong key must be found before the peer acts.
+    fn check_local_target(&mut self, resources: &mut Resources, entry: &SendEntry) -> Result<(), Status> {
+        let stores = entry.wants_response() && !matches!(entry.operation, Operation::AtomicWrite { .. });
+        if !stores {
+            return Ok(());
+        }
+        resources
+            .resolve(self.pd(), self.send.sges(entry), 0, entry.length, Access::LOCAL_WRITE)
+            .map_err(|_| Status::LocalProtection)
+    }
+
+    /// Packets that the next request may ask for or be: `None` if the window is full.
+    fn window_allows(&self, entry: &SendEntry) -> Option<u32> {
+        if !self.is_reliable() {
+            return Some(1);
+        }
+        let response = entry.wants_response();
+        if response && self.requester.outstanding.len() >= usize::from(self.attr.max_rd_atomic) {
+            return None;
+        }
+        let window = self.window_packets();
+        let room = window.saturating_sub(self.requester.in_flight());
+        if !matches!(entry.operation, Operation::Read { .. }) {
+            return (room > 0).then_some(1);
+        }
+        let wanted = (entry.packets - self.requester.packet).min(READ_PACKETS_MAX);
+        // A small remainder of the window is not worth a request of its own.
+        let worth = wanted.min(window.div_ceil(4));
+        (room >= worth).then(|| wanted.min(room))
+    }
+
+    pub(super) fn window_packets(&self) -> u32 {
+        let window = (self.congestion.window_bytes() / self.mtu()).max(1);
+        // What arrives ahead is kept in a window of its own, which must not be outrun.
+        if self.out_of_order { window.min(self.reorder_window) } else { window }
+    }
+
+    /// Whether the rate limit lets a packet go now; if not, a timer is set.
+    fn pace(&mut self, now: Instant) -> bool {
+        match self.requester.pace_at {
+            Some(at) if now < at => false,
+            _ => {
+                self.requester.pace_at = None;
+                true
+            }
+        }
+    }
+
+    /// An acknowledgement is asked for at the end of a message, at intervals within a long one, and when the window
+    /// is about to close.
+    fn wants_acknowledgement(&self, entry: &SendEntry, packet: u32, packets: u32) -> bool {
+        if !self.is_reliable() {
+            return false;
+        }
+        let ends = packet + packets >= entry.packets;
+        let window = self.window_packets();
+        let interval = (window / 4).clamp(1, ACK_INTERVAL_PACKETS_MAX);
+        ends || self.requester.packets_since_ack_request + 1 >= interval
+            || self.requester.in_flight() + packets >= window
+    }
+
+    fn sent(&mut self, resources: &mut Resources, entry: &SendEntry, packets: u32, ack: bool, now: Instant) {
+        let bytes = if entry.wants_response() { 0 } else { self.mtu().min(entry.length) };
+        let next = self.congestion.paced(bytes, now);
+        let requester = &mut self.requester;
+        requester.pace_at = (next > now).then_some(next);
+        requester.packets_since_ack_request = if ack { 0 } else { requester.packets_since_ack_request + 1 };
+        if entry.wants_response() {
+            requester
+                .outstanding
+                .push_back(Outstanding { next: requester.next, end: requester.next.plus(packets) });
+        }
+        if requester.next.is_before(requester.high) {
+            self.counters.retransmitted_packets += 1;
+            resources.counters.retransmitted_packets += 1;
+        }
+        requester.next = requester.next.plus(packets);
+        if requester.high.is_before(requester.next) {
+            requester.high = requester.next;
+        }
+        requester.packet += packets;
+        if requester.packet >= entry.packets {
+            requester.packet = 0;
+            requester.cursor += 1;
+        }
+        if self.is_reliable() {
+            self.arm_retransmit(now);
+        } else {
+            self.requester.unacknowledged = self.requester.next;
+            self.retire(resources, now);
+        }
+    }
+
+    /// LOCAL INVALIDATE and BIND: executed once, when the requests before them have been sent.
+    fn execute_locally(
+        &mut self,
+        resources: &mut Resources,
+        entry: &SendEntry,
+        fresh: bool,
+        now: Instant,
+    ) -> Step {
+        if fresh {
+            let done = match &entry.operation {
+                Operation::LocalInvalidate(rkey) => {
+                    resources.regions.invalidate(self.qpn, self.pd(), *rkey).ok_or(Status::LocalQpOperation)
+                }
+                Operation::BindWindow(binding) => {
+                    resources.regions.bind(self.qpn, self.pd(), binding).ok_or(Status::WindowBind)
+                }
+                _ => Ok(()),
+            };
+            if let Err(status) = done {
+                return self.stall(resources, status, now);
+            }
+        }
+        self.begin(self.requester.cursor);
+        self.requester.cursor += 1;
+        self.retire(resources, now);
+        Step::Went
+    }
+
+    /// The entry at the cursor fails with `status` once those before it have completed.
+    pub(super) fn stall(&mut self, resources: &mut Resources, status: Status, now: Instant) -> Step {
+        self.requester.fault = Some(status);
+        self.retire(resources, now);
+        Step::Blocked
+    }
+
+    /// Completes entries from the front as far as they are done.
+    pub(super) fn retire(&mut self, resources: &mut Resources, now: Instant) {
+        while self.requester.cursor > 0 {
+            let Some(front) = self.send.front() else { break };
+            if self.requester.unacknowledged.is_before(front.end_psn()) {
+                break;
+            }
+            let Some(entry) = self.send.pop() else { break };
+            self.requester.cursor -= 1;
+            self.requester.started -= 1;
+            self.report(resources, &entry, now);
+        }
+        if let (Some(status), 0) = (self.requester.fault, self.requester.cursor) {
+            self.fail_request(resources, status, now);
+        }
+        self.announce_if_drained(resources);
+    }
+
+    fn report(&self, resources: &mut Resources, entry: &SendEntry, now: Instant) {
+        if !(self.init.signal_all || entry.flags.contains(SendFlags::SIGNALED)) {
+            return;
+        }
+        let kind = completion_kind(&entry.operation);
+        let mut done = completion(self.qpn, entry.id, Status::Success, kind, now);
+        done.length = entry.length;
+        resources.complete(self.send_cq(), done, Notice::Ordinary);
+    }
+
+    fn announce_if_drained(&mut self, resources: &mut Resources) {
+        let drained = self.state == State::SendQueueDrained && self.requester.started == 0;
+        if drained && !self.requester.drain_announced {
+            self.requester.drain_announced = true;
+            if self.attr.drain_notify {
+                resources.events.push_back(Event::SendQueueDrained(self.qpn));
+            }
+        }
+    }
+
+    /// To be called when the queue pair has become SQD: there may be nothing to wait for.
+    pub(crate) fn drain(&mut self, resources: &mut Resources) {
+        self.requester.announce_drain();
+        self.announce_if_drained(resources);
+    }
+
+    /// Completes the oldest request with an error, flushes the rest, and leaves the send queue in error: RC goes to
+    /// ERR, UC and UD to SQE (IBTA 10.3.1.6).
+    pub(super) fn fail_request(&mut self, resources: &mut Resources, status: Status, now: Instant) {
+        if let Some(entry) = self.send.pop() {
+            let kind = completion_kind(&entry.operation);
+            let failed = completion(self.qpn, entry.id, status, kind, now);
+            resources.complete(self.send_cq(), failed, Notice::Solicited);
+        }
+        if self.is_reliable() {
+            self.fail(resources, now);
+        } else {
+            self.state = State::SendQueueError;
+            self.requester.stop();
+            self.flush_sends(resources, now);
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! Memory regions and windows, and the keys that name them.
+//!
+//! A key is 32 bits. The low byte is the consumer's part (type 2 windows choose it, IBTA 10.6.7.2.2); the upper 24
+//! name a slot, hidden by a keyed permutation so that nobody can work out a neighbour's key from his own (ReDMArk,
+//! USENIX Security 2021, attack on predictable keys). A look-up costs four multiplications and no hash table.
+
+use crate::access::Access;
+use crate::error::Error;
+use crate::handle::{Lkey, Pd, Window};
+use crate::memory::Piece;
+use crate::random::Random;
+use crate::work::{Sge, WindowBinding};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use wire::{Qpn, Rkey};
+
+/// Bits of a slot's number; the other four of the 24 are salt, new at each reuse.
+const SLOT_BITS: u32 = 20;
+
+/// A slot is reused only when this many others were freed after it, so that a stale key meets nobody.
+const REUSE_DISTANCE: usize = 64;
+
+/// A registered region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegionKeys {
+    /// For the owner's work requests.
+    pub lkey: Lkey,
+    /// For peers; the same number. A region without remote rights refuses it.
+    pub rkey: Rkey,
+}
+
+/// What to register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegionInit {
+    /// Where the memory is.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// The address by which keys find its first byte: `address` normally, 0 when zero-based.
+    pub iova: u64,
+    /// Rights.
+    pub access: Access,
+}
+
+/// What `reregister` changes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RegionChange {
+    /// New address, length and iova.
+    pub translation: Option<(u64, u64, u64)>,
+    /// New protection domain.
+    pub pd: Option<Pd>,
+    /// New rights.
+    pub access: Option<Access>,
+}
+
+/// Memory window types (IBTA 10.6.7.2). Type 2 is 2B: bound to one queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowKind {
+    /// Bound by a verb; any queue pair of the domain may use it.
+    Type1,
+    /// Bound by a work request, invalidated before it can be bound again.
+    Type2,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Region { bindings: u32 },
+    Window { kind: WindowKind, region: Option<u32>, qpn: Qpn },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: u32,
+    pd: Pd,
+    start: u64,
+    length: u64,
+    iova: u64,
+    access: Access,
+    kind: Kind,
+}
+
+impl Entry {
+    /// The memory behind `length` bytes at `address`, if all of it belongs to the entry.
+    fn piece(&self, address: u64, length: u32) -> Option<Piece> {
+        let offset = address.checked_sub(self.iova)?;
+        let end = offset.checked_add(u64::from(length))?;
+        (end <= self.length).then_some(Piece {
+            address: self.start.wrapping_add(offset),
+            length,
+            on_demand: self.access.contains(Access::ON_DEMAND),
+        })
+    }
+}
+
+/// The table of a device's regions and windows.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    secret: [u32; 4],
+    slots: Vec<Option<Entry>>,
+    free: VecDeque<u32>,
+    limit: u32,
+    used: u32,
+}
+
+impl Regions {
+    pub(crate) fn new(limit: u32, random: &mut Random) -> Self {
+        Self {
+            secret: core::array::from_fn(|_| random.next_u32()),
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            limit: limit.min(1 << SLOT_BITS),
+            used: 0,
+        }
+    }
+
+    pub(crate) fn register(
+        &mut self,
+        pd: Pd,
+        init: RegionInit,
+        random: &mut Random,
+    ) -> Result<RegionKeys, Error> {
+        check_range(init.address, init.length, init.iova)?;
+        check_rights(init.access)?;
+        let entry = Entry {
+            key: 0,
+            pd,
+            start: init.address,
+            length: init.length,
+            iova: init.iova,
+            access: init.access,
+            kind: Kind::Region { bindings: 0 },
+        };
+        let key = self.insert(entry, random)?;
+        Ok(RegionKeys { lkey: Lkey(key), rkey: Rkey(key) })
+    }
+
+    /// Changes a region in place and gives it a new key (IBTA 11.2.8.4: the old ones are no longer valid).
+    pub(crate) fn reregister(
+        &mut self,
+        lkey: Lkey,
+        change: RegionChange,
+        random: &mut Random,
+    ) -> Result<RegionKeys, Error> {
+        let mut entry = *self.entry(lkey.0).ok_or(Error::NoSuchObject)?;
+        match entry.kind {
+            Kind::Region { bindings: 0 } => {}
+            Kind::Region { .. } => return Err(Error::Busy),
+            Kind::Window { .. } => return Err(Error::NoSuchObject),
+        }
+        if let Some((address, length, iova)) = change.translation {
+            check_range(address, length, iova)?;
+            (entry.start, entry.length, entry.iova) = (address, length, iova);
+        }
+        if let Some(access) = change.access {
+            check_rights(access)?;
+            entry.access = access;
+        }
+        entry.pd = change.pd.unwrap_or(entry.pd);
+        self.remove(lkey.0);
+        let key = self.insert(entry, random)?;
+        Ok(RegionKeys { lkey: Lkey(key), rkey: Rkey(key) })
+    }
+
+    pub(crate) fn deregister(&mut self, lkey: Lkey) -> Result<(), Error> {
+        match self.entry(lkey.0).map(|entry| entry.kind) {
+            Some(Kind::Region { bindings: 0 }) => {
+                self.remove(lkey.0);
+                Ok(())
+            }
+            Some(Kind::Region { .. }) => Err(Error::Busy),
+            _ => Err(Error::NoSuchObject),
+        }
+    }
+
+    pub(crate) fn alloc_window(
+        &mut self,
+        pd: Pd,
+        kind: WindowKind,
+        random: &mut Random,
+    ) -> Result<(Window, Rkey), Error> {
+        let kind = Kind::Window { kind, region: None, qpn: Qpn::new(0) };
+        let entry = Entry { key: 0, pd, start: 0, length: 0, iova: 0, access: Access::empty(), kind };
+        let key = self.insert(entry, random)?;
+        Ok((Window(self.slot_of(key)), Rkey(key)))
+    }
+
+    pub(crate) fn dealloc_window(&mut self, window: Window) -> Result<(), Error> {
+        let key = self.window(window)?.key;
+        self.unbind(window.0);
+        self.remove(key);
+        Ok(())
+    }
+
+    /// The key of a type 1 window's next binding: the consumer's byte counts up.
+    pub(crate) fn next_window_key(&self, window: Window) -> Result<Rkey, Error> {
+        let key = self.window(window)?.key;
+        Ok(Rkey((key & !0xff) | (key.wrapping_add(1) & 0xff)))
+    }
+
+    /// Whether any region or window belongs to `pd`.
+    pub(crate) fn uses(&self, pd: Pd) -> bool {
+        self.slots.iter().flatten().any(|entry| entry.pd == pd)
+    }
+
+    /// Binds a window (IBTA 10.6.7.2). `None` means memory window bind error.
+    pub(crate) fn bind(&mut self, qpn: Qpn, pd: Pd, binding: &WindowBinding) -> Option<()> {
+        let window = *self.window(binding.window).ok()?;
+        let Kind::Window { kind, region: bound, .. } = window.kind else { return None };
+        if window.pd != pd || (binding.rkey.0 ^ window.key) >> 8 != 0 {
+            return None;
+        }
+        // A type 2 window must be invalid when it is bound, and its range not empty (o10-37.2.23, 10.6.7.2.2).
+        if kind == WindowKind::Type2 && (bound.is_some() || binding.length == 0) {
+            return None;
+        }
+        if binding.length == 0 {
+            self.unbind(binding.window.0);
+            self.slots[binding.window.0 as usize].as_mut()?.key = binding.rkey.0;
+            return Some(());
+        }
+        let region = *self.entry(binding.region.0)?;
+        let start = bindable(&region, pd, binding)?;
+        self.unbind(binding.window.0);
+        let region_slot = self.slot_of(region.key);
+        if let Kind::Region { bindings } = &mut self.slots[region_slot as usize].as_mut()?.kind {
+            *bindings += 1;
+        }
+        let zero_based = binding.access.contains(Access::ZERO_BASED);
+        let entry = self.slots[binding.window.0 as usize].as_mut()?;
+        *entry = Entry {
+            key: binding.rkey.0,
+            start,
+            length: binding.length,
+            iova: if zero_based { 0 } else { binding.address },
+            access: binding.access | (region.access & Access::ON_DEMAND),
+            kind: Kind::Window { kind, region: Some(region_slot), qpn },
+            ..window
+        };
+        Some(())
+    }
+
+    /// Invalidates the key of a type 2 window that is bound to `qpn` (LOCAL INVALIDATE and SEND with invalidate).
+    pub(crate) fn invalidate(&mut self, qpn: Qpn, pd: Pd, key: Rkey) -> Option<()> {
+        let entry = self.entry(key.0)?;
+        match entry.kind {
+            Kind::Window { kind: WindowKind::Type2, region: Some(_), qpn: bound }
+                if bound == qpn && entry.pd == pd =>
+            {
+                let slot = self.slot_of(key.0);
+                self.unbind(slot);
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    /// The memory behind a local scatter/gather element.
+    pub(crate) fn local(&self, pd: Pd, sge: &Sge, need: Access) -> Option<Piece> {
+        let entry = self.entry(sge.lkey.0)?;
+        let fits = matches!(entry.kind, Kind::Region { .. }) && entry.pd == pd && entry.access.contains(need);
+        if fits { entry.piece(sge.address, sge.length) } else { None }
+    }
+
+    /// The memory that a peer names.
+    pub(crate) fn remote(
+        &self,
+        pd: Pd,
+        qpn: Qpn,
+        rkey: Rkey,
+        address: u64,
+        length: u32,
+        need: Access,
+    ) -> Option<Piece> {
+        let entry = self.entry(rkey.0)?;
+        let granted = entry.pd == pd && entry.access.contains(need);
+        let bound_here = match entry.kind {
+            Kind::Region { .. } => true,
+            Kind::Window { region: None, .. } => false,
+            Kind::Window { kind: WindowKind::Type1, .. } => true,
+            Kind::Window { kind: WindowKind::Type2, qpn: bound, .. } => bound == qpn,
+        };
+        if granted && bound_here { entry.piece(address, length) } else { None }
+    }
+
+    fn window(&self, window: Window) -> Result<&Entry, Error> {
+        self.slots
+            .get(window.0 as usize)
+            .and_then(Option::as_ref)
+            .filter(|entry| matches!(entry.kind, Kind::Window { .. }))
+            .ok_or(Error::NoSuchObject)
+    }
+
+    fn unbind(&mut self, slot: u32) {
+        let Some(Some(entry)) = self.slots.get_mut(slot as usize) else { return };
+        let Kind::Window { region, .. } = &mut entry.kind else { return };
+        let Some(region) = region.take() else { return };
+        if let Some(Some(Entry { kind: Kind::Region { bindings }, .. })) = self.slots.get_mut(region as usize)
+        {
+            *bindings -= 1;
+        }
+    }
+
+    #[inline]
+    fn entry(&self, key: u32) -> Option<&Entry> {
+        let slot = self.slot_of(key) as usize;
+        self.slots.get(slot)?.as_ref().filter(|entry| entry.key == key)
+    }
+
+    fn insert(&mut self, mut entry: Entry, random: &mut Random) -> Result<u32, Error> {
+        if self.used >= self.limit {
+            return Err(Error::Exhausted("memory regions or windows"));
+        }
+        let full = self.slots.len() >= 1 << SLOT_BITS;
+        let slot = match self.free.front() {
+            Some(&slot) if self.free.len() > REUSE_DISTANCE || full => {
+                self.free.pop_front();
+                slot
+            }
+            _ => {
+                self.slots.push(None);
+                self.slots.len() as u32 - 1
+            }
+        };
+        let salt = random.next_u32();
+        entry.key = permute(&self.secret, slot | (salt >> 28) << SLOT_BITS) << 8 | (salt & 0xff);
+        let key = entry.key;
+        self.slots[slot as usize] = Some(entry);
+        self.used += 1;
+        Ok(key)
+    }
+
+    fn remove(&mut self, key: u32) {
+        let slot = self.slot_of(key);
+        self.slots[slot as usize] = None;
+        self.free.push_back(slot);
+        self.used -= 1;
+    }
+
+    #[inline]
+    fn slot_of(&self, key: u32) -> u32 {
+        unpermute(&self.secret, key >> 8) & ((1 << SLOT_BITS) - 1)
+    }
+}
+
+/// Where the window's first byte is, if the region may carry the binding.
+fn bindable(region: &Entry, pd: Pd, binding: &WindowBinding) -> Option<u64> {
+    let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    let allowed = matches!(region.kind, Kind::Region { .. })
+        && region.pd == pd
+        && region.access.contains(Access::BIND_WINDOW)
+        && !region.access.contains(Access::ZERO_BASED)
+        && (!binding.access.intersects(writes) || region.access.contains(Access::LOCAL_WRITE));
+    let offset = binding.address.checked_sub(region.iova)?;
+    let end = offset.checked_add(binding.length)?;
+    (allowed && end <= region.length).then(|| region.start.wrapping_add(offset))
+}
+
+fn check_range(address: u64, length: u64, iova: u64) -> Result<(), Error> {
+    // The implicit on-demand region is all of the address space: length 2^64 - 1 from 0.
+    let fits = address.checked_add(length).is_some() && iova.checked_add(length).is_some();
+    if fits { Ok(()) } else { Err(Error::Invalid("the region wraps around the address space")) }
+}
+
+/// Remote write and atomic rights need the local one (IBTA 11.2.8.2, and `ibv_reg_mr`).
+fn check_rights(access: Access) -> Result<(), Error> {
+    let writes = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+    if writes && !access.contains(Access::LOCAL_WRITE) {
+        return Err(Error::Invalid("remote write or atomic access needs local write access"));
+    }
+    Ok(())
+}
+
+/// Feistel network over 24 bits: two halves of 12, four rounds.
+fn permute(secret: &[u32; 4], value: u32) -> u32 {
+    let (mut left, mut right) = (value >> 12, value & 0xfff);
+    for &key in secret {
+        (left, right) = (right, left ^ round(key, right));
+    }
+    left << 12 | right
+}
+
+fn unpermute(secret: &[u32; 4], value: u32) -> u32 {
+    let (mut left, mut right) = (value >> 12 & 0xfff, value & 0xfff);
+    for &key in secret.iter().rev() {
+        (left, right) = (right ^ round(key, left), left);
+    }
+    left << 12 | right
+}
+
+#[inline]
+fn round(key: u32, half: u32) -> u32 {
+    let mixed = (half ^ key).wrapping_mul(0x9e37_79b1 ^ key.rotate_left(16));
+    (mixed ^ mixed >> 15) >> 8 & 0xfff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    fn table() -> (Regions, Random) {
+        let mut random = Random::new([7; 32]);
+        (Regions::new(1000, &mut random), random)
+    }
+
+    fn init(access: Access) -> RegionInit {
+        RegionInit { address: 0x1000, length: 0x100, iova: 0x1000, access }
+    }
+
+    #[test]
+    fn permutation_is_its_own_inverse_over_all_24_bits() {
+        let secret = [1, 2, 0xdead_beef, 4];
+        assert!((0..1 << 24).all(|value| unpermute(&secret, permute(&secret, value)) == value));
+    }
+
+    #[test]
+    fn keys_of_neighbours_tell_nothing_about_each_other() {
+        let (mut regions, mut random) = table();
+        let keys: Vec<u32> = (0..100)
+            .map(|_| regions.register(Pd(0), init(Access::empty()), &mut random).unwrap().lkey.0)
+            .collect();
+        let gaps: BTreeSet<u32> = keys.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
+        assert!(gaps.len() > 95, "gaps between keys repeat: {gaps:?}");
+    }
+
+    #[test]
+    fn a_key_opens_its_own_range_for_its_own_rights_in_its_own_domain() {
+        let (mut regions, mut random) = table();
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_READ;
+        let keys = regions.register(Pd(3), init(rights), &mut random).unwrap();
+        let remote = |pd, key, address, length, need| {
+            regions.remote(pd, Qpn::new(9), key, address, length, need).is_some()
+        };
+        assert!(remote(Pd(3), keys.rkey, 0x1000, 0x100, Access::REMOTE_READ));
+        assert!(!remote(Pd(3), keys.rkey, 0x1001, 0x100, Access::REMOTE_READ));
+        assert!(!remote(Pd(3), keys.rkey, 0xfff, 1, Access::REMOTE_READ));
+        assert!(!remote(Pd(3), keys.rkey, u64::MAX, 2, Access::REMOTE_READ));
+        assert!(!remote(Pd(3), keys.rkey, 0x1000, 1, Access::REMOTE_WRITE));
+        assert!(!remote(Pd(4), keys.rkey, 0x1000, 1, Access::REMOTE_READ));
+        assert!(!remote(Pd(3), Rkey(keys.rkey.0 ^ 1), 0x1000, 1, Access::REMOTE_READ));
+    }
+
+    #[test]
+    fn a_stale_key_opens_nothing_even_when_its_slot_lives_again() {
+        let (mut regions, mut random) = table();
+        let old = regions.register(Pd(0), init(Access::LOCAL_WRITE), &mut random).unwrap();
+        regions.deregister(old.lkey).unwrap();
+        for _ in 0..500 {
+            let new = regions.register(Pd(0), init(Access::LOCAL_WRITE), &mut random).unwrap();
+            assert_ne!(new.lkey, old.lkey);
+            regions.deregister(new.lkey).unwrap();
+        }
+        assert_eq!(regions.deregister(old.lkey), Err(Error::NoSuchObject));
+    }
+
+    #[test]
+    fn a_bound_window_holds_its_region_and_type_2_serves_one_queue_pair() {
+        let (mut regions, mut random) = table();
+        let rights = Access::LOCAL_WRITE | Access::BIND_WINDOW;
+        let keys = regions.register(Pd(0), init(rights), &mut random).unwrap();
+        let (window, rkey) = regions.alloc_window(Pd(0), WindowKind::Type2, &mut random).unwrap();
+        let binding = WindowBinding {
+            window,
+            rkey: Rkey(rkey.0 ^ 0x55),
+            region: keys.lkey,
+            address: 0x1010,
+            length: 0x10,
+            access: Access::REMOTE_WRITE,
+        };
+        let qpn = Qpn::new(5);
+        assert!(regions.bind(qpn, Pd(0), &binding).is_some());
+        assert!(regions.bind(qpn, Pd(0), &binding).is_none(), "bound already");
+        assert_eq!(regions.deregister(keys.lkey), Err(Error::Busy));
+        let write = Access::REMOTE_WRITE;
+        assert!(regions.remote(Pd(0), qpn, binding.rkey, 0x1010, 0x10, write).is_some());
+        assert!(regions.remote(Pd(0), qpn, binding.rkey, 0x1010, 0x11, write).is_none());
+        assert!(regions.remote(Pd(0), Qpn::new(6), binding.rkey, 0x1010, 1, write).is_none());
+        assert!(regions.invalidate(Qpn::new(6), Pd(0), binding.rkey).is_none());
+        assert!(regions.invalidate(qpn, Pd(0), binding.rkey).is_some());
+        assert!(regions.remote(Pd(0), qpn, binding.rkey, 0x1010, 1, write).is_none());
+        assert_eq!(regions.deregister(keys.lkey), Ok(()));
+    }
+}

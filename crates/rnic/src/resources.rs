@@ -1,0 +1,150 @@
+//! Everything of the device that is not a queue pair, and that queue pairs use.
+
+use crate::access::Access;
+use crate::address::{AddressVector, Gid, Path};
+use crate::completion::{Completion, CompletionKind, Extra, Status};
+use crate::config::Config;
+use crate::counters::PortCounters;
+use crate::cq::{CompletionQueue, Notice};
+use crate::event::Event;
+use crate::handle::{Cq, Pd, Srq};
+use crate::memory::{Memory, Payload, Piece};
+use crate::qp::attr::Mtu;
+use crate::receive::SharedReceiveQueue;
+use crate::region::Regions;
+use crate::time::Instant;
+use crate::work::Sge;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use slab::Slab;
+use wire::Qpn;
+
+/// Entries of the GID table: programs walk all of it, so it is small.
+pub(crate) const GID_TABLE_LENGTH: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Resources {
+    pub(crate) config: Config,
+    pub(crate) regions: Regions,
+    pub(crate) cqs: Slab<CompletionQueue>,
+    pub(crate) srqs: Slab<SharedReceiveQueue>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: PortCounters,
+    pub(crate) gids: [Option<Gid>; GID_TABLE_LENGTH],
+    pub(crate) active_mtu: Mtu,
+    /// The pieces of the packet at hand; kept so that no packet allocates.
+    pub(crate) pieces: Vec<Piece>,
+    /// Queue pairs whose completion queue overran: the device fails them after the call that found it.
+    pub(crate) overrun: Vec<Cq>,
+}
+
+/// A completion to be made, without the fields that most do not have.
+pub(crate) fn completion(
+    qpn: Qpn,
+    id: u64,
+    status: Status,
+    kind: CompletionKind,
+    now: Instant,
+) -> Completion {
+    Completion {
+        id,
+        status,
+        kind,
+        length: 0,
+        qpn,
+        source: Qpn::new(0),
+        extra: Extra::None,
+        grh: false,
+        at_ns: now.0,
+    }
+}
+
+impl Resources {
+    pub(crate) fn complete(&mut self, cq: Cq, completion: Completion, notice: Notice) {
+        let notice = if completion.status == Status::Success { notice } else { Notice::Solicited };
+        let Some(queue) = self.cqs.get_mut(cq.0 as usize) else { return };
+        match queue.push(cq, completion, notice) {
+            Some(event @ Event::CqError(_)) => {
+                self.overrun.push(cq);
+                self.events.push_back(event);
+            }
+            Some(event) => self.events.push_back(event),
+            None => {}
+        }
+    }
+
+    /// Takes a receive from an SRQ.
+    pub(crate) fn take_shared(&mut self, srq: Srq, sges: &mut Vec<Sge>) -> Option<u64> {
+        let (id, limit_reached) = self.srqs.get_mut(srq.0 as usize)?.take(sges);
+        if limit_reached {
+            self.events.push_back(Event::SrqLimitReached(srq));
+        }
+        id
+    }
+
+    pub(crate) fn path(&self, vector: &AddressVector, source_port: u16) -> Option<Path> {
+        let source = (*self.gids.get(usize::from(vector.source_index))?)?;
+        Some(Path {
+            source,
+            destination: vector.destination,
+            source_port,
+            traffic_class: vector.traffic_class,
+            hop_limit: if vector.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { vector.hop_limit },
+            service_level: vector.service_level,
+            flow_label: vector.flow_label,
+        })
+    }
+
+    /// Resolves `length` bytes from `offset` on of a list of elements into `self.pieces`.
+    pub(crate) fn resolve<'a>(
+        &mut self,
+        pd: Pd,
+        sges: impl Iterator<Item = &'a Sge>,
+        mut offset: u32,
+        mut length: u32,
+        need: Access,
+    ) -> Result<(), Unresolved> {
+        self.pieces.clear();
+        for sge in sges {
+            if length == 0 {
+                break;
+            }
+            if offset >= sge.length {
+                offset -= sge.length;
+                continue;
+            }
+            let taken = length.min(sge.length - offset);
+            let part = crate::qp::send_queue::part(sge, offset, taken);
+            self.pieces.push(self.regions.local(pd, &part, need).ok_or(Unresolved::Key)?);
+            length -= taken;
+            offset = 0;
+        }
+        if length == 0 { Ok(()) } else { Err(Unresolved::TooShort) }
+    }
+
+    /// Writes a packet's payload over `self.pieces`, which hold as many bytes.
+    pub(crate) fn scatter(
+        &self,
+        mut payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) -> Result<(), Unresolved> {
+        for piece in &self.pieces {
+            let (part, rest) = payload.split_at(piece.length);
+            memory.write(*piece, part).map_err(|_| Unresolved::Key)?;
+            payload = rest;
+        }
+        Ok(())
+    }
+}
+
+/// TTL of a path that names none: Linux's default for RoCEv2.
+const DEFAULT_HOP_LIMIT: u8 = 64;
+
+/// Why a list of elements has no memory behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unresolved {
+    /// A key, range or right is wrong.
+    Key,
+    /// The elements are shorter than the data.
+    TooShort,
+}
