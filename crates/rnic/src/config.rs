@@ -36,8 +36,8 @@ pub struct Config {
     /// Place WRITEs and READ responses as they arrive, in any order, and give every WRITE packet a RETH, as
     /// ConnectX does with adaptive routing on. Off: go-back-N (IBTA 9.7.5.1.2).
     pub out_of_order: bool,
-    /// How far ahead of the expected PSN a packet may be and still be placed; also how many packets a hole may
-    /// lie behind before it counts as lost.
+    /// How far ahead of the expected PSN a packet may be and still be placed; also how many packets a hole
+    /// may lie behind before it counts as lost.
     pub reorder_window: u32,
     /// Congestion control.
     pub congestion: CongestionConfig,

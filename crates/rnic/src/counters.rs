@@ -1,4 +1,5 @@
-//! What the device counts. Names follow `/sys/class/infiniband/*/ports/1/{counters,hw_counters}` where those exist.
+//! What the device counts. Names follow `/sys/class/infiniband/*/ports/1/{counters,hw_counters}` where those
+//! exist.
 
 macro_rules! counters {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {

@@ -2,18 +2,19 @@
 //!
 //! # Drive contract
 //!
-//! Inputs: verbs calls, [`Device::handle_packet`] for each packet that arrived, [`Device::handle_timeout`] when the
-//! clock reaches [`Device::next_timeout`]. `now` never runs backwards.
+//! Inputs: verbs calls, [`Device::handle_packet`] for each packet that arrived, [`Device::handle_timeout`]
+//! when the clock reaches [`Device::next_timeout`]. `now` never runs backwards.
 //!
 //! After any input, until the outputs are empty:
-//! 1. [`Device::transmit`] with a [`Sink`] until it returns 0. Positive acknowledgements may be left for a while
-//!    ([`Device::pending`] says when there is nothing else), so that they travel with data.
+//! 1. [`Device::transmit`] with a [`Sink`] until it returns 0. Positive acknowledgements may be left for a
+//!    while ([`Device::pending`] says when there is nothing else), so that they travel with data.
 //! 2. [`Device::poll_event`] until `None`: completion channels and asynchronous events.
 //! 3. [`Device::next_timeout`]: when to come back at the latest.
 //!
-//! Completions wait in their queues for [`Device::poll_cq`]. Each call does bounded work: `handle_packet` handles one
-//! packet, `transmit` at most its budget. A spurious timeout does nothing. No call blocks, allocates per packet once
-//! its queues have grown, reads a clock, or panics on what a peer or a program passes.
+//! Completions wait in their queues for [`Device::poll_cq`]. Each call does bounded work: `handle_packet`
+//! handles one packet, `transmit` at most its budget. A spurious timeout does nothing. No call blocks,
+//! allocates per packet once its queues have grown, reads a clock, or panics on what a peer or a program
+//! passes.
 #![no_std]
 #![forbid(unsafe_code)]
 

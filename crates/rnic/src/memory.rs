@@ -1,7 +1,7 @@
 //! The one way in which the device reaches application memory.
 //!
-//! Live, addresses are real; in a simulation a phantom counts bytes. The device checks keys, ranges and rights
-//! before it calls, so an implementation sees only what a region covers.
+//! Live, addresses are real; in a simulation a phantom counts bytes. The device checks keys, ranges and
+//! rights before it calls, so an implementation sees only what a region covers.
 
 /// A stretch of application memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,10 +85,11 @@ impl Gather<'_> {
 #[error("application memory is not mapped")]
 pub struct Fault;
 
-/// Application memory, as the device writes it and operates on it. (It is read by whoever sends packets: [`crate::Sink`].)
+/// Application memory, as the device writes it and operates on it. (It is read by whoever sends packets:
+/// [`crate::Sink`].)
 pub trait Memory {
-    /// Stores payload at `piece`, whose length is the payload's. Ascending, the last bytes becoming visible last:
-    /// programs spin on the last byte of an RDMA WRITE.
+    /// Stores payload at `piece`, whose length is the payload's. Ascending, the last bytes becoming visible
+    /// last: programs spin on the last byte of an RDMA WRITE.
     fn write(&mut self, piece: Piece, payload: Payload<'_>) -> Result<(), Fault>;
 
     /// Adds to the eight bytes (host order) at `piece`; returns what was there.

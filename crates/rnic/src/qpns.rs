@@ -1,7 +1,7 @@
 //! Queue pair numbers: which are given out, and to whom.
 //!
-//! A host grants ranges; within them numbers are drawn at random, so that neither the next number nor a freed one can
-//! be guessed (ReDMArk, USENIX Security 2021).
+//! A host grants ranges; within them numbers are drawn at random, so that neither the next number nor a freed
+//! one can be guessed (ReDMArk, USENIX Security 2021).
 
 use crate::random::Random;
 use alloc::vec;

@@ -16,8 +16,8 @@ impl Random {
         self.0.next_u32()
     }
 
-    /// Below `bound`, which is not 0. The bias of at most 2^-8 for 24-bit bounds does not matter here: the number
-    /// has to be hard to guess, not evenly spread.
+    /// Below `bound`, which is not 0. The bias of at most 2^-8 for 24-bit bounds does not matter here: the
+    /// number has to be hard to guess, not evenly spread.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(self.next_u32()) * u64::from(bound)) >> 32) as u32
     }

@@ -6,7 +6,8 @@ use crate::work::{ReceiveRequest, Sge};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Work requests wait here until a message takes one. The elements of all stand in one ring, in the same order.
+/// Work requests wait here until a message takes one. The elements of all stand in one ring, in the same
+/// order.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveQueue {
     requests: VecDeque<(u64, u32)>,

@@ -1,8 +1,9 @@
 //! Memory regions and windows, and the keys that name them.
 //!
-//! A key is 32 bits. The low byte is the consumer's part (type 2 windows choose it, IBTA 10.6.7.2.2); the upper 24
-//! name a slot, hidden by a keyed permutation so that nobody can work out a neighbour's key from his own (ReDMArk,
-//! USENIX Security 2021, attack on predictable keys). A look-up costs four multiplications and no hash table.
+//! A key is 32 bits. The low byte is the consumer's part (type 2 windows choose it, IBTA 10.6.7.2.2); the
+//! upper 24 name a slot, hidden by a keyed permutation so that nobody can work out a neighbour's key from his
+//! own (ReDMArk, USENIX Security 2021, attack on predictable keys). A look-up costs four multiplications and
+//! no hash table.
 
 use crate::access::Access;
 use crate::error::Error;
@@ -209,7 +210,8 @@ impl Regions {
         if window.pd != pd || (binding.rkey.0 ^ window.key) >> 8 != 0 {
             return None;
         }
-        // A type 2 window must be invalid when it is bound, and its range not empty (o10-37.2.23, 10.6.7.2.2).
+        // A type 2 window must be invalid when it is bound, and its range not empty (o10-37.2.23,
+        // 10.6.7.2.2).
         if kind == WindowKind::Type2 && (bound.is_some() || binding.length == 0) {
             return None;
         }
@@ -239,7 +241,8 @@ impl Regions {
         Some(())
     }
 
-    /// Invalidates the key of a type 2 window that is bound to `qpn` (LOCAL INVALIDATE and SEND with invalidate).
+    /// Invalidates the key of a type 2 window that is bound to `qpn` (LOCAL INVALIDATE and SEND with
+    /// invalidate).
     pub(crate) fn invalidate(&mut self, qpn: Qpn, pd: Pd, key: Rkey) -> Option<()> {
         let entry = self.entry(key.0)?;
         match entry.kind {

@@ -84,7 +84,8 @@ pub enum Operation {
 pub struct WindowBinding {
     /// The window.
     pub window: Window,
-    /// Its new key (type 2: chosen by the program; type 1: the device's, see [`crate::Device::next_window_key`]).
+    /// Its new key (type 2: chosen by the program; type 1: the device's, see
+    /// [`crate::Device::next_window_key`]).
     pub rkey: Rkey,
     /// The region behind it.
     pub region: Lkey,

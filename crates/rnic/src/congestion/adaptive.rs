@@ -1,5 +1,5 @@
-//! A window that halves on loss and grows by a packet's worth per round trip (RFC 5681's shape): for networks that
-//! drop instead of pausing, such as the receive buffer of a UDP socket.
+//! A window that halves on loss and grows by a packet's worth per round trip (RFC 5681's shape): for networks
+//! that drop instead of pausing, such as the receive buffer of a UDP socket.
 
 use super::Algorithm;
 use crate::time::Instant;

@@ -1,4 +1,5 @@
-//! DCQCN's reaction point (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section
+//! DCQCN's reaction point (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015,
+//! section
 //! 5.1 and figure 7). Integers only: alpha is a fraction of 2^32.
 
 use super::Algorithm;

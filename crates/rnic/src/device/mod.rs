@@ -25,8 +25,8 @@ use core::cmp::Reverse;
 use slab::Slab;
 use wire::Qpn;
 
-/// Packets that a queue pair may send before the next one has its turn: 64 KiB at the largest MTU, so that one
-/// segmented send carries them.
+/// Packets that a queue pair may send before the next one has its turn: 64 KiB at the largest MTU, so that
+/// one segmented send carries them.
 const TURN_PACKETS: usize = 16;
 
 /// What is waiting to be transmitted.
@@ -60,8 +60,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Makes a device. `seed` makes keys, numbers and starting points unpredictable: live it comes from the system's
-    /// random device, in a simulation from the run's seed.
+    /// Makes a device. `seed` makes keys, numbers and starting points unpredictable: live it comes from the
+    /// system's random device, in a simulation from the run's seed.
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
         let mut random = Random::new(seed);
         let regions = Regions::new(config.max_mr, &mut random);
@@ -96,8 +96,8 @@ impl Device {
         &self.resources.config
     }
 
-    /// Numbers that queue pairs may get: a host grants ranges to its processes. Numbers that are there already are
-    /// left out.
+    /// Numbers that queue pairs may get: a host grants ranges to its processes. Numbers that are there
+    /// already are left out.
     pub fn add_qpn_range(&mut self, first: Qpn, count: u32) {
         self.qpns.add(first, count);
     }
@@ -170,7 +170,8 @@ impl Device {
         }
     }
 
-    /// Makes up to `budget` packets; returns how many. Call until it returns 0, or until there is no room for more.
+    /// Makes up to `budget` packets; returns how many. Call until it returns 0, or until there is no room for
+    /// more.
     pub fn transmit(&mut self, now: Instant, budget: usize, sink: &mut impl Sink) -> usize {
         let mut sent = 0;
         while sent < budget {
@@ -290,8 +291,8 @@ impl Device {
             }
             qp.scheduled = urgency;
         }
-        // One entry in the heap per queue pair, unless an earlier deadline appears; a later one is found when the
-        // earlier fires. So an acknowledgement, which moves the deadline, costs nothing here.
+        // One entry in the heap per queue pair, unless an earlier deadline appears; a later one is found when
+        // the earlier fires. So an acknowledgement, which moves the deadline, costs nothing here.
         if let Some(at) = qp.deadline()
             && qp.timer.is_none_or(|timer| at < timer)
         {

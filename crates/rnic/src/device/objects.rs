@@ -26,7 +26,8 @@ impl Device {
         self.resources.regions.reregister(lkey, change, &mut self.random)
     }
 
-    /// Deregisters memory: when this returns, nothing touches it any more. Fails while windows are bound to it.
+    /// Deregisters memory: when this returns, nothing touches it any more. Fails while windows are bound to
+    /// it.
     pub fn deregister(&mut self, lkey: Lkey) -> Result<(), Error> {
         self.resources.regions.deregister(lkey)
     }
@@ -137,7 +138,8 @@ impl Device {
         Ok(Srq(self.resources.srqs.insert(srq) as u32))
     }
 
-    /// Changes the size, and arms the limit: [`crate::Event::SrqLimitReached`] comes when fewer requests are left.
+    /// Changes the size, and arms the limit: [`crate::Event::SrqLimitReached`] comes when fewer requests are
+    /// left.
     pub fn modify_srq(&mut self, srq: Srq, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), Error> {
         let most = self.resources.config.max_srq_wr;
         let srq = self.srq(srq)?;

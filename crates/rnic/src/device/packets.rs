@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use wire::{Message, Packet, PartitionKey, Qpn};
 
 impl Device {
-    /// Takes a packet that arrived, its ICRC checked and its pad removed. What does not belong here is dropped and
-    /// counted; nothing that a packet says makes this panic.
+    /// Takes a packet that arrived, its ICRC checked and its pad removed. What does not belong here is
+    /// dropped and counted; nothing that a packet says makes this panic.
     pub fn handle_packet(
         &mut self,
         now: Instant,

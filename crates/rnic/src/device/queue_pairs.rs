@@ -28,7 +28,8 @@ impl Device {
         Ok(qpn)
     }
 
-    /// Makes queue pair 1, the general services interface: a UD queue pair with a fixed number. A host has one.
+    /// Makes queue pair 1, the general services interface: a UD queue pair with a fixed number. A host has
+    /// one.
     pub fn create_gsi(&mut self, init: &QpInit) -> Result<(), Error> {
         self.check_init(init)?;
         if init.kind != QpType::Ud {

@@ -8,22 +8,29 @@ use crate::access::Access;
 use crate::memory::{Memory, Payload};
 use crate::resources::Resources;
 use crate::time::Instant;
-use wire::{Message, Packet, Syndrome};
+use wire::{Message, Packet, Psn, Syndrome};
 
 impl Qp {
-    /// Executes what was held, as far as it is in turn now.
-    pub(super) fn execute_held(&mut self, resources: &mut Resources, now: Instant, memory: &mut impl Memory) {
-        while self.state != State::Error && !self.responder.waiting {
+    /// Executes what was held, as far as it is in turn now that the expected PSN moved on from `before`.
+    pub(super) fn execute_held(
+        &mut self,
+        resources: &mut Resources,
+        now: Instant,
+        mut before: Psn,
+        memory: &mut impl Memory,
+    ) {
+        while self.state != State::Error {
+            // A READ moves by as many PSNs as its answer has packets.
+            let advanced = self.responder.expected.distance_from(before);
+            before = self.responder.expected;
             let Some(window) = &mut self.responder.window else { return };
-            let Some(held) = window.step() else { break };
+            let Some(held) = (0..advanced).map(|_| window.step()).last().flatten() else { break };
             let body = match &held.payload {
                 HeldPayload::Placed(length) => Body::Placed(*length),
                 HeldPayload::Bytes(bytes) => Body::Here(Payload::Bytes(bytes)),
                 HeldPayload::Phantom(length) => Body::Here(Payload::Phantom(*length)),
             };
             self.execute_in_turn(resources, now, &held.packet, body, memory);
-            // The peer asked for acknowledgement of packets that were not in turn then: it is told now.
-            self.acknowledge_request(&held.packet);
         }
         self.report_hole(resources);
     }
@@ -55,7 +62,8 @@ impl Qp {
         self.report_hole(resources);
     }
 
-    /// Stores a WRITE that carries its own address. One that may not be stored waits for its turn, and its NAK.
+    /// Stores a WRITE that carries its own address. One that may not be stored waits for its turn, and its
+    /// NAK.
     fn place_ahead(
         &mut self,
         resources: &mut Resources,

@@ -2,7 +2,7 @@
 
 use super::Qp;
 use super::requester::Step;
-use super::responder::{Answer, Body, Refusal};
+use super::responder::{ANSWERS_MAX, Answer, Body, Refusal};
 use crate::access::Access;
 use crate::memory::{Gather, Memory, Payload, Piece};
 use crate::resources::Resources;
@@ -21,7 +21,7 @@ impl Qp {
         packet: &Packet,
         reth: Reth,
     ) -> Result<u32, Refusal> {
-        self.queue_read(resources, packet, reth)?;
+        self.queue_read(resources, packet, reth, false)?;
         self.count_message();
         Ok(self.response_packets(&reth))
     }
@@ -32,9 +32,9 @@ impl Qp {
         resources: &Resources,
         packet: &Packet,
         reth: Reth,
+        again: bool,
     ) -> Result<(), Refusal> {
-        let queued =
-            self.responder.answers.iter().filter(|answer| !matches!(answer, Answer::Acknowledge { .. }));
+        let queued = self.responder.answers.iter().filter(|answer| answer.counts(again));
         let too_many = queued.count() >= usize::from(self.attr.max_dest_rd_atomic);
         if too_many || !self.attr.access.contains(Access::REMOTE_READ) || reth.length > 1 << 31 {
             return Err(Refusal::Invalid);
@@ -46,6 +46,7 @@ impl Qp {
             packets: self.response_packets(&reth),
             sent: 0,
             reth,
+            again,
             msn: (self.responder.msn + 1) & 0xff_ffff,
         });
         Ok(())
@@ -83,6 +84,7 @@ impl Qp {
             psn: packet.psn,
             original,
             msn: self.responder.msn,
+            again: false,
         });
         Ok(())
     }
@@ -114,15 +116,25 @@ impl Qp {
             _ => return Err(Refusal::Invalid),
         }
         self.count_message();
-        self.queue_written(packet);
+        self.queue_written(packet, false);
         Ok(())
     }
 
     /// The answer to an ATOMIC WRITE: an empty READ response.
-    pub(super) fn queue_written(&mut self, packet: &Packet) {
+    pub(super) fn queue_written(&mut self, packet: &Packet, again: bool) {
         let reth = Reth { length: 0, ..Reth::default() };
+        if self.responder.answers.len() >= ANSWERS_MAX {
+            return;
+        }
         let msn = self.responder.msn;
-        self.responder.answers.push_back(Answer::Read { request: *packet, packets: 1, sent: 0, reth, msn });
+        self.responder.answers.push_back(Answer::Read {
+            request: *packet,
+            packets: 1,
+            sent: 0,
+            reth,
+            msn,
+            again,
+        });
     }
 
     /// Sends the next packet that the responder owes.
@@ -138,13 +150,13 @@ impl Qp {
                 let message = Message::Acknowledge(Aeth { syndrome, msn });
                 self.send_answer(resources, psn, message, Gather::EMPTY, sink);
             }
-            Answer::Atomic { psn, original, msn } => {
+            Answer::Atomic { psn, original, msn, .. } => {
                 self.responder.answers.pop_front();
                 let aeth = Aeth { syndrome: Syndrome::ACK, msn };
                 let message = Message::AtomicAcknowledge { aeth, original };
                 self.send_answer(resources, psn, message, Gather::EMPTY, sink);
             }
-            Answer::Read { request, packets, sent, reth, msn } => {
+            Answer::Read { request, packets, sent, reth, msn, .. } => {
                 self.send_read_response(resources, &request, packets, sent, &reth, msn, sink);
             }
         }

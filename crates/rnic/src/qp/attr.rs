@@ -75,8 +75,8 @@ impl Mtu {
         }
     }
 
-    /// The largest that fits an interface of this MTU: IPv6, UDP, BTH, the longest extended header and the ICRC
-    /// take at most 92 bytes, which is what Linux's software device sets aside too.
+    /// The largest that fits an interface of this MTU: IPv6, UDP, BTH, the longest extended header and the
+    /// ICRC take at most 92 bytes, which is what Linux's software device sets aside too.
     pub fn fitting(interface_mtu: u32) -> Self {
         [Self::B4096, Self::B2048, Self::B1024, Self::B512]
             .into_iter()

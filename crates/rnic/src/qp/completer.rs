@@ -55,7 +55,8 @@ impl Qp {
         }
     }
 
-    /// Everything before `end` arrived. A READ or atomic among it whose answer did not come is an implied NAK.
+    /// Everything before `end` arrived. A READ or atomic among it whose answer did not come is an implied
+    /// NAK.
     fn acknowledged(&mut self, resources: &mut Resources, end: Psn, now: Instant) {
         let missing = self.answered_before(end);
         self.progress(resources, missing.unwrap_or(end), now);
@@ -64,10 +65,15 @@ impl Qp {
         }
     }
 
-    /// The first PSN before `end` that waits for a response.
+    /// The first PSN before `end` that waits for a response. Told from the requests themselves: after going
+    /// back, a READ that is to be sent again is not outstanding, and a late acknowledgement must not pass it.
     fn answered_before(&self, end: Psn) -> Option<Psn> {
-        let oldest = self.requester.outstanding.front()?;
-        oldest.next.is_before(end).then_some(oldest.next)
+        let begun = (0..self.requester.started).filter_map(|index| self.send.entry(index));
+        let unanswered = begun.take_while(|entry| entry.first_psn.is_before(end)).find(|entry| {
+            entry.wants_response() && self.requester.unacknowledged.is_before(entry.end_psn())
+        })?;
+        let partly = unanswered.first_psn.is_before(self.requester.unacknowledged);
+        Some(if partly { self.requester.unacknowledged } else { unanswered.first_psn })
     }
 
     /// Moves the acknowledged edge up to `end`.
@@ -173,7 +179,8 @@ impl Qp {
             3 => Status::RemoteOperation,
             _ => Status::BadResponse,
         };
-        // Requests before it whose answers are still due cannot complete any more: the oldest carries the error.
+        // Requests before it whose answers are still due cannot complete any more: the oldest carries the
+        // error.
         self.fail_request(resources, status, now);
     }
 

@@ -14,7 +14,8 @@ use crate::work::{Operation, SendFlags};
 use wire::{AtomicEth, Deth, Message, Packet, Position, Reth, Tail};
 
 impl Qp {
-    /// Sends packet `packet` of an entry; for a READ, the request for `packets` response packets from there on.
+    /// Sends packet `packet` of an entry; for a READ, the request for `packets` response packets from there
+    /// on.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn emit_request(
         &mut self,
@@ -53,8 +54,9 @@ impl Qp {
             Operation::Write { address, rkey, immediate } => {
                 let tail = immediate.filter(|_| position.ends()).map_or(Tail::None, Tail::Immediate);
                 if self.out_of_order && immediate.is_none() {
-                    // Each packet is a WRITE of its own: the receiver can place it whatever came before. With an
-                    // immediate it stays one message, whose whole length the receiver's completion reports.
+                    // Each packet is a WRITE of its own: the receiver can place it whatever came before. With
+                    // an immediate it stays one message, whose whole length the receiver's completion
+                    // reports.
                     let reth = Some(Reth { address: at(address), rkey, length });
                     return Message::Write { position: Position::Only, reth, tail };
                 }
@@ -175,8 +177,8 @@ fn carries_payload(operation: &Operation) -> bool {
     matches!(operation, Operation::Send(_) | Operation::Write { .. } | Operation::AtomicWrite { .. })
 }
 
-/// UDP source port from a flow label, or from the two queue pair numbers (IBTA A17.3.2.1; Linux does the same): 14 bits
-/// of entropy above 0xc000.
+/// UDP source port from a flow label, or from the two queue pair numbers (IBTA A17.3.2.1; Linux does the
+/// same): 14 bits of entropy above 0xc000.
 pub(crate) fn source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
     let label = if flow_label == 0 {
         let product = u64::from(local) * u64::from(remote);

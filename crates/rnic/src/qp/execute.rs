@@ -73,7 +73,8 @@ impl Qp {
         if fits { Ok(()) } else { Err(Refusal::Invalid) }
     }
 
-    /// Where a message's receive comes from. XRC names it, and it must be of the queue pair's domain (IBTA A14.4).
+    /// Where a message's receive comes from. XRC names it, and it must be of the queue pair's domain (IBTA
+    /// A14.4).
     fn shared_queue(&self, resources: &Resources, packet: &Packet) -> Result<Option<Srq>, Refusal> {
         if self.kind != QpType::XrcReceive {
             return Ok(self.init.srq);
@@ -88,7 +89,8 @@ impl Qp {
         srq.and_then(|srq| resources.srqs.get(srq.0 as usize)).map_or(self.pd(), |srq| srq.pd)
     }
 
-    /// The memory that the peer names, `None` if it is none: a transfer of no bytes needs no key (IBTA 9.7.4.1.5).
+    /// The memory that the peer names, `None` if it is none: a transfer of no bytes needs no key (IBTA
+    /// 9.7.4.1.5).
     pub(super) fn remote_piece(
         &self,
         resources: &Resources,

@@ -1,5 +1,5 @@
-//! A queue pair, split by role as the specification splits it: the requester sends requests, the completer takes
-//! the answers, the responder executes the peer's requests (IBTA 9.7).
+//! A queue pair, split by role as the specification splits it: the requester sends requests, the completer
+//! takes the answers, the responder executes the peer's requests (IBTA 9.7).
 
 mod ahead;
 mod answer;
@@ -125,8 +125,8 @@ impl Qp {
             .unwrap_or(Cq(u32::MAX))
     }
 
-    /// Whether a packet comes from the connected peer, to the address that the peer was told (a spoofed one is the
-    /// first step of most attacks in ReDMArk).
+    /// Whether a packet comes from the connected peer, to the address that the peer was told (a spoofed one
+    /// is the first step of most attacks in ReDMArk).
     pub(crate) fn is_peer(&self, arrival: &Arrival) -> bool {
         arrival.source == self.path.destination && arrival.destination == self.path.source
     }
@@ -136,8 +136,8 @@ impl Qp {
         self.is_reliable() && self.state != State::Error && self.requester.is_waiting()
     }
 
-    /// Sends up to `budget` packets: requests first, so that an acknowledgement ends the batch. Returns how many, and
-    /// whether there is nothing more to send until something happens.
+    /// Sends up to `budget` packets: requests first, so that an acknowledgement ends the batch. Returns how
+    /// many, and whether there is nothing more to send until something happens.
     pub(crate) fn transmit(
         &mut self,
         resources: &mut Resources,
@@ -176,7 +176,8 @@ impl Qp {
         }
     }
 
-    /// Goes to the error state: what is posted completes as flushed, what the responder owes (a NAK) still leaves.
+    /// Goes to the error state: what is posted completes as flushed, what the responder owes (a NAK) still
+    /// leaves.
     pub(crate) fn fail(&mut self, resources: &mut Resources, now: Instant) {
         if self.state == State::Error || self.state == State::Reset {
             return;

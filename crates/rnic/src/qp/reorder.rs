@@ -1,7 +1,8 @@
-//! Out-of-order receive: what arrives ahead of the expected PSN is placed, or held, instead of being asked for again.
+//! Out-of-order receive: what arrives ahead of the expected PSN is placed, or held, instead of being asked
+//! for again.
 //!
-//! WRITE packets carry a RETH each and are placed at once; their effects (completion, immediate, MSN) wait for their
-//! turn. Other requests are held whole. READ responses are placed by their PSN.
+//! WRITE packets carry a RETH each and are placed at once; their effects (completion, immediate, MSN) wait
+//! for their turn. Other requests are held whole. READ responses are placed by their PSN.
 
 use super::Qp;
 use super::completer::Answer;
@@ -148,8 +149,8 @@ impl Qp {
         }
     }
 
-    /// An answer this far ahead of a missing one means that it was lost: half of the window is left for it to come
-    /// again.
+    /// An answer this far ahead of a missing one means that it was lost: half of the window is left for it to
+    /// come again.
     fn suspect_loss(&mut self, resources: &mut Resources, missing: Psn, distance: u32, now: Instant) {
         let lost = distance >= resources.config.reorder_window / 2;
         if lost && !self.requester.recovering {

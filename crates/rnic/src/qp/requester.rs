@@ -304,8 +304,8 @@ impl Qp {
         }
     }
 
-    /// An acknowledgement is asked for at the end of a message, at intervals within a long one, and when the window
-    /// is about to close.
+    /// An acknowledgement is asked for at the end of a message, at intervals within a long one, and when the
+    /// window is about to close.
     fn wants_acknowledgement(&self, entry: &SendEntry, packet: u32, packets: u32) -> bool {
         if !self.is_reliable() {
             return false;
@@ -428,8 +428,8 @@ impl Qp {
         self.announce_if_drained(resources);
     }
 
-    /// Completes the oldest request with an error, flushes the rest, and leaves the send queue in error: RC goes to
-    /// ERR, UC and UD to SQE (IBTA 10.3.1.6).
+    /// Completes the oldest request with an error, flushes the rest, and leaves the send queue in error: RC
+    /// goes to ERR, UC and UD to SQE (IBTA 10.3.1.6).
     pub(super) fn fail_request(&mut self, resources: &mut Resources, status: Status, now: Instant) {
         if let Some(entry) = self.send.pop() {
             let kind = completion_kind(&entry.operation);

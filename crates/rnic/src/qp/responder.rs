@@ -36,6 +36,8 @@ pub(super) enum Answer {
         psn: Psn,
         original: u64,
         msn: u32,
+        /// For a duplicate.
+        again: bool,
     },
     /// `sent` of `packets` responses have left.
     Read {
@@ -44,12 +46,19 @@ pub(super) enum Answer {
         sent: u32,
         reth: Reth,
         msn: u32,
+        again: bool,
     },
 }
 
 impl Answer {
     fn is_acknowledgement(&self) -> bool {
         matches!(self, Self::Acknowledge { syndrome: Syndrome::Ack(_), .. })
+    }
+
+    /// Whether this one counts among the outstanding READs and atomics: the peer answers for the new ones;
+    /// those that it, or the network, doubled are bounded apart.
+    pub(super) fn counts(&self, duplicates: bool) -> bool {
+        matches!(self, Self::Read { again, .. } | Self::Atomic { again, .. } if *again == duplicates)
     }
 
     pub(super) fn psn(&self) -> Psn {
@@ -59,6 +68,10 @@ impl Answer {
         }
     }
 }
+
+/// Answers that wait to be sent at most. An honest peer is bounded by its outstanding READs; what a hostile
+/// one doubles beyond this is dropped.
+pub(super) const ANSWERS_MAX: usize = 1024;
 
 /// Where the responder stands.
 #[derive(Debug, Default)]
@@ -109,9 +122,11 @@ impl Responder {
 
     pub(super) fn acknowledge(&mut self, psn: Psn, syndrome: Syndrome) {
         let answer = Answer::Acknowledge { psn, syndrome, msn: self.msn };
+        let full = self.answers.len() >= ANSWERS_MAX;
         match self.answers.back_mut() {
             // One acknowledgement covers all before it (IBTA 9.7.5.1.2).
             Some(last) if last.is_acknowledgement() => *last = answer,
+            _ if full => {}
             _ => self.answers.push_back(answer),
         }
     }
@@ -180,8 +195,9 @@ impl Qp {
         }
         match packet.psn.distance_from(self.responder.expected) {
             0 => {
+                let before = self.responder.expected;
                 self.execute_in_turn(resources, now, packet, Body::Here(payload), memory);
-                self.execute_held(resources, now, memory);
+                self.execute_held(resources, now, before, memory);
             }
             ahead @ 1.. => self.handle_ahead(resources, packet, payload, ahead as u32, memory),
             _ => self.handle_duplicate(resources, now, packet),
@@ -240,8 +256,10 @@ impl Qp {
                     return;
                 }
                 self.forget_answers_from(packet.psn);
-                if let Err(refusal) = self.queue_read(resources, packet, reth) {
-                    self.refuse(resources, packet.psn, refusal, now);
+                match self.queue_read(resources, packet, reth, true) {
+                    // Too many at once: the network doubled it. Nobody waits for one more answer.
+                    Ok(()) | Err(Refusal::Invalid) => {}
+                    Err(refusal) => self.refuse(resources, packet.psn, refusal, now),
                 }
             }
             Message::CompareSwap(_) | Message::FetchAdd(_) => {
@@ -249,20 +267,25 @@ impl Qp {
                 if let Some(&(psn, original)) = saved {
                     self.forget_answers_from(psn);
                     let msn = self.responder.msn;
-                    self.responder.answers.push_back(Answer::Atomic { psn, original, msn });
+                    self.responder.answers.push_back(Answer::Atomic { psn, original, msn, again: true });
                 }
             }
-            Message::AtomicWrite(_) => self.queue_written(packet),
+            Message::AtomicWrite(_) => {
+                self.forget_answers_from(packet.psn);
+                self.queue_written(packet, true);
+            }
             _ => self.responder.acknowledge_all(),
         }
     }
 
-    /// The peer went back to `psn`: what is queued from there on will be asked for again. With out-of-order receive
-    /// it asks for single packets, and nothing else is dropped.
+    /// The peer went back to `psn`: what is queued from there on will be asked for again. With out-of-order
+    /// receive it asks for single packets, and nothing else is dropped.
     fn forget_answers_from(&mut self, psn: Psn) {
-        if !self.out_of_order {
-            self.responder.answers.retain(|answer| answer.psn().is_before(psn));
-        }
+        let out_of_order = self.out_of_order;
+        self.responder.answers.retain(|answer| match out_of_order {
+            true => answer.psn() != psn || answer.is_acknowledgement(),
+            false => answer.psn().is_before(psn),
+        });
     }
 
     /// Turns down a request: RNR NAK, or a NAK that ends the connection.

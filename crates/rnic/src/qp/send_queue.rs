@@ -53,8 +53,8 @@ impl SendEntry {
     }
 }
 
-/// Entries in order of posting. Elements, inline bytes and destinations stand in rings beside it, so that an entry
-/// is small and nothing is allocated per request once the rings have grown.
+/// Entries in order of posting. Elements, inline bytes and destinations stand in rings beside it, so that an
+/// entry is small and nothing is allocated per request once the rings have grown.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     entries: VecDeque<SendEntry>,
@@ -202,8 +202,8 @@ impl SendQueue {
         *self = Self::new(self.max_wr, self.max_sge, self.max_inline);
     }
 
-    /// Index of the entry that has a packet with this PSN, among the first `count` (those in flight, which lie
-    /// within half of the PSN space; all that are posted need not).
+    /// Index of the entry that has a packet with this PSN, among the first `count` (those in flight, which
+    /// lie within half of the PSN space; all that are posted need not).
     pub(crate) fn find(&self, psn: Psn, count: usize) -> Option<usize> {
         let (mut low, mut high) = (0, count.min(self.entries.len()));
         let count = high;

@@ -1,4 +1,5 @@
-//! The state table: which change a queue pair may make, and which attributes it takes (IBTA 11.2.5.2, table 91).
+//! The state table: which change a queue pair may make, and which attributes it takes (IBTA 11.2.5.2, table
+//! 91).
 
 use super::attr::{AttrMask, QpType, State};
 use crate::error::Error;

@@ -1,0 +1,40 @@
+//! Runs seeds of the torture test: `torture --seeds 1000000`, or one again: `torture --seed 42`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |text: &String| text.parse::<u64>().ok();
+    match arguments.as_slice() {
+        [flag, value] if flag == "--seed" => number(value).map_or_else(usage, |seed| run(seed, 1)),
+        [flag, value] if flag == "--seeds" => number(value).map_or_else(usage, |count| run(0, count)),
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: torture --seeds COUNT | --seed SEED");
+    ExitCode::from(2)
+}
+
+fn run(first: u64, count: u64) -> ExitCode {
+    let mut total = sim::torture::Summary::default();
+    for seed in first..first + count {
+        match sim::torture::run(seed) {
+            Ok(summary) => {
+                total.completed += summary.completed;
+                total.dead += summary.dead;
+                total.corrupted += summary.corrupted;
+                total.retransmitted += summary.retransmitted;
+                total.out_of_order += summary.out_of_order;
+                total.time_ns += summary.time_ns;
+            }
+            Err(failure) => {
+                eprintln!("{failure}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    println!("{count} seeds: {total:?}");
+    ExitCode::SUCCESS
+}

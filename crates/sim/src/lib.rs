@@ -1,0 +1,6 @@
+//! Virtual time: devices in a network that exists only as a queue of packets, driven by a clock that jumps
+//! from one event to the next. A run is a pure function of its seed.
+#![forbid(unsafe_code)]
+
+pub mod dice;
+pub mod torture;

@@ -1,0 +1,173 @@
+//! One side of the torture: a device, its memory, and where it is.
+
+use super::arena::{Arena, BASE, Slot};
+use super::network::{Network, Port};
+use crate::dice::Dice;
+use rnic::{
+    Access, AddressVector, AttrMask, Capacity, Completion, Config, Cq, Device, Event, Gid, Instant, Mtu, Pd,
+    QpAttr, QpInit, QpType, ReceiveRequest, RegionInit, RegionKeys, Sge, State,
+};
+use wire::{Psn, Qpn};
+
+/// Everything of one host.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) device: Device,
+    pub(super) arena: Arena,
+    pub(super) keys: RegionKeys,
+    pub(super) cq: Cq,
+    pd: Pd,
+    gid: Gid,
+    free: usize,
+}
+
+/// Attributes that both ends of a connection share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    pub(super) mtu: Mtu,
+    pub(super) timeout: u8,
+    pub(super) rd_atomic: u8,
+    pub(super) psns: [Psn; 2],
+}
+
+/// Rights of the one region.
+const RIGHTS: Access = Access::LOCAL_WRITE.union(Access::REMOTE);
+
+/// The queue key of all datagrams.
+pub(super) const QKEY: u32 = 0x1234;
+
+/// An RNR timer of 10 us.
+const RNR_TIMER_CODE: u8 = 1;
+
+impl Host {
+    pub(super) fn new(
+        config: Config,
+        side: usize,
+        arena_bytes: usize,
+        dice: &mut Dice,
+    ) -> Result<Self, rnic::Error> {
+        let mut device = Device::new(config, dice.seed());
+        device.add_qpn_range(Qpn::new(0x1000 * (side as u32 + 1)), 64);
+        let gid = Gid::from_ipv4([10, 0, 0, side as u8 + 1]);
+        device.set_gid(0, Some(gid));
+        device.set_active_mtu(Mtu::B4096);
+        let pd = device.alloc_pd()?;
+        let arena = Arena::new(arena_bytes);
+        let init = RegionInit { address: BASE, length: arena.length(), iova: BASE, access: RIGHTS };
+        let keys = device.register(pd, init)?;
+        let cq = device.create_cq(4096)?;
+        Ok(Self { device, arena, keys, cq, pd, gid, free: 0 })
+    }
+
+    /// A part of the arena that nobody else has.
+    pub(super) fn allot(&mut self, length: usize) -> Slot {
+        let slot = Slot { offset: self.free, length };
+        self.free = (self.free + length).next_multiple_of(64);
+        assert!(self.free as u64 <= self.arena.length(), "the arena is too small for the plan");
+        slot
+    }
+
+    pub(super) fn sge(&self, slot: Slot) -> Sge {
+        Sge { address: slot.address(), length: slot.length as u32, lkey: self.keys.lkey }
+    }
+
+    pub(super) fn create_qp(&mut self, kind: QpType) -> Result<Qpn, rnic::Error> {
+        let capacity = Capacity { send_wr: 32, receive_wr: 64, send_sge: 4, receive_sge: 2, inline: 64 };
+        self.device.create_qp(&QpInit {
+            kind,
+            pd: Some(self.pd),
+            xrcd: None,
+            send_cq: Some(self.cq),
+            receive_cq: Some(self.cq),
+            srq: None,
+            capacity,
+            signal_all: false,
+        })
+    }
+
+    pub(super) fn vector_to(&self, peer: Gid) -> AddressVector {
+        AddressVector { destination: peer, hop_limit: 64, traffic_class: 2, ..AddressVector::default() }
+    }
+
+    pub(super) fn gid(&self) -> Gid {
+        self.gid
+    }
+
+    /// Brings a queue pair to RTS.
+    pub(super) fn connect(
+        &mut self,
+        kind: QpType,
+        qpn: Qpn,
+        peer: (Gid, Qpn),
+        side: usize,
+        how: &Connection,
+    ) -> Result<(), rnic::Error> {
+        let attr = QpAttr {
+            port: 1,
+            access: RIGHTS,
+            qkey: QKEY,
+            path_mtu: how.mtu,
+            destination: peer.1,
+            receive_psn: how.psns[1 - side],
+            send_psn: how.psns[side],
+            vector: self.vector_to(peer.0),
+            max_rd_atomic: how.rd_atomic,
+            max_dest_rd_atomic: how.rd_atomic,
+            min_rnr_timer: RNR_TIMER_CODE,
+            timeout: how.timeout,
+            retry_count: 7,
+            rnr_retry: 7,
+            ..QpAttr::default()
+        };
+        for (state, mask) in steps(kind) {
+            self.device.modify_qp(qpn, &QpAttr { state, ..attr }, mask | AttrMask::STATE, Instant(0))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn post_receive(
+        &mut self,
+        qpn: Qpn,
+        id: u64,
+        slot: Slot,
+        now: Instant,
+    ) -> Result<(), rnic::Error> {
+        let sges = [self.sge(slot)];
+        self.device.post_receive(qpn, &ReceiveRequest { id, sges: &sges }, now)
+    }
+
+    /// Sends all that waits. Returns what the device told unasked.
+    pub(super) fn pump(
+        &mut self,
+        to: usize,
+        now: Instant,
+        network: &mut Network,
+        dice: &mut Dice,
+    ) -> Vec<Event> {
+        let mut port = Port { arena: &self.arena, network, dice, to, now };
+        while self.device.transmit(now, 64, &mut port) > 0 {}
+        core::iter::from_fn(|| self.device.poll_event()).collect()
+    }
+
+    pub(super) fn completions(&mut self) -> Vec<Completion> {
+        let mut taken = Vec::new();
+        self.device.poll_cq(self.cq, usize::MAX, |completion| taken.push(*completion));
+        taken
+    }
+}
+
+fn steps(kind: QpType) -> [(State, AttrMask); 3] {
+    use AttrMask as M;
+    let connect = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+    let retry = M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+    let (init, receive, send) = match kind {
+        QpType::Ud => (M::QKEY, M::empty(), M::SQ_PSN),
+        QpType::Uc => (M::ACCESS_FLAGS, connect, M::SQ_PSN),
+        _ => (M::ACCESS_FLAGS, connect | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER, M::SQ_PSN | retry),
+    };
+    [
+        (State::Init, init | M::PKEY_INDEX | M::PORT),
+        (State::ReadyToReceive, receive),
+        (State::ReadyToSend, send),
+    ]
+}

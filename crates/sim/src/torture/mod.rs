@@ -1,0 +1,246 @@
+//! Two devices, a bad network, random work: every byte and every completion held against a model.
+//!
+//! A run has two halves. In the first the network does its worst (which faults, and how bad, comes from the
+//! seed) and nothing wrong may happen. In the second it is healed, and everything must complete in bounded
+//! virtual time.
+
+mod arena;
+mod host;
+mod network;
+mod stream;
+
+use crate::dice::Dice;
+use host::{Connection, Host};
+use network::{Faults, Network};
+use rnic::{Completion, CompletionKind, Config, CongestionConfig, DcqcnConfig, Event, Instant, Mtu, QpType};
+use stream::{Stream, Verdict};
+use wire::Psn;
+
+/// Virtual time that the work may take after the network has healed.
+const LIVENESS_NS: u64 = 60_000_000_000;
+
+/// Virtual time of the bad half at most.
+const FAULTS_NS: u64 = 2_000_000_000;
+
+/// What a run did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Summary {
+    /// Requests that completed.
+    pub completed: u64,
+    /// Connections that used up their retries while the network was bad.
+    pub dead: u64,
+    /// Packets that arrived damaged.
+    pub corrupted: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Requests placed or held ahead of their turn.
+    pub out_of_order: u64,
+    /// Virtual nanoseconds.
+    pub time_ns: u64,
+}
+
+/// A run that went wrong. Its text ends with the command that shows it again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The run.
+    pub seed: u64,
+    /// What was wrong.
+    pub what: String,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seed, what } = self;
+        write!(f, "seed {seed}: {what}\ncargo run --release -p rockery-sim --bin torture -- --seed {seed}")
+    }
+}
+
+/// Runs one seed.
+///
+/// # Errors
+/// [`Failure`] says which promise was broken.
+pub fn run(seed: u64) -> Result<Summary, Failure> {
+    let failed = |what: String| Failure { seed, what };
+    let mut run = Run::new(seed).map_err(|error| failed(format!("set-up: {error}")))?;
+    run.work().map_err(failed)?;
+    Ok(run.summary())
+}
+
+struct Run {
+    dice: Dice,
+    now: Instant,
+    network: Network,
+    hosts: [Host; 2],
+    streams: Vec<Stream>,
+}
+
+impl Run {
+    fn new(seed: u64) -> Result<Self, rnic::Error> {
+        let mut dice = Dice::new(seed);
+        let mtu = dice.pick(&[Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B4096]);
+        let config = config(&mut dice);
+        let message_max = mtu.bytes() as usize * (1 + dice.below(6) as usize);
+        let pairs = 1 + dice.below(3) as usize;
+        let arena_bytes = pairs * 2 * 48 * (message_max + 256);
+        let mut host = |side| Host::new(config.clone(), side, arena_bytes, &mut dice);
+        let mut hosts = [host(0)?, host(1)?];
+        let mut streams = Vec::new();
+        for _ in 0..pairs {
+            let kind = dice.pick(&[QpType::Rc, QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud]);
+            let qpns = [hosts[0].create_qp(kind)?, hosts[1].create_qp(kind)?];
+            let near_wrap = Psn::new(0xff_fff0 + dice.below(16) as u32);
+            let how = Connection {
+                mtu,
+                timeout: 8 + dice.below(3) as u8,
+                rd_atomic: 1 + dice.below(8) as u8,
+                psns: [near_wrap, Psn::new(dice.next_u64() as u32)],
+            };
+            let gids = [hosts[0].gid(), hosts[1].gid()];
+            for side in 0..2 {
+                hosts[side].connect(kind, qpns[side], (gids[1 - side], qpns[1 - side]), side, &how)?;
+            }
+            let most = if kind == QpType::Ud { message_max.min(4096) } else { message_max };
+            for from in 0..1 + dice.below(2) as usize {
+                let requests = 1 + dice.below(40);
+                streams.push(Stream::new(kind, from, qpns, most, requests, &mut hosts));
+            }
+        }
+        let mut network = Network::default();
+        network.faults = faults(&mut dice);
+        Ok(Self { dice, now: Instant(0), network, hosts, streams })
+    }
+
+    fn work(&mut self) -> Verdict {
+        self.run_until_done(FAULTS_NS)?;
+        self.network.faults = Faults::default();
+        let healed = self.now.0;
+        if !self.run_until_done(LIVENESS_NS)? {
+            let stuck: Vec<_> = self.streams.iter().filter(|stream| !stream.is_done()).collect();
+            return Err(format!("not done {} ns after the network healed: {stuck:?}", self.now.0 - healed));
+        }
+        Ok(())
+    }
+
+    fn run_until_done(&mut self, limit_ns: u64) -> Result<bool, String> {
+        let end = Instant(self.now.0 + limit_ns);
+        let mut next_action = self.now;
+        while !self.streams.iter().all(Stream::is_done) {
+            let timeouts = self.hosts.iter().filter_map(|host| host.device.next_timeout());
+            let next = timeouts.chain(self.network.next()).chain([next_action]).min().unwrap_or(next_action);
+            self.now = self.now.max(next);
+            if self.now > end {
+                return Ok(false);
+            }
+            if self.now >= next_action {
+                self.act()?;
+                next_action = Instant(self.now.0 + 1 + self.dice.below(20_000));
+            }
+            self.deliver();
+            self.settle()?;
+        }
+        Ok(true)
+    }
+
+    /// The applications do something.
+    fn act(&mut self) -> Verdict {
+        for stream in &mut self.streams {
+            if self.dice.per_mille(500) {
+                stream.post_receives(&mut self.hosts, &mut self.dice, self.now)?;
+            }
+            for _ in 0..self.dice.below(4) {
+                stream.post(&mut self.hosts, &mut self.dice, self.now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self) {
+        for host in &mut self.hosts {
+            host.device.handle_timeout(self.now);
+        }
+        while let Some((side, frame)) = self.network.take(self.now) {
+            let Some((arrival, packet, payload)) = frame.open() else {
+                self.network.corrupted += 1;
+                continue;
+            };
+            let Host { device, arena, .. } = &mut self.hosts[side];
+            device.handle_packet(self.now, &arrival, &packet, rnic::Payload::Bytes(payload), arena);
+        }
+    }
+
+    /// Takes the outputs of both devices, and checks them.
+    fn settle(&mut self) -> Verdict {
+        for side in 0..2 {
+            let events = self.hosts[side].pump(1 - side, self.now, &mut self.network, &mut self.dice);
+            if let Some(event) =
+                events.iter().find(|event| !matches!(event, Event::CommunicationEstablished(_)))
+            {
+                return Err(format!("side {side} raised {event:?}"));
+            }
+            for done in self.hosts[side].completions() {
+                self.check(side, &done)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, side: usize, done: &Completion) -> Verdict {
+        let receive = matches!(done.kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImmediate);
+        let owner = self.streams.iter_mut().find(|stream| match receive {
+            true => stream.receives_at(side, done.qpn),
+            false => stream.sends_at(side, done.qpn),
+        });
+        let stream = owner.ok_or(format!("nobody waits for {done:?}"))?;
+        if receive {
+            return stream.check_receive(&self.hosts, done);
+        }
+        stream.check_send(&mut self.hosts, done)?;
+        // A connection that gave up is over in both directions.
+        if stream.dead {
+            for other in self.streams.iter_mut().filter(|other| other.receives_at(side, done.qpn)) {
+                other.dead = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn summary(&self) -> Summary {
+        let counters = self.hosts.each_ref().map(|host| *host.device.counters());
+        Summary {
+            completed: self.streams.iter().map(|stream| stream.completed).sum(),
+            dead: self.streams.iter().filter(|stream| stream.dead).count() as u64,
+            corrupted: self.network.corrupted,
+            retransmitted: counters.iter().map(|counters| counters.retransmitted_packets).sum(),
+            out_of_order: counters.iter().map(|counters| counters.placed_out_of_order).sum(),
+            time_ns: self.now.0,
+        }
+    }
+}
+
+fn config(dice: &mut Dice) -> Config {
+    let congestion = match dice.below(3) {
+        0 => CongestionConfig::Off,
+        1 => CongestionConfig::Adaptive,
+        _ => CongestionConfig::Dcqcn(DcqcnConfig::default()),
+    };
+    Config {
+        out_of_order: dice.per_mille(500),
+        reorder_window: dice.pick(&[4, 16, 64, 1024]),
+        window_bytes: dice.pick(&[1, 4096, 1 << 16, 1 << 20]),
+        congestion,
+        ..Config::default()
+    }
+}
+
+/// Some kinds of fault are off entirely in a run, others wild.
+fn faults(dice: &mut Dice) -> Faults {
+    let mut part = |worst: u64| if dice.per_mille(400) { 0 } else { dice.below(worst) };
+    Faults {
+        drop: part(120),
+        duplicate: part(200),
+        corrupt: part(60),
+        mark: part(300),
+        late: part(600),
+        late_ns_max: 1 + part(200_000),
+    }
+}

@@ -1,0 +1,27 @@
+//! Ten thousand seeds of the torture test; `torture --seeds 1000000` runs more.
+
+/// Seeds in every test run.
+const SEEDS: u64 = 10_000;
+
+#[test]
+fn every_byte_and_every_completion_is_right_whatever_the_network_does() {
+    let half = |range: std::ops::Range<u64>| {
+        std::thread::spawn(move || {
+            let mut completed = 0;
+            for seed in range {
+                completed += sim::torture::run(seed).unwrap_or_else(|failure| panic!("{failure}")).completed;
+            }
+            completed
+        })
+    };
+    let halves = [half(0..SEEDS / 2), half(SEEDS / 2..SEEDS)];
+    let completed: u64 = halves.map(|half| half.join().expect("a seed failed; see above")).iter().sum();
+    assert!(completed > SEEDS * 10, "only {completed} requests completed: the test tests nothing");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..50 {
+        assert_eq!(sim::torture::run(seed), sim::torture::run(seed));
+    }
+}
