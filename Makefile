@@ -1,0 +1,32 @@
+# Two commands are enough: `make demo` shows rockery, `make test` proves it. Both install what they need.
+.DEFAULT_GOAL := help
+.PHONY: help demo test programs bench fuzz install packages check
+
+PREFIX ?= /usr/local
+CARGO ?= cargo
+# rustup puts cargo here, where a shell that is already open does not look yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+packages: ## installs the packages that the rest needs
+	@scripts/packages.sh
+
+test: packages ## all tests, real programs and the Linux kernel as the other side included
+	$(CARGO) build --workspace
+	scripts/as-root.sh $(CARGO) test --workspace
+
+programs: packages ## only the tests with real programs
+	scripts/as-root.sh $(CARGO) test -p rockery-programs
+
+check: ## form and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)
+	cd fuzz && $(CARGO) test --release
+
+install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
+	$(CARGO) build --release --workspace --bins --lib
+	scripts/install.sh "$(DESTDIR)$(PREFIX)"

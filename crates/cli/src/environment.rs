@@ -1,0 +1,130 @@
+//! The variables that make a program use rockery.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use crate::Error;
+use crate::args::Settings;
+use crate::libraries::{self, Libraries};
+
+/// Where the kernel lists network interfaces.
+const INTERFACES: &str = "/sys/class/net";
+
+/// Names and values, to be set for a program.
+pub(crate) type Variables = Vec<(&'static str, OsString)>;
+
+/// The variables for `settings`, seen from this binary and this process's own variables.
+///
+/// # Errors
+/// When the libraries are missing, a path cannot be expressed, or no such device is there.
+pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
+    let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
+    let libraries = libraries::beside(&binary)?;
+    let inherited = |name: &str| std::env::var_os(name);
+    let mut variables = loader(&libraries, settings.preload, inherited)?;
+    if let Some(device) = &settings.device {
+        check_device(device, &interfaces(Path::new(INTERFACES)))?;
+        variables.push(("ROCKERY_DEVICE", device.into()));
+    }
+    if let Some(pcap) = &settings.pcap {
+        let absolute = std::path::absolute(pcap).map_err(Error::file(pcap))?;
+        variables.push(("ROCKERY_PCAP", absolute.into()));
+    }
+    if let Some(faults) = &settings.faults {
+        variables.push(("ROCKERY_FAULTS", faults.into()));
+    }
+    Ok(variables)
+}
+
+fn loader(
+    libraries: &Libraries,
+    preload: bool,
+    inherited: impl Fn(&str) -> Option<OsString>,
+) -> Result<Variables, Error> {
+    let folder = &libraries.folder;
+    // The loader takes a space as the end of a path as well.
+    if folder.as_os_str().as_encoded_bytes().iter().any(|byte| b": ;'\"$\n".contains(byte)) {
+        return Err(Error::BadPath(folder.clone()));
+    }
+    let ahead_of = |ours: &OsStr, name: &str| match inherited(name) {
+        Some(theirs) if !theirs.is_empty() => [ours, OsStr::new(":"), &theirs].into_iter().collect(),
+        _ => ours.to_owned(),
+    };
+    let mut variables = vec![("LD_LIBRARY_PATH", ahead_of(folder.as_os_str(), "LD_LIBRARY_PATH"))];
+    if preload {
+        let files: Vec<&OsStr> = libraries.files.iter().map(|file| file.as_os_str()).collect();
+        variables.push(("LD_PRELOAD", ahead_of(&files.join(OsStr::new(":")), "LD_PRELOAD")));
+    }
+    Ok(variables)
+}
+
+fn interfaces(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A device is called after its interface, with or without what stands before it.
+fn check_device(device: &str, present: &[String]) -> Result<(), Error> {
+    let is = |interface: &String| device == interface || device == format!("rocky_{interface}");
+    if present.iter().any(is) {
+        return Ok(());
+    }
+    Err(Error::NoSuchDevice { name: device.to_owned(), present: present.to_vec() })
+}
+
+/// Prints them as a shell reads them.
+///
+/// # Errors
+/// As [`variables`].
+pub(crate) fn print(settings: &Settings) -> Result<(), Error> {
+    for (name, value) in variables(settings)? {
+        println!("export {name}={}", quoted(&value.to_string_lossy()));
+    }
+    Ok(())
+}
+
+fn quoted(value: &str) -> String {
+    format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn libraries(folder: &str) -> Libraries {
+        Libraries { folder: folder.into(), files: vec![Path::new(folder).join("libibverbs.so.1")] }
+    }
+
+    #[test]
+    fn our_library_comes_first_and_theirs_stay() {
+        let theirs = |_: &str| Some("/opt/lib".into());
+        let variables = loader(&libraries("/lib/rockery"), true, theirs).unwrap();
+        assert_eq!(variables[0], ("LD_LIBRARY_PATH", "/lib/rockery:/opt/lib".into()));
+        assert_eq!(variables[1], ("LD_PRELOAD", "/lib/rockery/libibverbs.so.1:/opt/lib".into()));
+        // An empty entry would mean the current folder.
+        let variables = loader(&libraries("/lib/rockery"), false, |_| Some("".into())).unwrap();
+        assert_eq!(variables, [("LD_LIBRARY_PATH", "/lib/rockery".into())]);
+    }
+
+    #[test]
+    fn a_folder_that_the_loader_would_misread_is_refused() {
+        assert!(matches!(loader(&libraries("/a:b"), false, |_| None), Err(Error::BadPath(_))));
+    }
+
+    #[test]
+    fn a_device_may_be_called_by_its_interface() {
+        let present = ["eth0".to_owned(), "lo".to_owned()];
+        check_device("eth0", &present).unwrap();
+        check_device("rocky_lo", &present).unwrap();
+        let error = check_device("mlx5_0", &present).unwrap_err().to_string();
+        assert_eq!(error, "there is no device mlx5_0: the interfaces are eth0, lo");
+    }
+
+    #[test]
+    fn values_survive_a_shell() {
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

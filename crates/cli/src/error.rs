@@ -1,0 +1,84 @@
+//! What is wrong, and what to do, in one line.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why rockery did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// No file of that name, neither here nor on the path.
+    #[error("{0}: no such program; is it installed, and on PATH?")]
+    NoSuchProgram(String),
+    /// A file that may not run.
+    #[error("{0} may not be executed: chmod +x, if it is a program")]
+    NotExecutable(PathBuf),
+    /// The kernel ignores our variables for it, for good reason.
+    #[error("{0} is setuid or setgid, and such programs ignore LD_LIBRARY_PATH: run a copy without that bit")]
+    Privileged(PathBuf),
+    /// There is no dynamic linker in it that would load our library.
+    #[error("{0} is statically linked, so it holds its own libibverbs: build it with dynamic linking")]
+    Static(PathBuf),
+    /// Made for another processor.
+    #[error(
+        "{path} is a program for {theirs}, and this rockery is for {ours}: use one of the same architecture"
+    )]
+    Architecture {
+        /// The program.
+        path: PathBuf,
+        /// Its architecture.
+        theirs: String,
+        /// Ours.
+        ours: &'static str,
+    },
+    /// Half an installation.
+    #[error("{library} is missing in {looked}: install it again (make install), or build it (cargo build)")]
+    NoLibrary {
+        /// The library's name.
+        library: &'static str,
+        /// Where it was looked for.
+        looked: String,
+    },
+    /// No interface and no device is called so.
+    #[error("there is no device {name}: {}", known(.present))]
+    NoSuchDevice {
+        /// What was asked for.
+        name: String,
+        /// The interfaces that are there.
+        present: Vec<String>,
+    },
+    /// A variable's value has a character that a shell or the loader would misunderstand.
+    #[error("{0}: the dynamic linker takes no path with a colon, a space or a quote: move it elsewhere")]
+    BadPath(PathBuf),
+    /// A file or folder could not be used.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn known(present: &[String]) -> String {
+    match present {
+        [] => "no network interface is up (ip link set lo up gives one)".to_owned(),
+        names => format!("the interfaces are {}", names.join(", ")),
+    }
+}
+
+impl Error {
+    /// For `map_err` where a file is touched.
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { path, source }
+    }
+
+    /// The exit status: as shells and env(1) give it when a program cannot be started.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::NoSuchProgram(_) => 127,
+            Self::NotExecutable(_) | Self::Privileged(_) | Self::Static(_) | Self::Architecture { .. } => 126,
+            _ => 125,
+        }
+    }
+}

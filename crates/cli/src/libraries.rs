@@ -1,0 +1,132 @@
+//! Where our libraries lie, under the names that programs ask for.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+
+/// A library: what programs ask for, what cargo calls it, and whether rockery works without it.
+struct Library {
+    soname: &'static str,
+    built: &'static str,
+    required: bool,
+}
+
+const LIBRARIES: [Library; 2] = [
+    Library { soname: "libibverbs.so.1", built: "libibverbs.so", required: true },
+    Library { soname: "librdmacm.so.1", built: "librdmacm.so", required: false },
+];
+
+/// The folder that holds them, and those that are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Libraries {
+    /// For LD_LIBRARY_PATH.
+    pub(crate) folder: PathBuf,
+    /// For LD_PRELOAD.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// Looks beside `binary`: in `../lib/rockery` where it is installed, in its own folder where cargo built it.
+///
+/// # Errors
+/// When one is not there, or when the folder of names for what cargo built cannot be made.
+pub(crate) fn beside(binary: &Path) -> Result<Libraries, Error> {
+    let folder = binary.parent().unwrap_or(Path::new("."));
+    let installed = folder.join("../lib/rockery");
+    if LIBRARIES.iter().any(|library| installed.join(library.soname).exists()) {
+        let installed = installed.canonicalize().map_err(Error::file(&installed))?;
+        return in_folder(installed);
+    }
+    if !LIBRARIES.iter().any(|library| folder.join(library.built).exists()) {
+        let looked = format!("{} and {}", installed.display(), folder.display());
+        return Err(Error::NoLibrary { library: LIBRARIES[0].soname, looked });
+    }
+    in_folder(named(folder)?)
+}
+
+fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
+    let mut files = Vec::new();
+    for library in &LIBRARIES {
+        let file = folder.join(library.soname);
+        if file.exists() {
+            files.push(file);
+        } else if library.required {
+            let looked = folder.display().to_string();
+            return Err(Error::NoLibrary { library: library.soname, looked });
+        }
+    }
+    Ok(Libraries { folder, files })
+}
+
+/// A folder within `built` where what cargo made has the names that programs ask for. Within, and not in
+/// `/tmp`: whoever may write there may write our library as well, and nobody else.
+fn named(built: &Path) -> Result<PathBuf, Error> {
+    let built = built.canonicalize().map_err(Error::file(built))?;
+    let folder = built.join("rockery-libraries");
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(Error::file(&folder))?;
+    for library in &LIBRARIES {
+        let (link, target) = (folder.join(library.soname), built.join(library.built));
+        if !target.exists() {
+            // A build of another day had it: what it points to is gone.
+            _ = fs::remove_file(&link);
+        } else if !same_file(&link, &target) {
+            link_anew(&link, &target)?;
+        }
+    }
+    Ok(folder)
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    identity(one).is_some() && identity(one) == identity(other)
+}
+
+/// Several `rockery run` may do this at once: a link is made aside, then moved, so that it is always there.
+fn link_anew(link: &Path, target: &Path) -> Result<(), Error> {
+    let aside = link.with_extension(format!("{}", std::process::id()));
+    _ = fs::remove_file(&aside);
+    symlink(target, &aside).map_err(Error::file(&aside))?;
+    fs::rename(&aside, link).map_err(Error::file(link))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"").unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn an_installation_has_them_in_lib_rockery() {
+        let tree = tree(&["bin/rockery", "lib/rockery/libibverbs.so.1", "lib/rockery/librdmacm.so.1"]);
+        let found = beside(&tree.path().join("bin/rockery")).unwrap();
+        assert!(found.folder.ends_with("lib/rockery"));
+        assert_eq!(found.files.len(), 2);
+    }
+
+    #[test]
+    fn a_build_gets_links_with_the_right_names_and_keeps_them_right() {
+        let tree = tree(&["rockery", "libibverbs.so"]);
+        let binary = tree.path().join("rockery");
+        for _ in 0..2 {
+            let found = beside(&binary).unwrap();
+            assert_eq!(found.files.len(), 1);
+            assert!(same_file(&found.folder.join("libibverbs.so.1"), &tree.path().join("libibverbs.so")));
+        }
+    }
+
+    #[test]
+    fn a_missing_library_is_named_with_the_places_looked_at() {
+        let tree = tree(&["bin/rockery"]);
+        let error = beside(&tree.path().join("bin/rockery")).unwrap_err().to_string();
+        assert!(error.contains("libibverbs.so.1") && error.contains("lib/rockery"), "{error}");
+    }
+}

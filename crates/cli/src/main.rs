@@ -1,0 +1,37 @@
+//! `rockery`: runs unmodified RDMA programs on a RoCEv2 device made of software.
+
+mod args;
+mod elf;
+mod environment;
+mod error;
+mod libraries;
+mod program;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Args, Command};
+use error::Error;
+
+fn main() -> ExitCode {
+    match act(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rockery: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+fn act(args: Args) -> Result<(), Error> {
+    match args.command {
+        Command::Run(what) => match run::replace_this_process(&what)? {},
+        Command::Env(settings) => environment::print(&settings),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Args::command(), "rockery", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}

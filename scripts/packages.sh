@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Installs what the tests and the demonstration use, if anything is missing: programs that others wrote, the
+# kernel's tools, a C compiler, and Rust. Debian and Ubuntu; elsewhere it names what to install.
+set -euo pipefail
+
+packages=(
+  build-essential ca-certificates curl                    # to build
+  perftest ibverbs-utils libibverbs-dev librdmacm-dev     # the programs that rockery runs, and their headers
+  ibverbs-providers rdma-core                             # what they need beside the kernel's own device
+  iproute2 iputils-ping procps iperf3                              # namespaces, and TCP to compare with
+  qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
+  tshark                                                  # a dissector that others wrote
+)
+
+die() { echo "packages: $*" >&2; exit 1; }
+
+# as_root COMMAND…: directly, or with sudo.
+as_root() {
+  if ((EUID == 0)); then "$@"
+  elif command -v sudo >/dev/null; then sudo --preserve-env=DEBIAN_FRONTEND "$@"
+  else die "neither root nor sudo: ask whoever is to install ${missing[*]}"; fi
+}
+
+# twice COMMAND…: mirrors have bad minutes.
+twice() { "$@" || { sleep 5; "$@"; }; }
+
+missing=()
+if command -v dpkg-query >/dev/null; then
+  for package in "${packages[@]}"; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [[ $status == installed ]] || missing+=("$package")
+  done
+else
+  die "neither Debian nor Ubuntu: install what these hold, then call cargo yourself: ${packages[*]}"
+fi
+if ((${#missing[@]})); then
+  echo "packages: installing ${missing[*]}" >&2
+  twice as_root apt-get update -q
+  export DEBIAN_FRONTEND=noninteractive
+  twice as_root apt-get install -y -q --no-install-recommends "${missing[@]}" ||
+    die "apt-get could not install ${missing[*]}"
+fi
+
+# Rust: what is there, if it is new enough; else from rustup, which Debian has from version 13 on.
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+new_enough() {
+  local found
+  found=$(cargo --version 2>/dev/null | awk '{print $2}')
+  [[ -n $found && $(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1) == "$wanted" ]]
+}
+if ! new_enough; then
+  echo "packages: installing Rust, at least $wanted" >&2
+  if ! command -v rustup >/dev/null; then
+    curl --proto '=https' --tlsv1.2 -sSf --retry 2 https://sh.rustup.rs |
+      sh -s -- -y --profile minimal -c clippy -c rustfmt --no-modify-path ||
+      die "no Rust $wanted or newer, and https://sh.rustup.rs cannot be reached: install Rust, then try again"
+  else
+    rustup toolchain install stable --profile minimal -c clippy -c rustfmt && rustup default stable
+  fi
+  new_enough || die "cargo is older than $wanted: call 'rustup update stable'"
+fi

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# build.sh FOLDER: makes the guest that the tests boot as the other side: vmlinuz (the distribution's own
+# kernel) and initrd.gz (its RoCE device rxe, the programs that speak to it, busybox). Does nothing when FOLDER
+# is complete and was made by this very script. Wants no root: packages are unpacked, not installed.
+set -euo pipefail
+folder=$1
+here=$(cd "$(dirname "$0")" && pwd)
+recipe=$(cat "$here/build.sh" "$here/init.sh" | sha256sum)
+[[ -s $folder/recipe && $(<"$folder/recipe") == "$recipe" ]] && exit 0
+export PATH=$PATH:/usr/sbin:/sbin
+die() { echo "guest: $*" >&2; exit 1; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+mkdir -p "$root"/{bin,sbin,busybox,dev,proc,sys,tmp,run,etc/libibverbs.d,usr/bin}
+
+# The kernel. Every Debian and Ubuntu has a package that depends on its current one.
+fetch_kernel() {
+  local meta image modules
+  for meta in linux-image-amd64 linux-image-generic; do
+    image=$(apt-cache depends "$meta" 2>/dev/null | awk '/Depends: linux-image/ {print $2; exit}')
+    [[ -n $image ]] && break
+  done
+  [[ -n ${image:-} ]] || die "apt-cache knows no kernel: call 'apt-get update'"
+  modules=$(apt-cache depends "$image" | awk '/Depends: linux-modules/ {print $2}')
+  (cd "$work" && apt-get -q download "$image" $modules >/dev/null) || die "cannot download $image"
+  for package in "$work"/*.deb; do dpkg -x "$package" "$work/kernel"; done
+}
+fetch_kernel
+release=$(basename "$work"/kernel/lib/modules/*)
+depmod -b "$work/kernel" "$release"
+
+# Modules, each with what it needs, in the kernel's own layout so that modprobe finds them.
+modules=(virtio_pci virtio_net virtio_console ib_uverbs rdma_ucm rdma_rxe crc32_generic crc32_pclmul)
+for module in "${modules[@]}"; do
+  modprobe -d "$work/kernel" -S "$release" --show-depends "$module" || die "kernel $release has no $module"
+done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r path; do
+  install -D "$path" "$root/${path#"$work/kernel/"}"
+done
+cp "$work/kernel/lib/modules/$release"/modules.{builtin,builtin.modinfo,order} "$root/lib/modules/$release/"
+depmod -b "$root" "$release"
+
+# Programs, and the libraries that they load, at the same paths as here.
+programs=(ibv_devices ibv_devinfo ibv_{rc,uc,ud,srq,xsrq}_pingpong ib_{send,write,read,atomic}_{bw,lat}
+  ip rdma kmod)
+plugins=(/usr/lib/*/libibverbs/librxe-rdmav*.so)
+for program in "${programs[@]}"; do
+  path=$(command -v "$program") || die "$program is not installed"
+  cp -L "$path" "$root/bin/$program"
+  echo "$path"
+done >"$work/loaders"
+printf '%s\n' "${plugins[@]}" >>"$work/loaders"
+{
+  xargs -n 1 ldd <"$work/loaders" | grep -oE '/[^ ]+\.so[^ ]*'
+  printf '%s\n' "${plugins[@]}" /lib/*/libgcc_s.so.1   # the last is loaded by pthread_exit
+} | sort -u | while read -r library; do
+  install -D "$(readlink -f "$library")" "$root$library"
+done
+echo 'driver rxe' >"$root/etc/libibverbs.d/rxe.driver"
+cp "$(command -v busybox)" "$root/bin/busybox"
+for name in modprobe insmod; do ln -s kmod "$root/bin/$name"; done
+ln -s ../bin/kmod "$root/sbin/modprobe"
+ln -s ../proc/mounts "$root/etc/mtab"
+install -m 755 "$here/init.sh" "$root/init"
+
+mkdir -p "$folder"
+(cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$folder/initrd.gz"
+cp "$work"/kernel/boot/vmlinuz-* "$folder/vmlinuz"
+echo "$recipe" >"$folder/recipe"   # last: a build that was cut short is made anew

@@ -1,0 +1,79 @@
+//! Two ends of one program: perftest, the ping-pongs and our own probe are all started once as a server, and
+//! once more with the server's address.
+
+use crate::{Error, Finished, Machine};
+
+/// How long a program may take to be ready to serve.
+const READY_SECONDS: u64 = 30;
+/// How long the server may take to notice that the client is done.
+const FAREWELL_SECONDS: u64 = 30;
+
+/// What both ends did.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The end that was there first.
+    pub server: Finished,
+    /// The end that was told where to go.
+    pub client: Finished,
+}
+
+impl Exchange {
+    /// Runs `argv` at both ends; the client gets the server's address as one more argument.
+    ///
+    /// Where a machine's device has to be named, `-d` and `index` (the option that takes a GID index: `-x` in
+    /// perftest, `-g` in the ping-pongs) say which.
+    ///
+    /// # Errors
+    /// When an end cannot be started, the server does not listen on `port`, or an end is too late.
+    pub fn run(
+        server: &dyn Machine,
+        client: &dyn Machine,
+        argv: &[&str],
+        index: &str,
+        port: u16,
+        seconds: u64,
+    ) -> Result<Self, Error> {
+        let words = words_for(server, argv, index);
+        let mut serving = server.start(&borrowed(&words))?;
+        if let Err(error) = server.wait_for_listener(port, READY_SECONDS) {
+            // A server that ended has more to say than that it does not listen.
+            let Some(finished) = serving.finished()? else { return Err(error) };
+            return Err(Error::Failed { command: argv.join(" "), output: finished.output });
+        }
+        let mut words = words_for(client, argv, index);
+        words.push(server.address().to_string());
+        let client = client.run(&borrowed(&words), seconds)?;
+        let server = serving.wait(FAREWELL_SECONDS)?;
+        Ok(Self { server, client })
+    }
+
+    /// Itself, when both ends succeeded.
+    ///
+    /// # Panics
+    /// With all that both printed, when one failed.
+    #[track_caller]
+    pub fn expect_success(self) -> Self {
+        let (server, client) = (&self.server, &self.client);
+        assert!(
+            server.succeeded() && client.succeeded(),
+            "the server ended with {:?}:\n{}\nthe client ended with {:?}:\n{}",
+            server.status,
+            server.output,
+            client.status,
+            client.output
+        );
+        self
+    }
+}
+
+fn words_for(machine: &dyn Machine, argv: &[&str], index: &str) -> Vec<String> {
+    let mut words: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
+    if let Some((device, gid)) = machine.device() {
+        words.extend(["-d".to_owned(), device.to_owned(), index.to_owned(), gid.to_string()]);
+    }
+    words
+}
+
+fn borrowed(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}

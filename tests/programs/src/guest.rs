@@ -1,0 +1,206 @@
+//! Guests: virtual machines that run a distribution's kernel with its RoCE device, rxe.
+//!
+//! They run under software emulation, which needs no privilege and no processor feature: their speed says
+//! nothing, their packets are the kernel's.
+
+mod control;
+mod image;
+
+use std::cell::{Cell, RefCell};
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::machine::until;
+use crate::namespace::Process;
+use crate::segment::addresses;
+use crate::{Error, Finished, Job, Machine, Namespace};
+
+use control::Control;
+
+/// How long a guest may take to come up: it takes 3 s on an idle machine.
+const BOOT_SECONDS: u64 = 120;
+/// What a guest gets. Its initramfs takes 40 of them.
+const MEMORY_MIB: u32 = 320;
+
+/// A guest. It ends when it is dropped.
+pub struct Guest {
+    name: String,
+    number: u8,
+    control: RefCell<Control>,
+    jobs: Cell<u32>,
+    // Dropped in this order: the machine first, then the files it has open.
+    _process: Process,
+    _folder: TempDir,
+}
+
+impl Guest {
+    /// Boots one on a tap device of `bridge`.
+    pub(crate) fn boot(
+        bridge: &Namespace,
+        tap: &str,
+        number: u8,
+        mtu: u32,
+        programs: &[&Path],
+    ) -> Result<Self, Error> {
+        let folder = TempDir::new().map_err(Error::file("a temporary folder"))?;
+        let image = image::build()?;
+        let initrd = image::with_programs(&image, programs, folder.path())?;
+        let argv = qemu(&image.join("vmlinuz"), &initrd, folder.path(), tap, number, mtu);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let mut process = bridge.start_plain(&argv)?;
+        let name = format!("guest{number}");
+        let gone = |process: &mut Process| Error::GuestGone {
+            name: name.clone(),
+            console: console(folder.path()) + &process.output().unwrap_or_default(),
+        };
+        let socket = folder.path().join("control");
+        let mut control = None;
+        until(BOOT_SECONDS, || {
+            control = Control::connect(&socket, BOOT_SECONDS);
+            Ok(control.is_some() || process.finished()?.is_some())
+        })?;
+        let Some(mut control) = control else { return Err(gone(&mut process)) };
+        if control.answer().is_none() {
+            return Err(gone(&mut process));
+        }
+        let (control, jobs) = (RefCell::new(control), Cell::new(0));
+        Ok(Self { name, number, control, jobs, _process: process, _folder: folder })
+    }
+
+    /// Runs a line of shell in the guest, one at a time.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn shell(&self, line: &str) -> Result<Finished, Error> {
+        let answer = self.control.borrow_mut().ask(line);
+        let console = || console(self._folder.path());
+        answer.ok_or_else(|| Error::GuestGone { name: self.name.clone(), console: console() })
+    }
+}
+
+impl std::fmt::Debug for Guest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guest").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn console(folder: &Path) -> String {
+    let bytes = fs::read(folder.join("console")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let skipped = text.lines().count().saturating_sub(30);
+    text.lines().skip(skipped).map(|line| format!("{line}\n")).collect()
+}
+
+fn qemu(kernel: &Path, initrd: &Path, folder: &Path, tap: &str, number: u8, mtu: u32) -> Vec<String> {
+    let (v4, v6) = addresses(number);
+    let path = |path: &Path| path.display().to_string();
+    let command_line = format!(
+        "console=ttyS0 quiet panic=-1 mitigations=off \
+         rockery.addr={v4}/24 rockery.addr={v6}/64 rockery.mtu={mtu}"
+    );
+    // Offloads are off, so that what crosses the bridge are whole packets with whole checksums.
+    let nic = format!(
+        "virtio-net-pci,netdev=n,mac=52:54:00:88:00:{number:02x},host_mtu={mtu},gso=off,csum=off,\
+         guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off"
+    );
+    let chardev = format!("socket,id=c,path={},server=on,wait=off", path(&folder.join("control")));
+    let mut argv: Vec<String> =
+        "qemu-system-x86_64 -accel tcg -cpu max -display none -monitor none -no-reboot \
+         -device virtio-serial-pci"
+            .split(' ')
+            .map(str::to_owned)
+            .collect();
+    let options: [(&str, String); 9] = [
+        ("-m", MEMORY_MIB.to_string()),
+        ("-kernel", path(kernel)),
+        ("-initrd", path(initrd)),
+        ("-append", command_line),
+        ("-serial", format!("file:{}", path(&folder.join("console")))),
+        ("-netdev", format!("tap,id=n,ifname={tap},script=no,downscript=no")),
+        ("-device", nic),
+        ("-chardev", chardev),
+        ("-device", "virtserialport,chardev=c,name=control".to_owned()),
+    ];
+    argv.extend(options.into_iter().flat_map(|(option, value)| [option.to_owned(), value]));
+    argv
+}
+
+impl Machine for Guest {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn address(&self) -> IpAddr {
+        addresses(self.number).0
+    }
+
+    fn address_v6(&self) -> IpAddr {
+        addresses(self.number).1
+    }
+
+    fn start(&self, argv: &[&str]) -> Result<Box<dyn Job + '_>, Error> {
+        let number = self.jobs.replace(self.jobs.get() + 1);
+        let stem = format!("/tmp/job{number}");
+        let command: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+        // The program's own number is what `kill` has to hit; its status is written after its end.
+        let line = format!(
+            "( {} >{stem}.out 2>&1 & echo $! >{stem}.pid; wait $!; echo $? >{stem}.status ) \
+             >/dev/null 2>&1 &",
+            command.join(" ")
+        );
+        self.shell(&line)?;
+        Ok(Box::new(GuestJob { guest: self, stem }))
+    }
+
+    fn tcp_sockets(&self) -> Result<String, Error> {
+        Ok(self.shell("cat /proc/net/tcp /proc/net/tcp6")?.output)
+    }
+
+    /// rxe's GID 0 comes from the link-local address, GID 1 from the first that init.sh gives: the IPv4 one.
+    fn device(&self) -> Option<(&str, u32)> {
+        Some(("rxe0", 1))
+    }
+}
+
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+struct GuestJob<'a> {
+    guest: &'a Guest,
+    stem: String,
+}
+
+impl Job for GuestJob<'_> {
+    fn output(&mut self) -> Result<String, Error> {
+        Ok(self.guest.shell(&format!("cat {}.out", self.stem))?.output)
+    }
+
+    fn finished(&mut self) -> Result<Option<Finished>, Error> {
+        let status = self.guest.shell(&format!("cat {}.status 2>/dev/null", self.stem))?.output;
+        let Ok(status) = status.trim().parse() else { return Ok(None) };
+        // The shell says 128 + N for what signal N ended.
+        let status = Some(status).filter(|status| *status < 128);
+        Ok(Some(Finished { status, output: self.output()? }))
+    }
+
+    fn kill(&mut self) -> Result<(), Error> {
+        self.guest.shell(&format!("kill -KILL $(cat {}.pid)", self.stem)).map(drop)
+    }
+}
+
+impl Drop for GuestJob<'_> {
+    fn drop(&mut self) {
+        if matches!(self.finished(), Ok(None)) {
+            _ = self.kill();
+        }
+    }
+}
+
+/// Where `name` of this package lies.
+fn of_this_package(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}

@@ -1,0 +1,42 @@
+//! The guest's kernel and initramfs: built once by `guest/build.sh`, kept below `target/`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::of_this_package;
+use crate::{Error, system};
+
+/// Builds the image if that has not happened yet, and says where it lies.
+pub(super) fn build() -> Result<PathBuf, Error> {
+    // Tests run side by side, and one build is enough: within this process by the first lock, and among the
+    // several test programs by the second.
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _building = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let folder = of_this_package("../../target/guest");
+    fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+    let lock = File::create(folder.join("lock")).map_err(Error::file(&folder))?;
+    lock.lock().map_err(Error::file(&folder))?;
+    let script = of_this_package("guest/build.sh");
+    system::call(&[&script.to_string_lossy(), &folder.to_string_lossy()])?;
+    Ok(folder)
+}
+
+/// An initramfs in `folder` with `programs` in its `/bin`: the kernel unpacks archives one behind the other.
+pub(super) fn with_programs(image: &Path, programs: &[&Path], folder: &Path) -> Result<PathBuf, Error> {
+    let plain = image.join("initrd.gz");
+    if programs.is_empty() {
+        return Ok(plain);
+    }
+    let tree = folder.join("tree");
+    fs::create_dir_all(tree.join("bin")).map_err(Error::file(&tree))?;
+    for program in programs {
+        let target = tree.join("bin").join(program.file_name().unwrap_or_default());
+        fs::copy(program, &target).map_err(Error::file(*program))?;
+    }
+    let initrd = folder.join("initrd");
+    let script = "cp \"$2\" \"$3\" && cd \"$1\" && find . | cpio -o -H newc --quiet >>\"$3\"";
+    let paths = [&tree, &plain, &initrd].map(|path| path.to_string_lossy());
+    system::call(&["sh", "-c", script, "sh", &paths[0], &paths[1], &paths[2]])?;
+    Ok(initrd)
+}

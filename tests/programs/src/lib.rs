@@ -1,0 +1,27 @@
+//! Real programs as tests: what runs them, where, and what they said.
+//!
+//! A test makes a place ([`Pair`], [`Segment`]), whose ends are [`Machine`]s: network namespaces of this
+//! host, or guests that run the Linux kernel's own RoCE device. It starts a program at one end, waits until
+//! that listens, runs the other end's, and looks at what both printed. Everything that was started ends with
+//! the place it runs in, in whatever way the test ends.
+//!
+//! Reading order: [`machine`], [`namespace`], [`guest`], [`exchange`].
+
+pub mod error;
+pub mod exchange;
+pub mod guest;
+pub mod machine;
+pub mod namespace;
+pub mod perftest;
+pub mod probe;
+pub mod rockery;
+pub mod segment;
+mod system;
+
+pub use error::Error;
+pub use exchange::Exchange;
+pub use guest::Guest;
+pub use machine::{Finished, Job, Machine};
+pub use namespace::Namespace;
+pub use rockery::Rockery;
+pub use segment::{Pair, Segment};

@@ -1,0 +1,164 @@
+//! An end of a test: somewhere programs run and can be reached.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+/// How often something that has no event is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What a program was at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// Its exit status; `None` when a signal ended it.
+    pub status: Option<i32>,
+    /// What it printed, stdout and stderr in the order they came.
+    pub output: String,
+}
+
+impl Finished {
+    /// Whether its status is 0.
+    pub fn succeeded(&self) -> bool {
+        self.status == Some(0)
+    }
+
+    /// Itself, when it succeeded.
+    ///
+    /// # Panics
+    /// With all that it printed, when it failed.
+    #[track_caller]
+    pub fn expect_success(self) -> Self {
+        assert!(self.succeeded(), "status {:?}:\n{}", self.status, self.output);
+        self
+    }
+}
+
+/// A program that runs. Dropping it kills it.
+pub trait Job {
+    /// What it has printed so far.
+    ///
+    /// # Errors
+    /// When its machine is gone.
+    fn output(&mut self) -> Result<String, Error>;
+
+    /// What it was at its end, if it has ended.
+    ///
+    /// # Errors
+    /// When its machine is gone.
+    fn finished(&mut self) -> Result<Option<Finished>, Error>;
+
+    /// Ends it the hard way (SIGKILL): it can do nothing about it.
+    ///
+    /// # Errors
+    /// When its machine is gone.
+    fn kill(&mut self) -> Result<(), Error>;
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// [`Error::TooLate`] when that does not come within `seconds`.
+    fn wait(&mut self, seconds: u64) -> Result<Finished, Error> {
+        let mut last = None;
+        let ended = until(seconds, || {
+            last = self.finished()?;
+            Ok(last.is_some())
+        })?;
+        match last {
+            Some(finished) if ended => Ok(finished),
+            _ => {
+                let output = self.output()?;
+                self.kill()?;
+                Err(Error::TooLate { what: "the end of a program".to_owned(), seconds, output })
+            }
+        }
+    }
+}
+
+/// Somewhere programs run.
+pub trait Machine {
+    /// For messages.
+    fn name(&self) -> &str;
+
+    /// Where the other machines of its place reach it.
+    fn address(&self) -> IpAddr;
+
+    /// The same over IPv6.
+    fn address_v6(&self) -> IpAddr;
+
+    /// Starts a program. Its RDMA device is the machine's: rockery, or the kernel's rxe.
+    ///
+    /// # Errors
+    /// When it cannot be started. A program that is not there may also be one that finishes with status 127.
+    fn start(&self, argv: &[&str]) -> Result<Box<dyn Job + '_>, Error>;
+
+    /// Its table of TCP sockets, as Linux prints it.
+    ///
+    /// # Errors
+    /// When the machine is gone.
+    fn tcp_sockets(&self) -> Result<String, Error>;
+
+    /// The RDMA device's name, and the index of the GID that `address` gave it, if programs have to be told.
+    fn device(&self) -> Option<(&str, u32)>;
+
+    /// Runs a program to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not end within `seconds`.
+    fn run(&self, argv: &[&str], seconds: u64) -> Result<Finished, Error> {
+        self.start(argv)?.wait(seconds)
+    }
+
+    /// Waits until something accepts TCP connections on `port`.
+    ///
+    /// # Errors
+    /// [`Error::TooLate`] when nothing does within `seconds`.
+    fn wait_for_listener(&self, port: u16, seconds: u64) -> Result<(), Error> {
+        if until(seconds, || Ok(listens(&self.tcp_sockets()?, port)))? {
+            return Ok(());
+        }
+        let what = format!("listening on TCP port {port} of {}", self.name());
+        Err(Error::TooLate { what, seconds, output: String::new() })
+    }
+}
+
+/// Looks until `happened` or `seconds` are over; says which.
+///
+/// # Errors
+/// What `happened` gives.
+pub fn until(seconds: u64, mut happened: impl FnMut() -> Result<bool, Error>) -> Result<bool, Error> {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        if happened()? {
+            return Ok(true);
+        }
+        if Instant::now() >= end {
+            return Ok(false);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Whether a table in the format of `/proc/net/tcp` has a listener (state 0A) on `port`.
+fn listens(table: &str, port: u16) -> bool {
+    let local = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next().is_some_and(|address| address.ends_with(&local)) && fields.nth(1) == Some("0A")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_told_from_a_connection() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue\n\
+                     0: 0100007F:4853 00000000:0000 0A 00000000:00000000\n\
+                     1: 0100007F:4854 0100007F:4853 01 00000000:00000000\n";
+        assert!(listens(table, 0x4853));
+        assert!(!listens(table, 0x4854));
+        assert!(!listens(table, 80));
+    }
+}

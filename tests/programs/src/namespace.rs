@@ -1,0 +1,174 @@
+//! Network namespaces of this host: machines that cost nothing.
+
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::{NamedTempFile, TempPath};
+
+use crate::{Error, Finished, Job, Machine, Rockery, system};
+
+/// A network namespace with its loopback up. All processes in it end with it.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    address: IpAddr,
+    address_v6: IpAddr,
+    rockery: Option<Rockery>,
+}
+
+impl Namespace {
+    /// Makes one, which others are to reach by these addresses; whoever connects it gives it them.
+    ///
+    /// # Errors
+    /// When that is not allowed: it takes root, or a user namespace (`scripts/as-root.sh`).
+    pub fn new(address: IpAddr, address_v6: IpAddr) -> Result<Self, Error> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("rockery-{}-{number}", std::process::id());
+        system::line(&format!("ip netns add {name}"))?;
+        let namespace = Self { name, address, address_v6, rockery: None };
+        namespace.call("ip link set lo up")?;
+        // Duplicate address detection keeps an IPv6 address, and so its GID, away for a second.
+        namespace.call("sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.accept_dad=0")?;
+        Ok(namespace)
+    }
+
+    /// One that is alone: programs in it reach each other over its loopback.
+    ///
+    /// # Errors
+    /// As [`Namespace::new`].
+    pub fn alone() -> Result<Self, Error> {
+        Self::new(IpAddr::from([127, 0, 0, 1]), IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]))
+    }
+
+    /// The same, where programs see rockery's device.
+    pub fn with(mut self, rockery: &Rockery) -> Self {
+        self.rockery = Some(rockery.clone());
+        self
+    }
+
+    /// Its name, as `ip netns` has it.
+    pub fn netns(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs a program that prepares a test, without rockery.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn call(&self, line: &str) -> Result<String, Error> {
+        system::line(&format!("ip netns exec {} {line}", self.name))
+    }
+
+    /// Starts a program without rockery, whatever the namespace has.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_plain(&self, argv: &[&str]) -> Result<Process, Error> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).args(argv);
+        Process::start(command)
+    }
+
+    fn processes(&self) -> Vec<String> {
+        let pids = system::line(&format!("ip netns pids {}", self.name)).unwrap_or_default();
+        pids.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+impl Machine for Namespace {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    fn address_v6(&self) -> IpAddr {
+        self.address_v6
+    }
+
+    fn start(&self, argv: &[&str]) -> Result<Box<dyn Job + '_>, Error> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]);
+        if let Some(rockery) = &self.rockery {
+            command.arg(rockery.path()).args(["run", "--"]);
+        }
+        command.args(argv);
+        Ok(Box::new(Process::start(command)?))
+    }
+
+    fn tcp_sockets(&self) -> Result<String, Error> {
+        self.call("cat /proc/net/tcp /proc/net/tcp6")
+    }
+
+    fn device(&self) -> Option<(&str, u32)> {
+        None
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let processes = self.processes();
+        if !processes.is_empty() {
+            let mut kill = vec!["kill", "-KILL"];
+            kill.extend(processes.iter().map(String::as_str));
+            // One that has ended by itself meanwhile makes `kill` fail, and is no loss.
+            _ = system::call(&kill);
+        }
+        if let Err(error) = system::line(&format!("ip netns del {}", self.name)) {
+            eprintln!("{error}");
+        }
+    }
+}
+
+/// A process of this host. Its output goes to a file, so that a child that lives longer holds nothing up.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    output: TempPath,
+}
+
+impl Process {
+    fn start(mut command: Command) -> Result<Self, Error> {
+        let file = NamedTempFile::new().map_err(Error::file("a temporary file"))?;
+        let (file, output) = file.into_parts();
+        let copy = |file: &File| file.try_clone().map_err(Error::file(output.to_path_buf()));
+        command.stdin(Stdio::null()).stdout(copy(&file)?).stderr(copy(&file)?);
+        let program = format!("{command:?}");
+        let child = command.spawn().map_err(|source| Error::Start { program, source })?;
+        Ok(Self { child, output })
+    }
+
+    /// Its number, for signals other than the last one.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Job for Process {
+    fn output(&mut self) -> Result<String, Error> {
+        let bytes = fs::read(&self.output).map_err(Error::file(self.output.to_path_buf()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn finished(&mut self) -> Result<Option<Finished>, Error> {
+        let ended = self.child.try_wait().map_err(Error::file("a child process"))?;
+        let Some(status) = ended else { return Ok(None) };
+        Ok(Some(Finished { status: status.code(), output: self.output()? }))
+    }
+
+    fn kill(&mut self) -> Result<(), Error> {
+        self.child.kill().map_err(Error::file("a child process"))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}

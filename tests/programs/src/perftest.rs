@@ -1,0 +1,77 @@
+//! perftest's eight programs: `ib_{send,write,read,atomic}_{bw,lat}`, and what they print.
+
+use crate::{Error, Exchange, Machine};
+
+/// Where its servers listen.
+pub const PORT: u16 = 18515;
+/// The longest that one run of the matrix may take, with every size and on a busy machine.
+const SECONDS: u64 = 120;
+
+/// A line of its table: bytes per message, and the columns behind them, whose meaning the program gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Message size.
+    pub bytes: u64,
+    /// How many messages.
+    pub iterations: u64,
+    /// The rest. Bandwidth: peak and average in MiB/s, then million messages per second. Latency in
+    /// microseconds: least, most, typical, average, deviation, 99 and 99.9 percentile.
+    pub figures: Vec<f64>,
+}
+
+/// The table in what a perftest program printed.
+pub fn rows(output: &str) -> Vec<Row> {
+    output.lines().filter_map(row).collect()
+}
+
+/// A row has nothing but numbers in it, at least four.
+fn row(line: &str) -> Option<Row> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [bytes, iterations, figures @ ..] = fields.as_slice() else { return None };
+    let figures: Vec<f64> = figures.iter().map(|field| field.parse()).collect::<Result<_, _>>().ok()?;
+    let row = Row { bytes: bytes.parse().ok()?, iterations: iterations.parse().ok()?, figures };
+    (row.figures.len() >= 2).then_some(row)
+}
+
+/// Runs `line` (a program with its options) between two machines.
+///
+/// # Errors
+/// As [`Exchange::run`].
+pub fn run(server: &dyn Machine, client: &dyn Machine, line: &str) -> Result<Exchange, Error> {
+    let argv: Vec<&str> = line.split_whitespace().collect();
+    Exchange::run(server, client, &argv, "-x", PORT, SECONDS)
+}
+
+/// The same, where both ends have to succeed and the client has to print at least one row.
+///
+/// # Panics
+/// When they do not.
+#[track_caller]
+pub fn expect(server: &dyn Machine, client: &dyn Machine, line: &str) -> Vec<Row> {
+    let exchange = match run(server, client, line) {
+        Ok(exchange) => exchange.expect_success(),
+        Err(error) => panic!("{line}: {error}"),
+    };
+    let rows = rows(&exchange.client.output);
+    assert!(!rows.is_empty(), "{line} printed no figures:\n{}", exchange.client.output);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_bandwidths_is_read() {
+        let output = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n\
+                      65536      500              37.91              37.90 \t\t   0.000606\n\
+                      ---------------------------------------\n";
+        let row = Row { bytes: 65536, iterations: 500, figures: vec![37.91, 37.90, 0.000606] };
+        assert_eq!(rows(output), [row]);
+    }
+
+    #[test]
+    fn what_is_no_table_is_left_out() {
+        assert!(rows(" Mtu             : 1024[B]\n GID: 00:00\n 1 2\n").is_empty());
+    }
+}

@@ -1,0 +1,40 @@
+//! Rockery as the tests run it: as built in this workspace.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The binary, with its libraries where it finds them.
+#[derive(Clone, Debug)]
+pub struct Rockery {
+    path: PathBuf,
+}
+
+impl Rockery {
+    /// Builds it, once in each test program: a test of what was built last week proves nothing.
+    ///
+    /// # Panics
+    /// When it cannot be built.
+    pub fn built() -> Self {
+        static PATH: OnceLock<PathBuf> = OnceLock::new();
+        Self { path: PATH.get_or_init(build).clone() }
+    }
+
+    /// The binary.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn build() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--workspace", "--lib", "--bins"])
+        .args(["--exclude", "rockery-tidy", "--exclude", "rockery-programs"])
+        .current_dir(&root)
+        .status();
+    assert!(built.is_ok_and(|status| status.success()), "rockery cannot be built: cargo build --release");
+    target.join("release/rockery")
+}

@@ -1,0 +1,101 @@
+//! Places: how machines are joined.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use crate::{Error, Guest, Namespace, Rockery};
+
+/// The addresses of the machine with this number: 10.88.0.N and fd88::N.
+pub fn addresses(number: u8) -> (IpAddr, IpAddr) {
+    (IpAddr::from([10, 88, 0, number]), IpAddr::from([0xfd88, 0, 0, 0, 0, 0, 0, u16::from(number)]))
+}
+
+/// The kernel's name of an interface: 15 characters at most.
+fn interface(kind: &str, number: u8) -> String {
+    format!("{kind}{number}")
+}
+
+fn give_addresses(namespace: &Namespace, interface: &str, number: u8, mtu: u32) -> Result<(), Error> {
+    let (v4, v6) = addresses(number);
+    namespace.call(&format!("ip link set {interface} mtu {mtu} up"))?;
+    namespace.call(&format!("ip address add {v4}/24 dev {interface}"))?;
+    namespace.call(&format!("ip address add {v6}/64 dev {interface} nodad"))?;
+    Ok(())
+}
+
+/// Two namespaces joined by a veth, which is called `eth0` at both ends.
+#[derive(Debug)]
+pub struct Pair {
+    /// 10.88.0.1.
+    pub left: Namespace,
+    /// 10.88.0.2.
+    pub right: Namespace,
+}
+
+impl Pair {
+    /// Makes one whose veth has this MTU in bytes.
+    ///
+    /// # Errors
+    /// As [`Namespace::new`].
+    pub fn new(mtu: u32) -> Result<Self, Error> {
+        let [(one, one_v6), (two, two_v6)] = [addresses(1), addresses(2)];
+        let pair = Self { left: Namespace::new(one, one_v6)?, right: Namespace::new(two, two_v6)? };
+        let peer = pair.right.netns();
+        pair.left.call(&format!("ip link add eth0 type veth peer name eth0 netns {peer}"))?;
+        give_addresses(&pair.left, "eth0", 1, mtu)?;
+        give_addresses(&pair.right, "eth0", 2, mtu)?;
+        Ok(pair)
+    }
+
+    /// The same, where programs at both ends see rockery's device.
+    pub fn with(self, rockery: &Rockery) -> Self {
+        Self { left: self.left.with(rockery), right: self.right.with(rockery) }
+    }
+}
+
+/// A bridge, to which namespaces and guests are connected.
+#[derive(Debug)]
+pub struct Segment {
+    bridge: Namespace,
+    mtu: u32,
+}
+
+impl Segment {
+    /// Makes an empty one of this MTU in bytes.
+    ///
+    /// # Errors
+    /// As [`Namespace::new`].
+    pub fn new(mtu: u32) -> Result<Self, Error> {
+        let (v4, v6) = addresses(254);
+        let bridge = Namespace::new(v4, v6)?;
+        bridge.call("ip link add bridge type bridge")?;
+        bridge.call(&format!("ip link set bridge mtu {mtu} up"))?;
+        Ok(Self { bridge, mtu })
+    }
+
+    /// A namespace on the bridge, with the address that `number` gives it.
+    ///
+    /// # Errors
+    /// As [`Namespace::new`].
+    pub fn namespace(&self, number: u8) -> Result<Namespace, Error> {
+        let (v4, v6) = addresses(number);
+        let namespace = Namespace::new(v4, v6)?;
+        let port = interface("port", number);
+        let peer = namespace.netns();
+        self.bridge.call(&format!("ip link add {port} type veth peer name eth0 netns {peer}"))?;
+        self.bridge.call(&format!("ip link set {port} mtu {} master bridge up", self.mtu))?;
+        give_addresses(&namespace, "eth0", number, self.mtu)?;
+        Ok(namespace)
+    }
+
+    /// Boots a guest on the bridge. `programs` are put into its `/bin`.
+    ///
+    /// # Errors
+    /// When the guest cannot be built or does not come up.
+    pub fn guest(&self, number: u8, programs: &[&Path]) -> Result<Guest, Error> {
+        let tap = interface("tap", number);
+        self.bridge.call(&format!("ip tuntap add {tap} mode tap"))?;
+        self.bridge.call(&format!("ip link set {tap} mtu {} master bridge up", self.mtu))?;
+        Guest::boot(&self.bridge, &tap, number, self.mtu, programs)
+    }
+}

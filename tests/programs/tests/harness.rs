@@ -1,0 +1,98 @@
+//! The harness itself, with programs that need no RDMA: what it says of rockery is worth only what this is.
+
+use programs::{Job, Machine, Namespace, Pair, Rockery, Segment};
+
+/// Long enough for anything here on a busy machine; reached only when something is broken.
+const SECONDS: u64 = 30;
+
+#[test]
+fn two_namespaces_reach_each_other_with_packets_as_large_as_the_mtu() {
+    for mtu in [1500, 9000] {
+        let pair = Pair::new(mtu).unwrap();
+        // 28 bytes of IPv4 and ICMP headers make the packet full.
+        let full = (mtu - 28).to_string();
+        let ping = |size: &str| {
+            let argv = ["ping", "-c", "1", "-W", "5", "-M", "do", "-s", size, "10.88.0.2"];
+            pair.left.run(&argv, SECONDS).unwrap()
+        };
+        ping(&full).expect_success();
+        assert!(!ping(&(mtu - 27).to_string()).succeeded(), "a packet beyond the MTU went through");
+    }
+}
+
+#[test]
+fn iperf3_runs_over_a_pair() {
+    let pair = Pair::new(9000).unwrap();
+    let mut server = pair.right.start(&["iperf3", "-s", "-1"]).unwrap();
+    pair.right.wait_for_listener(5201, SECONDS).unwrap();
+    let client = pair.left.run(&["iperf3", "-c", "10.88.0.2", "-n", "10M"], SECONDS).unwrap();
+    assert!(client.expect_success().output.contains("sender"));
+    server.wait(SECONDS).unwrap().expect_success();
+}
+
+#[test]
+fn a_namespace_takes_its_processes_with_it() {
+    let namespace = Namespace::alone().unwrap();
+    let mut started = namespace.start_plain(&["sh", "-c", "sleep 300 & echo $!; wait"]).unwrap();
+    programs::machine::until(SECONDS, || Ok(!started.output()?.is_empty())).unwrap();
+    let grandchild = started.output().unwrap().trim().to_owned();
+    let name = namespace.netns().to_owned();
+    assert!(running(&grandchild));
+    drop(namespace);
+    programs::machine::until(SECONDS, || Ok(!running(&grandchild))).unwrap();
+    assert!(!running(&grandchild));
+    assert!(!std::path::Path::new("/run/netns").join(name).exists());
+}
+
+/// A killed orphan may stay as a zombie when nobody collects it: that is not running.
+fn running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+}
+
+#[test]
+fn a_namespace_goes_away_when_a_test_panics() {
+    let caught = std::panic::catch_unwind(|| {
+        let namespace = Namespace::alone().unwrap();
+        std::panic::panic_any(namespace.netns().to_owned());
+    });
+    let name = caught.unwrap_err().downcast::<String>().unwrap();
+    assert!(!std::path::Path::new("/run/netns").join(name.as_str()).exists());
+}
+
+#[test]
+fn a_program_that_never_ends_is_an_error_with_its_output() {
+    let namespace = Namespace::alone().unwrap();
+    let error = namespace.run(&["sh", "-c", "echo here; sleep 300"], 1).unwrap_err();
+    assert!(error.to_string().contains("here"), "{error}");
+}
+
+#[test]
+fn a_program_that_fails_tells_its_status_and_what_it_said() {
+    let namespace = Namespace::alone().unwrap();
+    let finished = namespace.run(&["sh", "-c", "echo why >&2; exit 3"], SECONDS).unwrap();
+    assert_eq!((finished.status, finished.output.as_str()), (Some(3), "why\n"));
+    let killed = namespace.run(&["sh", "-c", "kill -KILL $$"], SECONDS).unwrap();
+    assert_eq!(killed.status, None);
+}
+
+#[test]
+fn a_guest_runs_programs_and_kills_them() {
+    let segment = Segment::new(1500).unwrap();
+    let host = segment.namespace(1).unwrap();
+    let guest = segment.guest(11, &[]).unwrap();
+    assert_eq!(guest.shell("printf 'no newline'; exit 7").unwrap().status, Some(7));
+    assert_eq!(guest.run(&["echo", "it's"], SECONDS).unwrap().expect_success().output, "it's\n");
+    let mut sleeper = guest.start(&["sleep", "300"]).unwrap();
+    assert_eq!(sleeper.finished().unwrap(), None);
+    sleeper.kill().unwrap();
+    assert_eq!(sleeper.wait(SECONDS).unwrap().status, None);
+    for address in [guest.address(), guest.address_v6()] {
+        host.run(&["ping", "-c", "1", "-W", "5", &address.to_string()], SECONDS).unwrap().expect_success();
+    }
+}
+
+#[test]
+fn rockery_is_built_where_the_tests_look() {
+    assert!(Rockery::built().path().is_file());
+}
