@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# build.sh FOLDER: makes the guest that the tests boot as the other side: vmlinuz (the distribution's own
-# kernel) and initrd.gz (its RoCE device rxe, the programs that speak to it, busybox). Does nothing when FOLDER
-# is complete and was made by this very script. Wants no root: packages are unpacked, not installed.
+# build.sh FOLDER: makes the guest that the tests boot as the other side: vmlinuz (the own kernel of the
+# distribution) and initrd.gz (its RoCE device rxe, the programs that speak to it, busybox). Does nothing when
+# FOLDER is complete and was made by this very script. Wants no root: packages are unpacked, not installed.
 set -euo pipefail
 folder=$1
 here=$(cd "$(dirname "$0")" && pwd)
