@@ -1,0 +1,155 @@
+//! Queues of events behind file descriptors that programs poll: completion channels and asynchronous events.
+//!
+//! The descriptor is an eventfd in semaphore mode whose count is the length of the queue, so it is readable
+//! exactly while events wait, and whether reading blocks is up to whoever sets `O_NONBLOCK` on it.
+
+use crate::sys::eventfd::EventFd;
+use rnic::Event;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug)]
+struct EventQueue<T> {
+    fd: EventFd,
+    queue: Mutex<VecDeque<T>>,
+}
+
+impl<T> EventQueue<T> {
+    fn new() -> io::Result<Self> {
+        Ok(Self { fd: EventFd::semaphore()?, queue: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, event: T) {
+        self.lock().push_back(event);
+        self.fd.add();
+    }
+
+    /// Waits as the descriptor says. When what was counted has been forgotten meanwhile, waits again.
+    fn next(&self) -> io::Result<T> {
+        loop {
+            self.fd.take()?;
+            if let Some(event) = self.lock().pop_front() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Removes events; their count is taken off unless a reader was faster, who then finds nothing and waits
+    /// again.
+    fn forget(&self, mut unwanted: impl FnMut(&T) -> bool) {
+        let mut queue = self.lock();
+        let before = queue.len();
+        queue.retain(|event| !unwanted(event));
+        for _ in queue.len()..before {
+            self.fd.take_if_there();
+        }
+    }
+}
+
+/// Completion events of any number of completion queues (`ibv_comp_channel`). An event is the cookie that was
+/// given to [`crate::Device::attach_cq`].
+#[derive(Debug)]
+pub struct CompletionChannel(EventQueue<u64>);
+
+impl CompletionChannel {
+    /// Makes a channel.
+    ///
+    /// # Errors
+    /// Those of `eventfd(2)`: no descriptors or memory left.
+    pub fn new() -> io::Result<Self> {
+        EventQueue::new().map(Self)
+    }
+
+    /// Readable while events wait. Programs may set `O_NONBLOCK`; it stays open until the channel is dropped.
+    pub fn fd(&self) -> RawFd {
+        self.0.fd.raw()
+    }
+
+    /// Takes the oldest event, waiting for one.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is none and the descriptor is non-blocking, `EINTR` when a signal came.
+    pub fn next(&self) -> io::Result<u64> {
+        self.0.next()
+    }
+
+    pub(crate) fn push(&self, cookie: u64) {
+        self.0.push(cookie);
+    }
+
+    pub(crate) fn forget(&self, cookie: u64) {
+        self.0.forget(|&event| event == cookie);
+    }
+}
+
+/// The device's asynchronous events (`ibv_get_async_event`).
+#[derive(Debug)]
+pub struct AsyncEvents(EventQueue<Event>);
+
+impl AsyncEvents {
+    pub(crate) fn new() -> io::Result<Self> {
+        EventQueue::new().map(Self)
+    }
+
+    /// Readable while events wait.
+    pub fn fd(&self) -> RawFd {
+        self.0.fd.raw()
+    }
+
+    /// Takes the oldest event, waiting for one.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is none and the descriptor is non-blocking, `EINTR` when a signal came.
+    pub fn next(&self) -> io::Result<Event> {
+        self.0.next()
+    }
+
+    /// Removes events of an object that is being destroyed.
+    pub fn forget(&self, unwanted: impl FnMut(&Event) -> bool) {
+        self.0.forget(unwanted);
+    }
+
+    pub(crate) fn push(&self, event: Event) {
+        self.0.push(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_order_and_forgotten_ones_do_not() {
+        let channel = CompletionChannel::new().unwrap();
+        [7, 8, 7, 9].into_iter().for_each(|cookie| channel.push(cookie));
+        channel.forget(7);
+        assert_eq!(channel.next().unwrap(), 8);
+        assert_eq!(channel.next().unwrap(), 9);
+    }
+
+    #[test]
+    fn a_non_blocking_descriptor_says_so() {
+        let channel = CompletionChannel::new().unwrap();
+        channel.0.fd.set_nonblocking();
+        assert_eq!(channel.next().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        channel.push(1);
+        channel.forget(1);
+        assert_eq!(channel.next().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_reader_waits_until_an_event_comes() {
+        let channel = CompletionChannel::new().unwrap();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| channel.next().unwrap());
+            channel.push(5);
+            assert_eq!(reader.join().unwrap(), 5);
+        });
+    }
+}

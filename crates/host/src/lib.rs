@@ -1,0 +1,26 @@
+//! A live host: devices that unmodified programs open, over the network interfaces that are there.
+//!
+//! ```text
+//! list() ─▶ DeviceInfo ─▶ Device::open ─▶ with(…) for control verbs, post/poll_cq for the data path
+//!                              │
+//!                        progress thread: serves the network when the program is away
+//! ```
+//!
+//! Progress is made by the program's own calls while it calls, and by one thread per device when it does not.
+//! Nothing depends on the program calling in: a peer's RDMA WRITE arrives while the target sits in a TCP
+//! read.
+#![expect(dead_code, reason = "the datapath that uses the rest comes with the next change")]
+
+mod channel;
+mod clock;
+mod device;
+mod error;
+mod interface;
+mod pump;
+mod sys;
+
+pub use channel::{AsyncEvents, CompletionChannel};
+pub use device::{Device, Poster};
+pub use error::OpenError;
+pub use interface::{DeviceInfo, list};
+pub use sys::memory::{PinError, pin};

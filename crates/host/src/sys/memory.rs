@@ -1,0 +1,195 @@
+//! Application memory: real addresses, that the device checked against a region before it comes here.
+//!
+//! A region's owner promises with its registration that the range stays mapped until it is deregistered
+//! (`ibv_reg_mr` says the same); [`pin`] checks that it is at that moment. On-demand regions promise nothing:
+//! their bytes go through the kernel, which answers with an error where there is no page.
+
+use rnic::{Fault, Memory, Payload, Piece};
+use std::io;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// The memory of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProcessMemory;
+
+impl Memory for ProcessMemory {
+    fn write(&mut self, piece: Piece, payload: Payload<'_>) -> Result<(), Fault> {
+        let Payload::Bytes(bytes) = payload else { return Err(Fault) };
+        let bytes = bytes.get(..piece.length as usize).unwrap_or(bytes);
+        let Some((&last, head)) = bytes.split_last() else { return Ok(()) };
+        if piece.on_demand {
+            return through_kernel(
+                piece.address,
+                bytes.as_ptr().cast_mut(),
+                bytes.len(),
+                Direction::ToMemory,
+            );
+        }
+        let target = piece.address as *mut u8;
+        // SAFETY: the device checked the range against a region whose owner keeps it mapped and writable;
+        // `bytes` is a receive buffer of ours, so they do not overlap. The program may read at the same time,
+        // as it may with a real device: it looks at the last byte, which is stored with release order after
+        // the others.
+        unsafe {
+            std::ptr::copy_nonoverlapping(head.as_ptr(), target, head.len());
+            (*target.add(head.len()).cast::<AtomicU8>()).store(last, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn fetch_add(&mut self, piece: Piece, add: u64) -> Result<u64, Fault> {
+        Ok(cell(piece)?.fetch_add(add, Ordering::AcqRel))
+    }
+
+    fn compare_swap(&mut self, piece: Piece, compare: u64, swap: u64) -> Result<u64, Fault> {
+        let result = cell(piece)?.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+        Ok(result.unwrap_or_else(|was| was))
+    }
+
+    fn store(&mut self, piece: Piece, bytes: [u8; 8]) -> Result<(), Fault> {
+        cell(piece)?.store(u64::from_ne_bytes(bytes), Ordering::Release);
+        Ok(())
+    }
+}
+
+/// The eight bytes of an atomic. The device refuses addresses that are not multiples of eight; should one
+/// come, it is a fault. An on-demand page is asked for first.
+fn cell(piece: Piece) -> Result<&'static AtomicU64, Fault> {
+    if piece.length < 8 || !piece.address.is_multiple_of(8) || piece.address == 0 {
+        return Err(Fault);
+    }
+    if piece.on_demand {
+        let mut there = [0u8; 8];
+        through_kernel(piece.address, there.as_mut_ptr(), there.len(), Direction::FromMemory)?;
+    }
+    // SAFETY: aligned, and checked by the device against a region whose owner keeps it mapped and writable.
+    // The reference is used at once and not kept.
+    Ok(unsafe { &*(piece.address as *const AtomicU64) })
+}
+
+/// Reads a piece into `out`, which is as long.
+pub(crate) fn read(piece: &Piece, out: &mut [u8]) -> Result<(), Fault> {
+    let length = out.len().min(piece.length as usize);
+    if piece.on_demand {
+        return through_kernel(piece.address, out.as_mut_ptr(), length, Direction::FromMemory);
+    }
+    // SAFETY: the device checked the range against a region whose owner keeps it mapped; `out` is a staging
+    // buffer of ours. The program may write at the same time: then what is sent is what it had at some
+    // moment, as with a real device.
+    unsafe { std::ptr::copy_nonoverlapping(piece.address as *const u8, out.as_mut_ptr(), length) };
+    Ok(())
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    ToMemory,
+    FromMemory,
+}
+
+fn through_kernel(address: u64, ours: *mut u8, length: usize, direction: Direction) -> Result<(), Fault> {
+    let local = libc::iovec { iov_base: ours.cast(), iov_len: length };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+    // SAFETY: `ours` is `length` bytes of ours (only read when writing to memory); the kernel checks the
+    // other side.
+    let moved = unsafe {
+        let pid = libc::getpid();
+        match direction {
+            Direction::ToMemory => libc::process_vm_writev(pid, &local, 1, &remote, 1, 0),
+            Direction::FromMemory => libc::process_vm_readv(pid, &local, 1, &remote, 1, 0),
+        }
+    };
+    if moved == length as isize { Ok(()) } else { Err(Fault) }
+}
+
+/// Why memory cannot be registered.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    /// EFAULT: not all of it is mapped, or not writable where that is asked for.
+    #[error("the memory is not mapped, or not writable although local write access is asked for")]
+    Fault,
+    /// The kernel refused for another reason, such as no memory.
+    #[error("cannot bring the memory in: {0}")]
+    Kernel(#[source] io::Error),
+}
+
+/// Brings the pages of a range in, as pinning would, and says whether they are there. Nothing is locked:
+/// limits on locked memory do not apply to a software device.
+///
+/// # Errors
+/// [`PinError::Fault`] when the range is not all mapped with the rights asked for.
+pub fn pin(address: u64, length: u64, writable: bool) -> Result<(), PinError> {
+    const PAGE: u64 = 4096;
+    if length == 0 {
+        return Ok(());
+    }
+    let start = address & !(PAGE - 1);
+    let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));
+    let end = end.ok_or(PinError::Fault)?;
+    let populate = |advice| {
+        // SAFETY: populating changes no contents; the kernel checks the range.
+        match unsafe { libc::madvise(start as *mut libc::c_void, (end - start) as usize, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    let advice = if writable { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    let Err(error) = populate(advice) else { return Ok(()) };
+    match error.raw_os_error() {
+        // Mapped without write access: it can be populated for reading. Device memory cannot be populated at
+        // all, and kernels before 5.14 do not know the advice: both are taken as they are.
+        Some(libc::EINVAL) if !writable || populate(libc::MADV_POPULATE_READ).is_err() => Ok(()),
+        Some(libc::EFAULT | libc::ENOMEM | libc::EINVAL | libc::EPERM | libc::EACCES) => Err(PinError::Fault),
+        _ => Err(PinError::Kernel(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(address: u64, length: u32, on_demand: bool) -> Piece {
+        Piece { address, length, on_demand }
+    }
+
+    #[test]
+    fn bytes_go_both_ways() {
+        for on_demand in [false, true] {
+            let target = [0u8; 100];
+            let bytes: Vec<u8> = (0..100).collect();
+            let place = piece(target.as_ptr() as u64, 100, on_demand);
+            ProcessMemory.write(place, Payload::Bytes(&bytes)).unwrap();
+            let mut back = [0u8; 100];
+            read(&place, &mut back).unwrap();
+            assert_eq!(back[..], bytes[..]);
+        }
+    }
+
+    #[test]
+    fn a_missing_page_behind_on_demand_memory_is_a_fault() {
+        let place = piece(4096, 8, true);
+        assert_eq!(ProcessMemory.write(place, Payload::Bytes(&[0; 8])), Err(Fault));
+        assert_eq!(read(&place, &mut [0; 8]), Err(Fault));
+        assert_eq!(ProcessMemory.fetch_add(place, 1), Err(Fault));
+    }
+
+    #[test]
+    fn atomics_return_what_was_there() {
+        let value = AtomicU64::new(5);
+        let place = piece(value.as_ptr() as u64, 8, false);
+        assert_eq!(ProcessMemory.fetch_add(place, 3), Ok(5));
+        assert_eq!(ProcessMemory.compare_swap(place, 8, 1), Ok(8));
+        assert_eq!(ProcessMemory.compare_swap(place, 8, 2), Ok(1));
+        assert_eq!(value.load(Ordering::Relaxed), 1);
+        assert_eq!(ProcessMemory.fetch_add(piece(place.address + 4, 8, false), 1), Err(Fault));
+    }
+
+    #[test]
+    fn only_mapped_memory_can_be_pinned() {
+        let buffer = vec![0u8; 10_000];
+        assert!(pin(buffer.as_ptr() as u64, 10_000, true).is_ok());
+        assert!(matches!(pin(4096, 4096, false), Err(PinError::Fault)));
+        assert!(matches!(pin(pin as *const () as u64, 1, true), Err(PinError::Fault)));
+        assert!(pin(pin as *const () as u64, 1, false).is_ok());
+        assert!(matches!(pin(u64::MAX - 5, 100, false), Err(PinError::Fault)));
+    }
+}

@@ -1,0 +1,4 @@
+//! Live datapaths for RoCEv2 packets. This crate moves datagrams and knows their addresses; what is in them
+//! is for others.
+pub mod interface;
+mod sys;

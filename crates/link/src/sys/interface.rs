@@ -1,0 +1,103 @@
+//! `getifaddrs(3)`, and the MTU that it does not tell.
+
+use crate::interface::{Address, Interface};
+use std::ffi::CStr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
+    let socket = any_socket()?;
+    let mut first = std::ptr::null_mut();
+    // SAFETY: a place for the list's head.
+    if unsafe { libc::getifaddrs(&mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found: Vec<Interface> = Vec::new();
+    let mut entry = first;
+    // SAFETY: the list is as getifaddrs made it and lives until freeifaddrs; names are C strings; an address
+    // has the type that its family says.
+    unsafe {
+        while let Some(here) = entry.as_ref() {
+            add(&mut found, here, &socket);
+            entry = here.ifa_next;
+        }
+        libc::freeifaddrs(first);
+    }
+    Ok(found)
+}
+
+/// # Safety
+/// `entry` is of a list of getifaddrs that was not freed.
+unsafe fn add(found: &mut Vec<Interface>, entry: &libc::ifaddrs, socket: &OwnedFd) {
+    // SAFETY: getifaddrs gives each entry a name.
+    let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+    let text = name.to_string_lossy();
+    let position = found.iter().position(|interface| interface.name == text).unwrap_or_else(|| {
+        let flags = entry.ifa_flags as i32;
+        found.push(Interface {
+            name: text.clone().into_owned(),
+            // SAFETY: a C string.
+            index: unsafe { libc::if_nametoindex(name.as_ptr()) },
+            mtu: mtu(name, socket).unwrap_or(MTU_UNKNOWN),
+            mac: [0; 6],
+            is_loopback: flags & libc::IFF_LOOPBACK != 0,
+            is_up: flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0,
+            addresses: Vec::new(),
+        });
+        found.len() - 1
+    });
+    // SAFETY: null or a socket address of the family that it says.
+    let Some(family) = (unsafe { entry.ifa_addr.as_ref() }).map(|address| i32::from(address.sa_family))
+    else {
+        return;
+    };
+    let interface = &mut found[position];
+    // SAFETY: the family says which structure it is.
+    unsafe {
+        match family {
+            libc::AF_INET => {
+                let address = &*entry.ifa_addr.cast::<libc::sockaddr_in>();
+                let octets = address.sin_addr.s_addr.to_ne_bytes();
+                interface.addresses.push(Address::V4(Ipv4Addr::from(octets)));
+            }
+            libc::AF_INET6 => {
+                let address = &*entry.ifa_addr.cast::<libc::sockaddr_in6>();
+                interface.addresses.push(Address::V6(Ipv6Addr::from(address.sin6_addr.s6_addr)));
+            }
+            libc::AF_PACKET => {
+                let address = &*entry.ifa_addr.cast::<libc::sockaddr_ll>();
+                if address.sll_halen == 6 {
+                    interface.mac.copy_from_slice(&address.sll_addr[..6]);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Ethernet's, for an interface that vanished between two calls.
+const MTU_UNKNOWN: u32 = 1500;
+
+fn any_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn mtu(name: &CStr, socket: &OwnedFd) -> Option<u32> {
+    let bytes = name.to_bytes_with_nul();
+    // SAFETY: all zeros is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let place = request.ifr_name.get_mut(..bytes.len())?;
+    place.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte as libc::c_char);
+    // SAFETY: SIOCGIFMTU takes an ifreq with a name and fills the MTU.
+    unsafe {
+        let asked = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request);
+        (asked == 0).then_some(request.ifr_ifru.ifru_mtu as u32)
+    }
+}

@@ -1,0 +1,3 @@
+//! All unsafe code of this crate: system calls.
+
+pub(crate) mod interface;
