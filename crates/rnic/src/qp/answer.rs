@@ -36,6 +36,9 @@ impl Qp {
     ) -> Result<(), Refusal> {
         let queued = self.responder.answers.iter().filter(|answer| answer.counts(again));
         let too_many = queued.count() >= usize::from(self.attr.max_dest_rd_atomic);
+        if too_many && self.out_of_order {
+            return Err(Refusal::Busy);
+        }
         if too_many || !self.attr.access.contains(Access::REMOTE_READ) || reth.length > 1 << 31 {
             return Err(Refusal::Invalid);
         }

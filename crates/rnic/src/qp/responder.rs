@@ -149,6 +149,9 @@ pub(super) enum Refusal {
     TooLong,
     /// The receive's own key or range is wrong: NAK remote operational error, and the receive fails.
     LocalProtection,
+    /// More READs at once than agreed, which with out-of-order receive is no fault of the peer's: those that
+    /// were held count together with those that it has sent again. It will ask once more.
+    Busy,
     /// SEND with invalidate of a key that cannot be invalidated.
     Invalidate,
 }
@@ -258,7 +261,7 @@ impl Qp {
                 self.forget_answers_from(packet.psn);
                 match self.queue_read(resources, packet, reth, true) {
                     // Too many at once: the network doubled it. Nobody waits for one more answer.
-                    Ok(()) | Err(Refusal::Invalid) => {}
+                    Ok(()) | Err(Refusal::Invalid | Refusal::Busy) => {}
                     Err(refusal) => self.refuse(resources, packet.psn, refusal, now),
                 }
             }
@@ -296,6 +299,7 @@ impl Qp {
                 self.responder.waiting = true;
                 return self.responder.acknowledge(psn, Syndrome::RnrNak(self.attr.min_rnr_timer & 31));
             }
+            Refusal::Busy => return,
             Refusal::Invalid => (Syndrome::NAK_INVALID_REQUEST, None, Some(Event::QpRequestError(self.qpn))),
             Refusal::Access => (Syndrome::NAK_REMOTE_ACCESS, None, Some(Event::QpAccessError(self.qpn))),
             Refusal::TooLong => (Syndrome::NAK_INVALID_REQUEST, Some(Status::LocalLength), None),

@@ -1,0 +1,164 @@
+//! Packets from people who mean ill: the attacks of ReDMArk (USENIX Security 2021), and noise.
+
+use crate::bench::*;
+use proptest::prelude::*;
+use rnic::*;
+use wire::{Aeth, Message, Packet, Position, Psn, Qpn, Reth, Rkey, Service, Syndrome};
+
+/// ReDMArk A1, A2: packet injection by impersonation. A packet with everything right but the address changes
+/// nothing.
+#[test]
+fn a_packet_from_elsewhere_is_dropped_whatever_it_knows() {
+    let mut bench = Bench::new(QpType::Rc);
+    let before = bench.memory.0.clone();
+    let message = write_only(BASE, bench.rkey(), 4);
+    let packet = Packet::new(Service::Rc, bench.qpn, Psn::new(START), message);
+    let elsewhere = Gid::from_ipv4([10, 0, 0, 3]);
+    for arrival in [
+        Arrival { source: elsewhere, ..bench.arrival() },
+        Arrival { destination: elsewhere, ..bench.arrival() },
+    ] {
+        bench.receive_from(&arrival, &packet, b"evil");
+    }
+    assert_eq!(bench.memory.0, before);
+    assert_eq!(bench.device.counters().dropped_wrong_address, 2);
+    assert_eq!(bench.answers(), []);
+}
+
+/// ReDMArk A3: breaking a connection by a forged NAK. Only what is in flight can be refused.
+#[test]
+fn an_answer_to_what_was_not_asked_breaks_nothing() {
+    let mut bench = Bench::new(QpType::Rc);
+    for offset in [0, 1, 0x7f_ffff] {
+        bench.acknowledge(offset, Syndrome::NAK_REMOTE_ACCESS);
+    }
+    assert_eq!(bench.state(), State::ReadyToSend);
+    assert_eq!(bench.device.counters().dropped_unexpected_response, 3);
+}
+
+/// ReDMArk A4: guessing keys. A hundred thousand guesses next to a known key open nothing else.
+#[test]
+fn a_known_key_does_not_help_to_guess_another() {
+    let mut bench = Bench::new(QpType::Rc);
+    let init = RegionInit { address: BASE, length: 64, iova: BASE, access: ALL };
+    let known: Vec<u32> = (0..200).map(|_| bench.device.register(bench.pd, init).unwrap().rkey.0).collect();
+    let next_to_known = |guess: u32| known.iter().any(|&key| key != guess && key.abs_diff(guess) < 250);
+    let neighbours = known.iter().filter(|&&key| next_to_known(key)).count();
+    assert!(neighbours < 4, "{neighbours} of 200 keys lie next to another");
+}
+
+/// ReDMArk, queue pair numbers and memory: neither numbers nor keys of a device can be told from those of
+/// another run.
+#[test]
+fn two_devices_share_neither_numbers_nor_keys() {
+    let make = |seed: u8| {
+        let mut device = Device::new(Config::default(), [seed; 32]);
+        device.add_qpn_range(Qpn::new(0x1000), 4096);
+        let pd = device.alloc_pd().unwrap();
+        let cq = device.create_cq(8).unwrap();
+        let init = RegionInit { address: BASE, length: 64, iova: BASE, access: ALL };
+        let keys: Vec<_> = (0..16).map(|_| device.register(pd, init).unwrap().rkey).collect();
+        let qp = QpInit {
+            kind: QpType::Rc,
+            pd: Some(pd),
+            xrcd: None,
+            send_cq: Some(cq),
+            receive_cq: Some(cq),
+            srq: None,
+            capacity: Capacity::default(),
+            signal_all: false,
+        };
+        let numbers: Vec<_> = (0..16).map(|_| device.create_qp(&qp).unwrap()).collect();
+        (keys, numbers)
+    };
+    let (a, b) = (make(1), make(2));
+    let same_keys = a.0.iter().filter(|key| b.0.contains(key)).count();
+    let same_places = a.1.iter().zip(&b.1).filter(|(a, b)| a == b).count();
+    assert_eq!((same_keys, same_places), (0, 0));
+}
+
+/// A peer that asks for more than it may have is refused, not served without bound.
+#[test]
+fn more_reads_than_agreed_are_refused() {
+    let mut bench = Bench::new(QpType::Rc);
+    let reth = Reth { address: BASE, rkey: bench.rkey(), length: 4 };
+    (0..5).for_each(|offset| bench.receive(offset, Message::ReadRequest(reth), &[]));
+    assert_eq!(bench.answers(), [(4, Syndrome::NAK_INVALID_REQUEST)]);
+    assert_eq!(bench.state(), State::Error);
+}
+
+fn position() -> impl Strategy<Value = Position> {
+    prop_oneof![Just(Position::First), Just(Position::Middle), Just(Position::Last), Just(Position::Only)]
+}
+
+fn reth(rkey: Rkey) -> impl Strategy<Value = Reth> {
+    let address = prop_oneof![Just(BASE), Just(BASE + 65530), Just(u64::MAX), any::<u64>()];
+    let key = prop_oneof![4 => Just(rkey), 1 => any::<u32>().prop_map(Rkey)];
+    let length = prop_oneof![0u32..5000, Just(u32::MAX)];
+    (address, key, length).prop_map(|(address, rkey, length)| Reth { address, rkey, length })
+}
+
+fn message(rkey: Rkey) -> impl Strategy<Value = Message> {
+    let tail = prop_oneof![
+        3 => Just(wire::Tail::None),
+        1 => any::<[u8; 4]>().prop_map(wire::Tail::Immediate),
+        1 => any::<u32>().prop_map(|key| wire::Tail::Invalidate(Rkey(key))),
+    ];
+    let syndrome = prop_oneof![
+        (0u8..32).prop_map(Syndrome::Ack),
+        (0u8..32).prop_map(Syndrome::RnrNak),
+        (0u8..6).prop_map(Syndrome::Nak),
+    ];
+    let aeth = syndrome.prop_map(|syndrome| Aeth { syndrome, msn: 0 });
+    let original = any::<u64>();
+    prop_oneof![
+        (position(), tail.clone()).prop_map(|(position, tail)| Message::Send { position, tail }),
+        (position(), proptest::option::of(reth(rkey)), tail)
+            .prop_map(|(position, reth, tail)| Message::Write { position, reth, tail }),
+        reth(rkey).prop_map(Message::ReadRequest),
+        reth(rkey).prop_map(Message::AtomicWrite),
+        (position(), proptest::option::of(aeth.clone()))
+            .prop_map(|(position, aeth)| Message::ReadResponse { position, aeth }),
+        aeth.clone().prop_map(Message::Acknowledge),
+        (aeth, original).prop_map(|(aeth, original)| Message::AtomicAcknowledge { aeth, original }),
+        Just(Message::Congestion),
+    ]
+}
+
+proptest! {
+    /// Whatever comes, from the right address and near the right PSNs: no panic, and nothing outside the
+    /// region is reached (the bench's memory would panic).
+    #[test]
+    fn no_sequence_of_packets_panics(
+        out_of_order: bool,
+        packets in proptest::collection::vec(
+            (0u32..40, message(Bench::new(QpType::Rc).rkey()), 0usize..1100, any::<u8>()),
+            1..60,
+        ),
+    ) {
+        let config = Config { out_of_order, reorder_window: 16, ..Config::default() };
+        let mut bench = Bench::with(QpType::Rc, config, ALL);
+        let operations = [
+            Operation::Send(wire::Tail::None),
+            Operation::Read { address: 0, rkey: Rkey(1) },
+            Operation::FetchAdd { address: 0, rkey: Rkey(1), add: 1 },
+        ];
+        for (offset, message, length, choice) in packets {
+            let payload = vec![choice; if choice % 3 == 0 { MTU } else { length }];
+            bench.receive((offset + 0xff_fff0) & 0xff_ffff, message, &payload);
+            let size = if choice % 3 == 2 { 8 } else { u32::from(choice) };
+            let sge = |length| Sge { address: BASE, length, lkey: bench.keys.lkey };
+            let (source, target) = ([sge(size)], [sge(2000)]);
+            // A queue that is full, or in error, may refuse.
+            let _ = bench.post_sges(1, operations[usize::from(choice % 3)], &source);
+            if choice % 5 == 0 {
+                let request = ReceiveRequest { id: 2, sges: &target };
+                let _ = bench.device.post_receive(bench.qpn, &request, bench.now);
+            }
+            if choice % 7 == 0 {
+                bench.sent();
+            }
+        }
+        bench.sent();
+    }
+}

@@ -1,0 +1,189 @@
+//! What the requester sends, and what it makes of the answers.
+
+use crate::bench::*;
+use rnic::*;
+use wire::{Message, Position, Rkey, Syndrome, Tail};
+
+const SEND: Operation = Operation::Send(Tail::None);
+const WRITE: Operation = Operation::Write { address: 0x5000, rkey: Rkey(9), immediate: None };
+
+#[test]
+fn a_message_becomes_packets_and_completes_with_the_last_acknowledgement() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, WRITE, 2500);
+    let sent = bench.sent();
+    let shape: Vec<_> = sent
+        .iter()
+        .map(|(packet, length)| match packet.message {
+            Message::Write { position, reth, .. } => (position, reth.map(|reth| reth.length), *length),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected =
+        [(Position::First, Some(2500), 1024), (Position::Middle, None, 1024), (Position::Last, None, 452)];
+    assert_eq!(shape, expected);
+    assert!(sent[2].0.ack_req);
+    bench.acknowledge(1, Syndrome::ACK);
+    assert_eq!(bench.completions(), []);
+    bench.acknowledge(2, Syndrome::ACK);
+    assert_eq!(bench.completions(), [(1, Status::Success)]);
+}
+
+#[test]
+fn with_out_of_order_receive_each_write_packet_has_its_own_address() {
+    let config = Config { out_of_order: true, ..Config::default() };
+    let mut bench = Bench::with(QpType::Rc, config, ALL);
+    bench.post(1, WRITE, 2500);
+    let addresses: Vec<_> = bench
+        .sent()
+        .iter()
+        .map(|(packet, _)| match packet.message {
+            Message::Write { position: Position::Only, reth: Some(reth), .. } => (reth.address, reth.length),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(addresses, [(0x5000, 1024), (0x5400, 1024), (0x5800, 452)]);
+}
+
+#[test]
+fn a_sequence_error_goes_back_to_where_it_says() {
+    let mut bench = Bench::new(QpType::Rc);
+    (0..4).for_each(|id| bench.post(id, SEND, 10));
+    assert_eq!(bench.sent_psns(), [0, 1, 2, 3]);
+    bench.acknowledge(2, Syndrome::NAK_SEQUENCE);
+    assert_eq!(bench.completions(), [(0, Status::Success), (1, Status::Success)]);
+    assert_eq!(bench.sent_psns(), [2, 3]);
+}
+
+#[test]
+fn silence_is_answered_by_retries_and_then_by_giving_up() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, SEND, 10);
+    bench.post(2, SEND, 10);
+    assert_eq!(bench.sent_psns(), [0, 1]);
+    for _ in 0..2 {
+        bench.wait();
+        // After a timeout the window is one packet of the largest MTU: four of this one.
+        assert_eq!(bench.sent_psns(), [0, 1]);
+    }
+    bench.wait();
+    assert_eq!(bench.sent_psns(), []);
+    assert_eq!(bench.completions(), [(1, Status::RetryExceeded), (2, Status::Flushed)]);
+    // Timeout 14 is 67,108,864 ns, and it ran out three times.
+    assert_eq!(bench.now, Instant(3 * 67_108_864));
+    assert_eq!(bench.state(), State::Error);
+}
+
+#[test]
+fn not_ready_is_waited_for_as_long_as_it_says_and_as_often_as_allowed() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, SEND, 10);
+    assert_eq!(bench.sent_psns(), [0]);
+    for round in 1..=2u64 {
+        bench.acknowledge(0, Syndrome::RnrNak(24));
+        assert_eq!(bench.sent_psns(), []);
+        while bench.sent_psns().is_empty() {
+            bench.wait();
+        }
+        assert_eq!(bench.now, Instant(round * 40_960_000));
+    }
+    bench.acknowledge(0, Syndrome::RnrNak(24));
+    assert_eq!(bench.completions(), [(1, Status::RnrRetryExceeded)]);
+}
+
+#[test]
+fn each_nak_has_its_status() {
+    let cases = [(1, Status::RemoteInvalidRequest), (2, Status::RemoteAccess), (3, Status::RemoteOperation)];
+    for (code, status) in cases {
+        let mut bench = Bench::new(QpType::Rc);
+        (0..3).for_each(|id| bench.post(id, SEND, 10));
+        bench.sent();
+        bench.acknowledge(1, Syndrome::Nak(code));
+        assert_eq!(bench.completions(), [(0, Status::Success), (1, status), (2, Status::Flushed)]);
+    }
+}
+
+#[test]
+fn a_wrong_local_key_fails_its_request_after_those_before_it() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, SEND, 10);
+    let wrong = Sge { address: BASE, length: 10, lkey: Lkey::from_value(bench.keys.lkey.value() ^ 1) };
+    bench.post_sges(2, SEND, &[wrong]).unwrap();
+    bench.post(3, SEND, 10);
+    assert_eq!(bench.sent_psns(), [0]);
+    assert_eq!(bench.completions(), []);
+    bench.acknowledge(0, Syndrome::ACK);
+    let expected = [(1, Status::Success), (2, Status::LocalProtection), (3, Status::Flushed)];
+    assert_eq!(bench.completions(), expected);
+}
+
+#[test]
+fn a_fence_waits_for_the_read_before_it() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, Operation::Read { address: 0x5000, rkey: Rkey(9) }, 4);
+    let sges = [Sge { address: BASE, length: 4, lkey: bench.keys.lkey }];
+    let fenced = SendRequest {
+        id: 2,
+        operation: SEND,
+        flags: SendFlags::SIGNALED | SendFlags::FENCE,
+        data: Data::Sges(&sges),
+        destination: None,
+        xrc_srq: None,
+    };
+    bench.device.post_send(bench.qpn, &fenced, bench.now).unwrap();
+    assert_eq!(bench.sent_psns(), [0]);
+    let aeth = Some(wire::Aeth { syndrome: Syndrome::ACK, msn: 1 });
+    bench.receive(0, Message::ReadResponse { position: Position::Only, aeth }, b"read");
+    assert_eq!(&bench.memory.0[..4], b"read");
+    assert_eq!(bench.sent_psns(), [1]);
+}
+
+#[test]
+fn a_full_completion_queue_is_an_event_and_ends_its_queue_pairs() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.device.resize_cq(bench.cq, 1).unwrap();
+    (0..3).for_each(|id| bench.post(id, SEND, 10));
+    bench.sent();
+    bench.acknowledge(2, Syndrome::ACK);
+    let (cq, qpn) = (bench.cq, bench.qpn);
+    assert_eq!(bench.events(), [Event::CqError(cq), Event::QpFatal(qpn)]);
+    assert_eq!(bench.state(), State::Error);
+}
+
+#[test]
+fn a_drained_queue_starts_nothing_until_it_is_ready_again() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, SEND, 10);
+    assert_eq!(bench.sent_psns(), [0]);
+    let drain = QpAttr { state: State::SendQueueDrained, drain_notify: true, ..QpAttr::default() };
+    let mask = AttrMask::STATE | AttrMask::EN_SQD_ASYNC_NOTIFY;
+    bench.device.modify_qp(bench.qpn, &drain, mask, bench.now).unwrap();
+    bench.post(2, SEND, 10);
+    assert_eq!((bench.sent_psns(), bench.events()), (vec![], vec![]));
+    bench.acknowledge(0, Syndrome::ACK);
+    let qpn = bench.qpn;
+    assert_eq!(bench.events(), [Event::SendQueueDrained(qpn)]);
+    let ready = QpAttr { state: State::ReadyToSend, ..QpAttr::default() };
+    bench.device.modify_qp(bench.qpn, &ready, AttrMask::STATE, bench.now).unwrap();
+    assert_eq!(bench.sent_psns(), [1]);
+}
+
+#[test]
+fn marked_packets_bring_one_notification_and_it_slows_the_sender() {
+    let config = Config { congestion: CongestionConfig::Dcqcn(DcqcnConfig::default()), ..Config::default() };
+    let mut bench = Bench::with(QpType::Rc, config, ALL);
+    let rkey = bench.rkey();
+    for offset in 0..3 {
+        let message = write_only(BASE, rkey, 4);
+        let psn = wire::Psn::new(START + offset);
+        let packet = wire::Packet::new(wire::Service::Rc, bench.qpn, psn, message);
+        let marked = Arrival { traffic_class: 3, ..bench.arrival() };
+        bench.receive_from(&marked, &packet, b"data");
+    }
+    let notifications =
+        bench.sent().iter().filter(|(packet, _)| packet.message == Message::Congestion).count();
+    assert_eq!(notifications, 1);
+    assert_eq!(bench.device.rate_bps(bench.qpn), Ok(Some(40_000_000_000)));
+    bench.receive(0, Message::Congestion, &[]);
+    assert_eq!(bench.device.rate_bps(bench.qpn), Ok(Some(20_000_000_000)));
+}
