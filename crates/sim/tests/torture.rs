@@ -19,8 +19,9 @@ fn every_byte_and_every_completion_is_right_whatever_the_network_does() {
     assert!(completed > SEEDS * 10, "only {completed} requests completed: the test tests nothing");
 }
 
-/// READs held ahead of their turn and those sent again were more than had been
-/// agreed.
+/// Beyond the range above. 35,115: READs held ahead of their turn and those sent again were more than agreed.
+const SEEDS_THAT_FAILED: &[u64] = &[35_115];
+
 #[test]
 fn seeds_that_once_failed_stay_fixed() {
     for seed in SEEDS_THAT_FAILED {
