@@ -211,14 +211,19 @@ impl Bench {
 }
 
 pub(crate) fn connect(device: &mut Device, kind: QpType, qpn: Qpn) {
+    connect_from(device, kind, qpn, Psn::new(START), Mtu::B1024);
+}
+
+/// Connects with these PSNs and this path MTU.
+pub(crate) fn connect_from(device: &mut Device, kind: QpType, qpn: Qpn, first: Psn, path_mtu: Mtu) {
     use AttrMask as M;
     let attr = QpAttr {
         access: ALL,
         qkey: 7,
-        path_mtu: Mtu::B1024,
+        path_mtu,
         destination: PEER_QPN,
-        receive_psn: Psn::new(START),
-        send_psn: Psn::new(START),
+        receive_psn: first,
+        send_psn: first,
         vector: AddressVector { destination: peer(), ..AddressVector::default() },
         max_rd_atomic: 4,
         max_dest_rd_atomic: 4,

@@ -5,6 +5,7 @@
 
 mod bench;
 mod capacity;
+mod captures;
 mod datagrams;
 mod hostile;
 mod requester;
