@@ -1,0 +1,8 @@
+//! Makes the exported names and the version script of `libibverbs.so.1` from the table of symbols.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    symbols::generate("libibverbs", "IBVERBS_")
+}
+
+#[path = "../abi/symbols/generate.rs"]
+mod symbols;

@@ -1,0 +1,139 @@
+//! Open devices: the structure that C sees, with its tables, and the objects in it.
+
+use crate::channel::lock;
+use crate::device::{Listed, listed};
+use crate::door::{Errno, door};
+use crate::{channel, cq, cq_ex, memory, pd, post, qp, query, srq};
+use abi::{ibv_context, ibv_context_ops, ibv_device, slot, verbs_context};
+use core::ffi::c_void;
+use core::mem::{offset_of, size_of};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// An open device.
+#[repr(C)]
+pub(crate) struct Context {
+    abi: verbs_context,
+    pub(crate) device: Arc<host::Device>,
+    objects: Mutex<Objects>,
+}
+
+/// Addresses of what C has pointers to, by the device's numbers.
+#[derive(Default)]
+pub(crate) struct Objects {
+    pub(crate) cqs: HashMap<u32, usize>,
+    pub(crate) qps: HashMap<u32, usize>,
+    pub(crate) srqs: HashMap<u32, usize>,
+}
+
+impl Context {
+    /// Completion vectors: one thread makes all progress.
+    pub(crate) const VECTORS: u32 = 1;
+
+    pub(crate) fn objects(&self) -> MutexGuard<'_, Objects> {
+        lock(&self.objects)
+    }
+}
+
+/// The context behind a pointer of C, which points into its middle.
+///
+/// # Safety
+/// The pointer is one that [`ibv_open_device`] gave out, and is not closed.
+pub(crate) unsafe fn context<'a>(raw: *mut ibv_context) -> &'a Context {
+    // SAFETY: as above.
+    unsafe { &*raw.byte_sub(offset_of!(verbs_context, context)).cast::<Context>() }
+}
+
+/// What very old programs would call, and nobody does: a function, so that a call fails instead of
+/// crashing.
+unsafe extern "C" fn compat() -> *mut c_void {
+    crate::absent::null()
+}
+
+fn operations() -> ibv_context_ops {
+    let compat: slot = Some(compat);
+    ibv_context_ops {
+        compat_query_device: Some(query::ibv_query_device),
+        compat_query_port: Some(query::ibv_query_port),
+        compat_pd_mr: [compat; 5],
+        alloc_mw: Some(memory::alloc_mw),
+        bind_mw: Some(memory::bind_mw),
+        dealloc_mw: Some(memory::dealloc_mw),
+        compat_create_cq: compat,
+        poll_cq: Some(cq::poll_cq),
+        req_notify_cq: Some(channel::req_notify_cq),
+        compat_cq_srq: [compat; 7],
+        post_srq_recv: Some(post::post_srq_recv),
+        compat_qp: [compat; 4],
+        post_send: Some(post::post_send),
+        post_recv: Some(post::post_recv),
+        compat_ah_mcast_event: [compat; 5],
+    }
+}
+
+/// An empty slot tells `static inline` callers that a verb is not supported.
+fn table(device: *mut ibv_device, async_fd: i32) -> verbs_context {
+    let context = ibv_context {
+        device,
+        ops: operations(),
+        cmd_fd: -1,
+        async_fd,
+        num_comp_vectors: Context::VECTORS as i32,
+        mutex: [0; 5],
+        abi_compat: usize::MAX as *mut c_void,
+    };
+    verbs_context {
+        query_port: Some(query::query_port),
+        advise_mr: None,
+        alloc_null_mr: None,
+        counters: [None; 4],
+        reg_dm_mr: None,
+        alloc_dm: None,
+        free_dm: None,
+        flow_action: [None; 3],
+        modify_qp_rate_limit: None,
+        alloc_parent_domain: Some(pd::alloc_parent_domain),
+        dealloc_td: Some(pd::dealloc_td),
+        alloc_td: Some(pd::alloc_td),
+        modify_cq: None,
+        post_srq_ops: None,
+        rwq_and_wq: [None; 5],
+        query_rt_values: Some(query::query_rt_values),
+        create_cq_ex: Some(cq_ex::create_cq_ex),
+        private: core::ptr::null_mut(),
+        query_device_ex: Some(query::query_device_ex),
+        flow: [None; 4],
+        open_qp: Some(qp::open_qp),
+        create_qp_ex: Some(qp::create_qp_ex),
+        get_srq_num: Some(srq::get_srq_num),
+        create_srq_ex: Some(srq::create_srq_ex),
+        open_xrcd: Some(pd::open_xrcd),
+        close_xrcd: Some(pd::close_xrcd),
+        placeholder: 0,
+        sz: size_of::<verbs_context>(),
+        context,
+    }
+}
+
+door! {
+    /// Why a device does not open is told on standard error: `errno` cannot say it.
+    fn ibv_open_device(raw: *mut ibv_device) -> pointer(*mut ibv_context) {
+        let entry = listed(raw)?;
+        let device = host::Device::open(&entry.info).map_err(|error| {
+            eprintln!("rockery: {}: {error}", entry.info.name);
+            Errno(libc::EIO)
+        })?;
+        let abi = table(raw, device.async_events().fd());
+        entry.hold();
+        let opened = Box::into_raw(Box::new(Context { abi, device, objects: Mutex::default() }));
+        Ok(&raw mut (*opened).abi.context)
+    }
+
+    fn ibv_close_device(raw: *mut ibv_context) -> code(i32) {
+        let device = (*raw).device;
+        let opened = core::ptr::from_ref(context(raw)).cast_mut();
+        drop(Box::from_raw(opened));
+        Listed::release(device);
+        Ok(())
+    }
+}

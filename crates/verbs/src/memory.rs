@@ -1,0 +1,152 @@
+//! Memory regions and windows.
+
+use crate::context::context;
+use crate::door::{Errno, door};
+use crate::pd::pd;
+use crate::qp::qp;
+use abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp};
+use core::ffi::c_void;
+use rnic::{
+    Access, Data, Lkey, Operation, RegionChange, RegionInit, SendFlags, SendRequest, Window, WindowBinding,
+    WindowKind,
+};
+use wire::Rkey;
+
+/// Rights as C gives them. Optional ones that the device does not know are ignored, as the manual page
+/// asks.
+pub(crate) fn access(bits: u32) -> Result<Access, Errno> {
+    Access::from_bits(bits & !abi::IBV_ACCESS_OPTIONAL_RANGE).ok_or(Errno::INVALID)
+}
+
+/// # Safety
+/// `domain` is a live protection domain.
+unsafe fn register(
+    domain: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    bits: u32,
+) -> Result<*mut ibv_mr, Errno> {
+    // SAFETY: as above.
+    let (below, raw) = unsafe { (pd(domain)?, (*domain).context) };
+    let init = RegionInit { address: addr as u64, length: length as u64, iova, access: access(bits)? };
+    // SAFETY: a domain's context lives longer than the domain.
+    let keys = unsafe { context(raw) }.device.with(|rnic, _| rnic.register(below.handle, init))?;
+    let (lkey, rkey) = (keys.lkey.value(), keys.rkey.0);
+    Ok(Box::into_raw(Box::new(ibv_mr { context: raw, pd: domain, addr, length, handle: lkey, lkey, rkey })))
+}
+
+/// A binding of a window, from C's.
+///
+/// # Safety
+/// `info.mr` is NULL or a live region.
+pub(crate) unsafe fn binding(
+    window: Window,
+    rkey: Rkey,
+    info: &abi::ibv_mw_bind_info,
+) -> Result<WindowBinding, Errno> {
+    // SAFETY: as above.
+    let region = unsafe { info.mr.as_ref() }.map_or(0, |region| region.lkey);
+    Ok(WindowBinding {
+        window,
+        rkey,
+        region: Lkey::from_value(region),
+        address: info.addr,
+        length: info.length,
+        access: access(info.mw_access_flags)?,
+    })
+}
+
+door! {
+    fn ibv_reg_mr(domain: *mut ibv_pd, addr: *mut c_void, length: usize, bits: i32) -> pointer(*mut ibv_mr) {
+        register(domain, addr, length, addr as u64, bits as u32)
+    }
+
+    fn ibv_reg_mr_iova(domain: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, bits: i32)
+        -> pointer(*mut ibv_mr) {
+        register(domain, addr, length, iova, bits as u32)
+    }
+
+    fn ibv_reg_mr_iova2(domain: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, bits: u32)
+        -> pointer(*mut ibv_mr) {
+        register(domain, addr, length, iova, bits)
+    }
+
+    /// Answers -1 (the old region is valid, the input was not) or -4 (the region is lost), and sets
+    /// `errno`.
+    fn ibv_rereg_mr(
+        raw: *mut ibv_mr, flags: i32, domain: *mut ibv_pd, addr: *mut c_void, length: usize, bits: i32,
+    ) -> minus_one(i32) {
+        let region = raw.as_mut().ok_or(Errno::INVALID)?;
+        let flags = flags as u32;
+        if flags == 0 || flags & !7 != 0 {
+            return Err(Errno::INVALID);
+        }
+        let has = |flag| flags & flag != 0;
+        let change = RegionChange {
+            translation: has(abi::IBV_REREG_MR_CHANGE_TRANSLATION)
+                .then_some((addr as u64, length as u64, addr as u64)),
+            pd: if has(abi::IBV_REREG_MR_CHANGE_PD) { Some(pd(domain)?.handle) } else { None },
+            access: if has(abi::IBV_REREG_MR_CHANGE_ACCESS) { Some(access(bits as u32)?) } else { None },
+        };
+        let keys = context(region.context)
+            .device
+            .with(|rnic, _| rnic.reregister(Lkey::from_value(region.handle), change))?;
+        (region.lkey, region.handle, region.rkey) = (keys.lkey.value(), keys.lkey.value(), keys.rkey.0);
+        if change.translation.is_some() {
+            (region.addr, region.length) = (addr, length);
+        }
+        if change.pd.is_some() {
+            region.pd = domain;
+        }
+        Ok(0)
+    }
+
+    fn ibv_dereg_mr(raw: *mut ibv_mr) -> code(i32) {
+        let region = raw.as_ref().ok_or(Errno::INVALID)?;
+        context(region.context).device.with(|rnic, _| rnic.deregister(Lkey::from_value(region.handle)))?;
+        drop(Box::from_raw(raw));
+        Ok(())
+    }
+
+    fn alloc_mw(domain: *mut ibv_pd, kind: u32) -> pointer(*mut ibv_mw) {
+        let (below, raw) = (pd(domain)?, (*domain).context);
+        let window_kind = match kind {
+            abi::IBV_MW_TYPE_1 => WindowKind::Type1,
+            abi::IBV_MW_TYPE_2 => WindowKind::Type2,
+            _ => return Err(Errno::INVALID),
+        };
+        let (window, rkey) =
+            context(raw).device.with(|rnic, _| rnic.alloc_window(below.handle, window_kind))?;
+        let handle = window.value();
+        Ok(Box::into_raw(Box::new(ibv_mw { context: raw, pd: domain, rkey: rkey.0, handle, mw_type: kind })))
+    }
+
+    fn dealloc_mw(raw: *mut ibv_mw) -> code(i32) {
+        let window = raw.as_ref().ok_or(Errno::INVALID)?;
+        let handle = Window::from_value(window.handle);
+        context(window.context).device.with(|rnic, _| rnic.dealloc_window(handle))?;
+        drop(Box::from_raw(raw));
+        Ok(())
+    }
+
+    /// Type 1: the device chooses the new key.
+    fn bind_mw(queue: *mut ibv_qp, raw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> code(i32) {
+        let (queue, window) = (qp(queue)?, raw.as_mut().ok_or(Errno::INVALID)?);
+        let bind = bind.as_ref().ok_or(Errno::INVALID)?;
+        let handle = Window::from_value(window.handle);
+        let device = &context(window.context).device;
+        let rkey = device.with(|rnic, _| rnic.next_window_key(handle))?;
+        let request = SendRequest {
+            id: bind.wr_id,
+            operation: Operation::BindWindow(binding(handle, rkey, &bind.bind_info)?),
+            flags: SendFlags::from_bits_truncate(bind.send_flags),
+            data: Data::Inline(&[]),
+            destination: None,
+            xrc_srq: None,
+        };
+        device.post_send(queue.qpn, &request)?;
+        window.rkey = rkey.0;
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! Protection domains, thread and parent domains, XRC domains.
+
+use crate::context::context;
+use crate::door::{Errno, door};
+use abi::{
+    ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr,
+};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A protection domain, or a parent domain on top of one.
+#[repr(C)]
+pub(crate) struct Pd {
+    abi: ibv_pd,
+    pub(crate) handle: rnic::Pd,
+    /// Parent domains on top of this one.
+    children: AtomicU32,
+    /// What this parent domain is on top of.
+    below: Option<(*const Self, *const Td)>,
+}
+
+/// A thread domain: a promise of the program that makes nothing faster here.
+#[repr(C)]
+pub(crate) struct Td {
+    abi: ibv_td,
+    users: AtomicU32,
+}
+
+/// An XRC domain.
+#[repr(C)]
+pub(crate) struct Xrcd {
+    abi: ibv_xrcd,
+    pub(crate) handle: rnic::Xrcd,
+}
+
+/// The domain behind a pointer of C.
+///
+/// # Safety
+/// The pointer is one that this library gave out, and is not freed.
+pub(crate) unsafe fn pd<'a>(pd: *mut ibv_pd) -> Result<&'a Pd, Errno> {
+    // SAFETY: as above.
+    unsafe { pd.cast::<Pd>().as_ref() }.ok_or(Errno::INVALID)
+}
+
+/// The domain behind a pointer of C.
+///
+/// # Safety
+/// The pointer is one that this library gave out, and is not freed.
+pub(crate) unsafe fn xrcd<'a>(xrcd: *mut ibv_xrcd) -> Result<&'a Xrcd, Errno> {
+    // SAFETY: as above.
+    unsafe { xrcd.cast::<Xrcd>().as_ref() }.ok_or(Errno::INVALID)
+}
+
+fn boxed(context: *mut ibv_context, handle: rnic::Pd, below: Option<(*const Pd, *const Td)>) -> *mut ibv_pd {
+    let abi = ibv_pd { context, handle: handle.value() };
+    Box::into_raw(Box::new(Pd { abi, handle, children: AtomicU32::new(0), below })).cast()
+}
+
+door! {
+    fn ibv_alloc_pd(raw: *mut ibv_context) -> pointer(*mut ibv_pd) {
+        let handle = context(raw).device.with(|rnic, _| rnic.alloc_pd())?;
+        Ok(boxed(raw, handle, None))
+    }
+
+    fn ibv_dealloc_pd(raw: *mut ibv_pd) -> code(i32) {
+        let domain = pd(raw)?;
+        if domain.children.load(Ordering::Relaxed) > 0 {
+            return Err(Errno::BUSY);
+        }
+        match domain.below {
+            Some((below, thread)) => {
+                (*below).children.fetch_sub(1, Ordering::Relaxed);
+                if let Some(thread) = thread.as_ref() {
+                    thread.users.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
+            None => context(domain.abi.context).device.with(|rnic, _| rnic.dealloc_pd(domain.handle))?,
+        }
+        drop(Box::from_raw(raw.cast::<Pd>()));
+        Ok(())
+    }
+
+    fn alloc_parent_domain(raw: *mut ibv_context, attr: *mut ibv_parent_domain_init_attr)
+        -> pointer(*mut ibv_pd) {
+        let attr = attr.as_ref().ok_or(Errno::INVALID)?;
+        // Allocators for the provider's buffers, and their context: there are no such buffers.
+        if attr.comp_mask & !3 != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        let below = pd(attr.pd)?;
+        below.children.fetch_add(1, Ordering::Relaxed);
+        let thread = attr.td.cast::<Td>();
+        if let Some(thread) = thread.as_ref() {
+            thread.users.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(boxed(raw, below.handle, Some((below, thread))))
+    }
+
+    fn alloc_td(raw: *mut ibv_context, attr: *mut ibv_td_init_attr) -> pointer(*mut ibv_td) {
+        if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
+            return Err(Errno::UNSUPPORTED);
+        }
+        Ok(Box::into_raw(Box::new(Td { abi: ibv_td { context: raw }, users: AtomicU32::new(0) })).cast())
+    }
+
+    fn dealloc_td(raw: *mut ibv_td) -> code(i32) {
+        let domain = raw.cast::<Td>();
+        if domain.as_ref().ok_or(Errno::INVALID)?.users.load(Ordering::Relaxed) > 0 {
+            return Err(Errno::BUSY);
+        }
+        drop(Box::from_raw(domain));
+        Ok(())
+    }
+
+    /// Domains that processes share through a file are not there: only those without a file.
+    fn open_xrcd(raw: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> pointer(*mut ibv_xrcd) {
+        let attr = attr.as_ref().ok_or(Errno::INVALID)?;
+        if attr.comp_mask & abi::IBV_XRCD_INIT_ATTR_FD != 0 && attr.fd != -1 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        let handle = context(raw).device.with(|rnic, _| rnic.alloc_xrcd())?;
+        Ok(Box::into_raw(Box::new(Xrcd { abi: ibv_xrcd { context: raw }, handle })).cast())
+    }
+
+    fn close_xrcd(raw: *mut ibv_xrcd) -> code(i32) {
+        let domain = xrcd(raw)?;
+        context(domain.abi.context).device.with(|rnic, _| rnic.dealloc_xrcd(domain.handle))?;
+        drop(Box::from_raw(raw.cast::<Xrcd>()));
+        Ok(())
+    }
+}

@@ -1,0 +1,263 @@
+//! What a program can ask about a device and its port.
+
+use crate::address::PORT;
+use crate::context::{Context, context};
+use crate::device::{self, GIDS};
+use crate::door::{Errno, door};
+use abi::{
+    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr, ibv_values_ex,
+};
+use core::ffi::c_int;
+use core::mem::size_of;
+use rnic::{Gid, Mtu};
+
+/// A locally administered OUI: software has none of its own. SPDK takes 0 and all ones for devices that
+/// cannot invalidate.
+const VENDOR_ID: u32 = 0x02_5a_1e;
+/// Port speed that is shown: 4 lanes of EDR, 100 Gb/s. Memory and the network below set the real limit;
+/// some programs choose their protocols by this figure.
+const WIDTH_4X: u8 = 2;
+const SPEED_EDR: u8 = 32;
+const PHYSICAL_LINK_UP: u8 = 5;
+/// `IBV_PORT_CM_SUP`.
+const CONNECTION_MANAGEMENT: u32 = 1 << 16;
+/// Messages of all transports that have messages (IBTA 9.7.8).
+const MESSAGE_BYTES_MAX: u32 = 1 << 31;
+/// What `ibv_port_attr` was before rdma-core 21: all that the exported `ibv_query_port` may write.
+const COMPAT_PORT_BYTES: usize = 48;
+/// `enum ibv_gid_type_sysfs`: RoCE v2.
+const SYSFS_ROCE_V2: u32 = 1;
+/// The default P_Key, the same in either byte order.
+const DEFAULT_PKEY: u16 = 0xffff;
+
+/// A limit as C has it, which is signed.
+fn count(limit: u32) -> c_int {
+    c_int::try_from(limit).unwrap_or(c_int::MAX)
+}
+
+fn capabilities() -> u32 {
+    abi::IBV_DEVICE_BAD_QKEY_CNTR
+        | abi::IBV_DEVICE_RC_RNR_NAK_GEN
+        | abi::IBV_DEVICE_SRQ_RESIZE
+        | abi::IBV_DEVICE_MEM_WINDOW
+        | abi::IBV_DEVICE_MEM_WINDOW_TYPE_2B
+        | abi::IBV_DEVICE_MEM_MGT_EXTENSIONS
+        | abi::IBV_DEVICE_XRC
+}
+
+fn device_attr(owner: &Context) -> ibv_device_attr {
+    let limits = owner.device.with(|rnic, _| rnic.config().clone());
+    let guid = owner.device.info().guid;
+    let mut fw_ver = [0; 64];
+    fw_ver[..env!("CARGO_PKG_VERSION").len()].copy_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
+    let max_rd_atom = c_int::from(limits.max_rd_atomic);
+    ibv_device_attr {
+        fw_ver,
+        node_guid: guid,
+        sys_image_guid: guid,
+        max_mr_size: u64::MAX,
+        // Any power of two from 4 KiB on: memory is used where it is.
+        page_size_cap: !0xfff,
+        vendor_id: VENDOR_ID,
+        vendor_part_id: 1,
+        hw_ver: 1,
+        max_qp: count(limits.max_qp),
+        max_qp_wr: count(limits.max_qp_wr),
+        device_cap_flags: capabilities(),
+        max_sge: count(limits.max_sge),
+        max_sge_rd: count(limits.max_sge),
+        max_cq: count(limits.max_cq),
+        max_cqe: count(limits.max_cqe),
+        max_mr: count(limits.max_mr),
+        max_pd: count(limits.max_pd),
+        max_qp_rd_atom: max_rd_atom,
+        max_ee_rd_atom: 0,
+        max_res_rd_atom: max_rd_atom.saturating_mul(count(limits.max_qp)),
+        max_qp_init_rd_atom: max_rd_atom,
+        max_ee_init_rd_atom: 0,
+        // Atomics are the processor's own.
+        atomic_cap: abi::IBV_ATOMIC_GLOB,
+        max_ee: 0,
+        max_rdd: 0,
+        max_mw: count(limits.max_mr),
+        max_raw_ipv6_qp: 0,
+        max_raw_ethy_qp: 0,
+        max_mcast_grp: count(limits.max_mcast_groups),
+        max_mcast_qp_attach: count(limits.max_mcast_attach),
+        max_total_mcast_qp_attach: count(limits.max_mcast_groups.saturating_mul(limits.max_mcast_attach)),
+        max_ah: c_int::MAX,
+        max_fmr: 0,
+        max_map_per_fmr: 0,
+        max_srq: count(limits.max_srq),
+        max_srq_wr: count(limits.max_srq_wr),
+        max_srq_sge: count(limits.max_sge),
+        max_pkeys: 1,
+        local_ca_ack_delay: 15,
+        phys_port_cnt: PORT,
+    }
+}
+
+fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
+    // SAFETY: the struct is plain numbers, for which zero is "none".
+    let none: ibv_device_attr_ex = unsafe { core::mem::zeroed() };
+    ibv_device_attr_ex {
+        orig_attr: device_attr(owner),
+        completion_timestamp_mask: u64::MAX,
+        // Completions are stamped in nanoseconds.
+        hca_core_clock: 1_000_000,
+        device_cap_flags_ex: capabilities().into(),
+        phys_port_cnt_ex: PORT.into(),
+        ..none
+    }
+}
+
+fn port_attr(owner: &Context) -> ibv_port_attr {
+    ibv_port_attr {
+        state: abi::IBV_PORT_ACTIVE,
+        max_mtu: Mtu::B4096 as u32,
+        active_mtu: owner.device.with(|rnic, _| rnic.active_mtu()) as u32,
+        gid_tbl_len: GIDS.into(),
+        port_cap_flags: CONNECTION_MANAGEMENT,
+        max_msg_sz: MESSAGE_BYTES_MAX,
+        pkey_tbl_len: 1,
+        max_vl_num: 1,
+        active_width: WIDTH_4X,
+        active_speed: SPEED_EDR,
+        phys_state: PHYSICAL_LINK_UP,
+        link_layer: abi::IBV_LINK_LAYER_ETHERNET as u8,
+        ..ibv_port_attr::default()
+    }
+}
+
+/// Writes the beginning of `from`, as much as the caller has room for, and zeroes the rest of that room.
+///
+/// # Safety
+/// `room` bytes are at `to`.
+unsafe fn write_prefix<T: Copy>(to: *mut T, from: &T, room: usize) {
+    let length = room.min(size_of::<T>());
+    // SAFETY: as above.
+    unsafe {
+        core::ptr::write_bytes(to.cast::<u8>(), 0, room);
+        core::ptr::copy_nonoverlapping(core::ptr::from_ref(from).cast::<u8>(), to.cast::<u8>(), length);
+    }
+}
+
+/// The entry of the GID table, `None` when the slot is empty.
+fn gid(owner: &Context, index: u32) -> Result<Option<Gid>, Errno> {
+    let index = u8::try_from(index).ok().filter(|index| *index < GIDS).ok_or(Errno::INVALID)?;
+    Ok(owner.device.with(|rnic, _| rnic.gid(index)))
+}
+
+fn entry(raw_index: u32, gid: Gid, ifindex: u32) -> ibv_gid_entry {
+    ibv_gid_entry {
+        gid: ibv_gid { raw: gid.0 },
+        gid_index: raw_index,
+        port_num: PORT.into(),
+        gid_type: abi::IBV_GID_TYPE_ROCE_V2,
+        ndev_ifindex: ifindex,
+    }
+}
+
+fn check_port(port: u32) -> Result<(), Errno> {
+    if port == u32::from(PORT) { Ok(()) } else { Err(Errno::INVALID) }
+}
+
+door! {
+    fn ibv_query_device(raw: *mut ibv_context, attr: *mut ibv_device_attr) -> code(i32) {
+        *attr = device_attr(context(raw));
+        Ok(())
+    }
+
+    fn query_device_ex(raw: *mut ibv_context, input: *const u32, attr: *mut ibv_device_attr_ex, room: usize)
+        -> code(i32) {
+        if input.as_ref().is_some_and(|mask| *mask != 0) || room < size_of::<ibv_device_attr>() {
+            return Err(Errno::INVALID);
+        }
+        write_prefix(attr, &device_attr_ex(context(raw)), room);
+        Ok(())
+    }
+
+    fn query_port(raw: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, room: usize) -> code(i32) {
+        check_port(port.into())?;
+        write_prefix(attr, &port_attr(context(raw)), room);
+        Ok(())
+    }
+
+    fn ibv_query_port(raw: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> code(i32) {
+        check_port(port.into())?;
+        write_prefix(attr, &port_attr(context(raw)), COMPAT_PORT_BYTES);
+        Ok(())
+    }
+
+    /// An empty slot is zeros, and no failure: programs walk the whole table.
+    fn ibv_query_gid(raw: *mut ibv_context, port: u8, index: i32, to: *mut ibv_gid) -> minus_one(i32) {
+        check_port(port.into())?;
+        let found = gid(context(raw), u32::try_from(index).map_err(|_| Errno::INVALID)?)?;
+        *to = ibv_gid { raw: found.unwrap_or_default().0 };
+        Ok(0)
+    }
+
+    fn ibv_query_gid_type(raw: *mut ibv_context, port: u8, index: u32, kind: *mut u32) -> minus_one(i32) {
+        check_port(port.into())?;
+        gid(context(raw), index)?;
+        *kind = SYSFS_ROCE_V2;
+        Ok(0)
+    }
+
+    fn _ibv_query_gid_ex(
+        raw: *mut ibv_context, port: u32, index: u32, to: *mut ibv_gid_entry, flags: u32, room: usize,
+    ) -> code(i32) {
+        check_port(port)?;
+        if flags != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        let found = gid(context(raw), index)?.ok_or(Errno(libc::ENODATA))?;
+        let ifindex = device::of(raw)?.info.ifindex;
+        write_prefix(to, &entry(index, found, ifindex), room);
+        Ok(())
+    }
+
+    /// Answers how many entries, or a negative error number.
+    fn _ibv_query_gid_table(
+        raw: *mut ibv_context, to: *mut ibv_gid_entry, most: usize, flags: u32, room: usize,
+    ) -> plain(isize) {
+        let Ok(listed) = device::of(raw) else { return -(libc::EINVAL as isize) };
+        if flags != 0 {
+            return -(libc::EOPNOTSUPP as isize);
+        }
+        let mut written = 0;
+        for index in 0..u32::from(GIDS) {
+            let Ok(Some(found)) = gid(context(raw), index) else { continue };
+            if written == most {
+                return -(libc::EINVAL as isize);
+            }
+            write_prefix(to.byte_add(written * room), &entry(index, found, listed.info.ifindex), room);
+            written += 1;
+        }
+        written as isize
+    }
+
+    fn ibv_query_pkey(_raw: *mut ibv_context, port: u8, index: i32, pkey: *mut u16) -> minus_one(i32) {
+        check_port(port.into())?;
+        if index != 0 {
+            return Err(Errno::INVALID);
+        }
+        *pkey = DEFAULT_PKEY;
+        Ok(0)
+    }
+
+    fn ibv_get_pkey_index(_raw: *mut ibv_context, port: u8, pkey: u16) -> minus_one(i32) {
+        check_port(port.into())?;
+        if pkey == DEFAULT_PKEY { Ok(0) } else { Err(Errno(libc::ENOENT)) }
+    }
+
+    fn query_rt_values(raw: *mut ibv_context, values: *mut ibv_values_ex) -> code(i32) {
+        let values = values.as_mut().ok_or(Errno::INVALID)?;
+        if values.comp_mask & !abi::IBV_VALUES_MASK_RAW_CLOCK != 0 {
+            return Err(Errno::UNSUPPORTED);
+        }
+        let now_ns = context(raw).device.now().0;
+        values.raw_clock = [(now_ns / 1_000_000_000) as i64, (now_ns % 1_000_000_000) as i64];
+        Ok(())
+    }
+}

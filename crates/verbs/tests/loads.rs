@@ -1,0 +1,89 @@
+//! The library, as the dynamic loader and the programs of Debian's packages see it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder with the library under the name that programs ask for. Cargo puts what it built beside the tests.
+fn folder() -> PathBuf {
+    let tests = std::env::current_exe().expect("a test knows its own path");
+    let built = tests.parent().expect("a file has a folder").join("libibverbs.so");
+    assert!(built.exists(), "{} is not there", built.display());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loads");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    let link = folder.join("libibverbs.so.1");
+    if std::fs::read_link(&link).ok().as_deref() != Some(&built) {
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(&built, &link).expect("the target folder can be written");
+    }
+    folder
+}
+
+fn run(program: &str, arguments: &[&str], package: &str) -> Output {
+    let mut command = Command::new(program);
+    command.args(arguments).env("LD_LIBRARY_PATH", folder());
+    command.output().unwrap_or_else(|error| panic!("this test needs the package {package}: {error}"))
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+/// Rows of the table: symbol, node, answer.
+fn table() -> Vec<(String, String)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../abi/symbols/libibverbs.tsv");
+    let rows = std::fs::read_to_string(path).expect("the table is there");
+    let fields = |row: &str| {
+        let mut fields = row.split('\t').map(str::to_owned);
+        (fields.next().unwrap_or_default(), fields.next().unwrap_or_default())
+    };
+    rows.lines().skip(1).map(fields).collect()
+}
+
+#[test]
+fn every_symbol_is_found_at_its_version() {
+    let path = folder().join("libibverbs.so.1");
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("no zero in a path");
+    // SAFETY: loading the library runs no code of ours.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+    assert!(!library.is_null());
+    for (symbol, node) in table() {
+        let name = std::ffi::CString::new(symbol.as_str()).expect("no zero in a name");
+        let version = std::ffi::CString::new(node.as_str()).expect("no zero in a name");
+        // SAFETY: the strings end with zeros, the library is loaded.
+        let found = unsafe { libc::dlvsym(library, name.as_ptr(), version.as_ptr()) };
+        assert!(!found.is_null(), "{symbol}@{node}");
+    }
+}
+
+#[test]
+fn nothing_else_is_exported() {
+    let library = folder().join("libibverbs.so.1");
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output();
+    let listed = text(&output.expect("this test needs the package binutils"));
+    let nodes: std::collections::BTreeSet<String> = table().into_iter().map(|(_, node)| node).collect();
+    let exported: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    let symbols: Vec<&&str> = exported.iter().filter(|name| !nodes.contains(**name)).collect();
+    assert_eq!(symbols.len(), table().len());
+    assert!(symbols.iter().all(|name| name.contains("@IBVERBS_")), "{symbols:?}");
+}
+
+#[test]
+fn programs_that_are_bound_at_start_start() {
+    // perftest links libmlx5 and libefa, which import most of the private node.
+    let help = run("ib_write_bw", &["--help"], "perftest");
+    assert!(text(&help).contains("ib_write_bw"), "{}", text(&help));
+    let version = run("ib_atomic_lat", &["--version"], "perftest");
+    assert!(text(&version).contains("Version"), "{}", text(&version));
+}
+
+#[test]
+fn the_loopback_interface_is_a_device() {
+    let devices = run("ibv_devices", &[], "ibverbs-utils");
+    assert!(text(&devices).contains("rk_lo"), "{}", text(&devices));
+    let info = run("ibv_devinfo", &["-v", "-d", "rk_lo"], "ibverbs-utils");
+    let shown = text(&info);
+    assert!(info.status.success(), "{shown}");
+    for expected in ["PORT_ACTIVE", "Ethernet", "::ffff:127.0.0.1, RoCE v2", "active_mtu:\t\t4096"] {
+        assert!(shown.contains(expected), "{expected:?} is missing in\n{shown}");
+    }
+}
