@@ -20,19 +20,27 @@ struct Fuzzer {
     name: &'static str,
     program: &'static str,
     /// What of each captured frame is a seed.
-    seed: fn(&[u8]) -> Option<&[u8]>,
+    seed: fn(&[u8]) -> Option<Vec<u8>>,
 }
 
 /// Every fuzzer that must find nothing.
 const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "transport", program: env!("CARGO_BIN_EXE_transport"), seed: transport_of },
-    Fuzzer { name: "frame", program: env!("CARGO_BIN_EXE_frame"), seed: |frame| Some(frame) },
+    Fuzzer { name: "frame", program: env!("CARGO_BIN_EXE_frame"), seed: |frame| Some(frame.to_vec()) },
+    Fuzzer { name: "device", program: env!("CARGO_BIN_EXE_device"), seed: steps_of },
 ];
 
-fn transport_of(frame: &[u8]) -> Option<&[u8]> {
+fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {
     let (headers, datagram) = wire::FrameHeaders::parse(frame).ok()?;
     let (transport, _) = wire::split_icrc(datagram)?;
-    (headers.udp.destination_port == wire::ROCE_PORT).then_some(transport)
+    (headers.udp.destination_port == wire::ROCE_PORT).then(|| transport.to_vec())
+}
+
+/// One step of the device's fuzzer: a packet, and the device sends what it has.
+fn steps_of(frame: &[u8]) -> Option<Vec<u8>> {
+    let transport = transport_of(frame)?;
+    let length = transport.len().min(255);
+    Some([&[0, 0x2c, length as u8], &transport[..length]].concat())
 }
 
 fn seconds() -> u32 {
@@ -92,7 +100,7 @@ fn the_canary_is_found() {
 }
 
 /// Fills a corpus with packets of the golden captures; returns how many.
-fn plant(corpus: &Folder, seed: fn(&[u8]) -> Option<&[u8]>) -> usize {
+fn plant(corpus: &Folder, seed: fn(&[u8]) -> Option<Vec<u8>>) -> usize {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/captures");
     let mut count = 0;
     for entry in fs::read_dir(captures).expect("the golden captures") {
