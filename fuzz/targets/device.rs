@@ -1,6 +1,7 @@
 //! A device in the middle of its work, and packets from an address that it trusts.
 //!
-//! The input is a list of steps: a byte that says what happens, a length, and the bytes of a packet from the BTH on.
+//! The input is a list of steps: a byte that says what happens, a length, and the bytes of a packet from the
+//! BTH on.
 #![no_main]
 
 #[path = "../../crates/rnic/tests/it/bench.rs"]
