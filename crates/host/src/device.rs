@@ -1,20 +1,65 @@
 //! An open device, shared by all threads of a program.
 
+use crate::agent::{self, Lease};
 use crate::channel::{AsyncEvents, CompletionChannel};
 use crate::clock;
+use crate::counters::LinkCounters;
 use crate::error::OpenError;
 use crate::interface::{DeviceInfo, list};
+use crate::progress;
 use crate::pump::Pump;
-use rnic::{Arm, Completion, Cq, Error, Instant, ReceiveRequest, SendRequest, Srq};
+use crate::sys::epoll::Epoll;
+use crate::sys::eventfd::EventFd;
+use crate::sys::process;
+use rnic::{Arm, Completion, Config, Cq, Data, Error, Instant, ReceiveRequest, SendRequest, Srq};
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use wire::Qpn;
+
+/// What the program's threads and the progress thread share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pump: Mutex<Pump>,
+    pub(crate) events: AsyncEvents,
+    pub(crate) epoll: Epoll,
+    pub(crate) wake: EventFd,
+    pub(crate) stop: AtomicBool,
+    socket: RawFd,
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Pump> {
+        self.pump.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the progress thread wakes for packets. An error would mean that the descriptor is closed,
+    /// which it is not while we live; the thread then looks every millisecond.
+    pub(crate) fn watch_socket(&self, wanted: bool) {
+        let changed = self.epoll.watch(self.socket, wanted);
+        debug_assert!(changed.is_ok(), "{changed:?}");
+    }
+
+    /// Passes events on, and wakes the progress thread when it would sleep over what has to be done.
+    fn finish(&self, mut pump: MutexGuard<'_, Pump>, now: Instant) {
+        pump.pump_events(&self.events);
+        if pump.oversleeps(now) {
+            pump.wakes_at = now;
+            drop(pump);
+            self.wake.add();
+        }
+    }
+}
 
 /// An open device. All calls may come from any thread; one lock orders them.
 #[derive(Debug)]
 pub struct Device {
     info: DeviceInfo,
-    events: AsyncEvents,
-    pump: Mutex<Pump>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    _lease: OwnedFd,
 }
 
 impl Device {
@@ -27,14 +72,22 @@ impl Device {
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, OpenError> {
         let gone = || OpenError::Gone(info.interface.clone());
         let info = list().into_iter().find(|device| device.name == info.name).ok_or_else(gone)?;
-        let mut rnic = rnic::Device::new(rnic::Config::default(), seed().map_err(OpenError::Thread)?);
+        let Lease { socket, first, count, connection } = agent::lease()?;
+        let buffer = socket.receive_buffer().map_err(OpenError::Socket)?;
+        let config = Config { window_bytes: window_bytes(buffer), ..Config::default() };
+        let mut rnic = rnic::Device::new(config, seed().map_err(OpenError::Thread)?);
         for (index, gid) in info.gids.iter().enumerate() {
             rnic.set_gid(index as u8, Some(*gid));
         }
         rnic.set_active_mtu(info.active_mtu);
-        rnic.add_qpn_range(Qpn::new(1 << 14), 1 << 14);
-        let events = AsyncEvents::new().map_err(OpenError::Thread)?;
-        Ok(Arc::new(Self { info, events, pump: Mutex::new(Pump::new(rnic)) }))
+        rnic.add_qpn_range(first, count);
+        let descriptor = socket.raw();
+        let pump = Pump::new(rnic, socket, info.ifindex).map_err(OpenError::Socket)?;
+        let shared = Arc::new(share(pump, descriptor).map_err(OpenError::Thread)?);
+        let worker = Arc::clone(&shared);
+        let thread = process::spawn_quiet("rockery", move || progress::run(&worker));
+        let thread = Some(thread.map_err(OpenError::Thread)?);
+        Ok(Arc::new(Self { info, shared, thread, _lease: connection }))
     }
 
     /// What it was opened as.
@@ -46,20 +99,25 @@ impl Device {
     /// send and report goes out before this returns.
     pub fn with<T>(&self, verbs: impl FnOnce(&mut rnic::Device, Instant) -> T) -> T {
         let now = clock::now();
-        let mut pump = self.lock();
+        let mut pump = self.shared.lock();
         let result = verbs(&mut pump.rnic, now);
-        pump.progress(now);
-        pump.pump_events(&self.events);
+        pump.note_away();
+        pump.transmit(now);
+        self.shared.finish(pump, now);
         result
     }
 
     /// Posts any number of work requests under one lock, and sends what is worth sending now.
     pub fn post<T>(&self, requests: impl FnOnce(&mut Poster<'_>) -> T) -> T {
         let now = clock::now();
-        let mut pump = self.lock();
-        let result = requests(&mut Poster { pump: &mut pump, now });
-        pump.progress(now);
-        pump.pump_events(&self.events);
+        let mut pump = self.shared.lock();
+        let idle = pump.is_idle();
+        let mut poster = Poster { pump: &mut pump, now, sends: false };
+        let result = requests(&mut poster);
+        if poster.sends {
+            pump.transmit_posted(now, idle);
+        }
+        self.shared.finish(pump, now);
         result
     }
 
@@ -90,52 +148,92 @@ impl Device {
     /// Hands up to `most` completions to `take`, oldest first; returns how many. When none waits, looks at
     /// the network first.
     pub fn poll_cq(&self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
-        let mut pump = self.lock();
+        let mut pump = self.shared.lock();
         let taken = pump.rnic.poll_cq(cq, most, &mut take);
         if taken > 0 || most == 0 {
+            pump.note_taken();
             return taken;
         }
-        pump.progress(clock::now());
-        pump.pump_events(&self.events);
-        pump.rnic.poll_cq(cq, most, take)
+        let now = clock::now();
+        pump.poll_empty(now);
+        let taken = pump.rnic.poll_cq(cq, most, take);
+        self.shared.finish(pump, now);
+        taken
     }
 
-    /// Asks for one event on the channel that the queue is attached to.
+    /// Asks for one event on the channel that the queue is attached to. The program is about to sleep, so
+    /// what waits to be sent goes out, and the progress thread takes over.
     ///
     /// # Errors
     /// As [`rnic::Device::arm_cq`].
     pub fn arm_cq(&self, cq: Cq, arm: Arm) -> Result<(), Error> {
-        let mut pump = self.lock();
+        let now = clock::now();
+        let mut pump = self.shared.lock();
         pump.rnic.arm_cq(cq, arm)?;
-        pump.progress(clock::now());
-        pump.pump_events(&self.events);
+        let was_present = pump.is_present();
+        pump.note_away();
+        pump.transmit(now);
+        if was_present {
+            // The thread ticks, and does not look at the socket: it wakes now and sees that we are away.
+            pump.wakes_at = now;
+            self.shared.wake.add();
+        }
+        self.shared.finish(pump, now);
         Ok(())
     }
 
     /// Sends the queue's completion events to a channel, as `cookie`. A queue is attached to one channel.
     pub fn attach_cq(&self, cq: Cq, channel: &Arc<CompletionChannel>, cookie: u64) {
-        self.lock().attach(cq, Arc::clone(channel), cookie);
+        self.shared.lock().attach(cq, Arc::clone(channel), cookie);
     }
 
     /// Before a completion queue is destroyed: its events that nobody took are gone. `cookie` has to be this
     /// queue's alone.
     pub fn detach_cq(&self, cq: Cq) {
-        self.lock().detach(cq);
+        self.shared.lock().detach(cq);
     }
 
     /// Asynchronous events.
     pub fn async_events(&self) -> &AsyncEvents {
-        &self.events
+        &self.shared.events
+    }
+
+    /// Counters of the datapath.
+    pub fn link_counters(&self) -> LinkCounters {
+        *self.shared.lock().counters()
     }
 
     /// The device's clock, in nanoseconds: what completions are stamped with.
     pub fn now(&self) -> Instant {
         clock::now()
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Pump> {
-        self.pump.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake.add();
+        if let Some(thread) = self.thread.take() {
+            // It ends by itself; had it panicked, there would be nothing left to do about it.
+            let _ = thread.join();
+        }
     }
+}
+
+fn share(pump: Pump, socket: RawFd) -> io::Result<Shared> {
+    let (epoll, wake) = (Epoll::new()?, EventFd::signal()?);
+    epoll.add(socket)?;
+    epoll.add(wake.raw())?;
+    let events = AsyncEvents::new()?;
+    Ok(Shared { pump: Mutex::new(pump), events, epoll, wake, stop: AtomicBool::new(false), socket })
+}
+
+/// Unacknowledged bytes that may be on their way: what the peer's socket keeps, taken to be as large as ours.
+/// The kernel charges about twice the bytes of a datagram.
+fn window_bytes(receive_buffer: usize) -> u32 {
+    const LEAST: usize = 64 << 10;
+    let most = Config::default().window_bytes as usize;
+    (receive_buffer / 4).clamp(LEAST, most.max(LEAST)) as u32
 }
 
 /// Posts work requests: see [`Device::post`].
@@ -143,6 +241,7 @@ impl Device {
 pub struct Poster<'a> {
     pump: &'a mut Pump,
     now: Instant,
+    sends: bool,
 }
 
 impl Poster<'_> {
@@ -151,7 +250,13 @@ impl Poster<'_> {
     /// # Errors
     /// As there.
     pub fn send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), Error> {
-        self.pump.rnic.post_send(qpn, request, self.now)
+        self.pump.rnic.post_send(qpn, request, self.now)?;
+        self.sends = true;
+        self.pump.note_posted(match request.data {
+            Data::Inline(bytes) => bytes.len() as u64,
+            Data::Sges(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),
+        });
+        Ok(())
     }
 
     /// As [`rnic::Device::post_receive`].
@@ -172,7 +277,7 @@ impl Poster<'_> {
 }
 
 /// From the system's random device: keys and numbers must be hard to guess.
-fn seed() -> std::io::Result<[u8; 32]> {
+fn seed() -> io::Result<[u8; 32]> {
     use std::io::Read;
     let mut seed = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;

@@ -9,17 +9,21 @@
 //! Progress is made by the program's own calls while it calls, and by one thread per device when it does not.
 //! Nothing depends on the program calling in: a peer's RDMA WRITE arrives while the target sits in a TCP
 //! read.
-#![expect(dead_code, reason = "the datapath that uses the rest comes with the next change")]
-
+mod agent;
 mod channel;
 mod clock;
+mod counters;
 mod device;
 mod error;
 mod interface;
+mod progress;
 mod pump;
+mod receive;
 mod sys;
+mod transmit;
 
 pub use channel::{AsyncEvents, CompletionChannel};
+pub use counters::LinkCounters;
 pub use device::{Device, Poster};
 pub use error::OpenError;
 pub use interface::{DeviceInfo, list};

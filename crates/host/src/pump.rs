@@ -1,20 +1,59 @@
 //! What a device's lock protects: the state machine, and what joins it with the network.
 
 use crate::channel::{AsyncEvents, CompletionChannel};
-use rnic::{Cq, Event, Instant};
+use crate::counters::LinkCounters;
+use crate::receive::Receiver;
+use crate::transmit::Transmitter;
+use link::udp::Socket;
+use rnic::{Cq, Event, Instant, Nanos, Pending};
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
+
+/// Receives in a row before completions are looked at again: 64 KiB each.
+const RECEIVES_MAX: usize = 8;
+/// Packets that one call may make.
+const TRANSMIT_BUDGET: usize = 256;
+/// Work requests that wait for company before they are sent, and their bytes.
+const DEFERRED_MAX: usize = 64;
+const DEFERRED_BYTES_MAX: u64 = 64 << 10;
+/// Empty polls in a row after which the program is taken to wait by polling, so that the progress thread need
+/// not wake for each packet. Programs that wait by looking at memory poll once or twice per message.
+const POLLS_UNTIL_PRESENT: u32 = 8;
+/// How long a posted request may be deferred at most, and how often the progress thread looks whether the
+/// program still polls.
+pub(crate) const TICK: Nanos = Nanos::from_millis(1);
 
 /// The state of a device.
 #[derive(Debug)]
 pub(crate) struct Pump {
     pub(crate) rnic: rnic::Device,
+    transmitter: Transmitter,
+    receiver: Receiver,
     channels: HashMap<Cq, (Arc<CompletionChannel>, u64)>,
+    /// Posted since the last transmission.
+    deferred: usize,
+    deferred_bytes: u64,
+    /// Polls that found nothing: all, and those since something else happened.
+    pub(crate) empty_polls: u64,
+    empty_run: u32,
+    /// When the progress thread wakes at the latest.
+    pub(crate) wakes_at: Instant,
 }
 
 impl Pump {
-    pub(crate) fn new(rnic: rnic::Device) -> Self {
-        Self { rnic, channels: HashMap::new() }
+    pub(crate) fn new(rnic: rnic::Device, socket: Socket, interface: u32) -> io::Result<Self> {
+        Ok(Self {
+            rnic,
+            transmitter: Transmitter::new(socket.try_clone()?, interface),
+            receiver: Receiver::new(socket),
+            channels: HashMap::new(),
+            deferred: 0,
+            deferred_bytes: 0,
+            empty_polls: 0,
+            empty_run: 0,
+            wakes_at: Instant(0),
+        })
     }
 
     pub(crate) fn attach(&mut self, cq: Cq, channel: Arc<CompletionChannel>, cookie: u64) {
@@ -25,6 +64,10 @@ impl Pump {
         if let Some((channel, cookie)) = self.channels.remove(&cq) {
             channel.forget(cookie);
         }
+    }
+
+    pub(crate) fn counters(&self) -> &LinkCounters {
+        &self.transmitter.counters
     }
 
     /// Passes the device's events on.
@@ -41,5 +84,88 @@ impl Pump {
         }
     }
 
-    pub(crate) fn progress(&mut self, _now: Instant) {}
+    /// Notes a posted request, of so many bytes.
+    pub(crate) fn note_posted(&mut self, bytes: u64) {
+        self.deferred += 1;
+        self.deferred_bytes += bytes;
+    }
+
+    /// Notes that the program found completions.
+    pub(crate) fn note_taken(&mut self) {
+        self.empty_run = 0;
+    }
+
+    /// Notes that the program is about to wait for an event, or came for control verbs.
+    pub(crate) fn note_away(&mut self) {
+        self.empty_run = 0;
+    }
+
+    /// Whether the program waits by polling.
+    pub(crate) fn is_present(&self) -> bool {
+        self.empty_run >= POLLS_UNTIL_PRESENT
+    }
+
+    /// After posting: the first request goes at once when nothing is on its way, others wait for company
+    /// until the next poll. `idle` says whether nothing was on its way before.
+    pub(crate) fn transmit_posted(&mut self, now: Instant, idle: bool) {
+        self.empty_run = 0;
+        if idle || self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX {
+            self.transmit(now);
+        }
+    }
+
+    /// Whether a request posted now should go at once.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.rnic.in_flight() == 0 && self.deferred == 0
+    }
+
+    /// Sends everything that the device has to send.
+    pub(crate) fn transmit(&mut self, now: Instant) {
+        (self.deferred, self.deferred_bytes) = (0, 0);
+        while self.rnic.transmit(now, TRANSMIT_BUDGET, &mut self.transmitter) == TRANSMIT_BUDGET {}
+        self.transmitter.flush();
+    }
+
+    /// A poll that found no completion: sends, takes what arrived, and answers it as far as it cannot wait.
+    pub(crate) fn poll_empty(&mut self, now: Instant) {
+        self.empty_polls += 1;
+        self.empty_run = self.empty_run.saturating_add(1);
+        self.progress(now);
+    }
+
+    /// Timers, out, in, out. Says whether anything arrived. Positive acknowledgements of what arrives stay
+    /// for the next call, so that they travel with what the program answers.
+    pub(crate) fn progress(&mut self, now: Instant) -> bool {
+        if self.rnic.next_timeout().is_some_and(|at| at <= now) {
+            self.rnic.handle_timeout(now);
+        }
+        if self.rnic.pending() != Pending::Nothing {
+            self.transmit(now);
+        }
+        let mut arrived = false;
+        for _ in 0..RECEIVES_MAX {
+            if !self.receiver.receive(&mut self.rnic, now, &mut self.transmitter.counters) {
+                break;
+            }
+            arrived = true;
+            if self.rnic.pending() == Pending::Data {
+                self.transmit(now);
+            }
+        }
+        arrived
+    }
+
+    /// Runs timers that are due, and sends what has been deferred for too long.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        if self.rnic.next_timeout().is_some_and(|at| at <= now) {
+            self.rnic.handle_timeout(now);
+            self.transmit(now);
+        }
+    }
+
+    /// Whether the progress thread sleeps longer than what is to be done allows.
+    pub(crate) fn oversleeps(&self, now: Instant) -> bool {
+        let deferred = (self.rnic.pending() != Pending::Nothing).then_some(now + TICK);
+        [self.rnic.next_timeout(), deferred].into_iter().flatten().any(|at| at < self.wakes_at)
+    }
 }

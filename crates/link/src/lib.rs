@@ -2,3 +2,4 @@
 //! is for others.
 pub mod interface;
 mod sys;
+pub mod udp;

@@ -1,4 +1,7 @@
 //! All unsafe code of this crate: application memory and system calls.
 
+pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod memory;
+pub(crate) mod process;
+pub(crate) mod unix;

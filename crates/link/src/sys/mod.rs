@@ -1,3 +1,5 @@
 //! All unsafe code of this crate: system calls.
 
+mod control;
 pub(crate) mod interface;
+pub(crate) mod udp;

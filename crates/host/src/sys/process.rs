@@ -1,0 +1,81 @@
+//! Threads and processes of our own inside a program that knows nothing of them.
+
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::thread::JoinHandle;
+
+/// Starts a thread that takes none of the program's signals.
+pub(crate) fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    // SAFETY: signal sets of ours; the mask is put back below. A new thread inherits the mask.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        thread
+    }
+}
+
+/// The effective user.
+pub(crate) fn user() -> u32 {
+    // SAFETY: no pointers.
+    unsafe { libc::geteuid() }
+}
+
+/// Runs `body` in a process of its own, which is nobody's child, has no terminal and none of our descriptors
+/// but `keep`. It is a copy of a process that may have had many threads, of which only this one is left:
+/// `body` calls nothing that allocates memory or takes a lock, which could be held for ever.
+pub(crate) fn spawn_daemon(keep: OwnedFd, body: fn(OwnedFd)) -> io::Result<()> {
+    // SAFETY: the children call only what may be called after a fork: `body` promises it, and see
+    // `become_daemon`.
+    unsafe {
+        let child = libc::fork();
+        if child < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if child == 0 {
+            if libc::fork() == 0 {
+                become_daemon(&keep);
+                body(OwnedFd::from_raw_fd(KEPT));
+            }
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        while libc::waitpid(child, &mut status, 0) < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+        Ok(())
+    }
+}
+
+/// Where the one descriptor that is kept ends up.
+const KEPT: i32 = 3;
+const SIGNALS: i32 = 64;
+
+/// # Safety
+/// Only in a process of its own that ends with what follows: closes all descriptors.
+unsafe fn become_daemon(keep: &OwnedFd) {
+    // SAFETY: plain system calls, each of which may be called after a fork.
+    unsafe {
+        libc::setsid();
+        let mut none: libc::sigset_t = zeroed();
+        for signal in 1..=SIGNALS {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        libc::dup2(keep.as_raw_fd(), KEPT);
+        libc::close_range(KEPT as u32 + 1, u32::MAX, 0);
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for standard in 0..KEPT {
+            libc::dup2(null, standard);
+        }
+        libc::close(null);
+        libc::chdir(c"/".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"rockery-agent".as_ptr());
+    }
+}

@@ -1,0 +1,137 @@
+//! Unix sockets that carry messages and descriptors, at abstract names.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// A descriptor in a control message: header, the descriptor, padding.
+const CONTROL_BYTES: usize = 24;
+
+fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The address of an abstract name, which lives in the network namespace, as port 4791 does.
+fn address(name: &str) -> (libc::sockaddr_un, u32) {
+    // SAFETY: all zeros is a valid address.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as u16;
+    let place = address.sun_path.iter_mut().skip(1).zip(name.bytes());
+    place.for_each(|(place, byte)| *place = byte as libc::c_char);
+    let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+    (address, length.min(size_of::<libc::sockaddr_un>()) as u32)
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Listens; `EADDRINUSE` when another process does.
+pub(crate) fn listen(name: &str, backlog: i32) -> io::Result<OwnedFd> {
+    let (socket, (address, length)) = (socket()?, address(name));
+    // SAFETY: an address of that length.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    // SAFETY: no pointers.
+    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) })?;
+    Ok(socket)
+}
+
+/// Connects; `ECONNREFUSED` when nobody listens.
+pub(crate) fn connect(name: &str) -> io::Result<OwnedFd> {
+    let (socket, (address, length)) = (socket()?, address(name));
+    // SAFETY: an address of that length.
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    Ok(socket)
+}
+
+/// Takes a connection that waits.
+pub(crate) fn accept(listener: RawFd) -> io::Result<OwnedFd> {
+    let null = std::ptr::null_mut();
+    // SAFETY: no address is asked for.
+    let fd = unsafe { libc::accept4(listener, null, null.cast(), libc::SOCK_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The user at the other end.
+pub(crate) fn peer_user(socket: RawFd) -> io::Result<u32> {
+    // SAFETY: all zeros is a valid value.
+    let mut peer: libc::ucred = unsafe { zeroed() };
+    let mut length = size_of::<libc::ucred>() as u32;
+    let place = (&raw mut peer).cast();
+    // SAFETY: room for the structure, and its length.
+    check(unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) })?;
+    Ok(peer.uid)
+}
+
+/// Sends a message, with a descriptor or without.
+pub(crate) fn send(socket: RawFd, bytes: &[u8], with: Option<RawFd>) -> io::Result<()> {
+    let mut control = [0u64; CONTROL_BYTES / 8];
+    let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: all zeros is a valid message; every pointer is to something that lives until the call returns;
+    // the control buffer has room for one header and one descriptor.
+    let sent = unsafe {
+        let mut message: libc::msghdr = zeroed();
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        if let Some(fd) = with {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
+            let header = libc::CMSG_FIRSTHDR(&message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
+        }
+        libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL)
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Receives a message, and the descriptor that came with it. 0 bytes: the other side is gone.
+pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut control = [0u64; CONTROL_BYTES / 8];
+    let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: as in `send`; a descriptor that comes is new and nobody else owns it.
+    unsafe {
+        let mut message: libc::msghdr = zeroed();
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL_BYTES as _;
+        let received = loop {
+            let received = libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC);
+            if received >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                break received;
+            }
+        };
+        if received < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let header = libc::CMSG_FIRSTHDR(&message).as_ref();
+        let is_fd = |header: &&libc::cmsghdr| {
+            header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS
+        };
+        let fd = header.filter(is_fd).map(|header| {
+            let data = libc::CMSG_DATA(header).cast::<RawFd>();
+            OwnedFd::from_raw_fd(data.read_unaligned())
+        });
+        Ok((received as usize, fd))
+    }
+}
+
+/// Waits until one of `fds` is readable or closed, or for `timeout_ms`; a negative descriptor is not looked
+/// at. Marks those that are, returns how many.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> usize {
+    // SAFETY: a slice and its length.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, timeout_ms) }.max(0) as usize
+}

@@ -1,0 +1,5 @@
+//! Two devices on the loopback interface, over real sockets.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod pair;
+mod reliable;

@@ -1,0 +1,150 @@
+//! Two open devices and a connected queue pair on each.
+
+use host::{CompletionChannel, Device};
+use rnic::{
+    Access, AddressVector, AttrMask, Capacity, Completion, Cq, Data, Lkey, Mtu, Operation, QpAttr, QpInit,
+    QpType, ReceiveRequest, RegionInit, RegionKeys, SendFlags, SendRequest, Sge, State,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::{Psn, Qpn};
+
+/// Long enough for a busy machine; reaching it is a failure.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Side {
+    pub(crate) device: Arc<Device>,
+    pub(crate) channel: Arc<CompletionChannel>,
+    pub(crate) cq: Cq,
+    pub(crate) qpn: Qpn,
+    pub(crate) memory: Box<[u8]>,
+    pub(crate) keys: RegionKeys,
+}
+
+impl Side {
+    pub(crate) fn open(kind: QpType, bytes: usize) -> Self {
+        let info = host::list().into_iter().find(|device| device.interface == "lo").expect("lo is up");
+        let device = Device::open(&info).expect("port 4791 is free");
+        let memory = vec![0; bytes].into_boxed_slice();
+        let address = memory.as_ptr() as u64;
+        host::pin(address, bytes as u64, true).unwrap();
+        let capacity = Capacity { send_wr: 256, receive_wr: 256, send_sge: 4, receive_sge: 4, inline: 64 };
+        let (cq, qpn, keys) = device.with(|rnic, _| {
+            let pd = rnic.alloc_pd().unwrap();
+            let cq = rnic.create_cq(1024).unwrap();
+            let access = Access::LOCAL_WRITE | Access::REMOTE;
+            let init = RegionInit { address, length: bytes as u64, iova: address, access };
+            let keys = rnic.register(pd, init).unwrap();
+            let (pd_of_qp, cq_of_qp) = (Some(pd), Some(cq));
+            let init = QpInit {
+                kind,
+                pd: pd_of_qp,
+                xrcd: None,
+                send_cq: cq_of_qp,
+                receive_cq: cq_of_qp,
+                srq: None,
+                capacity,
+                signal_all: true,
+            };
+            (cq, rnic.create_qp(&init).unwrap(), keys)
+        });
+        let channel = Arc::new(CompletionChannel::new().unwrap());
+        device.attach_cq(cq, &channel, 77);
+        Self { device, channel, cq, qpn, memory, keys }
+    }
+
+    /// Brings the queue pair up, towards `peer`.
+    pub(crate) fn connect(&self, peer: &Self) {
+        let vector =
+            AddressVector { destination: peer.device.info().gids[1], source_index: 1, ..Default::default() };
+        let attr = |state| QpAttr {
+            state,
+            path_mtu: Mtu::B4096,
+            destination: peer.qpn,
+            access: Access::LOCAL_WRITE | Access::REMOTE,
+            vector,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+            min_rnr_timer: 1,
+            timeout: 14,
+            retry_count: 7,
+            rnr_retry: 7,
+            receive_psn: Psn::new(100),
+            send_psn: Psn::new(100),
+            ..QpAttr::default()
+        };
+        let init = AttrMask::STATE | AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS;
+        let receive = AttrMask::STATE
+            | AttrMask::AV
+            | AttrMask::PATH_MTU
+            | AttrMask::DEST_QPN
+            | AttrMask::RQ_PSN
+            | AttrMask::MAX_DEST_RD_ATOMIC
+            | AttrMask::MIN_RNR_TIMER;
+        let send = AttrMask::STATE
+            | AttrMask::TIMEOUT
+            | AttrMask::RETRY_CNT
+            | AttrMask::RNR_RETRY
+            | AttrMask::SQ_PSN
+            | AttrMask::MAX_QP_RD_ATOMIC;
+        self.device.with(|rnic, now| {
+            for (state, mask) in
+                [(State::Init, init), (State::ReadyToReceive, receive), (State::ReadyToSend, send)]
+            {
+                rnic.modify_qp(self.qpn, &attr(state), mask, now).unwrap();
+            }
+        });
+    }
+
+    pub(crate) fn sge(&self, offset: usize, length: usize) -> Sge {
+        let address = self.memory[offset..offset + length].as_ptr() as u64;
+        Sge { address, length: length as u32, lkey: self.lkey() }
+    }
+
+    pub(crate) fn lkey(&self) -> Lkey {
+        self.keys.lkey
+    }
+
+    pub(crate) fn post(&self, id: u64, operation: Operation, sge: Sge) {
+        let request = SendRequest {
+            id,
+            operation,
+            flags: SendFlags::SIGNALED | SendFlags::SOLICITED,
+            data: Data::Sges(&[sge]),
+            destination: None,
+            xrc_srq: None,
+        };
+        self.device.post_send(self.qpn, &request).unwrap();
+    }
+
+    pub(crate) fn receive(&self, id: u64, sge: Sge) {
+        self.device.post_receive(self.qpn, &ReceiveRequest { id, sges: &[sge] }).unwrap();
+    }
+
+    /// Polls until `count` completions came.
+    pub(crate) fn wait(&self, count: usize) -> Vec<Completion> {
+        let (mut found, start) = (Vec::new(), Instant::now());
+        while found.len() < count {
+            self.device.poll_cq(self.cq, 16, |completion| found.push(*completion));
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{} of {count}: {:?}",
+                found.len(),
+                self.device.link_counters()
+            );
+        }
+        found
+    }
+
+    /// What the memory holds now, as a program sees it that the device writes to.
+    pub(crate) fn byte(&self, offset: usize) -> u8 {
+        std::hint::black_box(&self.memory)[offset]
+    }
+}
+
+pub(crate) fn pair(bytes: usize) -> (Side, Side) {
+    let (a, b) = (Side::open(QpType::Rc, bytes), Side::open(QpType::Rc, bytes));
+    a.connect(&b);
+    b.connect(&a);
+    (a, b)
+}

@@ -1,0 +1,276 @@
+//! UDP sockets: options, segmentation, and steering by classic BPF.
+
+use super::control::Control;
+use crate::udp::{Datagrams, Family, Route};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use wire::ROCE_PORT;
+
+/// Bytes asked for in each direction: some milliseconds at memory speed. Without privileges the kernel gives
+/// what `net.core.rmem_max` and `wmem_max` allow.
+const BUFFER_BYTES: i32 = 8 << 20;
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+pub(crate) fn open() -> io::Result<(OwnedFd, Family)> {
+    let make = |family| {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no pointers.
+        let fd = check(unsafe { libc::socket(family, kind, 0) })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    match make(libc::AF_INET6) {
+        // `ipv6.disable=1`: there is no such family. `disable_ipv6=1`: there is, but nothing to bind to.
+        Ok(fd) if set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0).is_ok() => Ok((fd, Family::Dual)),
+        _ => Ok((make(libc::AF_INET)?, Family::V4)),
+    }
+}
+
+fn set(fd: &impl std::os::fd::AsRawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    set_raw(fd.as_raw_fd(), level, name, value)
+}
+
+fn set_raw(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let pointer = (&raw const value).cast();
+    // SAFETY: an int.
+    check(unsafe { libc::setsockopt(fd, level, name, pointer, size_of::<i32>() as u32) }).map(drop)
+}
+
+fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
+    let (mut value, mut length) = (0i32, size_of::<i32>() as u32);
+    // SAFETY: room for an int, and its length.
+    check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut length) })?;
+    Ok(value)
+}
+
+pub(crate) fn family(fd: RawFd) -> io::Result<Family> {
+    let domain = option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+    Ok(if domain == libc::AF_INET6 { Family::Dual } else { Family::V4 })
+}
+
+pub(crate) fn receive_buffer(fd: RawFd) -> io::Result<usize> {
+    Ok(option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?.max(0) as usize)
+}
+
+/// Not in every libc's headers: `linux/udp.h`, `linux/in6.h`.
+const UDP_NO_CHECK6_RX: i32 = 102;
+
+pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
+    set_raw(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+    set_raw(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+    set_raw(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
+    if family == Family::Dual {
+        set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+        set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+        // The kernel's software device sends UDP checksum 0 over IPv6 too.
+        set_raw(fd, libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
+    } else {
+        set_raw(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+    }
+    // Kernels before 5.0 do not join datagrams: then each receive gives one.
+    let _ = set_raw(fd, libc::IPPROTO_UDP, libc::UDP_GRO, 1);
+    for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        if set_raw(fd, libc::SOL_SOCKET, forced, BUFFER_BYTES).is_err() {
+            set_raw(fd, libc::SOL_SOCKET, asked, BUFFER_BYTES)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn bind(fd: RawFd, family: Family, shared: bool) -> io::Result<()> {
+    if shared {
+        set_raw(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    }
+    let (address, length) = address(family, Ipv6Addr::UNSPECIFIED, ROCE_PORT, 0);
+    // SAFETY: an address of that length.
+    check(unsafe { libc::bind(fd, (&raw const address).cast(), length) }).map(drop)
+}
+
+/// An address of the socket's family. The storage of IPv6 has room for both.
+fn address(family: Family, ip: Ipv6Addr, port: u16, scope: u32) -> (libc::sockaddr_in6, u32) {
+    // SAFETY: all zeros is a valid address.
+    let mut address: libc::sockaddr_in6 = unsafe { zeroed() };
+    match family {
+        Family::Dual => {
+            address.sin6_family = libc::AF_INET6 as u16;
+            address.sin6_port = port.to_be();
+            address.sin6_addr.s6_addr = ip.octets();
+            if ip.is_unicast_link_local() || ip.octets()[0] == 0xff {
+                address.sin6_scope_id = scope;
+            }
+            (address, size_of::<libc::sockaddr_in6>() as u32)
+        }
+        Family::V4 => {
+            let v4 = libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: port.to_be(),
+                sin_addr: in_addr(ip.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED)),
+                sin_zero: [0; 8],
+            };
+            // SAFETY: shorter, and both are plain bytes.
+            unsafe { (&raw mut address).cast::<libc::sockaddr_in>().write(v4) };
+            (address, size_of::<libc::sockaddr_in>() as u32)
+        }
+    }
+}
+
+fn in_addr(ip: Ipv4Addr) -> libc::in_addr {
+    libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) }
+}
+
+/// Offset of the word in the BTH that ends with the destination queue pair (IBTA 9.2.1).
+const DEST_QPN_WORD: u32 = 4;
+
+/// Gives the group of sockets its program: the destination queue pair in the BTH, without its low bits, is
+/// the index of the socket, in the order in which they were bound. An index that no socket has falls back to
+/// a hash of the addresses. Needs no privilege.
+pub(crate) fn steer(fd: RawFd, qpn_bits: u32) -> io::Result<()> {
+    const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+    const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
+    const SHIFT_RIGHT: u16 = 0x74; // BPF_ALU | BPF_RSH | BPF_K
+    const RETURN: u16 = 0x16; // BPF_RET | BPF_A
+    let instruction = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+    let mut program = [
+        instruction(LOAD_WORD, DEST_QPN_WORD),
+        instruction(AND, 0x00ff_ffff),
+        instruction(SHIFT_RIGHT, qpn_bits),
+        instruction(RETURN, 0),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let length = size_of::<libc::sock_fprog>() as u32;
+    let pointer = (&raw const filter).cast();
+    // SAFETY: a program and its length; the kernel copies and checks it.
+    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, pointer, length) })
+        .map(drop)
+}
+
+#[inline]
+pub(crate) fn send(fd: RawFd, family: Family, route: &Route, bytes: &[u8], segment: usize) -> io::Result<()> {
+    let mut control = Control::new();
+    if bytes.len() > segment {
+        control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &(segment as u16).to_ne_bytes());
+    }
+    put_route(&mut control, route);
+    let (mut name, name_length) = address(family, route.destination, ROCE_PORT, route.interface);
+    let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: all zeros is a valid message; every pointer is to something that lives until the call returns.
+    let sent = unsafe {
+        let mut message: libc::msghdr = zeroed();
+        message.msg_name = (&raw mut name).cast();
+        message.msg_namelen = name_length;
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr();
+        message.msg_controllen = control.len() as _;
+        libc::sendmsg(fd, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// TTL that a socket sends by itself: then it need not be said.
+const DEFAULT_HOP_LIMIT: u8 = 64;
+
+#[inline]
+fn put_route(control: &mut Control, route: &Route) {
+    let class = i32::from(route.traffic_class).to_ne_bytes();
+    let hops = i32::from(route.hop_limit).to_ne_bytes();
+    let (level, class_kind, hops_kind) = match route.source.to_ipv4_mapped() {
+        Some(source) => {
+            let mut info = [0; 12];
+            info[4..8].copy_from_slice(&source.octets());
+            control.push(libc::SOL_IP, libc::IP_PKTINFO, &info);
+            (libc::SOL_IP, libc::IP_TOS, libc::IP_TTL)
+        }
+        None => {
+            let mut info = [0; 20];
+            info[..16].copy_from_slice(&route.source.octets());
+            if route.source.is_unicast_link_local() {
+                info[16..].copy_from_slice(&route.interface.to_ne_bytes());
+            }
+            control.push(libc::SOL_IPV6, libc::IPV6_PKTINFO, &info);
+            (libc::SOL_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT)
+        }
+    };
+    if route.traffic_class != 0 {
+        control.push(level, class_kind, &class);
+    }
+    if route.hop_limit != DEFAULT_HOP_LIMIT {
+        control.push(level, hops_kind, &hops);
+    }
+}
+
+#[inline]
+pub(crate) fn receive(fd: RawFd, family: Family, buffer: &mut [u8]) -> io::Result<Datagrams> {
+    let mut control = Control::new();
+    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all zeros is a valid address.
+    let mut name: libc::sockaddr_in6 = unsafe { zeroed() };
+    // SAFETY: all zeros is a valid message; every pointer is to something that lives until the call returns.
+    let (received, control_length) = unsafe {
+        let mut message: libc::msghdr = zeroed();
+        message.msg_name = (&raw mut name).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
+        message.msg_iov = &mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr();
+        message.msg_controllen = super::control::CONTROL_BYTES as _;
+        (libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT), message.msg_controllen as usize)
+    };
+    if received < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let length = received as usize;
+    let mut datagrams = Datagrams {
+        length,
+        segment: length,
+        source: Ipv6Addr::from(name.sin6_addr.s6_addr),
+        source_port: u16::from_be(name.sin6_port),
+        destination: Ipv6Addr::UNSPECIFIED,
+        traffic_class: 0,
+        hop_limit: 0,
+    };
+    if family == Family::V4 {
+        // SAFETY: the kernel wrote an address of IPv4.
+        let v4 = unsafe { (&raw const name).cast::<libc::sockaddr_in>().read() };
+        datagrams.source = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).to_ipv6_mapped();
+    }
+    for (level, kind, data) in control.messages(control_length) {
+        note(&mut datagrams, level, kind, data);
+    }
+    Ok(datagrams)
+}
+
+/// What a control message says. Traffic class comes as one byte over IPv4 and as an int over IPv6; the first
+/// byte of little-endian ints is theirs.
+#[inline]
+fn note(datagrams: &mut Datagrams, level: i32, kind: i32, data: &[u8]) {
+    let int = || data.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
+    match (level, kind) {
+        (libc::SOL_UDP, libc::UDP_GRO) if int() > 0 => datagrams.segment = int() as usize,
+        (libc::SOL_IP, libc::IP_TOS) => datagrams.traffic_class = data.first().copied().unwrap_or(0),
+        (libc::SOL_IPV6, libc::IPV6_TCLASS) => datagrams.traffic_class = int() as u8,
+        (libc::SOL_IP, libc::IP_TTL) | (libc::SOL_IPV6, libc::IPV6_HOPLIMIT) => {
+            datagrams.hop_limit = int() as u8;
+        }
+        (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
+            if let Some(address) = data.first_chunk::<16>() {
+                datagrams.destination = Ipv6Addr::from(*address);
+            }
+        }
+        (libc::SOL_IP, libc::IP_PKTINFO) => {
+            // in_pktinfo: index, the local address of the route, the destination in the header.
+            if let Some(address) = data.get(8..).and_then(|rest| rest.first_chunk::<4>()) {
+                datagrams.destination = Ipv4Addr::from(*address).to_ipv6_mapped();
+            }
+        }
+        _ => {}
+    }
+}
