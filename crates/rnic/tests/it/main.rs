@@ -10,3 +10,4 @@ mod datagrams;
 mod hostile;
 mod requester;
 mod responder;
+mod sharing;
