@@ -24,6 +24,8 @@ pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
     pub(crate) qps: HashMap<u32, usize>,
     pub(crate) srqs: HashMap<u32, usize>,
+    /// XRC domains: the file that names it, and how often it is open.
+    pub(crate) xrcds: Vec<(Option<(u64, u64)>, rnic::Xrcd, u32)>,
 }
 
 impl Context {

@@ -30,10 +30,21 @@ unsafe fn register(
     // SAFETY: as above.
     let (below, raw) = unsafe { (pd(domain)?, (*domain).context) };
     let init = RegionInit { address: addr as u64, length: length as u64, iova, access: access(bits)? };
+    if !init.access.contains(Access::ON_DEMAND) {
+        bring_in(init.address, init.length, init.access)?;
+    }
     // SAFETY: a domain's context lives longer than the domain.
     let keys = unsafe { context(raw) }.device.with(|rnic, _| rnic.register(below.handle, init))?;
     let (lkey, rkey) = (keys.lkey.value(), keys.rkey.0);
     Ok(Box::into_raw(Box::new(ibv_mr { context: raw, pd: domain, addr, length, handle: lkey, lkey, rkey })))
+}
+
+/// A region's pages are brought in when it is registered, and must be there.
+fn bring_in(address: u64, length: u64, access: Access) -> Result<(), Errno> {
+    host::pin(address, length, access.contains(Access::LOCAL_WRITE)).map_err(|error| match error {
+        host::PinError::Fault => Errno(libc::EFAULT),
+        host::PinError::Kernel(error) => error.into(),
+    })
 }
 
 /// A binding of a window, from C's.
@@ -89,6 +100,9 @@ door! {
             pd: if has(abi::IBV_REREG_MR_CHANGE_PD) { Some(pd(domain)?.handle) } else { None },
             access: if has(abi::IBV_REREG_MR_CHANGE_ACCESS) { Some(access(bits as u32)?) } else { None },
         };
+        if let Some((address, length, _)) = change.translation {
+            bring_in(address, length, change.access.unwrap_or_default())?;
+        }
         let keys = context(region.context)
             .device
             .with(|rnic, _| rnic.reregister(Lkey::from_value(region.handle), change))?;

@@ -111,20 +111,61 @@ door! {
         Ok(())
     }
 
-    /// Domains that processes share through a file are not there: only those without a file.
+    /// A file names a domain within this process. (On one host, a domain of several processes would need its queues
+    /// in memory that they share.)
     fn open_xrcd(raw: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> pointer(*mut ibv_xrcd) {
         let attr = attr.as_ref().ok_or(Errno::INVALID)?;
-        if attr.comp_mask & abi::IBV_XRCD_INIT_ATTR_FD != 0 && attr.fd != -1 {
+        if attr.comp_mask & !(abi::IBV_XRCD_INIT_ATTR_FD | abi::IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
             return Err(Errno::UNSUPPORTED);
         }
-        let handle = context(raw).device.with(|rnic, _| rnic.alloc_xrcd())?;
+        let owner = context(raw);
+        let file = if attr.comp_mask & abi::IBV_XRCD_INIT_ATTR_FD == 0 || attr.fd == -1 {
+            None
+        } else {
+            Some(identity(attr.fd)?)
+        };
+        let mut objects = owner.objects();
+        let known = objects.xrcds.iter_mut().find(|(of, _, _)| file.is_some() && *of == file);
+        let handle = match known {
+            Some(_) if attr.oflags & libc::O_EXCL != 0 => return Err(Errno::INVALID),
+            Some((_, handle, users)) => {
+                *users += 1;
+                *handle
+            }
+            None if attr.oflags & libc::O_CREAT == 0 => return Err(Errno::INVALID),
+            None => {
+                let handle = owner.device.with(|rnic, _| rnic.alloc_xrcd())?;
+                objects.xrcds.push((file, handle, 1));
+                handle
+            }
+        };
         Ok(Box::into_raw(Box::new(Xrcd { abi: ibv_xrcd { context: raw }, handle })).cast())
     }
 
     fn close_xrcd(raw: *mut ibv_xrcd) -> code(i32) {
         let domain = xrcd(raw)?;
-        context(domain.abi.context).device.with(|rnic, _| rnic.dealloc_xrcd(domain.handle))?;
+        let owner = context(domain.abi.context);
+        let mut objects = owner.objects();
+        let position = objects.xrcds.iter().position(|(_, handle, _)| *handle == domain.handle);
+        let position = position.ok_or(Errno::INVALID)?;
+        if objects.xrcds[position].2 == 1 {
+            owner.device.with(|rnic, _| rnic.dealloc_xrcd(domain.handle))?;
+            objects.xrcds.swap_remove(position);
+        } else {
+            objects.xrcds[position].2 -= 1;
+        }
         drop(Box::from_raw(raw.cast::<Xrcd>()));
         Ok(())
     }
+}
+
+/// Which file a descriptor leads to: device and inode.
+fn identity(fd: i32) -> Result<(u64, u64), Errno> {
+    // SAFETY: zero is a value of every field.
+    let mut found: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the struct is there.
+    if unsafe { libc::fstat(fd, &raw mut found) } < 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    Ok((found.st_dev, found.st_ino))
 }

@@ -123,6 +123,12 @@ fn short(init: &ibv_qp_init_attr_ex) -> ibv_qp_init_attr {
     }
 }
 
+/// Sends the acknowledgements that wait for company, before the queue pair that owes them changes or goes: the peer
+/// would repeat its last message to nobody.
+fn settle(device: &host::Device) {
+    device.with(|_, _| ());
+}
+
 fn is_about(event: &Event, qpn: Qpn) -> bool {
     matches!(event,
         Event::QpFatal(of)
@@ -193,7 +199,9 @@ door! {
     fn ibv_modify_qp(raw: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: i32) -> code(i32) {
         let (attr, mask) = from_c(attr.as_ref().ok_or(Errno::INVALID)?, mask)?;
         let queue = qp(raw)?;
-        context((*raw).context).device.with(|rnic, now| rnic.modify_qp(queue.qpn, &attr, mask, now))?;
+        let device = &context((*raw).context).device;
+        settle(device);
+        device.with(|rnic, now| rnic.modify_qp(queue.qpn, &attr, mask, now))?;
         if mask.contains(rnic::AttrMask::STATE) {
             (*raw).state = attr.state as u32;
         }
@@ -222,6 +230,7 @@ door! {
         let queue = qp(raw)?;
         if queue.owns {
             let owner = context((*raw).context);
+            settle(&owner.device);
             owner.device.with(|rnic, _| rnic.destroy_qp(queue.qpn))?;
             owner.objects().qps.remove(&queue.qpn.value());
             owner.device.async_events().forget(|event| is_about(event, queue.qpn));
