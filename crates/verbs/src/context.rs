@@ -24,8 +24,16 @@ pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
     pub(crate) qps: HashMap<u32, usize>,
     pub(crate) srqs: HashMap<u32, usize>,
-    /// XRC domains: the file that names it, and how often it is open.
-    pub(crate) xrcds: Vec<(Option<(u64, u64)>, rnic::Xrcd, u32)>,
+    pub(crate) xrcds: Vec<OpenXrcd>,
+}
+
+/// An XRC domain.
+pub(crate) struct OpenXrcd {
+    /// Device and inode of the file that names it, if one does.
+    pub(crate) file: Option<(u64, u64)>,
+    pub(crate) handle: rnic::Xrcd,
+    /// How often it is open.
+    pub(crate) users: u32,
 }
 
 impl Context {

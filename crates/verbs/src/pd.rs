@@ -1,6 +1,6 @@
 //! Protection domains, thread and parent domains, XRC domains.
 
-use crate::context::context;
+use crate::context::{OpenXrcd, context};
 use crate::door::{Errno, door};
 use abi::{
     ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr,
@@ -111,8 +111,8 @@ door! {
         Ok(())
     }
 
-    /// A file names a domain within this process. (On one host, a domain of several processes would need its queues
-    /// in memory that they share.)
+    /// A file names a domain within this process. (On one host, a domain of several processes would need
+    /// its queues in memory that they share.)
     fn open_xrcd(raw: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> pointer(*mut ibv_xrcd) {
         let attr = attr.as_ref().ok_or(Errno::INVALID)?;
         if attr.comp_mask & !(abi::IBV_XRCD_INIT_ATTR_FD | abi::IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
@@ -125,17 +125,17 @@ door! {
             Some(identity(attr.fd)?)
         };
         let mut objects = owner.objects();
-        let known = objects.xrcds.iter_mut().find(|(of, _, _)| file.is_some() && *of == file);
+        let known = objects.xrcds.iter_mut().find(|domain| file.is_some() && domain.file == file);
         let handle = match known {
             Some(_) if attr.oflags & libc::O_EXCL != 0 => return Err(Errno::INVALID),
-            Some((_, handle, users)) => {
-                *users += 1;
-                *handle
+            Some(domain) => {
+                domain.users += 1;
+                domain.handle
             }
             None if attr.oflags & libc::O_CREAT == 0 => return Err(Errno::INVALID),
             None => {
                 let handle = owner.device.with(|rnic, _| rnic.alloc_xrcd())?;
-                objects.xrcds.push((file, handle, 1));
+                objects.xrcds.push(OpenXrcd { file, handle, users: 1 });
                 handle
             }
         };
@@ -146,13 +146,13 @@ door! {
         let domain = xrcd(raw)?;
         let owner = context(domain.abi.context);
         let mut objects = owner.objects();
-        let position = objects.xrcds.iter().position(|(_, handle, _)| *handle == domain.handle);
+        let position = objects.xrcds.iter().position(|open| open.handle == domain.handle);
         let position = position.ok_or(Errno::INVALID)?;
-        if objects.xrcds[position].2 == 1 {
+        if objects.xrcds[position].users == 1 {
             owner.device.with(|rnic, _| rnic.dealloc_xrcd(domain.handle))?;
             objects.xrcds.swap_remove(position);
         } else {
-            objects.xrcds[position].2 -= 1;
+            objects.xrcds[position].users -= 1;
         }
         drop(Box::from_raw(raw.cast::<Xrcd>()));
         Ok(())

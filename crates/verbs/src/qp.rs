@@ -123,8 +123,8 @@ fn short(init: &ibv_qp_init_attr_ex) -> ibv_qp_init_attr {
     }
 }
 
-/// Sends the acknowledgements that wait for company, before the queue pair that owes them changes or goes: the peer
-/// would repeat its last message to nobody.
+/// Sends the acknowledgements that wait for company, before the queue pair that owes them changes or goes:
+/// the peer would repeat its last message to nobody.
 fn settle(device: &host::Device) {
     device.with(|_, _| ());
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder with the library under the name that programs ask for. Cargo puts what it built beside the tests.
+/// A folder with the library under the name that programs ask for. Cargo puts what it built beside the
+/// tests.
 fn folder() -> PathBuf {
     let tests = std::env::current_exe().expect("a test knows its own path");
     let built = tests.parent().expect("a file has a folder").join("libibverbs.so");
