@@ -100,6 +100,8 @@ impl Device {
     pub fn with<T>(&self, verbs: impl FnOnce(&mut rnic::Device, Instant) -> T) -> T {
         let now = clock::now();
         let mut pump = self.shared.lock();
+        // Acknowledgements that wait for company must not be lost with a queue pair that is destroyed.
+        pump.transmit(now);
         let result = verbs(&mut pump.rnic, now);
         pump.note_away();
         pump.transmit(now);
@@ -157,7 +159,11 @@ impl Device {
         let now = clock::now();
         pump.poll_empty(now);
         let taken = pump.rnic.poll_cq(cq, most, take);
+        let waits = taken == 0 && pump.waits_long();
         self.shared.finish(pump, now);
+        if waits {
+            std::thread::yield_now();
+        }
         taken
     }
 
@@ -211,6 +217,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        self.shared.lock().transmit(clock::now());
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake.add();
         if let Some(thread) = self.thread.take() {
