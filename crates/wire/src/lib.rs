@@ -10,12 +10,15 @@
 //!                                      Flow::seed, Icrc::transport, finish: compare with the last bytes
 //! ```
 //!
+//! The payload of a UD packet to queue pair 1 is a [`mad`], and with RoCEv2 one of [`cm`]'s messages.
+//!
 //! What every function here promises: no bytes make it panic, nothing is allocated, and what parses is
 //! encoded to the same bytes again, reserved bits and padding cleared.
 #![no_std]
 #![forbid(unsafe_code)]
 
 pub mod bth;
+pub mod cm;
 pub mod codec;
 pub mod crc32;
 pub mod ethernet;
@@ -26,6 +29,7 @@ pub mod icrc;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod mad;
 pub mod number;
 pub mod opcode;
 pub mod packet;

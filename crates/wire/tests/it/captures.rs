@@ -18,11 +18,11 @@ use wire::{
 const PACKETS: usize = 1830;
 
 /// A frame taken apart.
-struct Dissected<'a> {
+pub(crate) struct Dissected<'a> {
     headers: FrameHeaders,
     transport: &'a [u8],
-    packet: Packet,
-    payload: &'a [u8],
+    pub(crate) packet: Packet,
+    pub(crate) payload: &'a [u8],
     icrc: [u8; ICRC_SIZE],
 }
 
@@ -39,7 +39,7 @@ fn dissect(frame: &[u8]) -> Option<Dissected<'_>> {
 }
 
 /// Calls `check` with the name of the capture and each of its packets; sees to it that none is missed.
-fn for_each_packet(mut check: impl FnMut(&str, &[u8], Dissected<'_>)) {
+pub(crate) fn for_each_packet(mut check: impl FnMut(&str, &[u8], Dissected<'_>)) {
     let mut count = 0;
     for path in files() {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();

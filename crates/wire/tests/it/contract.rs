@@ -1,6 +1,8 @@
 //! What parsing and encoding promise for any bytes whatever: checked here for random ones, and by the fuzzer.
 
+use wire::cm::{CMA_HEADER_SIZE, CmMad, CmMessage, CmaHeader};
 use wire::frame::FRAME_HEADERS_MAX;
+use wire::mad::{MAD_DATA_SIZE, MAD_HEADER_SIZE, MAD_SIZE};
 use wire::opcode::{CNP_RESERVED_SIZE, Header, Opcode};
 use wire::{FrameHeaders, Ip, MAX_HEADERS, Packet, Pause, Service, pad_of};
 
@@ -56,4 +58,30 @@ pub(crate) fn frame(bytes: &[u8]) {
     }
     assert_eq!(again[..length], original);
     transport(datagram);
+}
+
+/// A management datagram that parses is encoded to its own bytes; reserved bits come out clear.
+pub(crate) fn mad(bytes: &[u8]) {
+    if let Some((cma, _)) = bytes.split_first_chunk::<CMA_HEADER_SIZE>()
+        && let Ok(header) = CmaHeader::parse(cma)
+    {
+        assert_eq!(CmaHeader::parse(&header.to_bytes()), Ok(header));
+    }
+    let Ok(mad) = CmMad::parse(bytes) else { return };
+    let again = mad.to_bytes();
+    assert_eq!(CmMad::parse(&again), Ok(mad));
+    let defined = defined_bits(mad.message.attribute());
+    let expected: Vec<u8> = bytes.iter().zip(defined).map(|(byte, defined)| byte & defined).collect();
+    assert_eq!(again.as_slice(), expected);
+}
+
+/// The bits of a message that are not reserved: those that survive when all are set.
+fn defined_bits(attribute: u16) -> [u8; MAD_SIZE] {
+    let message = CmMessage::parse(attribute, &[0xff; MAD_DATA_SIZE]).expect("it was parsed before");
+    let mut bits = [0xff; MAD_SIZE];
+    // Status, class specific, and what is reserved in the common header.
+    bits[4..8].fill(0);
+    bits[18..20].fill(0);
+    bits[MAD_HEADER_SIZE..].copy_from_slice(&message.to_bytes());
+    bits
 }

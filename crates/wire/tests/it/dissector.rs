@@ -65,6 +65,15 @@ type Expected = HashMap<&'static str, u64>;
 
 /// What Wireshark reads in each frame: a map from field to value, absent fields left out.
 fn dissect(name: &str, frames: &[Vec<u8>]) -> Vec<HashMap<&'static str, String>> {
+    dissect_fields(name, frames, FIELDS)
+}
+
+/// The same for other fields.
+pub(crate) fn dissect_fields(
+    name: &str,
+    frames: &[Vec<u8>],
+    fields: &[&'static str],
+) -> Vec<HashMap<&'static str, String>> {
     let capture = TemporaryPcap::write(name, frames);
     let mut tshark = Command::new("tshark");
     // Random payload must not be taken for that of a protocol above.
@@ -81,13 +90,13 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Vec<HashMap<&'static str, String>>
         "-E",
         "occurrence=f",
     ]);
-    FIELDS.iter().for_each(|field| _ = tshark.args(["-e", field]));
+    fields.iter().for_each(|field| _ = tshark.args(["-e", field]));
     let output = tshark.output().expect("`tshark` runs: install the package tshark");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "tshark: {errors}");
     let text = String::from_utf8(output.stdout).unwrap();
     let row = |line: &str| {
-        let values = FIELDS.iter().copied().zip(line.split('\t').map(str::to_owned));
+        let values = fields.iter().copied().zip(line.split('\t').map(str::to_owned));
         values.filter(|(_, value)| !value.is_empty()).collect()
     };
     let rows: Vec<_> = text.lines().map(row).collect();
@@ -96,7 +105,7 @@ fn dissect(name: &str, frames: &[Vec<u8>]) -> Vec<HashMap<&'static str, String>>
 }
 
 /// Wireshark writes numbers as it likes, and differently from version to version.
-fn number(text: &str) -> u64 {
+pub(crate) fn number(text: &str) -> u64 {
     let (digits, radix) = match text {
         "True" => return 1,
         "False" => return 0,
@@ -245,7 +254,7 @@ fn expect_tail(expected: &mut Expected, tail: Tail) {
     };
 }
 
-fn headers_of(v6: bool) -> FrameHeaders {
+pub(crate) fn headers_of(v6: bool) -> FrameHeaders {
     let traffic_class = TrafficClass::new(26, Ecn::Capable0);
     let ip = match v6 {
         true => Ip::V6(Ipv6 {
@@ -280,7 +289,7 @@ fn headers_of(v6: bool) -> FrameHeaders {
 }
 
 /// The frame for a packet, and its ICRC.
-fn frame_of(mut headers: FrameHeaders, packet: &Packet, payload: &[u8]) -> (Vec<u8>, [u8; 4]) {
+pub(crate) fn frame_of(mut headers: FrameHeaders, packet: &Packet, payload: &[u8]) -> (Vec<u8>, [u8; 4]) {
     let pad = pad_of(payload.len());
     let mut transport = [0; MAX_HEADERS];
     let length = packet.encode(pad, &mut transport).unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "where a test cannot go on, it fails")]
 
 mod captures;
+mod cm;
 mod contract;
 mod dissector;
 
