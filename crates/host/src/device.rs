@@ -10,10 +10,10 @@ use crate::progress;
 use crate::pump::Pump;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
-use crate::sys::process;
+use crate::sys::{fork, process};
 use rnic::{Arm, Completion, Config, Cq, Data, Error, Instant, ReceiveRequest, SendRequest, Srq};
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -59,7 +59,6 @@ pub struct Device {
     info: DeviceInfo,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    _lease: OwnedFd,
 }
 
 impl Device {
@@ -82,12 +81,13 @@ impl Device {
         rnic.set_active_mtu(info.active_mtu);
         rnic.add_qpn_range(first, count);
         let descriptor = socket.raw();
-        let pump = Pump::new(rnic, socket, info.ifindex).map_err(OpenError::Socket)?;
+        let pump = Pump::new(rnic, socket, connection, info.ifindex).map_err(OpenError::Socket)?;
         let shared = Arc::new(share(pump, descriptor).map_err(OpenError::Thread)?);
+        fork::register(&shared);
         let worker = Arc::clone(&shared);
         let thread = process::spawn_quiet("rockery", move || progress::run(&worker));
         let thread = Some(thread.map_err(OpenError::Thread)?);
-        Ok(Arc::new(Self { info, shared, thread, _lease: connection }))
+        Ok(Arc::new(Self { info, shared, thread }))
     }
 
     /// What it was opened as.
@@ -217,7 +217,14 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.shared.lock().transmit(clock::now());
+        let mut pump = self.shared.lock();
+        if pump.is_severed() {
+            // A fork's child has no such thread: waiting for it would take for ever.
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        pump.transmit(clock::now());
+        drop(pump);
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake.add();
         if let Some(thread) = self.thread.take() {

@@ -8,6 +8,7 @@ use link::udp::Socket;
 use rnic::{Cq, Event, Instant, Nanos, Pending};
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Receives in a row before completions are looked at again: 64 KiB each.
@@ -20,8 +21,8 @@ const DEFERRED_BYTES_MAX: u64 = 64 << 10;
 /// Empty polls in a row after which the program is taken to wait by polling, so that the progress thread need
 /// not wake for each packet. Programs that wait by looking at memory poll once or twice per message.
 const POLLS_UNTIL_PRESENT: u32 = 8;
-/// Empty polls in a row after which each gives the core to whoever wants it: about 10 us. When nobody does, that
-/// costs a tenth of a microsecond.
+/// Empty polls in a row after which each gives the core to whoever wants it: about 10 us. When nobody does,
+/// that costs a tenth of a microsecond.
 const POLLS_UNTIL_YIELD: u32 = 32;
 /// How long a posted request may be deferred at most, and how often the progress thread looks whether the
 /// program still polls.
@@ -34,29 +35,52 @@ pub(crate) struct Pump {
     transmitter: Transmitter,
     receiver: Receiver,
     channels: HashMap<Cq, (Arc<CompletionChannel>, u64)>,
+    /// Our share of the port; gone in the child of a fork.
+    lease: Option<OwnedFd>,
     /// Posted since the last transmission.
     deferred: usize,
     deferred_bytes: u64,
     /// Polls that found nothing: all, and those since something else happened.
     pub(crate) empty_polls: u64,
     empty_run: u32,
+    /// The program has polled in vain since it last posted: it waits for an answer, not for a queue to fill.
+    polled: bool,
     /// When the progress thread wakes at the latest.
     pub(crate) wakes_at: Instant,
 }
 
 impl Pump {
-    pub(crate) fn new(rnic: rnic::Device, socket: Socket, interface: u32) -> io::Result<Self> {
+    pub(crate) fn new(
+        rnic: rnic::Device,
+        socket: Socket,
+        lease: OwnedFd,
+        interface: u32,
+    ) -> io::Result<Self> {
         Ok(Self {
             rnic,
             transmitter: Transmitter::new(socket.try_clone()?, interface),
             receiver: Receiver::new(socket),
             channels: HashMap::new(),
+            lease: Some(lease),
             deferred: 0,
             deferred_bytes: 0,
             empty_polls: 0,
             empty_run: 0,
+            polled: true,
             wakes_at: Instant(0),
         })
+    }
+
+    /// In the child of a fork: the network is the parent's.
+    pub(crate) fn sever(&mut self) {
+        self.transmitter.sever();
+        self.receiver.sever();
+        self.lease = None;
+    }
+
+    /// Whether the device is the parent's.
+    pub(crate) fn is_severed(&self) -> bool {
+        self.lease.is_none()
     }
 
     pub(crate) fn attach(&mut self, cq: Cq, channel: Arc<CompletionChannel>, cookie: u64) {
@@ -100,6 +124,7 @@ impl Pump {
 
     /// Notes that the program is about to wait for an event, or came for control verbs.
     pub(crate) fn note_away(&mut self) {
+        self.polled = true;
         self.empty_run = 0;
     }
 
@@ -108,8 +133,8 @@ impl Pump {
         self.empty_run >= POLLS_UNTIL_PRESENT
     }
 
-    /// Whether the program has polled in vain for longer than a round trip takes. On a machine with fewer cores than
-    /// polling programs, the peer may be waiting for this core.
+    /// Whether the program has polled in vain for longer than a round trip takes. On a machine with fewer
+    /// cores than polling programs, the peer may be waiting for this core.
     pub(crate) fn waits_long(&self) -> bool {
         self.empty_run >= POLLS_UNTIL_YIELD
     }
@@ -118,6 +143,7 @@ impl Pump {
     /// until the next poll. `idle` says whether nothing was on its way before.
     pub(crate) fn transmit_posted(&mut self, now: Instant, idle: bool) {
         self.empty_run = 0;
+        self.polled = false;
         if idle || self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX {
             self.transmit(now);
         }
@@ -125,7 +151,7 @@ impl Pump {
 
     /// Whether a request posted now should go at once.
     pub(crate) fn is_idle(&self) -> bool {
-        self.rnic.in_flight() == 0 && self.deferred == 0
+        self.polled && self.rnic.in_flight() == 0 && self.deferred == 0
     }
 
     /// Sends everything that the device has to send.
@@ -137,6 +163,7 @@ impl Pump {
 
     /// A poll that found no completion: sends, takes what arrived, and answers it as far as it cannot wait.
     pub(crate) fn poll_empty(&mut self, now: Instant) {
+        self.polled = true;
         self.empty_polls += 1;
         self.empty_run = self.empty_run.saturating_add(1);
         self.progress(now);

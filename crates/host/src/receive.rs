@@ -30,6 +30,11 @@ impl Receiver {
         }
     }
 
+    /// Receives nothing any more.
+    pub(crate) fn sever(&mut self) {
+        self.socket = None;
+    }
+
     /// Takes what one call gives, and hands its packets to the device. False when nothing was there.
     pub(crate) fn receive(
         &mut self,

@@ -51,6 +51,11 @@ impl Transmitter {
         }
     }
 
+    /// Sends nothing any more.
+    pub(crate) fn sever(&mut self) {
+        self.socket = None;
+    }
+
     /// Sends what is in the batch.
     pub(crate) fn flush(&mut self) {
         if self.segments == 0 {

@@ -2,6 +2,7 @@
 
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
+pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod process;
 pub(crate) mod unix;
