@@ -197,7 +197,7 @@ door! {
     }
 
     fn ibv_modify_qp(raw: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: i32) -> code(i32) {
-        let (attr, mask) = from_c(attr.as_ref().ok_or(Errno::INVALID)?, mask)?;
+        let (attr, mask) = from_c(attr.as_ref().ok_or(Errno::INVALID)?, mask, (*raw).qp_type)?;
         let queue = qp(raw)?;
         let device = &context((*raw).context).device;
         settle(device);

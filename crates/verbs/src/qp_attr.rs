@@ -65,8 +65,8 @@ fn migration(value: u32) -> Result<Migration, Errno> {
 
 /// Attributes of a modification. Programs leave the fields that their mask does not name uninitialised, so
 /// only those that it names are looked at.
-pub(crate) fn from_c(attr: &ibv_qp_attr, bits: i32) -> Result<(QpAttr, AttrMask), Errno> {
-    let mask = AttrMask::from_bits(bits as u32).ok_or(Errno::INVALID)?;
+pub(crate) fn from_c(attr: &ibv_qp_attr, bits: i32, qp_type: u32) -> Result<(QpAttr, AttrMask), Errno> {
+    let mask = AttrMask::from_bits(bits as u32).ok_or(Errno::INVALID)?.difference(foreign(qp_type));
     let mut to = QpAttr::default();
     if mask.contains(AttrMask::STATE) {
         to.state = state(attr.qp_state)?;
@@ -101,6 +101,16 @@ pub(crate) fn from_c(attr: &ibv_qp_attr, bits: i32) -> Result<(QpAttr, AttrMask)
     to.rnr_retry = attr.rnr_retry;
     to.rate_limit_kbps = attr.rate_limit;
     Ok((to, mask))
+}
+
+/// Attributes of the half of an XRC connection that a queue pair does not have. Linux ignores them, and
+/// perftest counts on it: it gives both halves all of them.
+fn foreign(qp_type: u32) -> AttrMask {
+    match qp_type {
+        abi::IBV_QPT_XRC_SEND => AttrMask::MAX_DEST_RD_ATOMIC | AttrMask::MIN_RNR_TIMER,
+        abi::IBV_QPT_XRC_RECV => AttrMask::MAX_QP_RD_ATOMIC | AttrMask::RETRY_CNT | AttrMask::RNR_RETRY,
+        _ => AttrMask::empty(),
+    }
 }
 
 /// Attributes as a query shows them.

@@ -1,23 +1,9 @@
 //! The library, as the dynamic loader and the programs of Debian's packages see it.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod library;
 
-/// A folder with the library under the name that programs ask for. Cargo puts what it built beside the
-/// tests.
-fn folder() -> PathBuf {
-    let tests = std::env::current_exe().expect("a test knows its own path");
-    let built = tests.parent().expect("a file has a folder").join("libibverbs.so");
-    assert!(built.exists(), "{} is not there", built.display());
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loads");
-    std::fs::create_dir_all(&folder).expect("the target folder can be written");
-    let link = folder.join("libibverbs.so.1");
-    if std::fs::read_link(&link).ok().as_deref() != Some(&built) {
-        let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(&built, &link).expect("the target folder can be written");
-    }
-    folder
-}
+use library::folder;
+use std::process::{Command, Output};
 
 fn run(program: &str, arguments: &[&str], package: &str) -> Output {
     let mut command = Command::new(program);

@@ -1,0 +1,206 @@
+/* A device talks to itself: what the programs of the distribution do not reach. Prints one line per step that went
+ * as the manual pages say, and stops at the first that did not. */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MUST(what)                                                                                                 \
+	do {                                                                                                       \
+		if (!(what)) {                                                                                     \
+			printf("line %d: %s (errno %d)\n", __LINE__, #what, errno);                                \
+			exit(1);                                                                                   \
+		}                                                                                                  \
+	} while (0)
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static union ibv_gid gid;
+static char memory[8192] __attribute__((aligned(4096)));
+
+static void connect_to(struct ibv_qp *qp, uint32_t number)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = number};
+	attr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1};
+	attr.ah_attr.grh.dgid = gid;
+	attr.ah_attr.grh.sgid_index = 1;
+	attr.ah_attr.grh.hop_limit = 1;
+	attr.max_dest_rd_atomic = 4;
+	attr.min_rnr_timer = 12;
+	MUST(!ibv_modify_qp(qp, &attr,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7};
+	attr.max_rd_atomic = 4;
+	MUST(!ibv_modify_qp(qp, &attr,
+			    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				    IBV_QP_MAX_QP_RD_ATOMIC));
+	MUST(qp->state == IBV_QPS_RTS);
+}
+
+static void reach(struct ibv_cq_ex *cq, uint64_t id, enum ibv_wc_status status)
+{
+	struct ibv_poll_cq_attr attr = {};
+	int rc;
+	while ((rc = ibv_start_poll(cq, &attr)) == ENOENT)
+		;
+	MUST(rc == 0);
+	if (cq->wr_id != id || cq->status != status)
+		printf("id %d status %d instead of %d %d\n", (int)cq->wr_id, cq->status, (int)id, status);
+	MUST(cq->wr_id == id && cq->status == status);
+}
+
+int main(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	MUST(list);
+	for (int i = 0; list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), "rk_lo"))
+			context = ibv_open_device(list[i]);
+	MUST(context);
+	ibv_free_device_list(list);
+	MUST(!ibv_query_gid(context, 1, 1, &gid));
+	MUST(ibv_query_gid(context, 1, 16, &gid) == -1 && errno == EINVAL);
+	union ibv_gid none;
+	MUST(!ibv_query_gid(context, 1, 15, &none) && !none.global.subnet_prefix && !none.global.interface_id);
+	struct ibv_gid_entry entry, table[16];
+	MUST(ibv_query_gid_ex(context, 1, 15, &entry, 0) == ENODATA);
+	MUST(ibv_query_gid_table(context, table, 16, 0) >= 2 && !memcmp(&table[1].gid, &gid, sizeof gid));
+	MUST(ibv_query_gid_table(context, table, 1, 0) == -EINVAL);
+	puts("gids");
+
+	pd = ibv_alloc_pd(context);
+	MUST(pd);
+	MUST(!ibv_reg_mr(pd, (void *)4096, 4096, IBV_ACCESS_LOCAL_WRITE) && errno == EFAULT);
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory,
+				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+					       IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND |
+					       IBV_ACCESS_RELAXED_ORDERING);
+	MUST(mr);
+	MUST(ibv_dealloc_pd(pd) == EBUSY);
+	puts("memory");
+
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+	MUST(channel);
+	MUST(!ibv_create_cq(context, 0, NULL, NULL, 0) && errno == EINVAL);
+	MUST(!ibv_create_cq(context, 16, NULL, NULL, 99) && errno == EINVAL);
+	struct ibv_cq_init_attr_ex cq_attr = {.cqe = 64, .cq_context = &gid, .channel = channel};
+	cq_attr.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(context, &cq_attr);
+	MUST(cq);
+	MUST(ibv_destroy_comp_channel(channel) == EBUSY);
+
+	struct ibv_qp_init_attr_ex init = {.send_cq = (void *)cq, .recv_cq = (void *)cq, .qp_type = IBV_QPT_RC};
+	init.cap = (struct ibv_qp_cap){16, 16, 2, 2, 64};
+	init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	init.pd = pd;
+	init.send_ops_flags = IBV_QP_EX_WITH_TSO;
+	MUST(!ibv_create_qp_ex(context, &init) && errno == EOPNOTSUPP);
+	init.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
+			      IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
+			      IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+	struct ibv_qp *qp = ibv_create_qp_ex(context, &init);
+	MUST(qp && init.cap.max_inline_data >= 64);
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	MUST(ex);
+	struct ibv_qp_init_attr plain = {.send_cq = (void *)cq, .recv_cq = (void *)cq, .qp_type = IBV_QPT_RC};
+	plain.cap = init.cap;
+	struct ibv_qp *peer = ibv_create_qp(pd, &plain);
+	MUST(peer && !ibv_qp_to_qp_ex(peer));
+	struct ibv_sge sge = {(uintptr_t)memory + 4096, 64, mr->lkey};
+	struct ibv_recv_wr receive = {.wr_id = 7, .sg_list = &sge, .num_sge = 1}, *bad_receive;
+	MUST(ibv_post_recv(peer, &receive, &bad_receive) == EINVAL && bad_receive == &receive);
+	connect_to(qp, peer->qp_num);
+	connect_to(peer, qp->qp_num);
+	puts("queue pairs");
+
+	MUST(!ibv_post_recv(peer, &receive, &bad_receive));
+	MUST(!ibv_req_notify_cq((void *)cq, 0));
+	ibv_wr_start(ex);
+	ex->wr_id = 1;
+	ex->wr_flags = 0;
+	ibv_wr_send_imm(ex, htobe32(0x12345678));
+	ibv_wr_set_inline_data(ex, "inline", 7);
+	MUST(!ibv_wr_complete(ex));
+	struct ibv_cq *which;
+	void *cookie;
+	MUST(!ibv_get_cq_event(channel, &which, &cookie) && (void *)which == (void *)cq && cookie == &gid);
+	ibv_ack_cq_events(which, 1);
+	reach(cq, 7, IBV_WC_SUCCESS);
+	MUST(ibv_wc_read_opcode(cq) == IBV_WC_RECV && ibv_wc_read_byte_len(cq) == 7);
+	MUST(ibv_wc_read_wc_flags(cq) == IBV_WC_WITH_IMM && be32toh(ibv_wc_read_imm_data(cq)) == 0x12345678);
+	MUST(ibv_wc_read_qp_num(cq) == peer->qp_num && ibv_wc_read_completion_ts(cq) > 0);
+	MUST(ibv_next_poll(cq) == ENOENT);
+	ibv_end_poll(cq);
+	MUST(!strcmp(memory + 4096, "inline"));
+	puts("send with immediate, event");
+
+	uint64_t *counter = (uint64_t *)(memory + 128), *before = (uint64_t *)(memory + 256);
+	*counter = 40;
+	ibv_wr_start(ex);
+	ex->wr_id = 2;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_atomic_fetch_add(ex, mr->rkey, (uintptr_t)counter, 2);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)before, 8);
+	ex->wr_id = 3;
+	ibv_wr_rdma_read(ex, mr->rkey, (uintptr_t)counter);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)memory + 512, 8);
+	MUST(!ibv_wr_complete(ex));
+	reach(cq, 2, IBV_WC_SUCCESS);
+	ibv_end_poll(cq);
+	reach(cq, 3, IBV_WC_SUCCESS);
+	ibv_end_poll(cq);
+	MUST(*before == 40 && *counter == 42 && *(uint64_t *)(memory + 512) == 42);
+	puts("atomic and read");
+
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	MUST(mw);
+	struct ibv_mw_bind_info info = {mr, (uintptr_t)memory + 4096, 64, IBV_ACCESS_REMOTE_WRITE};
+	uint32_t rkey = ibv_inc_rkey(mw->rkey);
+	struct ibv_send_wr bind = {.wr_id = 4, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	bind.bind_mw.mw = mw;
+	bind.bind_mw.rkey = rkey;
+	bind.bind_mw.bind_info = info;
+	MUST(!ibv_post_send(peer, &bind, &bad) && mw->rkey == rkey);
+	reach(cq, 4, IBV_WC_SUCCESS);
+	MUST(ibv_wc_read_opcode(cq) == IBV_WC_BIND_MW);
+	ibv_end_poll(cq);
+	strcpy(memory, "through the window");
+	ibv_wr_start(ex);
+	ex->wr_id = 5;
+	ibv_wr_rdma_write(ex, rkey, (uintptr_t)memory + 4096);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)memory, 19);
+	MUST(!ibv_wr_complete(ex));
+	reach(cq, 5, IBV_WC_SUCCESS);
+	ibv_end_poll(cq);
+	MUST(!strcmp(memory + 4096, "through the window"));
+	puts("window");
+
+	ibv_wr_start(ex);
+	ex->wr_id = 6;
+	ibv_wr_rdma_write(ex, rkey, (uintptr_t)memory + 4096 + 64);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)memory, 1);
+	MUST(!ibv_wr_complete(ex));
+	reach(cq, 6, IBV_WC_REM_ACCESS_ERR);
+	ibv_end_poll(cq);
+	struct pollfd events = {.fd = context->async_fd, .events = POLLIN};
+	MUST(poll(&events, 1, 5000) == 1);
+	struct ibv_async_event event;
+	MUST(!ibv_get_async_event(context, &event));
+	MUST(event.event_type == IBV_EVENT_QP_ACCESS_ERR && event.element.qp == peer);
+	ibv_ack_async_event(&event);
+	struct ibv_qp_attr attr;
+	MUST(!ibv_query_qp(qp, &attr, IBV_QP_STATE, &plain) && attr.qp_state == IBV_QPS_ERR);
+	puts("remote access error, asynchronous event");
+
+	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_qp(peer) && !ibv_dealloc_mw(mw));
+	MUST(!ibv_destroy_cq((void *)cq) && !ibv_destroy_comp_channel(channel));
+	MUST(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
+	puts("all gone");
+	return 0;
+}

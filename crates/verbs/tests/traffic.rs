@@ -1,0 +1,75 @@
+//! Programs that others wrote, and one of ours, over the loopback interface of a network namespace of
+//! their own.
+
+mod library;
+
+use library::folder;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs a script of the shell where nobody else has a port, an interface or a device. Everything in it
+/// ends with it.
+fn in_a_namespace(script: &str) -> Output {
+    let script = format!("ip link set lo up || exit 99; {script}");
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "60", "unshare", "--map-root-user", "--net", "sh", "-c", &script]);
+    command.env("LD_LIBRARY_PATH", folder());
+    command.output().expect("this test needs the packages coreutils, util-linux and iproute2")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+/// A server and a client of one program. The client comes when the server listens.
+fn pair(program: &str, package: &str) {
+    let found = Command::new("sh")
+        .args(["-c", &format!("command -v {} >/dev/null", program.split(' ').next().unwrap_or(""))])
+        .status();
+    assert!(found.is_ok_and(|status| status.success()), "{program}: this test needs the package {package}");
+    let output = in_a_namespace(&format!(
+        "{program} & server=$!; for i in $(seq 100); do ss -ltn | grep -q 18515 && break; sleep 0.1; done; \
+         {program} 127.0.0.1 && wait $server"
+    ));
+    assert!(output.status.success(), "{program}\n{}", text(&output));
+}
+
+#[test]
+fn pingpongs_of_all_transports_come_to_an_end() {
+    for program in
+        ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong"]
+    {
+        for how in ["", "-e"] {
+            pair(&format!("{program} -d rk_lo -g 1 -n 50 {how}"), "ibverbs-utils");
+        }
+    }
+}
+
+#[test]
+fn perftest_measures() {
+    for program in [
+        "ib_send_bw",
+        "ib_send_bw -c UD",
+        "ib_send_bw --use-srq",
+        "ib_send_lat -c XRC",
+        "ib_write_bw -q 4",
+        "ib_write_lat",
+        "ib_read_bw",
+        "ib_atomic_bw",
+        "ib_send_lat -I 64",
+        "ib_send_bw -e",
+    ] {
+        pair(&format!("{program} -d rk_lo -n 100"), "perftest");
+    }
+}
+
+#[test]
+fn a_device_talks_to_itself_as_the_manual_pages_say() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/itself.c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("itself");
+    let compiled = Command::new("cc").arg(&source).arg("-o").arg(&program).arg("-libverbs").output();
+    let compiled = compiled.expect("this test needs the package gcc");
+    assert!(compiled.status.success(), "gcc and libibverbs-dev are needed:\n{}", text(&compiled));
+    let output = in_a_namespace(&format!("exec {}", program.display()));
+    assert!(output.status.success() && text(&output).ends_with("all gone\n"), "{}", text(&output));
+}
