@@ -1,5 +1,5 @@
-/* A device talks to itself: what the programs of the distribution do not reach. Prints one line per step that went
- * as the manual pages say, and stops at the first that did not. */
+/* A device talks to itself: what the programs of the distribution do not reach. Prints one line per step that
+ * went as the manual pages say, and stops at the first that did not. */
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MUST(what)                                                                                                 \
-	do {                                                                                                       \
-		if (!(what)) {                                                                                     \
-			printf("line %d: %s (errno %d)\n", __LINE__, #what, errno);                                \
-			exit(1);                                                                                   \
-		}                                                                                                  \
+#define MUST(what) \
+	do { \
+		if (!(what)) { \
+			printf("line %d: %s (errno %d)\n", __LINE__, #what, errno); \
+			exit(1); \
+		} \
 	} while (0)
 
 static struct ibv_context *context;
