@@ -88,7 +88,7 @@ impl Segment {
         Ok(namespace)
     }
 
-    /// Boots a guest on the bridge. `programs` are put into its `/bin`.
+    /// Boots a guest on the bridge. `programs` of this host are in it, at the same paths.
     ///
     /// # Errors
     /// When the guest cannot be built or does not come up.

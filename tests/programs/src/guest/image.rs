@@ -22,16 +22,17 @@ pub(super) fn build() -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
-/// An initramfs in `folder` with `programs` in its `/bin`: the kernel unpacks archives one behind the other.
+/// An initramfs in `folder` with `programs` where they are here: the kernel unpacks one archive after the other.
 pub(super) fn with_programs(image: &Path, programs: &[&Path], folder: &Path) -> Result<PathBuf, Error> {
     let plain = image.join("initrd.gz");
     if programs.is_empty() {
         return Ok(plain);
     }
     let tree = folder.join("tree");
-    fs::create_dir_all(tree.join("bin")).map_err(Error::file(&tree))?;
     for program in programs {
-        let target = tree.join("bin").join(program.file_name().unwrap_or_default());
+        let target = tree.join(program.strip_prefix("/").unwrap_or(program));
+        let within = target.parent().unwrap_or(&tree);
+        fs::create_dir_all(within).map_err(Error::file(within))?;
         fs::copy(program, &target).map_err(Error::file(*program))?;
     }
     let initrd = folder.join("initrd");
