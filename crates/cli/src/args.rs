@@ -55,7 +55,7 @@ pub(crate) enum Command {
 /// How the devices are to be.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Settings {
-    /// Only this device: a network interface's name (eth0), or the device's (rocky_eth0). Default: all.
+    /// Only this device: a network interface's name (eth0), or the device's (rk_eth0). Default: all.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
     /// Write what the devices send and receive to this file. Wireshark opens it.

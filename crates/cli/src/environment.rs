@@ -68,7 +68,7 @@ fn interfaces(folder: &Path) -> Vec<String> {
 
 /// A device is called after its interface, with or without what stands before it.
 fn check_device(device: &str, present: &[String]) -> Result<(), Error> {
-    let is = |interface: &String| device == interface || device == format!("rocky_{interface}");
+    let is = |interface: &String| device == interface || device == format!("rk_{interface}");
     if present.iter().any(is) {
         return Ok(());
     }
@@ -118,7 +118,7 @@ mod tests {
     fn a_device_may_be_called_by_its_interface() {
         let present = ["eth0".to_owned(), "lo".to_owned()];
         check_device("eth0", &present).unwrap();
-        check_device("rocky_lo", &present).unwrap();
+        check_device("rk_lo", &present).unwrap();
         let error = check_device("mlx5_0", &present).unwrap_err().to_string();
         assert_eq!(error, "there is no device mlx5_0: the interfaces are eth0, lo");
     }

@@ -15,7 +15,6 @@ pub mod namespace;
 pub mod perftest;
 pub mod probe;
 pub mod rockery;
-pub mod scenes;
 pub mod segment;
 mod system;
 

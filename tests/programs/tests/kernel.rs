@@ -1,8 +1,7 @@
 //! The kernel against itself: the programs and options that the tests of rockery use do work with a device
 //! that others wrote. Where one of these fails, the test is wrong and not rockery.
 
-use programs::probe::Probe;
-use programs::{Guest, Segment, perftest, scenes};
+use programs::{Guest, Segment, perftest};
 
 /// Emulated processors are slow: enough messages to go through every kind of packet, and not more.
 const FEW: &str = "-n 20";
@@ -25,16 +24,4 @@ fn perftest_runs_from_guest_to_guest() {
     }
     perftest::expect(&server, &client, &format!("ib_send_bw -c UD {FEW}"));
     perftest::expect(&server, &client, &format!("ib_send_bw -c UC {FEW}"));
-}
-
-/// What rxe does otherwise than the specification, which rockery follows; `docs/testing.md` has the reasons.
-const RXE_DEPARTS: &[&str] = &["send_too_long"];
-
-#[test]
-fn the_scenes_print_what_the_specification_asks_for() {
-    let probe = Probe::compile("scenes").unwrap();
-    let segment = Segment::new(1500).unwrap();
-    let responder = segment.guest(11, &[probe.path()]).unwrap();
-    let requester = segment.guest(12, &[probe.path()]).unwrap();
-    scenes::expect_all(&responder, &requester, &probe, RXE_DEPARTS);
 }

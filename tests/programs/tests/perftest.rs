@@ -1,0 +1,92 @@
+//! perftest's programs over rockery: each operation and transport, and the options that people use.
+
+use programs::{Machine, Namespace, Pair, Rockery, perftest};
+
+/// Every program with a transport that it takes. Few messages: what counts is that all kinds pass.
+const MATRIX: &[&str] = &[
+    "ib_send_bw",
+    "ib_send_bw -c UC",
+    "ib_send_bw -c UD",
+    "ib_write_bw",
+    "ib_write_bw -c UC",
+    "ib_read_bw",
+    "ib_atomic_bw",
+    "ib_send_lat",
+    "ib_send_lat -c UC",
+    "ib_send_lat -c UD",
+    "ib_write_lat",
+    "ib_write_lat -c UC",
+    "ib_read_lat",
+    "ib_atomic_lat",
+];
+
+fn whole_matrix(server: &dyn Machine, client: &dyn Machine) {
+    for line in MATRIX {
+        let rows = perftest::expect(server, client, &format!("{line} -n 200"));
+        assert_eq!(rows[0].iterations, 200, "{line}");
+    }
+}
+
+fn pair(mtu: u32) -> Pair {
+    Pair::new(mtu).expect("a pair").with(&Rockery::built())
+}
+
+#[test]
+fn every_program_and_transport_runs_at_mtu_1500() {
+    let pair = pair(1500);
+    whole_matrix(&pair.left, &pair.right);
+}
+
+#[test]
+fn every_program_and_transport_runs_at_mtu_9000() {
+    let pair = pair(9000);
+    whole_matrix(&pair.left, &pair.right);
+}
+
+#[test]
+fn every_program_and_transport_runs_over_the_loopback() {
+    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    whole_matrix(&alone, &alone);
+}
+
+#[test]
+fn all_sizes_pass_from_two_bytes_to_eight_mebibytes() {
+    let pair = pair(9000);
+    for program in ["ib_send_bw", "ib_write_bw", "ib_read_bw"] {
+        let rows = perftest::expect(&pair.left, &pair.right, &format!("{program} -a -n 10"));
+        let sizes: Vec<u64> = rows.iter().map(|row| row.bytes).collect();
+        assert_eq!(sizes, (1..=23).map(|power| 1 << power).collect::<Vec<u64>>(), "{program}");
+    }
+}
+
+#[test]
+fn completions_wake_programs_that_sleep() {
+    let pair = pair(1500);
+    for program in ["ib_send_bw", "ib_send_lat"] {
+        perftest::expect(&pair.left, &pair.right, &format!("{program} -e -n 200"));
+    }
+}
+
+#[test]
+fn inline_data_and_lists_of_work_requests_are_sent() {
+    let pair = pair(1500);
+    perftest::expect(&pair.left, &pair.right, "ib_send_lat -s 64 -I 64 -n 200");
+    perftest::expect(&pair.left, &pair.right, "ib_write_bw -s 64 -I 64 -n 200");
+    perftest::expect(&pair.left, &pair.right, "ib_send_bw -s 64 -l 16 -n 320");
+    perftest::expect(&pair.left, &pair.right, "ib_write_bw -s 64 -l 16 -n 320");
+}
+
+#[test]
+fn eight_queue_pairs_work_at_once() {
+    let pair = pair(9000);
+    perftest::expect(&pair.left, &pair.right, "ib_write_bw -q 8 -s 4096 -n 200");
+    perftest::expect(&pair.left, &pair.right, "ib_send_bw -q 8 -s 4096 -n 200");
+}
+
+#[test]
+fn both_directions_work_at_once() {
+    let pair = pair(9000);
+    for program in ["ib_send_bw", "ib_write_bw", "ib_read_bw"] {
+        perftest::expect(&pair.left, &pair.right, &format!("{program} -b -s 4096 -n 200"));
+    }
+}
