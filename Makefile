@@ -1,6 +1,6 @@
 # Two commands are enough: `make demo` shows rockery, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test programs bench fuzz install packages check
+.PHONY: help demo test programs fuzz install packages check
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
@@ -9,6 +9,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: packages ## two hosts, perftest between them over rockery, iperf3 beside: one table
+	scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-programs --bin demo
 
 packages: ## installs the packages that the rest needs
 	@scripts/packages.sh

@@ -1,7 +1,6 @@
 //! The command line. Its help is the first documentation that anyone reads.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -14,9 +13,6 @@ Examples:
   Bandwidth between two hosts, with the tool that everyone uses:
     host1$ rockery run -- ib_write_bw
     host2$ rockery run -- ib_write_bw host1
-
-  The same, with a capture that Wireshark opens:
-    rockery run --pcap write.pcap -- ib_write_bw host1
 
   By hand, for a program that something else starts:
     eval \"$(rockery env)\"";
@@ -52,27 +48,18 @@ pub(crate) enum Command {
     },
 }
 
-/// How the devices are to be.
+/// How the libraries get into a program.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Settings {
-    /// Only this device: a network interface's name (eth0), or the device's (rk_eth0). Default: all.
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
-    /// Write what the devices send and receive to this file. Wireshark opens it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) pcap: Option<PathBuf>,
-    /// Make the network bad, on purpose: drop=0.01,duplicate=0.01,reorder=0.05,corrupt=0.001,seed=1.
-    #[arg(long, value_name = "SPEC")]
-    pub(crate) faults: Option<String>,
     /// Load the libraries with LD_PRELOAD as well: for programs that bring a library path of their own.
     #[arg(long)]
     pub(crate) preload: bool,
 }
 
-/// A program, and how the devices are to be for it.
+/// A program, and how the libraries get into it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// How the devices are to be.
+    /// How the libraries get into a program.
     #[command(flatten)]
     pub(crate) settings: Settings,
     /// The program and its arguments, behind `--`.
@@ -92,10 +79,9 @@ mod tests {
 
     #[test]
     fn what_stands_behind_two_dashes_is_the_programs() {
-        let args =
-            Args::parse_from(["rockery", "run", "--device", "eth0", "--", "ib_write_bw", "--device", "x"]);
+        let args = Args::parse_from(["rockery", "run", "--", "ib_write_bw", "--preload"]);
         let Command::Run(run) = args.command else { panic!("not run") };
-        assert_eq!(run.settings.device.as_deref(), Some("eth0"));
-        assert_eq!(run.program, ["ib_write_bw", "--device", "x"]);
+        assert!(!run.settings.preload);
+        assert_eq!(run.program, ["ib_write_bw", "--preload"]);
     }
 }

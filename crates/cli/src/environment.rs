@@ -1,14 +1,10 @@
 //! The variables that make a program use rockery.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
 
 use crate::Error;
 use crate::args::Settings;
 use crate::libraries::{self, Libraries};
-
-/// Where the kernel lists network interfaces.
-const INTERFACES: &str = "/sys/class/net";
 
 /// Names and values, to be set for a program.
 pub(crate) type Variables = Vec<(&'static str, OsString)>;
@@ -16,24 +12,12 @@ pub(crate) type Variables = Vec<(&'static str, OsString)>;
 /// The variables for `settings`, seen from this binary and this process's own variables.
 ///
 /// # Errors
-/// When the libraries are missing, a path cannot be expressed, or no such device is there.
+/// When the libraries are missing, or their path cannot be expressed.
 pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
     let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
     let libraries = libraries::beside(&binary)?;
     let inherited = |name: &str| std::env::var_os(name);
-    let mut variables = loader(&libraries, settings.preload, inherited)?;
-    if let Some(device) = &settings.device {
-        check_device(device, &interfaces(Path::new(INTERFACES)))?;
-        variables.push(("ROCKERY_DEVICE", device.into()));
-    }
-    if let Some(pcap) = &settings.pcap {
-        let absolute = std::path::absolute(pcap).map_err(Error::file(pcap))?;
-        variables.push(("ROCKERY_PCAP", absolute.into()));
-    }
-    if let Some(faults) = &settings.faults {
-        variables.push(("ROCKERY_FAULTS", faults.into()));
-    }
-    Ok(variables)
+    loader(&libraries, settings.preload, inherited)
 }
 
 fn loader(
@@ -58,23 +42,6 @@ fn loader(
     Ok(variables)
 }
 
-fn interfaces(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
-}
-
-/// A device is called after its interface, with or without what stands before it.
-fn check_device(device: &str, present: &[String]) -> Result<(), Error> {
-    let is = |interface: &String| device == interface || device == format!("rk_{interface}");
-    if present.iter().any(is) {
-        return Ok(());
-    }
-    Err(Error::NoSuchDevice { name: device.to_owned(), present: present.to_vec() })
-}
-
 /// Prints them as a shell reads them.
 ///
 /// # Errors
@@ -93,6 +60,7 @@ fn quoted(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     fn libraries(folder: &str) -> Libraries {
         Libraries { folder: folder.into(), files: vec![Path::new(folder).join("libibverbs.so.1")] }
@@ -112,15 +80,6 @@ mod tests {
     #[test]
     fn a_folder_that_the_loader_would_misread_is_refused() {
         assert!(matches!(loader(&libraries("/a:b"), false, |_| None), Err(Error::BadPath(_))));
-    }
-
-    #[test]
-    fn a_device_may_be_called_by_its_interface() {
-        let present = ["eth0".to_owned(), "lo".to_owned()];
-        check_device("eth0", &present).unwrap();
-        check_device("rk_lo", &present).unwrap();
-        let error = check_device("mlx5_0", &present).unwrap_err().to_string();
-        assert_eq!(error, "there is no device mlx5_0: the interfaces are eth0, lo");
     }
 
     #[test]

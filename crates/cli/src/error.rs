@@ -38,14 +38,6 @@ pub(crate) enum Error {
         /// Where it was looked for.
         looked: String,
     },
-    /// No interface and no device is called so.
-    #[error("there is no device {name}: {}", known(.present))]
-    NoSuchDevice {
-        /// What was asked for.
-        name: String,
-        /// The interfaces that are there.
-        present: Vec<String>,
-    },
     /// A variable's value has a character that a shell or the loader would misunderstand.
     #[error("{0}: the dynamic linker takes no path with a colon, a space or a quote: move it elsewhere")]
     BadPath(PathBuf),
@@ -57,13 +49,6 @@ pub(crate) enum Error {
         /// Why.
         source: io::Error,
     },
-}
-
-fn known(present: &[String]) -> String {
-    match present {
-        [] => "no network interface is up (ip link set lo up gives one)".to_owned(),
-        names => format!("the interfaces are {}", names.join(", ")),
-    }
 }
 
 impl Error {

@@ -13,7 +13,6 @@ pub mod guest;
 pub mod machine;
 pub mod namespace;
 pub mod perftest;
-pub mod probe;
 pub mod rockery;
 pub mod segment;
 mod system;

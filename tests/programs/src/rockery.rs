@@ -36,5 +36,6 @@ fn build() -> PathBuf {
         .current_dir(&root)
         .status();
     assert!(built.is_ok_and(|status| status.success()), "rockery cannot be built: cargo build --release");
-    target.join("release/rockery")
+    let binary = target.join("release/rockery");
+    binary.canonicalize().unwrap_or(binary)
 }

@@ -22,7 +22,8 @@ pub(super) fn build() -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
-/// An initramfs in `folder` with `programs` where they are here: the kernel unpacks one archive after the other.
+/// An initramfs in `folder` with `programs` at the paths they have here: the kernel unpacks one archive after
+/// the other.
 pub(super) fn with_programs(image: &Path, programs: &[&Path], folder: &Path) -> Result<PathBuf, Error> {
     let plain = image.join("initrd.gz");
     if programs.is_empty() {

@@ -1,0 +1,90 @@
+//! libibverbs' own examples, over a veth and over the loopback.
+
+use programs::{Exchange, Machine, Namespace, Pair, Rockery};
+
+const PORT: u16 = 18515;
+const SECONDS: u64 = 60;
+
+/// Runs a ping-pong between two machines. Both ends check every message that arrives when `-c` is given.
+fn expect(server: &dyn Machine, client: &dyn Machine, line: &str) {
+    let argv: Vec<&str> = line.split_whitespace().collect();
+    let exchange = Exchange::run(server, client, &argv, "-g", PORT, SECONDS);
+    let exchange = exchange.unwrap_or_else(|error| panic!("{line}: {error}")).expect_success();
+    assert!(exchange.client.output.contains("iters in"), "{line}:\n{}", exchange.client.output);
+}
+
+fn pair(mtu: u32) -> Pair {
+    Pair::new(mtu).expect("a pair").with(&Rockery::built())
+}
+
+#[test]
+fn devices_are_listed_after_their_interfaces() {
+    let pair = pair(1500);
+    let listed = pair.left.run(&["ibv_devices"], SECONDS).unwrap().expect_success().output;
+    assert!(listed.contains("rk_eth0") && listed.contains("rk_lo"), "{listed}");
+}
+
+#[test]
+fn the_active_mtu_follows_the_interface() {
+    for (mtu, active) in [(1500, "1024 (3)"), (9000, "4096 (5)")] {
+        let devinfo = ["ibv_devinfo", "-v", "-d", "rk_eth0"];
+        let told = pair(mtu).left.run(&devinfo, SECONDS).unwrap().expect_success().output;
+        let line = told.lines().find(|line| line.contains("active_mtu")).unwrap_or_default();
+        assert!(line.contains(active), "MTU {mtu}: {line}");
+        assert!(told.contains("PORT_ACTIVE") && told.contains("::ffff:10.88.0.1"), "{told}");
+    }
+}
+
+#[test]
+fn rc_pingpong_runs_over_a_veth_of_either_mtu() {
+    for mtu in [1500, 9000] {
+        let pair = pair(mtu);
+        expect(&pair.left, &pair.right, "ibv_rc_pingpong -g 1 -n 200 -c");
+    }
+}
+
+#[test]
+fn rc_pingpong_waits_for_events() {
+    let pair = pair(1500);
+    expect(&pair.left, &pair.right, "ibv_rc_pingpong -g 1 -n 100 -e");
+}
+
+#[test]
+fn rc_pingpong_carries_messages_of_all_sizes() {
+    let pair = pair(1500);
+    for size in [1, 1024, 1025, 65536, 1_048_576] {
+        expect(&pair.left, &pair.right, &format!("ibv_rc_pingpong -g 1 -n 20 -c -s {size}"));
+    }
+}
+
+#[test]
+fn rc_pingpong_runs_over_ipv6() {
+    let pair = pair(1500);
+    expect(&pair.left, &pair.right, "ibv_rc_pingpong -g 2 -n 100 -c");
+}
+
+#[test]
+fn uc_pingpong_runs_over_a_veth() {
+    let pair = pair(1500);
+    expect(&pair.left, &pair.right, "ibv_uc_pingpong -g 1 -n 100 -c");
+}
+
+#[test]
+fn ud_pingpong_runs_over_a_veth() {
+    let pair = pair(1500);
+    expect(&pair.left, &pair.right, "ibv_ud_pingpong -g 1 -n 100 -c -s 1024");
+}
+
+#[test]
+fn srq_pingpong_shares_receives_among_its_queue_pairs() {
+    let pair = pair(1500);
+    expect(&pair.left, &pair.right, "ibv_srq_pingpong -g 1 -n 200 -c");
+}
+
+#[test]
+fn all_of_them_run_over_the_loopback() {
+    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    for program in ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"] {
+        expect(&alone, &alone, &format!("{program} -g 1 -n 100 -c"));
+    }
+}
