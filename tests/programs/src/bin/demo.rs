@@ -55,7 +55,8 @@ fn show() -> Result<(), Error> {
     }
     let (gbit, cores) = iperf3(&pair)?;
     println!("{:<28}{:>8}{gbit:>10.1}{:>12}{:>10}{:>10}{cores:>7.2}", "TCP (iperf3)", "", "", "", "");
-    println!("\ncores: what kept this machine's processors busy meanwhile, both hosts and all else. Took {:.0?}.", start.elapsed());
+    println!("\ncores: how many of this machine's were busy, with both hosts and all else.");
+    println!("Took {:.0?}.", start.elapsed());
     println!("Try it: {} run -- ibv_devinfo", rockery.path().display());
     Ok(())
 }
