@@ -64,11 +64,17 @@ fn serve(shared: &Shared, polls_seen: &mut u64) {
         pump.pump_events(&shared.events);
         drop(pump);
         served |= arrived;
-        if arrived {
-            until = now + LINGER;
-        } else if now >= until || !served || shared.stop.load(Ordering::Acquire) {
+        if shared.stop.load(Ordering::Acquire) {
             break;
         }
+        if arrived {
+            until = now + LINGER;
+            continue;
+        }
+        if now >= until || !served {
+            break;
+        }
+        // On a machine without a free core, whoever is to send the next packet may wait for this one.
         std::thread::yield_now();
     }
     // Acknowledgements that found no company.
