@@ -13,7 +13,9 @@ pub mod guest;
 pub mod machine;
 pub mod namespace;
 pub mod perftest;
+pub mod probe;
 pub mod rockery;
+pub mod scenes;
 pub mod segment;
 mod system;
 
