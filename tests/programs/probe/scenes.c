@@ -345,8 +345,8 @@ static void print_memory(const struct side *side) {
   const bool ud = side->scene->transport == IBV_QPT_UD;
   uint64_t digest = 0;
   for (unsigned i = 0; i < MEMORY; i++)
-
-         if (!(ud && i >= MEMORY / 2 && i % place < GRH)) digest = digest * 0x5851f42d4c957f2d + side->memory[i] + 1;
+    if (!(ud && i >= MEMORY / 2 && i % place < GRH))
+      digest = digest * 0x5851f42d4c957f2d + side->memory[i] + 1;
   printf("memory: %016llx\n", (unsigned long long)digest);
 }
 
