@@ -1,8 +1,10 @@
 //! The thread that makes progress while the program is away.
 //!
-//! It has three paces. When the program polls, it only looks every millisecond whether that is still so, and
-//! runs timers. When the program is away, it sleeps until a packet arrives. When packets arrive, it keeps
-//! looking for the next ones for a moment before it sleeps again: waking costs more than that moment.
+//! It has three paces. When the program polls, it only looks now and then whether that is still so, and runs
+//! timers: soon at first, for a program that polled just this once may now wait by looking at memory, and
+//! every millisecond when it goes on polling. When the program is away, it sleeps until a packet arrives.
+//! When packets arrive, it keeps looking for the next ones for a moment before it sleeps again: waking costs
+//! more than that moment.
 
 use crate::clock;
 use crate::device::Shared;
@@ -13,6 +15,8 @@ use std::time::Duration;
 
 /// How long it keeps looking after the last packet: twice what waking another core takes here (22 us).
 const LINGER: Nanos = Nanos::from_micros(50);
+/// The first look after the program began to poll; each further one waits twice as long, up to [`TICK`].
+const FIRST_TICK: Nanos = Nanos::from_micros(50);
 /// Without anything to wait for.
 const FOR_EVER: Instant = Instant(u64::MAX);
 
@@ -20,6 +24,7 @@ const FOR_EVER: Instant = Instant(u64::MAX);
 pub(crate) fn run(shared: &Shared) {
     let mut polls_seen = 0;
     let mut watching = true;
+    let mut tick = FIRST_TICK;
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock::now();
         let mut pump = shared.lock();
@@ -36,7 +41,8 @@ pub(crate) fn run(shared: &Shared) {
         // Taken together with the state above: who posts later sees when we wake, and wakes us if that is
         // late.
         let timeout = pump.rnic.next_timeout().unwrap_or(FOR_EVER);
-        let wakes_at = if present { timeout.min(clock::now() + TICK) } else { timeout };
+        let wakes_at = if present { timeout.min(clock::now() + tick) } else { timeout };
+        tick = if present { Nanos(tick.0 * 2).min(TICK) } else { FIRST_TICK };
         pump.wakes_at = wakes_at;
         drop(pump);
         if watching == present {
