@@ -94,7 +94,7 @@ fn table(device: *mut ibv_device, async_fd: i32) -> verbs_context {
     };
     verbs_context {
         query_port: Some(query::query_port),
-        advise_mr: None,
+        advise_mr: Some(memory::advise_mr),
         alloc_null_mr: None,
         counters: [None; 4],
         reg_dm_mr: None,

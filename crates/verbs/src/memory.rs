@@ -4,7 +4,7 @@ use crate::context::context;
 use crate::door::{Errno, door};
 use crate::pd::pd;
 use crate::qp::qp;
-use abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp};
+use abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp, ibv_sge};
 use core::ffi::c_void;
 use rnic::{
     Access, Data, Lkey, Operation, RegionChange, RegionInit, SendFlags, SendRequest, Window, WindowBinding,
@@ -114,6 +114,29 @@ door! {
             region.pd = domain;
         }
         Ok(0)
+    }
+
+    /// Pages are brought in before this returns, with or without `IBV_ADVISE_MR_FLAG_FLUSH`. Without page
+    /// faults, pages that are there are ready already.
+    fn advise_mr(domain: *mut ibv_pd, advice: u32, flags: u32, list: *mut ibv_sge, count: u32) -> code(i32) {
+        const PREFETCH: u32 = 0;
+        const PREFETCH_WRITE: u32 = 1;
+        const PREFETCH_NO_FAULT: u32 = 2;
+        const FLUSH: u32 = 1;
+        pd(domain)?;
+        if flags & !FLUSH != 0 || count == 0 || list.is_null() {
+            return Err(Errno::INVALID);
+        }
+        let rights = match advice {
+            PREFETCH => Access::empty(),
+            PREFETCH_WRITE => Access::LOCAL_WRITE,
+            PREFETCH_NO_FAULT => return Ok(()),
+            _ => return Err(Errno::UNSUPPORTED),
+        };
+        for range in core::slice::from_raw_parts(list, count as usize) {
+            bring_in(range.addr, range.length.into(), rights)?;
+        }
+        Ok(())
     }
 
     fn ibv_dereg_mr(raw: *mut ibv_mr) -> code(i32) {

@@ -5,7 +5,8 @@ use crate::context::{Context, context};
 use crate::device::{self, GIDS};
 use crate::door::{Errno, door};
 use abi::{
-    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr, ibv_values_ex,
+    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
+    ibv_values_ex,
 };
 use core::ffi::c_int;
 use core::mem::size_of;
@@ -97,11 +98,29 @@ fn device_attr(owner: &Context) -> ibv_device_attr {
     }
 }
 
+/// Regions that are paged in on demand: always, since the device reads and writes memory as the processor
+/// does.
+const ODP: u64 = 1;
+/// One region for the whole address space.
+const ODP_IMPLICIT: u64 = 2;
+/// SEND, RECV and SRQ_RECV.
+const ODP_MESSAGES: u32 = 1 | 2 | 32;
+const ODP_WRITE: u32 = 4;
+/// With READ and ATOMIC.
+const ODP_RELIABLE: u32 = ODP_MESSAGES | ODP_WRITE | 8 | 16;
+
 fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
     // SAFETY: the struct is plain numbers, for which zero is "none".
     let none: ibv_device_attr_ex = unsafe { core::mem::zeroed() };
     ibv_device_attr_ex {
         orig_attr: device_attr(owner),
+        odp_caps: ibv_odp_caps {
+            general_caps: ODP | ODP_IMPLICIT,
+            rc_odp_caps: ODP_RELIABLE,
+            uc_odp_caps: ODP_MESSAGES | ODP_WRITE,
+            ud_odp_caps: ODP_MESSAGES,
+        },
+        xrc_odp_caps: ODP_RELIABLE,
         completion_timestamp_mask: u64::MAX,
         // Completions are stamped in nanoseconds.
         hca_core_clock: 1_000_000,

@@ -1,0 +1,47 @@
+"""Runs the cases of rdma-core's own tests and prints the result and name of each: `run.py FOLDER --dev …`.
+
+FOLDER is where the distribution has them, compressed.
+"""
+
+import gzip
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+from importlib.machinery import SourceFileLoader
+
+
+def unpack(source, folder):
+    for path in pathlib.Path(source).iterdir():
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rb") as packed, open(folder / path.name.removesuffix(".gz"), "wb") as plain:
+            shutil.copyfileobj(packed, plain)
+
+
+class Report(unittest.TestResult):
+    def say(self, word, test, reason=""):
+        print(word, test.id(), str(reason).strip().split("\n")[-1], flush=True)
+
+    def addSuccess(self, test):
+        self.say("ok", test)
+
+    def addSkip(self, test, reason):
+        self.say("skipped", test, reason)
+
+    def addError(self, test, error):
+        self.say("error", test, repr(error[1]))
+
+    def addFailure(self, test, error):
+        self.say("failure", test, repr(error[1]))
+
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    unpack(sys.argv.pop(1), folder)
+    sys.path.insert(0, name)
+    from args_parser import parser
+
+    tests = SourceFileLoader("tests", str(folder / "__init__.py")).load_module()
+    parser.parse_args()
+    unittest.defaultTestLoader.loadTestsFromModule(tests).run(Report())
