@@ -135,7 +135,8 @@ impl Regions {
         Ok(RegionKeys { lkey: Lkey(key), rkey: Rkey(key) })
     }
 
-    /// Changes a region in place and gives it a new key (IBTA 11.2.8.4: the old ones are no longer valid).
+    /// Changes a region. Where its memory or domain changes it gets a new key, and the old one is no longer
+    /// valid (IBTA 11.2.8.4).
     pub(crate) fn reregister(
         &mut self,
         lkey: Lkey,
@@ -157,6 +158,12 @@ impl Regions {
             entry.access = access;
         }
         entry.pd = change.pd.unwrap_or(entry.pd);
+        if change.translation.is_none() && change.pd.is_none() {
+            // Other rights to the same memory: peers that hold the key go on with it, as Linux has it.
+            let slot = self.slot_of(lkey.0) as usize;
+            self.slots[slot] = Some(entry);
+            return Ok(RegionKeys { lkey, rkey: Rkey(lkey.0) });
+        }
         self.remove(lkey.0);
         let key = self.insert(entry, random)?;
         Ok(RegionKeys { lkey: Lkey(key), rkey: Rkey(key) })

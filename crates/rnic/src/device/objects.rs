@@ -18,7 +18,8 @@ impl Device {
         self.resources.regions.register(pd, init, &mut self.random)
     }
 
-    /// Changes a region; its old keys stop working. On an error the region is as it was.
+    /// Changes a region; unless only rights change, its old keys stop working. On an error the region is as
+    /// it was.
     pub fn reregister(&mut self, lkey: Lkey, change: RegionChange) -> Result<RegionKeys, Error> {
         if let Some(pd) = change.pd {
             self.check_pd(pd)?;

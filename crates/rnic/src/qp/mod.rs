@@ -79,7 +79,8 @@ impl Qp {
             path: Path::default(),
             out_of_order: resources.config.out_of_order,
             reorder_window: resources.config.reorder_window.max(1),
-            send: SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline),
+            // The eight bytes of an ATOMIC WRITE come with the request, whatever inline data was asked for.
+            send: SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline.max(8)),
             requester: Requester::default(),
             receive: ReceiveQueue::new(own_receives, capacity.receive_sge),
             responder: Responder::default(),
