@@ -6,6 +6,7 @@ use crate::clock;
 use crate::counters::LinkCounters;
 use crate::error::OpenError;
 use crate::interface::{DeviceInfo, list};
+use crate::presence::Presence;
 use crate::progress;
 use crate::pump::Pump;
 use crate::sys::epoll::Epoll;
@@ -15,7 +16,7 @@ use rnic::{Arm, Completion, Config, Cq, Data, Error, Instant, ReceiveRequest, Se
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use wire::Qpn;
 
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) epoll: Epoll,
     pub(crate) wake: EventFd,
     pub(crate) stop: AtomicBool,
+    pub(crate) presence: Presence,
     socket: RawFd,
 }
 
@@ -35,10 +37,20 @@ impl Shared {
         self.pump.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The same, unless somebody has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Pump>> {
+        match self.pump.try_lock() {
+            Ok(pump) => Some(pump),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Whether the progress thread wakes for packets. An error would mean that the descriptor is closed,
     /// which it is not while we live; the thread then looks every millisecond.
     pub(crate) fn watch_socket(&self, wanted: bool) {
-        let changed = self.epoll.watch(self.socket, wanted);
+        let change = if wanted { Epoll::add } else { Epoll::remove };
+        let changed = change(&self.epoll, self.socket);
         debug_assert!(changed.is_ok(), "{changed:?}");
     }
 
@@ -113,6 +125,7 @@ impl Device {
     pub fn post<T>(&self, requests: impl FnOnce(&mut Poster<'_>) -> T) -> T {
         let now = clock::now();
         let mut pump = self.shared.lock();
+        self.shared.presence.note_call();
         let idle = pump.is_idle();
         let mut poster = Poster { pump: &mut pump, now, sends: false };
         let result = requests(&mut poster);
@@ -151,13 +164,14 @@ impl Device {
     /// the network first.
     pub fn poll_cq(&self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
         let mut pump = self.shared.lock();
+        self.shared.presence.note_call();
         let taken = pump.rnic.poll_cq(cq, most, &mut take);
         if taken > 0 || most == 0 {
             pump.note_taken();
             return taken;
         }
         let now = clock::now();
-        pump.poll_empty(now);
+        pump.poll_empty(now, cq);
         let taken = pump.rnic.poll_cq(cq, most, take);
         let waits = taken == 0 && pump.waits_long();
         self.shared.finish(pump, now);
@@ -176,10 +190,9 @@ impl Device {
         let now = clock::now();
         let mut pump = self.shared.lock();
         pump.rnic.arm_cq(cq, arm)?;
-        let was_present = pump.is_present();
         pump.note_away();
         pump.transmit(now);
-        if was_present {
+        if self.shared.presence.leave() {
             // The thread ticks, and does not look at the socket: it wakes now and sees that we are away.
             pump.wakes_at = now;
             self.shared.wake.add();
@@ -239,7 +252,8 @@ fn share(pump: Pump, socket: RawFd) -> io::Result<Shared> {
     epoll.add(socket)?;
     epoll.add(wake.raw())?;
     let events = AsyncEvents::new()?;
-    Ok(Shared { pump: Mutex::new(pump), events, epoll, wake, stop: AtomicBool::new(false), socket })
+    let (stop, presence) = (AtomicBool::new(false), Presence::default());
+    Ok(Shared { pump: Mutex::new(pump), events, epoll, wake, stop, presence, socket })
 }
 
 /// Unacknowledged bytes that may be on their way: what the peer's socket keeps, taken to be as large as ours.

@@ -16,6 +16,7 @@ mod counters;
 mod device;
 mod error;
 mod interface;
+mod presence;
 mod progress;
 mod pump;
 mod receive;

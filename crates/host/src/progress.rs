@@ -1,10 +1,12 @@
 //! The thread that makes progress while the program is away.
 //!
-//! It has three paces. When the program polls, it only looks now and then whether that is still so, and runs
-//! timers: soon at first, for a program that polled just this once may now wait by looking at memory, and
-//! every millisecond when it goes on polling. When the program is away, it sleeps until a packet arrives.
-//! When packets arrive, it keeps looking for the next ones for a moment before it sleeps again: waking costs
-//! more than that moment.
+//! A program that polls does the network's work itself, faster than any other thread could: two that share a
+//! lock and a socket only get in each other's way. So while the program polls, this thread only looks now and
+//! then whether that is still so, and runs timers: soon at first, for a program that polled just for a moment
+//! may now wait by looking at memory, and every few milliseconds when it goes on polling. When the program is
+//! away, the thread sleeps until a packet arrives. Then it keeps looking for the next ones for a moment
+//! before it sleeps again, for waking costs more than that moment; but not where somebody else wants the
+//! core: that may be the very program that is to answer.
 
 use crate::clock;
 use crate::device::Shared;
@@ -17,74 +19,93 @@ use std::time::Duration;
 const LINGER: Nanos = Nanos::from_micros(50);
 /// The first look after the program began to poll; each further one waits twice as long, up to [`TICK`].
 const FIRST_TICK: Nanos = Nanos::from_micros(50);
+/// A core that was offered to others comes back at once when nobody wants it.
+const WANTED: Nanos = Nanos::from_micros(30);
+/// For how long it does not linger where the core was wanted.
+const CROWDED: Nanos = Nanos::from_millis(5);
 /// Without anything to wait for.
 const FOR_EVER: Instant = Instant(u64::MAX);
 
 /// Runs until the device is closed.
 pub(crate) fn run(shared: &Shared) {
-    let mut polls_seen = 0;
-    let mut watching = true;
-    let mut tick = FIRST_TICK;
+    let mut thread = Thread { shared, watching: true, tick: FIRST_TICK, crowded_until: Instant(0) };
+    let (mut calls_seen, mut looked_at) = (0, clock::now());
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock::now();
-        let mut pump = shared.lock();
-        let present = pump.is_present() && pump.empty_polls != polls_seen;
-        polls_seen = pump.empty_polls;
-        if present {
-            pump.tick(now);
-            pump.pump_events(&shared.events);
-        } else {
-            drop(pump);
-            serve(shared, &mut polls_seen);
-            pump = shared.lock();
-        }
-        // Taken together with the state above: who posts later sees when we wake, and wakes us if that is
-        // late.
-        let timeout = pump.rnic.next_timeout().unwrap_or(FOR_EVER);
-        let wakes_at = if present { timeout.min(clock::now() + tick) } else { timeout };
-        tick = if present { Nanos(tick.0 * 2).min(TICK) } else { FIRST_TICK };
-        pump.wakes_at = wakes_at;
-        drop(pump);
-        if watching == present {
-            watching = !present;
-            shared.watch_socket(watching);
-        }
+        let present = shared.presence.is_polling(calls_seen, now - looked_at);
+        (calls_seen, looked_at) = (shared.presence.calls(), now);
+        shared.presence.set_ticking(present);
+        let wakes_at = if present { thread.tick() } else { thread.serve() };
         let sleep = (wakes_at != FOR_EVER).then(|| Duration::from_nanos((wakes_at - clock::now()).0));
         shared.epoll.wait(sleep);
         shared.wake.clear();
     }
 }
 
-/// Serves the network until nothing came for a moment, or the program polls again.
-fn serve(shared: &Shared, polls_seen: &mut u64) {
-    let mut until = clock::now() + LINGER;
-    let mut served = false;
-    loop {
-        let now = clock::now();
-        let mut pump = shared.lock();
-        if pump.is_present() && pump.empty_polls != *polls_seen {
-            *polls_seen = pump.empty_polls.wrapping_sub(1);
-            return;
+struct Thread<'a> {
+    shared: &'a Shared,
+    /// Packets wake us.
+    watching: bool,
+    tick: Nanos,
+    /// Somebody else wanted the core when we lingered last: until then we do not.
+    crowded_until: Instant,
+}
+
+impl Thread<'_> {
+    fn watch(&mut self, wanted: bool) {
+        if self.watching != wanted {
+            self.watching = wanted;
+            self.shared.watch_socket(wanted);
         }
-        let arrived = pump.progress(now);
-        pump.pump_events(&shared.events);
-        drop(pump);
-        served |= arrived;
-        if shared.stop.load(Ordering::Acquire) {
-            break;
-        }
-        if arrived {
-            until = now + LINGER;
-            continue;
-        }
-        if now >= until || !served {
-            break;
-        }
-        // On a machine without a free core, whoever is to send the next packet may wait for this one.
-        std::thread::yield_now();
     }
-    // Acknowledgements that found no company.
-    let mut pump = shared.lock();
-    pump.transmit(clock::now());
-    pump.pump_events(&shared.events);
+
+    /// While the program polls. Says when to look again.
+    fn tick(&mut self) -> Instant {
+        self.watch(false);
+        let next = clock::now() + self.tick;
+        self.tick = Nanos(self.tick.0 * 2).min(TICK);
+        // Whoever has the lock runs the timers as well.
+        let Some(mut pump) = self.shared.try_lock() else { return next };
+        pump.tick(clock::now());
+        pump.pump_events(&self.shared.events);
+        pump.wakes_at = pump.rnic.next_timeout().map_or(next, |at| at.min(next));
+        pump.wakes_at
+    }
+
+    /// While the program is away: serves the network until nothing came for a moment, or the program polls.
+    /// Says when to look again without being woken.
+    fn serve(&mut self) -> Instant {
+        self.tick = FIRST_TICK;
+        self.watch(true);
+        let (calls_seen, start) = (self.shared.presence.calls(), clock::now());
+        let mut until = None;
+        loop {
+            let now = clock::now();
+            let mut pump = self.shared.lock();
+            let arrived = pump.progress(now);
+            pump.pump_events(&self.shared.events);
+            if arrived {
+                until = Some(now + LINGER);
+            }
+            let quiet = !arrived && (now < self.crowded_until || until.is_none_or(|until| now >= until));
+            let replaced = self.shared.presence.is_polling(calls_seen, now - start);
+            if quiet || replaced || self.shared.stop.load(Ordering::Acquire) {
+                // Acknowledgements that found no company.
+                pump.transmit(now);
+                pump.pump_events(&self.shared.events);
+                // Taken together with the state: who posts later sees when we wake, and wakes us if that is
+                // late.
+                pump.wakes_at = pump.rnic.next_timeout().unwrap_or(FOR_EVER);
+                return pump.wakes_at;
+            }
+            drop(pump);
+            if !arrived {
+                std::thread::yield_now();
+                let back = clock::now();
+                if back > now + WANTED {
+                    self.crowded_until = back + CROWDED;
+                }
+            }
+        }
+    }
 }

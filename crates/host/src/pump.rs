@@ -18,15 +18,12 @@ const TRANSMIT_BUDGET: usize = 256;
 /// Work requests that wait for company before they are sent, and their bytes.
 const DEFERRED_MAX: usize = 64;
 const DEFERRED_BYTES_MAX: u64 = 64 << 10;
-/// Empty polls in a row after which the program is taken to wait by polling, so that the progress thread need
-/// not wake for each packet. Programs that wait by looking at memory poll once or twice per message.
-const POLLS_UNTIL_PRESENT: u32 = 8;
 /// Empty polls in a row after which each gives the core to whoever wants it: about 10 us. When nobody does,
 /// that costs a tenth of a microsecond.
 const POLLS_UNTIL_YIELD: u32 = 32;
 /// How long a posted request may be deferred at most, and how often the progress thread looks whether the
 /// program still polls.
-pub(crate) const TICK: Nanos = Nanos::from_millis(1);
+pub(crate) const TICK: Nanos = Nanos::from_millis(4);
 
 /// The state of a device.
 #[derive(Debug)]
@@ -40,9 +37,11 @@ pub(crate) struct Pump {
     /// Posted since the last transmission.
     deferred: usize,
     deferred_bytes: u64,
-    /// Polls that found nothing: all, and those since something else happened.
-    pub(crate) empty_polls: u64,
+    /// Polls that found nothing since something else happened.
     empty_run: u32,
+    /// Transmissions so far, and up to the last tick: what waits to be sent is old when none was between.
+    transmissions: u64,
+    transmissions_at_tick: u64,
     /// The program has polled in vain since it last posted: it waits for an answer, not for a queue to fill.
     polled: bool,
     /// When the progress thread wakes at the latest.
@@ -64,8 +63,9 @@ impl Pump {
             lease: Some(lease),
             deferred: 0,
             deferred_bytes: 0,
-            empty_polls: 0,
             empty_run: 0,
+            transmissions: 0,
+            transmissions_at_tick: 0,
             polled: true,
             wakes_at: Instant(0),
         })
@@ -128,11 +128,6 @@ impl Pump {
         self.empty_run = 0;
     }
 
-    /// Whether the program waits by polling.
-    pub(crate) fn is_present(&self) -> bool {
-        self.empty_run >= POLLS_UNTIL_PRESENT
-    }
-
     /// Whether the program has polled in vain for longer than a round trip takes. On a machine with fewer
     /// cores than polling programs, the peer may be waiting for this core.
     pub(crate) fn waits_long(&self) -> bool {
@@ -157,21 +152,25 @@ impl Pump {
     /// Sends everything that the device has to send.
     pub(crate) fn transmit(&mut self, now: Instant) {
         (self.deferred, self.deferred_bytes) = (0, 0);
+        self.transmissions += 1;
         while self.rnic.transmit(now, TRANSMIT_BUDGET, &mut self.transmitter) == TRANSMIT_BUDGET {}
         self.transmitter.flush();
     }
 
     /// A poll that found no completion: sends, takes what arrived, and answers it as far as it cannot wait.
-    pub(crate) fn poll_empty(&mut self, now: Instant) {
+    pub(crate) fn poll_empty(&mut self, now: Instant, cq: Cq) {
         self.polled = true;
-        self.empty_polls += 1;
         self.empty_run = self.empty_run.saturating_add(1);
-        self.progress(now);
+        self.progress_until(now, |rnic| rnic.has_completions(cq));
     }
 
     /// Timers, out, in, out. Says whether anything arrived. Positive acknowledgements of what arrives stay
     /// for the next call, so that they travel with what the program answers.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
+        self.progress_until(now, |_| false)
+    }
+
+    fn progress_until(&mut self, now: Instant, is_enough: impl Fn(&rnic::Device) -> bool) -> bool {
         if self.rnic.next_timeout().is_some_and(|at| at <= now) {
             self.rnic.handle_timeout(now);
         }
@@ -187,18 +186,25 @@ impl Pump {
             if self.rnic.pending() == Pending::Data {
                 self.transmit(now);
             }
+            if is_enough(&self.rnic) {
+                break;
+            }
         }
         arrived
     }
 
-    /// Runs timers that are due, and sends what waited for company since the last tick.
+    /// While the program polls: runs timers that are due, and sends what has waited for company since the
+    /// last tick. What is younger stays: an acknowledgement sent alone would end its peer's polling before
+    /// the answer is there, and programs that look at memory next would not receive it.
     pub(crate) fn tick(&mut self, now: Instant) {
         if self.rnic.next_timeout().is_some_and(|at| at <= now) {
             self.rnic.handle_timeout(now);
         }
-        if self.rnic.pending() != Pending::Nothing {
+        let is_old = self.transmissions == self.transmissions_at_tick;
+        if is_old && self.rnic.pending() != Pending::Nothing {
             self.transmit(now);
         }
+        self.transmissions_at_tick = self.transmissions;
     }
 
     /// Whether the progress thread sleeps longer than what is to be done allows.

@@ -23,9 +23,9 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32)
     }
 
-    /// Watches a descriptor or, for a while, does not.
-    pub(crate) fn watch(&self, fd: RawFd, wanted: bool) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, fd, if wanted { libc::EPOLLIN as u32 } else { 0 })
+    /// Watches a descriptor no more: whoever makes it readable no longer stops to look who waits.
+    pub(crate) fn remove(&self, fd: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0)
     }
 
     fn control(&self, operation: i32, fd: RawFd, events: u32) -> io::Result<()> {

@@ -152,6 +152,9 @@ pub(crate) fn steer(fd: RawFd, qpn_bits: u32) -> io::Result<()> {
         .map(drop)
 }
 
+// `sendmsg` and `recvmsg` of the C library are points where a thread can be cancelled, which they prepare for
+// in each call. Ours never wait: the bare system calls do.
+
 #[inline]
 pub(crate) fn send(fd: RawFd, family: Family, route: &Route, bytes: &[u8], segment: usize) -> io::Result<()> {
     let mut control = Control::new();
@@ -170,7 +173,8 @@ pub(crate) fn send(fd: RawFd, family: Family, route: &Route, bytes: &[u8], segme
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr();
         message.msg_controllen = control.len() as _;
-        libc::sendmsg(fd, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags)
     };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -222,7 +226,8 @@ pub(crate) fn receive(fd: RawFd, family: Family, buffer: &mut [u8]) -> io::Resul
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr();
         message.msg_controllen = super::control::CONTROL_BYTES as _;
-        (libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT), message.msg_controllen as usize)
+        let received = libc::syscall(libc::SYS_recvmsg, fd, &raw mut message, libc::MSG_DONTWAIT);
+        (received, message.msg_controllen as usize)
     };
     if received < 0 {
         return Err(io::Error::last_os_error());

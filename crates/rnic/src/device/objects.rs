@@ -99,6 +99,11 @@ impl Device {
         taken
     }
 
+    /// Whether [`Self::poll_cq`] would find something.
+    pub fn has_completions(&self, cq: Cq) -> bool {
+        self.resources.cqs.get(cq.0 as usize).is_some_and(|queue| queue.len() > 0)
+    }
+
     fn cq(&mut self, cq: Cq) -> Result<&mut CompletionQueue, Error> {
         self.resources.cqs.get_mut(cq.0 as usize).ok_or(Error::NoSuchObject)
     }
