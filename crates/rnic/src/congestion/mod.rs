@@ -66,6 +66,11 @@ impl Control {
         }
     }
 
+    /// Whether packets may have to wait for their time.
+    pub(crate) fn is_pacing(&self) -> bool {
+        matches!(self, Self::Dcqcn(_))
+    }
+
     pub(crate) fn acknowledged(&mut self, bytes: u32, now: Instant) {
         if let Some(algorithm) = self.algorithm() {
             algorithm.acknowledged(bytes, now);

@@ -141,6 +141,8 @@ impl Qp {
         requester.resend.clear();
         requester.ahead.clear();
         requester.recovering = true;
+        // Found again when its turn comes.
+        requester.fault = None;
         let from = requester.unacknowledged;
         requester.seek(&self.send, from);
     }

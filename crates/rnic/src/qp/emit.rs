@@ -53,9 +53,8 @@ impl Qp {
             }
             Operation::Write { address, rkey, immediate } => {
                 let tail = immediate.filter(|_| position.ends()).map_or(Tail::None, Tail::Immediate);
-                if self.out_of_order && immediate.is_none() {
-                    // Each packet is a WRITE of its own: the receiver can place it whatever came before. With
-                    // an immediate it stays one message, whose whole length the receiver's completion
+                if self.write_only && immediate.is_none() {
+                    // With an immediate it stays one message, whose whole length the receiver's completion
                     // reports.
                     let reth = Some(Reth { address: at(address), rkey, length });
                     return Message::Write { position: Position::Only, reth, tail };

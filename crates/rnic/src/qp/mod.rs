@@ -52,6 +52,8 @@ pub(crate) struct Qp {
     pub(crate) path: Path,
     /// Place what arrives ahead, and number WRITE packets as messages of their own.
     pub(crate) out_of_order: bool,
+    /// WRITEs without immediate leave as WRITE ONLY packets.
+    pub(crate) write_only: bool,
     /// How many packets the peer may have to keep ahead of a missing one.
     pub(crate) reorder_window: u32,
     pub(crate) send: SendQueue,
@@ -78,6 +80,8 @@ impl Qp {
             attr: QpAttr::default(),
             path: Path::default(),
             out_of_order: resources.config.out_of_order,
+            // The receiver can place such a packet whatever came before it.
+            write_only: resources.config.write_only || resources.config.out_of_order,
             reorder_window: resources.config.reorder_window.max(1),
             // The eight bytes of an ATOMIC WRITE come with the request, whatever inline data was asked for.
             send: SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline.max(8)),

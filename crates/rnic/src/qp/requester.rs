@@ -18,8 +18,8 @@ use wire::Psn;
 /// A READ is asked for in pieces of so many packets, so that the window also paces what comes back.
 pub(super) const READ_PACKETS_MAX: u32 = 64;
 
-/// Packets between two requests for an acknowledgement within a long message.
-const ACK_INTERVAL_PACKETS_MAX: u32 = 16;
+/// Packets between two requests for an acknowledgement while more follow at once.
+const ACK_INTERVAL_PACKETS_MAX: u32 = 64;
 
 /// A READ or atomic that waits for its answer.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub(crate) struct Requester {
     /// A gap was answered by going back; more of the same gap is no news.
     pub(super) recovering: bool,
     /// The entry at the cursor cannot be sent; it fails when those before it are done.
-    fault: Option<Status>,
+    pub(super) fault: Option<Status>,
     packets_since_ack_request: u32,
     /// When the local ACK timer runs out.
     pub(super) retransmit_at: Option<Instant>,
@@ -208,12 +208,14 @@ impl Qp {
     pub(super) fn advance(&mut self, resources: &mut Resources, now: Instant, sink: &mut impl Sink) -> Step {
         if !matches!(self.state, State::ReadyToSend | State::SendQueueDrained)
             || self.requester.resume_at.is_some()
-            || self.requester.fault.is_some()
         {
             return Step::Blocked;
         }
         if let Some(psn) = self.requester.resend.pop_front() {
             return self.resend(resources, psn, now, sink);
+        }
+        if self.requester.fault.is_some() {
+            return Step::Blocked;
         }
         let index = self.requester.cursor;
         let Some(entry) = self.send.entry(index).copied() else { return Step::Blocked };
@@ -235,7 +237,7 @@ impl Qp {
         let Some(packets) = self.window_allows(&entry) else { return Step::Blocked };
         self.begin(index);
         let packet = self.requester.packet;
-        let ack = self.wants_acknowledgement(&entry, packet, packets);
+        let ack = self.wants_acknowledgement(&entry, index, packet, packets);
         if let Err(status) = self.emit_request(resources, index, &entry, packet, packets, ack, sink) {
             return self.stall(resources, status, now);
         }
@@ -304,17 +306,38 @@ impl Qp {
         }
     }
 
-    /// An acknowledgement is asked for at the end of a message, at intervals within a long one, and when the
-    /// window is about to close.
-    fn wants_acknowledgement(&self, entry: &SendEntry, packet: u32, packets: u32) -> bool {
+    /// An acknowledgement is asked for at the end of a message that no other follows at once, at intervals,
+    /// and when the window is about to close on packets of which none asked.
+    fn wants_acknowledgement(&self, entry: &SendEntry, index: usize, packet: u32, packets: u32) -> bool {
         if !self.is_reliable() {
             return false;
         }
-        let ends = packet + packets >= entry.packets;
-        let window = self.window_packets();
+        let ends = packet + packets >= entry.packets && !(self.is_plain(entry) && self.continues(index + 1));
+        let (window, in_flight) = (self.window_packets(), self.requester.in_flight());
+        let silent = self.requester.packets_since_ack_request;
         let interval = (window / 4).clamp(1, ACK_INTERVAL_PACKETS_MAX);
-        ends || self.requester.packets_since_ack_request + 1 >= interval
-            || self.requester.in_flight() + packets >= window
+        ends || silent + 1 >= interval || (in_flight + packets >= window && silent >= in_flight)
+    }
+
+    /// Whether the entry at `index` leaves right after the one before it.
+    fn continues(&self, index: usize) -> bool {
+        self.state == State::ReadyToSend
+            && !self.congestion.is_pacing()
+            && self.send.entry(index).is_some_and(|entry| self.is_plain(entry))
+    }
+
+    /// Whether nothing but the window can hold an entry back, and only an acknowledgement completes it.
+    fn is_plain(&self, entry: &SendEntry) -> bool {
+        !entry.is_local() && !entry.wants_response() && !entry.flags.contains(SendFlags::FENCE)
+    }
+
+    /// What should have followed at once does not: the last packet goes again, and asks for the
+    /// acknowledgement that it left to others to ask for.
+    fn ask_late(&mut self) {
+        let waits = self.is_reliable() && self.requester.is_waiting();
+        if waits && core::mem::take(&mut self.requester.packets_since_ack_request) > 0 {
+            self.requester.resend.push_back(self.requester.next.minus(1));
+        }
     }
 
     fn sent(&mut self, resources: &mut Resources, entry: &SendEntry, packets: u32, ack: bool, now: Instant) {
@@ -380,8 +403,9 @@ impl Qp {
     /// The entry at the cursor fails with `status` once those before it have completed.
     pub(super) fn stall(&mut self, resources: &mut Resources, status: Status, now: Instant) -> Step {
         self.requester.fault = Some(status);
+        self.ask_late();
         self.retire(resources, now);
-        Step::Blocked
+        if self.requester.resend.is_empty() { Step::Blocked } else { Step::Went }
     }
 
     /// Completes entries from the front as far as they are done.
@@ -425,6 +449,9 @@ impl Qp {
     /// To be called when the queue pair has become SQD: there may be nothing to wait for.
     pub(crate) fn drain(&mut self, resources: &mut Resources) {
         self.requester.announce_drain();
+        if self.requester.packet == 0 {
+            self.ask_late();
+        }
         self.announce_if_drained(resources);
     }
 

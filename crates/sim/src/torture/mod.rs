@@ -225,6 +225,7 @@ fn config(dice: &mut Dice) -> Config {
     };
     Config {
         out_of_order: dice.per_mille(500),
+        write_only: dice.per_mille(300),
         reorder_window: dice.pick(&[4, 16, 64, 1024]),
         window_bytes: dice.pick(&[1, 4096, 1 << 16, 1 << 20]),
         congestion,
