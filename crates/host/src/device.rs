@@ -12,7 +12,7 @@ use crate::pump::Pump;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
 use crate::sys::{fork, process};
-use rnic::{Arm, Completion, Config, Cq, Data, Error, Instant, ReceiveRequest, SendRequest, Srq};
+use rnic::{Arm, Completion, Config, Cq, Data, Error, Instant, Operation, ReceiveRequest, SendRequest, Srq};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +85,7 @@ impl Device {
         let info = list().into_iter().find(|device| device.name == info.name).ok_or_else(gone)?;
         let Lease { socket, first, count, connection } = agent::lease()?;
         let buffer = socket.receive_buffer().map_err(OpenError::Socket)?;
-        let config = Config { window_bytes: window_bytes(buffer), ..Config::default() };
+        let config = Config { window_bytes: window_bytes(buffer), write_only: true, ..Config::default() };
         let mut rnic = rnic::Device::new(config, seed().map_err(OpenError::Thread)?);
         for (index, gid) in info.gids.iter().enumerate() {
             rnic.set_gid(index as u8, Some(*gid));
@@ -281,6 +281,7 @@ impl Poster<'_> {
         self.pump.rnic.post_send(qpn, request, self.now)?;
         self.sends = true;
         self.pump.note_posted(match request.data {
+            _ if matches!(request.operation, Operation::Read { .. }) => 0,
             Data::Inline(bytes) => bytes.len() as u64,
             Data::Sges(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),
         });

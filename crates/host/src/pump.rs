@@ -140,7 +140,7 @@ impl Pump {
         self.empty_run = 0;
         self.polled = false;
         if idle || self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX {
-            self.transmit(now);
+            self.transmit_holding(now);
         }
     }
 
@@ -151,10 +151,20 @@ impl Pump {
 
     /// Sends everything that the device has to send.
     pub(crate) fn transmit(&mut self, now: Instant) {
+        self.fill(now);
+        self.transmitter.flush();
+    }
+
+    /// The same, but the last batch may wait for company.
+    fn transmit_holding(&mut self, now: Instant) {
+        self.fill(now);
+        self.transmitter.hold();
+    }
+
+    fn fill(&mut self, now: Instant) {
         (self.deferred, self.deferred_bytes) = (0, 0);
         self.transmissions += 1;
         while self.rnic.transmit(now, TRANSMIT_BUDGET, &mut self.transmitter) == TRANSMIT_BUDGET {}
-        self.transmitter.flush();
     }
 
     /// A poll that found no completion: sends, takes what arrived, and answers it as far as it cannot wait.
@@ -175,7 +185,7 @@ impl Pump {
             self.rnic.handle_timeout(now);
         }
         if self.rnic.pending() != Pending::Nothing {
-            self.transmit(now);
+            self.transmit_holding(now);
         }
         let mut arrived = false;
         for _ in 0..RECEIVES_MAX {
@@ -184,13 +194,21 @@ impl Pump {
             }
             arrived = true;
             if self.rnic.pending() == Pending::Data {
-                self.transmit(now);
+                self.transmit_holding(now);
             }
             if is_enough(&self.rnic) {
                 break;
             }
         }
+        if !arrived {
+            self.transmitter.flush();
+        }
         arrived
+    }
+
+    /// Whether something waits to be sent.
+    fn has_unsent(&self) -> bool {
+        self.transmitter.is_holding() || self.rnic.pending() != Pending::Nothing
     }
 
     /// While the program polls: runs timers that are due, and sends what has waited for company since the
@@ -201,7 +219,7 @@ impl Pump {
             self.rnic.handle_timeout(now);
         }
         let is_old = self.transmissions == self.transmissions_at_tick;
-        if is_old && self.rnic.pending() != Pending::Nothing {
+        if is_old && self.has_unsent() {
             self.transmit(now);
         }
         self.transmissions_at_tick = self.transmissions;
@@ -209,7 +227,7 @@ impl Pump {
 
     /// Whether the progress thread sleeps longer than what is to be done allows.
     pub(crate) fn oversleeps(&self, now: Instant) -> bool {
-        let deferred = (self.rnic.pending() != Pending::Nothing).then_some(now + TICK);
+        let deferred = self.has_unsent().then_some(now + TICK);
         [self.rnic.next_timeout(), deferred].into_iter().flatten().any(|at| at < self.wakes_at)
     }
 }

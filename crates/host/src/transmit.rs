@@ -24,6 +24,8 @@ pub(crate) struct Transmitter {
     segment: usize,
     /// A shorter segment was added: it is the last.
     closed: bool,
+    /// This batch follows another one that was full.
+    bulk: bool,
     /// Where the batch goes, and the socket of the group at the peer that it is for.
     path: Path,
     slot: u32,
@@ -43,6 +45,7 @@ impl Transmitter {
             segments: 0,
             segment: 0,
             closed: false,
+            bulk: false,
             path,
             slot: 0,
             route: route_of(&path, interface),
@@ -54,6 +57,19 @@ impl Transmitter {
     /// Sends nothing any more.
     pub(crate) fn sever(&mut self) {
         self.socket = None;
+    }
+
+    /// Keeps a batch for what comes next, if it follows others: the network is busy with those, and a call
+    /// saved is time saved on both sides. Otherwise sends it.
+    pub(crate) fn hold(&mut self) {
+        if !self.bulk || self.closed || self.segments == SEGMENTS_MAX {
+            self.flush();
+        }
+    }
+
+    /// Whether packets are kept back.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.segments > 0
     }
 
     /// Sends what is in the batch.
@@ -69,7 +85,7 @@ impl Transmitter {
         {
             self.counters.note_send_error(&error, self.segments as u64);
         }
-        (self.length, self.segments, self.closed) = (0, 0, false);
+        (self.length, self.segments, self.closed, self.bulk) = (0, 0, false, false);
     }
 
     fn fits(&self, path: &Path, slot: u32, total: usize) -> bool {
@@ -106,6 +122,7 @@ impl Sink for Transmitter {
         let slot = packet.dest.value() >> QPN_BITS;
         if !self.fits(path, slot, total) {
             self.flush();
+            self.bulk = true;
         }
         if self.segments == 0 {
             self.begin(path, slot, total);
