@@ -19,9 +19,12 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod access;
 mod address;
+pub mod cm;
 mod completion;
 mod config;
 mod congestion;

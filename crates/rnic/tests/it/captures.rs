@@ -10,10 +10,10 @@ use wire::{AtomicEth, FrameHeaders, Ip, Message, Packet, Psn, Reth, Rkey, Syndro
 
 /// A packet of a capture.
 #[derive(Clone, Debug)]
-struct Captured {
-    packet: Packet,
-    payload: Vec<u8>,
-    from_requester: bool,
+pub(crate) struct Captured {
+    pub(crate) packet: Packet,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) from_requester: bool,
 }
 
 /// What is compared of an answer: its place, what it says, and how much it carries.
@@ -34,7 +34,7 @@ const REGION: u64 = 1 << 20;
 
 const USUAL: SetUp = SetUp { mtu: Mtu::B1024, access: ALL, receive_length: 60_000, offset: REGION / 2 };
 
-fn capture(name: &str) -> Vec<Captured> {
+pub(crate) fn capture(name: &str) -> Vec<Captured> {
     let folder = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/captures");
     let bytes = fs::read(folder.join(format!("{name}.pcap"))).unwrap();
     let length = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;

@@ -6,6 +6,7 @@
 mod bench;
 mod capacity;
 mod captures;
+mod cm;
 mod datagrams;
 mod hostile;
 mod requester;

@@ -1,0 +1,235 @@
+//! Requests from peers: REQ and SIDR_REQ, new or repeated.
+
+use super::compose;
+use super::config::{RETRIES_MAX, duration};
+use super::connection::Connection;
+use super::listen::Match;
+use super::request::{Ece, Event, ListenerId};
+use super::state::{Input, State, Step};
+use super::{Cm, CmCounters, RejectReason};
+use crate::address::{Arrival, Gid};
+use crate::qp::attr::Mtu;
+use crate::time::Instant;
+use alloc::boxed::Box;
+use core::net::{IpAddr, Ipv6Addr};
+use wire::cm::{
+    CMA_HEADER_SIZE, CmMad, CmaHeader, CommId, DREQ_PRIVATE_DATA, Rej, Req, ServiceId, SidrRep, SidrReq,
+    SidrStatus, Subject,
+};
+
+/// Why a REQ is answered with a REJ, or with nothing.
+enum Refusal {
+    Reject(RejectReason),
+    /// With additional information: the first bytes count.
+    Inform(RejectReason, [u8; 16], usize),
+    /// The peer will ask again.
+    Drop,
+}
+
+impl Cm {
+    pub(super) fn handle_req(&mut self, arrival: &Arrival, mad: &CmMad, req: &Req, now: Instant) {
+        if req.local_comm_id == CommId(0) {
+            self.counters.unexpected += 1;
+            return;
+        }
+        if let Some(id) = self.connections.of_remote(arrival.source, req.local_comm_id) {
+            self.handle_req_again(id, arrival, mad, req, now);
+            return;
+        }
+        match self.admit_req(arrival, req, now) {
+            Ok((listener, addresses)) => self.accept_req(arrival, mad, req, listener, addresses),
+            Err(Refusal::Reject(reason)) => self.refuse(arrival, mad, req, reason, &[]),
+            Err(Refusal::Inform(reason, information, length)) => {
+                self.refuse(arrival, mad, req, reason, &information[..length]);
+            }
+            Err(Refusal::Drop) => {}
+        }
+    }
+
+    /// The peer's name for the connection is known already.
+    fn handle_req_again(&mut self, id: CommId, arrival: &Arrival, mad: &CmMad, req: &Req, now: Instant) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let (state, service_timeout) = (connection.state, self.config.service_timeout);
+        if connection.active || connection.remote_qpn != req.local_qpn {
+            self.refuse(arrival, mad, req, RejectReason::DUPLICATE_LOCAL_COMM_ID, &[]);
+            return;
+        }
+        let delayed = compose::mra(id, connection, service_timeout);
+        self.count_duplicate(mad);
+        match super::state::step(state, Input::Req) {
+            Step::To(_) => self.say(id, Input::Req, now, 0, delayed),
+            Step::Again if state == State::TimeWait => {
+                self.refuse(arrival, mad, req, RejectReason::STALE_CONNECTION, &[]);
+            }
+            Step::Again => self.answer_again(id, now),
+            Step::Ignore => {}
+            Step::Forbidden => self.counters.unexpected += 1,
+        }
+    }
+
+    /// Finds out who takes a new REQ.
+    fn admit_req(
+        &mut self,
+        arrival: &Arrival,
+        req: &Req,
+        now: Instant,
+    ) -> Result<(ListenerId, Option<CmaHeader>), Refusal> {
+        if compose::transport_of(req).is_none() {
+            return Err(Refusal::Reject(RejectReason::INVALID_TRANSPORT));
+        }
+        if let Some(other) = self.connections.of_remote_qpn(arrival.source, req.local_qpn) {
+            self.part_with_stale(other, now);
+            return Err(Refusal::Reject(RejectReason::STALE_CONNECTION));
+        }
+        let Some(local) = self.address(arrival.destination) else { return Err(Refusal::Drop) };
+        if req.primary_path.remote_gid != local.gid.0 {
+            return Err(Refusal::Inform(RejectReason::INVALID_GID, local.gid.0, 16));
+        }
+        if Mtu::from_code(req.path_mtu.into()).is_none_or(|mtu| mtu > local.mtu) {
+            let mut most = [0; 16];
+            // The field has the MTU in the upper half of the byte, as the REQ has (IBTA table 109).
+            most[0] = (local.mtu as u8) << 4;
+            return Err(Refusal::Inform(RejectReason::INVALID_MTU, most, 1));
+        }
+        let addresses = addresses_of(arrival, req.service_id, &req.private_data).map_err(Refusal::Reject)?;
+        match self.listeners.admit(req.service_id, addresses.map(|it| it.destination())) {
+            Match::Taken(listener) => Ok((listener, addresses)),
+            Match::Nobody => Err(Refusal::Reject(RejectReason::INVALID_SERVICE_ID)),
+            Match::Full => {
+                self.counters.backlog_full += 1;
+                Err(Refusal::Drop)
+            }
+        }
+    }
+
+    /// Makes a connection of a REQ that somebody takes.
+    fn accept_req(
+        &mut self,
+        arrival: &Arrival,
+        mad: &CmMad,
+        req: &Req,
+        listener: ListenerId,
+        addresses: Option<CmaHeader>,
+    ) {
+        let mut path = compose::path_back(arrival, self.config.hop_limit);
+        path.traffic_class = req.primary_path.traffic_class;
+        path.service_level = req.primary_path.service_level;
+        path.flow_label = req.primary_path.flow_label;
+        let mut connection = Connection::new(State::ReqReceived, path, req.service_id, &self.config);
+        connection.transaction = mad.transaction;
+        connection.waits_at = Some(listener);
+        connection.response_time = duration(req.local_response_timeout);
+        connection.retries = req.max_cm_retries.min(RETRIES_MAX);
+        connection.time_wait = duration(req.primary_path.local_ack_timeout);
+        connection.transport = compose::transport_of(req).unwrap_or(connection.transport);
+        let Ok(id) = self.connections.add(connection, &self.config, &mut self.random) else {
+            self.listeners.taken(listener);
+            self.counters.table_full += 1;
+            return;
+        };
+        self.connections.name(id, req.local_comm_id);
+        self.connections.name_queue_pair(id, req.local_qpn);
+        let ece = Ece { vendor_id: req.vendor_id, options: mad.modifier };
+        self.tell(id, Event::Request { id, listener, path, request: Box::new(*req), addresses, ece });
+    }
+
+    fn refuse(&mut self, arrival: &Arrival, mad: &CmMad, req: &Req, reason: RejectReason, more: &[u8]) {
+        let rej =
+            Rej { remote_comm_id: req.local_comm_id, subject: Subject::Request, reason, ..Rej::default() };
+        self.answer(arrival, mad.transaction, compose::with_information(rej, more));
+    }
+
+    /// A peer's queue pair turns up in a new connection: it has forgotten this one.
+    pub(super) fn part_with_stale(&mut self, id: CommId, now: Instant) {
+        let state = self.connections.get(id).map(|connection| connection.state);
+        if state == Some(State::Established) {
+            self.part(id, Input::Disconnect, [0; DREQ_PRIVATE_DATA], now);
+        }
+    }
+
+    pub(super) fn handle_sidr_req(&mut self, arrival: &Arrival, mad: &CmMad, req: &SidrReq, now: Instant) {
+        if let Some(id) = self.connections.of_request(arrival.source, req.request_id) {
+            self.count_duplicate(mad);
+            if self.connections.advance(id, Input::SidrReq, now) == Step::Again {
+                self.answer_again(id, now);
+            }
+            return;
+        }
+        if self.address(arrival.destination).is_none() || req.request_id == CommId(0) {
+            self.counters.unexpected += 1;
+            return;
+        }
+        let addresses = match addresses_of(arrival, req.service_id, &req.private_data) {
+            Ok(addresses) => addresses,
+            Err(_) => return self.refuse_sidr(arrival, mad, req),
+        };
+        match self.listeners.admit(req.service_id, addresses.map(|it| it.destination())) {
+            Match::Taken(listener) => self.accept_sidr(arrival, mad, req, listener, addresses),
+            Match::Nobody => self.refuse_sidr(arrival, mad, req),
+            Match::Full => self.counters.backlog_full += 1,
+        }
+    }
+
+    fn accept_sidr(
+        &mut self,
+        arrival: &Arrival,
+        mad: &CmMad,
+        req: &SidrReq,
+        listener: ListenerId,
+        addresses: Option<CmaHeader>,
+    ) {
+        let path = compose::path_back(arrival, self.config.hop_limit);
+        let mut connection = Connection::new(State::SidrReqReceived, path, req.service_id, &self.config);
+        connection.transaction = mad.transaction;
+        connection.waits_at = Some(listener);
+        let Ok(id) = self.connections.add(connection, &self.config, &mut self.random) else {
+            self.listeners.taken(listener);
+            self.counters.table_full += 1;
+            return;
+        };
+        self.connections.name(id, req.request_id);
+        // There is no room for a vendor in a SIDR_REQ (IBTA A18).
+        let ece = Ece { vendor_id: 0, options: mad.modifier };
+        self.tell(id, Event::SidrRequest { id, listener, path, request: Box::new(*req), addresses, ece });
+    }
+
+    fn refuse_sidr(&mut self, arrival: &Arrival, mad: &CmMad, req: &SidrReq) {
+        let rep = SidrRep {
+            request_id: req.request_id,
+            status: SidrStatus::UNSUPPORTED,
+            service_id: req.service_id,
+            ..SidrRep::default()
+        };
+        self.answer(arrival, mad.transaction, rep);
+    }
+
+    pub(super) fn count_duplicate(&mut self, mad: &CmMad) {
+        self.counters.duplicates[CmCounters::index(mad.message.attribute())] += 1;
+    }
+}
+
+/// The addresses in front of the private data, for services that have them. They have to be those that the
+/// datagram came with: programs take them for the peer's.
+fn addresses_of(
+    arrival: &Arrival,
+    service: ServiceId,
+    private_data: &[u8],
+) -> Result<Option<CmaHeader>, RejectReason> {
+    if service.port().is_none() {
+        return Ok(None);
+    }
+    let header: Option<&[u8; CMA_HEADER_SIZE]> = private_data.first_chunk();
+    let header = header.and_then(|bytes| CmaHeader::parse(bytes).ok()).ok_or(RejectReason::UNSUPPORTED)?;
+    if header.source() != ip_of(arrival.source) || header.destination() != ip_of(arrival.destination) {
+        return Err(RejectReason::INVALID_GID);
+    }
+    Ok(Some(header))
+}
+
+/// The IP address that a GID is.
+fn ip_of(gid: Gid) -> IpAddr {
+    match gid.ipv4() {
+        Some(address) => IpAddr::V4(address.into()),
+        None => IpAddr::V6(Ipv6Addr::from(gid.0)),
+    }
+}

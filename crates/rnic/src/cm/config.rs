@@ -1,0 +1,95 @@
+//! What can be set, and the limits of everything that others can fill.
+
+use crate::time::Nanos;
+
+/// Settings; the defaults are those of Linux's rdma_cm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CmConfig {
+    /// How long each end may take to answer: 4.096 µs times 2 to this power. 0..=[`TIMEOUT_CODE_MAX`],
+    /// default 20 (4.3 s).
+    pub response_timeout: u8,
+    /// How often a message is repeated. 0..=15, default 15.
+    pub retries: u8,
+    /// How much time an answer may take once the peer was told that it does (MRA): 4.096 µs times 2 to this
+    /// power. 0..=[`TIMEOUT_CODE_MAX`], default 24 (69 s).
+    pub service_timeout: u8,
+    /// Connections in any state but listening, and service ID resolutions. Default 65,536: 50 MB.
+    pub connections_max: usize,
+    /// Listeners. Default 16,384.
+    pub listeners_max: usize,
+    /// TTL of what is sent. Default 64.
+    pub hop_limit: u8,
+}
+
+impl Default for CmConfig {
+    fn default() -> Self {
+        Self {
+            response_timeout: 20,
+            retries: RETRIES_MAX,
+            service_timeout: 24,
+            connections_max: 65_536,
+            listeners_max: 16_384,
+            hop_limit: 64,
+        }
+    }
+}
+
+/// The most that the field of a REQ holds.
+pub(super) const RETRIES_MAX: u8 = 15;
+
+/// The longest time that a peer can make us wait at once: 69 s. Its fields could say 2.4 hours.
+pub const TIMEOUT_CODE_MAX: u8 = 24;
+
+/// Datagrams that wait to be sent. A driver takes them after each input, so more than a few are there only
+/// when it does not; the network may lose datagrams, and so may we.
+pub(super) const TRANSMITS_MAX: usize = 4_096;
+
+/// Timers that one call handles.
+pub(super) const TIMEOUTS_PER_CALL: usize = 64;
+
+/// How often a communication ID is drawn before we believe that all are taken.
+pub(super) const DRAWS_MAX: usize = 64;
+
+/// How long an answer is kept that nobody confirms (a REJ, a SIDR_REP), in response times: a peer that missed
+/// it asks again after one and two packet lifetimes.
+pub(super) const REPLAY_RESPONSES: u64 = 2;
+
+/// Timers that are looked at when the table is full and something has to go.
+pub(super) const EVICTIONS_SCANNED_MAX: usize = 64;
+
+/// A time code (IBTA 12.7.10 and others): 4.096 µs times 2 to this power, of codes above the limit the limit.
+pub(super) const fn duration(code: u8) -> Nanos {
+    let code = if code < TIMEOUT_CODE_MAX { code } else { TIMEOUT_CODE_MAX };
+    Nanos(4_096 << code)
+}
+
+/// The time-out code for a queue pair's acknowledgements: twice the packet lifetime, and the time that the
+/// peer's adapter takes. Codes add like logarithms: the greater wins, and one more when the other is as large
+/// as half of it (IBTA 9.7.6.1.3 and 12.7.34).
+pub const fn ack_timeout(adapter_delay: u8, packet_lifetime: u8) -> u8 {
+    let round_trip = packet_lifetime.saturating_add(1);
+    let (greater, smaller) =
+        if round_trip >= adapter_delay { (round_trip, adapter_delay) } else { (adapter_delay, round_trip) };
+    let code = if smaller + 1 >= greater { greater + 1 } else { greater };
+    if code < 31 { code } else { 31 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_double() {
+        assert_eq!(duration(0), Nanos(4_096));
+        assert_eq!(duration(20), Nanos(4_294_967_296));
+        assert_eq!(duration(31), duration(TIMEOUT_CODE_MAX));
+    }
+
+    #[test]
+    fn acknowledgement_timeouts_are_those_of_linux() {
+        // The captures: rxe's delay is 15, and RoCE's packet lifetime was 18 in Linux 6.1.
+        assert_eq!(ack_timeout(15, 18), 19);
+        assert_eq!((ack_timeout(16, 16), ack_timeout(17, 16), ack_timeout(18, 16)), (18, 18, 19));
+        assert_eq!((ack_timeout(0, 16), ack_timeout(25, 16), ack_timeout(31, 31)), (17, 25, 31));
+    }
+}

@@ -1,0 +1,280 @@
+//! Connection management: who asks whom for a connection over queue pair 1, as a state machine (IBTA
+//! chapter 12, RDMA-CM's use of it in Annex A11). It moves no queue pairs: its owners do, when they are told.
+//!
+//! # Drive contract
+//!
+//! Inputs: the owners' calls, [`Cm::handle_datagram`] for each datagram that came to queue pair 1,
+//! [`Cm::handle_timeout`] when the clock reaches [`Cm::next_timeout`]. `now` never runs backwards.
+//!
+//! After any input, until the outputs are empty:
+//! 1. [`Cm::poll_transmit`] until `None`: datagrams, each 256 bytes, to be sent from queue pair 1.
+//! 2. [`Cm::poll_event`] until `None`.
+//! 3. [`Cm::next_timeout`]: when to come back at the latest; it may be over already.
+//!
+//! Each call does bounded work, and a spurious timeout does nothing. What peers can fill has a limit with a
+//! name in `config.rs`.
+//!
+//! ```text
+//!   active                              passive
+//!   connect ──────── REQ ────────▶ Event::Request
+//!                                       accept            (or reject: REJ ▶ Event::Rejected)
+//!   Event::Reply ◀── REP ─────────
+//!   ready ────────── RTU ────────▶ Event::Established
+//!   disconnect ───── DREQ ───────▶ Event::Disconnected
+//!   Event::Disconnected ◀─ DREP ── disconnect
+//! ```
+//!
+//! Connections are named by their local communication ID, which is random and does not come back soon. An
+//! owner that releases one need not have ended it: what politeness demands (REJ, DREQ and its repetitions)
+//! goes on without the owner, which is how the death of a program reaches its peers.
+
+mod arrive;
+mod compose;
+mod config;
+mod connection;
+mod counters;
+mod listen;
+mod network;
+mod owner;
+mod request;
+mod state;
+
+pub use config::{CmConfig, TIMEOUT_CODE_MAX, ack_timeout};
+pub use counters::{CmCounters, MessageCounts};
+pub use request::{
+    Accept, CmError, Connect, Datagram, Ece, Event, Listen, ListenAddress, ListenerId, LocalAddress, Parting,
+    Reject, Resolution, Resolve,
+};
+pub use state::State;
+
+use crate::address::{Arrival, Gid};
+use crate::random::Random;
+use crate::time::Instant;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use config::{TIMEOUTS_PER_CALL, TRANSMITS_MAX};
+use connection::Connections;
+use listen::Listeners;
+use state::Input;
+use wire::cm::{CmMad, CmMessage, CommId, RejectReason};
+
+/// All connections of a host's devices.
+#[derive(Debug)]
+pub struct Cm {
+    config: CmConfig,
+    random: Random,
+    addresses: Vec<LocalAddress>,
+    listeners: Listeners,
+    connections: Connections,
+    transmits: VecDeque<Datagram>,
+    events: VecDeque<Event>,
+    counters: CmCounters,
+    /// The upper half of transaction IDs that we choose.
+    transactions: u32,
+}
+
+impl Cm {
+    /// A connection manager without addresses. The seed must be hard to guess where peers are not trusted:
+    /// who knows a communication ID can end its connection.
+    pub fn new(config: CmConfig, seed: [u8; 32]) -> Self {
+        let mut random = Random::new(seed);
+        Self {
+            config,
+            transactions: random.next_u32(),
+            random,
+            addresses: Vec::new(),
+            listeners: Listeners::default(),
+            connections: Connections::default(),
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: CmCounters::default(),
+        }
+    }
+
+    /// Adds an address, or changes what is known of it.
+    pub fn set_address(&mut self, address: LocalAddress) {
+        self.addresses.retain(|other| other.gid != address.gid);
+        self.addresses.push(address);
+    }
+
+    /// Takes an address away. Its connections end without a word: there is nowhere to say it from.
+    pub fn remove_address(&mut self, gid: Gid) {
+        self.addresses.retain(|other| other.gid != gid);
+        for id in self.connections.at(gid) {
+            let is_owned = self.connections.get(id).is_some_and(|it| it.owned && it.state != State::Idle);
+            self.stop_waiting(id);
+            self.connections.end(id);
+            if is_owned {
+                self.events.push_back(Event::AddressRemoved { id });
+            }
+        }
+    }
+
+    /// Our addresses.
+    pub fn addresses(&self) -> &[LocalAddress] {
+        &self.addresses
+    }
+
+    fn address(&self, gid: Gid) -> Option<&LocalAddress> {
+        self.addresses.iter().find(|address| address.gid == gid)
+    }
+
+    /// The next datagram to send.
+    #[must_use]
+    pub fn poll_transmit(&mut self) -> Option<Datagram> {
+        self.transmits.pop_front()
+    }
+
+    /// The next thing that an owner has to know.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        while let Some(event) = self.events.pop_front() {
+            // Whoever released a connection since does not hear of it any more.
+            if self.connections.get(event.id()).is_some_and(|it| it.owned) {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// When [`Self::handle_timeout`] is wanted at the latest.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.connections.next_deadline()
+    }
+
+    /// Repeats what was not answered, gives up what was repeated often enough, and ends what has lingered
+    /// long enough: up to 64 of them, so [`Self::next_timeout`] may still lie behind.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for _ in 0..TIMEOUTS_PER_CALL {
+            let Some(id) = self.connections.pop_due(now) else { return };
+            let Some(connection) = self.connections.get(id) else { continue };
+            let (state, connected) = (connection.state, connection.connected);
+            if state.lingers() {
+                self.connections.advance(id, Input::WaitOver, now);
+                if state == State::TimeWait && connected {
+                    self.tell(id, Event::TimeWaitOver { id });
+                }
+            } else if self.connections.retry(id, now) {
+                self.repeat_by_timer(id);
+            } else {
+                self.give_up(id, state, now);
+            }
+        }
+    }
+
+    fn give_up(&mut self, id: CommId, state: State, now: Instant) {
+        let event = match state {
+            State::DreqSent => Event::Disconnected { id, cause: Parting::TimedOut },
+            _ => Event::Unreachable { id },
+        };
+        match state {
+            State::DreqSent | State::SidrReqSent => _ = self.connections.advance(id, Input::GiveUp, now),
+            _ => self.part_with_timeout(id, Input::GiveUp, now),
+        }
+        self.tell(id, event);
+    }
+
+    /// Lets the peer know that we wait no more.
+    fn part_with_timeout(&mut self, id: CommId, input: Input, now: Instant) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let local = self.address(connection.path.source);
+        let message = compose::rej_timeout(id, connection, local);
+        self.say(id, input, now, 0, message);
+    }
+
+    /// Connections and resolutions there are, ended ones that linger included.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// The state of a connection that is still known.
+    pub fn state(&self, id: CommId) -> Option<State> {
+        self.connections.get(id).map(|connection| connection.state)
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &CmCounters {
+        &self.counters
+    }
+
+    /// Does what `input` does to a connection, and sends what it has to say. The message is put together in
+    /// the state before, as the peer knows that one.
+    fn say(&mut self, id: CommId, input: Input, now: Instant, modifier: u32, message: impl Into<CmMessage>) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let mad = CmMad { transaction: connection.transaction, modifier, message: message.into() };
+        connection.sent = mad.to_bytes();
+        let datagram = Datagram { path: connection.path, mad: connection.sent };
+        self.connections.advance(id, input, now);
+        self.send(mad.message.attribute(), datagram);
+    }
+
+    /// Answers once more, since the peer asks once more.
+    fn answer_again(&mut self, id: CommId, now: Instant) {
+        self.connections.keep_answer(id, now);
+        self.repeat(id);
+    }
+
+    /// Says once more what was said last.
+    fn repeat(&mut self, id: CommId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let datagram = Datagram { path: connection.path, mad: connection.sent };
+        self.send(attribute_of(&datagram), datagram);
+    }
+
+    fn repeat_by_timer(&mut self, id: CommId) {
+        if let Some(connection) = self.connections.get(id) {
+            let datagram = Datagram { path: connection.path, mad: connection.sent };
+            self.counters.retried[CmCounters::index(attribute_of(&datagram))] += 1;
+        }
+        self.repeat(id);
+    }
+
+    /// Answers a datagram without a connection.
+    fn answer(&mut self, arrival: &Arrival, transaction: u64, message: impl Into<CmMessage>) {
+        let mad = CmMad { transaction, modifier: 0, message: message.into() };
+        let path = compose::path_back(arrival, self.config.hop_limit);
+        self.send(mad.message.attribute(), Datagram { path, mad: mad.to_bytes() });
+    }
+
+    fn send(&mut self, attribute: u16, datagram: Datagram) {
+        if self.transmits.len() >= TRANSMITS_MAX {
+            self.counters.transmit_full += 1;
+            return;
+        }
+        self.counters.sent[CmCounters::index(attribute)] += 1;
+        self.transmits.push_back(datagram);
+    }
+
+    /// Tells the owner, if there is one.
+    fn tell(&mut self, id: CommId, event: Event) {
+        if self.connections.get(id).is_some_and(|connection| connection.owned) {
+            self.events.push_back(event);
+        }
+    }
+
+    /// The connection waits at no listener any more.
+    fn stop_waiting(&mut self, id: CommId) {
+        let waited = self.connections.get_mut(id).and_then(|connection| connection.waits_at.take());
+        if let Some(listener) = waited {
+            self.listeners.taken(listener);
+        }
+    }
+
+    /// Checks what must always hold, whatever came. For tests and simulations: it looks at everything.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn check(&self) -> Result<(), &'static str> {
+        for (listener, waiting) in self.listeners.waiting() {
+            if self.connections.waiting_at(listener).len() != waiting as usize {
+                return Err("a backlog counts what does not wait");
+            }
+        }
+        self.connections.check()
+    }
+}
+
+/// Which message a datagram of ours is.
+const fn attribute_of(datagram: &Datagram) -> u16 {
+    u16::from_be_bytes([datagram.mad[16], datagram.mad[17]])
+}

@@ -1,0 +1,270 @@
+//! How connections end.
+
+use crate::cm::pair::*;
+use rnic::cm::{CmError, Event, Parting, State};
+use wire::cm::{CmMessage, RejectReason};
+
+#[test]
+fn one_parts_and_the_other_confirms() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (alice, bob) = pair.connection();
+    pair.alice.cm.disconnect(alice, [3; 220], pair.now).unwrap();
+    pair.alice.drain();
+    pair.carry();
+    let cause = Parting::Peer(Box::new([3; 220]));
+    assert_eq!(pair.bob.event(), Event::Disconnected { id: bob, cause });
+    pair.bob.cm.disconnect(bob, [4; 220], pair.now).unwrap();
+    pair.bob.drain();
+    pair.carry();
+    let Event::Disconnected { id, cause: Parting::Answered(data) } = pair.alice.event() else {
+        panic!("disconnected")
+    };
+    assert_eq!((id, &data[..220], &data[220..]), (alice, &[4; 220][..], &[0; 4][..]));
+    // Neither queue pair is used again before what was on its way is gone.
+    assert_eq!(pair.alice.cm.state(alice), Some(State::TimeWait));
+    pair.wait_until(|pair| pair.alice.events.len() + pair.bob.events.len() == 2);
+    assert_eq!(pair.alice.event(), Event::TimeWaitOver { id: alice });
+    assert_eq!(pair.bob.event(), Event::TimeWaitOver { id: bob });
+    pair.alice.cm.release(alice, pair.now).unwrap();
+    pair.bob.cm.release(bob, pair.now).unwrap();
+    pair.assert_empty();
+}
+
+#[test]
+fn both_part_at_once() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (alice, bob) = pair.connection();
+    pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
+    pair.bob.cm.disconnect(bob, [0; 220], pair.now).unwrap();
+    pair.alice.drain();
+    pair.bob.drain();
+    pair.carry();
+    assert_eq!(pair.alice.event(), Event::Disconnected { id: alice, cause: Parting::Both });
+    assert_eq!(pair.bob.event(), Event::Disconnected { id: bob, cause: Parting::Both });
+    assert_eq!(pair.bob.cm.state(bob), Some(State::TimeWait));
+}
+
+#[test]
+fn a_lost_confirmation_is_given_again() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (alice, bob) = pair.connection();
+    pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
+    pair.alice.drain();
+    let dreq = pair.alice.sent[0];
+    pair.carry();
+    pair.bob.event();
+    // Bob's program has not confirmed yet: it hears nothing of the second.
+    pair.bob.receive(&dreq, pair.now);
+    assert!(pair.bob.events.is_empty() && pair.bob.sent.is_empty());
+    pair.bob.cm.disconnect(bob, [0; 220], pair.now).unwrap();
+    pair.bob.drain();
+    pair.bob.said();
+    pair.bob.receive(&dreq, pair.now);
+    pair.carry();
+    assert!(matches!(pair.alice.event(), Event::Disconnected { cause: Parting::Answered(_), .. }));
+}
+
+#[test]
+fn a_peer_that_is_gone_does_not_hold_us() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (alice, _) = pair.connection();
+    pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
+    pair.alice.drain();
+    pair.wait_until(|pair| {
+        pair.alice.sent.clear();
+        !pair.alice.events.is_empty()
+    });
+    assert_eq!(pair.alice.event(), Event::Disconnected { id: alice, cause: Parting::TimedOut });
+    assert_eq!(pair.alice.cm.counters().retried[5], 15);
+}
+
+#[test]
+fn a_host_that_forgot_the_connection_confirms_its_end() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (alice, _) = pair.connection();
+    pair.bob = Host::new(BOB, rnic::cm::CmConfig::default(), 8);
+    pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
+    pair.alice.drain();
+    pair.carry();
+    assert!(matches!(pair.alice.event(), Event::Disconnected { cause: Parting::Answered(_), .. }));
+}
+
+#[test]
+fn a_reply_that_is_never_confirmed_is_given_up_on_both_sides() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let alice = pair.connect();
+    pair.carry();
+    let bob = pair.request();
+    pair.accept(bob);
+    pair.carry();
+    pair.reply(alice);
+    pair.ready(alice);
+    // Whatever Alice says is lost; her RTU as well as those that Bob's repetitions fetch.
+    pair.wait_until(|pair| {
+        pair.alice.sent.clear();
+        while let Some(datagram) = pair.bob.sent.pop_front() {
+            pair.alice.receive(&datagram, pair.now);
+        }
+        !pair.bob.events.is_empty()
+    });
+    assert_eq!(pair.bob.event(), Event::Unreachable { id: bob });
+    let Event::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
+    assert_eq!((id, reject.reason), (alice, RejectReason::TIMEOUT));
+    assert_eq!(pair.alice.cm.state(alice), Some(State::TimeWait));
+}
+
+/// Brings a connection to a state; returns both ends' names for it.
+type Stage = fn(&mut Pair) -> (wire::cm::CommId, Option<wire::cm::CommId>);
+
+#[test]
+fn the_death_of_a_program_reaches_its_peer_from_every_state() {
+    let request_received: Stage = |pair| {
+        let alice = pair.connect();
+        pair.carry();
+        (alice, Some(pair.request()))
+    };
+    let reply_sent: Stage = |pair| {
+        let alice = pair.connect();
+        pair.carry();
+        let bob = pair.request();
+        pair.accept(bob);
+        (alice, Some(bob))
+    };
+    let reply_received: Stage = |pair| {
+        let alice = pair.connect();
+        pair.carry();
+        let bob = pair.request();
+        pair.accept(bob);
+        pair.carry();
+        pair.reply(alice);
+        (alice, Some(bob))
+    };
+    let established: Stage = |pair| {
+        let (alice, bob) = pair.connection();
+        (alice, Some(bob))
+    };
+    let parting: Stage = |pair| {
+        let (alice, bob) = pair.connection();
+        pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
+        pair.alice.drain();
+        pair.carry();
+        pair.bob.event();
+        (alice, Some(bob))
+    };
+    let request_sent: Stage = |pair| (pair.connect(), None);
+    for (name, stage) in [
+        ("request sent", request_sent),
+        ("request received", request_received),
+        ("reply sent", reply_sent),
+        ("reply received", reply_received),
+        ("established", established),
+        ("parting", parting),
+    ] {
+        one_dies(name, stage, true);
+        one_dies(name, stage, false);
+    }
+}
+
+/// Who dies in it is let go, the survivor hears of it and lets go as well, and nothing remains.
+fn one_dies(name: &str, stage: Stage, alice_dies: bool) {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (alice, bob) = stage(&mut pair);
+    let dead = if alice_dies { Some(alice) } else { bob };
+    let Some(dead) = dead else { return };
+    pair.alice.events.clear();
+    let (host, other) = match alice_dies {
+        true => (&mut pair.alice, bob),
+        false => (&mut pair.bob, Some(alice)),
+    };
+    host.cm.release(dead, pair.now).unwrap();
+    host.drain();
+    pair.carry();
+    let told = if alice_dies { &pair.bob.events } else { &pair.alice.events };
+    let ending = |event: &Event| {
+        matches!(event, Event::Rejected { .. } | Event::Disconnected { .. })
+            && other.is_none_or(|id| event.id() == id)
+    };
+    let knew = name == "parting" && alice_dies;
+    assert_eq!(told.iter().any(ending), !knew, "{name}: {told:?}");
+    // The survivor lets go as well, and nothing remains.
+    let survivor = if alice_dies { &mut pair.bob } else { &mut pair.alice };
+    other.into_iter().for_each(|id| survivor.cm.release(id, pair.now).unwrap());
+    while let Some(event) = survivor.events.pop_front() {
+        survivor.cm.release(event.id(), pair.now).ok();
+    }
+    survivor.drain();
+    pair.carry();
+    while pair.wait() {
+        pair.carry();
+    }
+    pair.assert_empty();
+    assert!(pair.now.0 < 100_000_000_000, "{name}: it took {:?}", pair.now);
+}
+
+#[test]
+fn what_an_owner_does_not_want_any_more_it_does_not_hear_of() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (alice, bob) = pair.connection();
+    pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
+    pair.alice.drain();
+    let dreq = pair.alice.sent.pop_front().unwrap();
+    let arrival = rnic::Arrival { source: ALICE, destination: BOB, traffic_class: 0, hop_limit: 64 };
+    pair.bob.cm.handle_datagram(&arrival, &dreq.mad, pair.now);
+    // The event waits already when the owner goes.
+    pair.bob.cm.release(bob, pair.now).unwrap();
+    pair.bob.drain();
+    assert!(pair.bob.events.is_empty());
+    assert!(matches!(pair.bob.said(), CmMessage::Drep(_)));
+    assert_eq!(pair.bob.cm.disconnect(bob, [0; 220], pair.now), Err(CmError::NoSuchConnection));
+}
+
+#[test]
+fn an_address_that_goes_takes_its_connections_along() {
+    let mut pair = Pair::new();
+    let [listener, _] = pair.listen(8);
+    let (_, bob) = pair.connection();
+    pair.alice.cm.connect(&connect(ALICE, BOB, SERVICE, 0x12), pair.now).unwrap();
+    pair.alice.drain();
+    pair.carry();
+    pair.bob.cm.remove_address(BOB);
+    pair.bob.drain();
+    // The request that waited is gone with its address; what the owner has it hears of.
+    let Event::Request { id: second, .. } = pair.bob.event() else { panic!("a request") };
+    let ids: Vec<_> = pair.bob.events.drain(..).map(|event| event.id()).collect();
+    assert_eq!(ids.len(), 2);
+    assert!(ids.contains(&bob) && ids.contains(&second));
+    assert!(pair.bob.sent.is_empty());
+    pair.bob.cm.unlisten(listener, pair.now).unwrap();
+    for id in ids {
+        pair.bob.cm.release(id, pair.now).unwrap();
+    }
+    assert_eq!(pair.bob.cm.connections(), 0);
+}
+
+#[test]
+fn a_listener_that_goes_rejects_what_waits_for_it() {
+    let mut pair = Pair::new();
+    let [listener, _] = pair.listen(8);
+    let taken = pair.connect();
+    pair.carry();
+    let bob = pair.request();
+    let waiting = pair.alice.cm.connect(&connect(ALICE, BOB, SERVICE, 0x12), pair.now).unwrap();
+    pair.alice.drain();
+    pair.carry();
+    pair.bob.cm.unlisten(listener, pair.now).unwrap();
+    pair.bob.drain();
+    pair.carry();
+    assert!(matches!(pair.alice.event(), Event::Rejected { id, .. } if id == waiting));
+    // Who was taken may still be accepted.
+    pair.accept(bob);
+    pair.carry();
+    pair.reply(taken);
+}

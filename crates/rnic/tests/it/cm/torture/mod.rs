@@ -1,0 +1,81 @@
+//! Two hosts whose programs connect, dawdle, reject, part and die, over a network that loses, doubles, delays
+//! and forges. Everything follows from one seed.
+//!
+//! Safety, while it rages: [`story`] knows what may be heard of each connection, and nothing of the state
+//! machine. Liveness, after it: the network heals, programs go, and in bounded time nothing is left.
+
+mod network;
+mod programs;
+mod story;
+mod world;
+
+use world::World;
+
+/// Seeds in every test run.
+const SEEDS: u64 = 10_000;
+
+/// Seeds that found something once.
+const SEEDS_THAT_FAILED: &[u64] = &[79, 5087];
+
+/// What a run did, so that a test which tests nothing is noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Summary {
+    /// Connections that both ends agreed on.
+    established: u64,
+    /// Requests that ended otherwise.
+    failed: u64,
+    /// Service ID resolutions that were answered.
+    resolved: u64,
+    /// Datagrams lost, doubled, forged.
+    spoiled: u64,
+    /// A number that depends on everything that happened.
+    digest: u64,
+}
+
+fn run(seed: u64) -> Summary {
+    let result = std::panic::catch_unwind(|| World::new(seed).run());
+    result.unwrap_or_else(|_| {
+        panic!("replay it: CM_SEED={seed} cargo test -p rockery-rnic cm::torture::one_seed")
+    })
+}
+
+#[test]
+fn whatever_the_network_does_both_ends_agree_and_nothing_is_left() {
+    let part = |seeds: std::ops::Range<u64>| {
+        std::thread::spawn(move || {
+            let mut sum = Summary::default();
+            for seed in seeds {
+                let summary = run(seed);
+                sum.established += summary.established;
+                sum.failed += summary.failed;
+                sum.resolved += summary.resolved;
+                sum.spoiled += summary.spoiled;
+            }
+            sum
+        })
+    };
+    let halves = [part(0..SEEDS / 2), part(SEEDS / 2..SEEDS)];
+    for half in halves {
+        let sum = half.join().expect("a seed failed; see above");
+        let enough = sum.established > SEEDS && sum.failed > SEEDS && sum.resolved > SEEDS / 2;
+        assert!(enough && sum.spoiled > SEEDS * 10, "the test tests nothing: {sum:?}");
+    }
+}
+
+#[test]
+fn seeds_that_once_failed_stay_fixed() {
+    SEEDS_THAT_FAILED.iter().for_each(|seed| _ = run(*seed));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 0..20 {
+        assert_eq!(run(seed), run(seed));
+    }
+}
+
+#[test]
+fn one_seed() {
+    let seed = std::env::var("CM_SEED").map_or(0, |text| text.parse().expect("CM_SEED is a number"));
+    World::new(seed).run();
+}

@@ -1,0 +1,99 @@
+//! What programs do when they hear something: mostly what they should, sooner or later, sometimes not.
+
+use super::network::Dice;
+use rnic::Nanos;
+use rnic::cm::Event;
+
+/// What a program will do with a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    Take,
+    Accept,
+    Delay,
+    Reject,
+    Ready,
+    Data,
+    Part,
+    Answer,
+    Release,
+}
+
+/// How programs behave in this run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
+    /// How long they think at most.
+    pub(crate) thinks: Nanos,
+    /// How often, in percent, they say no.
+    pub(crate) rejects: u64,
+    /// How often, in percent, they let go of a connection at any point.
+    pub(crate) dies: u64,
+}
+
+impl Manners {
+    pub(crate) fn roll(dice: &mut Dice) -> Self {
+        Self {
+            thinks: Nanos(*dice.pick(&[0, 1_000_000, 50_000_000])),
+            rejects: *dice.pick(&[0, 10, 50]),
+            dies: *dice.pick(&[0, 5, 30]),
+        }
+    }
+
+    /// What comes of an event, and after how long.
+    pub(crate) fn react(&self, dice: &mut Dice, event: &Event) -> Vec<(Nanos, Act)> {
+        let mut at = Nanos(0);
+        let mut plan = Vec::new();
+        let mut then = |dice: &mut Dice, act| {
+            at = Nanos(at.0 + dice.below(self.thinks.0 + 1));
+            plan.push((at, act));
+        };
+        let dies = dice.percent(self.dies);
+        match event {
+            _ if dies => then(dice, Act::Release),
+            Event::Request { .. } => {
+                then(dice, Act::Take);
+                if dice.percent(10) {
+                    then(dice, Act::Delay);
+                }
+                let no = dice.percent(self.rejects);
+                then(dice, if no { Act::Reject } else { Act::Accept });
+                match no {
+                    true => then(dice, Act::Release),
+                    false if dice.percent(30) => then(dice, Act::Data),
+                    false => {}
+                }
+            }
+            Event::SidrRequest { .. } => {
+                then(dice, Act::Take);
+                if !dice.percent(self.rejects) {
+                    then(dice, Act::Answer);
+                }
+                then(dice, Act::Release);
+            }
+            Event::Reply { .. } => {
+                if dice.percent(10) {
+                    then(dice, Act::Delay);
+                }
+                let no = dice.percent(self.rejects / 2);
+                then(dice, if no { Act::Reject } else { Act::Ready });
+                then(dice, if no { Act::Release } else { Act::Part });
+            }
+            Event::Established { .. } => {
+                if dice.percent(30) {
+                    then(dice, Act::Part);
+                }
+            }
+            Event::Disconnected { .. } => {
+                then(dice, Act::Part);
+                if dice.percent(50) {
+                    then(dice, Act::Release);
+                }
+            }
+            Event::Rejected { .. }
+            | Event::Unreachable { .. }
+            | Event::Resolved { .. }
+            | Event::AddressRemoved { .. }
+            | Event::TimeWaitOver { .. } => then(dice, Act::Release),
+        }
+        plan
+    }
+}
