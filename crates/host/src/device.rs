@@ -1,6 +1,7 @@
 //! An open device, shared by all threads of a program.
 
 use crate::agent::{self, Lease};
+use crate::attend::Attendant;
 use crate::channel::{AsyncEvents, CompletionChannel};
 use crate::clock;
 use crate::counters::LinkCounters;
@@ -9,10 +10,13 @@ use crate::interface::{DeviceInfo, list};
 use crate::presence::Presence;
 use crate::progress;
 use crate::pump::Pump;
+use crate::settings;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
 use crate::sys::{fork, process};
-use rnic::{Arm, Completion, Config, Cq, Data, Error, Instant, Operation, ReceiveRequest, SendRequest, Srq};
+use rnic::{
+    Arm, Completion, Config, Cq, Data, Error, Instant, Operation, QpInit, ReceiveRequest, SendRequest, Srq,
+};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +33,14 @@ pub(crate) struct Shared {
     pub(crate) wake: EventFd,
     pub(crate) stop: AtomicBool,
     pub(crate) presence: Presence,
-    socket: RawFd,
+    sockets: Mutex<Sockets>,
+}
+
+/// What the progress thread wakes for.
+#[derive(Debug)]
+struct Sockets {
+    descriptors: Vec<RawFd>,
+    watched: bool,
 }
 
 impl Shared {
@@ -46,12 +57,26 @@ impl Shared {
         }
     }
 
+    /// One socket more to wake for.
+    fn add_socket(&self, socket: RawFd) -> io::Result<()> {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        if sockets.watched {
+            self.epoll.add(socket)?;
+        }
+        sockets.descriptors.push(socket);
+        Ok(())
+    }
+
     /// Whether the progress thread wakes for packets. An error would mean that the descriptor is closed,
     /// which it is not while we live; the thread then looks every millisecond.
     pub(crate) fn watch_socket(&self, wanted: bool) {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         let change = if wanted { Epoll::add } else { Epoll::remove };
-        let changed = change(&self.epoll, self.socket);
-        debug_assert!(changed.is_ok(), "{changed:?}");
+        sockets.watched = wanted;
+        for socket in &sockets.descriptors {
+            let changed = change(&self.epoll, *socket);
+            debug_assert!(changed.is_ok(), "{changed:?}");
+        }
     }
 
     /// Passes events on, and wakes the progress thread when it would sleep over what has to be done.
@@ -85,7 +110,8 @@ impl Device {
         let info = list().into_iter().find(|device| device.name == info.name).ok_or_else(gone)?;
         let Lease { socket, first, count, connection } = agent::lease()?;
         let buffer = socket.receive_buffer().map_err(OpenError::Socket)?;
-        let config = Config { window_bytes: window_bytes(buffer), write_only: true, ..Config::default() };
+        let mut config = Config { window_bytes: window_bytes(buffer), ..Config::default() };
+        settings::apply(&mut config);
         let mut rnic = rnic::Device::new(config, seed().map_err(OpenError::Thread)?);
         for (index, gid) in info.gids.iter().enumerate() {
             rnic.set_gid(index as u8, Some(*gid));
@@ -96,8 +122,9 @@ impl Device {
         let pump = Pump::new(rnic, socket, connection, info.ifindex).map_err(OpenError::Socket)?;
         let shared = Arc::new(share(pump, descriptor).map_err(OpenError::Thread)?);
         fork::register(&shared);
+        let attendant = Attendant::new(&shared.epoll, &info);
         let worker = Arc::clone(&shared);
-        let thread = process::spawn_quiet("rockery", move || progress::run(&worker));
+        let thread = process::spawn_quiet("rockery", move || progress::run(&worker, &attendant));
         let thread = Some(thread.map_err(OpenError::Thread)?);
         Ok(Arc::new(Self { info, shared, thread }))
     }
@@ -119,6 +146,26 @@ impl Device {
         pump.transmit(now);
         self.shared.finish(pump, now);
         result
+    }
+
+    /// Creates a queue pair, with a further range of numbers from the agent when ours are used up.
+    ///
+    /// # Errors
+    /// As [`rnic::Device::create_qp`].
+    pub fn create_qp(&self, init: &QpInit) -> Result<Qpn, Error> {
+        if self.with(|rnic, _| rnic.free_qpns()) == 0 {
+            self.grow();
+        }
+        self.with(|rnic, _| rnic.create_qp(init))
+    }
+
+    /// Asks for one range more. When there is none, or no descriptor for its socket, numbers stay scarce.
+    fn grow(&self) {
+        let Ok(Lease { socket, first, count, connection }) = agent::lease() else { return };
+        let mut pump = self.shared.lock();
+        if !pump.is_severed() && self.shared.add_socket(socket.raw()).is_ok() {
+            pump.add_share(socket, connection, first, count);
+        }
     }
 
     /// Posts any number of work requests under one lock, and sends what is worth sending now.
@@ -253,7 +300,8 @@ fn share(pump: Pump, socket: RawFd) -> io::Result<Shared> {
     epoll.add(wake.raw())?;
     let events = AsyncEvents::new()?;
     let (stop, presence) = (AtomicBool::new(false), Presence::default());
-    Ok(Shared { pump: Mutex::new(pump), events, epoll, wake, stop, presence, socket })
+    let sockets = Mutex::new(Sockets { descriptors: vec![socket], watched: true });
+    Ok(Shared { pump: Mutex::new(pump), events, epoll, wake, stop, presence, sockets })
 }
 
 /// Unacknowledged bytes that may be on their way: what the peer's socket keeps, taken to be as large as ours.

@@ -1,7 +1,9 @@
 //! Which devices this host has: one per network interface that is up and has an address.
 
+use crate::settings;
 use link::interface::{Address, Interface, interfaces};
 use rnic::{Gid, Mtu};
+use std::net::IpAddr;
 
 /// Entries of the GID table that addresses fill; what an interface has beyond them has no device address.
 const GIDS_MAX: usize = 16;
@@ -25,13 +27,51 @@ pub struct DeviceInfo {
     pub gids: Vec<Gid>,
 }
 
-/// The devices of this host in order of interface index, the loopback interface last. Empty when no interface
-/// is up, or when the kernel does not tell.
+impl DeviceInfo {
+    /// Whether somebody who says `name` means this device: by its name, its interface or one of its
+    /// addresses.
+    pub fn is_called(&self, name: &str) -> bool {
+        let address: Option<IpAddr> = name.parse().ok();
+        let gid = address.map(|address| match address {
+            IpAddr::V4(address) => Gid::from_ipv4(address.octets()),
+            IpAddr::V6(address) => Gid(address.octets()),
+        });
+        self.name == name || self.interface == name || gid.is_some_and(|gid| self.gids.contains(&gid))
+    }
+}
+
+/// The devices of this host that the environment does not hide ([`crate::settings::DEVICES`]), ordered as
+/// [`all`].
 pub fn list() -> Vec<DeviceInfo> {
+    let mut devices = all();
+    if let Some(wanted) = settings::devices() {
+        devices.retain(|device| wanted.iter().any(|name| device.is_called(name)));
+    }
+    devices
+}
+
+/// All devices of this host in order of interface index, the loopback interface last. Empty when no interface
+/// is up, or when the kernel does not tell.
+pub fn all() -> Vec<DeviceInfo> {
     let mut found: Vec<Interface> = interfaces().unwrap_or_default();
     found.retain(|interface| interface.is_up && !interface.addresses.is_empty());
     found.sort_by_key(|interface| (interface.is_loopback, interface.index));
     found.iter().map(device_of).collect()
+}
+
+/// How an open device's interface is now.
+#[derive(Debug)]
+pub(crate) struct InterfaceState {
+    pub(crate) is_up: bool,
+    pub(crate) active_mtu: Mtu,
+    pub(crate) gids: Vec<Gid>,
+}
+
+/// Looks at an interface again; `None` when it is gone, or when the kernel does not tell.
+pub(crate) fn state(ifindex: u32) -> Option<InterfaceState> {
+    let interface = interfaces().ok()?.into_iter().find(|interface| interface.index == ifindex)?;
+    let device = device_of(&interface);
+    Some(InterfaceState { is_up: interface.is_up, active_mtu: device.active_mtu, gids: device.gids })
 }
 
 fn device_of(interface: &Interface) -> DeviceInfo {
@@ -55,7 +95,6 @@ fn eui64([a, b, c, d, e, f]: [u8; 6]) -> [u8; 8] {
 /// Index 0 is the link-local address, made from the MAC address where the interface has none: programs that
 /// name no index use it.
 fn gids(addresses: &[Address], guid: [u8; 8]) -> Vec<Gid> {
-    let is_link_local = |gid: &Gid| gid.0[0] == 0xfe && gid.0[1] & 0xc0 == 0x80;
     let of = |address: &Address| match address {
         Address::V4(address) => Gid::from_ipv4(address.octets()),
         Address::V6(address) => Gid(address.octets()),
@@ -64,7 +103,7 @@ fn gids(addresses: &[Address], guid: [u8; 8]) -> Vec<Gid> {
     let mut default = [0; 16];
     default[..2].copy_from_slice(&[0xfe, 0x80]);
     default[8..].copy_from_slice(&guid);
-    let first = all.iter().copied().find(is_link_local).unwrap_or(Gid(default));
+    let first = all.iter().copied().find(Gid::is_link_local).unwrap_or(Gid(default));
     let v4 = all.iter().copied().filter(|gid| gid.ipv4().is_some());
     let v6 = all.iter().copied().filter(|gid| gid.ipv4().is_none() && *gid != first);
     std::iter::once(first).chain(v4).chain(v6).take(GIDS_MAX).collect()

@@ -10,16 +10,22 @@
 //! Nothing depends on the program calling in: a peer's RDMA WRITE arrives while the target sits in a TCP
 //! read.
 mod agent;
+mod attend;
+pub mod capture;
 mod channel;
 mod clock;
 mod counters;
 mod device;
 mod error;
+mod follow;
 mod interface;
 mod presence;
 mod progress;
 mod pump;
 mod receive;
+pub mod report;
+pub mod settings;
+mod source_ports;
 mod sys;
 mod transmit;
 
@@ -27,5 +33,5 @@ pub use channel::{AsyncEvents, CompletionChannel};
 pub use counters::LinkCounters;
 pub use device::{Device, Poster};
 pub use error::OpenError;
-pub use interface::{DeviceInfo, list};
+pub use interface::{DeviceInfo, all, list};
 pub use sys::memory::{PinError, pin};

@@ -8,6 +8,7 @@
 //! before it sleeps again, for waking costs more than that moment; but not where somebody else wants the
 //! core: that may be the very program that is to answer.
 
+use crate::attend::Attendant;
 use crate::clock;
 use crate::device::Shared;
 use crate::pump::TICK;
@@ -27,7 +28,7 @@ const CROWDED: Nanos = Nanos::from_millis(5);
 const FOR_EVER: Instant = Instant(u64::MAX);
 
 /// Runs until the device is closed.
-pub(crate) fn run(shared: &Shared) {
+pub(crate) fn run(shared: &Shared, attendant: &Attendant) {
     let mut thread = Thread { shared, watching: true, tick: FIRST_TICK, crowded_until: Instant(0) };
     let (mut calls_seen, mut looked_at) = (0, clock::now());
     while !shared.stop.load(Ordering::Acquire) {
@@ -37,7 +38,9 @@ pub(crate) fn run(shared: &Shared) {
         shared.presence.set_ticking(present);
         let wakes_at = if present { thread.tick() } else { thread.serve() };
         let sleep = (wakes_at != FOR_EVER).then(|| Duration::from_nanos((wakes_at - clock::now()).0));
-        shared.epoll.wait(sleep);
+        for ready in shared.epoll.wait(sleep) {
+            attendant.attend(shared, ready);
+        }
         shared.wake.clear();
     }
 }

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use wire::Qpn;
 
 /// Receives in a row before completions are looked at again: 64 KiB each.
 const RECEIVES_MAX: usize = 8;
@@ -32,8 +33,8 @@ pub(crate) struct Pump {
     transmitter: Transmitter,
     receiver: Receiver,
     channels: HashMap<Cq, (Arc<CompletionChannel>, u64)>,
-    /// Our share of the port; gone in the child of a fork.
-    lease: Option<OwnedFd>,
+    /// Our shares of the port; none in the child of a fork.
+    leases: Vec<OwnedFd>,
     /// Posted since the last transmission.
     deferred: usize,
     deferred_bytes: u64,
@@ -60,7 +61,7 @@ impl Pump {
             transmitter: Transmitter::new(socket.try_clone()?, interface),
             receiver: Receiver::new(socket),
             channels: HashMap::new(),
-            lease: Some(lease),
+            leases: vec![lease],
             deferred: 0,
             deferred_bytes: 0,
             empty_run: 0,
@@ -75,12 +76,19 @@ impl Pump {
     pub(crate) fn sever(&mut self) {
         self.transmitter.sever();
         self.receiver.sever();
-        self.lease = None;
+        self.leases.clear();
     }
 
     /// Whether the device is the parent's.
     pub(crate) fn is_severed(&self) -> bool {
-        self.lease.is_none()
+        self.leases.is_empty()
+    }
+
+    /// Takes a further share of the port.
+    pub(crate) fn add_share(&mut self, socket: Socket, lease: OwnedFd, first: Qpn, count: u32) {
+        self.receiver.add(socket);
+        self.leases.push(lease);
+        self.rnic.add_qpn_range(first, count);
     }
 
     pub(crate) fn attach(&mut self, cq: Cq, channel: Arc<CompletionChannel>, cookie: u64) {

@@ -1,38 +1,50 @@
 //! From received datagrams to the device.
 
+use crate::capture::{Capture, Direction, Envelope};
 use crate::counters::LinkCounters;
 use crate::sys::memory::ProcessMemory;
 use crate::transmit::flow_between;
 use link::udp::{Datagrams, RECEIVE_BYTES_MAX, Socket};
 use rnic::{Arrival, Gid, Instant, Payload};
-use std::io;
 use std::net::Ipv6Addr;
 use wire::{Flow, Identification, Packet, explain_identification, split_icrc};
 
 /// Takes datagrams off the socket.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    socket: Option<Socket>,
+    /// One for each range of queue pair numbers; none in the child of a fork.
+    sockets: Vec<Socket>,
+    /// Whose turn it is.
+    next: usize,
     buffer: Box<[u8]>,
     /// The flow of the last datagrams: the next ones are probably of the same.
     of: (Ipv6Addr, Ipv6Addr, u16),
     flow: Flow,
+    capture: Option<Capture>,
 }
 
 impl Receiver {
     pub(crate) fn new(socket: Socket) -> Self {
         let none = Ipv6Addr::UNSPECIFIED;
         Self {
-            socket: Some(socket),
+            sockets: vec![socket],
+            next: 0,
             buffer: vec![0; RECEIVE_BYTES_MAX].into_boxed_slice(),
             of: (none, none, 0),
             flow: flow_between(none, none, 0),
+            capture: Capture::from_environment(),
         }
+    }
+
+    /// Receives from one socket more.
+    pub(crate) fn add(&mut self, socket: Socket) {
+        self.sockets.push(socket);
     }
 
     /// Receives nothing any more.
     pub(crate) fn sever(&mut self) {
-        self.socket = None;
+        self.sockets.clear();
+        self.capture = None;
     }
 
     /// Takes what one call gives, and hands its packets to the device. False when nothing was there.
@@ -42,13 +54,7 @@ impl Receiver {
         now: Instant,
         counters: &mut LinkCounters,
     ) -> bool {
-        let Some(socket) = &self.socket else { return false };
-        let datagrams = match socket.receive(&mut self.buffer) {
-            Ok(Some(datagrams)) => datagrams,
-            // An ICMP error that an earlier send caused: the socket goes on.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
-            Ok(None) | Err(_) => return false,
-        };
+        let Some(datagrams) = self.take() else { return false };
         counters.receives += 1;
         let of = (datagrams.source, datagrams.destination, datagrams.source_port);
         if of != self.of {
@@ -57,6 +63,11 @@ impl Receiver {
         }
         let arrival = arrival_of(&datagrams);
         let bytes = self.buffer.get(..datagrams.length).unwrap_or_default();
+        if let Some(capture) = &mut self.capture
+            && !capture.write(&envelope(&datagrams, &self.flow), bytes, datagrams.segment)
+        {
+            self.capture = None;
+        }
         for (index, datagram) in bytes.chunks(datagrams.segment.max(1)).enumerate() {
             counters.received_datagrams += 1;
             let Some(transport) = check_icrc(&self.flow, datagram, index as u16) else {
@@ -84,16 +95,48 @@ fn arrival_of(datagrams: &Datagrams) -> Arrival {
     }
 }
 
-/// The transport part of a datagram whose ICRC is right. The IPv4 header is not seen, so its identification
-/// is guessed: the position in a segmented send, which is what we send; otherwise whatever explains the
-/// difference.
+impl Receiver {
+    /// What the next socket that has something gives.
+    fn take(&mut self) -> Option<Datagrams> {
+        for _ in 0..self.sockets.len() {
+            self.next = if self.next + 1 < self.sockets.len() { self.next + 1 } else { 0 };
+            // An error is one that an earlier send caused (ICMP): the socket goes on.
+            if let Ok(Some(datagrams)) = self.sockets[self.next].receive(&mut self.buffer) {
+                return Some(datagrams);
+            }
+        }
+        None
+    }
+}
+
+fn envelope<'a>(datagrams: &Datagrams, flow: &'a Flow) -> Envelope<'a> {
+    Envelope {
+        direction: Direction::Received,
+        source: datagrams.source,
+        destination: datagrams.destination,
+        source_port: datagrams.source_port,
+        traffic_class: datagrams.traffic_class,
+        hop_limit: datagrams.hop_limit,
+        flow,
+    }
+}
+
+/// The transport part of a datagram whose ICRC is right.
 fn check_icrc<'a>(flow: &Flow, datagram: &'a [u8], index: u16) -> Option<&'a [u8]> {
+    let (transport, _) = split_icrc(datagram)?;
+    identification(flow, datagram, Identification::ZERO.plus(index)).map(|_| transport)
+}
+
+/// The IPv4 identification that explains a datagram's ICRC; `None` when none does. The IPv4 header is not
+/// seen, so it is guessed: the position in a segmented send, which is what we send; otherwise whatever
+/// explains the difference.
+pub(crate) fn identification(
+    flow: &Flow,
+    datagram: &[u8],
+    assumed: Identification,
+) -> Option<Identification> {
     let (transport, received) = split_icrc(datagram)?;
-    let assumed = Identification::ZERO.plus(index);
     let mut icrc = flow.seed(u16::try_from(transport.len()).ok()?, assumed);
     icrc.transport(transport);
-    let computed = icrc.finish();
-    let is_right = computed == received
-        || explain_identification(computed, received, assumed, transport.len()).is_some();
-    is_right.then_some(transport)
+    explain_identification(icrc.finish(), received, assumed, transport.len())
 }

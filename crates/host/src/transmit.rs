@@ -1,23 +1,39 @@
 //! From the device's packets to sends of many segments.
 //!
-//! Packets in a row that go the same way are put into one buffer, payload copied from application memory, and
-//! sent with one system call. Segments of one send are equally long but for the last, which may be shorter:
-//! so an acknowledgement rides behind data.
+//! Packets that go the same way are put into one buffer, payload copied from application memory, and sent
+//! with one system call. Segments of one send are equally long but for the last, which may be shorter: so an
+//! acknowledgement rides behind data. There is a buffer for each source port, so packets of many queue pairs
+//! whose turns alternate still find company.
 
+use crate::capture::{Capture, Direction, Envelope};
 use crate::counters::LinkCounters;
+use crate::source_ports::{PORTS, SourcePorts, index_of};
 use crate::sys::memory;
 use link::udp::{QPN_BITS, Route, SEGMENTS_MAX, SEND_BYTES_MAX, Socket};
-use rnic::{Fault, Gather, Path, Sink};
+use rnic::{Fault, Gather, Gid, Path, Sink};
 use std::net::Ipv6Addr;
 use wire::icrc::ICRC_SIZE;
 use wire::opcode::MAX_HEADERS;
 use wire::{Flow, Identification, Packet, ROCE_PORT, pad_of};
 
-/// The batch that is being filled.
+/// What is about to be sent.
 #[derive(Debug)]
 pub(crate) struct Transmitter {
-    socket: Option<Socket>,
+    sockets: SourcePorts,
     interface: u32,
+    /// One for each source port.
+    batches: Vec<Batch>,
+    /// Which of them have packets, as bits.
+    filled: u32,
+    capture: Option<Capture>,
+    pub(crate) counters: LinkCounters,
+}
+
+const _: () = assert!(PORTS <= u32::BITS as usize, "a bit for each batch");
+
+/// Packets that leave with one call.
+#[derive(Debug, Default)]
+struct Batch {
     staging: Box<[u8]>,
     length: usize,
     segments: usize,
@@ -26,122 +42,160 @@ pub(crate) struct Transmitter {
     closed: bool,
     /// This batch follows another one that was full.
     bulk: bool,
-    /// Where the batch goes, and the socket of the group at the peer that it is for.
-    path: Path,
-    slot: u32,
-    route: Route,
-    flow: Flow,
-    pub(crate) counters: LinkCounters,
+    /// Where it goes, and the socket of the group at the peer that it is for.
+    to: Option<(Destination, u32)>,
+    flow: Option<Flow>,
+}
+
+/// What the packets of a batch have in common, but for the source port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Destination {
+    source: Gid,
+    destination: Gid,
+    traffic_class: u8,
+    hop_limit: u8,
 }
 
 impl Transmitter {
     pub(crate) fn new(socket: Socket, interface: u32) -> Self {
-        let path = Path::default();
         Self {
-            socket: Some(socket),
+            sockets: SourcePorts::new(socket),
             interface,
-            staging: vec![0; SEND_BYTES_MAX].into_boxed_slice(),
-            length: 0,
-            segments: 0,
-            segment: 0,
-            closed: false,
-            bulk: false,
-            path,
-            slot: 0,
-            route: route_of(&path, interface),
-            flow: flow_between(Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED, ROCE_PORT),
+            batches: (0..PORTS).map(|_| Batch::default()).collect(),
+            filled: 0,
+            capture: Capture::from_environment(),
             counters: LinkCounters::default(),
         }
     }
 
     /// Sends nothing any more.
     pub(crate) fn sever(&mut self) {
-        self.socket = None;
+        self.sockets.sever();
+        self.capture = None;
     }
 
-    /// Keeps a batch for what comes next, if it follows others: the network is busy with those, and a call
-    /// saved is time saved on both sides. Otherwise sends it.
+    /// Keeps batches for what comes next, if they follow others: the network is busy with those, and a call
+    /// saved is time saved on both sides. Sends the rest.
     pub(crate) fn hold(&mut self) {
-        if !self.bulk || self.closed || self.segments == SEGMENTS_MAX {
-            self.flush();
+        for index in bits(self.filled) {
+            let batch = &self.batches[index];
+            if !batch.bulk || batch.closed || batch.segments == SEGMENTS_MAX {
+                self.flush_batch(index);
+            }
         }
     }
 
     /// Whether packets are kept back.
     pub(crate) fn is_holding(&self) -> bool {
-        self.segments > 0
+        self.filled != 0
     }
 
-    /// Sends what is in the batch.
+    /// Sends what is in the batches.
     pub(crate) fn flush(&mut self) {
-        if self.segments == 0 {
-            return;
-        }
-        let bytes = self.staging.get(..self.length).unwrap_or_default();
-        self.counters.sends += 1;
-        self.counters.sent_datagrams += self.segments as u64;
-        if let Some(socket) = &self.socket
-            && let Err(error) = socket.send(&self.route, bytes, self.segment)
-        {
-            self.counters.note_send_error(&error, self.segments as u64);
-        }
-        (self.length, self.segments, self.closed, self.bulk) = (0, 0, false, false);
+        bits(self.filled).for_each(|index| self.flush_batch(index));
     }
 
-    fn fits(&self, path: &Path, slot: u32, total: usize) -> bool {
+    fn flush_batch(&mut self, index: usize) {
+        self.filled &= !(1 << index);
+        let batch = &mut self.batches[index];
+        let bytes = batch.staging.get(..batch.length).unwrap_or_default();
+        let segments = batch.segments as u64;
+        self.counters.sends += 1;
+        self.counters.sent_datagrams += segments;
+        if let (Some((socket, port)), Some((to, _))) = (self.sockets.open(index), &batch.to) {
+            let route = to.route(self.interface);
+            if let (Some(capture), Some(flow)) = (&mut self.capture, &batch.flow)
+                && !capture.write(&envelope(&route, port, flow), bytes, batch.segment)
+            {
+                self.capture = None;
+            }
+            if let Err(error) = socket.send(&route, bytes, batch.segment) {
+                self.counters.note_send_error(&error, segments);
+            }
+        }
+        (batch.length, batch.segments, batch.closed, batch.bulk) = (0, 0, false, false);
+    }
+}
+
+/// The positions of the bits that are set.
+fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let index = mask.checked_ilog2()?;
+        mask &= !(1 << index);
+        Some(index as usize)
+    })
+}
+
+impl Batch {
+    fn fits(&self, to: (Destination, u32), total: usize) -> bool {
         self.segments == 0
             || (!self.closed
                 && total <= self.segment
                 && self.segments < SEGMENTS_MAX
                 && self.length + total <= self.staging.len()
-                && slot == self.slot
-                && *path == self.path)
+                && self.to == Some(to))
     }
 
-    fn begin(&mut self, path: &Path, slot: u32, total: usize) {
-        (self.segment, self.slot) = (total, slot);
-        if *path != self.path {
-            self.path = *path;
-            self.route = route_of(path, self.interface);
-            self.flow = flow_between(self.route.source, self.route.destination, ROCE_PORT);
+    /// The first packet: `port` is where it leaves from.
+    fn begin(&mut self, to: (Destination, u32), port: u16, total: usize) {
+        if self.staging.is_empty() {
+            self.staging = vec![0; SEND_BYTES_MAX].into_boxed_slice();
         }
+        self.segment = total;
+        if self.to != Some(to) || self.flow.is_none() {
+            self.to = Some(to);
+            self.flow = Some(flow_between(to.0.source.into(), to.0.destination.into(), port));
+        }
+    }
+
+    /// Adds a packet; `None` if it is longer than anything that can be sent.
+    fn push(&mut self, headers: &[u8], payload: Gather<'_>, pad: u8) -> Option<Result<(), Fault>> {
+        let length = payload.len() as usize;
+        let transport = headers.len() + length + usize::from(pad);
+        let total = transport + ICRC_SIZE;
+        let place = self.staging.get_mut(self.length..self.length + total)?;
+        let (body, icrc_place) = place.split_at_mut(transport);
+        body[..headers.len()].copy_from_slice(headers);
+        if let Err(fault) = gather(payload, &mut body[headers.len()..headers.len() + length]) {
+            return Some(Err(fault));
+        }
+        body[headers.len() + length..].fill(0);
+        let identification = Identification::ZERO.plus(self.segments as u16);
+        let mut icrc = self.flow.as_ref()?.seed(transport as u16, identification);
+        icrc.transport(body);
+        icrc_place.copy_from_slice(&icrc.finish());
+        self.length += total;
+        self.segments += 1;
+        self.closed = total < self.segment;
+        Some(Ok(()))
     }
 }
 
 impl Sink for Transmitter {
     fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
         let mut headers = [0; MAX_HEADERS];
-        let payload_length = payload.len() as usize;
-        let pad = pad_of(payload_length);
+        let pad = pad_of(payload.len() as usize);
         let Ok(headers_length) = packet.encode(pad, &mut headers) else {
             self.counters.unencodable += 1;
             return Ok(());
         };
-        let transport = headers_length + payload_length + usize::from(pad);
-        let total = transport + ICRC_SIZE;
-        let slot = packet.dest.value() >> QPN_BITS;
-        if !self.fits(path, slot, total) {
-            self.flush();
-            self.bulk = true;
+        let total = headers_length + payload.len() as usize + usize::from(pad) + ICRC_SIZE;
+        let to = (Destination::of(path), packet.dest.value() >> QPN_BITS);
+        let index = index_of(path.source_port);
+        if !self.batches[index].fits(to, total) {
+            let goes_on = self.batches[index].to == Some(to);
+            self.flush_batch(index);
+            self.batches[index].bulk = goes_on;
         }
-        if self.segments == 0 {
-            self.begin(path, slot, total);
+        if self.batches[index].segments == 0 {
+            let port = self.sockets.open(index).map_or(ROCE_PORT, |(_, port)| port);
+            self.batches[index].begin(to, port, total);
         }
-        let Some(place) = self.staging.get_mut(self.length..self.length + total) else {
-            self.counters.unencodable += 1;
-            return Ok(());
-        };
-        let (body, icrc_place) = place.split_at_mut(transport);
-        body[..headers_length].copy_from_slice(&headers[..headers_length]);
-        gather(payload, &mut body[headers_length..headers_length + payload_length])?;
-        body[headers_length + payload_length..].fill(0);
-        let identification = Identification::ZERO.plus(self.segments as u16);
-        let mut icrc = self.flow.seed(transport as u16, identification);
-        icrc.transport(body);
-        icrc_place.copy_from_slice(&icrc.finish());
-        self.length += total;
-        self.segments += 1;
-        self.closed = total < self.segment;
+        match self.batches[index].push(&headers[..headers_length], payload, pad) {
+            Some(Ok(())) => self.filled |= 1 << index,
+            Some(Err(fault)) => return Err(fault),
+            None => self.counters.unencodable += 1,
+        }
         Ok(())
     }
 }
@@ -160,13 +214,32 @@ fn gather(payload: Gather<'_>, mut out: &mut [u8]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn route_of(path: &Path, interface: u32) -> Route {
-    Route {
-        source: Ipv6Addr::from(path.source.0),
-        destination: Ipv6Addr::from(path.destination.0),
-        interface,
-        traffic_class: path.traffic_class,
-        hop_limit: path.hop_limit,
+impl Destination {
+    fn of(path: &Path) -> Self {
+        let Path { source, destination, traffic_class, hop_limit, .. } = *path;
+        Self { source, destination, traffic_class, hop_limit }
+    }
+
+    fn route(&self, interface: u32) -> Route {
+        Route {
+            source: self.source.into(),
+            destination: self.destination.into(),
+            interface,
+            traffic_class: self.traffic_class,
+            hop_limit: self.hop_limit,
+        }
+    }
+}
+
+fn envelope<'a>(route: &Route, source_port: u16, flow: &'a Flow) -> Envelope<'a> {
+    Envelope {
+        direction: Direction::Sent,
+        source: route.source,
+        destination: route.destination,
+        source_port,
+        traffic_class: route.traffic_class,
+        hop_limit: route.hop_limit,
+        flow,
     }
 }
 

@@ -3,3 +3,4 @@
 pub mod interface;
 mod sys;
 pub mod udp;
+pub mod watch;

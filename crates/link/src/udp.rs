@@ -14,6 +14,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::sys;
 
+pub use wire::ROCE_PORT;
+
 /// Segments that one send may have: what Linux before 6.9 takes (`UDP_MAX_SEGMENTS`).
 pub const SEGMENTS_MAX: usize = 64;
 
@@ -89,9 +91,21 @@ impl Socket {
         let (fd, family) = sys::udp::open()?;
         let socket = Self { fd, family };
         sys::udp::configure(socket.raw(), family)?;
-        sys::udp::bind(socket.raw(), family, true)?;
+        sys::udp::bind(socket.raw(), family, ROCE_PORT, true)?;
         sys::udp::steer(socket.raw(), QPN_BITS)?;
         Ok(socket)
+    }
+
+    /// A socket that only sends, from another port than the group's. Processes may share the port.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` when a socket without `SO_REUSEPORT` or of another user has the port; what `socket(2)`,
+    /// `bind(2)` and `setsockopt(2)` say.
+    pub fn to_send_from(port: u16) -> io::Result<Self> {
+        let (fd, family) = sys::udp::open()?;
+        sys::udp::configure_to_send(fd.as_raw_fd(), family)?;
+        sys::udp::bind(fd.as_raw_fd(), family, port, true)?;
+        Ok(Self { fd, family })
     }
 
     /// Whether nobody has the port.
@@ -100,7 +114,7 @@ impl Socket {
     /// `EADDRINUSE` when somebody has; what `socket(2)` and `bind(2)` say.
     pub fn check_port_is_free() -> io::Result<()> {
         let (fd, family) = sys::udp::open()?;
-        sys::udp::bind(fd.as_raw_fd(), family, false)
+        sys::udp::bind(fd.as_raw_fd(), family, ROCE_PORT, false)
     }
 
     /// A socket that [`Self::join_group`] made in another process.

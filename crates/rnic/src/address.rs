@@ -10,6 +10,11 @@ impl Gid {
         Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
     }
 
+    /// Whether it is an IPv6 address of this link alone (RFC 4291, 2.5.6).
+    pub fn is_link_local(&self) -> bool {
+        self.0[0] == 0xfe && self.0[1] & 0xc0 == 0x80
+    }
+
     /// The IPv4 address inside, if this GID is a mapped one.
     pub fn ipv4(&self) -> Option<[u8; 4]> {
         let (prefix, address) = self.0.split_at(12);
@@ -25,6 +30,21 @@ impl Gid {
     /// Whether all bytes are zero: an empty slot of the GID table.
     pub fn is_unspecified(&self) -> bool {
         self.0 == [0; 16]
+    }
+}
+
+impl From<Gid> for core::net::Ipv6Addr {
+    fn from(gid: Gid) -> Self {
+        Self::from(gid.0)
+    }
+}
+
+impl core::fmt::Display for Gid {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.ipv4() {
+            Some(address) => core::net::Ipv4Addr::from(address).fmt(f),
+            None => core::net::Ipv6Addr::from(self.0).fmt(f),
+        }
     }
 }
 

@@ -26,4 +26,10 @@ pub enum Event {
     SrqLimitReached(Srq),
     /// An SRQ failed.
     SrqError(Srq),
+    /// The port came up. The device's driver knows, and says so with [`crate::Device::set_port_active`].
+    PortActive,
+    /// The port went down.
+    PortError,
+    /// The GID table changed after birth.
+    GidChange,
 }

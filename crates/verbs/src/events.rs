@@ -1,5 +1,6 @@
 //! Asynchronous events.
 
+use crate::address::PORT;
 use crate::channel::Owed;
 use crate::context::{Context, Objects, context};
 use crate::cq::Cq;
@@ -15,20 +16,35 @@ enum Subject {
     Cq(usize),
     Qp(usize),
     Srq(usize),
+    /// Nothing is owed for it.
+    Port,
 }
 
 /// Counts what a program owes for an event about `subject`.
 ///
 /// # Safety
 /// The object is alive.
-unsafe fn owed<'a>(subject: Subject) -> &'a Owed {
+unsafe fn owed<'a>(subject: Subject) -> Option<&'a Owed> {
     // SAFETY: as above.
-    unsafe {
+    let owed = unsafe {
         match subject {
             Subject::Cq(address) => &(*(address as *const Cq)).async_events,
             Subject::Qp(address) => &(*(address as *const Qp)).async_events,
             Subject::Srq(address) => &(*(address as *const Srq)).async_events,
+            Subject::Port => return None,
         }
+    };
+    Some(owed)
+}
+
+/// Counts that a program acknowledged an event about `subject`.
+///
+/// # Safety
+/// The object is alive.
+unsafe fn acknowledged(subject: Subject) {
+    // SAFETY: as above.
+    if let Some(owed) = unsafe { owed(subject) } {
+        owed.acknowledged(1);
     }
 }
 
@@ -46,8 +62,12 @@ fn described(objects: &Objects, event: Event) -> Option<(u32, Subject)> {
         Event::LastWqeReached(_) => abi::IBV_EVENT_QP_LAST_WQE_REACHED,
         Event::SrqLimitReached(_) => abi::IBV_EVENT_SRQ_LIMIT_REACHED,
         Event::SrqError(_) => abi::IBV_EVENT_SRQ_ERR,
+        Event::PortActive => abi::IBV_EVENT_PORT_ACTIVE,
+        Event::PortError => abi::IBV_EVENT_PORT_ERR,
+        Event::GidChange => abi::IBV_EVENT_GID_CHANGE,
     };
     let subject = match event {
+        Event::PortActive | Event::PortError | Event::GidChange => Subject::Port,
         Event::Completion(queue) | Event::CqError(queue) => Subject::Cq(*objects.cqs.get(&queue.value())?),
         Event::SrqLimitReached(queue) | Event::SrqError(queue) => {
             Subject::Srq(*objects.srqs.get(&queue.value())?)
@@ -73,7 +93,9 @@ unsafe fn next(owner: &Context) -> Result<(u32, Subject), Errno> {
         let objects = owner.objects();
         if let Some((kind, subject)) = described(&objects, event) {
             // SAFETY: as above.
-            unsafe { owed(subject) }.took();
+            if let Some(owed) = unsafe { owed(subject) } {
+                owed.took();
+            }
             return Ok((kind, subject));
         }
     }
@@ -88,6 +110,7 @@ door! {
             Subject::Cq(address) => ibv_async_element { cq: address as *mut _ },
             Subject::Qp(address) => ibv_async_element { qp: address as *mut _ },
             Subject::Srq(address) => ibv_async_element { srq: address as *mut _ },
+            Subject::Port => ibv_async_element { port_num: PORT.into() },
         };
         Ok(0)
     }
@@ -98,17 +121,17 @@ door! {
             abi::IBV_EVENT_CQ_ERR => {
                 let queue = event.element.cq;
                 (*queue).async_events_completed = (*queue).async_events_completed.wrapping_add(1);
-                owed(Subject::Cq(queue as usize)).acknowledged(1);
+                acknowledged(Subject::Cq(queue as usize));
             }
             abi::IBV_EVENT_SRQ_ERR | abi::IBV_EVENT_SRQ_LIMIT_REACHED => {
                 let queue = event.element.srq;
                 (*queue).events_completed = (*queue).events_completed.wrapping_add(1);
-                owed(Subject::Srq(queue as usize)).acknowledged(1);
+                acknowledged(Subject::Srq(queue as usize));
             }
             abi::IBV_EVENT_QP_FATAL..=abi::IBV_EVENT_SQ_DRAINED | abi::IBV_EVENT_QP_LAST_WQE_REACHED => {
                 let queue = event.element.qp;
                 (*queue).events_completed = (*queue).events_completed.wrapping_add(1);
-                owed(Subject::Qp(queue as usize)).acknowledged(1);
+                acknowledged(Subject::Qp(queue as usize));
             }
             _ => {}
         }

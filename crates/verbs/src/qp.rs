@@ -104,7 +104,7 @@ unsafe fn create(
             signal_all: init.sq_sig_all != 0,
         }
     };
-    let qpn = owner.device.with(|rnic, _| rnic.create_qp(&request))?;
+    let qpn = owner.device.create_qp(&request)?;
     let queue = boxed(base(raw, qpn, init, domain), qpn, extended, true);
     owner.objects().qps.insert(qpn.value(), queue as usize);
     Ok(queue)

@@ -20,6 +20,7 @@ const VENDOR_ID: u32 = 0x02_5a_1e;
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 const PHYSICAL_LINK_UP: u8 = 5;
+const PHYSICAL_DISABLED: u8 = 3;
 /// `IBV_PORT_CM_SUP`.
 const CONNECTION_MANAGEMENT: u32 = 1 << 16;
 /// Messages of all transports that have messages (IBTA 9.7.8).
@@ -131,10 +132,11 @@ fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
 }
 
 fn port_attr(owner: &Context) -> ibv_port_attr {
+    let (active_mtu, is_active) = owner.device.with(|rnic, _| (rnic.active_mtu(), rnic.is_port_active()));
     ibv_port_attr {
-        state: abi::IBV_PORT_ACTIVE,
+        state: if is_active { abi::IBV_PORT_ACTIVE } else { abi::IBV_PORT_DOWN },
         max_mtu: Mtu::B4096 as u32,
-        active_mtu: owner.device.with(|rnic, _| rnic.active_mtu()) as u32,
+        active_mtu: active_mtu as u32,
         gid_tbl_len: GIDS.into(),
         port_cap_flags: CONNECTION_MANAGEMENT,
         max_msg_sz: MESSAGE_BYTES_MAX,
@@ -142,7 +144,7 @@ fn port_attr(owner: &Context) -> ibv_port_attr {
         max_vl_num: 1,
         active_width: WIDTH_4X,
         active_speed: SPEED_EDR,
-        phys_state: PHYSICAL_LINK_UP,
+        phys_state: if is_active { PHYSICAL_LINK_UP } else { PHYSICAL_DISABLED },
         link_layer: abi::IBV_LINK_LAYER_ETHERNET as u8,
         ..ibv_port_attr::default()
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// A descriptor in a control message: header, the descriptor, padding.
 const CONTROL_BYTES: usize = 24;
@@ -48,6 +49,30 @@ pub(crate) fn connect(name: &str) -> io::Result<OwnedFd> {
     // SAFETY: an address of that length.
     check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
     Ok(socket)
+}
+
+/// Calls on the socket wait no more.
+pub(crate) fn set_nonblocking(socket: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::fcntl(socket, libc::F_SETFL, libc::O_NONBLOCK) })
+}
+
+/// Receiving gives up after a while.
+pub(crate) fn set_patience(socket: RawFd, patience: Duration) -> io::Result<()> {
+    let time =
+        libc::timeval { tv_sec: patience.as_secs() as i64, tv_usec: i64::from(patience.subsec_micros()) };
+    let length = size_of::<libc::timeval>() as u32;
+    let place = (&raw const time).cast();
+    // SAFETY: a time and its length.
+    check(unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, libc::SO_RCVTIMEO, place, length) })
+}
+
+/// Sends a message if there is room for it.
+pub(crate) fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<()> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: a slice and its length.
+    let sent = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Takes a connection that waits.

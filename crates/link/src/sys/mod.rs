@@ -3,3 +3,4 @@
 mod control;
 pub(crate) mod interface;
 pub(crate) mod udp;
+pub(crate) mod watch;

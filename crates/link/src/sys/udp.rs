@@ -60,12 +60,25 @@ pub(crate) fn receive_buffer(fd: RawFd) -> io::Result<usize> {
 /// Not in every libc's headers: `linux/udp.h`, `linux/in6.h`.
 const UDP_NO_CHECK6_RX: i32 = 102;
 
-pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
+/// Options of sockets that send: packets are never fragmented, and there is room for many.
+pub(crate) fn configure_to_send(fd: RawFd, family: Family) -> io::Result<()> {
     set_raw(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+    if family == Family::Dual {
+        set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+    }
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
+}
+
+fn set_buffer(fd: RawFd, forced: i32, asked: i32) -> io::Result<()> {
+    set_raw(fd, libc::SOL_SOCKET, forced, BUFFER_BYTES)
+        .or_else(|_| set_raw(fd, libc::SOL_SOCKET, asked, BUFFER_BYTES))
+}
+
+pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
+    configure_to_send(fd, family)?;
     set_raw(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
     set_raw(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
     if family == Family::Dual {
-        set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
         set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
@@ -76,20 +89,14 @@ pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
     }
     // Kernels before 5.0 do not join datagrams: then each receive gives one.
     let _ = set_raw(fd, libc::IPPROTO_UDP, libc::UDP_GRO, 1);
-    for (forced, asked) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-    {
-        if set_raw(fd, libc::SOL_SOCKET, forced, BUFFER_BYTES).is_err() {
-            set_raw(fd, libc::SOL_SOCKET, asked, BUFFER_BYTES)?;
-        }
-    }
-    Ok(())
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
 }
 
-pub(crate) fn bind(fd: RawFd, family: Family, shared: bool) -> io::Result<()> {
+pub(crate) fn bind(fd: RawFd, family: Family, port: u16, shared: bool) -> io::Result<()> {
     if shared {
         set_raw(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
-    let (address, length) = address(family, Ipv6Addr::UNSPECIFIED, ROCE_PORT, 0);
+    let (address, length) = address(family, Ipv6Addr::UNSPECIFIED, port, 0);
     // SAFETY: an address of that length.
     check(unsafe { libc::bind(fd, (&raw const address).cast(), length) }).map(drop)
 }

@@ -57,6 +57,7 @@ pub struct Device {
     /// Reliable queue pairs that wait for acknowledgements.
     waiting: u32,
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
+    port_active: bool,
 }
 
 impl Device {
@@ -88,6 +89,7 @@ impl Device {
             urgent: 0,
             waiting: 0,
             timers: BinaryHeap::new(),
+            port_active: true,
         }
     }
 
@@ -117,6 +119,39 @@ impl Device {
     /// An entry of the GID table.
     pub fn gid(&self, index: u8) -> Option<Gid> {
         self.resources.gids.get(usize::from(index)).copied().flatten()
+    }
+
+    /// Says whether the port is up. It is at birth.
+    pub fn set_port_active(&mut self, active: bool) {
+        if core::mem::replace(&mut self.port_active, active) != active {
+            self.resources.events.push_back(if active { Event::PortActive } else { Event::PortError });
+        }
+    }
+
+    /// Whether the port is up.
+    pub fn is_port_active(&self) -> bool {
+        self.port_active
+    }
+
+    /// Replaces the addresses. Those that stay keep their place, as queue pairs and programs know them by it;
+    /// new ones take the first that is free, the first of all only if it is link-local.
+    pub fn change_gids(&mut self, gids: &[Gid]) {
+        let table = &mut self.resources.gids;
+        let before = *table;
+        for entry in table.iter_mut() {
+            *entry = entry.filter(|gid| gids.contains(gid));
+        }
+        for gid in gids {
+            if !table.contains(&Some(*gid)) {
+                let first = usize::from(!gid.is_link_local());
+                if let Some(free) = table.iter_mut().skip(first).find(|entry| entry.is_none()) {
+                    *free = Some(*gid);
+                }
+            }
+        }
+        if *table != before {
+            self.resources.events.push_back(Event::GidChange);
+        }
     }
 
     /// Sets the port's MTU: the longest datagram.

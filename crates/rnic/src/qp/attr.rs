@@ -20,6 +20,19 @@ pub enum QpType {
     XrcReceive,
 }
 
+impl QpType {
+    /// The name that specifications use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+            Self::XrcSend => "XRC INI",
+            Self::XrcReceive => "XRC TGT",
+        }
+    }
+}
+
 /// State (IBTA 10.3.1); the values are those of `ibv_qp_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u32)]
@@ -39,6 +52,21 @@ pub enum State {
     SendQueueError = 5,
     /// Everything is flushed.
     Error = 6,
+}
+
+impl State {
+    /// The name that specifications use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "RESET",
+            Self::Init => "INIT",
+            Self::ReadyToReceive => "RTR",
+            Self::ReadyToSend => "RTS",
+            Self::SendQueueDrained => "SQD",
+            Self::SendQueueError => "SQE",
+            Self::Error => "ERR",
+        }
+    }
 }
 
 /// Path MTU; the values are those of `ibv_mtu`.

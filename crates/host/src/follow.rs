@@ -1,0 +1,20 @@
+//! Follows the network interface of an open device: its addresses, its MTU, and whether it is up.
+
+use crate::device::Shared;
+use crate::interface;
+
+/// Tells the device how its interface is now.
+pub(crate) fn follow(shared: &Shared, ifindex: u32) {
+    let Some(state) = interface::state(ifindex) else {
+        // It is gone: no address is left, and nothing can be sent.
+        let mut pump = shared.lock();
+        pump.rnic.set_port_active(false);
+        pump.rnic.change_gids(&[]);
+        return pump.pump_events(&shared.events);
+    };
+    let mut pump = shared.lock();
+    pump.rnic.change_gids(&state.gids);
+    pump.rnic.set_active_mtu(state.active_mtu);
+    pump.rnic.set_port_active(state.is_up);
+    pump.pump_events(&shared.events);
+}

@@ -1,0 +1,73 @@
+//! UDP source ports: what switches and receivers spread flows by.
+//!
+//! A queue pair has one port for its life, so its packets stay in order, and two queue pairs probably have
+//! different ones. The device computes a port of 14 bits as Linux does (IBTA A17.3.2.1); here these are
+//! folded into few, each with a socket of its own that is made when first needed. Processes share them. They
+//! lie above what Linux gives to programs that ask for no port in particular, and where one cannot be had the
+//! packets leave from port 4791.
+
+use link::udp::{ROCE_PORT, Socket};
+
+/// Different source ports.
+pub(crate) const PORTS: usize = 32;
+const FIRST: u16 = 0xf800;
+
+/// The sockets that packets leave from.
+#[derive(Debug)]
+pub(crate) struct SourcePorts {
+    /// Where packets are received; `None` in the child of a fork.
+    main: Option<Socket>,
+    ports: [Port; PORTS],
+}
+
+#[derive(Debug)]
+enum Port {
+    Unused,
+    Open(Socket),
+    /// It could not be had.
+    Refused,
+}
+
+/// Which of the ports stands for the device's.
+pub(crate) fn index_of(source_port: u16) -> usize {
+    usize::from(source_port ^ source_port >> 5 ^ source_port >> 10) % PORTS
+}
+
+impl SourcePorts {
+    pub(crate) fn new(main: Socket) -> Self {
+        Self { main: Some(main), ports: [const { Port::Unused }; PORTS] }
+    }
+
+    /// Nothing leaves any more.
+    pub(crate) fn sever(&mut self) {
+        self.main = None;
+        self.ports = [const { Port::Unused }; PORTS];
+    }
+
+    /// The socket with this index, and its port.
+    pub(crate) fn open(&mut self, index: usize) -> Option<(&Socket, u16)> {
+        let main = self.main.as_ref()?;
+        let number = FIRST + index as u16;
+        let port = self.ports.get_mut(index)?;
+        if matches!(port, Port::Unused) {
+            *port = Socket::to_send_from(number).map_or(Port::Refused, Port::Open);
+        }
+        Some(match port {
+            Port::Open(socket) => (socket, number),
+            _ => (main, ROCE_PORT),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_differ_and_all_ports_are_used() {
+        let mut used = [0u32; PORTS];
+        (0xc000..=0xffff).for_each(|port| used[index_of(port)] += 1);
+        assert!(used.iter().all(|&count| count == 0x4000 / PORTS as u32), "{used:?}");
+        assert_ne!(index_of(0xc000), index_of(0xc001));
+    }
+}

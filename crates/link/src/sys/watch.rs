@@ -1,0 +1,48 @@
+//! Route netlink: a socket that becomes readable when interfaces or addresses change (rtnetlink(7)).
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+const GROUPS: i32 = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+/// Changes that are read at once; what they are is looked up afterwards.
+const MESSAGE_BYTES: usize = 8 << 10;
+
+pub(crate) fn open() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: all zeros is a valid address.
+    let mut address: libc::sockaddr_nl = unsafe { zeroed() };
+    address.nl_family = libc::AF_NETLINK as u16;
+    address.nl_groups = GROUPS as u32;
+    let length = size_of::<libc::sockaddr_nl>() as u32;
+    // SAFETY: an address of that length.
+    let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) };
+    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+}
+
+/// Throws away what waits. True when there was something, or so much that the kernel lost some (`ENOBUFS`).
+pub(crate) fn drain(fd: RawFd) -> bool {
+    let mut buffer = [0u8; MESSAGE_BYTES];
+    let mut any = false;
+    loop {
+        // SAFETY: a buffer and its length.
+        let received =
+            unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+        if received >= 0 {
+            any = true;
+            continue;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::ENOBUFS) => any = true,
+            Some(libc::EINTR) => {}
+            _ => return any,
+        }
+    }
+}
