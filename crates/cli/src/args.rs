@@ -1,6 +1,8 @@
 //! The command line. Its help is the first documentation that anyone reads.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -13,6 +15,12 @@ Examples:
   Bandwidth between two hosts, with the tool that everyone uses:
     host1$ rockery run -- ib_write_bw
     host2$ rockery run -- ib_write_bw host1
+
+  What crosses the wire, for Wireshark:
+    host2$ rockery run --pcap write.pcapng -- ib_write_bw host1
+
+  What every program's device is doing, twice a second:
+    rockery devices --watch 0.5
 
   By hand, for a program that something else starts:
     eval \"$(rockery env)\"";
@@ -35,6 +43,10 @@ pub(crate) enum Command {
     /// each network interface that is up. It replaces this process: signals and its exit status are its own.
     #[command(after_help = EXAMPLES)]
     Run(Run),
+    /// List the devices of this host, and the programs that have them open.
+    ///
+    /// A device is named after its network interface. Programs of other users are not shown, except to root.
+    Devices(Devices),
     /// Print the variables that `run` sets, for a shell to read.
     ///
     /// Use it where rockery cannot start the program itself: eval "$(rockery env)"
@@ -48,9 +60,68 @@ pub(crate) enum Command {
     },
 }
 
-/// How the libraries get into a program.
+/// What to list, and how.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Devices {
+    /// Print JSON, one document per line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print again after so many seconds, until interrupted.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(value_parser = interval)]
+    pub(crate) watch: Option<Duration>,
+    /// Show counters that are 0 as well.
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// Seconds, as a person writes them.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    let is_sensible = |seconds: &f64| (0.01..=86_400.0).contains(seconds);
+    let seconds = seconds.filter(is_sensible).ok_or("a number of seconds from 0.01 to 86400")?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// How senders react to congestion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Congestion {
+    /// A window that shrinks when packets are lost: for networks that drop.
+    Window,
+    /// DCQCN: rates follow the CNPs that receivers of ECN-marked packets send.
+    Dcqcn,
+    /// Neither: for networks that never drop.
+    Off,
+}
+
+impl Congestion {
+    /// As the library reads it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Window => "window",
+            Self::Dcqcn => "dcqcn",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// How the libraries get into a program, and how its devices behave.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Settings {
+    /// Show the program only this device: its name, its interface or one of its addresses. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Vec<String>,
+    /// Write what the program's devices send and receive to a file that Wireshark opens (pcapng).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+    /// Place RDMA WRITEs and READ responses in whatever order their packets arrive, as adapters do behind
+    /// switches that spray packets. Needed at both ends. Otherwise a packet out of order is sent again.
+    #[arg(long)]
+    pub(crate) out_of_order: bool,
+    /// How senders react to congestion.
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) congestion: Option<Congestion>,
+
     /// Load the libraries with LD_PRELOAD as well: for programs that bring a library path of their own.
     #[arg(long)]
     pub(crate) preload: bool,
@@ -59,7 +130,7 @@ pub(crate) struct Settings {
 /// A program, and how the libraries get into it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// How the libraries get into a program.
+    /// How the libraries get into a program, and how its devices behave.
     #[command(flatten)]
     pub(crate) settings: Settings,
     /// The program and its arguments, behind `--`.

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use crate::Error;
 use crate::args::Settings;
 use crate::libraries::{self, Libraries};
+use host::DeviceInfo;
 
 /// Names and values, to be set for a program.
 pub(crate) type Variables = Vec<(&'static str, OsString)>;
@@ -17,7 +18,39 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
     let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
     let libraries = libraries::beside(&binary)?;
     let inherited = |name: &str| std::env::var_os(name);
-    loader(&libraries, settings.preload, inherited)
+    let mut variables = loader(&libraries, settings.preload, inherited)?;
+    variables.extend(behaviour(settings)?);
+    Ok(variables)
+}
+
+/// What the library is told about devices.
+fn behaviour(settings: &Settings) -> Result<Variables, Error> {
+    let mut variables = Variables::new();
+    if !settings.device.is_empty() {
+        known(&settings.device, &host::all())?;
+        variables.push((host::settings::DEVICES, settings.device.join(",").into()));
+    }
+    if let Some(path) = &settings.pcap {
+        host::capture::create(path).map_err(Error::file(path))?;
+        // The program may work in another folder.
+        let path = path.canonicalize().map_err(Error::file(path))?;
+        variables.push((host::settings::CAPTURE, path.into()));
+    }
+    if settings.out_of_order {
+        variables.push((host::settings::OUT_OF_ORDER, "1".into()));
+    }
+    if let Some(congestion) = settings.congestion {
+        variables.push((host::settings::CONGESTION, congestion.name().into()));
+    }
+    Ok(variables)
+}
+
+/// Whether there is a device of each name.
+fn known(names: &[String], devices: &[DeviceInfo]) -> Result<(), Error> {
+    let is_unknown = |name: &&String| !devices.iter().any(|device| device.is_called(name));
+    let Some(name) = names.iter().find(is_unknown) else { return Ok(()) };
+    let there: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+    Err(Error::NoSuchDevice { name: name.clone(), there: there.join(", ") })
 }
 
 fn loader(

@@ -30,6 +30,14 @@ pub(crate) enum Error {
         /// Ours.
         ours: &'static str,
     },
+    /// No interface has this name or address.
+    #[error("no device is called {name}, and no interface that is up has that address; there are: {there}")]
+    NoSuchDevice {
+        /// What was asked for.
+        name: String,
+        /// The devices that there are.
+        there: String,
+    },
     /// Half an installation.
     #[error("{library} is missing in {looked}: install it again (make install), or build it (cargo build)")]
     NoLibrary {

@@ -1,6 +1,7 @@
 //! `rockery`: runs unmodified RDMA programs on a RoCEv2 device made of software.
 
 mod args;
+mod devices;
 mod elf;
 mod environment;
 mod error;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
 fn act(args: Args) -> Result<(), Error> {
     match args.command {
         Command::Run(what) => match run::replace_this_process(&what)? {},
+        Command::Devices(what) => devices::show(&what),
         Command::Env(settings) => environment::print(&settings),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "rockery", &mut std::io::stdout());

@@ -1,9 +1,9 @@
 //! What a device sends and receives, as a file that Wireshark opens.
 //!
 //! The file is pcapng (draft-ietf-opsawg-pcapng) with raw IP packets. A socket does not show IP and UDP
-//! headers: they are made from what it does tell, so TTL, DSCP and ECN are true, and the UDP checksum is left
-//! out. Many processes may write to one file: it has one section and one interface, whoever writes appends
-//! whole batches, and each packet says in which direction it went.
+//! headers: they are made from what it does tell, so TTL, DSCP and ECN are true; the UDP checksum is left
+//! out over IPv4 and made anew over IPv6. Many processes may write to one file: it has one section and one
+//! interface, whoever writes appends whole batches, and each packet says in which direction it went.
 
 use crate::settings;
 use std::fs::{File, OpenOptions};
@@ -122,7 +122,7 @@ fn put_packet(out: &mut Vec<u8>, envelope: &Envelope<'_>, index: u16, datagram: 
 /// IP and UDP as they were on the wire, as far as can be told.
 fn headers(envelope: &Envelope<'_>, index: u16, datagram: &[u8]) -> Vec<u8> {
     let udp_length = (UDP_SIZE + datagram.len()) as u16;
-    let udp = Udp {
+    let mut udp = Udp {
         source_port: envelope.source_port,
         destination_port: ROCE_PORT,
         length: udp_length,
@@ -156,10 +156,29 @@ fn headers(envelope: &Envelope<'_>, index: u16, datagram: &[u8]) -> Vec<u8> {
                 destination: envelope.destination,
             };
             headers.extend(ip.to_bytes());
+            udp.checksum = checksum(envelope, &udp, datagram);
         }
     }
     headers.extend(udp.to_bytes());
     headers
+}
+
+/// The UDP checksum, which IPv6 demands (RFC 8200, 8.1); where it comes out as 0 it is sent as all ones.
+fn checksum(envelope: &Envelope<'_>, udp: &Udp, datagram: &[u8]) -> u16 {
+    let words = |bytes: &[u8]| -> u64 {
+        let word = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        bytes.chunks(2).map(word).sum()
+    };
+    let addresses = words(&envelope.source.octets()) + words(&envelope.destination.octets());
+    let pseudo = addresses + u64::from(udp.length) + u64::from(PROTOCOL_UDP);
+    let mut sum = pseudo + words(&udp.to_bytes()) + words(datagram);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    match !(sum as u16) {
+        0 => u16::MAX,
+        checksum => checksum,
+    }
 }
 
 /// Section and interface.

@@ -1,0 +1,169 @@
+//! `rockery devices`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use host::DeviceInfo;
+use host::report::{QueuePair, Report, collect};
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::args::Devices;
+
+/// Queue pairs that are listed per program, unless all is asked for.
+const QUEUE_PAIRS_SHOWN: usize = 8;
+/// Moves to the top left, and clears what is below.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+/// Lists, once or again and again.
+///
+/// # Errors
+/// When standard output cannot be written, but for its reader being gone.
+pub(crate) fn show(what: &Devices) -> Result<(), Error> {
+    loop {
+        let text = match what.json {
+            true => format!("{}\n", as_json(&host::all(), &collect())),
+            false => as_text(&host::all(), &collect(), what.all),
+        };
+        let start = if what.watch.is_some() && !what.json { CLEAR } else { "" };
+        match write!(io::stdout(), "{start}{text}").and_then(|()| io::stdout().flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            other => other.map_err(Error::file("standard output"))?,
+        }
+        let Some(interval) = what.watch else { return Ok(()) };
+        std::thread::sleep(interval);
+    }
+}
+
+fn as_text(devices: &[DeviceInfo], reports: &[Report], all: bool) -> String {
+    if devices.is_empty() {
+        return "no devices: no network interface is up and has an address (ip address)\n".into();
+    }
+    let mut lines = Vec::new();
+    for device in devices {
+        let DeviceInfo { name, interface, interface_mtu, active_mtu, .. } = device;
+        lines.push(format!(
+            "{name}  interface {interface}, MTU {interface_mtu}, path MTU {}, node GUID {}",
+            active_mtu.bytes(),
+            guid(device)
+        ));
+        for (index, gid) in device.gids.iter().enumerate() {
+            lines.push(format!("    GID {index}  {gid}"));
+        }
+        for report in reports.iter().filter(|report| report.device == *name) {
+            describe(report, all, &mut lines);
+        }
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn describe(report: &Report, all: bool, lines: &mut Vec<String>) {
+    let Report { program, pid, queue_pairs_total, .. } = report;
+    lines.push(format!("    {program} (process {pid}): {queue_pairs_total} queue pairs"));
+    let counters = report.counters.iter().filter(|(_, value)| all || *value > 0);
+    lines.extend(counters.map(|(name, value)| format!("        {name:<28}{value:>18}")));
+    let shown = if all { report.queue_pairs.len() } else { QUEUE_PAIRS_SHOWN };
+    for pair in report.queue_pairs.iter().take(shown) {
+        lines.push(format!("        {}", line_of(pair)));
+    }
+    let more = (*queue_pairs_total as usize).saturating_sub(shown.min(report.queue_pairs.len()));
+    if more > 0 {
+        lines.push(format!("        and {more} queue pairs more"));
+    }
+}
+
+fn line_of(pair: &QueuePair) -> String {
+    let QueuePair { qpn, transport, state, remote, remote_qpn, .. } = pair;
+    let peer = if remote.is_empty() { String::new() } else { format!(" to {remote_qpn:#08x} at {remote}") };
+    format!(
+        "QP {qpn:#08x} {transport} {state}{peer}: sent {} packets, {} bytes; received {}, {}; sent again {}",
+        pair.sent_packets,
+        pair.sent_bytes,
+        pair.received_packets,
+        pair.received_bytes,
+        pair.retransmitted_packets
+    )
+}
+
+fn guid(device: &DeviceInfo) -> String {
+    let words: Vec<String> =
+        device.guid.chunks(2).map(|word| format!("{:02x}{:02x}", word[0], word[1])).collect();
+    words.join(":")
+}
+
+fn as_json(devices: &[DeviceInfo], reports: &[Report]) -> Value {
+    let devices: Vec<Value> = devices
+        .iter()
+        .map(|device| {
+            let programs = reports.iter().filter(|report| report.device == device.name);
+            json!({
+                "name": device.name,
+                "interface": device.interface,
+                "interface_index": device.ifindex,
+                "interface_mtu_bytes": device.interface_mtu,
+                "active_mtu_bytes": device.active_mtu.bytes(),
+                "node_guid": guid(device),
+                "gids": device.gids.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "programs": programs.map(program).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({ "devices": devices })
+}
+
+fn program(report: &Report) -> Value {
+    let counters: BTreeMap<&str, u64> =
+        report.counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    json!({
+        "program": report.program,
+        "pid": report.pid,
+        "counters": counters,
+        "queue_pairs_total": report.queue_pairs_total,
+        "queue_pairs": report.queue_pairs.iter().map(queue_pair).collect::<Vec<_>>(),
+    })
+}
+
+fn queue_pair(pair: &QueuePair) -> Value {
+    json!({
+        "qpn": pair.qpn,
+        "transport": pair.transport,
+        "state": pair.state,
+        "remote": pair.remote,
+        "remote_qpn": pair.remote_qpn,
+        "sent_packets": pair.sent_packets,
+        "sent_bytes": pair.sent_bytes,
+        "received_packets": pair.received_packets,
+        "received_bytes": pair.received_bytes,
+        "retransmitted_packets": pair.retransmitted_packets,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_stands_under_its_device() {
+        let devices = host::all();
+        let report = Report {
+            device: "rk_lo".into(),
+            pid: 7,
+            program: "tab\"le".into(),
+            counters: vec![("sent_packets".into(), 5), ("corrupt".into(), 0)],
+            queue_pairs_total: 9,
+            queue_pairs: vec![QueuePair { qpn: 0x4001, ..QueuePair::default() }],
+        };
+        let text = as_text(&devices, std::slice::from_ref(&report), false);
+        assert!(text.contains("sent_packets") && !text.contains("corrupt"), "{text}");
+        assert!(text.contains("and 8 queue pairs more"), "{text}");
+        let json = as_json(&devices, &[report]);
+        let last = json["devices"].as_array().and_then(|all| all.last()).unwrap();
+        assert_eq!((&last["name"], &last["programs"][0]["program"]), (&json!("rk_lo"), &json!("tab\"le")));
+    }
+
+    #[test]
+    fn without_devices_it_says_why() {
+        assert!(as_text(&[], &[], false).contains("no network interface is up"));
+    }
+}

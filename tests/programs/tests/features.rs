@@ -1,0 +1,179 @@
+//! What `rockery` itself offers: captures that Wireshark reads, the list of devices, following the interface.
+
+use std::path::Path;
+
+use programs::machine::until;
+use programs::{Job, Machine, Namespace, Pair, Rockery};
+use tempfile::TempDir;
+
+const SECONDS: u64 = 60;
+
+/// A line that starts a program with rockery and options of our own.
+fn run(options: &str, program: &str) -> Vec<String> {
+    let rockery = Rockery::built();
+    let line = format!("{} run {options} -- {program}", rockery.path().display());
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Runs a perftest program at both ends, each with its options of rockery.
+fn perftest(pair: &Pair, server_options: &str, client_options: &str, program: &str) {
+    let words = run(server_options, program);
+    let argv: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut server = pair.left.start_plain(&argv).expect("it starts");
+    pair.left.wait_for_listener(18515, SECONDS).expect("in time");
+    let words = run(client_options, &format!("{program} {}", pair.left.address()));
+    let argv: Vec<&str> = words.iter().map(String::as_str).collect();
+    pair.right.start_plain(&argv).expect("it starts").wait(SECONDS).expect("in time").expect_success();
+    server.wait(SECONDS).expect("in time").expect_success();
+}
+
+/// Fields of the packets in a capture that pass a filter, a line for each, parts separated by tabs.
+fn tshark(capture: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
+    let mut command = std::process::Command::new("tshark");
+    command.arg("-r").arg(capture).args(["-Y", filter, "-T", "fields"]);
+    fields.iter().for_each(|field| _ = command.args(["-e", field]));
+    let output = command.output().expect("tshark");
+    assert!(output.status.success(), "tshark: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn both_ends_capture_the_same_packets_and_wireshark_finds_no_fault_in_them() {
+    let folder = TempDir::new().unwrap();
+    for (number, address) in ["-x 1", "-x 2"].iter().enumerate() {
+        let file = |end: &str| folder.path().join(format!("{end}{number}.pcapng"));
+        let (left, right) = (file("left"), file("right"));
+        let option = |path: &Path| format!("--pcap {}", path.display());
+        let pair = Pair::new(1500).unwrap();
+        perftest(&pair, &option(&left), &option(&right), &format!("ib_read_bw -n 8 -s 10000 {address}"));
+        let packets = |path: &Path, direction: u32| {
+            let filter = format!("infiniband && frame.packet_flags_direction == {direction}");
+            tshark(path, &filter, &["infiniband.bth.destqp", "infiniband.bth.psn", "infiniband.bth.opcode"])
+        };
+        let (asked, heard) = (packets(&right, 2), packets(&left, 1));
+        assert_eq!(asked.len(), 8, "a request for each READ: {asked:?}");
+        assert_eq!(asked, heard);
+        assert_eq!(packets(&left, 2).len(), 8 * 10, "ten packets of response for each READ");
+        assert_eq!(packets(&left, 2), packets(&right, 1));
+        for path in [&left, &right] {
+            let bad = tshark(path, "_ws.malformed || _ws.expert.severity >= 0x600000", &["frame.number"]);
+            assert_eq!(bad, Vec::<String>::new(), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn queue_pairs_leave_from_ports_of_their_own() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("ports.pcapng");
+    let pair = Pair::new(1500).unwrap();
+    let option = format!("--pcap {}", file.display());
+    perftest(&pair, "", &option, "ib_send_bw -q 16 -n 10 -s 64");
+    let sent = "infiniband && frame.packet_flags_direction == 2";
+    let mut flows = tshark(&file, sent, &["infiniband.bth.destqp", "udp.srcport"]);
+    flows.sort();
+    flows.dedup();
+    assert_eq!(flows.len(), 16, "a queue pair has one port: {flows:?}");
+    let mut ports: Vec<u16> =
+        flows.iter().map(|flow| flow.rsplit('\t').next().unwrap().parse().unwrap()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert!(ports.len() >= 4 && ports.iter().all(|&port| port >= 0xc000), "{ports:?}");
+}
+
+#[test]
+fn programs_and_their_queue_pairs_are_listed() {
+    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let rockery = Rockery::built();
+    let listed = |options: &str| {
+        let line = format!("{} devices {options}", rockery.path().display());
+        pair.left.call(&line).unwrap()
+    };
+    assert!(listed("").contains("rk_eth0  interface eth0, MTU 1500, path MTU 1024"), "{}", listed(""));
+    let mut server = pair.left.start(&["ib_write_bw", "-D", "30", "-q", "3"]).unwrap();
+    pair.left.wait_for_listener(18515, SECONDS).unwrap();
+    let address = pair.left.address().to_string();
+    let mut client = pair.right.start(&["ib_write_bw", "-D", "30", "-q", "3", &address]).unwrap();
+    let mut last = String::new();
+    let shown = until(SECONDS, || {
+        last = listed("--json");
+        Ok(last.matches("\"state\":\"RTR\"").count() == 3)
+    });
+    assert!(shown.unwrap(), "{last}");
+    assert!(last.contains("\"program\":\"ib_write_bw\"") && last.contains("\"transport\":\"RC\""), "{last}");
+    assert!(listed("").contains("ib_write_bw (process "), "{}", listed(""));
+    client.kill().unwrap();
+    server.kill().unwrap();
+    let gone = until(SECONDS, || Ok(!listed("").contains("ib_write_bw")));
+    assert!(gone.unwrap(), "{}", listed(""));
+}
+
+#[test]
+fn one_device_can_be_chosen_by_name_interface_and_address() {
+    let pair = Pair::new(1500).unwrap();
+    let address = pair.left.address().to_string();
+    for name in ["rk_eth0", "eth0", &address] {
+        let words = run(&format!("--device {name}"), "ibv_devices");
+        let argv: Vec<&str> = words.iter().map(String::as_str).collect();
+        let listed = pair.left.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success().output;
+        assert!(listed.contains("rk_eth0") && !listed.contains("rk_lo"), "{listed}");
+    }
+    for (options, says) in [
+        ("--device eth7", "no device is called eth7, and no interface that is up has that address"),
+        ("--device 192.0.2.1", "there are: rk_eth0, rk_lo"),
+        ("--pcap /nonexistent/file", "/nonexistent/file: No such file"),
+        ("--congestion fast", "possible values: window, dcqcn, off"),
+    ] {
+        let words = run(options, "ibv_devices");
+        let argv: Vec<&str> = words.iter().map(String::as_str).collect();
+        let refused = pair.left.start_plain(&argv).unwrap().wait(SECONDS).unwrap();
+        assert!(!refused.succeeded() && refused.output.contains(says), "{options}: {}", refused.output);
+    }
+}
+
+#[test]
+fn out_of_order_receive_and_dcqcn_can_be_chosen() {
+    let pair = Pair::new(9000).unwrap();
+    for options in ["--out-of-order", "--congestion dcqcn", "--congestion off --out-of-order"] {
+        for program in ["ib_write_bw", "ib_read_bw", "ib_send_bw"] {
+            perftest(&pair, options, options, &format!("{program} -n 200 -s 65536"));
+        }
+    }
+}
+
+/// The events that a watcher has printed.
+fn watched(job: &mut dyn Job, wanted: &[&str]) {
+    let mut last = String::new();
+    let seen = until(SECONDS, || {
+        last = job.output()?;
+        let mut rest = last.as_str();
+        Ok(wanted.iter().all(|event| match rest.find(event) {
+            Some(at) => {
+                rest = &rest[at + event.len()..];
+                true
+            }
+            None => false,
+        }))
+    });
+    assert!(seen.expect("its output"), "not in this order, {wanted:?}:\n{last}");
+}
+
+#[test]
+fn an_open_device_follows_its_interface() {
+    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let change = |line: &str| pair.left.call(line).unwrap();
+    let gids = |left: &Namespace| {
+        left.run(&["ibv_devinfo", "-v", "-d", "rk_eth0"], SECONDS).unwrap().expect_success().output
+    };
+    let mut watch = pair.left.start(&["stdbuf", "-oL", "ibv_asyncwatch", "-d", "rk_eth0"]).unwrap();
+    watched(&mut *watch, &["async event FD"]);
+    change("ip addr add 192.0.2.7/24 dev eth0");
+    watched(&mut *watch, &["GID_CHANGE"]);
+    assert!(gids(&pair.left).contains("::ffff:192.0.2.7"));
+    change("ip addr del 192.0.2.7/24 dev eth0");
+    watched(&mut *watch, &["GID_CHANGE", "GID_CHANGE"]);
+    change("ip link set eth0 down");
+    watched(&mut *watch, &["GID_CHANGE", "GID_CHANGE", "PORT_ERR"]);
+    change("ip link set eth0 up");
+    watched(&mut *watch, &["PORT_ERR", "PORT_ACTIVE"]);
+}
