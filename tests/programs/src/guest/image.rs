@@ -37,7 +37,9 @@ pub(super) fn with_programs(image: &Path, programs: &[&Path], folder: &Path) -> 
         fs::copy(program, &target).map_err(Error::file(*program))?;
     }
     let initrd = folder.join("initrd");
-    let script = "cp \"$2\" \"$3\" && cd \"$1\" && find . | cpio -o -H newc --quiet >>\"$3\"";
+    // An archive that is not compressed has to begin at a multiple of four.
+    let script = "cp \"$2\" \"$3\" && truncate -s %4 \"$3\" && \
+                  cd \"$1\" && find . | cpio -o -H newc --quiet >>\"$3\"";
     let paths = [&tree, &plain, &initrd].map(|path| path.to_string_lossy());
     system::call(&["sh", "-c", script, "sh", &paths[0], &paths[1], &paths[2]])?;
     Ok(initrd)
