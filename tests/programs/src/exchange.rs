@@ -1,6 +1,7 @@
 //! Two ends of one program: perftest, the ping-pongs and our own probe are all started once as a server, and
 //! once more with the server's address.
 
+use crate::machine::until;
 use crate::{Error, Finished, Machine};
 
 /// How long a program may take to be ready to serve.
@@ -35,10 +36,17 @@ impl Exchange {
     ) -> Result<Self, Error> {
         let words = words_for(server, argv, index);
         let mut serving = server.start(&borrowed(&words))?;
-        if let Err(error) = server.wait_for_listener(port, READY_SECONDS) {
-            // A server that ended has more to say than that it does not listen.
-            let Some(finished) = serving.finished()? else { return Err(error) };
+        // A server that ended has more to say than that it does not listen.
+        let mut ended = None;
+        let ready = until(READY_SECONDS, || {
+            ended = serving.finished()?;
+            Ok(ended.is_some() || server.listens(port)?)
+        })?;
+        if let Some(finished) = ended {
             return Err(Error::Failed { command: argv.join(" "), output: finished.output });
+        }
+        if !ready {
+            return Err(server.does_not_listen(port, READY_SECONDS));
         }
         let mut words = words_for(client, argv, index);
         words.push(server.address().to_string());

@@ -109,16 +109,29 @@ pub trait Machine {
         self.start(argv)?.wait(seconds)
     }
 
-    /// Waits until something accepts TCP connections on `port`.
+    /// Whether something accepts TCP connections on `port`.
+    ///
+    /// # Errors
+    /// When the machine is gone.
+    fn listens(&self, port: u16) -> Result<bool, Error> {
+        Ok(listens(&self.tcp_sockets()?, port))
+    }
+
+    /// Waits until something does.
     ///
     /// # Errors
     /// [`Error::TooLate`] when nothing does within `seconds`.
     fn wait_for_listener(&self, port: u16, seconds: u64) -> Result<(), Error> {
-        if until(seconds, || Ok(listens(&self.tcp_sockets()?, port)))? {
+        if until(seconds, || self.listens(port))? {
             return Ok(());
         }
+        Err(self.does_not_listen(port, seconds))
+    }
+
+    /// The error for that.
+    fn does_not_listen(&self, port: u16, seconds: u64) -> Error {
         let what = format!("listening on TCP port {port} of {}", self.name());
-        Err(Error::TooLate { what, seconds, output: String::new() })
+        Error::TooLate { what, seconds, output: String::new() }
     }
 }
 
