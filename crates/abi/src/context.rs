@@ -47,9 +47,9 @@ pub struct verbs_context {
     pub advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, u32, u32, *mut ibv_sge, u32) -> c_int>,
     pub alloc_null_mr: slot,
     pub counters: [slot; 4],
-    pub reg_dm_mr: slot,
-    pub alloc_dm: slot,
-    pub free_dm: slot,
+    pub reg_dm_mr: Option<unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, usize, u32) -> *mut ibv_mr>,
+    pub alloc_dm: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm>,
+    pub free_dm: Option<unsafe extern "C" fn(*mut ibv_dm) -> c_int>,
     pub flow_action: [slot; 3],
     pub modify_qp_rate_limit: slot,
     pub alloc_parent_domain:

@@ -91,6 +91,8 @@ layouts! {
     ibv_td: 8 { context: 0 }
     ibv_ah: 24 { context: 0, pd: 8, handle: 16 }
     ibv_mr: 48 { context: 0, pd: 8, addr: 16, length: 24, handle: 32, lkey: 36, rkey: 40 }
+    ibv_alloc_dm_attr: 16 { length: 0, log_align_req: 8, comp_mask: 12 }
+    ibv_dm: 32 { context: 0, memcpy_to_dm: 8, memcpy_from_dm: 16, comp_mask: 24, handle: 28 }
     ibv_mw: 32 { context: 0, pd: 8, rkey: 16, handle: 20, mw_type as "type": 24 }
     ibv_comp_channel: 16 { context: 0, fd: 8, refcnt: 12 }
     ibv_cq: 128 {

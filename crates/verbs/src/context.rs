@@ -2,8 +2,9 @@
 
 use crate::channel::lock;
 use crate::device::{Listed, listed};
+
 use crate::door::{Errno, door};
-use crate::{channel, cq, cq_ex, memory, pd, post, qp, query, srq};
+use crate::{channel, cq, cq_ex, dm, memory, pd, post, qp, query, srq};
 use abi::{ibv_context, ibv_context_ops, ibv_device, slot, verbs_context};
 use core::ffi::c_void;
 use core::mem::{offset_of, size_of};
@@ -97,9 +98,9 @@ fn table(device: *mut ibv_device, async_fd: i32) -> verbs_context {
         advise_mr: Some(memory::advise_mr),
         alloc_null_mr: None,
         counters: [None; 4],
-        reg_dm_mr: None,
-        alloc_dm: None,
-        free_dm: None,
+        reg_dm_mr: Some(dm::reg_dm_mr),
+        alloc_dm: Some(dm::alloc_dm),
+        free_dm: Some(dm::free_dm),
         flow_action: [None; 3],
         modify_qp_rate_limit: None,
         alloc_parent_domain: Some(pd::alloc_parent_domain),

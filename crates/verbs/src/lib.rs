@@ -15,6 +15,7 @@ mod context;
 mod cq;
 mod cq_ex;
 mod device;
+mod dm;
 mod door;
 mod events;
 mod exports;

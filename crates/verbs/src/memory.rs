@@ -1,6 +1,7 @@
 //! Memory regions and windows.
 
 use crate::context::context;
+use crate::dm::Dm;
 use crate::door::{Errno, door};
 use crate::pd::pd;
 use crate::qp::qp;
@@ -18,9 +19,17 @@ pub(crate) fn access(bits: u32) -> Result<Access, Errno> {
     Access::from_bits(bits & !abi::IBV_ACCESS_OPTIONAL_RANGE).ok_or(Errno::INVALID)
 }
 
+/// A region that a program has.
+#[repr(C)]
+pub(crate) struct Region {
+    pub(crate) abi: ibv_mr,
+    /// What it lies in, if that is not the program's own memory.
+    pub(crate) device_memory: *const Dm,
+}
+
 /// # Safety
 /// `domain` is a live protection domain.
-unsafe fn register(
+pub(crate) unsafe fn register(
     domain: *mut ibv_pd,
     addr: *mut c_void,
     length: usize,
@@ -36,7 +45,8 @@ unsafe fn register(
     // SAFETY: a domain's context lives longer than the domain.
     let keys = unsafe { context(raw) }.device.with(|rnic, _| rnic.register(below.handle, init))?;
     let (lkey, rkey) = (keys.lkey.value(), keys.rkey.0);
-    Ok(Box::into_raw(Box::new(ibv_mr { context: raw, pd: domain, addr, length, handle: lkey, lkey, rkey })))
+    let abi = ibv_mr { context: raw, pd: domain, addr, length, handle: lkey, lkey, rkey };
+    Ok(Box::into_raw(Box::new(Region { abi, device_memory: core::ptr::null() })).cast())
 }
 
 /// A region's pages are brought in when it is registered, and must be there.
@@ -142,7 +152,10 @@ door! {
     fn ibv_dereg_mr(raw: *mut ibv_mr) -> code(i32) {
         let region = raw.as_ref().ok_or(Errno::INVALID)?;
         context(region.context).device.with(|rnic, _| rnic.deregister(Lkey::from_value(region.handle)))?;
-        drop(Box::from_raw(raw));
+        let region = Box::from_raw(raw.cast::<Region>());
+        if let Some(memory) = region.device_memory.as_ref() {
+            memory.release();
+        }
         Ok(())
     }
 

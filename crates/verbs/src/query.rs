@@ -3,6 +3,7 @@
 use crate::address::PORT;
 use crate::context::{Context, context};
 use crate::device::{self, GIDS};
+use crate::dm;
 use crate::door::{Errno, door};
 use abi::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
@@ -127,6 +128,7 @@ fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
         hca_core_clock: 1_000_000,
         device_cap_flags_ex: capabilities().into(),
         phys_port_cnt_ex: PORT.into(),
+        max_dm_size: dm::BYTES_MAX as u64,
         ..none
     }
 }

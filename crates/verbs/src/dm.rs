@@ -1,0 +1,125 @@
+//! Device memory (`ibv_alloc_dm`): on a card it is fast and near, here it is memory like any other, apart from
+//! the program's own objects.
+
+use crate::context::context;
+use crate::door::{Errno, door};
+use crate::memory::{self, Region};
+use abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
+use core::ffi::c_void;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What one allocation may take: as much as large cards have.
+pub(crate) const BYTES_MAX: usize = 1 << 20;
+/// Cards are read and written in words.
+const WORD: usize = 4;
+/// A page: what is asked to be aligned further than that is refused.
+const ALIGNMENT_LOG_MAX: u32 = 12;
+
+/// Device memory that a program has.
+#[repr(C)]
+pub(crate) struct Dm {
+    abi: ibv_dm,
+    memory: *mut u8,
+    layout: Layout,
+    /// Regions in it: it cannot go before they do.
+    regions: AtomicUsize,
+}
+
+impl Dm {
+    /// One region less.
+    pub(crate) fn release(&self) {
+        self.regions.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Where a range of it lies.
+    fn range(&self, offset: u64, length: usize) -> Result<*mut u8, Errno> {
+        let fits = offset.checked_add(length as u64).is_some_and(|end| end <= self.layout.size() as u64);
+        let is_aligned = offset.is_multiple_of(WORD as u64) && length.is_multiple_of(WORD);
+        if fits && is_aligned { Ok(self.memory.wrapping_add(offset as usize)) } else { Err(Errno::INVALID) }
+    }
+}
+
+impl Drop for Dm {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nobody has it any more.
+        unsafe { dealloc(self.memory, self.layout) };
+    }
+}
+
+/// # Safety
+/// The pointer is NULL or device memory that was not freed.
+unsafe fn dm<'a>(raw: *mut ibv_dm) -> Result<&'a Dm, Errno> {
+    // SAFETY: as above.
+    unsafe { raw.cast::<Dm>().as_ref() }.ok_or(Errno::INVALID)
+}
+
+door! {
+    fn alloc_dm(raw: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> pointer(*mut ibv_dm) {
+        let (_, attr) = (context(raw), attr.as_ref().ok_or(Errno::INVALID)?);
+        if attr.comp_mask != 0 || attr.length == 0 || attr.log_align_req > ALIGNMENT_LOG_MAX {
+            return Err(Errno::INVALID);
+        }
+        if attr.length > BYTES_MAX {
+            return Err(Errno(libc::ENOMEM));
+        }
+        let alignment = (1 << attr.log_align_req).max(align_of::<u64>());
+        let size = attr.length.next_multiple_of(WORD);
+        let layout = Layout::from_size_align(size, alignment).map_err(|_| Errno::INVALID)?;
+        let memory = alloc_zeroed(layout);
+        if memory.is_null() {
+            return Err(Errno(libc::ENOMEM));
+        }
+        let abi = ibv_dm {
+            context: raw,
+            memcpy_to_dm: Some(memcpy_to_dm),
+            memcpy_from_dm: Some(memcpy_from_dm),
+            comp_mask: 0,
+            handle: 0,
+        };
+        let made = Dm { abi, memory, layout, regions: AtomicUsize::new(0) };
+        Ok(Box::into_raw(Box::new(made)).cast())
+    }
+
+    fn free_dm(raw: *mut ibv_dm) -> code(i32) {
+        if dm(raw)?.regions.load(Ordering::Acquire) > 0 {
+            return Err(Errno::BUSY);
+        }
+        drop(Box::from_raw(raw.cast::<Dm>()));
+        Ok(())
+    }
+
+    fn memcpy_to_dm(raw: *mut ibv_dm, offset: u64, from: *const c_void, length: usize) -> code(i32) {
+        let to = dm(raw)?.range(offset, length)?;
+        if from.is_null() {
+            return Err(Errno(libc::EFAULT));
+        }
+        core::ptr::copy_nonoverlapping(from.cast::<u8>(), to, length);
+        Ok(())
+    }
+
+    fn memcpy_from_dm(to: *mut c_void, raw: *mut ibv_dm, offset: u64, length: usize) -> code(i32) {
+        let from = dm(raw)?.range(offset, length)?;
+        if to.is_null() {
+            return Err(Errno(libc::EFAULT));
+        }
+        core::ptr::copy_nonoverlapping(from, to.cast::<u8>(), length);
+        Ok(())
+    }
+
+    /// Addresses in the region begin at zero: device memory has none of its own.
+    fn reg_dm_mr(domain: *mut ibv_pd, raw: *mut ibv_dm, offset: u64, length: usize, bits: u32)
+        -> pointer(*mut ibv_mr) {
+        let below = dm(raw)?;
+        if !memory::access(bits)?.contains(rnic::Access::ZERO_BASED) {
+            return Err(Errno::INVALID);
+        }
+        let address = below.range(offset, length)?;
+        let made = memory::register(domain, address.cast(), length, 0, bits)?;
+        below.regions.fetch_add(1, Ordering::AcqRel);
+        let region = made.cast::<Region>();
+        (*region).abi.addr = core::ptr::null_mut();
+        (*region).device_memory = raw.cast::<Dm>();
+        Ok(made)
+    }
+}
