@@ -1,0 +1,154 @@
+//! What goes wrong while programs run: each time the program at the other side is told what verbs promise, and
+//! nothing is left.
+
+use programs::machine::until;
+use programs::probe::Probe;
+use programs::{Job, Machine, Pair, Rockery};
+
+const PORT: u16 = 18521;
+const SECONDS: u64 = 60;
+/// The requester's eight timeouts of 134 ms each, on a machine that has other things to do.
+const RETRIES_SECONDS: u64 = 30;
+const RETRY_EXCEEDED: &str = "failed: transport retry counter exceeded\nflushed: 15\n";
+
+struct Streams<'a> {
+    server: Box<dyn Job + 'a>,
+    client: Box<dyn Job + 'a>,
+}
+
+fn pair() -> Pair {
+    Pair::new(1500).expect("a pair").with(&Rockery::built())
+}
+
+/// Starts both ends, and waits until the client runs, if it ever does.
+fn start<'a>(pair: &'a Pair, probe: &Probe, how: &str, runs: bool) -> Streams<'a> {
+    let (path, address) = (probe.path().to_string_lossy().into_owned(), pair.left.address().to_string());
+    let server = pair.left.start(&[&path, how]).expect("a server");
+    pair.left.wait_for_listener(PORT, SECONDS).expect("a listener");
+    let mut client = pair.right.start(&[&path, how, &address]).expect("a client");
+    if runs {
+        let running = until(SECONDS, || Ok(client.output()?.contains("running")));
+        assert!(running.expect("its output"), "{:?}", client.output());
+    }
+    Streams { server, client }
+}
+
+/// What the client says at its end.
+#[track_caller]
+fn expect(job: &mut dyn Job, says: &str) {
+    let finished = job.wait(RETRIES_SECONDS).expect("it ends").expect_success();
+    assert!(finished.output.ends_with(says), "{}", finished.output);
+}
+
+/// Nothing is open any more, and a new pair of programs works at once.
+#[track_caller]
+fn nothing_is_left(pair: &Pair, probe: &Probe) {
+    let rockery = Rockery::built();
+    let listed = |line: &str| pair.left.call(line).expect("a list");
+    let devices = format!("{} devices --json", rockery.path().display());
+    let gone = until(SECONDS, || Ok(!listed(&devices).contains("\"pid\"")));
+    assert!(gone.expect("a list"), "{}", listed(&devices));
+    let mut again = start(pair, probe, "write", true);
+    again.client.kill().expect("its end");
+    expect(&mut *again.server, "the peer is gone\n");
+}
+
+#[test]
+fn the_server_is_killed() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    for how in ["write", "send"] {
+        let mut streams = start(&pair, &probe, how, true);
+        streams.server.kill().unwrap();
+        expect(&mut *streams.client, RETRY_EXCEEDED);
+    }
+    nothing_is_left(&pair, &probe);
+}
+
+#[test]
+fn the_client_is_killed() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    for how in ["write", "send"] {
+        let mut streams = start(&pair, &probe, how, true);
+        streams.client.kill().unwrap();
+        expect(&mut *streams.server, "the peer is gone\n");
+    }
+    nothing_is_left(&pair, &probe);
+}
+
+#[test]
+fn the_link_goes_down_and_comes_back_within_the_retries() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "write", true);
+    for _ in 0..3 {
+        pair.left.call("ip link set eth0 down").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        pair.left.call("ip link set eth0 up").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        assert!(streams.client.finished().unwrap().is_none(), "{:?}", streams.client.output());
+    }
+    streams.client.kill().unwrap();
+    expect(&mut *streams.server, "the peer is gone\n");
+}
+
+#[test]
+fn the_link_goes_down_for_good() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "send", true);
+    pair.right.call("ip link set eth0 down").unwrap();
+    expect(&mut *streams.client, RETRY_EXCEEDED);
+}
+
+#[test]
+fn the_address_of_the_requester_is_removed() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "write", true);
+    pair.right.call("ip address flush dev eth0 scope global").unwrap();
+    expect(&mut *streams.client, RETRY_EXCEEDED);
+}
+
+#[test]
+fn the_receiver_never_posts() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "deaf", false);
+    expect(&mut *streams.client, "failed: RNR retry counter exceeded\nflushed: 15\n");
+    expect(&mut *streams.server, "the peer is gone\n");
+}
+
+#[test]
+fn a_completion_queue_overflows() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "overflow", false);
+    let finished = streams.client.wait(SECONDS).unwrap().expect_success();
+    assert!(finished.output.contains("event: CQ error\n"), "{}", finished.output);
+    assert!(finished.output.contains("event: local work queue catastrophic error\n"), "{}", finished.output);
+}
+
+#[test]
+fn the_port_is_taken() {
+    let pair = pair();
+    let holder = "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); \
+                  s.bind(('', 4791)); print('bound', flush=True); time.sleep(60)";
+    let mut holder = pair.left.start_plain(&["python3", "-c", holder]).unwrap();
+    let bound = until(SECONDS, || Ok(holder.output()?.contains("bound")));
+    assert!(bound.unwrap(), "{:?}", holder.output());
+    let refused = pair.left.run(&["ibv_rc_pingpong", "-g", "1"], SECONDS).unwrap();
+    assert!(!refused.succeeded(), "{}", refused.output);
+    assert!(
+        refused.output.contains("UDP port 4791 is taken in this network namespace"),
+        "{}",
+        refused.output
+    );
+    holder.kill().unwrap();
+}
+
+#[test]
+fn there_is_no_memory() {
+    let pair = pair();
+    // From nothing at all to enough: whatever cannot be had, the program is told, and no signal ends it.
+    for mebibytes in [24, 32, 40, 48, 64, 96, 160, 320] {
+        let limit = format!("--as={}", mebibytes << 20);
+        let program = ["prlimit", &limit, "ibv_devinfo", "-v", "-d", "rk_eth0"];
+        let finished = pair.left.run(&program, SECONDS).unwrap();
+        assert!(finished.status.is_some(), "{mebibytes} MiB: a signal\n{}", finished.output);
+    }
+}
