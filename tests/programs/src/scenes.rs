@@ -55,7 +55,27 @@ pub fn play(
     scene: &str,
 ) -> Result<Lines, Error> {
     let path = probe.path().to_string_lossy();
-    let exchange = Exchange::run(responder, requester, &[&path, scene], "-g", PORT, SECONDS)?;
+    lines(Exchange::run(responder, requester, &[&path, scene], "-g", PORT, SECONDS))
+}
+
+/// The same with GIDs of this index at both ends.
+///
+/// # Errors
+/// As [`Exchange::run`].
+pub fn play_with(
+    responder: &dyn Machine,
+    requester: &dyn Machine,
+    probe: &Probe,
+    scene: &str,
+    gid_index: u32,
+) -> Result<Lines, Error> {
+    let path = probe.path().to_string_lossy();
+    let index = format!("-g {gid_index}");
+    lines(Exchange::run(responder, requester, &[&path, scene], &index, PORT, SECONDS))
+}
+
+fn lines(exchange: Result<Exchange, Error>) -> Result<Lines, Error> {
+    let exchange = exchange?;
     Ok(Lines { requester: exchange.client.output, responder: exchange.server.output })
 }
 

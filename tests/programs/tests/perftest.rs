@@ -90,3 +90,28 @@ fn both_directions_work_at_once() {
         perftest::expect(&pair.left, &pair.right, &format!("{program} -b -s 4096 -n 200"));
     }
 }
+
+/// Bandwidth programs with each transport that they take, and the options that they take there: perftest has
+/// no events for WRITE, and inline data goes where payload does.
+const BANDWIDTH: &[(&str, &[&str])] = &[
+    ("ib_send_bw -s 32", &["-b -q 8 -l 8", "-e -q 8", "-I 32 -l 8"]),
+    ("ib_send_bw -c UC -s 32", &["-b -q 8 -l 8", "-e -q 8", "-I 32 -l 8"]),
+    ("ib_send_bw -c UD -s 32", &["-b -q 8 -l 8", "-e -q 8", "-I 32 -l 8"]),
+    ("ib_send_bw -c XRC -s 32", &["-b -q 8", "-l 8"]),
+    ("ib_write_bw -s 32", &["-b -q 8 -l 8", "-I 32 -q 8"]),
+    ("ib_write_bw -c UC -s 32", &["-b -q 8 -l 8", "-I 32 -q 8"]),
+    ("ib_write_bw -c XRC -s 32", &["-b -q 8"]),
+    ("ib_read_bw -s 32", &["-b -q 8 -l 8", "-e -q 8"]),
+    ("ib_read_bw -c XRC -s 32", &["-b -q 8"]),
+    ("ib_atomic_bw", &["-b -q 8", "-e -q 8"]),
+];
+
+#[test]
+fn options_go_with_every_program_and_transport() {
+    let pair = pair(1500);
+    for (line, options) in BANDWIDTH {
+        for option in *options {
+            perftest::expect(&pair.left, &pair.right, &format!("{line} {option} -n 80"));
+        }
+    }
+}

@@ -82,6 +82,18 @@ fn srq_pingpong_shares_receives_among_its_queue_pairs() {
 }
 
 #[test]
+fn xsrq_pingpong_shares_receives_among_connections_and_its_clients() {
+    let pair = pair(1500);
+    for options in ["", "-e", "-s 1025"] {
+        let line = format!("ibv_xsrq_pingpong -g 1 -n 100 {options}");
+        let argv: Vec<&str> = line.split_whitespace().collect();
+        let exchange = Exchange::run(&pair.left, &pair.right, &argv, "-g", PORT, SECONDS).unwrap();
+        let client = exchange.expect_success().client;
+        assert!(client.output.ends_with("success\n"), "{line}:\n{}", client.output);
+    }
+}
+
+#[test]
 fn all_of_them_run_over_the_loopback() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     for program in ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"] {
