@@ -16,6 +16,9 @@ use wire::Qpn;
 const RECEIVES_MAX: usize = 8;
 /// Packets that one call may make.
 const TRANSMIT_BUDGET: usize = 256;
+/// Queue pairs that wait for acknowledgements from which on sends wait for each other: then each has little to
+/// send, and answers keep coming.
+const CROWD: u32 = 8;
 /// Work requests that wait for company before they are sent, and their bytes.
 const DEFERRED_MAX: usize = 64;
 const DEFERRED_BYTES_MAX: u64 = 64 << 10;
@@ -147,8 +150,11 @@ impl Pump {
     pub(crate) fn transmit_posted(&mut self, now: Instant, idle: bool) {
         self.empty_run = 0;
         self.polled = false;
-        if idle || self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX {
+        if idle {
             self.transmit_holding(now);
+        } else if self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX {
+            // What makes no full batch waits for the rest.
+            self.fill(now);
         }
     }
 
@@ -163,10 +169,13 @@ impl Pump {
         self.transmitter.flush();
     }
 
-    /// The same, but the last batch may wait for company.
+    /// The same, but what makes no full batch may wait for company: with many queue pairs at work until the
+    /// socket has nothing more to answer, else as [`Transmitter::hold`] says.
     fn transmit_holding(&mut self, now: Instant) {
         self.fill(now);
-        self.transmitter.hold();
+        if self.rnic.in_flight() < CROWD {
+            self.transmitter.hold();
+        }
     }
 
     fn fill(&mut self, now: Instant) {
