@@ -16,8 +16,8 @@ use wire::Qpn;
 const RECEIVES_MAX: usize = 8;
 /// Packets that one call may make.
 const TRANSMIT_BUDGET: usize = 256;
-/// Queue pairs that wait for acknowledgements from which on sends wait for each other: then each has little to
-/// send, and answers keep coming.
+/// Queue pairs that wait for acknowledgements from which on sends wait for each other: then each has little
+/// to send, and answers keep coming.
 const CROWD: u32 = 8;
 /// Work requests that wait for company before they are sent, and their bytes.
 const DEFERRED_MAX: usize = 64;

@@ -1,5 +1,5 @@
-//! Device memory (`ibv_alloc_dm`): on a card it is fast and near, here it is memory like any other, apart from
-//! the program's own objects.
+//! Device memory (`ibv_alloc_dm`): on a card it is fast and near, here it is memory like any other, apart
+//! from the program's own objects.
 
 use crate::context::context;
 use crate::door::{Errno, door};
