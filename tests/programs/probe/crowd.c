@@ -2,8 +2,9 @@
 //
 //   crowd [-d DEVICE] [-g GID_INDEX] QUEUE_PAIRS ROUNDS
 //
-// Makes so many RC queue pairs, says what one costs in memory, connects them pairwise, and has each send ROUNDS
-// messages of 8 bytes in turn. Prints: bytes per queue pair, nanoseconds per message, nanoseconds to open a device.
+// Makes so many RC queue pairs, says what one costs in memory, connects them pairwise, and has each send
+// ROUNDS messages of 8 bytes in turn. Prints: bytes per queue pair, nanoseconds per message, nanoseconds to
+// open a device.
 
 #include <errno.h>
 #include <infiniband/verbs.h>

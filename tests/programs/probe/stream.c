@@ -3,9 +3,9 @@
 //   stream [-d DEVICE] [-g GID_INDEX] HOW            serves
 //   stream [-d DEVICE] [-g GID_INDEX] HOW ADDRESS    asks
 //
-// HOW is `write` (RDMA WRITEs), `send` (SENDs, with receives posted for them), `deaf` (SENDs, and never a receive)
-// or `overflow` (SENDs, and nobody takes the completions). The asking end prints a line when it runs, the status
-// of the first request that fails, and how many were flushed after it.
+// HOW is `write` (RDMA WRITEs), `send` (SENDs, with receives posted for them), `deaf` (SENDs, and never a
+// receive) or `overflow` (SENDs, and nobody takes the completions). The asking end prints a line when it
+// runs, the status of the first request that fails, and how many were flushed after it.
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -97,7 +97,8 @@ static void make_resources(struct end *end) {
 }
 
 static void connect_queue_pair(struct end *end) {
-  struct ibv_qp_attr to = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+  struct ibv_qp_attr to = {.qp_state = IBV_QPS_INIT, .port_num = 1,
+    .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
   done(ibv_modify_qp(end->qp, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
        "RESET to INIT");
   to = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = end->theirs.qpn,

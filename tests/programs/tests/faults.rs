@@ -1,5 +1,5 @@
-//! What goes wrong while programs run: each time the program at the other side is told what verbs promise, and
-//! nothing is left.
+//! What goes wrong while programs run: each time the program at the other side is told what verbs promise,
+//! and nothing is left.
 
 use programs::machine::until;
 use programs::probe::Probe;
