@@ -6,20 +6,13 @@
 //   scenes                                             lists the scenes
 //
 // It prints completions and digests of memory, and no address, key or number that differs from run to
-// run: two
-// implementations that obey the specification print the same lines.
+// run: two implementations that obey the specification print the same lines.
+
+#include "meeting.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <infiniband/verbs.h>
-#include <netdb.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MEMORY 32768u            // each side's region
 #define QUEUE 16                 // work requests per queue
@@ -143,63 +136,6 @@ struct side {
   struct ibv_qp *qp;
   struct card mine, theirs;
 };
-
-static void fail(const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fputs("scenes: ", stderr);
-  vfprintf(stderr, format, arguments);
-  fputc('\n', stderr);
-  va_end(arguments);
-  exit(2);
-}
-
-// Verbs return an errno, or -1 with errno set.
-static void done(int status, const char *what) {
-  if (status) fail("%s: %s", what, strerror(status > 0 ? status : errno));
-}
-
-static void *have(void *thing, const char *what) {
-  if (!thing) fail("%s: %s", what, strerror(errno));
-  return thing;
-}
-
-static void sleep_ms(unsigned ms) {
-  struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
-  nanosleep(&time, NULL);
-}
-
-static long now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static int meet(const char *host) {
-  struct addrinfo *info, want = {.ai_socktype = SOCK_STREAM, .ai_family = host ? AF_UNSPEC : AF_INET,
-                                 .ai_flags = AI_PASSIVE};
-  if (getaddrinfo(host, PORT, &want, &info)) fail("%s is no address", host);
-  int connection = socket(info->ai_family, SOCK_STREAM, 0), yes = 1;
-  if (host) {
-    if (connect(connection, info->ai_addr, info->ai_addrlen)) fail("connect: %s", strerror(errno));
-    freeaddrinfo(info);
-    return connection;
-  }
-  setsockopt(connection, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (bind(connection, info->ai_addr, info->ai_addrlen) || listen(connection, 1))
-    fail("listen: %s", strerror(errno));
-  freeaddrinfo(info);
-  int accepted = accept(connection, NULL, NULL);
-  close(connection);
-  return accepted;
-}
-
-// Both sides send as many bytes as they receive; used with one byte, it makes them wait for each other.
-static void exchange(int peer, const void *out, void *in, size_t bytes) {
-  if (send(peer, out, bytes, MSG_NOSIGNAL) != (ssize_t)bytes || recv(peer, in, bytes,
-    MSG_WAITALL) != (ssize_t)bytes)
-    fail("the other side is gone");
-}
 
 static void wait_for_peer(const struct side *side) {
   char token = 0;
@@ -403,7 +339,7 @@ int main(int argc, char **argv) {
   if (!side.scene) fail("no scene is called %s", argv[optind]);
   const char *host = argv[optind + 1];
   side.actor = host ? REQUESTER : RESPONDER;
-  side.peer = meet(host);
+  side.peer = meet(host, PORT);
   play(&side);
   close(side.peer);
   return 0;

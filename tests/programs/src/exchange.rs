@@ -22,8 +22,7 @@ impl Exchange {
     /// Runs `argv` at both ends; the client gets the server's address as one more argument.
     ///
     /// Where a machine's device has to be named, `-d` and `index` (the option that takes a GID index: `-x` in
-    /// perftest, `-g` in the ping-pongs) say which. With an index behind the option, as in `-g 2`, both ends
-    /// get that one.
+    /// perftest, `-g` in the ping-pongs) say which, but for an index that `argv` has already.
     ///
     /// # Errors
     /// When an end cannot be started, the server does not listen on `port`, or an end is too late.
@@ -77,13 +76,11 @@ impl Exchange {
 
 fn words_for(machine: &dyn Machine, argv: &[&str], index: &str) -> Vec<String> {
     let mut words: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
-    let (option, wanted) = index.split_once(' ').map_or((index, None), |(option, gid)| (option, Some(gid)));
-    if let Some((device, _)) = machine.device() {
+    if let Some((device, gid)) = machine.device() {
         words.extend(["-d".to_owned(), device.to_owned()]);
-    }
-    let own = machine.device().map(|(_, gid)| gid.to_string());
-    if let Some(gid) = wanted.map(str::to_owned).or(own) {
-        words.extend([option.to_owned(), gid]);
+        if !argv.contains(&index) {
+            words.extend([index.to_owned(), gid.to_string()]);
+        }
     }
     words
 }

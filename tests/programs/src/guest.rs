@@ -25,6 +25,9 @@ const BOOT_SECONDS: u64 = 120;
 /// What a guest gets. Its initramfs takes 40 of them.
 const MEMORY_MIB: u32 = 320;
 
+/// rxe's GID 0 comes from the link-local address, the next from the first that init.sh gives.
+const IPV4_GID: u32 = 1;
+
 /// A guest. It ends when it is dropped.
 pub struct Guest {
     name: String,
@@ -159,9 +162,8 @@ impl Machine for Guest {
         Ok(self.shell("cat /proc/net/tcp /proc/net/tcp6")?.output)
     }
 
-    /// rxe's GID 0 comes from the link-local address, GID 1 from the first that init.sh gives: the IPv4 one.
     fn device(&self) -> Option<(&str, u32)> {
-        Some(("rxe0", 1))
+        Some(("rxe0", IPV4_GID))
     }
 }
 

@@ -12,6 +12,7 @@ pub mod exchange;
 pub mod guest;
 pub mod machine;
 pub mod namespace;
+pub mod patterns;
 pub mod perftest;
 pub mod probe;
 pub mod rockery;

@@ -14,6 +14,11 @@ const EXPECTED: &str = include_str!("../probe/scenes.expected");
 /// the end that has to be rxe for it: `== SCENE requester` or `== SCENE responder`.
 const DEPARTURES: &str = include_str!("../probe/scenes.rxe");
 
+/// The index of the GID that comes from the IPv4 address, on both devices.
+pub const IPV4: &str = "1";
+/// And of the one that comes from the global IPv6 address.
+pub const IPV6: &str = "2";
+
 /// What both ends of a scene print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
@@ -44,7 +49,7 @@ fn sections(text: &'static str) -> impl Iterator<Item = (&'static str, Lines)> {
     })
 }
 
-/// Plays a scene between two machines.
+/// Plays a scene between two machines, with GIDs of this index.
 ///
 /// # Errors
 /// As [`Exchange::run`].
@@ -53,29 +58,11 @@ pub fn play(
     requester: &dyn Machine,
     probe: &Probe,
     scene: &str,
+    gid_index: &str,
 ) -> Result<Lines, Error> {
     let path = probe.path().to_string_lossy();
-    lines(Exchange::run(responder, requester, &[&path, scene], "-g", PORT, SECONDS))
-}
-
-/// The same with GIDs of this index at both ends.
-///
-/// # Errors
-/// As [`Exchange::run`].
-pub fn play_with(
-    responder: &dyn Machine,
-    requester: &dyn Machine,
-    probe: &Probe,
-    scene: &str,
-    gid_index: u32,
-) -> Result<Lines, Error> {
-    let path = probe.path().to_string_lossy();
-    let index = format!("-g {gid_index}");
-    lines(Exchange::run(responder, requester, &[&path, scene], &index, PORT, SECONDS))
-}
-
-fn lines(exchange: Result<Exchange, Error>) -> Result<Lines, Error> {
-    let exchange = exchange?;
+    let exchange =
+        Exchange::run(responder, requester, &[&path, scene, "-g", gid_index], "-g", PORT, SECONDS)?;
     Ok(Lines { requester: exchange.client.output, responder: exchange.server.output })
 }
 
@@ -84,10 +71,10 @@ fn lines(exchange: Result<Exchange, Error>) -> Result<Lines, Error> {
 /// # Panics
 /// With all scenes whose lines differ, in the format of the files that hold them.
 #[track_caller]
-pub fn expect_all(responder: &dyn Machine, requester: &dyn Machine, probe: &Probe) {
+pub fn expect_all(responder: &dyn Machine, requester: &dyn Machine, probe: &Probe, gid_index: &str) {
     let mut differences = String::new();
     for (scene, expected) in expected(requester.device().is_some(), responder.device().is_some()) {
-        let played = match play(responder, requester, probe, scene) {
+        let played = match play(responder, requester, probe, scene, gid_index) {
             Ok(lines) if lines == expected => continue,
             Ok(lines) => format!("== {scene}\n{}--\n{}", lines.requester, lines.responder),
             Err(error) => format!("== {scene}\n{error}\n"),

@@ -2,7 +2,8 @@
 //! on rockery, on the kernel's rxe, and across the two. Each combination is a test of its own.
 
 use programs::probe::Probe;
-use programs::{Namespace, Pair, Rockery, Segment, scenes};
+use programs::scenes::{self, IPV4, IPV6};
+use programs::{Namespace, Pair, Rockery, Segment};
 
 fn probe() -> Probe {
     Probe::compile("scenes").expect("the scenes compile")
@@ -11,13 +12,14 @@ fn probe() -> Probe {
 #[test]
 fn rockery_plays_every_scene_over_the_loopback() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
-    scenes::expect_all(&alone, &alone, &probe());
+    scenes::expect_all(&alone, &alone, &probe(), IPV4);
 }
 
 #[test]
 fn rockery_plays_every_scene_over_a_veth() {
     let pair = Pair::new(1500).unwrap().with(&Rockery::built());
-    scenes::expect_all(&pair.left, &pair.right, &probe());
+    scenes::expect_all(&pair.left, &pair.right, &probe(), IPV4);
+    scenes::expect_all(&pair.left, &pair.right, &probe(), IPV6);
 }
 
 /// Where this one fails, the expected lines are wrong and not rockery.
@@ -25,19 +27,23 @@ fn rockery_plays_every_scene_over_a_veth() {
 fn the_kernel_plays_every_scene_with_itself() {
     let (segment, probe) = (Segment::new(1500).unwrap(), probe());
     let guest = |number| segment.guest(number, &[probe.path()]).unwrap();
-    scenes::expect_all(&guest(11), &guest(12), &probe);
+    scenes::expect_all(&guest(11), &guest(12), &probe, IPV4);
 }
 
 #[test]
 fn rockery_asks_the_kernel_in_every_scene() {
     let (segment, probe) = (Segment::new(1500).unwrap(), probe());
     let ours = segment.namespace(1).unwrap().with(&Rockery::built());
-    scenes::expect_all(&segment.guest(11, &[probe.path()]).unwrap(), &ours, &probe);
+    let theirs = segment.guest(11, &[probe.path()]).unwrap();
+    scenes::expect_all(&theirs, &ours, &probe, IPV4);
+    scenes::expect_all(&theirs, &ours, &probe, IPV6);
 }
 
 #[test]
 fn the_kernel_asks_rockery_in_every_scene() {
     let (segment, probe) = (Segment::new(1500).unwrap(), probe());
     let ours = segment.namespace(1).unwrap().with(&Rockery::built());
-    scenes::expect_all(&ours, &segment.guest(11, &[probe.path()]).unwrap(), &probe);
+    let theirs = segment.guest(11, &[probe.path()]).unwrap();
+    scenes::expect_all(&ours, &theirs, &probe, IPV4);
+    scenes::expect_all(&ours, &theirs, &probe, IPV6);
 }

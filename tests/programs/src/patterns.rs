@@ -1,0 +1,30 @@
+//! Patterns of bytes through every kind of operation, each byte checked where it arrives: `probe/patterns.c`.
+
+use crate::probe::Probe;
+use crate::{Exchange, Machine};
+
+/// Where the end that waits listens.
+const PORT: u16 = 18521;
+/// Each operation takes a second or two, in a guest as well.
+const SECONDS: u64 = 90;
+
+/// What the probe can do. Both ends ask and answer at once, so each shows both directions.
+pub const OPERATIONS: [&str; 6] = ["send", "write", "read", "atomic", "uc", "ud"];
+
+/// Moves patterns with one operation; `options` of the probe are `-m PATH_MTU` and `-6`.
+///
+/// # Panics
+/// With what both ends said, when a byte or a completion is not what it has to be.
+#[track_caller]
+pub fn expect(one: &dyn Machine, other: &dyn Machine, probe: &Probe, options: &str, operation: &str) {
+    let path = probe.path().to_string_lossy();
+    let argv: Vec<&str> = [&*path].into_iter().chain(options.split_whitespace()).chain([operation]).collect();
+    match Exchange::run(one, other, &argv, "-g", PORT, SECONDS) {
+        Ok(exchange) => {
+            let ends = exchange.expect_success();
+            assert!(ends.server.output.contains("all as they were sent"), "{}", ends.server.output);
+            assert!(ends.client.output.contains("all as they were sent"), "{}", ends.client.output);
+        }
+        Err(error) => panic!("{options} {operation}: {error}"),
+    }
+}
