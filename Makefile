@@ -1,6 +1,6 @@
 # Two commands are enough: `make demo` shows rockery, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test programs fuzz install packages check
+.PHONY: help demo test programs bench fuzz install packages check
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
@@ -26,6 +26,9 @@ programs: packages ## only the tests with real programs
 check: ## form and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+bench: packages ## rockery beside the limits of what it stands on; writes docs/performance.md
+	scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-programs --bin bench
 
 fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)
 	cd fuzz && $(CARGO) test --release

@@ -15,7 +15,8 @@ use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
 use crate::sys::{fork, process};
 use rnic::{
-    Arm, Completion, Config, Cq, Data, Error, Instant, Operation, QpInit, ReceiveRequest, SendRequest, Srq,
+    Arm, Completion, Config, Cq, Data, Error, Gid, Instant, Operation, QpInit, ReceiveRequest, SendRequest,
+    Srq,
 };
 use std::io;
 use std::os::fd::RawFd;
@@ -159,6 +160,22 @@ impl Device {
         self.with(|rnic, _| rnic.create_qp(init))
     }
 
+    /// Makes a UD queue pair receive what is sent to a multicast group.
+    ///
+    /// # Errors
+    /// As [`rnic::Device::attach_multicast`]; the kernel's limit of groups counts as one of the device.
+    pub fn attach_multicast(&self, qpn: Qpn, group: Gid) -> Result<(), Error> {
+        self.shared.lock().attach(qpn, group, self.info.ifindex)
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// As [`rnic::Device::detach_multicast`].
+    pub fn detach_multicast(&self, qpn: Qpn, group: Gid) -> Result<(), Error> {
+        self.shared.lock().detach(qpn, group, self.info.ifindex)
+    }
+
     /// Asks for one range more. When there is none, or no descriptor for its socket, numbers stay scarce.
     fn grow(&self) {
         let Ok(Lease { socket, first, count, connection }) = agent::lease() else { return };
@@ -250,13 +267,13 @@ impl Device {
 
     /// Sends the queue's completion events to a channel, as `cookie`. A queue is attached to one channel.
     pub fn attach_cq(&self, cq: Cq, channel: &Arc<CompletionChannel>, cookie: u64) {
-        self.shared.lock().attach(cq, Arc::clone(channel), cookie);
+        self.shared.lock().attach_cq(cq, Arc::clone(channel), cookie);
     }
 
     /// Before a completion queue is destroyed: its events that nobody took are gone. `cookie` has to be this
     /// queue's alone.
     pub fn detach_cq(&self, cq: Cq) {
-        self.shared.lock().detach(cq);
+        self.shared.lock().detach_cq(cq);
     }
 
     /// Asynchronous events.

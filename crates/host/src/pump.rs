@@ -5,7 +5,7 @@ use crate::counters::LinkCounters;
 use crate::receive::Receiver;
 use crate::transmit::Transmitter;
 use link::udp::Socket;
-use rnic::{Cq, Event, Instant, Nanos, Pending};
+use rnic::{Cq, Error, Event, Gid, Instant, Nanos, Pending};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -87,6 +87,29 @@ impl Pump {
         self.leases.is_empty()
     }
 
+    /// Attaches a queue pair to a multicast group; the first one has the host join it.
+    pub(crate) fn attach(&mut self, qpn: Qpn, group: Gid, interface: u32) -> Result<(), Error> {
+        let joined = self.rnic.has_multicast(group);
+        self.rnic.attach_multicast(qpn, group)?;
+        // The kernel need not have a way for a group, as on the loopback interface; but it has a limit.
+        let refused = |error: io::Error| error.raw_os_error() == Some(libc::ENOBUFS);
+        if !joined && self.receiver.membership(group, interface, true).is_err_and(refused) {
+            self.rnic.detach_multicast(qpn, group)?;
+            return Err(Error::Exhausted("multicast groups per socket (net.ipv4.igmp_max_memberships)"));
+        }
+        Ok(())
+    }
+
+    /// Detaches it; the last one has the host leave.
+    pub(crate) fn detach(&mut self, qpn: Qpn, group: Gid, interface: u32) -> Result<(), Error> {
+        self.rnic.detach_multicast(qpn, group)?;
+        if !self.rnic.has_multicast(group) {
+            // The interface may be gone, and with it what there was to leave.
+            let _ = self.receiver.membership(group, interface, false);
+        }
+        Ok(())
+    }
+
     /// Takes a further share of the port.
     pub(crate) fn add_share(&mut self, socket: Socket, lease: OwnedFd, first: Qpn, count: u32) {
         self.receiver.add(socket);
@@ -94,11 +117,11 @@ impl Pump {
         self.rnic.add_qpn_range(first, count);
     }
 
-    pub(crate) fn attach(&mut self, cq: Cq, channel: Arc<CompletionChannel>, cookie: u64) {
+    pub(crate) fn attach_cq(&mut self, cq: Cq, channel: Arc<CompletionChannel>, cookie: u64) {
         self.channels.insert(cq, (channel, cookie));
     }
 
-    pub(crate) fn detach(&mut self, cq: Cq) {
+    pub(crate) fn detach_cq(&mut self, cq: Cq) {
         if let Some((channel, cookie)) = self.channels.remove(&cq) {
             channel.forget(cookie);
         }

@@ -6,6 +6,7 @@ use crate::sys::memory::ProcessMemory;
 use crate::transmit::flow_between;
 use link::udp::{Datagrams, RECEIVE_BYTES_MAX, Socket};
 use rnic::{Arrival, Gid, Instant, Payload};
+use std::io;
 use std::net::Ipv6Addr;
 use wire::{Flow, Identification, Packet, explain_identification, split_icrc};
 
@@ -39,6 +40,12 @@ impl Receiver {
     /// Receives from one socket more.
     pub(crate) fn add(&mut self, socket: Socket) {
         self.sockets.push(socket);
+    }
+
+    /// Joins or leaves a multicast group.
+    pub(crate) fn membership(&self, group: Gid, interface: u32, joins: bool) -> io::Result<()> {
+        let Some(socket) = self.sockets.first() else { return Ok(()) };
+        if joins { socket.join(group.into(), interface) } else { socket.leave(group.into(), interface) }
     }
 
     /// Receives nothing any more.

@@ -14,6 +14,14 @@ pub const CONGESTION: &str = "ROCKERY_CONGESTION";
 /// `0`: a WRITE of several packets begins with a WRITE FIRST, as IBTA has it, and not with a WRITE ONLY.
 pub const WRITE_ONLY: &str = "ROCKERY_WRITE_ONLY";
 
+/// `0`: each packet is sent by a call of its own, without UDP segmentation offload.
+pub const SEGMENTATION: &str = "ROCKERY_SEGMENTATION";
+
+/// Whether many packets may be sent with one call.
+pub(crate) fn segmentation() -> bool {
+    std::env::var(SEGMENTATION).unwrap_or_default() != "0"
+}
+
 /// Which devices are wanted; `None` for all.
 pub(crate) fn devices() -> Option<Vec<String>> {
     let wanted = std::env::var(DEVICES).ok()?;

@@ -7,6 +7,7 @@
 
 use crate::capture::{Capture, Direction, Envelope};
 use crate::counters::LinkCounters;
+use crate::settings;
 use crate::source_ports::{PORTS, SourcePorts, index_of};
 use crate::sys::memory;
 use link::udp::{QPN_BITS, Route, SEGMENTS_MAX, SEND_BYTES_MAX, Socket};
@@ -21,6 +22,8 @@ use wire::{Flow, Identification, Packet, ROCE_PORT, pad_of};
 pub(crate) struct Transmitter {
     sockets: SourcePorts,
     interface: u32,
+    /// Datagrams per call at most.
+    segments_max: usize,
     /// One for each source port.
     batches: Vec<Batch>,
     /// Which of them have packets, as bits.
@@ -58,9 +61,11 @@ struct Destination {
 
 impl Transmitter {
     pub(crate) fn new(socket: Socket, interface: u32) -> Self {
+        let segments = settings::segmentation() && socket.can_segment();
         Self {
             sockets: SourcePorts::new(socket),
             interface,
+            segments_max: if segments { SEGMENTS_MAX } else { 1 },
             batches: (0..PORTS).map(|_| Batch::default()).collect(),
             filled: 0,
             capture: Capture::from_environment(),
@@ -79,7 +84,7 @@ impl Transmitter {
     pub(crate) fn hold(&mut self) {
         for index in bits(self.filled) {
             let batch = &self.batches[index];
-            if !batch.bulk || batch.closed || batch.segments == SEGMENTS_MAX {
+            if !batch.bulk || batch.closed || batch.segments == self.segments_max {
                 self.flush_batch(index);
             }
         }
@@ -111,6 +116,11 @@ impl Transmitter {
             }
             if let Err(error) = socket.send(&route, bytes, batch.segment) {
                 self.counters.note_send_error(&error, segments);
+                // A route whose checksums only hardware could make (IPsec, some tunnels): one at a time, from
+                // now on. What was lost is sent again, as anything lost is.
+                if segments > 1 && error.raw_os_error() == Some(libc::EIO) {
+                    self.segments_max = 1;
+                }
             }
         }
         (batch.length, batch.segments, batch.closed, batch.bulk) = (0, 0, false, false);
@@ -127,11 +137,11 @@ fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
 }
 
 impl Batch {
-    fn fits(&self, to: (Destination, u32), total: usize) -> bool {
+    fn fits(&self, to: (Destination, u32), total: usize, segments_max: usize) -> bool {
         self.segments == 0
             || (!self.closed
                 && total <= self.segment
-                && self.segments < SEGMENTS_MAX
+                && self.segments < segments_max
                 && self.length + total <= self.staging.len()
                 && self.to == Some(to))
     }
@@ -182,7 +192,7 @@ impl Sink for Transmitter {
         let total = headers_length + payload.len() as usize + usize::from(pad) + ICRC_SIZE;
         let to = (Destination::of(path), packet.dest.value() >> QPN_BITS);
         let index = index_of(path.source_port);
-        if !self.batches[index].fits(to, total) {
+        if !self.batches[index].fits(to, total, self.segments_max) {
             let goes_on = self.batches[index].to == Some(to);
             self.flush_batch(index);
             self.batches[index].bulk = goes_on;

@@ -139,6 +139,12 @@ impl Socket {
         sys::udp::receive_buffer(self.raw())
     }
 
+    /// Whether the kernel sends many datagrams with one call (UDP segmentation offload, Linux 4.18): some
+    /// sandboxes do not.
+    pub fn can_segment(&self) -> bool {
+        sys::udp::can_segment(self.raw())
+    }
+
     /// Sends `bytes` as datagrams of `segment` bytes each, the last one of what is left. Does not wait.
     ///
     /// # Errors
@@ -158,6 +164,23 @@ impl Socket {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             other => other.map(Some),
         }
+    }
+
+    /// Joins a multicast group on an interface: switches that listen in (IGMP, MLD) then pass it on.
+    ///
+    /// # Errors
+    /// `ENOBUFS` when the socket is in as many groups as the kernel allows
+    /// (`net.ipv4.igmp_max_memberships`); what else `setsockopt(2)` says.
+    pub fn join(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
+        sys::udp::membership(self.raw(), group, interface, true)
+    }
+
+    /// Leaves it.
+    ///
+    /// # Errors
+    /// What `setsockopt(2)` says.
+    pub fn leave(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
+        sys::udp::membership(self.raw(), group, interface, false)
     }
 
     /// A second handle on the same socket.

@@ -150,12 +150,12 @@ door! {
 
     fn ibv_attach_mcast(raw: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> code(i32) {
         let (queue, group) = (qp(raw)?, Gid(group.as_ref().ok_or(Errno::INVALID)?.raw));
-        Ok(context((*raw).context).device.with(|rnic, _| rnic.attach_multicast(queue.qpn, group))?)
+        Ok(context((*raw).context).device.attach_multicast(queue.qpn, group)?)
     }
 
     fn ibv_detach_mcast(raw: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> code(i32) {
         let (queue, group) = (qp(raw)?, Gid(group.as_ref().ok_or(Errno::INVALID)?.raw));
-        Ok(context((*raw).context).device.with(|rnic, _| rnic.detach_multicast(queue.qpn, group))?)
+        Ok(context((*raw).context).device.detach_multicast(queue.qpn, group)?)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use programs::machine::until;
+use programs::probe::Probe;
 use programs::{Job, Machine, Namespace, Pair, Rockery};
 use tempfile::TempDir;
 
@@ -176,4 +177,33 @@ fn an_open_device_follows_its_interface() {
     watched(&mut *watch, &["GID_CHANGE", "GID_CHANGE", "PORT_ERR"]);
     change("ip link set eth0 up");
     watched(&mut *watch, &["PORT_ERR", "PORT_ACTIVE"]);
+}
+
+#[test]
+fn who_attaches_to_a_multicast_group_joins_it_on_the_interface() {
+    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let groups = || pair.left.call("ip maddress show dev eth0").unwrap();
+    let probe = Probe::compile("member").unwrap();
+    let path = probe.path().to_string_lossy();
+    let argv = [&*path, "rk_eth0", "2", "::ffff:239.7.7.7", "ff0e::4791"];
+    let mut member = pair.left.start(&argv).unwrap();
+    until(SECONDS, || Ok(member.output()?.contains("attached"))).unwrap();
+    assert!(groups().contains("239.7.7.7") && groups().contains("ff0e::4791"), "{}", groups());
+    until(SECONDS, || Ok(member.output()?.contains("detached"))).unwrap();
+    assert!(!groups().contains("239.7.7.7") && !groups().contains("ff0e::4791"), "{}", groups());
+    member.wait(SECONDS).unwrap().expect_success();
+}
+
+#[test]
+fn packets_leave_one_by_one_where_segmentation_is_not_to_be_had() {
+    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let program = "env ROCKERY_SEGMENTATION=0 ib_write_bw -s 65536 -n 200";
+    let words = run("", program);
+    let argv: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut server = pair.left.start_plain(&argv).unwrap();
+    pair.left.wait_for_listener(18515, SECONDS).unwrap();
+    let words = run("", &format!("{program} {}", pair.left.address()));
+    let argv: Vec<&str> = words.iter().map(String::as_str).collect();
+    pair.right.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success();
+    server.wait(SECONDS).unwrap().expect_success();
 }

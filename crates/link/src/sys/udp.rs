@@ -57,6 +57,10 @@ pub(crate) fn receive_buffer(fd: RawFd) -> io::Result<usize> {
     Ok(option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)?.max(0) as usize)
 }
 
+pub(crate) fn can_segment(fd: RawFd) -> bool {
+    option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+}
+
 /// Not in every libc's headers: `linux/udp.h`, `linux/in6.h`.
 const UDP_NO_CHECK6_RX: i32 = 102;
 
@@ -67,6 +71,34 @@ pub(crate) fn configure_to_send(fd: RawFd, family: Family) -> io::Result<()> {
         set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
     }
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
+}
+
+/// Joins or leaves a multicast group.
+pub(crate) fn membership(fd: RawFd, group: Ipv6Addr, interface: u32, joins: bool) -> io::Result<()> {
+    let result = match group.to_ipv4_mapped() {
+        Some(group) => {
+            let request = libc::ip_mreqn {
+                imr_multiaddr: in_addr(group),
+                imr_address: in_addr(Ipv4Addr::UNSPECIFIED),
+                imr_ifindex: interface as i32,
+            };
+            let name = if joins { libc::IP_ADD_MEMBERSHIP } else { libc::IP_DROP_MEMBERSHIP };
+            let (pointer, length) = ((&raw const request).cast(), size_of::<libc::ip_mreqn>() as u32);
+            // SAFETY: a request and its length.
+            unsafe { libc::setsockopt(fd, libc::IPPROTO_IP, name, pointer, length) }
+        }
+        None => {
+            let request = libc::ipv6_mreq {
+                ipv6mr_multiaddr: libc::in6_addr { s6_addr: group.octets() },
+                ipv6mr_interface: interface,
+            };
+            let name = if joins { libc::IPV6_ADD_MEMBERSHIP } else { libc::IPV6_DROP_MEMBERSHIP };
+            let (pointer, length) = ((&raw const request).cast(), size_of::<libc::ipv6_mreq>() as u32);
+            // SAFETY: a request and its length.
+            unsafe { libc::setsockopt(fd, libc::IPPROTO_IPV6, name, pointer, length) }
+        }
+    };
+    check(result).map(drop)
 }
 
 fn set_buffer(fd: RawFd, forced: i32, asked: i32) -> io::Result<()> {

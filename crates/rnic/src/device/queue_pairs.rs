@@ -159,6 +159,11 @@ impl Device {
         Ok(())
     }
 
+    /// Whether any queue pair is attached to a multicast group.
+    pub fn has_multicast(&self, group: Gid) -> bool {
+        self.groups.contains_key(&group)
+    }
+
     /// Ends it.
     pub fn detach_multicast(&mut self, qpn: Qpn, group: Gid) -> Result<(), Error> {
         let attached = self.groups.get_mut(&group).ok_or(Error::Invalid("not attached to the group"))?;

@@ -1,0 +1,138 @@
+// limits: what UDP sockets give without anything above them, for the bench to hold rockery against.
+//
+//   limits sink                          receives with GRO until nothing came for half a second: Gb/s
+//   limits source ADDRESS SEGMENT SECONDS  sends with GSO, as many segments of so many bytes as fit one call
+//   limits pong                          answers each datagram until nothing came for half a second
+//   limits ping ADDRESS BYTES COUNT      one way, half a round trip: p50 and p99 in microseconds
+//
+// Both ends spin.
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define PORT 4791
+#define SEND_BYTES_MAX 65473
+#define SEGMENTS_MAX 64
+#define QUIET_S 0.5
+
+static char buffer[1 << 17];
+
+static void check(int bad, const char *what) {
+  if (!bad) return;
+  fprintf(stderr, "limits: %s: %s\n", what, strerror(errno));
+  exit(1);
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static int make_socket(int bound) {
+  int fd = socket(AF_INET, SOCK_DGRAM, 0), yes = 1, bytes = 8 << 20, discover = IP_PMTUDISC_DO;
+  check(fd < 0, "socket");
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes))
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes))
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+  setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
+  if (bound) {
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+    check(setsockopt(fd, IPPROTO_UDP, UDP_GRO, &yes, sizeof yes), "UDP_GRO");
+    check(bind(fd, (void *)&any, sizeof any), "bind");
+  }
+  return fd;
+}
+
+static struct sockaddr_in address(const char *text) {
+  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+  check(inet_pton(AF_INET, text, &to.sin_addr) != 1, text);
+  return to;
+}
+
+// Until something comes, or has not come for too long.
+static ssize_t take(int fd, struct sockaddr_in *from, double since) {
+  for (;;) {
+    socklen_t length = sizeof *from;
+    ssize_t got = recvfrom(fd, buffer, sizeof buffer, MSG_DONTWAIT, (void *)from, from ? &length : NULL);
+    if (got >= 0) return got;
+    if (since && now() - since > QUIET_S) return -1;
+  }
+}
+
+static void sink(void) {
+  int fd = make_socket(1);
+  double first = 0, last = 0, bytes = 0;
+  puts("ready");
+  fflush(stdout);
+  for (ssize_t got; (got = take(fd, NULL, last)) >= 0; bytes += got) {
+    last = now();
+    if (!first) first = last;
+  }
+  printf("gigabits per second: %.2f\n", bytes * 8 / (last - first) / 1e9);
+}
+
+static void source(const char *to_text, int segment, double seconds) {
+  int fd = make_socket(0);
+  struct sockaddr_in to = address(to_text);
+  int most = SEND_BYTES_MAX / segment;
+  struct iovec piece = {buffer, (size_t)segment * (most < SEGMENTS_MAX ? most : SEGMENTS_MAX)};
+  char control[CMSG_SPACE(sizeof(short))] = {0};
+  struct msghdr message = {.msg_name = &to, .msg_namelen = sizeof to, .msg_iov = &piece, .msg_iovlen = 1,
+                           .msg_control = control, .msg_controllen = sizeof control};
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_UDP;
+  header->cmsg_type = UDP_SEGMENT;
+  header->cmsg_len = CMSG_LEN(sizeof(short));
+  memcpy(CMSG_DATA(header), &(unsigned short){segment}, sizeof(short));
+  for (double end = now() + seconds; now() < end;)
+    check(sendmsg(fd, &message, 0) < 0 && errno != ENOBUFS && errno != EAGAIN, "sendmsg");
+}
+
+static void pong(void) {
+  int fd = make_socket(1);
+  struct sockaddr_in from;
+  puts("ready");
+  fflush(stdout);
+  double last = 0;
+  for (ssize_t got; (got = take(fd, &from, last)) >= 0; last = now())
+    check(sendto(fd, buffer, got, 0, (void *)&from, sizeof from) < 0, "sendto");
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void ping(const char *to_text, int bytes, int count) {
+  int fd = make_socket(0);
+  struct sockaddr_in to = address(to_text);
+  double *times = calloc(count, sizeof *times);
+  check(!times, "memory");
+  for (int i = 0; i < count; i++) {
+    double start = now();
+    check(sendto(fd, buffer, bytes, 0, (void *)&to, sizeof to) < 0, "sendto");
+    check(take(fd, NULL, start) < 0, "no answer");
+    times[i] = (now() - start) / 2 * 1e6;
+  }
+  qsort(times, count, sizeof *times, by_value);
+  printf("microseconds p50: %.2f\nmicroseconds p99: %.2f\n", times[count / 2], times[count / 100 * 99]);
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2 && !strcmp(argv[1], "sink")) sink();
+  else if (argc == 2 && !strcmp(argv[1], "pong")) pong();
+  else if (argc == 5 && !strcmp(argv[1], "source")) source(argv[2], atoi(argv[3]), atof(argv[4]));
+  else if (argc == 5 && !strcmp(argv[1], "ping")) ping(argv[2], atoi(argv[3]), atoi(argv[4]));
+  else return 2;
+  return 0;
+}

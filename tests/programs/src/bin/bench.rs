@@ -1,0 +1,286 @@
+//! `make bench`: rockery beside the limits of what it stands on, in one run, as a table for
+//! `docs/performance.md`.
+//!
+//! Machines differ and their speed varies while they work, so what counts are ratios: each figure is measured
+//! several times, each time between two measurements of its limit, and the median ratio is taken.
+
+use std::fs;
+use std::path::Path;
+
+use programs::machine::until;
+use programs::probe::Probe;
+use programs::{Error, Job, Machine, Namespace, Pair, Rockery, perftest};
+
+/// How often each figure is measured.
+const ROUNDS: usize = 3;
+const SECONDS: u64 = 120;
+const MIB_PER_S_IN_GBIT_PER_S: f64 = 8.0 * 1_048_576.0 / 1e9;
+/// BTH and ICRC: what a packet of a SEND has beside its payload.
+const PACKET_OVERHEAD: u32 = 16;
+const BEGIN: &str = "<!-- made by `make bench` -->";
+const END: &str = "<!-- end of what `make bench` makes -->";
+
+/// A line of the table.
+struct Row {
+    name: String,
+    figure: String,
+    limit: String,
+    ratio: String,
+    goal: String,
+}
+
+fn main() {
+    let table = match measure() {
+        Ok(rows) => table(&rows),
+        Err(error) => {
+            eprintln!("bench: {error}");
+            std::process::exit(1);
+        }
+    };
+    println!("{table}");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance.md");
+    if let Err(error) = record(&page, &table) {
+        eprintln!("bench: {}: {error}", page.display());
+        std::process::exit(1);
+    }
+}
+
+fn measure() -> Result<Vec<Row>, Error> {
+    let (rockery, limits, crowd) = (Rockery::built(), Probe::compile("limits")?, Probe::compile("crowd")?);
+    let mut rows = Vec::new();
+    for (mtu, payload, goal) in [(9000, 4096, 0.6), (1500, 1024, 0.4)] {
+        let pair = Pair::new(mtu)?.with(&rockery);
+        let tcp = iperf3(&pair)?;
+        for program in ["ib_write_bw", "ib_read_bw", "ib_send_bw"] {
+            eprintln!("{program}, MTU {mtu}");
+            rows.push(bandwidth(&pair, &limits, program, (mtu, payload), (goal, tcp))?);
+        }
+    }
+    let pair = Pair::new(9000)?.with(&rockery);
+    for (program, goal) in [("ib_send_lat", 1.5), ("ib_write_lat", 4.0)] {
+        eprintln!("{program}");
+        rows.extend(latency(&pair, &limits, program, goal)?);
+    }
+    eprintln!("message rate");
+    rows.push(message_rate(&pair)?);
+    eprintln!("many queue pairs");
+    let alone = Namespace::alone()?.with(&rockery);
+    rows.extend(crowds(&alone, &crowd)?);
+    Ok(rows)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// 64 KiB messages, held against raw UDP with segments as long as the packets.
+fn bandwidth(
+    pair: &Pair,
+    limits: &Probe,
+    program: &str,
+    (mtu, payload): (u32, u32),
+    (goal, tcp): (f64, f64),
+) -> Result<Row, Error> {
+    let line = format!("{program} -s 65536 -n 60000");
+    let (mut figures, mut ratios, mut raws) = (Vec::new(), Vec::new(), Vec::new());
+    let mut before = raw_bandwidth(pair, limits, payload + PACKET_OVERHEAD)?;
+    for _ in 0..ROUNDS {
+        let row = perftest_row(pair, &line)?;
+        let after = raw_bandwidth(pair, limits, payload + PACKET_OVERHEAD)?;
+        let figure = row.figures.get(1).copied().unwrap_or_default() * MIB_PER_S_IN_GBIT_PER_S;
+        let raw = (before + after) / 2.0;
+        before = after;
+        figures.push(figure);
+        ratios.push(figure / raw);
+        raws.push(raw);
+    }
+    let figure = median(figures);
+    Ok(Row {
+        name: format!("`{program}` 64 KiB, MTU {mtu}"),
+        figure: format!("{figure:.1} Gb/s"),
+        limit: format!("raw UDP with GSO {:.1} Gb/s", median(raws)),
+        ratio: format!("{:.2}; {:.2} of iperf3's {tcp:.1} Gb/s", median(ratios), figure / tcp),
+        goal: format!("at least {goal}, and above iperf3"),
+    })
+}
+
+fn latency(pair: &Pair, limits: &Probe, program: &str, goal: f64) -> Result<[Row; 2], Error> {
+    let (mut p50s, mut p99s, mut ratios, mut raws) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut before = raw_latency(pair, limits)?;
+    for _ in 0..ROUNDS {
+        let row = perftest_row(pair, &format!("{program} -s 64 -n 200000"))?;
+        let after = raw_latency(pair, limits)?;
+        let [_, _, p50, _, _, p99, ..] = row.figures[..] else { continue };
+        let raw = (before + after) / 2.0;
+        before = after;
+        ratios.push(p50 / raw);
+        raws.push(raw);
+        p50s.push(p50);
+        p99s.push(p99);
+    }
+    let (p50, p99) = (median(p50s), median(p99s));
+    Ok([
+        Row {
+            name: format!("`{program}` 64 B, p50"),
+            figure: format!("{p50:.2} us"),
+            limit: format!("raw UDP, both spinning, {:.2} us", median(raws)),
+            ratio: format!("{:.2}", median(ratios)),
+            goal: format!("at most {goal}"),
+        },
+        Row {
+            name: format!("`{program}` 64 B, p99"),
+            figure: format!("{p99:.2} us"),
+            limit: format!("its p50, {p50:.2} us"),
+            ratio: format!("{:.2}", p99 / p50),
+            goal: "at most 2".into(),
+        },
+    ])
+}
+
+fn message_rate(pair: &Pair) -> Result<Row, Error> {
+    let mut rates = Vec::new();
+    for _ in 0..ROUNDS {
+        let row = perftest_row(pair, "ib_send_bw -s 64 -n 3000000")?;
+        rates.push(row.figures.get(2).copied().unwrap_or_default());
+    }
+    let rate = median(rates);
+    Ok(Row {
+        name: "`ib_send_bw` 64 B".into(),
+        figure: format!("{rate:.2} million messages/s"),
+        limit: String::new(),
+        ratio: String::new(),
+        goal: "at least 1.5 million".into(),
+    })
+}
+
+/// What a queue pair costs that does nothing, and what a message costs among many.
+fn crowds(alone: &Namespace, crowd: &Probe) -> Result<[Row; 3], Error> {
+    let path = crowd.path().to_string_lossy().into_owned();
+    let run = |queue_pairs: &str, rounds: &str, figure: &str| -> Result<f64, Error> {
+        let argv = [path.as_str(), "-d", "rk_lo", queue_pairs, rounds];
+        let output = succeeded(alone.run(&argv, SECONDS)?, &argv)?;
+        number(&output, figure)
+    };
+    let (mut ratios, mut ones, mut manies) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let one = run("2", "200000", "nanoseconds per message")?;
+        let many = run("10000", "40", "nanoseconds per message")?;
+        ratios.push(many / one);
+        ones.push(one);
+        manies.push(many);
+    }
+    let bytes = run("1000000", "0", "bytes per queue pair")?;
+    let opening = (0..ROUNDS).map(|_| run("2", "0", "nanoseconds to open"));
+    let opening = median(opening.collect::<Result<_, _>>()?);
+    Ok([
+        Row {
+            name: "a message among 10,000 active queue pairs".into(),
+            figure: format!("{:.0} ns", median(manies)),
+            limit: format!("between one pair of them, {:.0} ns", median(ones)),
+            ratio: format!("{:.2}", median(ratios)),
+            goal: "at most 2".into(),
+        },
+        Row {
+            name: "an idle queue pair of a million".into(),
+            figure: format!("{bytes:.0} bytes"),
+            limit: String::new(),
+            ratio: String::new(),
+            goal: "at most 8192".into(),
+        },
+        Row {
+            name: "opening a device".into(),
+            figure: format!("{:.2} ms", opening / 1e6),
+            limit: String::new(),
+            ratio: String::new(),
+            goal: "below 10 ms".into(),
+        },
+    ])
+}
+
+fn perftest_row(pair: &Pair, line: &str) -> Result<perftest::Row, Error> {
+    let exchange = perftest::run(&pair.left, &pair.right, line)?;
+    let output = format!("{}\n{}", exchange.server.output, exchange.client.output);
+    let rows = perftest::rows(&exchange.client.output);
+    let failed = || Error::Failed { command: line.to_owned(), output };
+    rows.into_iter().next_back().filter(|_| exchange.client.succeeded()).ok_or_else(failed)
+}
+
+/// Starts one end of `limits` on the left, waits until it is ready, and runs the other on the right.
+fn with_limits(pair: &Pair, limits: &Probe, left: &str, right: &[&str]) -> Result<(String, String), Error> {
+    let path = limits.path().to_string_lossy().into_owned();
+    let mut passive = pair.left.start_plain(&[&path, left])?;
+    until(SECONDS, || Ok(passive.output()?.contains("ready")))?;
+    let argv: Vec<&str> = [path.as_str()].iter().chain(right).copied().collect();
+    let active = succeeded(pair.right.start_plain(&argv)?.wait(SECONDS)?, &argv)?;
+    Ok((succeeded(passive.wait(SECONDS)?, &[&path, left])?, active))
+}
+
+fn raw_bandwidth(pair: &Pair, limits: &Probe, segment: u32) -> Result<f64, Error> {
+    let (address, segment) = (pair.left.address().to_string(), segment.to_string());
+    let (sink, _) = with_limits(pair, limits, "sink", &["source", &address, &segment, "1"])?;
+    number(&sink, "gigabits per second")
+}
+
+fn raw_latency(pair: &Pair, limits: &Probe) -> Result<f64, Error> {
+    let address = pair.left.address().to_string();
+    // As long as a SEND of 64 bytes.
+    let (_, ping) = with_limits(pair, limits, "pong", &["ping", &address, "80", "100000"])?;
+    number(&ping, "microseconds p50")
+}
+
+fn iperf3(pair: &Pair) -> Result<f64, Error> {
+    let _server = pair.left.start_plain(&["iperf3", "-s", "-1"])?;
+    pair.left.wait_for_listener(5201, SECONDS)?;
+    let address = pair.left.address().to_string();
+    let argv = ["iperf3", "-f", "g", "-t", "4", "-c", &address];
+    let output = succeeded(pair.right.start_plain(&argv)?.wait(SECONDS)?, &argv)?;
+    let gbit = output.lines().rev().find(|line| line.ends_with("receiver")).and_then(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let unit = words.iter().position(|word| *word == "Gbits/sec")?;
+        words.get(unit.checked_sub(1)?)?.parse().ok()
+    });
+    gbit.ok_or_else(|| Error::Failed { command: argv.join(" "), output })
+}
+
+fn succeeded(finished: programs::Finished, argv: &[&str]) -> Result<String, Error> {
+    if finished.succeeded() {
+        return Ok(finished.output);
+    }
+    Err(Error::Failed { command: argv.join(" "), output: finished.output })
+}
+
+/// The figure on the line that begins with `name`.
+fn number(output: &str, name: &str) -> Result<f64, Error> {
+    let figure = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok());
+    figure.ok_or_else(|| Error::Failed { command: name.to_owned(), output: output.to_owned() })
+}
+
+fn table(rows: &[Row]) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut text = format!(
+        "Medians of {ROUNDS}, on {cores} cores ({}).\n\n\
+         | what | measured | limit, in the same run | ratio | goal |\n|---|---|---|---|---|\n",
+        processor()
+    );
+    for Row { name, figure, limit, ratio, goal } in rows {
+        text += &format!("| {name} | {figure} | {limit} | {ratio} | {goal} |\n");
+    }
+    text
+}
+
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or("an unknown processor", |(_, name)| name).to_owned()
+}
+
+/// Puts the table between its marks in the page.
+fn record(page: &Path, table: &str) -> std::io::Result<()> {
+    let text = fs::read_to_string(page)?;
+    let marks = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let Some((before, after)) = marks else {
+        return Err(std::io::Error::other("the marks between which the table goes are gone"));
+    };
+    fs::write(page, format!("{before}{BEGIN}\n{table}{END}{after}"))
+}
