@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define PORT 4791
+#define PORT 4790                // beside the one that rockery has
 #define SEND_BYTES_MAX 65473
 #define SEGMENTS_MAX 64
 #define QUIET_S 0.5
