@@ -21,7 +21,7 @@ const LINGER: Nanos = Nanos::from_micros(50);
 /// The first look after the program began to poll; each further one waits twice as long, up to [`TICK`].
 const FIRST_TICK: Nanos = Nanos::from_micros(50);
 /// A core that was offered to others comes back at once when nobody wants it.
-const WANTED: Nanos = Nanos::from_micros(30);
+const WANTED: Nanos = Nanos::from_micros(150);
 /// For how long it does not linger where the core was wanted.
 const CROWDED: Nanos = Nanos::from_millis(5);
 /// Without anything to wait for.
