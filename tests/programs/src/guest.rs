@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::machine::until;
 use crate::namespace::Process;
 use crate::segment::addresses;
-use crate::{Error, Finished, Job, Machine, Namespace};
+use crate::{Error, Finished, Job, Machine, Namespace, Rockery};
 
 use control::Control;
 
@@ -46,12 +46,14 @@ impl Guest {
         tap: &str,
         number: u8,
         mtu: u32,
+        processors: u32,
         programs: &[&Path],
     ) -> Result<Self, Error> {
         let folder = TempDir::new().map_err(Error::file("a temporary folder"))?;
         let image = image::build()?;
         let initrd = image::with_programs(&image, programs, folder.path())?;
-        let argv = qemu(&image.join("vmlinuz"), &initrd, folder.path(), tap, number, mtu);
+        let mut argv = qemu(&image.join("vmlinuz"), &initrd, folder.path(), tap, number, mtu);
+        argv.extend(["-smp".to_owned(), processors.to_string()]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let mut process = bridge.start_plain(&argv)?;
         let name = format!("guest{number}");
@@ -164,6 +166,56 @@ impl Machine for Guest {
 
     fn device(&self) -> Option<(&str, u32)> {
         Some(("rxe0", IPV4_GID))
+    }
+}
+
+/// A guest in which programs see rockery's device, which takes the place of the kernel's: both want UDP port
+/// 4791. What [`Rockery::files`] has must be in it.
+#[derive(Debug)]
+pub struct GuestWithRockery {
+    guest: Guest,
+    rockery: Rockery,
+}
+
+impl GuestWithRockery {
+    /// Unloads the kernel's device.
+    ///
+    /// # Errors
+    /// When that fails, or the guest is gone.
+    pub fn new(guest: Guest, rockery: &Rockery) -> Result<Self, Error> {
+        let command = "rdma link delete rxe0 && /sbin/modprobe -r rdma_rxe";
+        let unloaded = guest.shell(command)?;
+        if unloaded.succeeded() {
+            return Ok(Self { guest, rockery: rockery.clone() });
+        }
+        Err(Error::Failed { command: command.to_owned(), output: unloaded.output })
+    }
+}
+
+impl Machine for GuestWithRockery {
+    fn name(&self) -> &str {
+        self.guest.name()
+    }
+
+    fn address(&self) -> IpAddr {
+        self.guest.address()
+    }
+
+    fn address_v6(&self) -> IpAddr {
+        self.guest.address_v6()
+    }
+
+    fn start(&self, argv: &[&str]) -> Result<Box<dyn Job + '_>, Error> {
+        let path = self.rockery.path().to_string_lossy();
+        self.guest.start(&[&[&*path, "run", "--"], argv].concat())
+    }
+
+    fn tcp_sockets(&self) -> Result<String, Error> {
+        self.guest.tcp_sockets()
+    }
+
+    fn device(&self) -> Option<(&str, u32)> {
+        Some(("rk_eth0", IPV4_GID))
     }
 }
 

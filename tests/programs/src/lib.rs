@@ -22,7 +22,7 @@ mod system;
 
 pub use error::Error;
 pub use exchange::Exchange;
-pub use guest::Guest;
+pub use guest::{Guest, GuestWithRockery};
 pub use machine::{Finished, Job, Machine};
 pub use namespace::Namespace;
 pub use rockery::Rockery;

@@ -24,6 +24,11 @@ impl Rockery {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// All that it takes on another machine, at the same paths: itself and its libraries.
+    pub fn files(&self) -> [PathBuf; 3] {
+        ["rockery", "libibverbs.so", "librdmacm.so"].map(|name| self.path.with_file_name(name))
+    }
 }
 
 fn build() -> PathBuf {

@@ -93,9 +93,22 @@ impl Segment {
     /// # Errors
     /// When the guest cannot be built or does not come up.
     pub fn guest(&self, number: u8, programs: &[&Path]) -> Result<Guest, Error> {
+        self.guest_with_processors(number, 1, programs)
+    }
+
+    /// The same with so many processors.
+    ///
+    /// # Errors
+    /// As [`Segment::guest`].
+    pub fn guest_with_processors(
+        &self,
+        number: u8,
+        processors: u32,
+        programs: &[&Path],
+    ) -> Result<Guest, Error> {
         let tap = interface("tap", number);
         self.bridge.call(&format!("ip tuntap add {tap} mode tap"))?;
         self.bridge.call(&format!("ip link set {tap} mtu {} master bridge up", self.mtu))?;
-        Guest::boot(&self.bridge, &tap, number, self.mtu, programs)
+        Guest::boot(&self.bridge, &tap, number, self.mtu, processors, programs)
     }
 }
