@@ -27,7 +27,9 @@ impl Namespace {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("rockery-{}-{number}", std::process::id());
-        system::line(&format!("ip netns add {name}"))?;
+        // From a network namespace of its own: afterwards `ip` goes back to where it was, and in a user
+        // namespace it may not go back to the host's.
+        system::line(&format!("unshare --net ip netns add {name}"))?;
         let namespace = Self { name, address, address_v6, rockery: None };
         namespace.call("ip link set lo up")?;
         // Duplicate address detection keeps an IPv6 address, and so its GID, away for a second.

@@ -17,10 +17,12 @@ const BANDWIDTH: &[(&str, &str)] = &[
     ("SEND", "ib_send_bw -s 65536 -n 5000"),
     ("SEND", "ib_send_bw -s 4096 -n 20000"),
     ("SEND", "ib_send_bw -s 64 -n 100000"),
-    ("SEND, UD", "ib_send_bw -c UD -s 4096 -n 20000"),
 ];
 const LATENCY: &[(&str, &str)] = &[
     ("SEND", "ib_send_lat -s 64 -n 5000"),
+    // Datagrams are lost where a socket's buffer is small, as without root, and perftest then waits for ever:
+    // so one at a time.
+    ("SEND, UD", "ib_send_lat -c UD -s 64 -n 5000"),
     ("RDMA WRITE", "ib_write_lat -s 64 -n 5000"),
     ("RDMA READ", "ib_read_lat -s 64 -n 5000"),
     ("fetch and add", "ib_atomic_lat -n 5000"),
