@@ -94,6 +94,19 @@ fn xsrq_pingpong_shares_receives_among_connections_and_its_clients() {
 }
 
 #[test]
+fn uc_ud_and_srq_wait_for_events_and_carry_several_sizes() {
+    let pair = pair(9000);
+    for line in ["ibv_uc_pingpong", "ibv_srq_pingpong"] {
+        for options in ["-e", "-s 1", "-s 4097", "-s 65536 -e"] {
+            expect(&pair.left, &pair.right, &format!("{line} -g 1 -n 50 -c {options}"));
+        }
+    }
+    for options in ["-e", "-s 1", "-s 2048 -e"] {
+        expect(&pair.left, &pair.right, &format!("ibv_ud_pingpong -g 1 -n 50 -c {options}"));
+    }
+}
+
+#[test]
 fn all_of_them_run_over_the_loopback() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     for program in ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"] {
