@@ -237,7 +237,7 @@ impl Device {
         let now = clock::now();
         pump.poll_empty(now, cq);
         let taken = pump.rnic.poll_cq(cq, most, take);
-        let waits = taken == 0 && pump.waits_long();
+        let waits = taken == 0 && pump.waits_long(now);
         self.shared.finish(pump, now);
         if waits {
             std::thread::yield_now();

@@ -22,9 +22,9 @@ const CROWD: u32 = 8;
 /// Work requests that wait for company before they are sent, and their bytes.
 const DEFERRED_MAX: usize = 64;
 const DEFERRED_BYTES_MAX: u64 = 64 << 10;
-/// Empty polls in a row after which each gives the core to whoever wants it: about 10 us. When nobody does,
-/// that costs a tenth of a microsecond.
-const POLLS_UNTIL_YIELD: u32 = 32;
+/// How long polls find nothing before each gives the core to whoever wants it. When nobody does, that costs a
+/// tenth of a microsecond.
+const YIELD_AFTER: Nanos = Nanos::from_micros(10);
 /// How long a posted request may be deferred at most, and how often the progress thread looks whether the
 /// program still polls.
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
@@ -41,8 +41,8 @@ pub(crate) struct Pump {
     /// Posted since the last transmission.
     deferred: usize,
     deferred_bytes: u64,
-    /// Polls that found nothing since something else happened.
-    empty_run: u32,
+    /// Since when polls have found nothing; `None` when something else happened last.
+    empty_since: Option<Instant>,
     /// Transmissions so far, and up to the last tick: what waits to be sent is old when none was between.
     transmissions: u64,
     transmissions_at_tick: u64,
@@ -67,7 +67,7 @@ impl Pump {
             leases: vec![lease],
             deferred: 0,
             deferred_bytes: 0,
-            empty_run: 0,
+            empty_since: None,
             transmissions: 0,
             transmissions_at_tick: 0,
             polled: true,
@@ -153,25 +153,25 @@ impl Pump {
 
     /// Notes that the program found completions.
     pub(crate) fn note_taken(&mut self) {
-        self.empty_run = 0;
+        self.empty_since = None;
     }
 
     /// Notes that the program is about to wait for an event, or came for control verbs.
     pub(crate) fn note_away(&mut self) {
         self.polled = true;
-        self.empty_run = 0;
+        self.empty_since = None;
     }
 
     /// Whether the program has polled in vain for longer than a round trip takes. On a machine with fewer
     /// cores than polling programs, the peer may be waiting for this core.
-    pub(crate) fn waits_long(&self) -> bool {
-        self.empty_run >= POLLS_UNTIL_YIELD
+    pub(crate) fn waits_long(&self, now: Instant) -> bool {
+        self.empty_since.is_some_and(|since| now >= since + YIELD_AFTER)
     }
 
     /// After posting: the first request goes at once when nothing is on its way, others wait for company
     /// until the next poll. `idle` says whether nothing was on its way before.
     pub(crate) fn transmit_posted(&mut self, now: Instant, idle: bool) {
-        self.empty_run = 0;
+        self.empty_since = None;
         self.polled = false;
         if idle {
             self.transmit_holding(now);
@@ -210,7 +210,7 @@ impl Pump {
     /// A poll that found no completion: sends, takes what arrived, and answers it as far as it cannot wait.
     pub(crate) fn poll_empty(&mut self, now: Instant, cq: Cq) {
         self.polled = true;
-        self.empty_run = self.empty_run.saturating_add(1);
+        self.empty_since.get_or_insert(now);
         self.progress_until(now, |rnic| rnic.has_completions(cq));
     }
 
