@@ -3,7 +3,11 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::{Error, Guest, Namespace, Rockery};
+use crate::machine::until;
+use crate::{Error, Guest, Machine, Namespace, Rockery};
+
+/// How long machines on one bridge may take to hear each other.
+const INTRODUCTION_SECONDS: u64 = 30;
 
 /// The addresses of the machine with this number: 10.88.0.N and fd88::N.
 pub fn addresses(number: u8) -> (IpAddr, IpAddr) {
@@ -86,6 +90,22 @@ impl Segment {
         self.bridge.call(&format!("ip link set {port} mtu {} master bridge up", self.mtu))?;
         give_addresses(&namespace, "eth0", number, self.mtu)?;
         Ok(namespace)
+    }
+
+    /// Has a namespace and a guest learn each other's link-layer addresses. The kernel's device looks a
+    /// peer's up when it connects and waits for a second, which a guest on a busy machine can take.
+    ///
+    /// # Errors
+    /// [`Error::TooLate`] when one does not hear the other.
+    pub fn introduce(&self, namespace: &Namespace, guest: &Guest) -> Result<(), Error> {
+        for address in [guest.address(), guest.address_v6()] {
+            let ping = format!("ping -q -c 1 -W 1 {address}");
+            if !until(INTRODUCTION_SECONDS, || Ok(namespace.call(&ping).is_ok()))? {
+                let what = format!("an answer of {address}");
+                return Err(Error::TooLate { what, seconds: INTRODUCTION_SECONDS, output: String::new() });
+            }
+        }
+        Ok(())
     }
 
     /// Boots a guest on the bridge. `programs` of this host are in it, at the same paths.

@@ -27,6 +27,7 @@ fn rockery_and_kernel(mtu: u32, probe: Option<&Probe>) -> (Namespace, Guest, Seg
     let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
     let programs: Vec<_> = probe.iter().map(|probe| probe.path()).collect();
     let theirs = segment.guest(11, &programs).expect("a guest");
+    segment.introduce(&ours, &theirs).expect("they hear each other");
     (ours, theirs, segment)
 }
 

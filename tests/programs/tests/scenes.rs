@@ -35,6 +35,7 @@ fn rockery_asks_the_kernel_in_every_scene() {
     let (segment, probe) = (Segment::new(1500).unwrap(), probe());
     let ours = segment.namespace(1).unwrap().with(&Rockery::built());
     let theirs = segment.guest(11, &[probe.path()]).unwrap();
+    segment.introduce(&ours, &theirs).unwrap();
     scenes::expect_all(&theirs, &ours, &probe, IPV4);
     scenes::expect_all(&theirs, &ours, &probe, IPV6);
 }
@@ -44,6 +45,7 @@ fn the_kernel_asks_rockery_in_every_scene() {
     let (segment, probe) = (Segment::new(1500).unwrap(), probe());
     let ours = segment.namespace(1).unwrap().with(&Rockery::built());
     let theirs = segment.guest(11, &[probe.path()]).unwrap();
+    segment.introduce(&ours, &theirs).unwrap();
     scenes::expect_all(&ours, &theirs, &probe, IPV4);
     scenes::expect_all(&ours, &theirs, &probe, IPV6);
 }
