@@ -1,0 +1,174 @@
+//! Packets as the network sees them: what decides their way and their treatment, and nothing of their
+//! content. What a packet carries stays with whoever drives the fabric, under the same number.
+
+use alloc::vec::Vec;
+
+/// The number of a packet in its [`Packets`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PacketId(pub u32);
+
+impl PacketId {
+    /// No packet.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
+/// ECN field of [`Packet::tos`]: congestion experienced (RFC 3168, section 5).
+pub const ECN_CE: u8 = 3;
+
+/// [`Packet::pcp`] of a frame without VLAN tag.
+pub const UNTAGGED: u8 = 0xff;
+
+/// One packet. Small, so that a hop touches one cache line of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// What ECMP hashes: a digest of the five-tuple, the UDP source port being the sender's entropy
+    /// (IBTA A17.3.2.1).
+    pub entropy: u32,
+    /// The switch that the destination is attached to.
+    pub leaf: u32,
+    /// The port of that switch.
+    pub exit: u16,
+    /// Bytes of the frame from the destination address to the frame check sequence.
+    pub length: u16,
+    /// DSCP in the upper six bits, ECN in the lower two.
+    pub tos: u8,
+    /// 802.1Q priority code point, or [`UNTAGGED`].
+    pub pcp: u8,
+    /// How many switches it may still cross.
+    pub hop_limit: u8,
+    /// Whether its sender allows it to overtake others of its flow ([`crate::route::Spread`] may be told to
+    /// spray only such).
+    pub unordered: bool,
+    /// The traffic class that the switch in which it is put it into: its queue.
+    pub(crate) class: u8,
+    /// The priority group that it is charged to, on port `ingress` of that switch.
+    pub(crate) group: u8,
+    pub(crate) ingress: u16,
+    /// The next one in the queue, or in the list of free slots.
+    pub(crate) next: PacketId,
+}
+
+const _: () = assert!(size_of::<Packet>() <= 32, "two packets share a cache line");
+
+impl Packet {
+    /// A packet for `exit` of the switch `leaf`.
+    pub const fn new(leaf: u32, exit: u16, length: u16, tos: u8, entropy: u32) -> Self {
+        Self {
+            entropy,
+            leaf,
+            exit,
+            length,
+            tos,
+            pcp: UNTAGGED,
+            hop_limit: 64,
+            unordered: false,
+            class: 0,
+            group: 0,
+            ingress: 0,
+            next: PacketId::NONE,
+        }
+    }
+
+    /// Whether its sender takes part in ECN.
+    pub const fn is_ecn_capable(&self) -> bool {
+        self.tos & 3 != 0
+    }
+
+    /// Whether a switch was congested.
+    pub const fn is_marked(&self) -> bool {
+        self.tos & 3 == ECN_CE
+    }
+}
+
+/// All packets of a network, or of the part of it that one thread drives. Slots are used again, the last one
+/// first, so that what is touched is what is in the cache.
+#[derive(Debug)]
+pub struct Packets {
+    slots: Vec<Packet>,
+    free: PacketId,
+    count: u32,
+    limit: u32,
+}
+
+impl Packets {
+    /// Room for up to `limit` packets at once.
+    pub const fn new(limit: u32) -> Self {
+        Self { slots: Vec::new(), free: PacketId::NONE, count: 0, limit }
+    }
+
+    /// Packets that are in the network.
+    pub const fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Slots in use or free: every [`PacketId`] so far is below this.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Adds a packet; `None` at the limit.
+    #[inline]
+    pub fn insert(&mut self, packet: Packet) -> Option<PacketId> {
+        if let Some(slot) = self.slots.get_mut(self.free.0 as usize) {
+            let id = self.free;
+            self.free = slot.next;
+            *slot = packet;
+            self.count += 1;
+            return Some(id);
+        }
+        if self.slots.len() >= self.limit as usize {
+            return None;
+        }
+        self.slots.push(packet);
+        self.count += 1;
+        Some(PacketId(self.slots.len() as u32 - 1))
+    }
+
+    /// Takes a packet out.
+    #[inline]
+    pub fn remove(&mut self, id: PacketId) -> Packet {
+        let slot = &mut self.slots[id.0 as usize];
+        let packet = *slot;
+        slot.next = self.free;
+        self.free = id;
+        self.count -= 1;
+        packet
+    }
+}
+
+impl core::ops::Index<PacketId> for Packets {
+    type Output = Packet;
+    #[inline]
+    fn index(&self, id: PacketId) -> &Packet {
+        &self.slots[id.0 as usize]
+    }
+}
+
+impl core::ops::IndexMut<PacketId> for Packets {
+    #[inline]
+    fn index_mut(&mut self, id: PacketId) -> &mut Packet {
+        &mut self.slots[id.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_used_again_and_the_limit_holds() {
+        let mut packets = Packets::new(2);
+        let packet = Packet::new(0, 0, 64, 0, 0);
+        let first = packets.insert(packet).unwrap();
+        let second = packets.insert(Packet { length: 65, ..packet }).unwrap();
+        assert_eq!(packets.insert(packet), None);
+        assert_eq!(packets.remove(first).length, 64);
+        assert_eq!(packets.insert(Packet { length: 66, ..packet }), Some(first));
+        assert_eq!((packets[second].length, packets[first].length, packets.len()), (65, 66, 2));
+    }
+}

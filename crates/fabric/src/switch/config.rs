@@ -1,0 +1,253 @@
+//! What a switch is configured with, in the form that it runs on. Ports that are configured alike share a
+//! [`Profile`].
+
+use crate::time::{Rate, Span};
+use alloc::vec::Vec;
+
+/// Traffic classes, queues per port, and priorities (802.1Q clauses 8.6.6 and 6.9.3).
+pub const CLASSES: usize = 8;
+
+/// Ports of one switch at most.
+pub const PORTS_MAX: usize = 1024;
+
+/// Profiles of one switch at most.
+pub const PROFILES_MAX: usize = 256;
+
+/// Everything about a switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchConfig {
+    /// Its ports.
+    pub ports: Vec<PortConfig>,
+    /// What ports refer to by index.
+    pub profiles: Vec<Profile>,
+    /// The packet memory.
+    pub buffer: BufferConfig,
+    /// Forward a frame to an idle port while it still arrives (cut-through), instead of storing it first.
+    pub cut_through: bool,
+    /// From the arrival of a frame (its last bit, or its header when cutting through) until it may leave.
+    pub latency: Span,
+}
+
+/// One port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortConfig {
+    /// Speed.
+    pub rate: Rate,
+    /// Index of its profile.
+    pub profile: u8,
+}
+
+/// How ports treat traffic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Profile {
+    /// Which header decides, and what it decides.
+    pub map: ClassMap,
+    /// Queues by traffic class.
+    pub queues: [QueueConfig; CLASSES],
+    /// What weights of [`QueueConfig`] count.
+    pub weigh: Weigh,
+    /// Priority groups: what arrives of a traffic class is charged to `group_of_class[class]`.
+    pub group_of_class: [u8; CLASSES],
+    /// Ingress limits by priority group.
+    pub groups: [GroupConfig; CLASSES],
+    /// Priority flow control.
+    pub pfc: PfcConfig,
+}
+
+/// What decides the traffic class of an arriving packet, and whether it is rewritten.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClassMap {
+    /// IP packets go by their DSCP.
+    pub trust_dscp: bool,
+    /// Tagged packets go by their priority code point, unless the DSCP is trusted.
+    pub trust_pcp: bool,
+    /// By DSCP.
+    pub dscp: [Treatment; 64],
+    /// By priority code point.
+    pub pcp: [Treatment; 8],
+    /// For what carries no trusted header.
+    pub default: Treatment,
+}
+
+/// What becomes of a packet on arrival.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Treatment {
+    /// Its traffic class.
+    pub class: u8,
+    /// The DSCP that it leaves with, if it is to be rewritten.
+    pub dscp: Option<u8>,
+    /// The priority code point that it leaves with, if it is to be rewritten. Untagged packets stay so.
+    pub pcp: Option<u8>,
+}
+
+/// What weights count.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Weigh {
+    /// Bytes: deficit round robin, as 802.1Qaz's ETS means it.
+    #[default]
+    Bytes,
+    /// Packets, whatever their size: what some switch chips do.
+    Packets,
+}
+
+/// One queue of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueConfig {
+    /// A queue of a higher level goes first, always; queues of one level share by weight.
+    pub level: u8,
+    /// Share within the level, at least 1.
+    pub weight: u16,
+    /// No more than this.
+    pub shaper: Option<Shaper>,
+    /// Random early marking, or dropping where the sender does not take part in ECN.
+    pub red: Option<Red>,
+    /// How much may wait.
+    pub limit: Limit,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self { level: 0, weight: 1, shaper: None, red: None, limit: Limit::None }
+    }
+}
+
+/// A token bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shaper {
+    /// Long-term rate, of whole frames with preamble and gap.
+    pub rate: Rate,
+    /// What may leave at once after a rest.
+    pub burst_bytes: u32,
+}
+
+/// Random early detection (Floyd and Jacobson, 1993), on the instantaneous length of the queue as switch
+/// chips have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Red {
+    /// Below this nothing happens.
+    pub min_bytes: u32,
+    /// Above this it happens always.
+    pub max_bytes: u32,
+    /// Probability at `max_bytes`, in units of 2^-32.
+    pub probability: u32,
+    /// ECN-capable packets are marked (RFC 3168).
+    pub mark: bool,
+    /// Others are dropped.
+    pub drop: bool,
+    /// When the queue is looked at.
+    pub at: RedAt,
+}
+
+/// When random early detection looks at the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum RedAt {
+    /// When a packet leaves: the mark tells of the queue behind it, and arrives earlier.
+    #[default]
+    Dequeue,
+    /// When a packet arrives.
+    Enqueue,
+}
+
+/// A limit on how much of the shared buffer something may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// The shared buffer alone.
+    None,
+    /// So many bytes.
+    Static(u32),
+    /// Dynamic threshold (Choudhury and Hahne, 1998): this factor times what is free of the shared buffer, in
+    /// units of 2^-16.
+    Dynamic(u32),
+}
+
+/// [`Limit::Dynamic`] for an alpha of 1.
+pub const ALPHA_ONE: u32 = 1 << 16;
+
+/// One priority group of an ingress port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupConfig {
+    /// Bytes that nobody else may use.
+    pub reserve_bytes: u32,
+    /// Above this the peer is paused, if the group is lossless; else packets are dropped.
+    pub limit: Limit,
+    /// What may still arrive after that: 0 makes the group lossy.
+    pub headroom_bytes: u32,
+    /// The peer may go on when the use is this far below the limit.
+    pub xon_offset_bytes: u32,
+}
+
+impl Default for GroupConfig {
+    fn default() -> Self {
+        Self { reserve_bytes: 0, limit: Limit::None, headroom_bytes: 0, xon_offset_bytes: 0 }
+    }
+}
+
+/// Priority flow control of a port (802.1Q clause 36).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PfcConfig {
+    /// Priority groups that pause the peer, one bit each.
+    pub send: u8,
+    /// The priority that is named in the pause frames of each group.
+    pub priority_of_group: [u8; CLASSES],
+    /// Priorities at whose pause frames we stop, one bit each.
+    pub obey: u8,
+    /// The queues that each priority stops, one bit each.
+    pub queues_of_priority: [u8; CLASSES],
+    /// Pause time asked for, in units of 512 bit times.
+    pub quanta: u16,
+    /// From the last bit of a pause frame until we stop, at the end of the frame that is then on its way
+    /// (802.3 annex 31B.3.7 sets the longest).
+    pub response: Span,
+    /// What happens when a queue stays paused.
+    pub watchdog: Option<Watchdog>,
+}
+
+impl Default for PfcConfig {
+    fn default() -> Self {
+        let identity = [0, 1, 2, 3, 4, 5, 6, 7];
+        Self {
+            send: 0,
+            priority_of_group: identity,
+            obey: 0,
+            queues_of_priority: identity.map(|priority| 1 << priority),
+            quanta: 0xffff,
+            response: Span::ZERO,
+            watchdog: None,
+        }
+    }
+}
+
+/// PFC watchdog: ends pause storms, as SONiC's does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watchdog {
+    /// A queue that is paused and sends nothing for this long is in a storm.
+    pub detection: Span,
+    /// The storm is over when no pause came for this long.
+    pub restoration: Span,
+    /// What happens to the queue in a storm.
+    pub action: WatchdogAction,
+}
+
+/// What the watchdog does with a queue in a storm.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum WatchdogAction {
+    /// Drops what it holds and what comes for it.
+    #[default]
+    Drop,
+    /// Sends on, as if there were no pause.
+    Forward,
+    /// Counts it.
+    Alert,
+}
+
+/// The packet memory of a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BufferConfig {
+    /// All of it. What is neither reserve nor headroom is shared.
+    pub total_bytes: u32,
+    /// Headroom is taken from a common pool of this size, instead of being set aside for each group: smaller
+    /// than the sum when not all ports are paused at once.
+    pub headroom_pool_bytes: Option<u32>,
+    /// Packets occupy whole cells of so many bytes.
+    pub cell_bytes: u32,
+}

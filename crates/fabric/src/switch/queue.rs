@@ -1,0 +1,85 @@
+//! A queue: a list through the packets themselves, and its counters.
+
+use crate::packet::{PacketId, Packets};
+use crate::time::Time;
+
+/// One queue of one port, in one cache line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    head: PacketId,
+    tail: PacketId,
+    /// What waits, in bytes of buffer.
+    pub(crate) bytes: u32,
+    pub(crate) packets: u32,
+    /// What the scheduler owes it.
+    pub(crate) deficit: i32,
+    pub(crate) peak_bytes: u32,
+    pub(crate) sent_packets: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) marked_packets: u64,
+    /// When the shaper lets the next packet go.
+    pub(crate) eligible_at: Time,
+}
+
+const _: () = assert!(size_of::<Queue>() <= 64, "a queue is a cache line");
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            head: PacketId::NONE,
+            tail: PacketId::NONE,
+            bytes: 0,
+            packets: 0,
+            deficit: 0,
+            peak_bytes: 0,
+            sent_packets: 0,
+            sent_bytes: 0,
+            marked_packets: 0,
+            eligible_at: Time(0),
+        }
+    }
+}
+
+impl Queue {
+    #[inline]
+    pub(crate) fn push(&mut self, id: PacketId, bytes: u32, packets: &mut Packets) {
+        packets[id].next = PacketId::NONE;
+        if self.packets == 0 {
+            self.head = id;
+        } else {
+            packets[self.tail].next = id;
+        }
+        self.tail = id;
+        self.packets += 1;
+        self.bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.bytes);
+    }
+
+    pub(crate) fn head(&self) -> Option<PacketId> {
+        (self.packets > 0).then_some(self.head)
+    }
+
+    /// All that wait, the oldest first.
+    pub(crate) fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = PacketId> + use<'a> {
+        let mut at = self.head;
+        (0..self.packets).map(move |_| {
+            let id = at;
+            at = packets[id].next;
+            id
+        })
+    }
+
+    /// Takes the oldest, which there must be.
+    #[inline]
+    pub(crate) fn pop(&mut self, bytes: u32, packets: &Packets) -> PacketId {
+        debug_assert!(self.packets > 0, "the caller saw a packet");
+        let id = self.head;
+        self.head = packets[id].next;
+        self.packets -= 1;
+        self.bytes -= bytes;
+        if self.packets == 0 {
+            self.deficit = 0;
+        }
+        id
+    }
+}
