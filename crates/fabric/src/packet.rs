@@ -18,6 +18,9 @@ pub const ECN_CE: u8 = 3;
 /// [`Packet::pcp`] of a frame without VLAN tag.
 pub const UNTAGGED: u8 = 0xff;
 
+/// Preamble, start delimiter and gap around each frame (802.3 clause 4.4.2, for 1 Gb/s and above).
+pub const FRAME_OVERHEAD_BYTES: u32 = 20;
+
 /// One packet. Small, so that a hop touches one cache line of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
@@ -36,9 +39,8 @@ pub struct Packet {
     pub pcp: u8,
     /// How many switches it may still cross.
     pub hop_limit: u8,
-    /// Whether its sender allows it to overtake others of its flow ([`crate::route::Spread`] may be told to
-    /// spray only such).
-    pub unordered: bool,
+    /// Whether it may take another way than the packets before it: [`crate::Spread`] sprays only such.
+    pub sprayable: bool,
     /// The traffic class that the switch in which it is put it into: its queue.
     pub(crate) class: u8,
     /// The priority group that it is charged to, on port `ingress` of that switch.
@@ -61,7 +63,7 @@ impl Packet {
             tos,
             pcp: UNTAGGED,
             hop_limit: 64,
-            unordered: false,
+            sprayable: false,
             class: 0,
             group: 0,
             ingress: 0,
@@ -107,7 +109,7 @@ impl Packets {
     }
 
     /// Slots in use or free: every [`PacketId`] so far is below this.
-    pub fn slots(&self) -> usize {
+    pub const fn slots(&self) -> usize {
         self.slots.len()
     }
 

@@ -11,8 +11,6 @@ pub(crate) struct Queue {
     /// What waits, in bytes of buffer.
     pub(crate) bytes: u32,
     pub(crate) packets: u32,
-    /// What the scheduler owes it.
-    pub(crate) deficit: i32,
     pub(crate) peak_bytes: u32,
     pub(crate) sent_packets: u64,
     pub(crate) sent_bytes: u64,
@@ -30,7 +28,6 @@ impl Default for Queue {
             tail: PacketId::NONE,
             bytes: 0,
             packets: 0,
-            deficit: 0,
             peak_bytes: 0,
             sent_packets: 0,
             sent_bytes: 0,
@@ -59,16 +56,6 @@ impl Queue {
         (self.packets > 0).then_some(self.head)
     }
 
-    /// All that wait, the oldest first.
-    pub(crate) fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = PacketId> + use<'a> {
-        let mut at = self.head;
-        (0..self.packets).map(move |_| {
-            let id = at;
-            at = packets[id].next;
-            id
-        })
-    }
-
     /// Takes the oldest, which there must be.
     #[inline]
     pub(crate) fn pop(&mut self, bytes: u32, packets: &Packets) -> PacketId {
@@ -77,9 +64,6 @@ impl Queue {
         self.head = packets[id].next;
         self.packets -= 1;
         self.bytes -= bytes;
-        if self.packets == 0 {
-            self.deficit = 0;
-        }
         id
     }
 }

@@ -22,10 +22,6 @@ pub struct SwitchConfig {
     pub profiles: Vec<Profile>,
     /// The packet memory.
     pub buffer: BufferConfig,
-    /// Forward a frame to an idle port while it still arrives (cut-through), instead of storing it first.
-    pub cut_through: bool,
-    /// From the arrival of a frame (its last bit, or its header when cutting through) until it may leave.
-    pub latency: Span,
 }
 
 /// One port.
@@ -198,8 +194,6 @@ pub struct PfcConfig {
     /// From the last bit of a pause frame until we stop, at the end of the frame that is then on its way
     /// (802.3 annex 31B.3.7 sets the longest).
     pub response: Span,
-    /// What happens when a queue stays paused.
-    pub watchdog: Option<Watchdog>,
 }
 
 impl Default for PfcConfig {
@@ -212,32 +206,8 @@ impl Default for PfcConfig {
             queues_of_priority: identity.map(|priority| 1 << priority),
             quanta: 0xffff,
             response: Span::ZERO,
-            watchdog: None,
         }
     }
-}
-
-/// PFC watchdog: ends pause storms, as SONiC's does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Watchdog {
-    /// A queue that is paused and sends nothing for this long is in a storm.
-    pub detection: Span,
-    /// The storm is over when no pause came for this long.
-    pub restoration: Span,
-    /// What happens to the queue in a storm.
-    pub action: WatchdogAction,
-}
-
-/// What the watchdog does with a queue in a storm.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum WatchdogAction {
-    /// Drops what it holds and what comes for it.
-    #[default]
-    Drop,
-    /// Sends on, as if there were no pause.
-    Forward,
-    /// Counts it.
-    Alert,
 }
 
 /// The packet memory of a switch.

@@ -1,0 +1,385 @@
+//! The sending half of a port: queues, the scheduler among them, pausing and being paused.
+
+use crate::config::{CLASSES, PfcConfig, Profile, QueueConfig, Red, RedAt};
+use crate::counters::QueueCounters;
+use crate::packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets};
+use crate::queue::Queue;
+use crate::random::Pcg32;
+use crate::schedule::{Levels, RoundRobin};
+use crate::time::{Rate, Span, Time};
+
+/// A pause frame is of the shortest length that Ethernet has (802.3 annex 31B.2).
+pub const PAUSE_FRAME_BYTES: u32 = 64;
+
+/// One quantum of pause time is 512 bits of the link (802.3 annex 31B.2).
+const QUANTUM_BYTES: u32 = 64;
+
+/// A frame of priority flow control (802.1Q clause 36).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PauseFrame {
+    /// The priorities that it speaks about.
+    pub priorities: u8,
+    /// Those of them that are to stop; the others may go on.
+    pub stopped: u8,
+    /// For how long, in quanta of 512 bit times.
+    pub quanta: u16,
+}
+
+/// What leaves a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frame {
+    /// A packet.
+    Packet(PacketId),
+    /// A pause frame.
+    Pause(PauseFrame),
+}
+
+/// What a port does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// This packet leaves now; its last bit at `end`.
+    Packet {
+        /// Which.
+        id: PacketId,
+        /// When the port is free again.
+        end: Time,
+    },
+    /// A pause frame leaves now.
+    Pause {
+        /// Its content.
+        frame: PauseFrame,
+        /// When the port is free again.
+        end: Time,
+    },
+    /// Nothing may leave before this moment.
+    Wait(Time),
+    /// Nothing waits.
+    Idle,
+}
+
+/// The sending half of a port.
+#[derive(Clone, Debug)]
+pub struct Egress {
+    busy_until: Time,
+    /// The wake that was asked for; `NEVER` when none is.
+    wake_at: Time,
+    /// Queues that hold packets, queues that the peer stopped, queues with a shaper: one bit each.
+    occupied: u8,
+    paused: u8,
+    shaped: u8,
+    /// Priorities that we hold stopped at the peer, and those about which it must be told.
+    holding: u8,
+    announce: u8,
+    rate: Rate,
+    refresh_at: Time,
+    queued_bytes: u32,
+    levels: Levels,
+    round: RoundRobin,
+    queues: [Queue; CLASSES],
+    deficits: [i32; CLASSES],
+    paused_until: [Time; CLASSES],
+    paused_since: [Time; CLASSES],
+    paused_ps: [u64; CLASSES],
+}
+
+impl Egress {
+    /// A port of this rate, all queues empty.
+    pub fn new(rate: Rate, profile: &Profile) -> Self {
+        let shapers = (0..CLASSES).filter(|class| profile.queues[*class].shaper.is_some());
+        Self {
+            busy_until: Time(0),
+            wake_at: Time::NEVER,
+            occupied: 0,
+            paused: 0,
+            shaped: shapers.fold(0, |mask, class| mask | 1 << class),
+            holding: 0,
+            announce: 0,
+            rate,
+            refresh_at: Time::NEVER,
+            queued_bytes: 0,
+            levels: Levels::of(&profile.queues),
+            round: RoundRobin::default(),
+            queues: [Queue::default(); CLASSES],
+            deficits: [0; CLASSES],
+            paused_until: [Time(0); CLASSES],
+            paused_since: [Time(0); CLASSES],
+            paused_ps: [0; CLASSES],
+        }
+    }
+
+    /// Its speed.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Bytes that wait, over all queues.
+    pub const fn queued_bytes(&self) -> u32 {
+        self.queued_bytes
+    }
+
+    /// Bytes that wait in one queue.
+    pub const fn queue_bytes(&self, class: usize) -> u32 {
+        self.queues[class].bytes
+    }
+
+    /// Queues that the peer has stopped, one bit each.
+    pub const fn paused(&self) -> u8 {
+        self.paused
+    }
+
+    /// Queues that hold packets, one bit each.
+    pub const fn occupied(&self) -> u8 {
+        self.occupied
+    }
+
+    /// Counters of a queue.
+    pub fn counters(&self, class: usize, now: Time) -> QueueCounters {
+        let queue = &self.queues[class];
+        let paused_now = self.paused >> class & 1 == 1;
+        let since = self.paused_since[class];
+        let open = if paused_now { now.min(self.paused_until[class]) - since } else { Span::ZERO };
+        QueueCounters {
+            sent_packets: queue.sent_packets,
+            sent_bytes: queue.sent_bytes,
+            marked_packets: queue.marked_packets,
+            peak_bytes: queue.peak_bytes,
+            paused_ps: self.paused_ps[class] + open.0,
+        }
+    }
+
+    /// Whether a packet of this class could leave at once, with nothing before it.
+    #[inline]
+    pub fn is_clear(&self, class: u8, now: Time) -> bool {
+        self.busy_until <= now
+            && self.occupied | self.announce == 0
+            && (self.paused | self.shaped) >> class & 1 == 0
+    }
+
+    /// Appends a packet to the queue of its class.
+    #[inline]
+    pub fn push(&mut self, id: PacketId, packets: &mut Packets) {
+        let Packet { class, length, .. } = packets[id];
+        self.queues[usize::from(class)].push(id, u32::from(length), packets);
+        self.queued_bytes += u32::from(length);
+        self.occupied |= 1 << class;
+    }
+
+    /// Sends a packet for which [`Self::is_clear`], past the queue; returns when the port is free again.
+    #[inline]
+    pub fn send_at_once(&mut self, packet: &Packet, now: Time) -> Time {
+        let queue = &mut self.queues[usize::from(packet.class)];
+        queue.sent_packets += 1;
+        queue.sent_bytes += u64::from(packet.length);
+        self.busy_until = now + self.rate.time_of(u32::from(packet.length) + FRAME_OVERHEAD_BYTES);
+        self.busy_until
+    }
+
+    /// Chooses what leaves now. After a frame, ask again when it has ended.
+    pub fn next(&mut self, now: Time, profile: &Profile, packets: &mut Packets, random: &mut Pcg32) -> Next {
+        if now < self.busy_until {
+            return Next::Wait(self.busy_until);
+        }
+        if self.holding != 0 && now >= self.refresh_at {
+            self.announce |= self.holding;
+        }
+        if self.announce != 0 {
+            return self.send_pause(now, &profile.pfc);
+        }
+        self.end_pauses(now);
+        let mut eligible = self.occupied & !self.paused;
+        if eligible & self.shaped != 0 {
+            eligible &= !self.held_back(eligible, now);
+        }
+        if eligible == 0 {
+            return self.wait();
+        }
+        let class = self.choose(eligible, profile, packets);
+        self.send(class, now, &profile.queues[class], packets, random)
+    }
+
+    /// Whether there is a reason to ask [`Self::next`] again when the port is free.
+    #[inline]
+    pub const fn has_more(&self) -> bool {
+        self.occupied | self.announce | self.holding != 0
+    }
+
+    /// Notes that a wake at `at` is wanted; false if an earlier one is on its way.
+    #[inline]
+    pub fn wants_wake(&mut self, at: Time) -> bool {
+        let earlier = at < self.wake_at;
+        if earlier {
+            self.wake_at = at;
+        }
+        earlier
+    }
+
+    /// A wake came; false if it is one that was replaced by an earlier one.
+    #[inline]
+    pub fn take_wake(&mut self, now: Time) -> bool {
+        let wanted = self.wake_at == now;
+        if wanted {
+            self.wake_at = Time::NEVER;
+        }
+        wanted
+    }
+
+    /// The peer stops us, or lets us go on (802.1Q clause 36.1.3.3). Returns whether anything may go on.
+    pub fn handle_pause(&mut self, frame: PauseFrame, now: Time, pfc: &PfcConfig) -> bool {
+        let mut freed = false;
+        for priority in 0..CLASSES {
+            if frame.priorities & pfc.obey & 1 << priority == 0 {
+                continue;
+            }
+            let queues = pfc.queues_of_priority[priority];
+            let stops = frame.stopped >> priority & 1 == 1 && frame.quanta > 0;
+            for class in (0..CLASSES).filter(|class| queues >> class & 1 == 1) {
+                if stops {
+                    self.stop(class, now, now + self.quanta(frame.quanta));
+                } else {
+                    freed |= self.paused >> class & 1 == 1;
+                    self.go_on(class, now);
+                }
+            }
+        }
+        freed
+    }
+
+    /// Tells the peer to stop these priorities, or to go on with them.
+    pub(crate) fn hold(&mut self, priority: u8, stop: bool) {
+        let bit = 1 << priority;
+        self.holding = if stop { self.holding | bit } else { self.holding & !bit };
+        self.announce |= bit;
+    }
+
+    fn quanta(&self, quanta: u16) -> Span {
+        self.rate.time_of(QUANTUM_BYTES).times(u64::from(quanta))
+    }
+
+    fn stop(&mut self, class: usize, now: Time, until: Time) {
+        if self.paused >> class & 1 == 0 {
+            self.paused |= 1 << class;
+            self.paused_since[class] = now;
+        }
+        self.paused_until[class] = until;
+    }
+
+    fn go_on(&mut self, class: usize, now: Time) {
+        if self.paused >> class & 1 == 1 {
+            self.paused &= !(1 << class);
+            self.paused_ps[class] += (now - self.paused_since[class]).0;
+        }
+    }
+
+    fn end_pauses(&mut self, now: Time) {
+        if self.paused == 0 {
+            return;
+        }
+        for class in 0..CLASSES {
+            if self.paused >> class & 1 == 1 && self.paused_until[class] <= now {
+                self.go_on(class, self.paused_until[class]);
+            }
+        }
+    }
+
+    fn send_pause(&mut self, now: Time, pfc: &PfcConfig) -> Next {
+        let frame = PauseFrame {
+            priorities: self.announce,
+            stopped: self.holding & self.announce,
+            quanta: pfc.quanta,
+        };
+        self.announce = 0;
+        self.busy_until = now + self.rate.time_of(PAUSE_FRAME_BYTES + FRAME_OVERHEAD_BYTES);
+        // Told again at half time, so that one that is lost or late does no harm.
+        self.refresh_at = now + Span(self.quanta(pfc.quanta).0 / 2);
+        Next::Pause { frame, end: self.busy_until }
+    }
+
+    /// Those of `eligible` whose shaper lets nothing go yet.
+    fn held_back(&self, eligible: u8, now: Time) -> u8 {
+        let shaped = (0..CLASSES).filter(|class| (eligible & self.shaped) >> class & 1 == 1);
+        shaped.filter(|class| self.queues[*class].eligible_at > now).fold(0, |mask, class| mask | 1 << class)
+    }
+
+    /// When anything that waits may go: a pause ends, a shaper lets go, or the peer must be told again.
+    fn wait(&self) -> Next {
+        let mut at = if self.holding != 0 { self.refresh_at } else { Time::NEVER };
+        for class in (0..CLASSES).filter(|class| self.occupied >> class & 1 == 1) {
+            let pause = if self.paused >> class & 1 == 1 { self.paused_until[class] } else { Time(0) };
+            let shaper = if self.shaped >> class & 1 == 1 { self.queues[class].eligible_at } else { Time(0) };
+            at = at.min(pause.max(shaper));
+        }
+        if at == Time::NEVER { Next::Idle } else { Next::Wait(at) }
+    }
+
+    #[inline]
+    fn choose(&mut self, eligible: u8, profile: &Profile, packets: &Packets) -> usize {
+        if eligible.is_power_of_two() {
+            return eligible.trailing_zeros() as usize;
+        }
+        let (level, candidates) = self.levels.highest(eligible);
+        if candidates.is_power_of_two() {
+            return candidates.trailing_zeros() as usize;
+        }
+        let heads = |class: usize| self.queues[class].head().map_or(0, |id| u32::from(packets[id].length));
+        self.round.choose((level, candidates), &profile.queues, profile.weigh, &mut self.deficits, heads)
+    }
+
+    fn send(
+        &mut self,
+        class: usize,
+        now: Time,
+        config: &QueueConfig,
+        packets: &mut Packets,
+        random: &mut Pcg32,
+    ) -> Next {
+        let queue = &mut self.queues[class];
+        let Some(id) = queue.head() else { return Next::Idle };
+        let length = u32::from(packets[id].length);
+        queue.pop(length, packets);
+        self.queued_bytes -= length;
+        if queue.packets == 0 {
+            self.occupied &= !(1 << class);
+            self.deficits[class] = 0;
+        }
+        queue.sent_packets += 1;
+        queue.sent_bytes += u64::from(length);
+        if let Some(red) = config.red.as_ref().filter(|red| red.mark && red.at == RedAt::Dequeue)
+            && red.hits(queue.bytes, random)
+            && packets[id].is_ecn_capable()
+        {
+            packets[id].tos |= ECN_CE;
+            queue.marked_packets += 1;
+        }
+        let wire_bytes = length + FRAME_OVERHEAD_BYTES;
+        if let Some(shaper) = &config.shaper {
+            // A bucket that is full holds `burst`: the next packet is due by its rate, less what was saved.
+            let burst = shaper.rate.time_of(shaper.burst_bytes);
+            let floor = Time(now.0.saturating_sub(burst.0));
+            queue.eligible_at = queue.eligible_at.max(floor) + shaper.rate.time_of(wire_bytes);
+        }
+        self.busy_until = now + self.rate.time_of(wire_bytes);
+        Next::Packet { id, end: self.busy_until }
+    }
+
+    /// Random early detection on arrival: whether the packet is marked, and counted so.
+    pub(crate) fn mark_on_arrival(&mut self, class: usize, packet: &mut Packet) {
+        packet.tos |= ECN_CE;
+        self.queues[class].marked_packets += 1;
+    }
+}
+
+impl Red {
+    /// Whether a packet is chosen while so many bytes wait.
+    #[inline]
+    pub(crate) fn hits(&self, bytes: u32, random: &mut Pcg32) -> bool {
+        if bytes <= self.min_bytes {
+            return false;
+        }
+        if bytes >= self.max_bytes {
+            return true;
+        }
+        let span = u64::from(self.max_bytes - self.min_bytes);
+        let chance = u64::from(self.probability) * u64::from(bytes - self.min_bytes) / span;
+        u64::from(random.next_u32()) < chance
+    }
+}

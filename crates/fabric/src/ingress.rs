@@ -1,0 +1,183 @@
+//! Admission: what a packet that arrives may take of the buffer, and when its sender is told to stop.
+//!
+//! Each priority group of each port has a reserve of its own, then a part of the shared buffer up to a limit
+//! that may move with what is free, then, if it is lossless, headroom for what was on its way when the
+//! pause was sent (802.1Q annex N gives the sum). What leaves is returned in the opposite order.
+
+use crate::config::{BufferConfig, CLASSES, GroupConfig, Limit, Profile};
+use crate::counters::IngressCounters;
+
+/// What a port's priority group has in the buffer.
+#[derive(Clone, Copy, Default, Debug)]
+struct Use {
+    /// Reserve and shared.
+    bytes: u32,
+    headroom: u32,
+}
+
+/// The receiving half of a port.
+#[derive(Clone, Debug)]
+pub(crate) struct Ingress {
+    uses: [Use; CLASSES],
+    /// Groups whose sender was told to stop.
+    stopped: u8,
+    pub(crate) counters: IngressCounters,
+}
+
+impl Default for Ingress {
+    fn default() -> Self {
+        Self { uses: [Use::default(); CLASSES], stopped: 0, counters: IngressCounters::default() }
+    }
+}
+
+/// What all ports share.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffer {
+    shared_bytes: u32,
+    shared_used: u32,
+    /// Left in the common pool of headroom; `None` when each group has its own.
+    headroom_left: Option<u32>,
+    cell_bytes: u32,
+    pub(crate) used: u32,
+    pub(crate) peak: u32,
+}
+
+/// A change that the peer is to be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tell {
+    Nothing,
+    Stop,
+    GoOn,
+}
+
+impl Buffer {
+    /// What is neither reserve nor headroom is shared.
+    pub(crate) fn new<'a>(config: &BufferConfig, ports: impl Iterator<Item = &'a Profile>) -> Self {
+        let (mut reserve, mut headroom) = (0_u64, 0_u64);
+        for group in ports.flat_map(|profile| &profile.groups) {
+            reserve += u64::from(group.reserve_bytes);
+            headroom += u64::from(group.headroom_bytes);
+        }
+        let headroom = config.headroom_pool_bytes.map_or(headroom, u64::from);
+        let shared = u64::from(config.total_bytes).saturating_sub(reserve + headroom);
+        Self {
+            shared_bytes: shared as u32,
+            shared_used: 0,
+            headroom_left: config.headroom_pool_bytes,
+            cell_bytes: config.cell_bytes.max(1),
+            used: 0,
+            peak: 0,
+        }
+    }
+
+    /// Bytes of buffer that a packet takes.
+    #[inline]
+    pub(crate) fn cost(&self, length: u16) -> u32 {
+        match self.cell_bytes {
+            1 => u32::from(length),
+            cell => u32::from(length).next_multiple_of(cell),
+        }
+    }
+
+    pub(crate) fn limit(&self, limit: Limit) -> u32 {
+        let free = self.shared_bytes.saturating_sub(self.shared_used);
+        match limit {
+            Limit::None => u32::MAX,
+            Limit::Static(bytes) => bytes,
+            Limit::Dynamic(alpha) => {
+                (u64::from(free) * u64::from(alpha) >> 16).min(u64::from(u32::MAX)) as u32
+            }
+        }
+    }
+
+    fn free(&self) -> u32 {
+        self.shared_bytes.saturating_sub(self.shared_used)
+    }
+}
+
+/// The part of `bytes` beyond the group's reserve.
+fn shared_part(bytes: u32, config: &GroupConfig) -> u32 {
+    bytes.saturating_sub(config.reserve_bytes)
+}
+
+impl Ingress {
+    /// Takes `cost` bytes for a packet of `group`; `None` if there is no room.
+    pub(crate) fn admit(
+        &mut self,
+        group: usize,
+        cost: u32,
+        config: &GroupConfig,
+        buffer: &mut Buffer,
+    ) -> Option<Tell> {
+        let usage = &mut self.uses[group];
+        let shared = shared_part(usage.bytes + cost, config);
+        let more = shared - shared_part(usage.bytes, config);
+        let limit = buffer.limit(config.limit);
+        let fits = more == 0 || (shared <= limit && more <= buffer.free() && usage.headroom == 0);
+        if fits {
+            usage.bytes += cost;
+            buffer.shared_used += more;
+        } else {
+            let room = config.headroom_bytes.saturating_sub(usage.headroom);
+            let pool = buffer.headroom_left.unwrap_or(u32::MAX);
+            if cost > room.min(pool) {
+                return None;
+            }
+            usage.headroom += cost;
+            if let Some(left) = &mut buffer.headroom_left {
+                *left -= cost;
+            }
+            let headroom: u32 = self.uses.iter().map(|usage| usage.headroom).sum();
+            self.counters.headroom_peak_bytes = self.counters.headroom_peak_bytes.max(headroom);
+        }
+        buffer.used += cost;
+        buffer.peak = buffer.peak.max(buffer.used);
+        let full = !fits || shared_part(self.uses[group].bytes, config) >= buffer.limit(config.limit);
+        if full && config.headroom_bytes > 0 && self.stopped >> group & 1 == 0 {
+            self.stopped |= 1 << group;
+            return Some(Tell::Stop);
+        }
+        Some(Tell::Nothing)
+    }
+
+    /// Gives back what a packet took.
+    pub(crate) fn release(
+        &mut self,
+        group: usize,
+        cost: u32,
+        config: &GroupConfig,
+        buffer: &mut Buffer,
+    ) -> Tell {
+        let usage = &mut self.uses[group];
+        let from_headroom = cost.min(usage.headroom);
+        usage.headroom -= from_headroom;
+        if let Some(left) = &mut buffer.headroom_left {
+            *left += from_headroom;
+        }
+        let rest = cost - from_headroom;
+        let before = shared_part(usage.bytes, config);
+        usage.bytes -= rest;
+        buffer.shared_used -= before - shared_part(usage.bytes, config);
+        buffer.used -= cost;
+        if self.stopped >> group & 1 == 0 {
+            return Tell::Nothing;
+        }
+        let shared = shared_part(usage.bytes, config);
+        let low = shared == 0 || shared.saturating_add(config.xon_offset_bytes) <= buffer.limit(config.limit);
+        if usage.headroom == 0 && low {
+            self.stopped &= !(1 << group);
+            return Tell::GoOn;
+        }
+        Tell::Nothing
+    }
+
+    /// Bytes that a group has in the buffer.
+    pub(crate) fn bytes(&self, group: usize) -> u32 {
+        self.uses[group].bytes + self.uses[group].headroom
+    }
+
+    /// Groups whose sender was told to stop.
+    pub(crate) fn stopped(&self) -> u8 {
+        self.stopped
+    }
+}

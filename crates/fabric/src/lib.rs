@@ -1,0 +1,44 @@
+//! The network, sans-IO: switches, ports, links and topologies as state machines in integer picoseconds. The
+//! same code runs in virtual time and, live, between real programs. It knows nothing of what packets carry.
+//!
+//! # Drive contract
+//!
+//! The driver owns the clock, the wires and the content of packets. A packet that enters the network gets a
+//! number in [`Packets`]; its content stays with the driver under the same number.
+//!
+//! A [`Switch`] is told of three things, at moments that never run backwards:
+//! - [`Switch::handle_packet`]: the last bit of a packet arrived at a port,
+//! - [`Switch::handle_pause`]: so did a pause frame,
+//! - [`Switch::handle_wake`]: a moment came that it had asked for.
+//!
+//! Within each call it answers through a [`Wire`]: a frame starts to leave and ends then; wake this port at
+//! that moment; this packet is dropped, and why. A wake that is no longer wanted does nothing. Each call does
+//! bounded work, and allocates nothing once its tables have grown.
+//!
+//! [`Egress`] is the sending half of a port by itself: queues, scheduler, pause. A host's adapter has one too.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod config;
+mod counters;
+mod egress;
+pub mod headroom;
+mod ingress;
+mod packet;
+mod queue;
+mod random;
+mod route;
+mod schedule;
+mod switch;
+mod time;
+pub mod topology;
+
+pub use counters::{Drop, IngressCounters, QueueCounters};
+pub use egress::{Egress, Frame, Next, PauseFrame};
+pub use packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets, UNTAGGED};
+pub use random::Pcg32;
+pub use route::{Routes, Spread};
+pub use switch::{Switch, Wire};
+pub use time::{RATE_BPS_MAX, RATE_BPS_MIN, Rate, Span, Time};

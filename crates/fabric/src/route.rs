@@ -1,0 +1,174 @@
+//! Which way: ports by destination switch, and how traffic is spread over several that are equally good.
+
+use crate::packet::Packet;
+use crate::random::{Pcg32, mix};
+use crate::time::{Span, Time};
+use alloc::vec::Vec;
+
+/// How packets are spread over paths of equal cost.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Spread {
+    /// By a hash of the five-tuple: a flow stays on one path.
+    #[default]
+    Hash,
+    /// A path by chance for each packet that may be sprayed; others by hash.
+    Random,
+    /// The paths in turn for each packet that may be sprayed; others by hash.
+    RoundRobin,
+    /// The path with the shortest queue, the first found from a place of chance; others by hash.
+    Adaptive,
+    /// A flow may change to the path with the shortest queue when it paused this long (Kandula et al.,
+    /// 2007).
+    Flowlet(Span),
+}
+
+/// Flowlets that a switch can tell apart.
+const FLOWLETS: usize = 4096;
+
+/// The ways that a switch knows.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// By destination switch: which group of ports leads there.
+    groups_by_leaf: Vec<u16>,
+    /// Where a group begins in `ports`, and how many it has.
+    groups: Vec<(u32, u16)>,
+    ports: Vec<u16>,
+    spread: Spread,
+    salt: u64,
+    turn: u32,
+    flowlets: Vec<(Time, u16)>,
+}
+
+impl Routes {
+    /// `ways` gives the ports by destination switch, in ascending order; none means that there is no way.
+    /// `salt` makes switches hash differently, as vendors recommend.
+    pub fn new<'a>(ways: impl Iterator<Item = &'a [u16]>, spread: Spread, salt: u64) -> Self {
+        let mut routes = Self {
+            groups_by_leaf: Vec::new(),
+            groups: Vec::new(),
+            ports: Vec::new(),
+            spread,
+            salt: mix(salt),
+            turn: 0,
+            flowlets: Vec::new(),
+        };
+        for way in ways {
+            let group = routes.group(way);
+            routes.groups_by_leaf.push(group);
+        }
+        if let Spread::Flowlet(_) = spread {
+            routes.flowlets.resize(FLOWLETS, (Time(0), u16::MAX));
+        }
+        routes
+    }
+
+    /// The number of the group with these ports: most destinations share one of few.
+    fn group(&mut self, way: &[u16]) -> u16 {
+        let same = |&(from, count): &(u32, u16)| {
+            &self.ports[from as usize..from as usize + usize::from(count)] == way
+        };
+        if let Some(found) = self.groups.iter().position(same) {
+            return found as u16;
+        }
+        self.groups.push((self.ports.len() as u32, way.len() as u16));
+        self.ports.extend_from_slice(way);
+        self.groups.len() as u16 - 1
+    }
+
+    /// The port for a packet to another switch; `load` tells how many bytes wait at a port.
+    #[inline]
+    pub(crate) fn choose(
+        &mut self,
+        packet: &Packet,
+        now: Time,
+        random: &mut Pcg32,
+        load: impl Fn(u16) -> u32,
+    ) -> Option<u16> {
+        let group = *self.groups_by_leaf.get(packet.leaf as usize)?;
+        let (from, count) = *self.groups.get(usize::from(group))?;
+        let ports = &self.ports[from as usize..from as usize + usize::from(count)];
+        match ports {
+            [] => None,
+            [only] => Some(*only),
+            _ => {
+                let hash = mix(u64::from(packet.entropy) ^ self.salt) as u32;
+                let by_hash = (u64::from(hash) * u64::from(count) >> 32) as usize;
+                let index = match self.spread {
+                    Spread::Hash => by_hash,
+                    Spread::Flowlet(gap) => {
+                        let slot = &mut self.flowlets[hash as usize % FLOWLETS];
+                        let rested = slot.1 == u16::MAX || now - slot.0 >= gap;
+                        if rested {
+                            slot.1 = shortest(ports, random, load) as u16;
+                        }
+                        slot.0 = now;
+                        usize::from(slot.1) % ports.len()
+                    }
+                    _ if !packet.sprayable => by_hash,
+                    Spread::Random => random.below(u32::from(count)) as usize,
+                    Spread::RoundRobin => {
+                        self.turn = self.turn.wrapping_add(1);
+                        self.turn as usize % ports.len()
+                    }
+                    Spread::Adaptive => shortest(ports, random, load),
+                };
+                Some(ports[index])
+            }
+        }
+    }
+}
+
+fn shortest(ports: &[u16], random: &mut Pcg32, load: impl Fn(u16) -> u32) -> usize {
+    let start = random.below(ports.len() as u32) as usize;
+    let order = (start..ports.len()).chain(0..start);
+    order.min_by_key(|index| load(ports[*index])).unwrap_or(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    fn taken(spread: Spread, sprayable: bool) -> BTreeSet<u16> {
+        let ways: [&[u16]; 2] = [&[4], &[5, 6, 7, 8]];
+        let mut routes = Routes::new(ways.into_iter(), spread, 1);
+        let mut random = Pcg32::new(1, 1);
+        let packet = Packet { sprayable, ..Packet::new(1, 0, 64, 0, 99) };
+        (0..100).filter_map(|_| routes.choose(&packet, Time(0), &mut random, |_| 0)).collect()
+    }
+
+    #[test]
+    fn a_flow_stays_on_its_path_unless_it_is_sprayed() {
+        assert_eq!(taken(Spread::Hash, true).len(), 1);
+        assert_eq!(taken(Spread::Random, false).len(), 1);
+        for spread in [Spread::Random, Spread::RoundRobin, Spread::Adaptive] {
+            assert_eq!(taken(spread, true).len(), 4, "{spread:?}");
+        }
+        assert_eq!(taken(Spread::Flowlet(Span(1)), true).len(), 1);
+    }
+
+    #[test]
+    fn flows_spread_evenly_over_paths() {
+        let ways: [&[u16]; 1] = [&[0, 1, 2, 3]];
+        let mut routes = Routes::new(ways.into_iter(), Spread::Hash, 3);
+        let mut random = Pcg32::new(1, 1);
+        let mut counts = [0; 4];
+        for entropy in 0..4000 {
+            let packet = Packet::new(0, 0, 64, 0, entropy);
+            counts[usize::from(routes.choose(&packet, Time(0), &mut random, |_| 0).unwrap())] += 1;
+        }
+        assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn adaptive_takes_the_shortest_queue_and_no_way_is_none() {
+        let ways: [&[u16]; 2] = [&[0, 1, 2], &[]];
+        let mut routes = Routes::new(ways.into_iter(), Spread::Adaptive, 3);
+        let mut random = Pcg32::new(1, 1);
+        let mut packet = Packet { sprayable: true, ..Packet::new(0, 0, 64, 0, 1) };
+        let load = |port: u16| [500, 200, 900][usize::from(port)];
+        assert_eq!(routes.choose(&packet, Time(0), &mut random, load), Some(1));
+        packet.leaf = 1;
+        assert_eq!(routes.choose(&packet, Time(0), &mut random, load), None);
+    }
+}

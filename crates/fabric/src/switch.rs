@@ -1,0 +1,271 @@
+//! The switch: what arrives is classified, routed, admitted to the buffer, queued, scheduled and sent.
+
+use crate::config::{ClassMap, Limit, Profile, RedAt, SwitchConfig, Treatment};
+use crate::counters::{Drop, IngressCounters};
+use crate::egress::{Egress, Frame, Next, PauseFrame};
+use crate::ingress::{Buffer, Ingress, Tell};
+use crate::packet::{Packet, PacketId, Packets, UNTAGGED};
+use crate::random::Pcg32;
+use crate::route::Routes;
+use crate::time::Time;
+use alloc::vec::Vec;
+
+/// What a switch asks of its driver.
+pub trait Wire {
+    /// A frame begins to leave `port` now, and its last bit leaves at `end`.
+    fn send(&mut self, port: u16, frame: Frame, end: Time);
+
+    /// [`Switch::handle_wake`] is wanted at `at`.
+    fn wake(&mut self, port: u16, at: Time);
+
+    /// The packet goes no further; its number may be used again.
+    fn dropped(&mut self, port: u16, id: PacketId, why: Drop);
+}
+
+#[derive(Clone, Debug)]
+struct Port {
+    egress: Egress,
+    ingress: Ingress,
+    profile: u8,
+}
+
+/// A switch.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    ports: Vec<Port>,
+    profiles: Vec<Profile>,
+    routes: Routes,
+    buffer: Buffer,
+    random: Pcg32,
+    /// Its own number: packets for it leave at [`Packet::exit`].
+    number: u32,
+}
+
+impl Switch {
+    /// Makes the switch `number`.
+    pub fn new(config: &SwitchConfig, number: u32, routes: Routes, random: Pcg32) -> Self {
+        let profile = |index: u8| &config.profiles[usize::from(index)];
+        let ports = config.ports.iter().map(|port| Port {
+            egress: Egress::new(port.rate, profile(port.profile)),
+            ingress: Ingress::default(),
+            profile: port.profile,
+        });
+        Self {
+            ports: ports.collect(),
+            buffer: Buffer::new(&config.buffer, config.ports.iter().map(|port| profile(port.profile))),
+            profiles: config.profiles.clone(),
+            routes,
+            random,
+            number,
+        }
+    }
+
+    /// The last bit of a packet arrived.
+    #[inline]
+    pub fn handle_packet(
+        &mut self,
+        now: Time,
+        port: u16,
+        id: PacketId,
+        packets: &mut Packets,
+        wire: &mut impl Wire,
+    ) {
+        let Port { ingress, profile, .. } = &mut self.ports[usize::from(port)];
+        let packet = &mut packets[id];
+        ingress.counters.packets += 1;
+        ingress.counters.bytes += u64::from(packet.length);
+        let profile = &self.profiles[usize::from(*profile)];
+        profile.map.apply(packet);
+        packet.group = profile.group_of_class[usize::from(packet.class)];
+        packet.ingress = port;
+        let ports = &self.ports;
+        let load = |port: u16| ports[usize::from(port)].egress.queued_bytes();
+        let out = match packet.hop_limit.checked_sub(1) {
+            None => return self.drop(port, id, Drop::HopLimit, wire),
+            Some(left) => {
+                packet.hop_limit = left;
+                if packet.leaf == self.number {
+                    Some(packet.exit)
+                } else {
+                    self.routes.choose(packet, now, &mut self.random, load)
+                }
+            }
+        };
+        let Some(out) = out.filter(|out| usize::from(*out) < self.ports.len()) else {
+            return self.drop(port, id, Drop::NoRoute, wire);
+        };
+        let egress = &mut self.ports[usize::from(out)].egress;
+        if egress.is_clear(packet.class, now) {
+            // It would leave the buffer in the moment in which it enters.
+            let end = egress.send_at_once(packet, now);
+            return wire.send(out, Frame::Packet(id), end);
+        }
+        self.enqueue(now, port, out, id, packets, wire);
+    }
+
+    /// A pause frame arrived and has been understood: the driver adds the response time.
+    pub fn handle_pause(
+        &mut self,
+        now: Time,
+        port: u16,
+        frame: PauseFrame,
+        packets: &mut Packets,
+        wire: &mut impl Wire,
+    ) {
+        let Port { egress, ingress, profile } = &mut self.ports[usize::from(port)];
+        ingress.counters.pauses_received += 1;
+        if egress.handle_pause(frame, now, &self.profiles[usize::from(*profile)].pfc) {
+            self.advance(now, port, packets, wire);
+        }
+    }
+
+    /// A moment came that was asked for with [`Wire::wake`].
+    #[inline]
+    pub fn handle_wake(&mut self, now: Time, port: u16, packets: &mut Packets, wire: &mut impl Wire) {
+        if self.ports[usize::from(port)].egress.take_wake(now) {
+            self.advance(now, port, packets, wire);
+        }
+    }
+
+    /// How many ports there are.
+    pub fn ports(&self) -> u16 {
+        self.ports.len() as u16
+    }
+
+    /// The sending half of a port: its queues and their counters.
+    pub fn egress(&self, port: u16) -> &Egress {
+        &self.ports[usize::from(port)].egress
+    }
+
+    /// What a port received, and what became of it.
+    pub fn counters(&self, port: u16) -> &IngressCounters {
+        &self.ports[usize::from(port)].ingress.counters
+    }
+
+    /// Bytes of a priority group of a port that are in the buffer.
+    pub fn group_bytes(&self, port: u16, group: usize) -> u32 {
+        self.ports[usize::from(port)].ingress.bytes(group)
+    }
+
+    /// Priority groups of a port whose sender was told to stop, one bit each.
+    pub fn stopped_groups(&self, port: u16) -> u8 {
+        self.ports[usize::from(port)].ingress.stopped()
+    }
+
+    /// Bytes in the buffer, and the most that ever were.
+    pub fn buffer_bytes(&self) -> (u32, u32) {
+        (self.buffer.used, self.buffer.peak)
+    }
+
+    fn drop(&mut self, port: u16, id: PacketId, why: Drop, wire: &mut impl Wire) {
+        self.ports[usize::from(port)].ingress.counters.dropped[why as usize] += 1;
+        wire.dropped(port, id, why);
+    }
+
+    fn enqueue(
+        &mut self,
+        now: Time,
+        port: u16,
+        out: u16,
+        id: PacketId,
+        packets: &mut Packets,
+        wire: &mut impl Wire,
+    ) {
+        if let Err(why) = self.early(out, &mut packets[id]) {
+            return self.drop(port, id, why, wire);
+        }
+        let Packet { length, group, .. } = packets[id];
+        let cost = self.buffer.cost(length);
+        let Port { ingress, profile, egress } = &mut self.ports[usize::from(port)];
+        let profile = &self.profiles[usize::from(*profile)];
+        let group = usize::from(group);
+        let Some(tell) = ingress.admit(group, cost, &profile.groups[group], &mut self.buffer) else {
+            return self.drop(port, id, Drop::Ingress, wire);
+        };
+        if tell == Tell::Stop && profile.pfc.send >> group & 1 == 1 {
+            ingress.counters.pauses_sent += 1;
+            egress.hold(profile.pfc.priority_of_group[group], true);
+            self.advance(now, port, packets, wire);
+        }
+        self.ports[usize::from(out)].egress.push(id, packets);
+        self.advance(now, out, packets, wire);
+    }
+
+    /// The queue's limit, and random early detection where it looks at arrivals.
+    fn early(&mut self, out: u16, packet: &mut Packet) -> Result<(), Drop> {
+        let Port { egress, profile, .. } = &mut self.ports[usize::from(out)];
+        let class = usize::from(packet.class);
+        let config = &self.profiles[usize::from(*profile)].queues[class];
+        let waiting = egress.queue_bytes(class);
+        if config.limit != Limit::None && waiting + u32::from(packet.length) > self.buffer.limit(config.limit)
+        {
+            return Err(Drop::Egress);
+        }
+        let Some(red) = &config.red else { return Ok(()) };
+        let (capable, marks) = (packet.is_ecn_capable(), red.mark && red.at == RedAt::Enqueue);
+        if capable && marks && red.hits(waiting, &mut self.random) {
+            egress.mark_on_arrival(class, packet);
+        } else if red.drop && !(capable && red.mark) && red.hits(waiting, &mut self.random) {
+            return Err(Drop::Early);
+        }
+        Ok(())
+    }
+
+    /// Lets a port send what it may, and asks for the wake that it needs.
+    fn advance(&mut self, now: Time, port: u16, packets: &mut Packets, wire: &mut impl Wire) {
+        let Port { egress, profile, .. } = &mut self.ports[usize::from(port)];
+        let profile = &self.profiles[usize::from(*profile)];
+        let next = egress.next(now, profile, packets, &mut self.random);
+        let wake = match next {
+            Next::Packet { end, .. } | Next::Pause { end, .. } => egress.has_more().then_some(end),
+            Next::Wait(at) => Some(at),
+            Next::Idle => None,
+        };
+        if let Some(at) = wake.filter(|at| egress.wants_wake(*at)) {
+            wire.wake(port, at);
+        }
+        match next {
+            Next::Packet { id, end } => {
+                self.release(now, packets[id], packets, wire);
+                wire.send(port, Frame::Packet(id), end);
+            }
+            Next::Pause { frame, end } => wire.send(port, Frame::Pause(frame), end),
+            Next::Wait(_) | Next::Idle => {}
+        }
+    }
+
+    /// A packet leaves the buffer; its sender may be told to go on.
+    fn release(&mut self, now: Time, packet: Packet, packets: &mut Packets, wire: &mut impl Wire) {
+        let cost = self.buffer.cost(packet.length);
+        let Port { ingress, profile, egress } = &mut self.ports[usize::from(packet.ingress)];
+        let profile = &self.profiles[usize::from(*profile)];
+        let group = usize::from(packet.group);
+        let tell = ingress.release(group, cost, &profile.groups[group], &mut self.buffer);
+        if tell == Tell::GoOn && profile.pfc.send >> group & 1 == 1 {
+            ingress.counters.resumes_sent += 1;
+            egress.hold(profile.pfc.priority_of_group[group], false);
+            self.advance(now, packet.ingress, packets, wire);
+        }
+    }
+}
+
+impl ClassMap {
+    /// Decides a packet's class, and rewrites what is to be rewritten.
+    #[inline]
+    fn apply(&self, packet: &mut Packet) {
+        let Treatment { class, dscp, pcp } = if self.trust_dscp {
+            self.dscp[usize::from(packet.tos >> 2)]
+        } else if self.trust_pcp && packet.pcp != UNTAGGED {
+            self.pcp[usize::from(packet.pcp & 7)]
+        } else {
+            self.default
+        };
+        packet.class = class;
+        if let Some(dscp) = dscp {
+            packet.tos = dscp << 2 | (packet.tos & 3);
+        }
+        if let Some(pcp) = pcp.filter(|_| packet.pcp != UNTAGGED) {
+            packet.pcp = pcp;
+        }
+    }
+}

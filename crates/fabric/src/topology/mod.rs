@@ -1,0 +1,224 @@
+//! What is connected to what, and the shortest ways through it.
+
+mod generate;
+
+pub use generate::{Speeds, fat_tree, leaf_spine, star};
+
+use crate::time::{Rate, Span};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// A host or a switch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Node {
+    /// A host, by number. It has one port.
+    Host(u32),
+    /// A switch, by number.
+    Switch(u32),
+}
+
+/// A port of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct End {
+    /// Whose.
+    pub node: Node,
+    /// Which, counted from 0 in the order of connection.
+    pub port: u16,
+}
+
+/// What a link is like, the same in both directions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkConfig {
+    /// Speed.
+    pub rate: Rate,
+    /// One way.
+    pub delay: Span,
+    /// Chance that a packet arrives damaged, in units of 2^-32.
+    pub loss: u32,
+}
+
+/// A link between two ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Its ends.
+    pub ends: [End; 2],
+    /// What it is like.
+    pub config: LinkConfig,
+}
+
+/// Hosts, switches and links.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Topology {
+    host_ports: Vec<u16>,
+    switch_ports: Vec<u16>,
+    links: Vec<Link>,
+}
+
+/// Why a link cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LinkError {
+    /// A node that was not added.
+    #[error("there is no such node")]
+    NoSuchNode,
+    /// A host has one port.
+    #[error("host {0} is connected already: a host has one port")]
+    HostConnected(u32),
+    /// No more ports.
+    #[error("switch {0} has no port left: {max} at most", max = crate::config::PORTS_MAX)]
+    SwitchFull(u32),
+}
+
+impl Topology {
+    /// Adds a host; returns its number.
+    pub fn add_host(&mut self) -> u32 {
+        self.host_ports.push(0);
+        self.host_ports.len() as u32 - 1
+    }
+
+    /// Adds a switch; returns its number.
+    pub fn add_switch(&mut self) -> u32 {
+        self.switch_ports.push(0);
+        self.switch_ports.len() as u32 - 1
+    }
+
+    /// Connects the next free ports of two nodes.
+    ///
+    /// # Errors
+    /// [`LinkError`] when one has none.
+    pub fn connect(&mut self, from: Node, to: Node, config: LinkConfig) -> Result<(), LinkError> {
+        let ends = [self.next_port(from)?, self.next_port(to)?];
+        self.links.push(Link { ends, config });
+        Ok(())
+    }
+
+    /// Hosts.
+    pub fn hosts(&self) -> u32 {
+        self.host_ports.len() as u32
+    }
+
+    /// Switches.
+    pub fn switches(&self) -> u32 {
+        self.switch_ports.len() as u32
+    }
+
+    /// Ports in use at a switch.
+    pub fn ports(&self, switch: u32) -> u16 {
+        self.switch_ports.get(switch as usize).copied().unwrap_or(0)
+    }
+
+    /// Links, in the order of connection.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    fn next_port(&mut self, node: Node) -> Result<End, LinkError> {
+        let (ports, full, limit) = match node {
+            Node::Host(number) => {
+                (self.host_ports.get_mut(number as usize), LinkError::HostConnected(number), 1)
+            }
+            Node::Switch(number) => {
+                let limit = crate::config::PORTS_MAX as u16;
+                (self.switch_ports.get_mut(number as usize), LinkError::SwitchFull(number), limit)
+            }
+        };
+        let ports = ports.ok_or(LinkError::NoSuchNode)?;
+        if *ports >= limit {
+            return Err(full);
+        }
+        *ports += 1;
+        Ok(End { node, port: *ports - 1 })
+    }
+
+    /// For each host the switch and the port that it is attached to; `None` for one that is attached to
+    /// another host, or to nothing.
+    pub fn attachments(&self) -> Vec<Option<(u32, u16)>> {
+        let mut found = alloc::vec![None; self.host_ports.len()];
+        for Link { ends: [first, second], .. } in &self.links {
+            for (one, other) in [(first, second), (second, first)] {
+                if let (Node::Host(host), Node::Switch(switch)) = (one.node, other.node) {
+                    found[host as usize] = Some((switch, other.port));
+                }
+            }
+        }
+        found
+    }
+
+    /// For each switch, by destination switch, the ports that begin a shortest way, in ascending order.
+    /// Destinations are switches with hosts; others have no ports.
+    pub fn ways(&self) -> Vec<Vec<Vec<u16>>> {
+        let count = self.switch_ports.len();
+        let neighbours = self.neighbours();
+        let mut leaves: Vec<u32> = self.attachments().iter().flatten().map(|(switch, _)| *switch).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        let mut ways: Vec<Vec<Vec<u16>>> = (0..count).map(|_| alloc::vec![Vec::new(); count]).collect();
+        for leaf in leaves {
+            let distances = distances(leaf, &neighbours);
+            for (switch, ports) in neighbours.iter().enumerate() {
+                let here = distances[switch];
+                if here == 0 || here == u32::MAX {
+                    continue;
+                }
+                let nearer = ports.iter().filter(|(to, _)| distances[*to as usize] == here - 1);
+                ways[switch][leaf as usize] = nearer.map(|(_, port)| *port).collect();
+            }
+        }
+        ways
+    }
+
+    /// For each switch: its neighbours among the switches, and the ports that lead there, in order of ports.
+    fn neighbours(&self) -> Vec<Vec<(u32, u16)>> {
+        let mut neighbours = alloc::vec![Vec::new(); self.switch_ports.len()];
+        for Link { ends: [first, second], .. } in &self.links {
+            if let (Node::Switch(one), Node::Switch(other)) = (first.node, second.node) {
+                neighbours[one as usize].push((other, first.port));
+                neighbours[other as usize].push((one, second.port));
+            }
+        }
+        neighbours.iter_mut().for_each(|ports| ports.sort_by_key(|(_, port)| *port));
+        neighbours
+    }
+}
+
+/// Hops from each switch to `leaf`; `u32::MAX` where there is no way.
+fn distances(leaf: u32, neighbours: &[Vec<(u32, u16)>]) -> Vec<u32> {
+    let mut distances = alloc::vec![u32::MAX; neighbours.len()];
+    distances[leaf as usize] = 0;
+    let mut queue = VecDeque::from([leaf]);
+    while let Some(switch) = queue.pop_front() {
+        let next = distances[switch as usize] + 1;
+        for (to, _) in &neighbours[switch as usize] {
+            if distances[*to as usize] == u32::MAX {
+                distances[*to as usize] = next;
+                queue.push_back(*to);
+            }
+        }
+    }
+    distances
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parallel_links_are_all_ways_and_longer_ones_are_none() {
+        let config = LinkConfig { rate: Rate::from_gbps(100), delay: Span::from_us(1), loss: 0 };
+        let mut topology = Topology::default();
+        let switches = [(); 3].map(|()| Node::Switch(topology.add_switch()));
+        let hosts = [(); 2].map(|()| Node::Host(topology.add_host()));
+        topology.connect(hosts[0], switches[0], config).unwrap();
+        topology.connect(switches[0], switches[1], config).unwrap();
+        topology.connect(switches[0], switches[2], config).unwrap();
+        topology.connect(switches[2], switches[1], config).unwrap();
+        topology.connect(switches[0], switches[1], config).unwrap();
+        topology.connect(hosts[1], switches[1], config).unwrap();
+        let ways = topology.ways();
+        assert_eq!(ways[0][1], [1, 3]);
+        assert_eq!(ways[2][1], [1]);
+        assert!(ways[0][2].is_empty(), "no host there");
+        assert_eq!(topology.attachments(), [Some((0, 0)), Some((1, 3))]);
+        assert_eq!(topology.connect(hosts[0], switches[2], config), Err(LinkError::HostConnected(0)));
+        assert_eq!(topology.connect(Node::Host(9), switches[2], config), Err(LinkError::NoSuchNode));
+    }
+}
