@@ -9,7 +9,7 @@ use crate::schedule::{Levels, RoundRobin};
 use crate::time::{Rate, Span, Time};
 
 /// A pause frame is of the shortest length that Ethernet has (802.3 annex 31B.2).
-pub const PAUSE_FRAME_BYTES: u32 = 64;
+pub(crate) const PAUSE_FRAME_BYTES: u32 = 64;
 
 /// One quantum of pause time is 512 bits of the link (802.3 annex 31B.2).
 const QUANTUM_BYTES: u32 = 64;

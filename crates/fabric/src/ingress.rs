@@ -85,7 +85,7 @@ impl Buffer {
             Limit::None => u32::MAX,
             Limit::Static(bytes) => bytes,
             Limit::Dynamic(alpha) => {
-                (u64::from(free) * u64::from(alpha) >> 16).min(u64::from(u32::MAX)) as u32
+                ((u64::from(free) * u64::from(alpha)) >> 16).min(u64::from(u32::MAX)) as u32
             }
         }
     }

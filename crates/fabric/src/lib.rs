@@ -15,7 +15,8 @@
 //! that moment; this packet is dropped, and why. A wake that is no longer wanted does nothing. Each call does
 //! bounded work, and allocates nothing once its tables have grown.
 //!
-//! [`Egress`] is the sending half of a port by itself: queues, scheduler, pause. A host's adapter has one too.
+//! [`Egress`] is the sending half of a port by itself: queues, scheduler, pause. A host's adapter has one
+//! too.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -92,7 +92,7 @@ impl Routes {
             [only] => Some(*only),
             _ => {
                 let hash = mix(u64::from(packet.entropy) ^ self.salt) as u32;
-                let by_hash = (u64::from(hash) * u64::from(count) >> 32) as usize;
+                let by_hash = ((u64::from(hash) * u64::from(count)) >> 32) as usize;
                 let index = match self.spread {
                     Spread::Hash => by_hash,
                     Spread::Flowlet(gap) => {

@@ -36,7 +36,9 @@ pub fn leaf_spine(
     speeds: Speeds,
 ) -> Result<Topology, LinkError> {
     let mut topology = Topology::default();
-    (0..leaves + spines).for_each(|_| drop(topology.add_switch()));
+    for _ in 0..leaves + spines {
+        topology.add_switch();
+    }
     for leaf in 0..leaves {
         for _ in 0..hosts_per_leaf {
             let host = Node::Host(topology.add_host());
@@ -58,7 +60,9 @@ pub fn fat_tree(k: u32, speeds: Speeds) -> Result<Topology, LinkError> {
     let half = k / 2;
     let pods = half * 2;
     let mut topology = Topology::default();
-    (0..2 * pods * half + half * half).for_each(|_| drop(topology.add_switch()));
+    for _ in 0..2 * pods * half + half * half {
+        topology.add_switch();
+    }
     let edge = |pod: u32, index: u32| Node::Switch(pod * half + index);
     let aggregation = |pod: u32, index: u32| Node::Switch((pods + pod) * half + index);
     let core = |row: u32, column: u32| Node::Switch(2 * pods * half + row * half + column);
