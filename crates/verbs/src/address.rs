@@ -22,7 +22,14 @@ const DEFAULT_HOP_LIMIT: u8 = 64;
 
 /// A way to a peer from C. On RoCE there is no way without a global route (IBTA A16.4.3).
 pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
-    if attr.is_global == 0 || attr.port_num != PORT {
+    if attr.port_num != PORT {
+        return Err(Errno::INVALID);
+    }
+    if attr.is_global == 0 {
+        eprintln!(
+            "rockery: RoCE needs a GID at both ends: give the program an index that `rockery devices` lists \
+             (ibv_rc_pingpong -g, ib_write_bw -x)"
+        );
         return Err(Errno::INVALID);
     }
     let hop_limit = if attr.grh.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { attr.grh.hop_limit };
@@ -114,12 +121,25 @@ unsafe fn from_completion(
     Ok(vector)
 }
 
+/// Whether there is no address at an index of the GID table; then it says so on standard error, for programs
+/// print only that something is invalid.
+pub(crate) fn complain_of_gid(device: &host::Device, index: u8) -> bool {
+    let is_empty = device.with(|rnic, _| rnic.gid(index)).is_none();
+    if is_empty {
+        let name = &device.info().name;
+        eprintln!(
+            "rockery: {name}: there is no GID at index {index}: `rockery devices` lists those that are"
+        );
+    }
+    is_empty
+}
+
 door! {
     fn ibv_create_ah(domain: *mut ibv_pd, attr: *mut ibv_ah_attr) -> pointer(*mut ibv_ah) {
         pd(domain)?;
         let vector = vector(attr.as_ref().ok_or(Errno::INVALID)?)?;
         let raw = (*domain).context;
-        if context(raw).device.with(|rnic, _| rnic.gid(vector.source_index)).is_none() {
+        if complain_of_gid(&context(raw).device, vector.source_index) {
             return Err(Errno::INVALID);
         }
         Ok(boxed(raw, domain, vector))

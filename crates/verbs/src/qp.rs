@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use crate::address::complain_of_gid;
 use crate::channel::Owed;
 use crate::context::context;
 use crate::cq::cq;
@@ -201,6 +202,9 @@ door! {
         let queue = qp(raw)?;
         let device = &context((*raw).context).device;
         settle(device);
+        if mask.contains(rnic::AttrMask::AV) {
+            complain_of_gid(device, attr.vector.source_index);
+        }
         device.with(|rnic, now| rnic.modify_qp(queue.qpn, &attr, mask, now))?;
         if mask.contains(rnic::AttrMask::STATE) {
             (*raw).state = attr.state as u32;

@@ -113,3 +113,15 @@ fn all_of_them_run_over_the_loopback() {
         expect(&alone, &alone, &format!("{program} -g 1 -n 100 -c"));
     }
 }
+
+#[test]
+fn a_missing_or_wrong_gid_index_is_explained() {
+    let pair = pair(1500);
+    for line in ["ibv_rc_pingpong", "ibv_rc_pingpong -g 9", "ib_send_bw -x 9"] {
+        let argv: Vec<&str> = line.split_whitespace().collect();
+        let exchange = Exchange::run(&pair.left, &pair.right, &argv, "-g", PORT, SECONDS).unwrap();
+        let said = exchange.server.output + &exchange.client.output;
+        assert!(said.contains("`rockery devices` lists"), "{line}:\n{said}");
+        assert!(exchange.client.status != Some(0), "{line}:\n{said}");
+    }
+}
