@@ -106,12 +106,36 @@ const BANDWIDTH: &[(&str, &[&str])] = &[
     ("ib_atomic_bw", &["-b -q 8", "-e -q 8"]),
 ];
 
-#[test]
-fn options_go_with_every_program_and_transport() {
-    let pair = pair(1500);
-    for (line, options) in BANDWIDTH {
+/// The same for latency: only SEND can wait for events, and a READ has nothing to put inline.
+const LATENCY: &[(&str, &[&str])] = &[
+    ("ib_send_lat -s 32", &["-e", "-I 32"]),
+    ("ib_send_lat -c UC -s 32", &["-e", "-I 32"]),
+    ("ib_send_lat -c UD -s 32", &["-e", "-I 32"]),
+    ("ib_send_lat -c XRC -s 32", &[""]),
+    ("ib_write_lat -s 32", &["-I 32"]),
+    ("ib_write_lat -c UC -s 32", &["-I 32"]),
+    ("ib_write_lat -c XRC -s 32", &[""]),
+    ("ib_read_lat -c XRC -s 32", &[""]),
+];
+
+fn all_options(server: &dyn Machine, client: &dyn Machine) {
+    for (line, options) in BANDWIDTH.iter().chain(LATENCY) {
         for option in *options {
-            perftest::expect(&pair.left, &pair.right, &format!("{line} {option} -n 80"));
+            perftest::expect(server, client, &format!("{line} {option} -n 80"));
         }
+    }
+}
+
+#[test]
+fn options_go_with_every_program_and_transport_at_mtu_1500() {
+    let pair = pair(1500);
+    all_options(&pair.left, &pair.right);
+}
+
+#[test]
+fn every_latency_program_passes_all_its_sizes() {
+    let pair = pair(1500);
+    for program in ["ib_send_lat", "ib_write_lat", "ib_read_lat"] {
+        assert_eq!(perftest::expect(&pair.left, &pair.right, &format!("{program} -a -n 5")).len(), 23);
     }
 }
