@@ -121,7 +121,10 @@ pub(crate) struct Settings {
     /// How senders react to congestion.
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) congestion: Option<Congestion>,
-
+    /// Reach programs on this host by packets, as programs elsewhere are, and not through shared memory. A
+    /// capture asks for the same.
+    #[arg(long)]
+    pub(crate) no_same_host: bool,
     /// Load the libraries with LD_PRELOAD as well: for programs that bring a library path of their own.
     #[arg(long)]
     pub(crate) preload: bool,

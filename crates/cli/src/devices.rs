@@ -77,7 +77,9 @@ fn line_of(pair: &QueuePair) -> String {
     let QueuePair { qpn, transport, state, remote, remote_qpn, .. } = pair;
     let peer = if remote.is_empty() { String::new() } else { format!(" to {remote_qpn:#08x} at {remote}") };
     format!(
-        "QP {qpn:#08x} {transport} {state}{peer}: sent {} packets, {} bytes; received {}, {}; sent again {}",
+        "QP {qpn:#08x} {transport} {state}{peer} by {}: sent {} packets, {} bytes; received {}, {}; \
+         sent again {}",
+        pair.path,
         pair.sent_packets,
         pair.sent_bytes,
         pair.received_packets,
@@ -131,6 +133,7 @@ fn queue_pair(pair: &QueuePair) -> Value {
         "state": pair.state,
         "remote": pair.remote,
         "remote_qpn": pair.remote_qpn,
+        "path": pair.path,
         "sent_packets": pair.sent_packets,
         "sent_bytes": pair.sent_bytes,
         "received_packets": pair.received_packets,

@@ -39,6 +39,9 @@ fn behaviour(settings: &Settings) -> Result<Variables, Error> {
     if settings.out_of_order {
         variables.push((host::settings::OUT_OF_ORDER, "1".into()));
     }
+    if settings.no_same_host {
+        variables.push((host::settings::SAME_HOST, "0".into()));
+    }
     if let Some(congestion) = settings.congestion {
         variables.push((host::settings::CONGESTION, congestion.name().into()));
     }

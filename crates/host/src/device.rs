@@ -7,6 +7,7 @@ use crate::clock;
 use crate::counters::LinkCounters;
 use crate::error::OpenError;
 use crate::interface::{DeviceInfo, list};
+use crate::lane::Found;
 use crate::presence::Presence;
 use crate::progress;
 use crate::pump::Pump;
@@ -15,22 +16,31 @@ use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
 use crate::sys::{fork, process};
 use rnic::{
-    Arm, Completion, Config, Cq, Data, Error, Gid, Instant, Operation, QpInit, ReceiveRequest, SendRequest,
-    Srq,
+    Arm, AttrMask, Completion, Config, Cq, Data, Error, Gid, Instant, Nanos, Operation, QpAttr, QpInit,
+    QpType, ReceiveRequest, SendRequest, Srq,
 };
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use wire::Qpn;
+
+/// How long a queue pair waits for the lane to its peer before it goes on with packets: another process has
+/// to get a core, on a busy machine.
+const LANE_PATIENCE: Nanos = Nanos::from_millis(200);
+/// How often it looks, should nobody tell it.
+const LANE_LOOK: Duration = Duration::from_millis(5);
 
 /// What the program's threads and the progress thread share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pump: Mutex<Pump>,
     pub(crate) events: AsyncEvents,
-    pub(crate) epoll: Epoll,
+    pub(crate) epoll: Arc<Epoll>,
+    /// Lanes came or went.
+    lane_news: Condvar,
     pub(crate) wake: EventFd,
     pub(crate) stop: AtomicBool,
     pub(crate) presence: Presence,
@@ -80,6 +90,23 @@ impl Shared {
         }
     }
 
+    fn wait_for_lanes<'a>(&self, pump: MutexGuard<'a, Pump>) -> MutexGuard<'a, Pump> {
+        let waited = self.lane_news.wait_timeout(pump, LANE_LOOK);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Sees to a descriptor that is ready, if it is a lane's.
+    pub(crate) fn attend_lane(&self, ready: RawFd) {
+        let mut pump = self.lock();
+        let now = clock::now();
+        let Pump { lanes, rnic, .. } = &mut *pump;
+        if lanes.attend(ready, rnic, now) {
+            pump.pump_events(&self.events);
+            drop(pump);
+            self.lane_news.notify_all();
+        }
+    }
+
     /// Passes events on, and wakes the progress thread when it would sleep over what has to be done.
     fn finish(&self, mut pump: MutexGuard<'_, Pump>, now: Instant) {
         pump.pump_events(&self.events);
@@ -122,6 +149,7 @@ impl Device {
         let descriptor = socket.raw();
         let pump = Pump::new(rnic, socket, connection, info.ifindex).map_err(OpenError::Socket)?;
         let shared = Arc::new(share(pump, descriptor).map_err(OpenError::Thread)?);
+        shared.lock().lanes.listen(first, &shared.epoll);
         fork::register(&shared);
         let attendant = Attendant::new(&shared.epoll, &info);
         let worker = Arc::clone(&shared);
@@ -160,6 +188,44 @@ impl Device {
         self.with(|rnic, _| rnic.create_qp(init))
     }
 
+    /// Changes attributes of a queue pair. One that learns who its peer is, and that it is on this host, gets
+    /// a lane to it.
+    ///
+    /// # Errors
+    /// As [`rnic::Device::modify_qp`].
+    pub fn modify_qp(&self, qpn: Qpn, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
+        self.with(|rnic, now| rnic.modify_qp(qpn, attr, mask, now))?;
+        if mask.contains(AttrMask::AV) {
+            self.take_lane(qpn);
+        }
+        Ok(())
+    }
+
+    /// Waits for the lane to a queue pair's peer, if there can be one: the progress threads of both sides
+    /// make it.
+    fn take_lane(&self, qpn: Qpn) {
+        let (mut pump, start) = (self.shared.lock(), clock::now());
+        let Ok((attr, init)) = pump.rnic.query_qp(qpn) else { return };
+        if init.kind == QpType::Ud {
+            return;
+        }
+        loop {
+            let now = clock::now();
+            match pump.lanes.find(qpn, attr.destination, attr.vector.destination, now) {
+                Found::Lane(lane) => {
+                    // The queue pair was there a moment ago; if it is gone, it needs none.
+                    let _ = pump.rnic.set_lane(qpn, lane);
+                    return;
+                }
+                Found::None => return,
+                Found::Asked if now > start + LANE_PATIENCE => {
+                    return pump.lanes.give_up(attr.destination, now);
+                }
+                Found::Asked => pump = self.shared.wait_for_lanes(pump),
+            }
+        }
+    }
+
     /// Makes a UD queue pair receive what is sent to a multicast group.
     ///
     /// # Errors
@@ -182,6 +248,7 @@ impl Device {
         let mut pump = self.shared.lock();
         if !pump.is_severed() && self.shared.add_socket(socket.raw()).is_ok() {
             pump.add_share(socket, connection, first, count);
+            pump.lanes.listen(first, &self.shared.epoll);
         }
     }
 
@@ -312,13 +379,14 @@ impl Drop for Device {
 }
 
 fn share(pump: Pump, socket: RawFd) -> io::Result<Shared> {
-    let (epoll, wake) = (Epoll::new()?, EventFd::signal()?);
+    let (epoll, wake) = (Arc::new(Epoll::new()?), EventFd::signal()?);
     epoll.add(socket)?;
     epoll.add(wake.raw())?;
     let events = AsyncEvents::new()?;
     let (stop, presence) = (AtomicBool::new(false), Presence::default());
     let sockets = Mutex::new(Sockets { descriptors: vec![socket], watched: true });
-    Ok(Shared { pump: Mutex::new(pump), events, epoll, wake, stop, presence, sockets })
+    let (pump, lane_news) = (Mutex::new(pump), Condvar::new());
+    Ok(Shared { pump, events, epoll, lane_news, wake, stop, presence, sockets })
 }
 
 /// Unacknowledged bytes that may be on their way: what the peer's socket keeps, taken to be as large as ours.

@@ -13,6 +13,7 @@ pub(crate) fn follow(shared: &Shared, ifindex: u32) {
         return pump.pump_events(&shared.events);
     };
     let mut pump = shared.lock();
+    pump.lanes.follow_addresses();
     pump.rnic.change_gids(&state.gids);
     pump.rnic.set_active_mtu(state.active_mtu);
     pump.rnic.set_port_active(state.is_up);

@@ -74,6 +74,19 @@ pub(crate) fn state(ifindex: u32) -> Option<InterfaceState> {
     Some(InterfaceState { is_up: interface.is_up, active_mtu: device.active_mtu, gids: device.gids })
 }
 
+/// All addresses of the host.
+pub(crate) fn addresses() -> Vec<Gid> {
+    let interfaces = interfaces().unwrap_or_default();
+    interfaces.iter().flat_map(|interface| &interface.addresses).map(gid_of).collect()
+}
+
+fn gid_of(address: &Address) -> Gid {
+    match address {
+        Address::V4(address) => Gid::from_ipv4(address.octets()),
+        Address::V6(address) => Gid(address.octets()),
+    }
+}
+
 fn device_of(interface: &Interface) -> DeviceInfo {
     let guid = eui64(interface.mac);
     DeviceInfo {
@@ -95,11 +108,7 @@ fn eui64([a, b, c, d, e, f]: [u8; 6]) -> [u8; 8] {
 /// Index 0 is the link-local address, made from the MAC address where the interface has none: programs that
 /// name no index use it.
 fn gids(addresses: &[Address], guid: [u8; 8]) -> Vec<Gid> {
-    let of = |address: &Address| match address {
-        Address::V4(address) => Gid::from_ipv4(address.octets()),
-        Address::V6(address) => Gid(address.octets()),
-    };
-    let all: Vec<Gid> = addresses.iter().map(of).collect();
+    let all: Vec<Gid> = addresses.iter().map(gid_of).collect();
     let mut default = [0; 16];
     default[..2].copy_from_slice(&[0xfe, 0x80]);
     default[8..].copy_from_slice(&guid);

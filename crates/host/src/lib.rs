@@ -19,6 +19,7 @@ mod device;
 mod error;
 mod follow;
 mod interface;
+mod lane;
 mod presence;
 mod progress;
 mod pump;

@@ -40,6 +40,7 @@ pub(crate) fn run(shared: &Shared, attendant: &Attendant) {
         let sleep = (wakes_at != FOR_EVER).then(|| Duration::from_nanos((wakes_at - clock::now()).0));
         for ready in shared.epoll.wait(sleep) {
             attendant.attend(shared, ready);
+            shared.attend_lane(ready);
         }
         shared.wake.clear();
     }
@@ -69,6 +70,7 @@ impl Thread<'_> {
         self.tick = Nanos(self.tick.0 * 2).min(TICK);
         // Whoever has the lock runs the timers as well.
         let Some(mut pump) = self.shared.try_lock() else { return next };
+        pump.lanes.wake();
         pump.tick(clock::now());
         pump.pump_events(&self.shared.events);
         pump.wakes_at = pump.rnic.next_timeout().map_or(next, |at| at.min(next));
@@ -82,6 +84,7 @@ impl Thread<'_> {
         self.watch(true);
         let (calls_seen, start) = (self.shared.presence.calls(), clock::now());
         let mut until = None;
+        self.shared.lock().lanes.wake();
         loop {
             let now = clock::now();
             let mut pump = self.shared.lock();
@@ -99,7 +102,11 @@ impl Thread<'_> {
                 // Taken together with the state: who posts later sees when we wake, and wakes us if that is
                 // late.
                 pump.wakes_at = pump.rnic.next_timeout().unwrap_or(FOR_EVER);
-                return pump.wakes_at;
+                if replaced || !pump.sleep() {
+                    return pump.wakes_at;
+                }
+                pump.lanes.wake();
+                continue;
             }
             drop(pump);
             if !arrived {

@@ -2,6 +2,7 @@
 
 use crate::channel::{AsyncEvents, CompletionChannel};
 use crate::counters::LinkCounters;
+use crate::lane::{Exit, Lanes};
 use crate::receive::Receiver;
 use crate::transmit::Transmitter;
 use link::udp::Socket;
@@ -14,9 +15,7 @@ use wire::Qpn;
 
 /// Receives in a row before completions are looked at again: 64 KiB each.
 const RECEIVES_MAX: usize = 8;
-/// Packets that are made before the socket is looked at: whoever sends without end must not be deaf
-/// meanwhile, for the kernel keeps only so much of what others send. Acknowledgements pace reliable queue
-/// pairs, but nothing else paces the others.
+/// Packets that one call may make.
 const TRANSMIT_BUDGET: usize = 256;
 /// Queue pairs that wait for acknowledgements from which on sends wait for each other: then each has little
 /// to send, and answers keep coming.
@@ -27,6 +26,8 @@ const DEFERRED_BYTES_MAX: u64 = 64 << 10;
 /// How long polls find nothing before each gives the core to whoever wants it. When nobody does, that costs a
 /// tenth of a microsecond.
 const YIELD_AFTER: Nanos = Nanos::from_micros(10);
+/// How often the socket is looked at, which is a system call, while there are lanes to look at as well.
+const SOCKET_INTERVAL: Nanos = Nanos::from_micros(5);
 /// How long a posted request may be deferred at most, and how often the progress thread looks whether the
 /// program still polls.
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
@@ -37,14 +38,15 @@ pub(crate) struct Pump {
     pub(crate) rnic: rnic::Device,
     transmitter: Transmitter,
     receiver: Receiver,
+    pub(crate) lanes: Lanes,
+    /// When the socket was looked at last.
+    looked_at: Instant,
     channels: HashMap<Cq, (Arc<CompletionChannel>, u64)>,
     /// Our shares of the port; none in the child of a fork.
     leases: Vec<OwnedFd>,
     /// Posted since the last transmission.
     deferred: usize,
     deferred_bytes: u64,
-    /// Packets made since the socket was last looked at.
-    unheard: usize,
     /// Since when polls have found nothing; `None` when something else happened last.
     empty_since: Option<Instant>,
     /// Transmissions so far, and up to the last tick: what waits to be sent is old when none was between.
@@ -67,11 +69,12 @@ impl Pump {
             rnic,
             transmitter: Transmitter::new(socket.try_clone()?, interface),
             receiver: Receiver::new(socket),
+            lanes: Lanes::new(),
+            looked_at: Instant(0),
             channels: HashMap::new(),
             leases: vec![lease],
             deferred: 0,
             deferred_bytes: 0,
-            unheard: 0,
             empty_since: None,
             transmissions: 0,
             transmissions_at_tick: 0,
@@ -84,6 +87,7 @@ impl Pump {
     pub(crate) fn sever(&mut self) {
         self.transmitter.sever();
         self.receiver.sever();
+        self.lanes.sever();
         self.leases.clear();
     }
 
@@ -209,26 +213,10 @@ impl Pump {
     fn fill(&mut self, now: Instant) {
         (self.deferred, self.deferred_bytes) = (0, 0);
         self.transmissions += 1;
-        loop {
-            let made = self.rnic.transmit(now, TRANSMIT_BUDGET, &mut self.transmitter);
-            self.unheard += made;
-            if self.unheard >= TRANSMIT_BUDGET {
-                for _ in 0..RECEIVES_MAX {
-                    if !self.receive(now) {
-                        break;
-                    }
-                }
-            }
-            if made < TRANSMIT_BUDGET {
-                break;
-            }
-        }
-    }
-
-    /// Takes what one look at the socket gives. False when nothing was there.
-    fn receive(&mut self, now: Instant) -> bool {
-        self.unheard = 0;
-        self.receiver.receive(&mut self.rnic, now, &mut self.transmitter.counters)
+        let mut exit = Exit { transmitter: &mut self.transmitter, lanes: &mut self.lanes };
+        while self.rnic.transmit(now, TRANSMIT_BUDGET, &mut exit) == TRANSMIT_BUDGET {}
+        self.lanes.ring_bells();
+        self.lanes.ask_wanted(now);
     }
 
     /// A poll that found no completion: sends, takes what arrived, and answers it as far as it cannot wait.
@@ -248,12 +236,19 @@ impl Pump {
         if self.rnic.next_timeout().is_some_and(|at| at <= now) {
             self.rnic.handle_timeout(now);
         }
+        if self.rnic.has_stalled() {
+            self.rnic.resume();
+        }
         if self.rnic.pending() != Pending::Nothing {
             self.transmit_holding(now);
         }
-        let mut arrived = false;
+        let mut arrived = self.receive_from_lanes(now, &is_enough);
+        if !self.lanes.is_empty() && (arrived || now < self.looked_at + SOCKET_INTERVAL) {
+            return arrived;
+        }
+        self.looked_at = now;
         for _ in 0..RECEIVES_MAX {
-            if !self.receive(now) {
+            if !self.receiver.receive(&mut self.rnic, now, &mut self.transmitter.counters) {
                 break;
             }
             arrived = true;
@@ -268,6 +263,22 @@ impl Pump {
             self.transmitter.flush();
         }
         arrived
+    }
+
+    fn receive_from_lanes(&mut self, now: Instant, is_enough: impl Fn(&rnic::Device) -> bool) -> bool {
+        if self.lanes.is_empty() || !self.lanes.receive(&mut self.rnic, now, is_enough) {
+            return false;
+        }
+        if self.rnic.pending() == Pending::Data {
+            self.transmit_holding(now);
+        }
+        self.lanes.ring_bells();
+        true
+    }
+
+    /// Before the progress thread sleeps: whether there is something to do instead.
+    pub(crate) fn sleep(&mut self) -> bool {
+        self.lanes.sleep()
     }
 
     /// Whether something waits to be sent.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const PREFIX: &str = "rockery-device-";
 /// Changes whenever lines mean something else.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Queue pairs that a report describes; it counts the rest.
 const QUEUE_PAIRS_MAX: usize = 512;
 /// A report's longest message; longer ones come in pieces.
@@ -53,6 +53,8 @@ pub struct QueuePair {
     pub remote_qpn: u32,
     /// The peer's address; empty where there is none.
     pub remote: String,
+    /// How it is reached: by packets, or through memory.
+    pub path: String,
     /// Packets and bytes of payload.
     pub sent_packets: u64,
     /// Bytes of payload.
@@ -137,9 +139,11 @@ fn describe(shared: &Shared, device: &str) -> String {
         };
         let has_peer = attr.destination.value() != 0;
         let remote = if has_peer { attr.vector.destination.to_string() } else { String::new() };
+        let lane = pump.rnic.lane(qpn).unwrap_or_default();
+        let path = if lane == 0 { "packets" } else { "memory" };
         let _ = writeln!(
             text,
-            "queue_pair\t{}\t{}\t{}\t{}\t{remote}\t{}\t{}\t{}\t{}\t{}",
+            "queue_pair\t{}\t{}\t{}\t{}\t{remote}\t{path}\t{}\t{}\t{}\t{}\t{}",
             qpn.value(),
             init.kind.name(),
             attr.state.name(),
@@ -183,7 +187,7 @@ impl QueuePair {
     fn parse<'a>(qpn: &str, mut parts: impl Iterator<Item = &'a str>) -> Option<Self> {
         let (transport, state) = (parts.next()?.to_owned(), parts.next()?.to_owned());
         let remote_qpn = parts.next()?.parse().ok()?;
-        let remote = parts.next()?.to_owned();
+        let (remote, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
         let mut number = || parts.next()?.parse().ok();
         Some(Self {
             qpn: qpn.parse().ok()?,
@@ -191,6 +195,7 @@ impl QueuePair {
             state,
             remote_qpn,
             remote,
+            path,
             sent_packets: number()?,
             sent_bytes: number()?,
             received_packets: number()?,
@@ -240,13 +245,14 @@ mod tests {
 
     #[test]
     fn what_is_described_is_understood() {
-        let text = "report\t1\ndevice\trk_lo\npid\t7\nprogram\tib_write_bw\ncounter\tsends\t9\n\
-                    queue_pairs\t1\nqueue_pair\t5\tRC\tRTS\t6\t10.0.0.1\t1\t2\t3\t4\t5\n";
+        let text = "report\t2\ndevice\trk_lo\npid\t7\nprogram\tib_write_bw\ncounter\tsends\t9\n\
+                    queue_pairs\t1\nqueue_pair\t5\tRC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5\n";
         let report = Report::parse(text).unwrap();
         assert_eq!((report.pid, report.program.as_str(), report.queue_pairs_total), (7, "ib_write_bw", 1));
         assert_eq!(report.counters, [("sends".to_owned(), 9)]);
         let [pair] = &report.queue_pairs[..] else { panic!("{report:?}") };
         assert_eq!((pair.qpn, pair.remote_qpn, pair.retransmitted_packets), (5, 6, 5));
-        assert_eq!(Report::parse("report\t2\n"), None);
+        assert_eq!(pair.path, "memory");
+        assert_eq!(Report::parse("report\t1\n"), None);
     }
 }

@@ -17,6 +17,15 @@ pub const WRITE_ONLY: &str = "ROCKERY_WRITE_ONLY";
 /// `0`: each packet is sent by a call of its own, without UDP segmentation offload.
 pub const SEGMENTATION: &str = "ROCKERY_SEGMENTATION";
 
+/// `0`: peers on the same host are reached by packets, as peers elsewhere are.
+pub const SAME_HOST: &str = "ROCKERY_SAME_HOST";
+
+/// Whether peers on the same host are reached through memory. Whoever asks for a capture wants to see
+/// packets.
+pub(crate) fn same_host() -> bool {
+    std::env::var(SAME_HOST).unwrap_or_default() != "0" && capture().is_none()
+}
+
 /// Whether many packets may be sent with one call.
 pub(crate) fn segmentation() -> bool {
     std::env::var(SEGMENTATION).unwrap_or_default() != "0"

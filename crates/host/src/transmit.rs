@@ -210,7 +210,7 @@ impl Sink for Transmitter {
     }
 }
 
-fn gather(payload: Gather<'_>, mut out: &mut [u8]) -> Result<(), Fault> {
+pub(crate) fn gather(payload: Gather<'_>, mut out: &mut [u8]) -> Result<(), Fault> {
     match payload {
         Gather::Inline(bytes) => out.copy_from_slice(bytes),
         Gather::Pieces(pieces) => {

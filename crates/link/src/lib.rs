@@ -1,6 +1,7 @@
 //! Live datapaths for RoCEv2 packets. This crate moves datagrams and knows their addresses; what is in them
 //! is for others.
 pub mod interface;
+pub mod memory;
 mod sys;
 pub mod udp;
 pub mod watch;

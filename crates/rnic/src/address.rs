@@ -1,5 +1,7 @@
 //! Who is where: GIDs, address vectors, and the path that packets of a queue pair take.
 
+use wire::Qpn;
+
 /// Global identifier: an IPv6 address, or an IPv4 address mapped into one (`::ffff:a.b.c.d`, IBTA A17.4.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
@@ -88,6 +90,25 @@ pub struct Path {
     pub service_level: u8,
     /// IPv6 flow label.
     pub flow_label: u32,
+    /// 0 is the network. Other numbers are lanes that the driver has between devices of one host, and has
+    /// given to the queue pair ([`crate::Device::set_lane`]).
+    pub lane: u16,
+}
+
+/// Who sends on a lane: the queue pair numbers that the other side has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Senders {
+    /// The first.
+    pub first: Qpn,
+    /// How many.
+    pub count: u32,
+}
+
+impl Senders {
+    /// Whether a queue pair is one of theirs.
+    pub fn have(&self, qpn: Qpn) -> bool {
+        qpn.value().checked_sub(self.first.value()).is_some_and(|distance| distance < self.count)
+    }
 }
 
 /// What the network layers saw of an arriving packet.

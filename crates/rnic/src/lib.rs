@@ -46,7 +46,7 @@ mod time;
 mod work;
 
 pub use access::Access;
-pub use address::{AddressVector, Arrival, Gid, Path};
+pub use address::{AddressVector, Arrival, Gid, Path, Senders};
 pub use completion::{Completion, CompletionKind, Extra, Status};
 pub use config::{Config, CongestionConfig, DcqcnConfig};
 pub use counters::{PortCounters, QpCounters};

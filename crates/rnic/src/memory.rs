@@ -21,6 +21,14 @@ pub enum Payload<'a> {
     Bytes(&'a [u8]),
     /// Simulated: so many bytes, that nobody carries.
     Phantom(u32),
+    /// Bytes that somebody else may change meanwhile (memory shared by processes), at an address that means
+    /// something to the driver's [`Memory`] alone.
+    Foreign {
+        /// Where they are.
+        address: u64,
+        /// How many.
+        length: u32,
+    },
 }
 
 impl<'a> Payload<'a> {
@@ -31,7 +39,7 @@ impl<'a> Payload<'a> {
     pub const fn len(&self) -> u32 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u32,
-            Self::Phantom(length) => *length,
+            Self::Phantom(length) | Self::Foreign { length, .. } => *length,
         }
     }
 
@@ -49,6 +57,10 @@ impl<'a> Payload<'a> {
                 (Self::Bytes(head), Self::Bytes(tail))
             }
             Self::Phantom(total) => (Self::Phantom(length), Self::Phantom(total - length)),
+            Self::Foreign { address, length: total } => (
+                Self::Foreign { address, length },
+                Self::Foreign { address: address.wrapping_add(u64::from(length)), length: total - length },
+            ),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Everything of the device that is not a queue pair, and that queue pairs use.
 
 use crate::access::Access;
-use crate::address::{AddressVector, Gid, Path};
+use crate::address::{AddressVector, Gid, Path, Senders};
 use crate::completion::{Completion, CompletionKind, Extra, Status};
 use crate::config::Config;
 use crate::counters::PortCounters;
@@ -34,6 +34,8 @@ pub(crate) struct Resources {
     pub(crate) active_mtu: Mtu,
     /// The pieces of the packet at hand; kept so that no packet allocates.
     pub(crate) pieces: Vec<Piece>,
+    /// Who sent the packet at hand, when it came by a lane.
+    pub(crate) senders: Option<Senders>,
     /// Queue pairs whose completion queue overran: the device fails them after the call that found it.
     pub(crate) overrun: Vec<Cq>,
 }
@@ -92,6 +94,7 @@ impl Resources {
             hop_limit: if vector.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { vector.hop_limit },
             service_level: vector.service_level,
             flow_label: vector.flow_label,
+            lane: 0,
         })
     }
 

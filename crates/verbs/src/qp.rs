@@ -205,7 +205,7 @@ door! {
         if mask.contains(rnic::AttrMask::AV) {
             complain_of_gid(device, attr.vector.source_index);
         }
-        device.with(|rnic, now| rnic.modify_qp(queue.qpn, &attr, mask, now))?;
+        device.modify_qp(queue.qpn, &attr, mask)?;
         if mask.contains(rnic::AttrMask::STATE) {
             (*raw).state = attr.state as u32;
         }

@@ -97,7 +97,7 @@ impl Machine for Namespace {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]);
         if let Some(rockery) = &self.rockery {
-            command.arg(rockery.path()).args(["run", "--"]);
+            command.arg(rockery.path()).arg("run").args(rockery.options()).arg("--");
         }
         command.args(argv);
         Ok(Box::new(Process::start(command)?))

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 #[derive(Clone, Debug)]
 pub struct Rockery {
     path: PathBuf,
+    options: &'static [&'static str],
 }
 
 impl Rockery {
@@ -17,7 +18,17 @@ impl Rockery {
     /// When it cannot be built.
     pub fn built() -> Self {
         static PATH: OnceLock<PathBuf> = OnceLock::new();
-        Self { path: PATH.get_or_init(build).clone() }
+        Self { path: PATH.get_or_init(build).clone(), options: &[] }
+    }
+
+    /// The same, for programs that reach those on the same host by packets too.
+    pub fn by_packets() -> Self {
+        Self { options: &["--no-same-host"], ..Self::built() }
+    }
+
+    /// The options with which programs are run.
+    pub fn options(&self) -> &[&str] {
+        self.options
     }
 
     /// The binary.

@@ -16,6 +16,12 @@ fn rockery_plays_every_scene_over_the_loopback() {
 }
 
 #[test]
+fn rockery_plays_every_scene_over_the_loopback_by_packets() {
+    let alone = Namespace::alone().unwrap().with(&Rockery::by_packets());
+    scenes::expect_all(&alone, &alone, &probe(), IPV4);
+}
+
+#[test]
 fn rockery_plays_every_scene_over_a_veth() {
     let pair = Pair::new(1500).unwrap().with(&Rockery::built());
     scenes::expect_all(&pair.left, &pair.right, &probe(), IPV4);

@@ -14,25 +14,26 @@ pub(crate) struct ProcessMemory;
 
 impl Memory for ProcessMemory {
     fn write(&mut self, piece: Piece, payload: Payload<'_>) -> Result<(), Fault> {
-        let Payload::Bytes(bytes) = payload else { return Err(Fault) };
-        let bytes = bytes.get(..piece.length as usize).unwrap_or(bytes);
-        let Some((&last, head)) = bytes.split_last() else { return Ok(()) };
+        let (bytes, length) = match payload {
+            Payload::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
+            Payload::Foreign { address, length } => (address as *const u8, length as usize),
+            Payload::Phantom(_) => return Err(Fault),
+        };
+        let length = length.min(piece.length as usize);
+        if length == 0 {
+            return Ok(());
+        }
         if piece.on_demand {
-            return through_kernel(
-                piece.address,
-                bytes.as_ptr().cast_mut(),
-                bytes.len(),
-                Direction::ToMemory,
-            );
+            return through_kernel(piece.address, bytes.cast_mut(), length, Direction::ToMemory);
         }
         let target = piece.address as *mut u8;
         // SAFETY: the device checked the range against a region whose owner keeps it mapped and writable;
-        // `bytes` is a receive buffer of ours, so they do not overlap. The program may read at the same time,
-        // as it may with a real device: it looks at the last byte, which is stored with release order after
-        // the others.
+        // the bytes are in a receive buffer of ours, or in a record of a lane that is not released yet, so
+        // they do not overlap. The program may read at the same time, as it may with a real device: it looks
+        // at the last byte, which is stored with release order after the others.
         unsafe {
-            std::ptr::copy_nonoverlapping(head.as_ptr(), target, head.len());
-            (*target.add(head.len()).cast::<AtomicU8>()).store(last, Ordering::Release);
+            std::ptr::copy_nonoverlapping(bytes, target, length - 1);
+            (*target.add(length - 1).cast::<AtomicU8>()).store(*bytes.add(length - 1), Ordering::Release);
         }
         Ok(())
     }

@@ -51,6 +51,15 @@ pub(crate) fn connect(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Connects to somebody who has room for a connection; no call on it waits.
+pub(crate) fn connect_now(name: &str) -> io::Result<OwnedFd> {
+    let (socket, (address, length)) = (socket()?, address(name));
+    set_nonblocking(socket.as_raw_fd())?;
+    // SAFETY: an address of that length.
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    Ok(socket)
+}
+
 /// Calls on the socket wait no more.
 pub(crate) fn set_nonblocking(socket: RawFd) -> io::Result<()> {
     // SAFETY: no pointers.

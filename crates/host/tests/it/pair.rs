@@ -12,6 +12,16 @@ use wire::{Psn, Qpn};
 /// Long enough for a busy machine; reaching it is a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How the two reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    Packets,
+    Lane,
+}
+
+/// Both.
+pub(crate) const WAYS: [Way; 2] = [Way::Packets, Way::Lane];
+
 pub(crate) struct Side {
     pub(crate) device: Arc<Device>,
     pub(crate) channel: Arc<CompletionChannel>,
@@ -54,7 +64,7 @@ impl Side {
     }
 
     /// Brings the queue pair up, towards `peer`.
-    pub(crate) fn connect(&self, peer: &Self) {
+    pub(crate) fn connect(&self, peer: &Self, way: Way) {
         let vector =
             AddressVector { destination: peer.device.info().gids[1], source_index: 1, ..Default::default() };
         let attr = |state| QpAttr {
@@ -87,13 +97,18 @@ impl Side {
             | AttrMask::RNR_RETRY
             | AttrMask::SQ_PSN
             | AttrMask::MAX_QP_RD_ATOMIC;
-        self.device.with(|rnic, now| {
-            for (state, mask) in
-                [(State::Init, init), (State::ReadyToReceive, receive), (State::ReadyToSend, send)]
-            {
-                rnic.modify_qp(self.qpn, &attr(state), mask, now).unwrap();
+        for (state, mask) in
+            [(State::Init, init), (State::ReadyToReceive, receive), (State::ReadyToSend, send)]
+        {
+            match way {
+                Way::Lane => self.device.modify_qp(self.qpn, &attr(state), mask).unwrap(),
+                Way::Packets => {
+                    self.device.with(|rnic, now| rnic.modify_qp(self.qpn, &attr(state), mask, now)).unwrap()
+                }
             }
-        });
+        }
+        let lane = self.device.with(|rnic, _| rnic.lane(self.qpn).unwrap());
+        assert_eq!(lane != 0, way == Way::Lane);
     }
 
     pub(crate) fn sge(&self, offset: usize, length: usize) -> Sge {
@@ -142,9 +157,9 @@ impl Side {
     }
 }
 
-pub(crate) fn pair(bytes: usize) -> (Side, Side) {
+pub(crate) fn pair(bytes: usize, way: Way) -> (Side, Side) {
     let (a, b) = (Side::open(QpType::Rc, bytes), Side::open(QpType::Rc, bytes));
-    a.connect(&b);
-    b.connect(&a);
+    a.connect(&b, way);
+    b.connect(&a, way);
     (a, b)
 }

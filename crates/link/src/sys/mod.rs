@@ -2,5 +2,7 @@
 
 mod control;
 pub(crate) mod interface;
+pub(crate) mod ring;
+pub(crate) mod shared;
 pub(crate) mod udp;
 pub(crate) mod watch;

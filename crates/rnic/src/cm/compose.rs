@@ -36,6 +36,7 @@ pub(super) fn path_back(arrival: &Arrival, hop_limit: u8) -> Path {
         hop_limit,
         service_level: 0,
         flow_label: 0,
+        lane: 0,
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Device {
     waiting: u32,
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     port_active: bool,
+    /// Queue pairs whose lane is full.
+    stalled: Vec<usize>,
 }
 
 impl Device {
@@ -78,6 +80,7 @@ impl Device {
                 gids: [None; GID_TABLE_LENGTH],
                 active_mtu: Mtu::B1024,
                 pieces: Vec::new(),
+                senders: None,
                 overrun: Vec::new(),
             },
             pds: Slab::new(),
@@ -90,6 +93,7 @@ impl Device {
             waiting: 0,
             timers: BinaryHeap::new(),
             port_active: true,
+            stalled: Vec::new(),
         }
     }
 
@@ -219,10 +223,29 @@ impl Device {
             let (packets, blocked) =
                 qp.transmit(&mut self.resources, now, TURN_PACKETS.min(budget - sent), sink);
             sent += packets;
+            if qp.is_stalled && !core::mem::replace(&mut qp.in_stalled, true) {
+                self.stalled.push(index);
+            }
             self.settle(index, was_waiting, blocked);
         }
         self.fail_overrun(now);
         sent
+    }
+
+    /// Whether queue pairs wait for room on their lanes.
+    pub fn has_stalled(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    /// Lanes that were full may have room again: whoever waits for that has its turn.
+    pub fn resume(&mut self) {
+        while let Some(index) = self.stalled.pop() {
+            if let Some(qp) = self.qps.get_mut(index) {
+                qp.in_stalled = false;
+                let was_waiting = qp.is_waiting();
+                self.settle(index, was_waiting, false);
+            }
+        }
     }
 
     /// What waits to be transmitted.

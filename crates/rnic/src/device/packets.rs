@@ -1,9 +1,8 @@
 //! Packets in.
 
 use super::Device;
-use crate::address::Arrival;
+use crate::address::{Arrival, Senders};
 use crate::memory::{Memory, Payload};
-use crate::qp::attr::QpType;
 use crate::time::Instant;
 use alloc::vec::Vec;
 use wire::{Message, Packet, PartitionKey, Qpn};
@@ -33,6 +32,22 @@ impl Device {
             self.deliver(packet.dest, now, arrival, packet, payload, memory);
         }
         self.fail_overrun(now);
+    }
+
+    /// Takes a packet that came by a lane: it may stand for several, and its sender can only be one of
+    /// `senders`.
+    pub fn handle_lane_packet(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        senders: Senders,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) {
+        self.resources.senders = Some(senders);
+        self.handle_packet(now, arrival, packet, payload, memory);
+        self.resources.senders = None;
     }
 
     /// Each member of the group gets the datagram, the sender's own queue pair excepted (IBTA 10.5.2.1).
@@ -76,7 +91,7 @@ impl Device {
         };
         let resources = &mut self.resources;
         let was_waiting = qp.is_waiting();
-        if qp.kind != QpType::Ud && !qp.is_peer(arrival) {
+        if !qp.may_come_from(resources, arrival, packet) {
             resources.counters.dropped_wrong_address += 1;
             return;
         }

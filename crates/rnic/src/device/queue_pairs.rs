@@ -94,6 +94,28 @@ impl Device {
         changed
     }
 
+    /// Has a connected queue pair send by a lane, from its next packet on; 0 is the network. The next change
+    /// of its address vector brings it back there.
+    pub fn set_lane(&mut self, qpn: Qpn, lane: u16) -> Result<(), Error> {
+        self.with_qp(qpn, |qp, _| {
+            qp.path.lane = lane;
+            Ok(())
+        })
+    }
+
+    /// The lane by which a queue pair sends.
+    pub fn lane(&self, qpn: Qpn) -> Result<u16, Error> {
+        Ok(self.qp(qpn)?.path.lane)
+    }
+
+    /// Brings the queue pairs that send by a lane back to the network: it is gone.
+    pub fn close_lane(&mut self, lane: u16) {
+        for (_, qp) in self.qps.iter_mut().filter(|(_, qp)| qp.path.lane == lane) {
+            qp.path.lane = 0;
+        }
+        self.resume();
+    }
+
     /// Attributes, and what it was made from.
     pub fn query_qp(&self, qpn: Qpn) -> Result<(QpAttr, QpInit), Error> {
         let qp = self.qp(qpn)?;

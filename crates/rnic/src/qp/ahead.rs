@@ -46,7 +46,9 @@ impl Qp {
     ) {
         resources.counters.out_of_sequence += 1;
         self.counters.out_of_sequence += 1;
-        if !self.out_of_order || ahead > resources.config.reorder_window || self.responder.waiting {
+        let foreign = matches!(payload, Payload::Foreign { .. });
+        if foreign || !self.out_of_order || ahead > resources.config.reorder_window || self.responder.waiting
+        {
             return self.sequence_nak(resources);
         }
         let window = self.responder.window.get_or_insert_default();

@@ -146,6 +146,10 @@ impl Qp {
             return self.send_notification(resources, sink);
         }
         let Some(&answer) = self.responder.answers.front() else { return Step::Blocked };
+        let room = sink.room(&self.path, self.mtu());
+        if room == 0 {
+            return self.wait_for_room();
+        }
         match answer {
             Answer::Acknowledge { psn, syndrome, msn } => {
                 self.responder.answers.pop_front();
@@ -160,7 +164,8 @@ impl Qp {
                 self.send_answer(resources, psn, message, Gather::EMPTY, sink);
             }
             Answer::Read { request, packets, sent, reth, msn, .. } => {
-                self.send_read_response(resources, &request, packets, sent, &reth, msn, sink);
+                let count = room.min(packets - sent);
+                self.send_read_response(resources, &request, packets, sent, count, &reth, msn, sink);
             }
         }
         Step::Sent
@@ -173,19 +178,21 @@ impl Qp {
         request: &Packet,
         packets: u32,
         sent: u32,
+        count: u32,
         reth: &Reth,
         msn: u32,
         sink: &mut impl Sink,
     ) {
         match self.responder.answers.front_mut() {
-            Some(Answer::Read { sent, .. }) if *sent + 1 < packets => *sent += 1,
+            Some(Answer::Read { sent, .. }) if *sent + count < packets => *sent += count,
             _ => drop(self.responder.answers.pop_front()),
         }
         let psn = request.psn.plus(sent);
         let offset = sent * self.mtu();
-        let length = (reth.length - offset).min(self.mtu());
+        let length = (reth.length - offset).min(self.mtu() * count);
         let address = reth.address.wrapping_add(u64::from(offset));
-        let position = Position::of(sent, packets);
+        let ends = sent + count >= packets;
+        let position = Position::of(sent, if ends { sent + 1 } else { packets });
         let aeth = (position != Position::Middle).then_some(Aeth { syndrome: Syndrome::ACK, msn });
         let message = Message::ReadResponse { position, aeth };
         // The region may have gone since the request came: then nothing of it may be read any more.

@@ -207,9 +207,21 @@ impl Qp {
                 return;
             }
         }
+        let last = psn.plus(self.packets_of(resources, &answer) - 1);
         match self.place_answer(resources, psn, answer, memory) {
-            Ok(()) => self.answer_taken(resources, psn, now),
+            Ok(()) => self.answer_taken(resources, last, now),
             Err(status) => self.fail_request(resources, status, now),
+        }
+    }
+
+    /// For how many packets an answer stands: one, but on a lane, and never for more than were asked for.
+    pub(super) fn packets_of(&self, resources: &Resources, answer: &Answer<'_>) -> u32 {
+        match (answer, self.requester.outstanding.front(), resources.senders) {
+            (Answer::Data(payload), Some(oldest), Some(_)) => {
+                let asked = oldest.end.distance_from(oldest.next).max(1) as u32;
+                payload.len().div_ceil(self.mtu()).clamp(1, asked)
+            }
+            _ => 1,
         }
     }
 
@@ -238,7 +250,8 @@ impl Qp {
         let offset = (psn.distance_from(entry.first_psn) as u32).saturating_mul(mtu);
         match (entry.operation, answer) {
             (Operation::Read { .. }, Answer::Data(payload)) => {
-                if payload.len() != entry.length.saturating_sub(offset).min(mtu) {
+                let packets = self.packets_of(resources, &answer);
+                if payload.len() != entry.length.saturating_sub(offset).min(mtu * packets) {
                     return Err(Status::BadResponse);
                 }
                 self.store(resources, index, offset, payload, memory)

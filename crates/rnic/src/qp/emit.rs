@@ -5,6 +5,7 @@ use super::attr::QpType;
 use super::requester::{Outstanding, Step};
 use super::send_queue::{SendEntry, SendQueue};
 use crate::access::Access;
+use crate::address::Path;
 use crate::completion::Status;
 use crate::memory::Gather;
 use crate::resources::Resources;
@@ -33,19 +34,19 @@ impl Qp {
         let mtu = self.mtu();
         let offset = packet * mtu;
         let length = (entry.length - offset.min(entry.length)).min(packets.saturating_mul(mtu));
-        let message = self.message(entry, packet, offset, length);
+        let ends = packet + packets >= entry.packets;
+        let position = Position::of(packet, if ends { packet + 1 } else { entry.packets });
+        let message = self.message(entry, position, offset, length);
         let mut header =
             Packet::new(self.service(), self.attr.destination, entry.first_psn.plus(packet), message);
         header.ack_req = ack;
         header.xrc_srq = entry.xrc_srq.filter(|_| self.kind == QpType::XrcSend);
-        let ends = packet + packets >= entry.packets;
         header.solicited = ends && entry.flags.contains(SendFlags::SOLICITED);
         let carried = if carries_payload(&entry.operation) { length } else { 0 };
         self.dispatch(resources, entry, &header, offset, carried, sink)
     }
 
-    fn message(&self, entry: &SendEntry, packet: u32, offset: u32, length: u32) -> Message {
-        let position = Position::of(packet, entry.packets);
+    fn message(&self, entry: &SendEntry, position: Position, offset: u32, length: u32) -> Message {
         let at = |address: u64| address.wrapping_add(u64::from(offset));
         match entry.operation {
             Operation::Send(tail) => {
@@ -97,16 +98,21 @@ impl Qp {
         let controlled = destination.qkey & 0x8000_0000 != 0;
         let qkey = if controlled { self.attr.qkey } else { destination.qkey };
         let message = Message::Datagram { deth: Deth { qkey, source: self.qpn }, tail };
-        let qpn = if destination.vector.destination.is_multicast() {
-            wire::Qpn::MULTICAST
-        } else {
-            destination.qpn
-        };
+        let (path, qpn) = self.aim(resources, index).ok_or(Status::LocalQpOperation)?;
         let mut header = Packet::new(self.service(), qpn, entry.first_psn, message);
         header.solicited = entry.flags.contains(SendFlags::SOLICITED);
-        let port = source_port(destination.vector.flow_label, self.qpn.value(), qpn.value());
-        self.path = resources.path(&destination.vector, port).ok_or(Status::LocalQpOperation)?;
+        // `room` has looked for the lane.
+        self.path = Path { lane: self.path.lane, ..path };
         self.dispatch(resources, entry, &header, 0, entry.length, sink)
+    }
+
+    /// Where a datagram goes.
+    pub(super) fn aim(&self, resources: &Resources, index: usize) -> Option<(Path, wire::Qpn)> {
+        let destination = self.send.destination(index)?;
+        let group = destination.vector.destination.is_multicast();
+        let qpn = if group { wire::Qpn::MULTICAST } else { destination.qpn };
+        let port = source_port(destination.vector.flow_label, self.qpn.value(), qpn.value());
+        Some((resources.path(&destination.vector, port)?, qpn))
     }
 
     /// Hands a packet to the sink, with its payload.

@@ -25,15 +25,15 @@ impl Qp {
         let packets = match packet.message {
             Message::Send { position, tail } => {
                 self.check_sequence(position, matches!(self.responder.inbound, Some(Inbound::Send { .. })))?;
-                self.check_length(position, body.len())?;
+                let packets = self.check_length(resources, position, body.len())?;
                 self.execute_send(resources, now, packet, position, body, tail, memory)?;
-                1
+                packets
             }
             Message::Write { position, reth, tail } => {
                 self.check_sequence(position, matches!(self.responder.inbound, Some(Inbound::Write { .. })))?;
-                self.check_length(position, body.len())?;
+                let packets = self.check_length(resources, position, body.len())?;
                 self.execute_write(resources, now, packet, position, body, reth, tail, memory)?;
-                1
+                packets
             }
             Message::ReadRequest(reth) => {
                 self.check_sequence(Position::Only, false)?;
@@ -62,15 +62,18 @@ impl Qp {
         if fits { Ok(()) } else { Err(Refusal::Invalid) }
     }
 
-    /// All packets but the last of a message are full (IBTA 9.7.4.1.6).
-    fn check_length(&self, position: Position, length: u32) -> Result<(), Refusal> {
+    /// All packets but the last of a message are full (IBTA 9.7.4.1.6). Says for how many packets this one
+    /// stands: one, but on a lane.
+    fn check_length(&self, resources: &Resources, position: Position, length: u32) -> Result<u32, Refusal> {
         let mtu = self.mtu();
+        let packets = length.div_ceil(mtu).max(1);
         let fits = match position {
-            Position::First | Position::Middle => length == mtu,
-            Position::Last => length > 0 && length <= mtu,
-            Position::Only => length <= mtu,
+            Position::First | Position::Middle => length > 0 && length.is_multiple_of(mtu),
+            Position::Last => length > 0,
+            Position::Only => true,
         };
-        if fits { Ok(()) } else { Err(Refusal::Invalid) }
+        let alone = packets == 1 || resources.senders.is_some();
+        if fits && alone { Ok(packets) } else { Err(Refusal::Invalid) }
     }
 
     /// Where a message's receive comes from. XRC names it, and it must be of the queue pair's domain (IBTA
@@ -148,7 +151,7 @@ impl Qp {
                 0
             }
         };
-        self.fill_receive(resources, srq, offset, payload, memory)?;
+        self.fill_with_packets(resources, srq, offset, payload, memory)?;
         let offset = offset + payload.len();
         self.responder.inbound = (!position.ends()).then_some(Inbound::Send { offset });
         if position.ends() {
@@ -167,6 +170,27 @@ impl Qp {
                 Some(()) => Ok(Extra::Invalidated(rkey)),
                 None => Err(Refusal::Invalidate),
             },
+        }
+    }
+
+    /// What stands for several packets leaves the same in memory as they would: those that fit, when not all
+    /// do.
+    fn fill_with_packets(
+        &mut self,
+        resources: &mut Resources,
+        srq: Option<Srq>,
+        mut offset: u32,
+        mut payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        match self.fill_receive(resources, srq, offset, payload, memory) {
+            Err(Refusal::TooLong) if payload.len() > self.mtu() => loop {
+                let (packet, rest) = payload.split_at(self.mtu());
+                self.fill_receive(resources, srq, offset, packet, memory)?;
+                offset += packet.len();
+                payload = rest;
+            },
+            other => other,
         }
     }
 

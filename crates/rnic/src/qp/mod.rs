@@ -15,7 +15,7 @@ pub(crate) mod send_queue;
 pub(crate) mod state;
 mod timer;
 
-use crate::address::{Arrival, Path};
+use crate::address::{Arrival, Path, Senders};
 use crate::completion::{CompletionKind, Status};
 use crate::congestion::Control;
 use crate::counters::QpCounters;
@@ -30,7 +30,7 @@ use attr::{QpAttr, QpInit, QpType, State};
 use requester::{Requester, Step};
 use responder::Responder;
 use send_queue::SendQueue;
-use wire::{Qpn, Service};
+use wire::{Message, Packet, Qpn, Service};
 
 /// Whether, and how urgently, a queue pair has something to send.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -66,6 +66,10 @@ pub(crate) struct Qp {
     pub(crate) scheduled: Urgency,
     /// The earliest entry that the device's timer heap has for this queue pair.
     pub(crate) timer: Option<Instant>,
+    /// Its lane was full when it wanted to send.
+    pub(crate) is_stalled: bool,
+    /// The device's list of those has it.
+    pub(crate) in_stalled: bool,
 }
 
 impl Qp {
@@ -92,6 +96,8 @@ impl Qp {
             counters: QpCounters::default(),
             scheduled: Urgency::None,
             timer: None,
+            is_stalled: false,
+            in_stalled: false,
         }
     }
 
@@ -131,9 +137,16 @@ impl Qp {
     }
 
     /// Whether a packet comes from the connected peer, to the address that the peer was told (a spoofed one
-    /// is the first step of most attacks in ReDMArk).
-    pub(crate) fn is_peer(&self, arrival: &Arrival) -> bool {
-        arrival.source == self.path.destination && arrival.destination == self.path.source
+    /// is the first step of most attacks in ReDMArk). Who sends by a lane has numbers of its own, and no
+    /// other.
+    pub(crate) fn may_come_from(&self, resources: &Resources, arrival: &Arrival, packet: &Packet) -> bool {
+        let peer = arrival.source == self.path.destination && arrival.destination == self.path.source;
+        let sender = match packet.message {
+            Message::Datagram { deth, .. } => deth.source,
+            _ => self.attr.destination,
+        };
+        let has = |senders: Senders| senders.have(sender);
+        (peer || self.kind == QpType::Ud) && resources.senders.is_none_or(has)
     }
 
     /// Whether requests wait for acknowledgement.
@@ -151,6 +164,7 @@ impl Qp {
         sink: &mut impl Sink,
     ) -> (usize, bool) {
         let mut sent = 0;
+        self.is_stalled = false;
         // An answer always gets its place in the turn, or a busy requester would starve it.
         while sent + 1 < budget.max(2) {
             match self.advance(resources, now, sink) {

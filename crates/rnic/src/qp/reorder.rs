@@ -60,7 +60,8 @@ impl HeldPayload {
     pub(super) fn of(payload: Payload<'_>) -> Self {
         match payload {
             Payload::Bytes(bytes) => Self::Bytes(bytes.into()),
-            Payload::Phantom(length) => Self::Phantom(length),
+            // What comes by a lane is in order: nothing of it is held.
+            Payload::Phantom(length) | Payload::Foreign { length, .. } => Self::Phantom(length),
         }
     }
 }
@@ -118,11 +119,12 @@ impl Qp {
         if distance > 0 && !self.requester.ahead.note(distance) {
             return;
         }
+        let last = psn.plus(self.packets_of(resources, &answer) - 1);
         if let Err(status) = self.place_answer(resources, psn, answer, memory) {
             return self.fail_request(resources, status, now);
         }
         if distance == 0 {
-            self.take_arrived(resources, psn, now);
+            self.take_arrived(resources, last, now);
         } else {
             resources.counters.placed_out_of_order += 1;
             self.suspect_loss(resources, oldest, distance, now);

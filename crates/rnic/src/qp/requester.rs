@@ -4,6 +4,7 @@ use super::Qp;
 use super::attr::{QpType, State};
 use super::send_queue::{SendEntry, SendQueue};
 use crate::access::Access;
+use crate::address::Path;
 use crate::completion::{CompletionKind, Status};
 use crate::cq::Notice;
 use crate::error::Error;
@@ -17,6 +18,10 @@ use wire::Psn;
 
 /// A READ is asked for in pieces of so many packets, so that the window also paces what comes back.
 pub(super) const READ_PACKETS_MAX: u32 = 64;
+
+/// Packets that may be on their way on a lane: far from half of the PSN space, within which they are
+/// compared.
+const LANE_WINDOW_PACKETS: u32 = 1 << 20;
 
 /// Packets between two requests for an acknowledgement while more follow at once.
 const ACK_INTERVAL_PACKETS_MAX: u32 = 64;
@@ -211,6 +216,9 @@ impl Qp {
         {
             return Step::Blocked;
         }
+        if !self.requester.resend.is_empty() && sink.room(&self.path, self.mtu()) == 0 {
+            return self.wait_for_room();
+        }
         if let Some(psn) = self.requester.resend.pop_front() {
             return self.resend(resources, psn, now, sink);
         }
@@ -234,7 +242,11 @@ impl Qp {
         if !self.pace(now) {
             return Step::Blocked;
         }
-        let Some(packets) = self.window_allows(&entry) else { return Step::Blocked };
+        let room = self.room(resources, index, sink);
+        if room == 0 {
+            return self.wait_for_room();
+        }
+        let Some(packets) = self.window_allows(&entry, room) else { return Step::Blocked };
         self.begin(index);
         let packet = self.requester.packet;
         let ack = self.wants_acknowledgement(&entry, index, packet, packets);
@@ -269,10 +281,32 @@ impl Qp {
             .map_err(|_| Status::LocalProtection)
     }
 
-    /// Packets that the next request may ask for or be: `None` if the window is full.
-    fn window_allows(&self, entry: &SendEntry) -> Option<u32> {
+    /// How many packets of the entry may go as one; none while the lane is full.
+    fn room(&mut self, resources: &Resources, index: usize, sink: &mut impl Sink) -> u32 {
+        if self.kind != QpType::Ud {
+            return sink.room(&self.path, self.mtu());
+        }
+        match self.aim(resources, index) {
+            Some((path, qpn)) => {
+                self.path = Path { lane: sink.lane(&path, self.qpn, qpn), ..path };
+                sink.room(&self.path, resources.active_mtu.bytes()).min(1)
+            }
+            // It fails when it is sent.
+            None => 1,
+        }
+    }
+
+    pub(super) fn wait_for_room(&mut self) -> Step {
+        self.is_stalled = true;
+        Step::Blocked
+    }
+
+    /// Packets that the next request may ask for or be, of which some may go together: `None` if the window
+    /// is full.
+    fn window_allows(&self, entry: &SendEntry, together: u32) -> Option<u32> {
+        let left = entry.packets - self.requester.packet;
         if !self.is_reliable() {
-            return Some(1);
+            return Some(left.min(together));
         }
         let response = entry.wants_response();
         if response && self.requester.outstanding.len() >= usize::from(self.attr.max_rd_atomic) {
@@ -281,15 +315,19 @@ impl Qp {
         let window = self.window_packets();
         let room = window.saturating_sub(self.requester.in_flight());
         if !matches!(entry.operation, Operation::Read { .. }) {
-            return (room > 0).then_some(1);
+            return (room > 0).then_some(left.min(together).min(room));
         }
-        let wanted = (entry.packets - self.requester.packet).min(READ_PACKETS_MAX);
+        let wanted = left.min(READ_PACKETS_MAX);
         // A small remainder of the window is not worth a request of its own.
         let worth = wanted.min(window.div_ceil(4));
         (room >= worth).then(|| wanted.min(room))
     }
 
     pub(super) fn window_packets(&self) -> u32 {
+        if self.path.lane != 0 {
+            // A lane loses nothing, and says itself when it is full.
+            return LANE_WINDOW_PACKETS;
+        }
         let window = (self.congestion.window_bytes() / self.mtu()).max(1);
         // What arrives ahead is kept in a window of its own, which must not be outrun.
         if self.out_of_order { window.min(self.reorder_window) } else { window }
@@ -341,7 +379,7 @@ impl Qp {
     }
 
     fn sent(&mut self, resources: &mut Resources, entry: &SendEntry, packets: u32, ack: bool, now: Instant) {
-        let bytes = if entry.wants_response() { 0 } else { self.mtu().min(entry.length) };
+        let bytes = if entry.wants_response() { 0 } else { (self.mtu() * packets).min(entry.length) };
         let next = self.congestion.paced(bytes, now);
         let requester = &mut self.requester;
         requester.pace_at = (next > now).then_some(next);

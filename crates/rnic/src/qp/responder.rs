@@ -330,6 +330,8 @@ impl Qp {
         memory: &mut impl Memory,
     ) {
         let in_turn = packet.psn == self.responder.expected;
+        let packets = if resources.senders.is_some() { payload.len().div_ceil(self.mtu()).max(1) } else { 1 };
+        let next = packet.psn.plus(packets);
         let starts = match packet.message {
             Message::Send { position, .. } | Message::Write { position, .. } => position.starts(),
             _ => return resources.counters.dropped_wrong_service += 1,
@@ -339,7 +341,7 @@ impl Qp {
             resources.counters.out_of_sequence += 1;
             self.responder.inbound = None;
         }
-        self.responder.expected = packet.psn.plus(1);
+        self.responder.expected = next;
         if starts {
             // A receive that a lost message had taken serves the next one.
             self.responder.inbound = None;
@@ -353,6 +355,6 @@ impl Qp {
             resources.counters.dropped_incomplete += 1;
             self.responder.inbound = None;
         }
-        self.responder.expected = packet.psn.plus(1);
+        self.responder.expected = next;
     }
 }

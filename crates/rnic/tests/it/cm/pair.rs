@@ -184,6 +184,7 @@ pub(crate) fn path(source: Gid, destination: Gid) -> Path {
         hop_limit: 64,
         service_level: 0,
         flow_label: 0,
+        lane: 0,
     }
 }
 

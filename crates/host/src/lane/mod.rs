@@ -1,0 +1,421 @@
+//! Lanes: how devices of one host reach each other without packets on a network.
+//!
+//! A lane joins two open devices through memory that both processes have (`link::memory`). What travels on it
+//! is what the state machine makes, headers and payload, so the rules of RoCEv2 are kept in one place; but a
+//! packet on a lane may stand for many, nothing is lost or damaged, and no system call is made while both
+//! sides are awake. A queue pair gets its lane when it learns who its peer is, and keeps it. The Unix socket
+//! by which the memory came wakes a side that sleeps, and its end says that the other side is gone.
+
+mod greeting;
+mod traffic;
+
+use crate::interface;
+use crate::settings;
+use crate::sys::epoll::Epoll;
+use crate::sys::{process, unix};
+use greeting::{Answer, Hello};
+use link::udp::QPN_BITS;
+use rnic::{Gid, Instant, Nanos, Senders};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use wire::Qpn;
+
+pub(crate) use traffic::Exit;
+use traffic::Traffic;
+
+/// Lanes of a device at most; further peers are reached by packets.
+const LANES_MAX: usize = 256;
+/// For how long nobody is asked again who did not answer, or is not there.
+const REFUSED_FOR: Nanos = Nanos::from_millis(1000);
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A range of queue pair numbers, of a device here or elsewhere on the host.
+type Slot = u32;
+
+/// The lanes of a device.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    is_wanted: bool,
+    epoll: Option<Arc<Epoll>>,
+    listeners: Vec<(Slot, OwnedFd)>,
+    /// Lane number `n` is at index `n - 1`.
+    lanes: Vec<Option<Lane>>,
+    open: usize,
+    /// By our slot and theirs: the one to send by.
+    by_slots: HashMap<(Slot, Slot), u16>,
+    refused: HashMap<Slot, Instant>,
+    /// All addresses of the host.
+    addresses: Vec<Gid>,
+    /// Asked for by datagrams: our slot and theirs.
+    wanted: Option<(Slot, Slot)>,
+}
+
+#[derive(Debug)]
+struct Lane {
+    socket: OwnedFd,
+    ours: Slot,
+    theirs: Slot,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// We asked; the answer is still to come.
+    Asked(Box<Traffic>),
+    /// They are about to ask.
+    Invited,
+    Open(Box<Traffic>),
+}
+
+/// Whether there is a lane to somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    Lane(u16),
+    /// Somebody was asked, and may answer.
+    Asked,
+    /// There will be none.
+    None,
+}
+
+fn slot(qpn: Qpn) -> Slot {
+    qpn.value() >> QPN_BITS
+}
+
+fn senders(slot: Slot) -> Senders {
+    Senders { first: Qpn::new(slot << QPN_BITS), count: 1 << QPN_BITS }
+}
+
+fn name(slot: Slot) -> String {
+    format!("rockery-lane-{slot}")
+}
+
+impl Lanes {
+    /// No lane yet. None will ever be there when the environment says so.
+    pub(crate) fn new() -> Self {
+        Self {
+            is_wanted: settings::same_host(),
+            epoll: None,
+            listeners: Vec::new(),
+            lanes: Vec::new(),
+            open: 0,
+            by_slots: HashMap::new(),
+            refused: HashMap::new(),
+            addresses: Vec::new(),
+            wanted: None,
+        }
+    }
+
+    /// Lets others ask for lanes to our queue pairs from `first` on. Where that cannot be had they go on with
+    /// packets.
+    pub(crate) fn listen(&mut self, first: Qpn, epoll: &Arc<Epoll>) {
+        if !self.is_wanted {
+            return;
+        }
+        self.epoll = Some(Arc::clone(epoll));
+        self.addresses = interface::addresses();
+        let Ok(listener) = unix::listen(&name(slot(first)), BACKLOG) else { return };
+        let ready =
+            unix::set_nonblocking(listener.as_raw_fd()).and_then(|()| epoll.add(listener.as_raw_fd()));
+        if ready.is_ok() {
+            self.listeners.push((slot(first), listener));
+        }
+    }
+
+    /// The host's addresses may have changed.
+    pub(crate) fn follow_addresses(&mut self) {
+        if self.is_wanted {
+            self.addresses = interface::addresses();
+        }
+    }
+
+    /// In the child of a fork.
+    pub(crate) fn sever(&mut self) {
+        self.is_wanted = false;
+        self.listeners.clear();
+        self.lanes.clear();
+        self.by_slots.clear();
+        self.open = 0;
+    }
+
+    /// The lane from a queue pair of ours to one of theirs; asks for one where there is none.
+    pub(crate) fn find(&mut self, from: Qpn, to: Qpn, at: Gid, now: Instant) -> Found {
+        let (ours, theirs) = (slot(from), slot(to));
+        if let Some(lane) = self.by_slots.get(&(ours, theirs)) {
+            return Found::Lane(*lane);
+        }
+        if !self.is_wanted || !self.addresses.contains(&at) || self.is_refused(theirs, now) {
+            return Found::None;
+        }
+        if self.has_asked(ours, theirs) {
+            return Found::Asked;
+        }
+        match self.ask(ours, theirs) {
+            Ok(()) => Found::Asked,
+            Err(_) => {
+                self.refuse(theirs, now);
+                Found::None
+            }
+        }
+    }
+
+    /// The same for a datagram, which does not wait: the lane is asked for, and those that follow use it.
+    fn look_up(&mut self, from: Qpn, to: Qpn, at: Gid) -> Found {
+        let (ours, theirs) = (slot(from), slot(to));
+        if let Some(lane) = self.by_slots.get(&(ours, theirs)) {
+            return Found::Lane(*lane);
+        }
+        if self.is_wanted && self.addresses.contains(&at) && to != Qpn::MULTICAST {
+            self.wanted = Some((ours, theirs));
+        }
+        Found::None
+    }
+
+    /// Notes that somebody did not answer.
+    pub(crate) fn give_up(&mut self, to: Qpn, now: Instant) {
+        self.refuse(slot(to), now);
+    }
+
+    fn refuse(&mut self, theirs: Slot, now: Instant) {
+        self.refused.insert(theirs, now + REFUSED_FOR);
+    }
+
+    fn is_refused(&mut self, theirs: Slot, now: Instant) -> bool {
+        match self.refused.get(&theirs) {
+            Some(until) if now < *until => true,
+            Some(_) => {
+                self.refused.remove(&theirs);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn has_asked(&self, ours: Slot, theirs: Slot) -> bool {
+        let asked =
+            |lane: &Lane| matches!(lane.stage, Stage::Asked(_)) && (lane.ours, lane.theirs) == (ours, theirs);
+        self.lanes.iter().flatten().any(asked)
+    }
+
+    fn ask(&mut self, ours: Slot, theirs: Slot) -> io::Result<()> {
+        let socket = unix::connect_now(&name(theirs))?;
+        check_user(&socket)?;
+        let (writer, reader, memory) = link::memory::create()?;
+        let hello = Hello { from: ours, to: theirs };
+        unix::send(socket.as_raw_fd(), &hello.to_bytes(), Some(memory.as_raw_fd()))?;
+        let stage = Stage::Asked(Box::new(Traffic::new(writer, reader)));
+        self.insert(Lane { socket, ours, theirs, stage }).map(|_| ())
+    }
+
+    fn insert(&mut self, lane: Lane) -> io::Result<u16> {
+        let free = self.lanes.iter().position(Option::is_none);
+        let epoll = self.epoll.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let index = match free {
+            Some(index) => index,
+            None if self.lanes.len() < LANES_MAX => {
+                self.lanes.push(None);
+                self.lanes.len() - 1
+            }
+            None => return Err(io::ErrorKind::QuotaExceeded.into()),
+        };
+        epoll.add(lane.socket.as_raw_fd())?;
+        self.lanes[index] = Some(lane);
+        Ok(index as u16 + 1)
+    }
+
+    /// Sees to a descriptor that is ready, if it is one of ours. Says whether lanes came or went.
+    pub(crate) fn attend(&mut self, ready: RawFd, rnic: &mut rnic::Device, now: Instant) -> bool {
+        if let Some(&(ours, ref listener)) = self.listeners.iter().find(|(_, fd)| fd.as_raw_fd() == ready) {
+            if let Ok(socket) = unix::accept(listener.as_raw_fd())
+                && check_user(&socket).is_ok()
+                && unix::set_nonblocking(socket.as_raw_fd()).is_ok()
+            {
+                // Where no more fit, the socket is dropped and they know.
+                let _ = self.insert(Lane { socket, ours, theirs: 0, stage: Stage::Invited });
+            }
+            return false;
+        }
+        let is_it = |lane: &Option<Lane>| lane.as_ref().is_some_and(|lane| lane.socket.as_raw_fd() == ready);
+        let Some(index) = self.lanes.iter().position(is_it) else { return false };
+        let Some(lane) = &self.lanes[index] else { return false };
+        match &lane.stage {
+            Stage::Invited => self.welcome(index),
+            Stage::Asked(_) => self.hear(index, now),
+            Stage::Open(_) => return self.drain_bell(index, rnic, now),
+        }
+        true
+    }
+
+    /// They ask.
+    fn welcome(&mut self, index: usize) {
+        let Some(lane) = &self.lanes[index] else { return };
+        let mut bytes = [0; Hello::BYTES];
+        let received = unix::receive(lane.socket.as_raw_fd(), &mut bytes);
+        let (ours, socket) = (lane.ours, lane.socket.as_raw_fd());
+        let Ok((Hello::BYTES, Some(memory))) = received else { return self.remove(index) };
+        let Some(hello) = Hello::parse(bytes).filter(|hello| hello.to == ours) else {
+            return self.remove(index);
+        };
+        // Both asked at once: the one with the lower number has its way.
+        if ours < hello.from && self.has_asked(ours, hello.from) {
+            let _ = unix::send_now(socket, &Answer::Crossed.to_bytes());
+            return self.remove(index);
+        }
+        let Ok((writer, reader)) = link::memory::open(&memory) else { return self.remove(index) };
+        if unix::send_now(socket, &Answer::Welcome.to_bytes()).is_err() {
+            return self.remove(index);
+        }
+        self.open(index, hello.from, Box::new(Traffic::new(writer, reader)));
+    }
+
+    /// They answer.
+    fn hear(&mut self, index: usize, now: Instant) {
+        let Some(lane) = &self.lanes[index] else { return };
+        let (theirs, mut bytes) = (lane.theirs, [0; Answer::BYTES]);
+        let answer = match unix::receive(lane.socket.as_raw_fd(), &mut bytes) {
+            Ok((Answer::BYTES, _)) => Answer::parse(bytes),
+            _ => None,
+        };
+        let Some(Lane { stage, .. }) = &mut self.lanes[index] else { return };
+        match (answer, std::mem::replace(stage, Stage::Invited)) {
+            (Some(Answer::Welcome), Stage::Asked(traffic)) => self.open(index, theirs, traffic),
+            // Theirs is on its way.
+            (Some(Answer::Crossed), _) => self.remove(index),
+            _ => {
+                self.remove(index);
+                self.refuse(theirs, now);
+            }
+        }
+    }
+
+    fn open(&mut self, index: usize, theirs: Slot, traffic: Box<Traffic>) {
+        let Some(lane) = &mut self.lanes[index] else { return };
+        lane.theirs = theirs;
+        lane.stage = Stage::Open(traffic);
+        self.open += 1;
+        self.by_slots.entry((lane.ours, theirs)).or_insert(index as u16 + 1);
+    }
+
+    /// They woke us, or they are gone. What they sent before that still counts.
+    fn drain_bell(&mut self, index: usize, rnic: &mut rnic::Device, now: Instant) -> bool {
+        let Some(lane) = &mut self.lanes[index] else { return false };
+        let mut bytes = [0; 8];
+        let gone = loop {
+            match unix::receive(lane.socket.as_raw_fd(), &mut bytes) {
+                Ok((0, _)) => break true,
+                Ok(_) => {}
+                Err(error) => break error.kind() != io::ErrorKind::WouldBlock,
+            }
+        };
+        if gone {
+            if let Stage::Open(traffic) = &mut lane.stage {
+                traffic.receive_all(rnic, senders(lane.theirs), now);
+            }
+            self.close(index, rnic);
+        }
+        gone
+    }
+
+    fn close(&mut self, index: usize, rnic: &mut rnic::Device) {
+        self.remove(index);
+        rnic.close_lane(index as u16 + 1);
+    }
+
+    fn remove(&mut self, index: usize) {
+        let Some(lane) = self.lanes[index].take() else { return };
+        if matches!(lane.stage, Stage::Open(_)) {
+            self.open -= 1;
+            self.by_slots.retain(|_, number| usize::from(*number) != index + 1);
+            // Another one to the same place, made when both asked at once, takes its place.
+            let same = |other: &Option<Lane>| {
+                other.as_ref().is_some_and(|other| {
+                    matches!(other.stage, Stage::Open(_))
+                        && (other.ours, other.theirs) == (lane.ours, lane.theirs)
+                })
+            };
+            if let Some(other) = self.lanes.iter().position(same) {
+                self.by_slots.insert((lane.ours, lane.theirs), other as u16 + 1);
+            }
+        }
+    }
+
+    /// Asks for the lane that a datagram wanted.
+    pub(crate) fn ask_wanted(&mut self, now: Instant) {
+        let Some((ours, theirs)) = self.wanted.take() else { return };
+        if !self.is_refused(theirs, now) && !self.has_asked(ours, theirs) && self.ask(ours, theirs).is_err() {
+            self.refuse(theirs, now);
+        }
+    }
+
+    /// Whether there is no lane.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open == 0
+    }
+
+    fn open_lanes(&mut self) -> impl Iterator<Item = (usize, RawFd, Slot, &mut Traffic)> {
+        self.lanes.iter_mut().enumerate().filter_map(|(index, lane)| match lane {
+            Some(Lane { stage: Stage::Open(traffic), socket, theirs, .. }) => {
+                Some((index, socket.as_raw_fd(), *theirs, &mut **traffic))
+            }
+            _ => None,
+        })
+    }
+
+    /// Takes what arrived on all lanes, until it is enough or there is nothing more for now. Says whether
+    /// there was anything.
+    pub(crate) fn receive(
+        &mut self,
+        rnic: &mut rnic::Device,
+        now: Instant,
+        is_enough: impl Fn(&rnic::Device) -> bool,
+    ) -> bool {
+        let (mut arrived, mut broken) = (false, None);
+        for (index, _, theirs, traffic) in self.open_lanes() {
+            match traffic.receive(rnic, senders(theirs), now, &is_enough) {
+                Ok(any) => arrived |= any,
+                Err(_) => broken = Some(index),
+            }
+        }
+        if let Some(index) = broken {
+            self.close(index, rnic);
+        }
+        arrived
+    }
+
+    /// Wakes those that sleep over what was sent to them, or that wait for room.
+    pub(crate) fn ring_bells(&mut self) {
+        for (_, socket, _, traffic) in self.open_lanes() {
+            if traffic.must_wake() {
+                // A bell that does not fit is one of many: they will wake.
+                let _ = unix::send_now(socket, &[1]);
+            }
+        }
+    }
+
+    /// We are about to sleep, and want to be woken. True when there is something to do already.
+    pub(crate) fn sleep(&mut self) -> bool {
+        self.open_lanes().fold(false, |busy, (_, _, _, traffic)| busy | traffic.sleep())
+    }
+
+    /// We look by ourselves.
+    pub(crate) fn wake(&mut self) {
+        self.open_lanes().for_each(|(_, _, _, traffic)| traffic.wake());
+    }
+
+    fn traffic(&mut self, lane: u16) -> Option<&mut Traffic> {
+        match &mut self.lanes.get_mut(usize::from(lane).checked_sub(1)?)?.as_mut()?.stage {
+            Stage::Open(traffic) => Some(traffic),
+            _ => None,
+        }
+    }
+}
+
+/// Only processes of our own user share memory with us; the kernel tells who it is.
+fn check_user(socket: &OwnedFd) -> io::Result<()> {
+    match unix::peer_user(socket.as_raw_fd())? {
+        user if user == process::user() => Ok(()),
+        _ => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}

@@ -1,0 +1,149 @@
+//! Links between processes of one host: memory that both have, with a ring of records each way.
+//!
+//! ```text
+//! create() ─▶ Writer, Reader, descriptor ──Unix socket──▶ open(descriptor) ─▶ Writer, Reader
+//! ```
+//!
+//! A link has two sides that need not trust each other: each believes nothing that the other writes, and the
+//! memory cannot be taken away. Waking a side that sleeps is up to whoever uses the link; the rings say when.
+
+use crate::sys::ring::ends;
+use crate::sys::shared::Mapping;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+pub use crate::sys::ring::{Broken, HEADERS_MAX, PAYLOAD_MAX, Reader, Record, Writer};
+
+/// Makes the memory of a link: our two ends, and the descriptor that the other side opens.
+///
+/// # Errors
+/// Those of `memfd_create(2)` and `mmap(2)`: no descriptors or memory left, or a sandbox forbids it.
+pub fn create() -> io::Result<(Writer, Reader, OwnedFd)> {
+    let (mapping, fd) = Mapping::create()?;
+    let (writer, reader) = ends(mapping, true);
+    Ok((writer, reader, fd))
+}
+
+/// Opens the memory of a link that the other side made.
+///
+/// # Errors
+/// `InvalidData` when it is not such memory, otherwise those of `mmap(2)`.
+pub fn open(fd: &impl AsFd) -> io::Result<(Writer, Reader)> {
+    Ok(ends(Mapping::open(fd)?, false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(writer: &mut Writer, headers: &[u8], payload: &[u8]) -> bool {
+        let filled = writer.write(headers, 7, payload.len(), |place| {
+            place.copy_from_slice(payload);
+            Ok::<(), ()>(())
+        });
+        filled == Some(Ok(()))
+    }
+
+    fn take(reader: &mut Reader) -> Option<(Vec<u8>, Vec<u8>)> {
+        let record = reader.next().unwrap()?;
+        assert_eq!(record.flags, 7);
+        let mut payload = vec![0; record.length as usize];
+        record.copy(&mut payload);
+        let taken = (record.headers().to_vec(), payload);
+        reader.release(&record);
+        Some(taken)
+    }
+
+    #[test]
+    fn records_come_out_as_they_went_in_however_often_the_ring_wraps() {
+        let (mut writer, _ours, fd) = create().unwrap();
+        let (_theirs, mut reader) = open(&fd).unwrap();
+        let bytes: Vec<u8> = (0..PAYLOAD_MAX).map(|byte| (byte % 251) as u8).collect();
+        for round in 0..500usize {
+            let (headers, payload) = (&bytes[..round % 90], &bytes[..(round * 7919) % PAYLOAD_MAX]);
+            assert!(writer.has_room());
+            assert!(put(&mut writer, headers, payload));
+            assert!(put(&mut writer, &[1], &[]));
+            assert_eq!(take(&mut reader), Some((headers.to_vec(), payload.to_vec())));
+            assert_eq!(take(&mut reader), Some((vec![1], vec![])));
+            assert_eq!(take(&mut reader), None);
+        }
+    }
+
+    #[test]
+    fn a_full_ring_takes_no_more_until_something_is_released() {
+        let (mut writer, _ours, fd) = create().unwrap();
+        let (_theirs, mut reader) = open(&fd).unwrap();
+        let mut written = 0;
+        while put(&mut writer, &[2; 40], &[3; 1000]) {
+            written += 1;
+        }
+        assert!(written > 100 && !writer.has_room() && !writer.wait_for_room());
+        let mut taken = 0;
+        while take(&mut reader).is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, written);
+        assert!(reader.must_wake() && !reader.must_wake());
+        assert!(writer.has_room() && put(&mut writer, &[], &vec![4; PAYLOAD_MAX]));
+        assert_eq!(take(&mut reader).map(|(_, payload)| payload.len()), Some(PAYLOAD_MAX));
+        assert!(!put(&mut writer, &[], &vec![4; PAYLOAD_MAX + 1]));
+    }
+
+    #[test]
+    fn a_payload_that_cannot_be_had_leaves_nothing_behind() {
+        let (mut writer, _ours, fd) = create().unwrap();
+        let (_theirs, mut reader) = open(&fd).unwrap();
+        assert_eq!(writer.write(&[1], 7, 10, |_| Err("fault")), Some(Err("fault")));
+        assert_eq!(take(&mut reader), None);
+        assert!(!writer.must_wake());
+        assert!(put(&mut writer, &[9], &[8]));
+        assert_eq!(take(&mut reader), Some((vec![9], vec![8])));
+    }
+
+    #[test]
+    fn who_sleeps_is_woken_once() {
+        let (mut writer, _ours, fd) = create().unwrap();
+        let (_theirs, mut reader) = open(&fd).unwrap();
+        assert!(put(&mut writer, &[1], &[]) && !writer.must_wake());
+        assert!(reader.sleep(), "there is a record");
+        reader.wake();
+        assert!(take(&mut reader).is_some() && !reader.sleep());
+        assert!(put(&mut writer, &[1], &[]));
+        assert!(writer.must_wake() && !writer.must_wake());
+    }
+
+    #[test]
+    fn only_sealed_memory_of_the_right_size_is_opened() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(open(&file).is_err());
+    }
+
+    #[test]
+    fn two_threads_pass_a_million_records() {
+        const RECORDS: u32 = 1_000_000;
+        let (mut writer, _ours, fd) = create().unwrap();
+        let (_theirs, mut reader) = open(&fd).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..RECORDS {
+                    while !writer.has_room() {
+                        std::thread::yield_now();
+                    }
+                    let length = (number % 200) as usize;
+                    assert!(put(&mut writer, &number.to_le_bytes(), &vec![number as u8; length]));
+                }
+            });
+            for number in 0..RECORDS {
+                let (headers, payload) = loop {
+                    match take(&mut reader) {
+                        Some(taken) => break taken,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                assert_eq!(headers, number.to_le_bytes());
+                assert_eq!(payload, vec![number as u8; (number % 200) as usize]);
+            }
+        });
+    }
+}

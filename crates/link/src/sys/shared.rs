@@ -1,0 +1,108 @@
+//! Memory that two processes share: a sealed memfd, each half of it mapped twice in a row.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{NonNull, null_mut};
+
+/// Bytes of one ring.
+pub(crate) const RING_BYTES: usize = 1 << 19;
+/// Bytes before the rings: a multiple of every page size.
+pub(crate) const CONTROL_BYTES: usize = 1 << 16;
+const FILE_BYTES: usize = CONTROL_BYTES + 2 * RING_BYTES;
+const SPAN_BYTES: usize = CONTROL_BYTES + 4 * RING_BYTES;
+/// Neither side can take pages away from under the other.
+const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// The mapping. Control page, first ring twice, second ring twice: what runs over a ring's end is at its
+/// beginning.
+#[derive(Debug)]
+pub(crate) struct Mapping(NonNull<u8>);
+
+// SAFETY: an address range that stays mapped until the last user drops it. What is in it is only reached
+// through atomics and raw copies.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+impl Mapping {
+    /// New memory, all zero, and the descriptor that another process maps it by.
+    pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: a name that lives until the call returns.
+        let fd = check(unsafe { libc::memfd_create(c"rockery".as_ptr(), flags) })?;
+        // SAFETY: a new descriptor that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: no pointers.
+        check(unsafe { libc::ftruncate(fd.as_raw_fd(), FILE_BYTES as i64) })?;
+        // SAFETY: no pointers.
+        check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+        Ok((Self::map(fd.as_raw_fd())?, fd))
+    }
+
+    /// Memory that another process made. It must be as [`Self::create`] makes it.
+    pub(crate) fn open(fd: &impl AsFd) -> io::Result<Self> {
+        let fd = fd.as_fd().as_raw_fd();
+        // SAFETY: no pointers.
+        let seals = check(unsafe { libc::fcntl(fd, libc::F_GET_SEALS) })?;
+        // SAFETY: all zeros is a valid value, and there is room for one.
+        let length = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            check(libc::fstat(fd, &mut stat))?;
+            stat.st_size
+        };
+        if seals & SEALS != SEALS || length != FILE_BYTES as i64 {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
+        }
+        Self::map(fd)
+    }
+
+    fn map(fd: RawFd) -> io::Result<Self> {
+        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new range, wherever the kernel has room.
+        let base = unsafe { libc::mmap(null_mut(), SPAN_BYTES, libc::PROT_NONE, anonymous, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let mapping = Self(NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?);
+        let (first, second) = (CONTROL_BYTES, CONTROL_BYTES + RING_BYTES);
+        let parts = [
+            (0, 0, CONTROL_BYTES),
+            (CONTROL_BYTES, first, RING_BYTES),
+            (CONTROL_BYTES + RING_BYTES, first, RING_BYTES),
+            (CONTROL_BYTES + 2 * RING_BYTES, second, RING_BYTES),
+            (CONTROL_BYTES + 3 * RING_BYTES, second, RING_BYTES),
+        ];
+        for (at, offset, length) in parts {
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+            // SAFETY: within the range that was just reserved, which nobody else knows.
+            let part = unsafe { libc::mmap(base.byte_add(at), length, rights, flags, fd, offset as i64) };
+            if part == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(mapping)
+    }
+
+    /// Where the control blocks are.
+    pub(crate) fn control(&self) -> NonNull<u8> {
+        self.0
+    }
+
+    /// Where a ring begins: `2 * RING_BYTES` can be reached from there.
+    pub(crate) fn ring(&self, index: usize) -> NonNull<u8> {
+        // SAFETY: within the mapping, for both rings.
+        unsafe { self.0.byte_add(CONTROL_BYTES + 2 * RING_BYTES * (index & 1)) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own range, that nobody uses any more.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), SPAN_BYTES) };
+    }
+}
