@@ -23,9 +23,10 @@ test: packages ## all tests, real programs and the Linux kernel as the other sid
 programs: packages ## only the tests with real programs
 	scripts/as-root.sh $(CARGO) test -p rockery-programs
 
-check: ## form and lints
+check: ## form, lints, and that the sans-IO crates need no operating system
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/no-std.sh
 
 bench: packages ## rockery beside the limits of what it stands on; writes docs/performance.md
 	scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-programs --bin bench
