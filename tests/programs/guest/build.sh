@@ -24,7 +24,9 @@ fetch_kernel() {
   done
   [[ -n ${image:-} ]] || die "apt-cache knows no kernel: call 'apt-get update'"
   modules=$(apt-cache depends "$image" | awk '/Depends: linux-modules/ {print $2}')
-  (cd "$work" && apt-get -q download "$image" $modules >/dev/null) || die "cannot download $image"
+  # In a user namespace apt cannot become the user that it otherwise downloads as.
+  (cd "$work" && apt-get -q -o APT::Sandbox::User=root download "$image" $modules >/dev/null) ||
+    die "cannot download $image"
   for package in "$work"/*.deb; do dpkg -x "$package" "$work/kernel"; done
 }
 fetch_kernel
