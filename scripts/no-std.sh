@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 target=x86_64-unknown-none
 if [[ ! -d $(rustc --print sysroot)/lib/rustlib/$target ]]; then
-  rustup target add "$target" || { echo "no-std: cargo needs the target $target: rustup target add $target" >&2; exit 1; }
+  rustup target add "$target" || { echo "no-std: call 'rustup target add $target'" >&2; exit 1; }
 fi
 for package in wire rnic fabric; do
   "${CARGO:-cargo}" build --quiet --target "$target" -p "rockery-$package" --no-default-features
