@@ -1,15 +1,27 @@
 //! Ten thousand seeds of the torture test; `torture --seeds 1000000` runs more.
 
+use sim::torture::Between;
+
 /// Seeds in every test run.
 const SEEDS: u64 = 10_000;
 
 #[test]
 fn every_byte_and_every_completion_is_right_whatever_the_network_does() {
+    run_all(Between::Network);
+}
+
+#[test]
+fn every_byte_and_every_completion_is_right_on_a_lane_and_when_it_ends() {
+    run_all(Between::Lane);
+}
+
+fn run_all(between: Between) {
     let half = |range: std::ops::Range<u64>| {
         std::thread::spawn(move || {
             let mut completed = 0;
             for seed in range {
-                completed += sim::torture::run(seed).unwrap_or_else(|failure| panic!("{failure}")).completed;
+                let summary = sim::torture::run(seed, between).unwrap_or_else(|failure| panic!("{failure}"));
+                completed += summary.completed;
             }
             completed
         })
@@ -25,13 +37,15 @@ const SEEDS_THAT_FAILED: &[u64] = &[35_115];
 #[test]
 fn seeds_that_once_failed_stay_fixed() {
     for seed in SEEDS_THAT_FAILED {
-        sim::torture::run(*seed).unwrap_or_else(|failure| panic!("{failure}"));
+        sim::torture::run(*seed, Between::Network).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..50 {
-        assert_eq!(sim::torture::run(seed), sim::torture::run(seed));
+        for between in [Between::Network, Between::Lane] {
+            assert_eq!(sim::torture::run(seed, between), sim::torture::run(seed, between));
+        }
     }
 }

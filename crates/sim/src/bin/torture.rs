@@ -1,26 +1,36 @@
-//! Runs seeds of the torture test: `torture --seeds 1000000`, or one again: `torture --seed 42`.
+//! Runs seeds of the torture test: `torture --seeds 1000000`, or one again: `torture --seed 42`. With
+//! `--lane` before it, over a lane.
 
+use sim::torture::Between;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let between = if arguments.first().is_some_and(|first| first == "--lane") {
+        arguments.remove(0);
+        Between::Lane
+    } else {
+        Between::Network
+    };
     let number = |text: &String| text.parse::<u64>().ok();
     match arguments.as_slice() {
-        [flag, value] if flag == "--seed" => number(value).map_or_else(usage, |seed| run(seed, 1)),
-        [flag, value] if flag == "--seeds" => number(value).map_or_else(usage, |count| run(0, count)),
+        [flag, value] if flag == "--seed" => number(value).map_or_else(usage, |seed| run(seed, 1, between)),
+        [flag, value] if flag == "--seeds" => {
+            number(value).map_or_else(usage, |count| run(0, count, between))
+        }
         _ => usage(),
     }
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: torture --seeds COUNT | --seed SEED");
+    eprintln!("usage: torture [--lane] --seeds COUNT | --seed SEED");
     ExitCode::from(2)
 }
 
-fn run(first: u64, count: u64) -> ExitCode {
+fn run(first: u64, count: u64, between: Between) -> ExitCode {
     let mut total = sim::torture::Summary::default();
     for seed in first..first + count {
-        match sim::torture::run(seed) {
+        match sim::torture::run(seed, between) {
             Ok(summary) => {
                 total.completed += summary.completed;
                 total.dead += summary.dead;

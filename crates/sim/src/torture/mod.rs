@@ -6,11 +6,13 @@
 
 mod arena;
 mod host;
+mod lane;
 mod network;
 mod stream;
 
 use crate::dice::Dice;
 use host::{Connection, Host};
+use lane::{LANE, Lane, senders_to};
 use network::{Faults, Network};
 use rnic::{Completion, CompletionKind, Config, CongestionConfig, DcqcnConfig, Event, Instant, Mtu, QpType};
 use stream::{Stream, Verdict};
@@ -44,24 +46,37 @@ pub struct Summary {
 pub struct Failure {
     /// The run.
     pub seed: u64,
+    /// Of which kind.
+    pub between: Between,
     /// What was wrong.
     pub what: String,
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seed, what } = self;
-        write!(f, "seed {seed}: {what}\ncargo run --release -p rockery-sim --bin torture -- --seed {seed}")
+        let Self { seed, between, what } = self;
+        let lane = if *between == Between::Lane { "--lane " } else { "" };
+        let command = "cargo run --release -p rockery-sim --bin torture --";
+        write!(f, "seed {seed}: {what}\n{command} {lane}--seed {seed}")
     }
+}
+
+/// What is between the two devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Between {
+    /// The network alone.
+    Network,
+    /// A lane, which may end in the middle: then the network.
+    Lane,
 }
 
 /// Runs one seed.
 ///
 /// # Errors
 /// [`Failure`] says which promise was broken.
-pub fn run(seed: u64) -> Result<Summary, Failure> {
-    let failed = |what: String| Failure { seed, what };
-    let mut run = Run::new(seed).map_err(|error| failed(format!("set-up: {error}")))?;
+pub fn run(seed: u64, between: Between) -> Result<Summary, Failure> {
+    let failed = |what: String| Failure { seed, between, what };
+    let mut run = Run::new(seed, between).map_err(|error| failed(format!("set-up: {error}")))?;
     run.work().map_err(failed)?;
     Ok(run.summary())
 }
@@ -75,7 +90,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64) -> Result<Self, rnic::Error> {
+    fn new(seed: u64, between: Between) -> Result<Self, rnic::Error> {
         let mut dice = Dice::new(seed);
         let mtu = dice.pick(&[Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B4096]);
         let config = config(&mut dice);
@@ -98,6 +113,9 @@ impl Run {
             let gids = [hosts[0].gid(), hosts[1].gid()];
             for side in 0..2 {
                 hosts[side].connect(kind, qpns[side], (gids[1 - side], qpns[1 - side]), side, &how)?;
+                if between == Between::Lane && kind != QpType::Ud {
+                    hosts[side].device.set_lane(qpns[side], LANE)?;
+                }
             }
             let most = if kind == QpType::Ud { message_max.min(4096) } else { message_max };
             for from in 0..1 + dice.below(2) as usize {
@@ -107,16 +125,38 @@ impl Run {
         }
         let mut network = Network::default();
         network.faults = faults(&mut dice);
+        if between == Between::Lane {
+            network.lane = Some(Lane::new(&mut dice));
+        }
         Ok(Self { dice, now: Instant(0), network, hosts, streams })
     }
 
     fn work(&mut self) -> Verdict {
         self.run_until_done(FAULTS_NS)?;
         self.network.faults = Faults::default();
+        if let Some(lane) = &mut self.network.lane {
+            lane.full = 0;
+        }
         let healed = self.now.0;
         if !self.run_until_done(LIVENESS_NS)? {
             let stuck: Vec<_> = self.streams.iter().filter(|stream| !stream.is_done()).collect();
             return Err(format!("not done {} ns after the network healed: {stuck:?}", self.now.0 - healed));
+        }
+        self.check_lane()
+    }
+
+    /// On a lane that lasts nothing is lost, so nothing is asked for twice but by those that were not ready.
+    fn check_lane(&self) -> Verdict {
+        if !self.network.lane.as_ref().is_some_and(Lane::lasts) {
+            return Ok(());
+        }
+        for host in &self.hosts {
+            let counters = host.device.counters();
+            let lost =
+                counters.local_ack_timeout_err + counters.packet_seq_err + counters.implied_nak_seq_err;
+            if lost > 0 {
+                return Err(format!("something was lost on a lane: {counters:?}"));
+            }
         }
         Ok(())
     }
@@ -134,6 +174,9 @@ impl Run {
             if self.now >= next_action {
                 self.act()?;
                 next_action = Instant(self.now.0 + 1 + self.dice.below(20_000));
+            }
+            if let Some(lane) = &mut self.network.lane {
+                lane.tend(&mut self.hosts, self.now);
             }
             self.deliver();
             self.settle()?;
@@ -159,12 +202,21 @@ impl Run {
             host.device.handle_timeout(self.now);
         }
         while let Some((side, frame)) = self.network.take(self.now) {
+            let open = self.network.lane.as_ref().is_some_and(|lane| lane.is_open(side));
+            if frame.by_lane && !open {
+                continue;
+            }
             let Some((arrival, packet, payload)) = frame.open() else {
                 self.network.corrupted += 1;
                 continue;
             };
             let Host { device, arena, .. } = &mut self.hosts[side];
-            device.handle_packet(self.now, &arrival, &packet, rnic::Payload::Bytes(payload), arena);
+            let payload = rnic::Payload::Bytes(payload);
+            if frame.by_lane {
+                device.handle_lane_packet(self.now, &arrival, senders_to(side), &packet, payload, arena);
+            } else {
+                device.handle_packet(self.now, &arrival, &packet, payload, arena);
+            }
         }
     }
 

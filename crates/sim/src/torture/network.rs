@@ -2,13 +2,14 @@
 //! included.
 
 use super::arena::Arena;
+use super::lane::{LANE, Lane};
 use crate::dice::Dice;
 use rnic::{Arrival, Fault, Gather, Gid, Instant, Path, Sink};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use wire::MAX_HEADERS;
-use wire::Packet;
 use wire::icrc::{Flow, Identification, split_icrc};
+use wire::{Packet, Qpn};
 
 /// What the network does to a packet, in thousandths, and how long it may hold one back.
 #[derive(Clone, Copy, Default, Debug)]
@@ -29,6 +30,8 @@ pub(super) struct Frame {
     destination: Gid,
     source_port: u16,
     traffic_class: u8,
+    /// It goes by the lane.
+    pub(super) by_lane: bool,
 }
 
 /// One way takes at least this long.
@@ -41,6 +44,7 @@ pub(super) struct Network {
     sent: u64,
     pub(super) faults: Faults,
     pub(super) corrupted: u64,
+    pub(super) lane: Option<Lane>,
 }
 
 impl Network {
@@ -55,6 +59,9 @@ impl Network {
     }
 
     fn carry(&mut self, to: usize, mut frame: Frame, now: Instant, dice: &mut Dice) {
+        if frame.by_lane {
+            return self.insert(to, frame, Instant(now.0 + DELAY_NS));
+        }
         let faults = self.faults;
         if dice.per_mille(faults.drop) {
             return;
@@ -74,8 +81,12 @@ impl Network {
 
     fn enqueue(&mut self, to: usize, frame: Frame, now: Instant, dice: &mut Dice) {
         let late = if dice.per_mille(self.faults.late) { dice.below(self.faults.late_ns_max) } else { 0 };
+        self.insert(to, frame, Instant(now.0 + DELAY_NS + late));
+    }
+
+    fn insert(&mut self, to: usize, frame: Frame, at: Instant) {
         self.sent += 1;
-        self.queue.insert((Instant(now.0 + DELAY_NS + late), self.sent), (to, frame));
+        self.queue.insert((at, self.sent), (to, frame));
     }
 }
 
@@ -106,9 +117,22 @@ impl Sink for Port<'_> {
             destination: path.destination,
             source_port: path.source_port,
             traffic_class: path.traffic_class,
+            by_lane: path.lane == LANE,
         };
         self.network.carry(self.to, frame, self.now, self.dice);
         Ok(())
+    }
+
+    fn room(&mut self, path: &Path, _mtu: u32) -> u32 {
+        match &self.network.lane {
+            Some(lane) if path.lane == LANE => lane.room(self.dice),
+            _ => 1,
+        }
+    }
+
+    fn lane(&mut self, _path: &Path, _from: Qpn, _to: Qpn) -> u16 {
+        let open = self.network.lane.as_ref().is_some_and(|lane| lane.is_open(1 - self.to));
+        if open { LANE } else { 0 }
     }
 }
 

@@ -1,0 +1,70 @@
+//! A lane between the two devices, as a host has one where both are on it: nothing on it is lost, but it may
+//! be full, and it may end while both still use it.
+
+use super::host::Host;
+use crate::dice::Dice;
+use rnic::{Instant, Senders};
+use wire::Qpn;
+
+/// Its number at both devices.
+pub(super) const LANE: u16 = 1;
+
+/// What a lane does in a run.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    open: [bool; 2],
+    /// How often it is full, in thousandths.
+    pub(super) full: u64,
+    /// Packets that may go as one at most.
+    together: u64,
+    /// When each side finds that it has ended.
+    ends: [Option<Instant>; 2],
+}
+
+impl Lane {
+    pub(super) fn new(dice: &mut Dice) -> Self {
+        let last = dice.below(2_000_000);
+        let ends = dice.per_mille(500).then(|| [dice.below(last + 1), last].map(Instant));
+        let swapped = dice.per_mille(500);
+        Self {
+            open: [true; 2],
+            full: if dice.per_mille(300) { 0 } else { dice.below(700) },
+            together: dice.pick(&[1, 2, 7, 100]),
+            ends: match ends {
+                Some([first, second]) if swapped => [Some(second), Some(first)],
+                Some([first, second]) => [Some(first), Some(second)],
+                None => [None; 2],
+            },
+        }
+    }
+
+    pub(super) fn is_open(&self, side: usize) -> bool {
+        self.open[side]
+    }
+
+    /// Whether it never ends.
+    pub(super) fn lasts(&self) -> bool {
+        self.ends == [None; 2]
+    }
+
+    /// How many packets may go as one now.
+    pub(super) fn room(&self, dice: &mut Dice) -> u32 {
+        if dice.per_mille(self.full) { 0 } else { 1 + dice.below(self.together) as u32 }
+    }
+
+    /// Ends it where its time has come, and lets those go on that wait for room.
+    pub(super) fn tend(&mut self, hosts: &mut [Host; 2], now: Instant) {
+        for (side, host) in hosts.iter_mut().enumerate() {
+            if self.open[side] && self.ends[side].is_some_and(|end| now >= end) {
+                self.open[side] = false;
+                host.device.close_lane(LANE);
+            }
+            host.device.resume();
+        }
+    }
+}
+
+/// Who sends to `side`.
+pub(super) fn senders_to(side: usize) -> Senders {
+    Senders { first: Qpn::new(0x1000 * (2 - side as u32)), count: 64 }
+}
