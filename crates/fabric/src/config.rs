@@ -24,6 +24,20 @@ pub struct SwitchConfig {
     pub buffer: BufferConfig,
 }
 
+impl SwitchConfig {
+    /// The bytes that reserves and headroom take, when that is more than there is.
+    pub fn overcommitted(&self) -> Option<u64> {
+        let groups = |port: &PortConfig| self.profiles.get(usize::from(port.profile)).map(|own| &own.groups);
+        let (mut reserve, mut headroom) = (0_u64, 0_u64);
+        for group in self.ports.iter().filter_map(groups).flatten() {
+            reserve += u64::from(group.reserve_bytes);
+            headroom += u64::from(group.headroom_bytes);
+        }
+        let need = reserve + self.buffer.headroom_pool_bytes.map_or(headroom, u64::from);
+        (need >= u64::from(self.buffer.total_bytes)).then_some(need)
+    }
+}
+
 /// One port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortConfig {

@@ -25,6 +25,8 @@ extern crate alloc;
 pub mod config;
 mod counters;
 mod egress;
+#[cfg(feature = "file")]
+pub mod file;
 pub mod headroom;
 mod ingress;
 mod packet;
@@ -35,6 +37,8 @@ mod schedule;
 mod switch;
 mod time;
 pub mod topology;
+#[cfg(feature = "file")]
+pub mod vendor;
 
 pub use counters::{Drop, IngressCounters, QueueCounters};
 pub use egress::{Egress, Frame, Next, PauseFrame};

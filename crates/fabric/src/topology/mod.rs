@@ -1,8 +1,13 @@
 //! What is connected to what, and the shortest ways through it.
 
+mod dragonfly;
 mod generate;
+mod rail;
 
+pub use dragonfly::dragonfly;
 pub use generate::{Speeds, fat_tree, leaf_spine, star};
+
+pub use rail::rail_optimised;
 
 use crate::time::{Rate, Span};
 use alloc::collections::VecDeque;

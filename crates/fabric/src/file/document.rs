@@ -1,0 +1,347 @@
+//! From texts to one tree: includes are merged, the command line's settings put in, and everything keeps its
+//! place for messages.
+
+use super::error::{FileError, Mistake, Problem, nearest};
+use super::schema::FabricFile;
+use super::source::{Place, Sources};
+use alloc::borrow::{Cow, ToOwned};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeArray, DeString, DeTable, DeValue};
+
+/// Files that one file includes at most, all together.
+pub const INCLUDES_MAX: usize = 64;
+
+/// Reads a file that another one names: from its name, relative to the fabric file, to its text or to what
+/// is wrong.
+pub type ReadFile<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
+
+/// A fabric file with everything it includes, and what the command line sets.
+#[derive(Clone, Debug, Default)]
+pub struct Document {
+    pub(crate) sources: Sources,
+    /// Numbers of the files' texts, in the order in which they are merged.
+    files: Vec<usize>,
+    /// Numbers of the texts `path = value`, and the lengths of the paths.
+    sets: Vec<(usize, usize)>,
+}
+
+impl Document {
+    /// Reads `text`, called `name` in messages, and what it includes.
+    ///
+    /// # Errors
+    /// Bad syntax, and files that cannot be read.
+    pub fn read(name: &str, text: &str, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
+        let mut document = Self::default();
+        let mut seen = alloc::vec![name.to_owned()];
+        document.read_all(name, text, files, &mut seen)?;
+        Ok(document)
+    }
+
+    fn read_all(
+        &mut self,
+        name: &str,
+        text: &str,
+        files: &mut ReadFile<'_>,
+        seen: &mut Vec<String>,
+    ) -> Result<(), FileError> {
+        let number = self.sources.add(name, text);
+        let start = self.sources.start(number);
+        let included = match DeTable::parse(text) {
+            Ok(table) => includes(table.get_ref(), start),
+            Err(error) => {
+                let place = error.span().map(|span| span.start + start..span.end + start);
+                let what = error.message().to_owned();
+                return Err(FileError(alloc::vec![self.problem(Mistake::Syntax, "", place, what, "")]));
+            }
+        };
+        for (index, (other, place)) in included.into_iter().enumerate() {
+            let wrong = |document: &Self, mistake, what: String, instead: &str| {
+                let field = format!("include[{index}]");
+                FileError(alloc::vec![document.problem(mistake, &field, Some(place.clone()), what, instead)])
+            };
+            if seen.contains(&other) {
+                continue;
+            }
+            if seen.len() >= INCLUDES_MAX {
+                let what = format!("more than {INCLUDES_MAX} files include each other");
+                return Err(wrong(self, Mistake::Limit, what, "put some of them together"));
+            }
+            seen.push(other.clone());
+            let text = files(&other).map_err(|why| {
+                wrong(self, Mistake::Reference, format!("{other}: {why}"), "names are relative to this file")
+            })?;
+            self.read_all(&other, &text, files, seen)?;
+        }
+        self.files.push(number);
+        Ok(())
+    }
+
+    /// Sets a value by its path, as `--set` and sweeps do: `nic.default.mtu=1024`. A `*` stands for every
+    /// entry. The value is TOML, or text without quotes.
+    ///
+    /// # Errors
+    /// A path into something that is not a table, or an entry that is not there.
+    pub fn set(&mut self, path: &str, value: &str) -> Result<(), FileError> {
+        let path = path.trim();
+        let number = self.sources.add("--set", &format!("{path} = {value}"));
+        self.sets.push((number, path.len()));
+        let start = self.sources.start(number);
+        self.grow().map(|_| ()).map_err(|what| {
+            let instead =
+                "a path is made of names and numbers: host.0.nic, nic.default.mtu, workload.*.depth";
+            let place = Some(start..start + path.len());
+            FileError(alloc::vec![self.problem(Mistake::Reference, path, place, what, instead)])
+        })
+    }
+
+    /// The tree that the texts make.
+    fn grow(&self) -> Result<DeTable<'_>, String> {
+        let mut tree = DeTable::new();
+        for number in &self.files {
+            let start = self.sources.start(*number);
+            // Each was parsed when it was read.
+            if let Ok(table) = DeTable::parse(self.sources.text(*number)) {
+                merge(&mut tree, shift_table(table.into_inner(), start));
+            }
+        }
+        for (number, path) in &self.sets {
+            let start = self.sources.start(*number);
+            let text = self.sources.text(*number);
+            let (path, value) = (&text[..*path], &text[path + 3..]);
+            let at = start + path.len() + 3;
+            let plain = || Spanned::new(0..value.len(), DeValue::String(Cow::Borrowed(value.trim())));
+            let value = shift_value(DeValue::parse(value).unwrap_or_else(|_| plain()), at);
+            let keys: Vec<&str> = path.split('.').map(str::trim).collect();
+            put(&mut tree, &keys, &value, &(start..start + path.len()))?;
+        }
+        Ok(tree)
+    }
+
+    /// The file's fields.
+    ///
+    /// # Errors
+    /// Unknown fields, all at once; or the first value that its field cannot have.
+    pub fn fields(&self) -> Result<FabricFile, FileError> {
+        let tree = self.grow().unwrap_or_default();
+        let unknown = super::check::unknown_fields(self, &tree);
+        if !unknown.is_empty() {
+            return Err(FileError(unknown));
+        }
+        let whole = Spanned::new(0..0, tree);
+        FabricFile::deserialize(toml::Deserializer::from(whole)).map_err(|error| {
+            let place = error.span();
+            let field = place.as_ref().and_then(|place| self.path_of(place)).unwrap_or_default();
+            let what = error.message().trim().to_owned();
+            let quoted = |text: &str| text.split('`').nth(1).map(ToString::to_string);
+            let choices = what.split_once("expected one of").map(|(_, rest)| rest.split('`'));
+            let names =
+                choices.into_iter().flatten().filter(|part| !part.trim_matches([',', ' ']).is_empty());
+            let meant = quoted(&what).and_then(|name| nearest(&name, names).map(str::to_owned));
+            let instead = meant.map(|name| format!("did you mean \"{name}\"?")).unwrap_or_default();
+            FileError(alloc::vec![self.problem(Mistake::Value, &field, place, what, &instead)])
+        })
+    }
+
+    /// Where a field's value stands, by its path: `link[3].between[1]`; or the nearest table around it.
+    pub(crate) fn place_of(&self, path: &str) -> Option<Place> {
+        let tree = self.grow().unwrap_or_default();
+        let mut place = None;
+        let mut at: Option<&DeValue<'_>> = None;
+        for key in path.split(['.', '[']).map(|key| key.trim_end_matches(']')) {
+            let next = match at {
+                None => tree.get(key),
+                Some(value) => match key.parse::<usize>() {
+                    Ok(index) if value.is_array() => value.get(index),
+                    _ => value.get(key),
+                },
+            };
+            let Some(next) = next else { break };
+            place = Some(next.span());
+            at = Some(next.get_ref());
+        }
+        place
+    }
+
+    pub(crate) fn problem(
+        &self,
+        mistake: Mistake,
+        field: &str,
+        place: Option<Place>,
+        what: String,
+        instead: &str,
+    ) -> Problem {
+        let line = place.as_ref().and_then(|place| self.sources.line(place));
+        let instead = (!instead.is_empty()).then(|| instead.to_owned());
+        Problem { mistake, field: field.to_owned(), what, instead, line }
+    }
+
+    /// The path of the smallest value that spans a place.
+    fn path_of(&self, place: &Place) -> Option<String> {
+        let tree = self.grow().unwrap_or_default();
+        let mut best: Option<(usize, String)> = None;
+        walk(&tree, "", &mut |path, span| {
+            let width = span.end.saturating_sub(span.start);
+            let contains = span.start <= place.start && place.end <= span.end;
+            if contains && best.as_ref().is_none_or(|(least, _)| width <= *least) {
+                best = Some((width, path.to_owned()));
+            }
+        });
+        best.map(|(_, path)| path)
+    }
+}
+
+fn includes(table: &DeTable<'_>, start: usize) -> Vec<(String, Place)> {
+    let list = table.get("include").and_then(|value| value.get_ref().as_array());
+    let texts = list.into_iter().flatten();
+    texts
+        .filter_map(|value| {
+            let span = value.span();
+            Some((value.get_ref().as_str()?.to_owned(), span.start + start..span.end + start))
+        })
+        .collect()
+}
+
+/// Puts `from` on top of `into`: tables are merged, arrays of tables appended, all else replaced.
+fn merge<'t>(into: &mut DeTable<'t>, from: DeTable<'t>) {
+    for (key, value) in from {
+        match into.get_mut(&key) {
+            None => {
+                into.insert(key, value);
+            }
+            Some(old) => {
+                let span = value.span();
+                match (old.get_mut(), value.into_inner()) {
+                    (DeValue::Table(old), DeValue::Table(new)) => merge(old, new),
+                    (DeValue::Array(old), DeValue::Array(new)) if new.iter().all(is_table) => {
+                        new.into_iter().for_each(|entry| old.push(entry));
+                    }
+                    (_, new) => *old = Spanned::new(span, new),
+                }
+            }
+        }
+    }
+}
+
+fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
+    value.get_ref().is_table()
+}
+
+fn put<'t>(
+    table: &mut DeTable<'t>,
+    keys: &[&str],
+    value: &Spanned<DeValue<'t>>,
+    place: &Place,
+) -> Result<(), String> {
+    let Some((key, rest)) = keys.split_first() else { return Ok(()) };
+    if *key == "*" {
+        return table
+            .iter_mut()
+            .try_for_each(|(_, entry)| put_into(entry.get_mut(), key, rest, value, place));
+    }
+    if rest.is_empty() {
+        let name: Spanned<DeString<'t>> = Spanned::new(place.clone(), Cow::Owned((*key).to_owned()));
+        table.remove(*key);
+        table.insert(name, value.clone());
+        return Ok(());
+    }
+    if !table.contains_key(*key)
+        && rest.first().is_some_and(|next| *next == "*" || next.parse::<usize>().is_ok())
+    {
+        return Err(format!("there is no {key} to set anything of"));
+    }
+    if !table.contains_key(*key) {
+        let name: Spanned<DeString<'t>> = Spanned::new(place.clone(), Cow::Owned((*key).to_owned()));
+        table.insert(name, Spanned::new(place.clone(), DeValue::Table(DeTable::new())));
+    }
+    let entry = table.get_mut(*key).ok_or_else(String::new)?;
+    put_into(entry.get_mut(), key, rest, value, place)
+}
+
+fn put_into<'t>(
+    entry: &mut DeValue<'t>,
+    name: &str,
+    keys: &[&str],
+    value: &Spanned<DeValue<'t>>,
+    place: &Place,
+) -> Result<(), String> {
+    match entry {
+        DeValue::Table(table) => put(table, keys, value, place),
+        DeValue::Array(entries) => {
+            let Some((key, rest)) = keys.split_first() else { return Ok(()) };
+            let count = entries.len();
+            let chosen: Vec<&mut Spanned<DeValue<'t>>> = match (*key, key.parse::<usize>()) {
+                ("*", _) => entries.iter_mut().collect(),
+                (_, Ok(index)) => entries.get_mut(index).into_iter().collect(),
+                _ => entries.iter_mut().filter(|entry| has_name(entry.get_ref(), key)).collect(),
+            };
+            if chosen.is_empty() {
+                return Err(format!("there is no {name} \"{key}\"; there are {count}, numbered from 0"));
+            }
+            for entry in chosen {
+                if rest.is_empty() {
+                    *entry = value.clone();
+                } else {
+                    put_into(entry.get_mut(), key, rest, value, place)?;
+                }
+            }
+            Ok(())
+        }
+        _ => {
+            Err(format!("{name} is a value, and has no field {}", keys.first().copied().unwrap_or_default()))
+        }
+    }
+}
+
+fn has_name(entry: &DeValue<'_>, name: &str) -> bool {
+    let is = |value: &Spanned<DeValue<'_>>| value.get_ref().as_str() == Some(name);
+    entry.as_table().is_some_and(|table| table.get("name").is_some_and(is))
+}
+
+fn shift_table<'t>(table: DeTable<'t>, by: usize) -> DeTable<'t> {
+    let shift_key = |key: Spanned<DeString<'t>>| {
+        let span = key.span();
+        Spanned::new(span.start + by..span.end + by, key.into_inner())
+    };
+    table.into_iter().map(|(key, value)| (shift_key(key), shift_value(value, by))).collect()
+}
+
+fn shift_value<'t>(value: Spanned<DeValue<'t>>, by: usize) -> Spanned<DeValue<'t>> {
+    let span = value.span();
+    let inner = match value.into_inner() {
+        DeValue::Table(table) => DeValue::Table(shift_table(table, by)),
+        DeValue::Array(array) => {
+            let mut shifted = DeArray::new();
+            array.into_iter().for_each(|entry| shifted.push(shift_value(entry, by)));
+            DeValue::Array(shifted)
+        }
+        other => other,
+    };
+    Spanned::new(span.start + by..span.end + by, inner)
+}
+
+/// Calls `visit` with the path and place of each key with its value.
+fn walk(table: &DeTable<'_>, prefix: &str, visit: &mut impl FnMut(&str, Place)) {
+    for (key, value) in table {
+        let path =
+            if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
+        visit(&path, key.span());
+        walk_value(value, &path, visit);
+    }
+}
+
+fn walk_value(value: &Spanned<DeValue<'_>>, path: &str, visit: &mut impl FnMut(&str, Place)) {
+    visit(path, value.span());
+    match value.get_ref() {
+        DeValue::Table(table) => walk(table, path, visit),
+        DeValue::Array(entries) => {
+            for (index, entry) in entries.iter().enumerate() {
+                walk_value(entry, &format!("{path}[{index}]"), visit);
+            }
+        }
+        _ => {}
+    }
+}

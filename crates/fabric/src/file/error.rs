@@ -1,0 +1,73 @@
+//! What is wrong with a fabric file, where, and what to write instead.
+
+use super::source::Line;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// What kind of mistake it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mistake {
+    /// Not TOML.
+    Syntax,
+    /// A field that there is not.
+    UnknownField,
+    /// A value that the field cannot have.
+    Value,
+    /// A name that nothing has.
+    UnknownName,
+    /// Fields that contradict each other, or one that is missing.
+    Combination,
+    /// A file that is referred to and cannot be read.
+    Reference,
+    /// Beyond one of our limits.
+    Limit,
+}
+
+/// One mistake.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// Of which kind.
+    pub mistake: Mistake,
+    /// The field, from the top: `switch[0].qos`. Empty where that is not known.
+    pub field: String,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub instead: Option<String>,
+    /// Where it stands.
+    pub line: Option<Line>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = &self.line {
+            write!(f, "{}:{}:{}: ", line.file, line.line, line.column)?;
+        }
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        f.write_str(&self.what)?;
+        if let Some(line) = &self.line {
+            for row in alloc::format!("{line}").lines() {
+                write!(f, "\n  {row}")?;
+            }
+        }
+        if let Some(instead) = &self.instead {
+            write!(f, "\n  {instead}")?;
+        }
+        Ok(())
+    }
+}
+
+/// All mistakes that were found at once.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", .0.iter().map(|problem| alloc::format!("{problem}")).collect::<Vec<_>>().join("\n"))]
+pub struct FileError(pub Vec<Problem>);
+
+/// The nearest of several names, if one is near enough to be a slip.
+pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+    let (near, slips) = names.map(|other| (other, distance(other))).min_by_key(|(_, slips)| *slips)?;
+    (slips <= 1 + name.chars().count() / 4).then_some(near)
+}

@@ -1,0 +1,28 @@
+//! The fabric file: hosts, switches, links, routing and workloads in TOML.
+//!
+//! Reading is sans-IO as the rest of this crate: whoever has the text calls [`Document::read`] with it and
+//! with a way to get the files that it names, sets what the command line sets, and asks for
+//! [`Document::fields`]. [`Network::build`] makes of them what switches run on.
+
+mod check;
+mod document;
+mod error;
+mod names;
+mod network;
+mod profile;
+mod reference;
+pub mod schema;
+mod source;
+mod sweep;
+pub mod units;
+
+pub use check::json_schema;
+pub use document::{Document, INCLUDES_MAX, ReadFile};
+pub(crate) use error::nearest;
+pub use error::{FileError, Mistake, Problem};
+pub use network::{Attached, HOSTS_MAX, NamedSwitch, Network, SWITCHES_MAX};
+pub(crate) use profile::FRAME_MAX_BYTES;
+pub use reference::reference;
+pub use schema::FabricFile;
+pub use source::Line;
+pub use sweep::{Point, RUNS_MAX};

@@ -1,0 +1,108 @@
+//! Names of hosts and switches, and patterns that stand for several.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Whether `name` matches `pattern`, in which `*` stands for anything, and `[2-5]` at the end for a range of
+/// numbers.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    if let Some((stem, range)) = pattern.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')) {
+        let Some((from, to)) = range.split_once('-') else { return false };
+        let (Ok(from), Ok(to)) = (from.parse::<u64>(), to.parse::<u64>()) else { return false };
+        let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let numbered = |at: usize| {
+            let (head, number) = name.split_at(at);
+            number.parse::<u64>().is_ok_and(|number| (from..=to).contains(&number)) && matches(stem, head)
+        };
+        let tail = name.len() - name.chars().rev().take_while(char::is_ascii_digit).count();
+        return !digits.is_empty() && numbered(tail);
+    }
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, rest)) => {
+            let Some(name) = name.strip_prefix(head) else { return false };
+            // Patterns have few stars: trying each place is enough.
+            let places = name.char_indices().map(|(at, _)| at).chain([name.len()]);
+            places.into_iter().any(|at| matches(rest, &name[at..]))
+        }
+    }
+}
+
+/// Whether it can stand for more than one.
+pub(crate) fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '['])
+}
+
+/// Names in the order of their numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    list: Vec<String>,
+    numbers: BTreeMap<String, u32>,
+}
+
+impl Names {
+    /// Adds a name; `false` if it is taken.
+    pub(crate) fn add(&mut self, name: &str) -> bool {
+        if self.numbers.contains_key(name) {
+            return false;
+        }
+        self.numbers.insert(name.to_owned(), self.list.len() as u32);
+        self.list.push(name.to_owned());
+        true
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// The numbers of all that match.
+    pub(crate) fn matching(&self, pattern: &str) -> Vec<u32> {
+        if !is_pattern(pattern) {
+            return self.number(pattern).into_iter().collect();
+        }
+        let all = self.list.iter().zip(0..);
+        all.filter(|(name, _)| matches(pattern, name)).map(|(_, number)| number).collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(String::as_str)
+    }
+
+    pub(crate) fn into_list(self) -> Vec<String> {
+        self.list
+    }
+}
+
+/// The names of an entry: its own, or with `count` the numbered ones.
+pub(crate) fn expand(name: &str, count: Option<u32>) -> Vec<String> {
+    count.map_or_else(
+        || alloc::vec![name.to_string()],
+        |count| (0..count).map(|n| format!("{name}{n}")).collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_anything_and_brackets_are_numbers() {
+        assert!(matches("h*", "h12") && matches("*", "x") && matches("n*r0", "n10r0") && matches("a", "a"));
+        assert!(!matches("h*", "leaf0") && !matches("n*r0", "n1r1") && !matches("a", "ab"));
+        assert!(matches("h[2-11]", "h11") && matches("n*r[0-1]", "n3r1"));
+        assert!(!matches("h[2-11]", "h12") && !matches("h[2-11]", "h") && !matches("h[x]", "h1"));
+    }
+
+    #[test]
+    fn names_keep_their_order() {
+        let mut names = Names::default();
+        assert!(expand("h", Some(3)).iter().all(|name| names.add(name)));
+        assert!(!names.add("h1"));
+        assert_eq!(names.matching("h*"), [0, 1, 2]);
+        assert_eq!(names.matching("h[1-2]"), [1, 2]);
+        assert_eq!(names.number("h2"), Some(2));
+    }
+}

@@ -1,0 +1,611 @@
+//! The fabric file, field by field. The documentation and the JSON schema are made of these comments.
+
+use super::units::{Bandwidth, Headroom, Length, Ratio, Size, Threshold, Timespan};
+use crate::config::Limit;
+use crate::time::{Rate, Span};
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A network, what runs in it, and what is to be seen of it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FabricFile {
+    /// What the file is about, for titles.
+    pub title: String,
+    /// Files that are read before this one, relative to it. Tables are merged and this file wins; arrays of
+    /// tables (`[[host]]` and so on) are appended.
+    pub include: Vec<String>,
+    /// Seed of everything that is left to chance. The same seed gives the same run.
+    pub seed: u64,
+    /// Virtual time at which the run ends. Without it, the run ends when all transfers have.
+    pub duration: Option<Timespan>,
+    /// A generated topology. Hosts, switches and links of the file come on top of it.
+    pub topology: Option<Generator>,
+    /// How packets find their way.
+    pub routing: Routing,
+    /// Kinds of adapters, by name. Hosts that name none have the one called `default`.
+    pub nic: BTreeMap<String, Nic>,
+    /// Kinds of switches: how they treat traffic. Switches that name none have the one called `default`.
+    pub qos: BTreeMap<String, Qos>,
+    /// Hosts. An entry whose name matches generated hosts (`h3`, `h*`) changes those.
+    pub host: Vec<Host>,
+    /// Switches. An entry whose name matches generated switches (`leaf0`, `spine*`) changes those.
+    pub switch: Vec<Switch>,
+    /// Links between hosts and switches.
+    pub link: Vec<Link>,
+    /// What is transferred.
+    pub workload: Vec<Workload>,
+    /// Values to try, by path: `"nic.default.mtu" = [1024, 4096]`. Every combination is a run.
+    pub sweep: BTreeMap<String, Vec<Scalar>>,
+}
+
+/// A value of a sweep: what would stand in the file.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Scalar {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Float(f64),
+    /// Text: names, and quantities with units.
+    Text(String),
+}
+
+/// A topology in a line.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Generator {
+    /// Which shape.
+    pub kind: Shape,
+    /// `fat-tree`: ports per switch, an even number. There are k^3/4 hosts.
+    pub k: Option<u32>,
+    /// `star`, `leaf-spine`, `dragonfly`: hosts at each switch that has hosts.
+    pub hosts: Option<u32>,
+    /// `leaf-spine`: switches with hosts. `rail`: servers.
+    pub leaves: Option<u32>,
+    /// `leaf-spine`, `rail`: switches that join the leaves.
+    pub spines: Option<u32>,
+    /// `rail`: servers; each has one adapter per rail.
+    pub servers: Option<u32>,
+    /// `rail`: rails; each is a leaf to which the adapters of its number are attached.
+    pub rails: Option<u32>,
+    /// `dragonfly`: groups.
+    pub groups: Option<u32>,
+    /// `dragonfly`: switches per group, each linked with each other of its group.
+    pub routers: Option<u32>,
+    /// Speed of the links of hosts.
+    #[serde(default = "hundred_gigabit")]
+    pub rate: Bandwidth,
+    /// Speed of the links among switches; that of the hosts if not given.
+    pub fabric_rate: Option<Bandwidth>,
+    /// One-way delay of every link.
+    #[serde(default = "microsecond")]
+    pub delay: Timespan,
+}
+
+/// The shapes that can be generated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// `hosts` around one switch, `s0`.
+    Star,
+    /// `leaves` with `hosts` each, and `spines`, each linked with each leaf once.
+    LeafSpine,
+    /// The three-stage fat tree of `k`-port switches (Al-Fares et al., 2008): `edge`, `agg` and `core`.
+    FatTree,
+    /// `rails` leaves, to which all `servers` are attached with one adapter each, and `spines` above them.
+    /// Hosts are called `n0r0` after server and rail.
+    Rail,
+    /// `groups` of `routers` with `hosts` each, and one link between each pair of groups (Kim et al., 2008).
+    Dragonfly,
+}
+
+/// How packets find their way: by the shortest ways, and among those:
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Routing {
+    /// How traffic is spread over ways that are equally short.
+    pub spread: SpreadKind,
+    /// `flowlet`: the pause after which a flow may take another way.
+    pub flowlet_gap: Timespan,
+    /// Seed of the hashes; each switch has its own all the same.
+    pub hash_seed: u64,
+}
+
+/// How traffic is spread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpreadKind {
+    /// By a hash of addresses and ports (ECMP): a flow stays on one way.
+    Hash,
+    /// Each packet by chance.
+    Random,
+    /// Packets in turn.
+    RoundRobin,
+    /// Each packet to the shortest queue.
+    Adaptive,
+    /// A flow may change to the shortest queue after a pause.
+    Flowlet,
+}
+
+/// An adapter, and how it talks.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Nic {
+    /// Path MTU: payload bytes per packet; 256, 512, 1024, 2048 or 4096.
+    pub mtu: u32,
+    /// Speed of the adapter, if it is below its link's.
+    pub rate: Option<Bandwidth>,
+    /// The slot that it sits in. Without it the slot is no limit.
+    pub pcie: Option<Pcie>,
+    /// Place packets wherever they belong, in whatever order they arrive; every packet of a WRITE then
+    /// carries its address. Needed at both ends. Otherwise a packet out of order is sent again (go-back-N).
+    pub out_of_order: bool,
+    /// Out-of-order receive: how many packets ahead of a hole may be placed.
+    pub reorder_window: u32,
+    /// Bytes that a queue pair may have in the network without acknowledgement.
+    pub window: Size,
+    /// How long a queue pair that went back waits before it sends again.
+    pub recovery: Timespan,
+    /// Time without an acknowledgement after which is sent again. Rounded up to 4.096 us times a power of
+    /// two (IBTA 9.7.6.1.3).
+    pub timeout: Timespan,
+    /// How often is sent again before the queue pair fails; at most 7.
+    pub retries: u8,
+    /// DSCP of data.
+    pub dscp: u8,
+    /// 802.1Q priority code point; frames are untagged without it.
+    pub pcp: Option<u8>,
+    /// DSCP of congestion notification packets.
+    pub cnp_dscp: u8,
+    /// Whether data says that it takes part in ECN.
+    pub ecn: bool,
+    /// Priority of data within the adapter: its queue, and the pause frames that stop it.
+    pub priority: u8,
+    /// Priorities at whose pause frames the adapter stops.
+    pub pfc: Vec<u8>,
+    /// Congestion control.
+    pub congestion: Congestion,
+    /// Parameters of DCQCN, by the names of its paper's section 5.
+    pub dcqcn: Dcqcn,
+}
+
+/// A PCI Express slot.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Pcie {
+    /// Generation as trained (`LnkSta` of lspci): 1 to 6.
+    pub generation: u8,
+    /// Lanes as trained.
+    pub width: u8,
+    /// Payload bytes per packet on the bus (`MaxPayload`).
+    pub payload: u32,
+}
+
+/// Which congestion control.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Congestion {
+    /// None: the window alone.
+    Off,
+    /// A window that shrinks on loss: for networks that drop.
+    Window,
+    /// DCQCN (Zhu et al., SIGCOMM 2015).
+    Dcqcn,
+}
+
+/// Parameters of DCQCN.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dcqcn {
+    /// Rates never fall below this.
+    pub minimum_rate: Bandwidth,
+    /// g: weight of a new observation in alpha; a power of two below 1.
+    pub g: Ratio,
+    /// N: at most one notification per queue pair in this time.
+    pub cnp_interval: Timespan,
+    /// K: alpha decays when no notification came for this long.
+    pub alpha_interval: Timespan,
+    /// T: time between rate increases.
+    pub increase_interval: Timespan,
+    /// B: bytes between rate increases.
+    pub increase_bytes: Size,
+    /// F: increases by halving the distance, before additive ones.
+    pub fast_recovery_steps: u8,
+    /// R_AI: additive increase.
+    pub additive_rate: Bandwidth,
+    /// R_HAI: hyper increase.
+    pub hyper_rate: Bandwidth,
+}
+
+/// How switches treat traffic.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Qos {
+    /// The packet memory of the switch.
+    pub buffer: Size,
+    /// Packets occupy whole cells of this size.
+    pub cell: Size,
+    /// A common pool for headroom; without it each lossless class of each port has its own.
+    pub headroom_pool: Option<Size>,
+    /// Which header decides about a packet's class.
+    pub trust: Trust,
+    /// Class of packets without a trusted header, or with a value that has no entry.
+    pub default_class: u8,
+    /// Class by DSCP: `{ 26 = 3, "48-55" = 6 }`. Missing values have the default class.
+    pub dscp: BTreeMap<String, u8>,
+    /// Class by 802.1Q priority code point. Missing values have the default class.
+    pub pcp: BTreeMap<String, u8>,
+    /// Queues by class: `[qos.default.queue.3]`. Missing ones share what is left, with weight 1.
+    pub queue: BTreeMap<String, Queue>,
+    /// What weights count.
+    pub weigh: Weigh,
+    /// Priority flow control.
+    pub pfc: Pfc,
+    /// How much of the shared buffer a lossy class of one port may use.
+    pub lossy_limit: Threshold,
+}
+
+/// Which header decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trust {
+    /// None: everything is in the default class.
+    None,
+    /// The DSCP of IP packets.
+    Dscp,
+    /// The priority code point of tagged packets.
+    Pcp,
+    /// The DSCP of IP packets, else the priority code point.
+    Both,
+}
+
+/// What weights count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weigh {
+    /// Bytes (802.1Qaz).
+    Bytes,
+    /// Packets, whatever their size, as some chips do.
+    Packets,
+}
+
+/// One queue of every port.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Queue {
+    /// Queues of a higher level go first, always; those of one level share by weight. For strict priority
+    /// give each its own.
+    pub level: u8,
+    /// Share within the level, at least 1.
+    pub weight: u16,
+    /// No more than this leaves.
+    pub rate: Option<Bandwidth>,
+    /// What may leave at once after a rest, when there is a `rate`.
+    pub burst: Size,
+    /// ECN marking.
+    pub ecn: Option<Ecn>,
+    /// How much may wait in one queue of one port.
+    pub limit: Threshold,
+}
+
+/// Marking by the length of the queue (RED).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Ecn {
+    /// Nothing is marked below.
+    pub min: Size,
+    /// Everything is marked above.
+    pub max: Size,
+    /// Chance of a mark at `max`; from 0 at `min` it grows evenly.
+    pub probability: Ratio,
+    /// When the queue is looked at.
+    pub at: MarkAt,
+    /// Drop packets that do not take part in ECN, with the same chance (WRED).
+    pub drop: bool,
+}
+
+/// When marking looks at the queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MarkAt {
+    /// When a packet leaves.
+    Dequeue,
+    /// When a packet arrives.
+    Enqueue,
+}
+
+/// Priority flow control (802.1Q clause 36).
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Pfc {
+    /// Lossless classes, which are priorities as well: those that the switch pauses, and at whose pause
+    /// frames it stops.
+    pub classes: Vec<u8>,
+    /// How much of the shared buffer a lossless class of one port may use before its sender is paused.
+    pub xoff: Threshold,
+    /// The sender may go on when the use is this far below `xoff`.
+    pub xon: Size,
+    /// What may still arrive after the pause: `"auto"` is the sum of 802.1Q annex N for the port's link.
+    pub headroom: Headroom,
+    /// Pause time asked for, in quanta of 512 bit times.
+    pub quanta: u16,
+    /// From the last bit of a pause frame until its receiver stops (802.3 annex 31B.3.7 sets the longest).
+    pub response: Timespan,
+}
+
+/// A host, or several alike.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Host {
+    /// Its name. With `*` it stands for every generated host that matches.
+    pub name: String,
+    /// So many, called by the name and a number from 0.
+    pub count: Option<u32>,
+    /// Its adapter: a table `[nic.NAME]`.
+    #[serde(default = "default_name")]
+    pub nic: String,
+}
+
+/// A switch, or several alike.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Switch {
+    /// Its name. With `*` it stands for every generated switch that matches.
+    pub name: String,
+    /// So many, called by the name and a number from 0.
+    pub count: Option<u32>,
+    /// How it treats traffic: a table `[qos.NAME]`.
+    #[serde(default = "default_name")]
+    pub qos: String,
+    /// RouterOS scripts with `/interface ethernet switch qos` menus, relative to this file, run one after the
+    /// other; instead of `qos`. Links may then name the switch's ports: `"sw:qsfp28-1-1"`.
+    pub routeros: Option<Vec<String>>,
+    /// A SONiC `config_db.json`, relative to this file; instead of `qos`. Links may then name the switch's
+    /// ports: `"sw:Ethernet0"`.
+    pub sonic: Option<String>,
+}
+
+/// A link.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Link {
+    /// Its two ends: names of hosts and switches, or `switch:port` where ports have names. With `*` in the
+    /// first, a link from each host or switch that matches.
+    pub between: [String; 2],
+    /// Speed.
+    #[serde(default = "hundred_gigabit")]
+    pub rate: Bandwidth,
+    /// One-way delay; 1 us if neither this nor `length` is given.
+    pub delay: Option<Timespan>,
+    /// Length of the cable, instead of `delay`: 5 ns per metre.
+    pub length: Option<Length>,
+    /// Chance that a packet arrives damaged.
+    #[serde(default = "never")]
+    pub loss: Ratio,
+    /// So many of them side by side.
+    #[serde(default = "one")]
+    pub count: u32,
+}
+
+/// Transfers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Workload {
+    /// Its name in results; the pattern's if not given.
+    pub name: Option<String>,
+    /// Who sends to whom.
+    #[serde(default = "pairs")]
+    pub pattern: Pattern,
+    /// Hosts that send; `*` stands for anything in a name.
+    #[serde(default = "everyone")]
+    pub from: Vec<String>,
+    /// Hosts that receive. For a READ, those that are read from.
+    #[serde(default = "everyone")]
+    pub to: Vec<String>,
+    /// What is posted.
+    #[serde(default = "write")]
+    pub operation: Operation,
+    /// Bytes of one message.
+    #[serde(default = "one_mebibyte")]
+    pub message: Size,
+    /// Messages of each queue pair; without it and without `bytes`, as many as the duration lasts.
+    pub messages: Option<u64>,
+    /// Bytes of each queue pair, instead of `messages`.
+    pub bytes: Option<Size>,
+    /// Messages that a queue pair has posted at once.
+    #[serde(default = "one")]
+    pub depth: u32,
+    /// Queue pairs per pair of hosts.
+    #[serde(default = "one")]
+    pub qps: u32,
+    /// When it begins.
+    #[serde(default = "at_once")]
+    pub start: Timespan,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// The first of `from` to the first of `to`, the second to the second, and so on.
+    Pairs,
+    /// Each of `from` to each of `to`, but not to itself: with one receiver, an incast.
+    Each,
+    /// Each of `from` to one of them by chance, none twice, none to itself.
+    Permutation,
+    /// Each of `from` to the next one, the last to the first.
+    Ring,
+}
+
+/// What is posted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// RDMA WRITE.
+    Write,
+    /// SEND.
+    Send,
+    /// RDMA READ.
+    Read,
+}
+
+fn hundred_gigabit() -> Bandwidth {
+    Bandwidth(Rate::from_gbps(100))
+}
+
+fn microsecond() -> Timespan {
+    Timespan(Span::from_us(1))
+}
+
+fn at_once() -> Timespan {
+    Timespan(Span::ZERO)
+}
+
+fn never() -> Ratio {
+    Ratio(0)
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_mebibyte() -> Size {
+    Size(1 << 20)
+}
+
+fn default_name() -> String {
+    "default".to_owned()
+}
+
+fn pairs() -> Pattern {
+    Pattern::Pairs
+}
+
+fn write() -> Operation {
+    Operation::Write
+}
+
+fn everyone() -> Vec<String> {
+    alloc::vec!["*".to_owned()]
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        // The gap of the flowlets' authors for data centres (Kandula et al., 2007; Vanini et al., 2017).
+        Self { spread: SpreadKind::Hash, flowlet_gap: Timespan(Span::from_us(500)), hash_seed: 0 }
+    }
+}
+
+impl Default for Nic {
+    fn default() -> Self {
+        Self {
+            mtu: 4096,
+            rate: None,
+            pcie: None,
+            out_of_order: false,
+            reorder_window: 1024,
+            window: Size(1 << 20),
+            recovery: Timespan(Span::ZERO),
+            timeout: Timespan(Span::from_us(67_109)),
+            retries: 7,
+            dscp: 26,
+            pcp: None,
+            cnp_dscp: 48,
+            ecn: true,
+            priority: 3,
+            pfc: alloc::vec![3],
+            congestion: Congestion::Dcqcn,
+            dcqcn: Dcqcn::default(),
+        }
+    }
+}
+
+impl Default for Pcie {
+    fn default() -> Self {
+        Self { generation: 4, width: 16, payload: 256 }
+    }
+}
+
+impl Default for Dcqcn {
+    /// The paper's (SIGCOMM 2015, section 5.2 and figure 14).
+    fn default() -> Self {
+        Self {
+            minimum_rate: Bandwidth(Rate::from_bps(10_000_000)),
+            g: Ratio(1 << 24),
+            cnp_interval: Timespan(Span::from_us(50)),
+            alpha_interval: Timespan(Span::from_us(55)),
+            increase_interval: Timespan(Span::from_us(55)),
+            increase_bytes: Size(10 << 20),
+            fast_recovery_steps: 5,
+            additive_rate: Bandwidth(Rate::from_bps(40_000_000)),
+            hyper_rate: Bandwidth(Rate::from_bps(400_000_000)),
+        }
+    }
+}
+
+impl Default for Qos {
+    fn default() -> Self {
+        let class = |entries: &[(&str, u8)]| {
+            entries.iter().map(|(value, class)| ((*value).to_owned(), *class)).collect::<BTreeMap<_, _>>()
+        };
+        Self {
+            buffer: Size(32 << 20),
+            cell: Size(256),
+            headroom_pool: None,
+            trust: Trust::Both,
+            default_class: 0,
+            dscp: class(&[("26", 3), ("48", 6)]),
+            pcp: class(&[("3", 3), ("6", 6)]),
+            queue: BTreeMap::new(),
+            weigh: Weigh::Bytes,
+            pfc: Pfc::default(),
+            lossy_limit: Threshold(Limit::Dynamic(crate::config::ALPHA_ONE)),
+        }
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            level: 0,
+            weight: 1,
+            rate: None,
+            burst: Size(64 << 10),
+            ecn: None,
+            limit: Threshold(Limit::None),
+        }
+    }
+}
+
+impl Default for Ecn {
+    /// What the model of HPCC's authors has for 100 Gb/s (their `KMIN_MAP`, `KMAX_MAP` and `PMAX_MAP`).
+    fn default() -> Self {
+        Self {
+            min: Size(400_000),
+            max: Size(1_600_000),
+            probability: Ratio((1 << 32) / 5),
+            at: MarkAt::Dequeue,
+            drop: false,
+        }
+    }
+}
+
+impl Default for Pfc {
+    fn default() -> Self {
+        Self {
+            classes: alloc::vec![3],
+            xoff: Threshold(Limit::Dynamic(crate::config::ALPHA_ONE / 8)),
+            xon: Size(18_432),
+            headroom: Headroom(None),
+            quanta: 0xffff,
+            response: Timespan(Span::from_ns(600)),
+        }
+    }
+}

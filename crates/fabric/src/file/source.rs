@@ -1,0 +1,110 @@
+//! Where things stand in the texts that a fabric file is made of: the file, what it includes, and what the
+//! command line sets. Each text has a stretch of positions of its own, so that one number says where.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+/// A position or stretch within all texts.
+pub(crate) type Place = Range<usize>;
+
+#[derive(Clone, Debug)]
+struct Source {
+    name: String,
+    text: String,
+    start: usize,
+}
+
+/// All texts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    sources: Vec<Source>,
+}
+
+/// A line of a text, for a person.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// The file's name.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What stands there.
+    pub text: String,
+    /// How many characters of it are meant.
+    pub width: usize,
+}
+
+impl Sources {
+    /// Adds a text; returns its number.
+    pub(crate) fn add(&mut self, name: &str, text: &str) -> usize {
+        let start = self.sources.last().map_or(0, |last| last.start + last.text.len() + 1);
+        self.sources.push(Source { name: name.to_owned(), text: text.to_owned(), start });
+        self.sources.len() - 1
+    }
+
+    /// Where the positions of a text begin.
+    pub(crate) fn start(&self, number: usize) -> usize {
+        self.sources.get(number).map_or(0, |source| source.start)
+    }
+
+    /// A text.
+    pub(crate) fn text(&self, number: usize) -> &str {
+        self.sources.get(number).map_or("", |source| &source.text)
+    }
+
+    /// Which line that is.
+    pub(crate) fn line(&self, place: &Place) -> Option<Line> {
+        let source = self.sources.iter().rfind(|source| source.start <= place.start)?;
+        let text = source.text.as_str();
+        let mut at = (place.start - source.start).min(text.len());
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
+        let rest = &text[begin..];
+        let content = rest.split(['\n', '\r']).next().unwrap_or_default();
+        let column = text[begin..at].chars().count();
+        let room = content.chars().count().saturating_sub(column);
+        let wanted = text.get(at..place.end.saturating_sub(source.start).min(text.len()));
+        Some(Line {
+            file: source.name.clone(),
+            line: text[..begin].matches('\n').count() + 1,
+            column: column + 1,
+            text: content.to_owned(),
+            width: wanted.map_or(1, |text| text.chars().count()).min(room).max(1),
+        })
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gutter = alloc::format!("{}", self.line);
+        let (blank, marks) = (" ".repeat(gutter.len()), "^".repeat(self.width));
+        writeln!(f, "{gutter} | {}", self.text)?;
+        write!(f, "{blank} | {}{marks}", " ".repeat(self.column - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn each_text_keeps_its_lines() {
+        let mut sources = Sources::default();
+        assert_eq!(sources.add("a", "x = 1\ny = 2\n"), 0);
+        let second = sources.add("b", "\u{e4} = 3");
+        let second = sources.start(second);
+        let line = sources.line(&(6..7)).unwrap();
+        assert_eq!((line.file.as_str(), line.line, line.column), ("a", 2, 1));
+        let line = sources.line(&(second + 5..second + 6)).unwrap();
+        assert_eq!((line.file.as_str(), line.line, line.column), ("b", 1, 5));
+        assert_eq!(line.to_string(), "1 | \u{e4} = 3\n  |     ^");
+        assert!(sources.line(&(999..1000)).is_some(), "behind the end is the end");
+    }
+}

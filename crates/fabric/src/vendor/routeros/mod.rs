@@ -1,0 +1,235 @@
+//! The QoS of RouterOS switches (MikroTik, chips with WRED, ECN and PFC; RouterOS 7.17).
+//!
+//! What each property does is from MikroTik's manual, "Quality of Service" for Marvell Prestera chips. Where
+//! that leaves something open it is said here, and in `docs/fabric-file.md`.
+
+mod model;
+mod print;
+mod run;
+mod script;
+
+pub use print::{PortCounters, SwitchCounters};
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Everything that the script can say, with the values that a new switch has.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// `qos-hw-offloading`: the chip knows nothing of QoS without it.
+    pub offloaded: bool,
+    /// `lldp-dcbx`.
+    pub dcbx: bool,
+    /// `qos profile`, in order; the first is `default`.
+    pub profiles: Vec<QosProfile>,
+    /// `qos map ip` by DSCP: the profile's name.
+    pub dscp: BTreeMap<u8, String>,
+    /// `qos map vlan` by priority code point: the profile's name.
+    pub pcp: BTreeMap<u8, String>,
+    /// `qos tx-manager`; the first is `default`.
+    pub tx_managers: Vec<TxManager>,
+    /// `qos priority-flow-control`; the first is `disabled`.
+    pub pfc: Vec<PfcProfile>,
+    /// `qos port` by name.
+    pub ports: BTreeMap<String, Port>,
+    /// `qos settings`.
+    pub settings: Settings,
+}
+
+/// An entry of `qos profile`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QosProfile {
+    /// Its name.
+    pub name: String,
+    /// Priority code point that packets leave with.
+    pub pcp: u8,
+    /// DSCP that packets leave with.
+    pub dscp: u8,
+    /// Their class.
+    pub traffic_class: u8,
+}
+
+/// An entry of `qos tx-manager`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TxManager {
+    /// Its name.
+    pub name: String,
+    /// `ecn`: its queues mark, if they use shared buffers.
+    pub ecn: bool,
+    /// Its queues by traffic class.
+    pub queues: [TxQueue; 8],
+}
+
+/// An entry of `qos tx-manager queue`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TxQueue {
+    /// Its group.
+    pub schedule: Schedule,
+    /// Its share in packets; strict queues have none.
+    pub weight: u8,
+    /// `queue-buffers` in bytes, or automatic.
+    pub buffers: Option<u32>,
+    /// Whether it may use the shared pool.
+    pub shared: bool,
+    /// `wred`: packets that do not take part in ECN are dropped early.
+    pub wred: bool,
+    /// `ecn` of the queue itself.
+    pub ecn: bool,
+}
+
+/// The group of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Schedule {
+    /// Before all groups, the higher class first.
+    Strict,
+    /// Before the low group.
+    High,
+    /// After the high group.
+    Low,
+}
+
+/// An entry of `qos priority-flow-control`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PfcProfile {
+    /// Its name.
+    pub name: String,
+    /// The classes, one bit each.
+    pub traffic_classes: u8,
+    /// Whether pause frames are obeyed.
+    pub rx: bool,
+    /// Whether they are sent.
+    pub tx: bool,
+    /// Bytes at which the peer is paused, or automatic.
+    pub pause_threshold: Option<u32>,
+    /// Bytes at which it may go on, or automatic.
+    pub resume_threshold: Option<u32>,
+}
+
+/// An entry of `qos port`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// For packets without a trusted header.
+    pub profile: String,
+    /// What becomes of the priority code point.
+    pub trust_l2: Trust,
+    /// What becomes of the DSCP.
+    pub trust_l3: Trust,
+    /// Its transmit manager.
+    pub tx_manager: String,
+    /// Its flow control.
+    pub pfc: String,
+    /// `egress-rate-queueN` in bits per second.
+    pub egress_rates: [Option<u64>; 8],
+}
+
+/// Whether a header decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// It does not.
+    Ignore,
+    /// It does, and is rewritten from the profile.
+    Trust,
+    /// It does, and stays as it is.
+    Keep,
+}
+
+impl Trust {
+    /// As RouterOS writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ignore => "ignore",
+            Self::Trust => "trust",
+            Self::Keep => "keep",
+        }
+    }
+}
+
+/// `qos settings`, in bytes of the packet memory; automatic where `None`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Settings {
+    /// `multicast-buffers`.
+    pub multicast_bytes: Option<u32>,
+    /// `shared-buffers`.
+    pub shared_bytes: Option<u32>,
+    /// `wred-threshold`.
+    pub wred: WredThreshold,
+}
+
+/// `wred-threshold`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum WredThreshold {
+    /// Early.
+    Low,
+    /// What a new switch has.
+    #[default]
+    Medium,
+    /// Late.
+    High,
+}
+
+/// The interfaces of a CRS504-4XQ-IN: each 100G port has four, one per lane.
+const PORTS: u8 = 4;
+const LANES: u8 = 4;
+
+impl Default for Port {
+    fn default() -> Self {
+        Self {
+            profile: "default".to_owned(),
+            trust_l2: Trust::Ignore,
+            trust_l3: Trust::Ignore,
+            tx_manager: "default".to_owned(),
+            pfc: "disabled".to_owned(),
+            egress_rates: [None; 8],
+        }
+    }
+}
+
+impl Default for Config {
+    /// A new CRS504, as it prints itself.
+    fn default() -> Self {
+        let low = |weight| TxQueue::new(Schedule::Low, weight);
+        let high = |weight| TxQueue::new(Schedule::High, weight);
+        let strict = TxQueue::new(Schedule::Strict, 0);
+        let queues = [low(1), low(2), low(3), high(3), high(4), high(5), strict, strict];
+        let manager = |name: &str| TxManager { name: name.to_owned(), ecn: false, queues };
+        let lanes = (1..=PORTS).flat_map(|port| (1..=LANES).map(move |lane| (port, lane)));
+        let ports = lanes.map(|(port, lane)| (alloc::format!("qsfp28-{port}-{lane}"), Port::default()));
+        Self {
+            offloaded: false,
+            dcbx: false,
+            profiles: alloc::vec![QosProfile {
+                name: "default".to_owned(),
+                pcp: 0,
+                dscp: 0,
+                traffic_class: 1
+            }],
+            dscp: BTreeMap::new(),
+            pcp: BTreeMap::new(),
+            tx_managers: alloc::vec![manager("default"), manager("offline")],
+            pfc: alloc::vec![PfcProfile::named("disabled")],
+            ports: ports.collect(),
+            settings: Settings::default(),
+        }
+    }
+}
+
+impl TxQueue {
+    const fn new(schedule: Schedule, weight: u8) -> Self {
+        Self { schedule, weight, buffers: None, shared: true, wred: false, ecn: false }
+    }
+}
+
+impl PfcProfile {
+    fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            traffic_classes: 0,
+            rx: false,
+            tx: false,
+            pause_threshold: None,
+            resume_threshold: None,
+        }
+    }
+}
