@@ -5,7 +5,7 @@ use std::process::Command;
 
 fn program() -> String {
     let mut text = String::from(
-        "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\nint main(void) {\n",
+        "#include <stddef.h>\n#include <stdio.h>\n#include <rdma/rdma_cma.h>\nint main(void) {\n",
     );
     for layout in abi::LAYOUTS {
         let name = layout.name;
@@ -38,7 +38,7 @@ fn the_compiler_of_c_sees_the_same_offsets() {
     let compiled = compiled.expect("this test needs the package gcc");
     assert!(
         compiled.status.success(),
-        "this test needs the packages gcc and libibverbs-dev (rdma-core 44 or later):\n{}",
+        "this test needs the packages gcc and librdmacm-dev (rdma-core 44 or later):\n{}",
         String::from_utf8_lossy(&compiled.stderr)
     );
     let output = Command::new(&binary).output().expect("what was just compiled runs");

@@ -10,45 +10,76 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// A queue of events behind a file descriptor.
 #[derive(Debug)]
-struct EventQueue<T> {
+pub struct EventQueue<T> {
     fd: EventFd,
     queue: Mutex<VecDeque<T>>,
 }
 
 impl<T> EventQueue<T> {
-    fn new() -> io::Result<Self> {
+    /// Makes an empty one.
+    ///
+    /// # Errors
+    /// Those of `eventfd(2)`: no descriptors or memory left.
+    pub fn new() -> io::Result<Self> {
         Ok(Self { fd: EventFd::semaphore()?, queue: Mutex::default() })
+    }
+
+    /// Readable while events wait.
+    pub fn fd(&self) -> RawFd {
+        self.fd.raw()
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, event: T) {
+    /// Adds an event.
+    pub fn push(&self, event: T) {
         self.lock().push_back(event);
         self.fd.add();
     }
 
-    /// Waits as the descriptor says. When what was counted has been forgotten meanwhile, waits again.
-    fn next(&self) -> io::Result<T> {
+    /// Takes the oldest event, waiting as the descriptor says. When what was counted has been forgotten
+    /// meanwhile, waits again.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is none and the descriptor is non-blocking, `EINTR` when a signal came.
+    pub fn next(&self) -> io::Result<T> {
+        self.next_noting(|_| {})
+    }
+
+    /// The same; `note` sees the event while nobody can have it forgotten any more.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn next_noting(&self, note: impl Fn(&T)) -> io::Result<T> {
         loop {
             self.fd.take()?;
-            if let Some(event) = self.lock().pop_front() {
+            let mut queue = self.lock();
+            if let Some(event) = queue.pop_front() {
+                note(&event);
                 return Ok(event);
             }
         }
     }
 
-    /// Removes events; their count is taken off unless a reader was faster, who then finds nothing and waits
-    /// again.
-    fn forget(&self, mut unwanted: impl FnMut(&T) -> bool) {
+    /// Takes events out, wherever they stand; their count is taken off unless a reader was faster, who then
+    /// finds nothing and waits again.
+    pub fn take_out(&self, mut wanted: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut queue = self.lock();
-        let before = queue.len();
-        queue.retain(|event| !unwanted(event));
-        for _ in queue.len()..before {
-            self.fd.take_if_there();
+        if !queue.iter().any(&mut wanted) {
+            return Vec::new();
         }
+        let (out, rest): (VecDeque<T>, VecDeque<T>) = queue.drain(..).partition(wanted);
+        *queue = rest;
+        out.iter().for_each(|_| self.fd.take_if_there());
+        out.into()
+    }
+
+    fn forget(&self, unwanted: impl FnMut(&T) -> bool) {
+        drop(self.take_out(unwanted));
     }
 }
 

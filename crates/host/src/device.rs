@@ -439,7 +439,7 @@ impl Poster<'_> {
 }
 
 /// From the system's random device: keys and numbers must be hard to guess.
-fn seed() -> io::Result<[u8; 32]> {
+pub(crate) fn seed() -> io::Result<[u8; 32]> {
     use std::io::Read;
     let mut seed = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;

@@ -62,6 +62,8 @@ pub struct Datagrams {
     pub traffic_class: u8,
     /// TTL as it arrived.
     pub hop_limit: u8,
+    /// The interface it came in on.
+    pub interface: u32,
 }
 
 /// Which family the socket has. A socket of IPv6 serves both.
@@ -94,6 +96,14 @@ impl Socket {
         sys::udp::bind(socket.raw(), family, ROCE_PORT, true)?;
         sys::udp::steer(socket.raw(), QPN_BITS)?;
         Ok(socket)
+    }
+
+    /// Has each receive give one datagram: for who has no room for more.
+    ///
+    /// # Errors
+    /// What `setsockopt(2)` says.
+    pub fn receive_singly(&self) -> io::Result<()> {
+        sys::udp::receive_singly(self.raw())
     }
 
     /// A socket that only sends, from another port than the group's. Processes may share the port.

@@ -1,27 +1,20 @@
-//! What is there.
+//! Everything that the table of symbols calls `here`, in one place.
 
-use core::ffi::{CStr, c_char};
-
-/// Names of `rdma_cm_event_type`, by value.
-const EVENTS: [&CStr; 16] = [
-    c"RDMA_CM_EVENT_ADDR_RESOLVED",
-    c"RDMA_CM_EVENT_ADDR_ERROR",
-    c"RDMA_CM_EVENT_ROUTE_RESOLVED",
-    c"RDMA_CM_EVENT_ROUTE_ERROR",
-    c"RDMA_CM_EVENT_CONNECT_REQUEST",
-    c"RDMA_CM_EVENT_CONNECT_RESPONSE",
-    c"RDMA_CM_EVENT_CONNECT_ERROR",
-    c"RDMA_CM_EVENT_UNREACHABLE",
-    c"RDMA_CM_EVENT_REJECTED",
-    c"RDMA_CM_EVENT_ESTABLISHED",
-    c"RDMA_CM_EVENT_DISCONNECTED",
-    c"RDMA_CM_EVENT_DEVICE_REMOVAL",
-    c"RDMA_CM_EVENT_MULTICAST_JOIN",
-    c"RDMA_CM_EVENT_MULTICAST_ERROR",
-    c"RDMA_CM_EVENT_ADDR_CHANGE",
-    c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
-];
-
-pub(crate) extern "C" fn rdma_event_str(event: u32) -> *const c_char {
-    EVENTS.get(event as usize).copied().unwrap_or(c"UNKNOWN EVENT").as_ptr()
-}
+pub(crate) use crate::address::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
+pub(crate) use crate::addrinfo::{rdma_freeaddrinfo, rdma_getaddrinfo};
+pub(crate) use crate::channel::{rdma_create_event_channel, rdma_destroy_event_channel};
+pub(crate) use crate::connect::{
+    rdma_accept, rdma_connect, rdma_disconnect, rdma_establish, rdma_notify, rdma_reject, rdma_reject_ece,
+};
+pub(crate) use crate::devices::{rdma_free_devices, rdma_get_devices};
+pub(crate) use crate::endpoint::{rdma_create_ep, rdma_destroy_ep};
+pub(crate) use crate::events::{rdma_ack_cm_event, rdma_get_cm_event};
+pub(crate) use crate::id::{
+    rdma_create_id, rdma_destroy_id, rdma_get_dst_port, rdma_get_src_port, rdma_migrate_id,
+};
+pub(crate) use crate::listen::{rdma_get_request, rdma_listen};
+pub(crate) use crate::multicast::{rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast};
+pub(crate) use crate::options::{rdma_get_remote_ece, rdma_set_local_ece, rdma_set_option};
+pub(crate) use crate::qp::{rdma_create_qp, rdma_create_qp_ex, rdma_destroy_qp, rdma_init_qp_attr};
+pub(crate) use crate::srq::{rdma_create_srq, rdma_create_srq_ex, rdma_destroy_srq};
+pub(crate) use crate::strings::rdma_event_str;

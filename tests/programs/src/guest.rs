@@ -164,6 +164,10 @@ impl Machine for Guest {
         Ok(self.shell("cat /proc/net/tcp /proc/net/tcp6")?.output)
     }
 
+    fn awaits_requests(&self) -> Result<bool, Error> {
+        Ok(self.shell("rdma resource show cm_id")?.output.contains("LISTEN"))
+    }
+
     fn device(&self) -> Option<(&str, u32)> {
         Some(("rxe0", IPV4_GID))
     }
@@ -212,6 +216,10 @@ impl Machine for GuestWithRockery {
 
     fn tcp_sockets(&self) -> Result<String, Error> {
         self.guest.tcp_sockets()
+    }
+
+    fn awaits_requests(&self) -> Result<bool, Error> {
+        Ok(self.guest.shell("grep -l rockery-cm /proc/[0-9]*/task/*/comm")?.succeeded())
     }
 
     fn device(&self) -> Option<(&str, u32)> {

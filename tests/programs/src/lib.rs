@@ -7,6 +7,7 @@
 //!
 //! Reading order: [`machine`], [`namespace`], [`guest`], [`exchange`].
 
+pub mod connection;
 pub mod error;
 pub mod exchange;
 pub mod guest;

@@ -98,6 +98,12 @@ pub trait Machine {
     /// When the machine is gone.
     fn tcp_sockets(&self) -> Result<String, Error>;
 
+    /// Whether a program awaits requests by RDMA-CM, or is about to.
+    ///
+    /// # Errors
+    /// When the machine is gone.
+    fn awaits_requests(&self) -> Result<bool, Error>;
+
     /// The RDMA device's name, and the index of the GID that `address` gave it, if programs have to be told.
     fn device(&self) -> Option<(&str, u32)>;
 

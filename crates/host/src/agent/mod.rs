@@ -10,6 +10,9 @@
 //! keeps every socket it made open so that no index in the group moves, and it ends a moment after the last
 //! device was closed. It is not on the data path.
 
+pub(crate) mod gsi;
+mod ports;
+pub(crate) mod protocol;
 mod serve;
 
 use crate::error::OpenError;
@@ -19,8 +22,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use wire::Qpn;
 
-/// Changes whenever [`Reply`] or the meaning of slots does.
-const VERSION: u32 = 1;
+/// Changes whenever [`Reply`], [`protocol`] or the meaning of slots does.
+const VERSION: u32 = 2;
 /// Slots: ranges of queue pair numbers. The first is the agent's, for the general services interface; the
 /// last has the multicast number in it.
 const SLOTS: usize = 1 << (24 - QPN_BITS);

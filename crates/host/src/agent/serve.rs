@@ -1,19 +1,33 @@
-//! The agent itself: one loop over its connections.
+//! The agent itself: one loop over its connections and queue pair 1.
 //!
 //! It may run in a process that was forked off a program with many threads, so it allocates nothing: its
-//! tables have a fixed size and stand on the stack.
+//! tables have a fixed size, and stand on the stack or were there before the fork.
 
+use super::gsi::{self, Recipient};
+use super::ports::Ports;
+use super::protocol::{
+    ANSWER_BYTES, Answer, Ask, DATAGRAM_BYTES, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, wrap,
+};
 use super::{REPLY_BYTES, Reply, SLOTS, VERSION};
+use crate::gsi::{encode, route};
+use crate::sys::epoll::Epoll;
 use crate::sys::{process, unix};
 use link::udp::Socket;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-/// How long it stays when nobody uses it, in milliseconds: long enough for the next program of a script,
-/// short enough not to hold a network namespace.
-const IDLE_MS: i32 = 500;
+/// How long it stays when nobody uses it: long enough for the next program of a script, short enough not to
+/// hold a network namespace.
+const IDLE: Duration = Duration::from_millis(500);
 /// Datagrams of a former owner that are thrown away before a socket gets a new one: more than fit its buffer.
 const STALE_MAX: usize = 1 << 16;
+/// Datagrams for queue pair 1 in a row before clients are looked at again.
+const DATAGRAMS_MAX: usize = 64;
+
+/// The ports: too many for the stack. The process that starts the agent never looks at its own.
+static PORTS: Mutex<Ports> = Mutex::new(Ports::new());
 
 /// A range of queue pair numbers.
 struct Slot {
@@ -21,6 +35,12 @@ struct Slot {
     socket: Option<Socket>,
     /// The connection of whoever uses it.
     lease: Option<OwnedFd>,
+    /// It wants datagrams for queue pair 1.
+    attends: bool,
+}
+
+impl Slot {
+    const FREE: Self = Self { socket: None, lease: None, attends: false };
 }
 
 /// Starts the agent behind a listening socket.
@@ -29,68 +49,154 @@ pub(super) fn start(listener: OwnedFd) -> io::Result<()> {
 }
 
 fn run(listener: OwnedFd) {
-    let mut slots: [Slot; SLOTS] = [const { Slot { socket: None, lease: None } }; SLOTS];
-    let mut watched = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; SLOTS];
-    watched[0].fd = listener.as_raw_fd();
-    loop {
-        let idle = slots.iter().all(|slot| slot.lease.is_none());
-        let ready = unix::poll(&mut watched, if idle { IDLE_MS } else { -1 });
-        if ready == 0 && idle {
-            return;
-        }
-        for index in 1..SLOTS {
-            // A client never sends anything: what can be read is its end.
-            if watched[index].fd >= 0 && watched[index].revents != 0 {
-                watched[index].fd = -1;
-                slots[index].lease = None;
+    let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Ok(epoll) = Epoll::new() else { return };
+    if epoll.add(listener.as_raw_fd()).is_ok() {
+        let slots = [const { Slot::FREE }; SLOTS];
+        Agent { slots, ports: &mut ports, epoll }.serve(&listener);
+    }
+}
+
+struct Agent<'a> {
+    slots: [Slot; SLOTS],
+    ports: &'a mut Ports,
+    epoll: Epoll,
+}
+
+impl Agent<'_> {
+    fn serve(&mut self, listener: &OwnedFd) {
+        loop {
+            let idle = self.slots.iter().all(|slot| slot.lease.is_none());
+            let mut ready = self.epoll.wait(idle.then_some(IDLE)).peekable();
+            if ready.peek().is_none() && idle {
+                return;
+            }
+            for fd in ready {
+                if fd == listener.as_raw_fd() {
+                    self.admit(listener);
+                } else if self.slots[0].socket.as_ref().is_some_and(|socket| socket.raw() == fd) {
+                    self.pass_on();
+                } else {
+                    self.hear(fd);
+                }
             }
         }
-        if watched[0].revents != 0
-            && let Ok(client) = unix::accept(listener.as_raw_fd())
-            && let Some(index) = admit(&mut slots, client)
+    }
+
+    /// A client says something, or is gone.
+    fn hear(&mut self, fd: RawFd) {
+        let is_its = |slot: &Slot| slot.lease.as_ref().is_some_and(|lease| lease.as_raw_fd() == fd);
+        let Some(index) = self.slots.iter().position(is_its) else { return };
+        let mut bytes = [0; REQUEST_BYTES];
+        let request = match unix::receive_now(fd, &mut bytes) {
+            Ok(REQUEST_BYTES) => Request::parse(&bytes),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            _ => None,
+        };
+        let Some(request) = request else { return self.end(index) };
+        self.slots[index].attends |= request.ask == Ask::Attend;
+        let answer: [u8; ANSWER_BYTES] = Answer(self.ports.answer(index as u16, &request)).to_bytes();
+        // It waits for the answer, so there is room for it; whoever does not read does not get far.
+        if unix::send_now(fd, &answer).is_err() {
+            self.end(index);
+        }
+    }
+
+    /// A client's slot is free again.
+    fn end(&mut self, index: usize) {
+        // Closing takes it out of what is waited for.
+        self.slots[index].lease = None;
+        self.slots[index].attends = false;
+        self.ports.forget(index as u16);
+    }
+
+    /// Hands what came to queue pair 1 to whom it concerns.
+    fn pass_on(&mut self) {
+        let mut bytes = [0; DATAGRAM_BYTES];
+        for _ in 0..DATAGRAMS_MAX {
+            let Some(socket) = &self.slots[0].socket else { return };
+            let from = match socket.receive(&mut bytes) {
+                Ok(Some(from)) => from,
+                Ok(None) => return,
+                // An earlier send failed (ICMP); what waits is taken next.
+                Err(_) => continue,
+            };
+            let datagram = bytes.get(..from.length).unwrap_or_default();
+            let Some((recipient, question)) = gsi::recipient(self.ports, &from, datagram) else { continue };
+            let mut message = [0; MESSAGE_BYTES_MAX];
+            let Some(message) = wrap(&from, datagram, &mut message) else { continue };
+            let attended = match recipient {
+                Recipient::Slot(index) => self.hand(index, message),
+                Recipient::All => (1..SLOTS).fold(false, |any, index| self.hand(index, message) | any),
+                Recipient::Nobody => false,
+            };
+            if !attended && let Some(mad) = question.refusal() {
+                let path = question.path();
+                let datagram = encode(&path, &mad);
+                // The network may lose it as well; who asked asks again.
+                let _ = socket.send(&route(&path, from.interface), &datagram, datagram.len());
+            }
+        }
+    }
+
+    /// Hands a message to a client. What it has no room for is lost, as on a network; its peer repeats it.
+    fn hand(&self, index: usize, message: &[u8]) -> bool {
+        let Some(slot) = self.slots.get(index).filter(|slot| slot.attends) else { return false };
+        if let Some(lease) = &slot.lease {
+            let _ = unix::send_now(lease.as_raw_fd(), message);
+        }
+        slot.lease.is_some()
+    }
+
+    /// Gives a client a slot.
+    fn admit(&mut self, listener: &OwnedFd) {
+        let Ok(client) = unix::accept(listener.as_raw_fd()) else { return };
+        match unix::peer_user(client.as_raw_fd()) {
+            Ok(peer) if peer == process::user() || peer == 0 => {}
+            _ => return,
+        }
+        // The first slot is the agent's, the last has the multicast number in it.
+        let free = (1..SLOTS - 1).find(|&index| self.slots[index].lease.is_none());
+        let made = free.map(|index| self.make_sockets(index));
+        let errno = match &made {
+            Some(Err(error)) => error.raw_os_error().unwrap_or(libc::EIO),
+            _ => 0,
+        };
+        let index = free.filter(|_| errno == 0);
+        let reply = Reply { version: VERSION, errno: errno as u32, slot: index.unwrap_or(0) as u32 };
+        let bytes: [u8; REPLY_BYTES] = reply.to_bytes();
+        let socket = index.and_then(|index| self.slots[index].socket.as_ref());
+        let sent = unix::send(client.as_raw_fd(), &bytes, socket.map(Socket::raw));
+        if let Some(index) = index.filter(|_| sent.is_ok())
+            && self.epoll.add(client.as_raw_fd()).is_ok()
         {
-            watched[index].fd = slots[index].lease.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+            self.slots[index].lease = Some(client);
         }
     }
-}
 
-/// Gives a client a slot, and returns which.
-fn admit(slots: &mut [Slot; SLOTS], client: OwnedFd) -> Option<usize> {
-    let peer = unix::peer_user(client.as_raw_fd()).ok()?;
-    if peer != process::user() && peer != 0 {
-        return None;
-    }
-    // The first slot is the agent's, the last has the multicast number in it.
-    let free = (1..SLOTS - 1).find(|&index| slots[index].lease.is_none());
-    let made = free.map(|index| make_sockets(slots, index));
-    let errno = match &made {
-        Some(Err(error)) => error.raw_os_error().unwrap_or(libc::EIO),
-        _ => 0,
-    };
-    let index = free.filter(|_| errno == 0);
-    let reply = Reply { version: VERSION, errno: errno as u32, slot: index.unwrap_or(0) as u32 };
-    let bytes: [u8; REPLY_BYTES] = reply.to_bytes();
-    let socket = index.and_then(|index| slots[index].socket.as_ref());
-    unix::send(client.as_raw_fd(), &bytes, socket.map(Socket::raw)).ok()?;
-    slots[index?].lease = Some(client);
-    index
-}
-
-/// Makes the sockets up to a slot: their order in the group is their index.
-fn make_sockets(slots: &mut [Slot; SLOTS], index: usize) -> io::Result<()> {
-    if slots[0].socket.is_none() {
-        Socket::check_port_is_free()?;
-    }
-    for slot in slots.iter_mut().take(index + 1).filter(|slot| slot.socket.is_none()) {
-        slot.socket = Some(Socket::join_group()?);
-    }
-    let mut stale = [0; 16];
-    if let Some(socket) = &slots[index].socket {
-        for _ in 0..STALE_MAX {
-            if !matches!(socket.receive(&mut stale), Ok(Some(_))) {
-                break;
+    /// Makes the sockets up to a slot: their order in the group is their index.
+    fn make_sockets(&mut self, index: usize) -> io::Result<()> {
+        if self.slots[0].socket.is_none() {
+            Socket::check_port_is_free()?;
+        }
+        for number in 0..=index {
+            if self.slots[number].socket.is_none() {
+                let socket = Socket::join_group()?;
+                if number == 0 {
+                    socket.receive_singly()?;
+                    self.epoll.add(socket.raw())?;
+                }
+                self.slots[number].socket = Some(socket);
             }
         }
+        let mut stale = [0; 16];
+        if let Some(socket) = &self.slots[index].socket {
+            for _ in 0..STALE_MAX {
+                if !matches!(socket.receive(&mut stale), Ok(Some(_))) {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

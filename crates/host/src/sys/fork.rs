@@ -8,6 +8,8 @@
 use crate::device::Shared;
 use crate::pump::Pump;
 use std::cell::RefCell;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 static DEVICES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
@@ -23,13 +25,35 @@ thread_local! {
     static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has the device looked after in forks from now on.
-pub(crate) fn register(shared: &Arc<Shared>) {
+/// How many forks lie between the first process and this one.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+/// The descriptor that a child must not hold open, or -1.
+static FORSAKEN: AtomicI32 = AtomicI32::new(-1);
+
+/// Which process of a line of forks this is: what was made in another one is not ours to use.
+pub fn generation() -> u64 {
+    install_handlers();
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Has a child close its copy of a descriptor: the other end is to notice when this process ends. There is
+/// one at a time; its owner forgets it in the child, and leaves it open in the parent.
+pub(crate) fn forsake(fd: RawFd) {
+    install_handlers();
+    FORSAKEN.store(fd, Ordering::Relaxed);
+}
+
+fn install_handlers() {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
         // SAFETY: functions that live as long as the program.
         unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
     });
+}
+
+/// Has the device looked after in forks from now on.
+pub(crate) fn register(shared: &Arc<Shared>) {
+    install_handlers();
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     devices.retain(|device| device.strong_count() > 0);
     devices.push(Arc::downgrade(shared));
@@ -52,6 +76,12 @@ extern "C" fn after_in_parent() {
 }
 
 extern "C" fn after_in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    let forsaken = FORSAKEN.swap(-1, Ordering::Relaxed);
+    if forsaken >= 0 {
+        // SAFETY: whoever named it forgets it in the child.
+        unsafe { libc::close(forsaken) };
+    }
     HELD.with(|held| {
         let mut held = held.borrow_mut();
         held.iter_mut().for_each(|held| held.pump.sever());

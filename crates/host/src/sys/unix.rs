@@ -84,6 +84,26 @@ pub(crate) fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Receives a message if there is one. 0 bytes: the other side is gone.
+pub(crate) fn receive_now(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: a slice and its length.
+    let received = unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
+    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
+}
+
+/// Receives a message, waiting for one. 0 bytes: the other side is gone.
+pub(crate) fn receive_next(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        // SAFETY: a slice and its length.
+        let received = unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        let error = io::Error::last_os_error();
+        if received < 0 && error.kind() == io::ErrorKind::Interrupted {
+            continue;
+        }
+        return if received < 0 { Err(error) } else { Ok(received as usize) };
+    }
+}
+
 /// Takes a connection that waits.
 pub(crate) fn accept(listener: RawFd) -> io::Result<OwnedFd> {
     let null = std::ptr::null_mut();
@@ -161,11 +181,4 @@ pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> io::Result<(usize, Opt
         });
         Ok((received as usize, fd))
     }
-}
-
-/// Waits until one of `fds` is readable or closed, or for `timeout_ms`; a negative descriptor is not looked
-/// at. Marks those that are, returns how many.
-pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ms: i32) -> usize {
-    // SAFETY: a slice and its length.
-    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, timeout_ms) }.max(0) as usize
 }

@@ -124,6 +124,14 @@ pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
 }
 
+pub(crate) fn receive_singly(fd: RawFd) -> io::Result<()> {
+    match set_raw(fd, libc::IPPROTO_UDP, libc::UDP_GRO, 0) {
+        // Before Linux 5.0 there was no other way.
+        Err(error) if error.raw_os_error() != Some(libc::ENOPROTOOPT) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn bind(fd: RawFd, family: Family, port: u16, shared: bool) -> io::Result<()> {
     if shared {
         set_raw(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
@@ -280,6 +288,7 @@ pub(crate) fn receive(fd: RawFd, family: Family, buffer: &mut [u8]) -> io::Resul
         destination: Ipv6Addr::UNSPECIFIED,
         traffic_class: 0,
         hop_limit: 0,
+        interface: 0,
     };
     if family == Family::V4 {
         // SAFETY: the kernel wrote an address of IPv4.
@@ -308,12 +317,15 @@ fn note(datagrams: &mut Datagrams, level: i32, kind: i32, data: &[u8]) {
             if let Some(address) = data.first_chunk::<16>() {
                 datagrams.destination = Ipv6Addr::from(*address);
             }
+            let index = data.get(16..).and_then(|rest| rest.first_chunk::<4>());
+            datagrams.interface = index.map_or(0, |bytes| u32::from_ne_bytes(*bytes));
         }
         (libc::SOL_IP, libc::IP_PKTINFO) => {
             // in_pktinfo: index, the local address of the route, the destination in the header.
             if let Some(address) = data.get(8..).and_then(|rest| rest.first_chunk::<4>()) {
                 datagrams.destination = Ipv4Addr::from(*address).to_ipv6_mapped();
             }
+            datagrams.interface = int() as u32;
         }
         _ => {}
     }

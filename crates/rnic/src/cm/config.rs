@@ -19,6 +19,20 @@ pub struct CmConfig {
     pub listeners_max: usize,
     /// TTL of what is sent. Default 64.
     pub hop_limit: u8,
+    /// What communication IDs begin with, where several connection managers share queue pair 1. Default 0.
+    pub comm_id_prefix: u32,
+    /// How many bits of an ID that is: 0..=24, default 0.
+    pub comm_id_prefix_bits: u8,
+}
+
+impl CmConfig {
+    /// A communication ID of ours, made of random bits.
+    pub(super) const fn comm_id(&self, random: u32) -> u32 {
+        match self.comm_id_prefix_bits {
+            0 => random,
+            bits => self.comm_id_prefix << (32 - bits as u32) | random >> bits,
+        }
+    }
 }
 
 impl Default for CmConfig {
@@ -30,6 +44,8 @@ impl Default for CmConfig {
             connections_max: 65_536,
             listeners_max: 16_384,
             hop_limit: 64,
+            comm_id_prefix: 0,
+            comm_id_prefix_bits: 0,
         }
     }
 }

@@ -113,7 +113,7 @@ impl Connections {
         if self.by_id.len() >= config.connections_max && !self.make_room() {
             return Err(CmError::Exhausted("connections"));
         }
-        let mut draws = (0..DRAWS_MAX).map(|_| CommId(random.next_u32()));
+        let mut draws = (0..DRAWS_MAX).map(|_| CommId(config.comm_id(random.next_u32())));
         let is_free = |id: &CommId| id.0 != 0 && !self.by_id.contains_key(id);
         let id = draws.find(is_free).ok_or(CmError::Exhausted("communication IDs"))?;
         self.by_id.insert(id, connection);

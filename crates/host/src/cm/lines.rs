@@ -1,0 +1,126 @@
+//! The ways in and out: the agent hands datagrams over and answers questions about ports; what we send leaves
+//! from our own socket.
+
+use crate::agent::protocol::{
+    ANSWER_BYTES, Answer, Ask, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, unwrap as unwrap_message,
+};
+use crate::gsi;
+use crate::interface::{self, DeviceInfo};
+use crate::sys::unix;
+use link::udp::Socket;
+use rnic::cm::{Cm, Datagram, ListenAddress, LocalAddress};
+use rnic::{Gid, Instant};
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+use wire::cm::PortSpace;
+
+/// Messages that are taken at once before others get the lock.
+const MESSAGES_MAX: usize = 64;
+/// Datagrams that are kept while an answer is waited for: more than fit the connection's buffer at once.
+const EARLY_MAX: usize = 1024;
+/// How long the agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long our devices take to acknowledge, as a time code: what `ibv_query_device` tells.
+pub(super) const ACK_DELAY: u8 = 15;
+
+#[derive(Debug)]
+pub(super) struct Lines {
+    socket: Socket,
+    pub(super) connection: OwnedFd,
+    pub(super) devices: Vec<DeviceInfo>,
+    /// The interface of each of our addresses.
+    interfaces: HashMap<Gid, u32>,
+    /// What came while an answer was waited for.
+    early: VecDeque<Box<[u8]>>,
+}
+
+impl Lines {
+    pub(super) fn new(socket: Socket, connection: OwnedFd) -> Self {
+        let (devices, interfaces, early) = (Vec::new(), HashMap::new(), VecDeque::new());
+        Self { socket, connection, devices, interfaces, early }
+    }
+
+    /// From now on the agent hands over what concerns us.
+    pub(super) fn attend(&mut self) -> io::Result<()> {
+        unix::set_patience(self.connection.as_raw_fd(), PATIENCE)?;
+        let address = ListenAddress::Any;
+        let request =
+            Request { ask: Ask::Attend, space: PortSpace::Tcp, port: 0, count: 0, address, shared: false };
+        self.ask(&request).map(drop)
+    }
+
+    /// Asks the agent, and waits for its answer.
+    pub(super) fn ask(&mut self, request: &Request) -> io::Result<u16> {
+        let fd = self.connection.as_raw_fd();
+        let bytes: [u8; REQUEST_BYTES] = request.to_bytes();
+        unix::send(fd, &bytes, None)?;
+        let mut message = [0; MESSAGE_BYTES_MAX];
+        loop {
+            let length = unix::receive_next(fd, &mut message)?;
+            if length == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            }
+            let message = message.get(..length).unwrap_or_default();
+            match <[u8; ANSWER_BYTES]>::try_from(message) {
+                Ok(answer) => return Answer::parse(answer),
+                Err(_) if self.early.len() < EARLY_MAX => self.early.push_back(message.into()),
+                // Lost, as on a network.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Takes what was handed over while an answer was waited for.
+    pub(super) fn hear_early(&mut self, cm: &mut Cm, now: Instant) {
+        while let Some(message) = self.early.pop_front() {
+            handle(cm, &message, now);
+        }
+    }
+
+    /// Takes what was handed over. False when the agent is gone.
+    pub(super) fn hear(&mut self, cm: &mut Cm, now: Instant) -> bool {
+        let mut message = [0; MESSAGE_BYTES_MAX];
+        for _ in 0..MESSAGES_MAX {
+            match unix::receive_now(self.connection.as_raw_fd(), &mut message) {
+                Ok(0) => return false,
+                Ok(length) => handle(cm, message.get(..length).unwrap_or_default(), now),
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+
+    pub(super) fn send(&self, datagram: &Datagram) {
+        let interface = self.interfaces.get(&datagram.path.source).copied().unwrap_or(0);
+        let bytes = gsi::encode(&datagram.path, &datagram.mad);
+        // What cannot be sent now is lost, and said again.
+        let _ = self.socket.send(&gsi::route(&datagram.path, interface), &bytes, bytes.len());
+    }
+
+    /// Tells the connection manager which addresses there are.
+    pub(super) fn follow(&mut self, cm: &mut Cm) {
+        let mut now = HashMap::new();
+        self.devices = interface::list();
+        for device in &self.devices {
+            let ca_guid = u64::from_be_bytes(device.guid);
+            for gid in &device.gids {
+                let known = LocalAddress { gid: *gid, ca_guid, mtu: device.active_mtu, ack_delay: ACK_DELAY };
+                cm.set_address(known);
+                now.insert(*gid, device.ifindex);
+            }
+        }
+        let gone = self.interfaces.keys().filter(|gid| !now.contains_key(gid));
+        gone.for_each(|gid| cm.remove_address(*gid));
+        self.interfaces = now;
+    }
+}
+
+fn handle(cm: &mut Cm, message: &[u8], now: Instant) {
+    if let Some((from, datagram)) = unwrap_message(message)
+        && let Some((arrival, mad)) = gsi::decode(&from, datagram)
+    {
+        cm.handle_datagram(&arrival, mad, now);
+    }
+}

@@ -1,0 +1,101 @@
+//! Socket addresses of C, and ours.
+
+use crate::door::Errno;
+use abi::sockaddr_storage;
+use core::ffi::c_void;
+use core::mem::size_of;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// Reads the address behind a pointer.
+///
+/// # Errors
+/// `EAFNOSUPPORT` for what is neither IPv4 nor IPv6, `EINVAL` for NULL.
+///
+/// # Safety
+/// NULL, or an address as long as its family says.
+pub(crate) unsafe fn read(raw: *const c_void) -> Result<SocketAddr, Errno> {
+    // SAFETY: as above; every address begins with its family.
+    unsafe {
+        match raw.cast::<libc::sockaddr>().as_ref().map(|it| i32::from(it.sa_family)) {
+            None => Err(Errno::INVALID),
+            Some(libc::AF_INET) => {
+                let v4 = raw.cast::<libc::sockaddr_in>().read_unaligned();
+                let address = v4.sin_addr.s_addr.to_ne_bytes().into();
+                Ok(SocketAddrV4::new(address, u16::from_be(v4.sin_port)).into())
+            }
+            Some(libc::AF_INET6) => {
+                let v6 = raw.cast::<libc::sockaddr_in6>().read_unaligned();
+                let port = u16::from_be(v6.sin6_port);
+                let address = v6.sin6_addr.s6_addr.into();
+                Ok(SocketAddrV6::new(address, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+            }
+            Some(_) => Err(Errno(libc::EAFNOSUPPORT)),
+        }
+    }
+}
+
+/// The bytes that C wants.
+pub(crate) fn storage(address: SocketAddr) -> sockaddr_storage {
+    let mut storage = sockaddr_storage::default();
+    let place = storage.as_mut_ptr();
+    match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as u16,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: the room is larger and aligned.
+            unsafe { place.cast::<libc::sockaddr_in>().write(raw) };
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as u16,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: the room is larger and aligned.
+            unsafe { place.cast::<libc::sockaddr_in6>().write(raw) };
+        }
+    }
+    storage
+}
+
+/// The address in a storage; `None` while there is none.
+pub(crate) fn stored(storage: &sockaddr_storage) -> Option<SocketAddr> {
+    // SAFETY: the storage has room for any address; a family of 0 is none.
+    unsafe { read(storage.as_ptr().cast()) }.ok()
+}
+
+/// How many bytes of a storage an address takes.
+pub(crate) fn length(address: &SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => size_of::<libc::sockaddr_in>() as u32,
+        SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>() as u32,
+    }
+}
+
+/// The GID of an address.
+pub(crate) fn gid(address: IpAddr) -> rnic::Gid {
+    match address {
+        IpAddr::V4(address) => rnic::Gid::from_ipv4(address.octets()),
+        IpAddr::V6(address) => rnic::Gid(address.octets()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_back_as_they_were_stored() {
+        for text in ["10.0.0.1:7471", "[fe80::1%3]:9", "[::]:0"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(stored(&storage(address)), Some(address));
+        }
+        assert_eq!(stored(&sockaddr_storage::default()), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! Two ends that meet by RDMA-CM: the server waits for requests on a port that no table of the kernel shows.
+
+use crate::machine::until;
+use crate::{Error, Exchange, Finished, Machine};
+
+/// How long a server may take to be ready.
+const READY_SECONDS: u64 = 30;
+/// How long it may take to notice that the client is done.
+const FAREWELL_SECONDS: u64 = 30;
+/// A client may come between a server's first call and its last one before it listens; it is then refused at
+/// once, and asks again so often at most.
+const REFUSALS_MAX: u32 = 50;
+/// What programs say then.
+const REFUSED: [&str; 2] = ["RDMA_CM_EVENT_REJECTED", "Connection refused"];
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// Runs a server, and when it waits for requests a client, each a line of words.
+///
+/// # Errors
+/// When an end cannot be started, the server does not get ready, or an end is too late.
+pub fn run(
+    server: (&dyn Machine, &str),
+    client: (&dyn Machine, &str),
+    seconds: u64,
+) -> Result<Exchange, Error> {
+    let mut serving = server.0.start(&words(server.1))?;
+    let mut ended = None;
+    let ready = until(READY_SECONDS, || {
+        ended = serving.finished()?;
+        Ok(ended.is_some() || server.0.awaits_requests()?)
+    })?;
+    if let Some(finished) = ended {
+        return Err(Error::Failed { command: server.1.to_owned(), output: finished.output });
+    }
+    if !ready {
+        let what = format!("{} awaiting requests", server.1);
+        return Err(Error::TooLate { what, seconds: READY_SECONDS, output: serving.output()? });
+    }
+    let client = run_client(client, seconds)?;
+    let server = serving.wait(FAREWELL_SECONDS)?;
+    Ok(Exchange { server, client })
+}
+
+fn run_client((machine, line): (&dyn Machine, &str), seconds: u64) -> Result<Finished, Error> {
+    for _ in 0..REFUSALS_MAX {
+        let finished = machine.run(&words(line), seconds)?;
+        if !REFUSED.iter().any(|refused| finished.output.contains(refused)) {
+            return Ok(finished);
+        }
+    }
+    machine.run(&words(line), seconds)
+}
+
+/// The same, where both ends have to succeed.
+///
+/// # Panics
+/// When they do not.
+#[track_caller]
+pub fn expect(server: (&dyn Machine, &str), client: (&dyn Machine, &str), seconds: u64) -> Exchange {
+    match run(server, client, seconds) {
+        Ok(exchange) => exchange.expect_success(),
+        Err(error) => panic!("{} and {}: {error}", server.1, client.1),
+    }
+}
