@@ -13,7 +13,7 @@ fn rping_checks_what_comes_back() {
     for mtu in [1500, 9000] {
         let pair = pair(mtu);
         for address in [pair.left.address(), pair.left.address_v6()] {
-            let server = format!("rping -s -a {address} -V -C 500");
+            let server = format!("rping -s -a {address} -V -C 500 -S 4000");
             let client = format!("rping -c -a {address} -V -C 500 -S 4000");
             connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
         }
