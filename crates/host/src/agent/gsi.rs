@@ -124,25 +124,20 @@ mod tests {
     use rnic::cm::ListenAddress;
     use wire::cm::{PortSpace, Req, Rtu, ServiceId};
 
-    const PATH: Path = Path {
-        source: Gid::from_ipv4([10, 0, 0, 1]),
-        destination: Gid::from_ipv4([10, 0, 0, 2]),
-        source_port: 0,
-        traffic_class: 0,
-        hop_limit: 64,
-        service_level: 0,
-        flow_label: 0,
-    };
+    fn path() -> Path {
+        let (source, destination) = (Gid::from_ipv4([10, 0, 0, 1]), Gid::from_ipv4([10, 0, 0, 2]));
+        Path { source, destination, hop_limit: 64, ..Path::default() }
+    }
 
     fn who(ports: &Ports, message: impl Into<CmMessage>) -> Option<(Recipient, Question)> {
         let mad = CmMad { transaction: 1, modifier: 0, message: message.into() };
-        let datagram = gsi::encode(&PATH, &mad.to_bytes());
+        let datagram = gsi::encode(&path(), &mad.to_bytes());
         let from = Datagrams {
             length: datagram.len(),
             segment: datagram.len(),
-            source: PATH.source.into(),
+            source: path().source.into(),
             source_port: wire::ROCE_PORT,
-            destination: PATH.destination.into(),
+            destination: path().destination.into(),
             traffic_class: 0,
             hop_limit: 64,
             interface: 1,
