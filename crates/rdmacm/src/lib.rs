@@ -1,5 +1,5 @@
-//! `librdmacm.so.1`: connections, as RDMA programs make them. C struct in, call out, nothing else: the protocol
-//! is [`rnic::cm`], what makes it live is [`host::cm`].
+//! `librdmacm.so.1`: connections, as RDMA programs make them. C struct in, call out, nothing else: the
+//! protocol is [`rnic::cm`], what makes it live is [`host::cm`].
 //!
 //! - [`exports`] has what the table of symbols calls `here`; [`absent`] answers for the other names.
 //! - [`door`] is the one way in: it stops panics and turns results into what C expects.

@@ -153,7 +153,10 @@ pub(crate) unsafe fn open_xrcd(
 }
 
 macro_rules! data_path {
-    ($($(#[$doc:meta])* fn $name:ident through $slot:ident($object:ident: $type:ty, $($arg:ident: $arg_type:ty),*);)*) => {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident through $slot:ident($object:ident: $type:ty, $($arg:ident: $arg_type:ty),*);
+    )*) => {
         $($(#[$doc])*
         ///
         /// # Safety

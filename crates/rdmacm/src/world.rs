@@ -126,7 +126,8 @@ impl World {
         self.connector.is_ours()
     }
 
-    /// Runs calls on the connections, under their lock. Nothing may be called in there that asks for it again.
+    /// Runs calls on the connections, under their lock. Nothing may be called in there that asks for it
+    /// again.
     ///
     /// # Errors
     /// `ENODEV` where the world is a parent's.
