@@ -105,6 +105,19 @@ impl Congestion {
     }
 }
 
+/// How a program sees the devices in `/sys` and `/dev`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum View {
+    /// A library answers the C library's functions that take a path. Needs no rights at all.
+    #[default]
+    Preload,
+    /// Files are mounted for the program: also seen by what does not use the C library. Needs root or user
+    /// namespaces, and keeps programs that are started one by one from reading each other's memory.
+    Namespace,
+    /// Not at all.
+    None,
+}
+
 /// How the libraries get into a program, and how its devices behave.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Settings {
@@ -125,6 +138,12 @@ pub(crate) struct Settings {
     /// capture asks for the same.
     #[arg(long)]
     pub(crate) no_same_host: bool,
+
+    /// How the program sees the devices in /sys/class/infiniband and /dev/infiniband, as UCX, NCCL and ibstat
+    /// want to.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "preload")]
+    pub(crate) view: View,
+
     /// Load the libraries with LD_PRELOAD as well: for programs that bring a library path of their own.
     #[arg(long)]
     pub(crate) preload: bool,

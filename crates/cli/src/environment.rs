@@ -1,10 +1,12 @@
 //! The variables that make a program use rockery.
 
 use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::args::Settings;
+use crate::args::{Settings, View};
 use crate::libraries::{self, Libraries};
+use crate::view;
 use host::DeviceInfo;
 
 /// Names and values, to be set for a program.
@@ -18,9 +20,35 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
     let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
     let libraries = libraries::beside(&binary)?;
     let inherited = |name: &str| std::env::var_os(name);
-    let mut variables = loader(&libraries, settings.preload, inherited)?;
-    variables.extend(behaviour(settings)?);
+    let mut preloaded = Vec::new();
+    let mut variables = behaviour(settings)?;
+    if settings.view == View::Preload {
+        let (library, folder) = looking(&libraries, settings)?;
+        preloaded.push(library);
+        variables.push((view::VARIABLE, folder.into()));
+    }
+    if settings.preload {
+        preloaded.extend(libraries.files.iter().cloned());
+    }
+    variables.extend(loader(&libraries.folder, &preloaded, inherited)?);
     Ok(variables)
+}
+
+/// The devices that the program sees.
+pub(crate) fn devices(settings: &Settings) -> Vec<DeviceInfo> {
+    let mut devices = host::list();
+    if !settings.device.is_empty() {
+        devices.retain(|device| settings.device.iter().any(|name| device.is_called(name)));
+    }
+    devices
+}
+
+/// The library that shows them in `/sys` and `/dev`, and the folder it answers from.
+fn looking(libraries: &Libraries, settings: &Settings) -> Result<(PathBuf, PathBuf), Error> {
+    let missing =
+        || Error::NoLibrary { library: libraries::VIEW, looked: libraries.folder.display().to_string() };
+    let library = libraries.view.clone().ok_or_else(missing)?;
+    Ok((library, view::in_folder(&devices(settings))?))
 }
 
 /// What the library is told about devices.
@@ -57,22 +85,21 @@ fn known(names: &[String], devices: &[DeviceInfo]) -> Result<(), Error> {
 }
 
 fn loader(
-    libraries: &Libraries,
-    preload: bool,
+    folder: &Path,
+    preloaded: &[PathBuf],
     inherited: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Variables, Error> {
-    let folder = &libraries.folder;
     // The loader takes a space as the end of a path as well.
     if folder.as_os_str().as_encoded_bytes().iter().any(|byte| b": ;'\"$\n".contains(byte)) {
-        return Err(Error::BadPath(folder.clone()));
+        return Err(Error::BadPath(folder.to_owned()));
     }
     let ahead_of = |ours: &OsStr, name: &str| match inherited(name) {
         Some(theirs) if !theirs.is_empty() => [ours, OsStr::new(":"), &theirs].into_iter().collect(),
         _ => ours.to_owned(),
     };
     let mut variables = vec![("LD_LIBRARY_PATH", ahead_of(folder.as_os_str(), "LD_LIBRARY_PATH"))];
-    if preload {
-        let files: Vec<&OsStr> = libraries.files.iter().map(|file| file.as_os_str()).collect();
+    if !preloaded.is_empty() {
+        let files: Vec<&OsStr> = preloaded.iter().map(|file| file.as_os_str()).collect();
         variables.push(("LD_PRELOAD", ahead_of(&files.join(OsStr::new(":")), "LD_PRELOAD")));
     }
     Ok(variables)
@@ -83,6 +110,9 @@ fn loader(
 /// # Errors
 /// As [`variables`].
 pub(crate) fn print(settings: &Settings) -> Result<(), Error> {
+    if settings.view == View::Namespace {
+        return Err(Error::ViewNeedsRun);
+    }
     for (name, value) in variables(settings)? {
         println!("export {name}={}", quoted(&value.to_string_lossy()));
     }
@@ -96,26 +126,22 @@ fn quoted(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
-
-    fn libraries(folder: &str) -> Libraries {
-        Libraries { folder: folder.into(), files: vec![Path::new(folder).join("libibverbs.so.1")] }
-    }
 
     #[test]
     fn our_library_comes_first_and_theirs_stay() {
         let theirs = |_: &str| Some("/opt/lib".into());
-        let variables = loader(&libraries("/lib/rockery"), true, theirs).unwrap();
+        let variables =
+            loader(Path::new("/lib/rockery"), &["/lib/rockery/libibverbs.so.1".into()], theirs).unwrap();
         assert_eq!(variables[0], ("LD_LIBRARY_PATH", "/lib/rockery:/opt/lib".into()));
         assert_eq!(variables[1], ("LD_PRELOAD", "/lib/rockery/libibverbs.so.1:/opt/lib".into()));
         // An empty entry would mean the current folder.
-        let variables = loader(&libraries("/lib/rockery"), false, |_| Some("".into())).unwrap();
+        let variables = loader(Path::new("/lib/rockery"), &[], |_| Some("".into())).unwrap();
         assert_eq!(variables, [("LD_LIBRARY_PATH", "/lib/rockery".into())]);
     }
 
     #[test]
     fn a_folder_that_the_loader_would_misread_is_refused() {
-        assert!(matches!(loader(&libraries("/a:b"), false, |_| None), Err(Error::BadPath(_))));
+        assert!(matches!(loader(Path::new("/a:b"), &[], |_| None), Err(Error::BadPath(_))));
     }
 
     #[test]

@@ -49,6 +49,12 @@ pub(crate) enum Error {
     /// A variable's value has a character that a shell or the loader would misunderstand.
     #[error("{0}: the dynamic linker takes no path with a colon, a space or a quote: move it elsewhere")]
     BadPath(PathBuf),
+    /// Neither root nor user namespaces.
+    #[error("this system allows no mount namespace ({0}): use --view preload")]
+    NoNamespace(io::Error),
+    /// A shell that is there already cannot be moved.
+    #[error("a shell cannot be given a view by its variables: rockery run --view namespace -- bash")]
+    ViewNeedsRun,
     /// A file or folder could not be used.
     #[error("{path}: {source}")]
     File {

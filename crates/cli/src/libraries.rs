@@ -13,9 +13,13 @@ struct Library {
     required: bool,
 }
 
-const LIBRARIES: [Library; 2] = [
+/// Not asked for by programs: preloaded.
+pub(crate) const VIEW: &str = "librockery-view.so";
+
+const LIBRARIES: [Library; 3] = [
     Library { soname: "libibverbs.so.1", built: "libibverbs.so", required: true },
     Library { soname: "librdmacm.so.1", built: "librdmacm.so", required: false },
+    Library { soname: VIEW, built: "libview.so", required: false },
 ];
 
 /// The folder that holds them, and those that are there.
@@ -23,8 +27,10 @@ const LIBRARIES: [Library; 2] = [
 pub(crate) struct Libraries {
     /// For LD_LIBRARY_PATH.
     pub(crate) folder: PathBuf,
-    /// For LD_PRELOAD.
+    /// For LD_PRELOAD, where a program brings a path of its own.
     pub(crate) files: Vec<PathBuf>,
+    /// For LD_PRELOAD: shows the devices in `/sys` and `/dev`.
+    pub(crate) view: Option<PathBuf>,
 }
 
 /// Looks beside `binary`: in `../lib/rockery` where it is installed, in its own folder where cargo built it.
@@ -46,17 +52,19 @@ pub(crate) fn beside(binary: &Path) -> Result<Libraries, Error> {
 }
 
 fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
-    let mut files = Vec::new();
+    let (mut files, mut view) = (Vec::new(), None);
     for library in &LIBRARIES {
         let file = folder.join(library.soname);
-        if file.exists() {
+        if library.soname == VIEW {
+            view = file.exists().then_some(file);
+        } else if file.exists() {
             files.push(file);
         } else if library.required {
             let looked = folder.display().to_string();
             return Err(Error::NoLibrary { library: library.soname, looked });
         }
     }
-    Ok(Libraries { folder, files })
+    Ok(Libraries { folder, files, view })
 }
 
 /// A folder within `built` where what cargo made has the names that programs ask for. Within, and not in

@@ -8,6 +8,8 @@ mod error;
 mod libraries;
 mod program;
 mod run;
+mod sys;
+mod view;
 
 use std::process::ExitCode;
 

@@ -74,6 +74,15 @@ pub enum Extra {
     Invalidated(Rkey),
 }
 
+/// What carried a received UD packet (IBTA A17.4.5.1: a flag in the completion says so).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NetworkHeader {
+    /// An IPv4 header, in the second half of the 40 bytes.
+    Ipv4,
+    /// An IPv6 header.
+    Ipv6,
+}
+
 /// One entry of a completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
@@ -91,8 +100,8 @@ pub struct Completion {
     pub source: Qpn,
     /// Immediate or invalidated key.
     pub extra: Extra,
-    /// UD receives: the first 40 bytes of the buffer hold a GRH.
-    pub grh: bool,
+    /// UD receives: the header that the first 40 bytes of the buffer hold.
+    pub grh: Option<NetworkHeader>,
     /// When the device generated it, in nanoseconds of the driver's clock.
     pub at_ns: u64,
 }

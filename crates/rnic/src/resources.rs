@@ -56,7 +56,7 @@ pub(crate) fn completion(
         qpn,
         source: Qpn::new(0),
         extra: Extra::None,
-        grh: false,
+        grh: None,
         at_ns: now.0,
     }
 }

@@ -116,9 +116,7 @@ unsafe fn from_completion(
     // SAFETY: as above: with the flag set, 40 bytes are there.
     let header = unsafe { header.cast::<[u8; 40]>().as_ref() }.ok_or(Errno::INVALID)?;
     // SAFETY: as above.
-    let mut vector = back(unsafe { context(raw) }, header)?;
-    vector.service_level = completion.sl;
-    Ok(vector)
+    back(unsafe { context(raw) }, header)
 }
 
 /// Whether there is no address at an index of the GID table; then it says so on standard error, for programs

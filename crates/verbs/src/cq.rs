@@ -8,7 +8,7 @@ use abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::sync::atomic::AtomicBool;
-use rnic::{Completion, CompletionKind, Event, Extra, Status};
+use rnic::{Completion, CompletionKind, Event, Extra, NetworkHeader, Status};
 
 /// A completion queue. Always the long form: what `ibv_create_cq` gives out is its beginning.
 #[repr(C)]
@@ -96,9 +96,19 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         imm_data,
         qp_num: completion.qpn.value(),
         src_qp: completion.source.value(),
-        wc_flags: extra | if completion.grh { abi::IBV_WC_GRH } else { 0 },
+        wc_flags: extra | if completion.grh.is_some() { abi::IBV_WC_GRH } else { 0 },
+        sl: completion.grh.map_or(0, packet_type),
         vendor_err: if completion.status == Status::Success { 0 } else { completion.status as u32 },
         ..ibv_wc::default()
+    }
+}
+
+/// RoCE has no service levels: ConnectX tells in their place what carried a datagram, and UCX relies on it.
+/// Bit 3 is set for RoCEv2; the others are 1 for IPv6, 2 for IPv4.
+const fn packet_type(header: NetworkHeader) -> u8 {
+    match header {
+        NetworkHeader::Ipv4 => 0b1010,
+        NetworkHeader::Ipv6 => 0b1001,
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn table(base: ibv_cq) -> ibv_cq_ex {
         read_src_qp: Some(read_src_qp),
         read_wc_flags: Some(read_wc_flags),
         read_slid: Some(read_none_u32),
-        read_sl: Some(read_none_u8),
+        read_sl: Some(read_sl),
         read_dlid_path_bits: Some(read_none_u8),
         read_completion_ts: Some(read_completion_ns),
         read_cvlan: Some(read_none_u16),
@@ -82,6 +82,7 @@ read! {
     read_imm_data: u32 = |completion| completion.imm_data;
     read_qp_num: u32 = |completion| completion.qp_num;
     read_src_qp: u32 = |completion| completion.src_qp;
+    read_sl: u8 = |completion| completion.sl;
     read_wc_flags: u32 = |completion| completion.wc_flags;
 }
 

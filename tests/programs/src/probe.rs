@@ -19,11 +19,20 @@ impl Probe {
     /// # Errors
     /// When there is no compiler or no header: `build-essential` and `libibverbs-dev` have them.
     pub fn compile(name: &str) -> Result<Self, Error> {
+        Self::compile_with("cc", name, &["-libverbs"])
+    }
+
+    /// The same with another compiler, or other libraries.
+    ///
+    /// # Errors
+    /// When the compiler or a header is not there.
+    pub fn compile_with(compiler: &str, name: &str, libraries: &[&str]) -> Result<Self, Error> {
         let folder = TempDir::new().map_err(Error::file("a temporary folder"))?;
         let path = folder.path().join(name);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("probe/{name}.c"));
         let (output, source) = (path.to_string_lossy(), source.to_string_lossy());
-        system::call(&["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", &output, &source, "-libverbs"])?;
+        let compile = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", &output, &source];
+        system::call(&[&compile, libraries].concat())?;
         Ok(Self { path, _folder: folder })
     }
 

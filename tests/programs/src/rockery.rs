@@ -37,8 +37,8 @@ impl Rockery {
     }
 
     /// All that it takes on another machine, at the same paths: itself and its libraries.
-    pub fn files(&self) -> [PathBuf; 3] {
-        ["rockery", "libibverbs.so", "librdmacm.so"].map(|name| self.path.with_file_name(name))
+    pub fn files(&self) -> [PathBuf; 4] {
+        ["rockery", "libibverbs.so", "librdmacm.so", "libview.so"].map(|name| self.path.with_file_name(name))
     }
 }
 

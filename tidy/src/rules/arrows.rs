@@ -14,7 +14,7 @@ pub const RANKS: &[&[&str]] = &[
     &["wire", "abi"],
     &["rnic", "fabric", "link"],
     &["host", "sim", "rdma"],
-    &["verbs", "rdmacm", "nvme", "smb", "gear"],
+    &["verbs", "rdmacm", "view", "nvme", "smb", "gear"],
     &["bench", "web"],
     &["cli", "python"],
 ];

@@ -4,7 +4,7 @@ use super::Qp;
 use super::attr::{QpType, State};
 use super::requester::Step;
 use crate::address::Arrival;
-use crate::completion::{CompletionKind, Extra, Status};
+use crate::completion::{CompletionKind, Extra, NetworkHeader, Status};
 use crate::config::CongestionConfig;
 use crate::cq::Notice;
 use crate::memory::{Gather, Memory, Payload};
@@ -63,7 +63,10 @@ impl Qp {
         let mut done = completion(self.qpn, id, status, CompletionKind::Receive, now);
         done.length = total;
         done.source = deth.source;
-        done.grh = true;
+        done.grh = Some(match (arrival.source.ipv4(), arrival.destination.ipv4()) {
+            (Some(_), Some(_)) => NetworkHeader::Ipv4,
+            _ => NetworkHeader::Ipv6,
+        });
         if let Tail::Immediate(bytes) = tail {
             done.extra = Extra::Immediate(bytes);
         }

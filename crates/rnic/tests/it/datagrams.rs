@@ -16,7 +16,10 @@ fn a_datagram_stands_behind_its_ip_header() {
     bench.receive_from(&bench.arrival(), &datagram(bench.qpn, 7), b"hello");
     let mut taken = Vec::new();
     bench.device.poll_cq(bench.cq, 8, |done| taken.push(*done));
-    assert_eq!((taken[0].length, taken[0].source, taken[0].grh), (45, Qpn::new(0x77), true));
+    assert_eq!(
+        (taken[0].length, taken[0].source, taken[0].grh),
+        (45, Qpn::new(0x77), Some(NetworkHeader::Ipv4))
+    );
     assert_eq!(&bench.memory.0[40..45], b"hello");
     let header: &[u8; 40] = bench.memory.0[..40].try_into().unwrap();
     let wire::ip::Ip::V4(ip) = wire::grh::parse(header).unwrap() else { panic!("IPv4 expected") };

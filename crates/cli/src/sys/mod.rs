@@ -1,0 +1,92 @@
+//! System calls that std does not have.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What is mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mount {
+    /// A new file system in memory.
+    Memory,
+    /// What is already somewhere, with all that is mounted in it.
+    Bind,
+    /// Nothing: mounts made elsewhere come here, those made here go nowhere.
+    Receive,
+}
+
+impl Mount {
+    const fn flags(self) -> libc::c_ulong {
+        match self {
+            Self::Memory => libc::MS_NOSUID,
+            Self::Bind => libc::MS_BIND | libc::MS_REC,
+            Self::Receive => libc::MS_SLAVE | libc::MS_REC,
+        }
+    }
+}
+
+/// The user that this process acts as.
+pub(crate) fn user() -> u32 {
+    // SAFETY: no arguments, and no failure.
+    unsafe { libc::geteuid() }
+}
+
+fn group() -> u32 {
+    // SAFETY: no arguments, and no failure.
+    unsafe { libc::getegid() }
+}
+
+/// Gives this process mounts of its own, where it may mount: as it is, or as the same user and group of a
+/// user namespace of its own.
+///
+/// # Errors
+/// When the kernel or its administrator allows neither.
+pub(crate) fn own_mounts() -> io::Result<()> {
+    if unshare(libc::CLONE_NEWNS).is_err() {
+        let (user, group) = (user(), group());
+        unshare(libc::CLONE_NEWNS | libc::CLONE_NEWUSER)?;
+        // user_namespaces(7): groups can be mapped by an ordinary user only where they cannot be dropped.
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    }
+    mount("none", Path::new("/"), None, Mount::Receive, "")
+}
+
+fn unshare(flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: numbers only. This process has one thread.
+    checked(unsafe { libc::unshare(flags) })
+}
+
+/// mount(2).
+///
+/// # Errors
+/// As the kernel gives them.
+pub(crate) fn mount(
+    source: impl AsRef<OsStr>,
+    target: &Path,
+    file_system: Option<&str>,
+    what: Mount,
+    options: &str,
+) -> io::Result<()> {
+    let source = CString::new(source.as_ref().as_bytes())?;
+    let target = CString::new(target.as_os_str().as_bytes())?;
+    let file_system = CString::new(file_system.unwrap_or_default())?;
+    let options = CString::new(options)?;
+    // SAFETY: all of them end with a zero, and live until the call returns.
+    checked(unsafe {
+        libc::mount(
+            source.as_ptr(),
+            target.as_ptr(),
+            file_system.as_ptr(),
+            what.flags(),
+            options.as_ptr().cast(),
+        )
+    })
+}
+
+fn checked(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

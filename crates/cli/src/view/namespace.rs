@@ -1,0 +1,82 @@
+//! A view in a mount namespace: for programs that look past the C library, or that are scripts which do.
+//!
+//! `/sys/class` and `/dev` become folders in memory, with all that they had mounted back into them, and the
+//! files of the view beside it. Nobody else sees that, and it goes with the last process.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::folder;
+use super::tree::{Entry, Tree};
+use crate::Error;
+use crate::sys;
+
+/// Folders that get an entry more.
+const GROWN: [&str; 2] = ["sys/class", "dev"];
+/// Entries that such a folder may have.
+const ENTRIES_MAX: usize = 4096;
+
+/// Moves this process there.
+///
+/// # Errors
+/// When it may not, or when a mount fails.
+pub(super) fn enter(tree: &Tree) -> Result<(), Error> {
+    sys::own_mounts().map_err(Error::NoNamespace)?;
+    for grown in GROWN {
+        let part = part_of(tree, Path::new(grown));
+        let path = Path::new("/").join(grown);
+        grow(&path, &part).map_err(Error::file(path))?;
+    }
+    Ok(())
+}
+
+/// What of the tree lies in this folder, as seen from there.
+fn part_of(tree: &Tree, folder: &Path) -> Tree {
+    let inside =
+        |(path, entry): (&PathBuf, &Entry)| Some((path.strip_prefix(folder).ok()?.into(), entry.clone()));
+    tree.iter().filter_map(inside).collect()
+}
+
+fn grow(folder: &Path, tree: &Tree) -> io::Result<()> {
+    let before = File::open(folder)?;
+    let names: Vec<_> = fs::read_dir(folder)?.take(ENTRIES_MAX).collect::<Result<_, _>>()?;
+    // What is covered stays reachable through the open file.
+    let covered = PathBuf::from(format!("/proc/self/fd/{}", before.as_raw_fd()));
+    // Without 0755 the kernel refuses to create what others own in a sticky folder.
+    sys::mount("tmpfs", folder, Some("tmpfs"), sys::Mount::Memory, "mode=0755")?;
+    let is_ours = |name: &OsStr| tree.keys().any(|path| path.iter().next() == Some(name));
+    for entry in names.iter().filter(|entry| !is_ours(&entry.file_name())) {
+        let (from, to) = (covered.join(entry.file_name()), folder.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            symlink(fs::read_link(&from)?, &to)?;
+            continue;
+        }
+        if kind.is_dir() {
+            DirBuilder::new().mode(0o755).create(&to)?;
+        } else {
+            File::create(&to)?;
+        }
+        sys::mount(&from, &to, None, sys::Mount::Bind, "")?;
+    }
+    folder::write(folder, tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_seen_from_its_folder() {
+        let tree = Tree::from([
+            ("dev/infiniband/rdma_cm".into(), Entry::Link("/dev/null".into())),
+            ("sys/class/a/b".into(), Entry::File("c".into())),
+        ]);
+        let part = part_of(&tree, Path::new("dev"));
+        assert_eq!(part.keys().collect::<Vec<_>>(), [Path::new("infiniband/rdma_cm")]);
+    }
+}

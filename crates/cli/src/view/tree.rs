@@ -1,0 +1,189 @@
+//! The files of a view, as the kernel has them: `Documentation/ABI/stable/sysfs-class-infiniband` of Linux.
+//!
+//! They say how things were when the program was started. Counters are not among them: `rockery devices` has
+//! those, as they are now.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use host::DeviceInfo;
+
+/// Entries of the GID table, used or not, as `ibv_query_port` tells them.
+const GIDS: usize = 16;
+/// What libibverbs, libibumad and the kernel agreed upon.
+const VERBS_ABI: &str = "6";
+const MAD_ABI: &str = "5";
+/// As `ibv_query_port` tells speed and width.
+const RATE: &str = "100 Gb/sec (4X EDR)";
+/// The port's capabilities: connection management, bit 16.
+const CAPABILITIES: &str = "0x00010000";
+/// Not attached to any node.
+const NO_NUMA_NODE: &str = "-1";
+/// A character device that anyone may open: all that is asked of the device files.
+const CHARACTER_DEVICE: &str = "/dev/null";
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A file with this line in it.
+    File(String),
+    /// A symbolic link.
+    Link(PathBuf),
+}
+
+/// All of them, by their path without the slash at its start.
+pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
+
+/// The files that show `devices`.
+pub(crate) fn of(devices: &[DeviceInfo]) -> Tree {
+    let mut tree = Tree::new();
+    let mut root = Folder { tree: &mut tree, path: PathBuf::new() };
+    root.link("dev/infiniband/rdma_cm", CHARACTER_DEVICE);
+    root.file("sys/class/infiniband_mad/abi_version", MAD_ABI);
+    root.file("sys/class/infiniband_verbs/abi_version", VERBS_ABI);
+    for device in devices {
+        let uverbs = format!("uverbs{}", device.ifindex);
+        root.link(&format!("dev/infiniband/{uverbs}"), CHARACTER_DEVICE);
+        let mut verbs = root.folder(&format!("sys/class/infiniband_verbs/{uverbs}"));
+        verbs.file("ibdev", &device.name);
+        verbs.file("abi_version", "1");
+        adapter(&mut verbs, device);
+        let mut class = root.folder(&format!("sys/class/infiniband/{}", device.name));
+        describe(&mut class, device);
+        adapter(&mut class, device);
+    }
+    tree
+}
+
+/// A folder of the tree that is being made.
+struct Folder<'a> {
+    tree: &'a mut Tree,
+    path: PathBuf,
+}
+
+impl Folder<'_> {
+    fn folder(&mut self, name: &str) -> Folder<'_> {
+        Folder { tree: self.tree, path: self.path.join(name) }
+    }
+
+    fn file(&mut self, name: &str, line: &str) {
+        self.tree.insert(self.path.join(name), Entry::File(line.to_owned()));
+    }
+
+    fn link(&mut self, name: &str, to: impl AsRef<Path>) {
+        self.tree.insert(self.path.join(name), Entry::Link(to.as_ref().to_owned()));
+    }
+}
+
+fn describe(class: &mut Folder<'_>, device: &DeviceInfo) {
+    class.file("node_type", "1: CA");
+    class.file("node_guid", &groups(&device.guid));
+    class.file("sys_image_guid", &groups(&device.guid));
+    class.file("node_desc", "rockery");
+    class.file("hca_type", "rockery");
+    class.file("board_id", "rockery");
+    class.file("fw_ver", env!("CARGO_PKG_VERSION"));
+    class.file("hw_rev", "1");
+    let mut port = class.folder("ports/1");
+    port.file("state", "4: ACTIVE");
+    port.file("phys_state", "5: LinkUp");
+    port.file("rate", RATE);
+    port.file("link_layer", "Ethernet");
+    port.file("cap_mask", CAPABILITIES);
+    // Ethernet has neither LIDs nor a subnet manager.
+    port.file("lid", "0x0");
+    port.file("lid_mask_count", "0");
+    port.file("sm_lid", "0x0");
+    port.file("sm_sl", "0");
+    port.file("pkeys/0", "0xffff");
+    for index in 0..GIDS {
+        let gid = device.gids.get(index);
+        port.file(&format!("gids/{index}"), &groups(&gid.map_or([0; 16], |gid| gid.0)));
+        // Reading these of an empty slot fails in the kernel: here they are not there.
+        if gid.is_some() {
+            port.file(&format!("gid_attrs/types/{index}"), "RoCE v2");
+            port.file(&format!("gid_attrs/ndevs/{index}"), &device.interface);
+        }
+    }
+}
+
+/// What carries the device: the network adapter, where the interface has one, so that programs find its place
+/// on the bus and the processors beside it.
+fn adapter(class: &mut Folder<'_>, device: &DeviceInfo) {
+    let net = Path::new("/sys/class/net").join(&device.interface);
+    if let Ok(adapter) = net.join("device").canonicalize() {
+        class.link("device", adapter);
+        return;
+    }
+    let mut virtual_adapter = class.folder("device");
+    virtual_adapter.link(&format!("net/{}", device.interface), net);
+    virtual_adapter.file("numa_node", NO_NUMA_NODE);
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    if let Some(mask) = mask_of(online.trim()) {
+        virtual_adapter.file("local_cpus", &mask);
+        virtual_adapter.file("local_cpulist", online.trim());
+    }
+}
+
+/// Groups of 16 bits.
+fn groups(bytes: &[u8]) -> String {
+    let groups: Vec<String> =
+        bytes.chunks(2).map(|group| group.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    groups.join(":")
+}
+
+/// Processors that a mask has room for, as in the largest kernels.
+const PROCESSORS_MAX: usize = 8192;
+
+/// A list as `0-3,6` as a mask, in words of 32 bits, the highest first.
+fn mask_of(list: &str) -> Option<String> {
+    let mut words: Vec<u32> = Vec::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= PROCESSORS_MAX {
+            return None;
+        }
+        words.resize(words.len().max(last / 32 + 1), 0);
+        (first..=last).for_each(|processor| words[processor / 32] |= 1 << (processor % 32));
+    }
+    let words: Vec<String> = words.iter().rev().map(|word| format!("{word:08x}")).collect();
+    Some(words.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line<'a>(tree: &'a Tree, path: &str) -> &'a str {
+        match &tree[Path::new(path)] {
+            Entry::File(line) => line,
+            Entry::Link(to) => panic!("{path} is a link to {}", to.display()),
+        }
+    }
+
+    #[test]
+    fn a_device_is_described_as_the_kernel_does() {
+        let tree = of(&host::all());
+        let port = |name: &str| format!("sys/class/infiniband/rk_lo/ports/1/{name}");
+        assert_eq!(line(&tree, "sys/class/infiniband/rk_lo/node_guid"), "0200:00ff:fe00:0000");
+        assert_eq!(line(&tree, &port("gids/1")), "0000:0000:0000:0000:0000:ffff:7f00:0001");
+        assert_eq!(line(&tree, &port("gids/15")), "0000:0000:0000:0000:0000:0000:0000:0000");
+        assert_eq!(line(&tree, &port("gid_attrs/types/1")), "RoCE v2");
+        assert_eq!(line(&tree, &port("gid_attrs/ndevs/0")), "lo");
+        assert!(!tree.contains_key(Path::new(&port("gid_attrs/types/15"))));
+        let net = Path::new("sys/class/infiniband/rk_lo/device/net/lo");
+        assert_eq!(tree[net], Entry::Link("/sys/class/net/lo".into()));
+        assert_eq!(tree[Path::new("dev/infiniband/uverbs1")], Entry::Link("/dev/null".into()));
+        assert_eq!(line(&tree, "sys/class/infiniband_verbs/uverbs1/ibdev"), "rk_lo");
+    }
+
+    #[test]
+    fn processors_are_a_mask() {
+        assert_eq!(mask_of("0-1").as_deref(), Some("00000003"));
+        assert_eq!(mask_of("0,2,33-34").as_deref(), Some("00000006,00000005"));
+        assert_eq!(mask_of("0-99999"), None);
+        assert_eq!(mask_of(""), None);
+    }
+}

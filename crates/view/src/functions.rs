@@ -1,0 +1,131 @@
+//! The functions of the C library that take a path and look at what is there.
+//!
+//! Each is defined here again, and calls the original with the path translated. Functions that the C library
+//! calls within itself (`fopen` its `open`) do not come by here, so both are listed.
+//!
+//! `open` and its kin take a mode only with some flags. On the architectures that rockery runs on, a C caller
+//! leaves such an argument where one that is always there would be, so it is passed on unseen.
+
+use crate::next::{Next, missing};
+use crate::translate::{Path, translated};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+/// Opaque: only passed on.
+type Pointer = *mut c_void;
+
+/// Calls `with` with the path that is to be looked at.
+///
+/// # Safety
+/// `path` is NULL or ends with a zero.
+unsafe fn at<T>(path: *const c_char, with: impl FnOnce(*const c_char) -> T) -> T {
+    if path.is_null() {
+        return with(path);
+    }
+    let mut room = Path::new();
+    // SAFETY: as above.
+    match translated(unsafe { CStr::from_ptr(path) }, &mut room) {
+        Some(there) => with(there.as_ptr()),
+        None => with(path),
+    }
+}
+
+/// The semicolon among the arguments is where the path stands.
+macro_rules! functions {
+    ($(
+        fn $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) -> $ret:ty;
+    )*) => {$(
+        /// As the C library's.
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[cfg_attr(test, allow(dead_code))]
+        pub(crate) unsafe extern "C" fn $name(
+            $($before: $before_type,)* path: *const c_char $(, $after: $after_type)*
+        ) -> $ret {
+            type Original =
+                unsafe extern "C" fn($($before_type,)* *const c_char $(, $after_type)*) -> $ret;
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => c"",
+            };
+            static NEXT: Next = Next::new(NAME);
+            let original = NEXT.address();
+            if original.is_null() {
+                return missing::<$ret>();
+            }
+            // SAFETY: the C library's function of this name has this signature, and its caller owes it
+            // the arguments.
+            unsafe {
+                let original = core::mem::transmute::<Pointer, Original>(original);
+                at(path, |path| original($($before,)* path $(, $after)*))
+            }
+        }
+    )*};
+}
+
+functions! {
+    fn open(; flags: c_int, mode: c_uint) -> c_int;
+    fn open64(; flags: c_int, mode: c_uint) -> c_int;
+    fn __open_2(; flags: c_int) -> c_int;
+    fn __open64_2(; flags: c_int) -> c_int;
+    fn openat(folder: c_int; flags: c_int, mode: c_uint) -> c_int;
+    fn openat64(folder: c_int; flags: c_int, mode: c_uint) -> c_int;
+    fn __openat_2(folder: c_int; flags: c_int) -> c_int;
+    fn __openat64_2(folder: c_int; flags: c_int) -> c_int;
+    fn fopen(; mode: *const c_char) -> Pointer;
+    fn fopen64(; mode: *const c_char) -> Pointer;
+
+    fn opendir(;) -> Pointer;
+    fn scandir(; list: Pointer, filter: Pointer, order: Pointer) -> c_int;
+    fn scandir64(; list: Pointer, filter: Pointer, order: Pointer) -> c_int;
+    fn chdir(;) -> c_int;
+
+    fn stat(; to: Pointer) -> c_int;
+    fn stat64(; to: Pointer) -> c_int;
+    fn lstat(; to: Pointer) -> c_int;
+    fn lstat64(; to: Pointer) -> c_int;
+    fn fstatat(folder: c_int; to: Pointer, flags: c_int) -> c_int;
+    fn fstatat64(folder: c_int; to: Pointer, flags: c_int) -> c_int;
+    fn statx(folder: c_int; flags: c_int, mask: c_uint, to: Pointer) -> c_int;
+    fn __xstat(version: c_int; to: Pointer) -> c_int;
+    fn __xstat64(version: c_int; to: Pointer) -> c_int;
+    fn __lxstat(version: c_int; to: Pointer) -> c_int;
+    fn __lxstat64(version: c_int; to: Pointer) -> c_int;
+    fn __fxstatat(version: c_int, folder: c_int; to: Pointer, flags: c_int) -> c_int;
+    fn __fxstatat64(version: c_int, folder: c_int; to: Pointer, flags: c_int) -> c_int;
+
+    fn access(; mode: c_int) -> c_int;
+    fn eaccess(; mode: c_int) -> c_int;
+    fn euidaccess(; mode: c_int) -> c_int;
+    fn faccessat(folder: c_int; mode: c_int, flags: c_int) -> c_int;
+
+    fn readlink(; to: *mut c_char, size: usize) -> isize;
+    fn __readlink_chk(; to: *mut c_char, size: usize, room: usize) -> isize;
+    fn readlinkat(folder: c_int; to: *mut c_char, size: usize) -> isize;
+    fn __readlinkat_chk(folder: c_int; to: *mut c_char, size: usize, room: usize) -> isize;
+    fn realpath(; to: *mut c_char) -> *mut c_char;
+    fn __realpath_chk(; to: *mut c_char, room: usize) -> *mut c_char;
+    fn getxattr(; name: *const c_char, to: Pointer, size: usize) -> isize;
+    fn lgetxattr(; name: *const c_char, to: Pointer, size: usize) -> isize;
+    fn listxattr(; to: *mut c_char, size: usize) -> isize;
+    fn llistxattr(; to: *mut c_char, size: usize) -> isize;
+    fn canonicalize_file_name(;) -> *mut c_char;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_the_c_librarys_own_goes_on_to_it() {
+        let path = c"/dev/null".as_ptr();
+        // SAFETY: the path ends with a zero, and the descriptor is ours.
+        let descriptor = unsafe { open(path, libc::O_RDONLY, 0) };
+        assert!(descriptor >= 0);
+        // SAFETY: as above.
+        unsafe { libc::close(descriptor) };
+        // SAFETY: NULL is refused by the kernel, not here.
+        assert_eq!(unsafe { access(core::ptr::null(), 0) }, -1);
+    }
+}

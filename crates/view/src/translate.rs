@@ -1,0 +1,139 @@
+//! From a path that a program names to the one where the answer lies.
+
+use core::ffi::CStr;
+use std::sync::OnceLock;
+
+/// The longest path the kernel takes, with its zero (limits.h).
+pub(crate) const PATH_BYTES: usize = libc::PATH_MAX as usize;
+/// The longest folder of a view. The rest of a path is for what lies in it.
+const FOLDER_BYTES: usize = 1024;
+/// Names the folder.
+const VARIABLE: &CStr = c"ROCKERY_VIEW";
+
+/// The places that a view has, part by part. A kernel without RDMA devices has none of them.
+const PLACES: [&[&[u8]]; 4] = [
+    &[b"dev", b"infiniband"],
+    &[b"sys", b"class", b"infiniband"],
+    &[b"sys", b"class", b"infiniband_mad"],
+    &[b"sys", b"class", b"infiniband_verbs"],
+];
+
+/// A path on the stack.
+pub(crate) struct Path {
+    bytes: [u8; PATH_BYTES],
+    length: usize,
+}
+
+impl Path {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; PATH_BYTES], length: 0 }
+    }
+
+    /// Whether there was room, for the zero at the end too.
+    fn push(&mut self, more: &[u8]) -> bool {
+        let end = self.length.saturating_add(more.len());
+        match self.bytes.get_mut(self.length..end) {
+            Some(room) if end < PATH_BYTES => {
+                room.copy_from_slice(more);
+                self.length = end;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn as_c_str(&self) -> Option<&CStr> {
+        CStr::from_bytes_with_nul(self.bytes.get(..=self.length)?).ok()
+    }
+}
+
+/// The folder of this process's view.
+struct Folder {
+    bytes: [u8; FOLDER_BYTES],
+    length: usize,
+}
+
+/// Where `path` leads in this process's view; `None` for a path of the C library's own.
+pub(crate) fn translated<'a>(path: &CStr, to: &'a mut Path) -> Option<&'a CStr> {
+    static FOLDER: OnceLock<Option<Folder>> = OnceLock::new();
+    // Nearly every path of a program ends here.
+    if !matches!(path.to_bytes(), [b'/', b'/' | b'd' | b's', ..]) {
+        return None;
+    }
+    let folder = FOLDER.get_or_init(of_environment).as_ref()?;
+    within(path.to_bytes(), folder.bytes.get(..folder.length)?, to)
+}
+
+fn of_environment() -> Option<Folder> {
+    // SAFETY: the value is copied before anything else runs.
+    let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: the environment's values end with a zero.
+    let value = unsafe { CStr::from_ptr(value) }.to_bytes();
+    let mut folder = Folder { bytes: [0; FOLDER_BYTES], length: value.len() };
+    folder.bytes.get_mut(..value.len())?.copy_from_slice(value);
+    value.starts_with(b"/").then_some(folder)
+}
+
+/// Where `path` leads in the view at `folder`.
+fn within<'a>(path: &[u8], folder: &[u8], to: &'a mut Path) -> Option<&'a CStr> {
+    let (place, rest) = PLACES.iter().find_map(|place| Some((*place, after(path, place)?)))?;
+    let mut fits = to.push(folder);
+    for part in place {
+        fits &= to.push(b"/") && to.push(part);
+    }
+    (fits && to.push(rest)).then_some(())?;
+    to.as_c_str()
+}
+
+/// What follows `place` in `path`, its slash included. Slashes may be doubled.
+fn after<'a>(path: &'a [u8], place: &[&[u8]]) -> Option<&'a [u8]> {
+    let mut rest = path;
+    for part in place {
+        let slashes = rest.iter().take_while(|&&byte| byte == b'/').count();
+        rest = rest.get(slashes..).filter(|_| slashes > 0)?.strip_prefix(*part)?;
+    }
+    matches!(rest, [] | [b'/', ..]).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leads(path: &str) -> Option<String> {
+        let mut room = Path::new();
+        let found = within(path.as_bytes(), b"/run/v", &mut room)?;
+        Some(found.to_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn what_a_view_has_is_answered_from_it() {
+        for path in ["/sys/class/infiniband", "/sys/class/infiniband/rk_lo/ports/1/state", "/dev/infiniband/"]
+        {
+            assert_eq!(leads(path), Some(format!("/run/v{path}")));
+        }
+        assert_eq!(leads("//sys///class/infiniband//x").as_deref(), Some("/run/v/sys/class/infiniband//x"));
+    }
+
+    #[test]
+    fn any_other_path_is_left_alone() {
+        for path in
+            ["", "/", "/sys", "/sys/class", "/sys/class/infinibandx", "/sys/class/net/eth0", "/dev/null"]
+        {
+            assert_eq!(leads(path), None, "{path}");
+        }
+        for path in ["sys/class/infiniband", "/sysclass/infiniband", "/dev/infiniband_", "/dev"] {
+            assert_eq!(leads(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_would_be_too_long_is_left_alone() {
+        let name = |length| format!("/dev/infiniband/{}", "x".repeat(length));
+        let room = PATH_BYTES - "/run/v/dev/infiniband/".len() - 1;
+        assert!(leads(&name(room)).is_some());
+        assert!(leads(&name(room + 1)).is_none());
+    }
+}

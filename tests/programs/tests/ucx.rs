@@ -1,0 +1,102 @@
+//! UCX, and OpenMPI over it. No variable tells them of a device: they find it as they would find hardware.
+
+use programs::probe::Probe;
+use programs::{Exchange, Machine, Namespace, Pair, Rockery};
+
+const PORT: u16 = 13337;
+const SECONDS: u64 = 120;
+
+fn pair(mtu: u32) -> Pair {
+    Pair::new(mtu).expect("a pair").with(&Rockery::built())
+}
+
+/// Runs `ucx_perftest` between two machines, with variables of UCX before it.
+fn expect(server: &dyn Machine, client: &dyn Machine, variables: &str, test: &str) {
+    let line = format!("env {variables} ucx_perftest -p {PORT} -w 10 {test}");
+    let argv: Vec<&str> = line.split_whitespace().collect();
+    let exchange = Exchange::run(server, client, &argv, "-x", PORT, SECONDS);
+    let exchange = exchange.unwrap_or_else(|error| panic!("{line}: {error}")).expect_success();
+    assert!(exchange.client.output.contains("Final:"), "{line}:\n{}", exchange.client.output);
+}
+
+#[test]
+fn ucx_finds_the_transports_that_verbs_give() {
+    let pair = pair(1500);
+    let found = pair.left.run(&["ucx_info", "-d"], SECONDS).unwrap().expect_success().output;
+    for device in ["rk_eth0:1", "rk_lo:1"] {
+        for transport in ["rc_verbs", "ud_verbs"] {
+            let lines = format!("Transport: {transport}\n#         Device: {device}");
+            assert!(found.contains(&lines), "no {transport} on {device}:\n{found}");
+        }
+    }
+    assert!(!found.contains("WARN"), "{found}");
+}
+
+#[test]
+fn its_transport_layer_runs_over_rc() {
+    let pair = pair(1500);
+    for test in
+        ["put_lat -s 8", "put_bw -s 1024 -D bcopy", "put_bw -s 65536 -D zcopy", "get -s 4096 -D zcopy"]
+    {
+        expect(&pair.left, &pair.right, "", &format!("-d rk_eth0:1 -x rc_verbs -n 500 -t {test}"));
+    }
+    for test in ["am_lat -s 8", "am_bw -s 2048 -D zcopy"] {
+        expect(&pair.left, &pair.right, "", &format!("-d rk_eth0:1 -x rc_verbs -n 500 -t {test}"));
+    }
+}
+
+#[test]
+fn its_transport_layer_runs_over_ud() {
+    let pair = pair(9000);
+    for test in ["am_lat -s 8", "am_bw -s 8", "am_bw -s 2048 -D bcopy", "am_bw -s 4000 -D zcopy"] {
+        expect(&pair.left, &pair.right, "", &format!("-d rk_eth0:1 -x ud_verbs -n 500 -t {test}"));
+    }
+}
+
+#[test]
+fn its_protocol_layer_runs_over_both() {
+    for (mtu, transports) in [(1500, "rc"), (9000, "rc"), (1500, "ud"), (9000, "ud")] {
+        let pair = pair(mtu);
+        let variables = format!("UCX_TLS={transports} UCX_NET_DEVICES=rk_eth0:1");
+        for test in [
+            "tag_bw -s 65536",
+            "tag_lat -s 8",
+            "ucp_put_bw -s 65536",
+            "ucp_get -s 65536",
+            "stream_bw -s 1024",
+        ] {
+            expect(&pair.left, &pair.right, &variables, &format!("-n 200 -t {test}"));
+        }
+    }
+}
+
+#[test]
+fn it_runs_over_the_loopback_and_over_ipv6() {
+    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    expect(&alone, &alone, "UCX_TLS=rc UCX_NET_DEVICES=rk_lo:1", "-n 200 -t tag_bw -s 65536");
+    let pair = pair(1500);
+    for transport in ["rc", "ud"] {
+        let variables = format!("UCX_TLS={transport} UCX_NET_DEVICES=rk_eth0:1 UCX_IB_GID_INDEX=2");
+        expect(&pair.left, &pair.right, &variables, "-n 200 -t tag_bw -s 65536");
+    }
+}
+
+/// Compiles `probe/ranks.c` with OpenMPI's compiler.
+fn mpi_program() -> Probe {
+    Probe::compile_with("mpicc", "ranks", &[]).expect("mpicc: libopenmpi-dev has it")
+}
+
+const MPIRUN: &str =
+    "mpirun -np 2 --allow-run-as-root --oversubscribe --mca pml ucx --mca osc ucx --mca btl ^openib,ofi";
+
+#[test]
+fn mpi_ranks_on_one_host_exchange_what_they_check() {
+    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let probe = mpi_program();
+    for transports in ["rc", "ud"] {
+        let line = format!("{MPIRUN} -x UCX_TLS={transports} {}", probe.path().display());
+        let argv: Vec<&str> = line.split_whitespace().collect();
+        let said = alone.run(&argv, SECONDS).unwrap().expect_success().output;
+        assert!(said.contains("all 2 ranks are right"), "{said}");
+    }
+}
