@@ -11,7 +11,8 @@ fn look(namespace: &Namespace, view: &str, argv: &[&str]) -> String {
     let rockery = Rockery::built();
     let path = rockery.path().to_string_lossy();
     let run = [&*path, "run", "--view", view, "--"];
-    let finished = namespace.start_plain(&[&run, argv].concat()).unwrap().wait(SECONDS).unwrap();
+    let mut job = namespace.start_plain(&[&run, argv].concat()).expect("it starts");
+    let finished = job.wait(SECONDS).expect("in time");
     finished.expect_success().output
 }
 
