@@ -1,6 +1,6 @@
-// Uses verbs as NCCL does: opens libibverbs.so.1 at run time, looks each function up with its version, chooses
-// a GID by what /sys says of it, keeps a thread waiting for asynchronous events, and writes with immediate
-// data from one queue pair to another.
+// Uses verbs as NCCL does: opens libibverbs.so.1 at run time, looks each function up with its version,
+// chooses a GID by what /sys says of it, keeps a thread waiting for asynchronous events, and writes with
+// immediate data from one queue pair to another.
 //
 // loader DEVICE ADDRESS: the device, and the IPv4 address that one of its GIDs has.
 #define _GNU_SOURCE
@@ -76,7 +76,8 @@ static struct ibv_context *open_named(const char *name) {
 }
 
 // The index of the RoCE v2 GID of an IPv4 address.
-static int index_of(struct ibv_context *context, const char *device, const char *address, union ibv_gid *gid) {
+static int index_of(struct ibv_context *context, const char *device, const char *address,
+                    union ibv_gid *gid) {
   struct in_addr wanted_address;
   struct ibv_port_attr port;
   CHECK(inet_pton(AF_INET, address, &wanted_address) == 1);
@@ -97,7 +98,8 @@ static int index_of(struct ibv_context *context, const char *device, const char 
 }
 
 static void connect_to(struct ibv_qp *qp, uint32_t peer, union ibv_gid gid, int index) {
-  struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+  struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1,
+                             .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
   struct ibv_qp_attr receive = {
       .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer, .min_rnr_timer = 12,
       .ah_attr = {.is_global = 1, .port_num = 1,
@@ -136,7 +138,8 @@ int main(int count, char **words) {
   struct ibv_cq *cq = my_create_cq(context, 16, NULL, NULL, 0);
   CHECK(pd && cq);
   struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-                                  .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+                                  .cap = {.max_send_wr = 4, .max_recv_wr = 4,
+                                          .max_send_sge = 1, .max_recv_sge = 1}};
   struct ibv_qp *from = my_create_qp(pd, &attr), *to = my_create_qp(pd, &attr);
   CHECK(from && to);
   connect_to(from, to->qp_num, gid, index);
