@@ -47,6 +47,11 @@ pub(crate) enum Command {
     ///
     /// A device is named after its network interface. Programs of other users are not shown, except to root.
     Devices(Devices),
+    /// Serve storage over the network, and tell a server that runs what to serve.
+    ///
+    /// Hosts reach it with the kernel's own initiator: nvme connect -t tcp -a ADDRESS -s 4420 -n NQN
+    #[command(subcommand)]
+    Serve(crate::serve::Serve),
     /// Print the variables that `run` sets, for a shell to read.
     ///
     /// Use it where rockery cannot start the program itself: eval "$(rockery env)"

@@ -55,6 +55,15 @@ pub(crate) enum Error {
     /// A shell that is there already cannot be moved.
     #[error("a shell cannot be given a view by its variables: rockery run --view namespace -- bash")]
     ViewNeedsRun,
+    /// Storage cannot be served so.
+    #[error(transparent)]
+    Serve(#[from] nvme::serve::ServeError),
+    /// A server could not be told something.
+    #[error(transparent)]
+    Control(#[from] nvme::serve::ControlError),
+    /// Nothing to serve.
+    #[error("say what to serve: a file, a block device, --memory SIZE or --config FILE")]
+    NothingToServe,
     /// A file or folder could not be used.
     #[error("{path}: {source}")]
     File {

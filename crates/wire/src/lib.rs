@@ -12,6 +12,8 @@
 //!
 //! The payload of a UD packet to queue pair 1 is a [`mad`], and with RoCEv2 one of [`cm`]'s messages.
 //!
+//! [`nvme`] holds what storage says over it.
+//!
 //! What every function here promises: no bytes make it panic, nothing is allocated, and what parses is
 //! encoded to the same bytes again, reserved bits and padding cleared.
 #![no_std]
@@ -31,6 +33,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod mad;
 pub mod number;
+pub mod nvme;
 pub mod opcode;
 pub mod packet;
 pub mod pause;

@@ -3,6 +3,10 @@
 use wire::cm::{CMA_HEADER_SIZE, CmMad, CmMessage, CmaHeader};
 use wire::frame::FRAME_HEADERS_MAX;
 use wire::mad::{MAD_DATA_SIZE, MAD_HEADER_SIZE, MAD_SIZE};
+use wire::nvme::Sgl;
+use wire::nvme::tcp::{
+    CommonHeader, DIGEST_SIZE, Digests, ENCODED_MAX, Frame as NvmeFrame, Header as NvmeHeader,
+};
 use wire::opcode::{CNP_RESERVED_SIZE, Header, Opcode};
 use wire::{FrameHeaders, Ip, MAX_HEADERS, Packet, Pause, Service, pad_of};
 
@@ -84,4 +88,32 @@ fn defined_bits(attribute: u16) -> [u8; MAD_SIZE] {
     bits[18..20].fill(0);
     bits[MAD_HEADER_SIZE..].copy_from_slice(&message.to_bytes());
     bits
+}
+
+/// An NVMe/TCP PDU that parses is encoded to the same bytes, reserved ones clear; so are the structures that
+/// NVMe has in capsules and data.
+pub(crate) fn nvme(bytes: &[u8]) {
+    for digests in [Digests::default(), Digests { header: true, data: true }] {
+        nvme_pdu(bytes, digests);
+    }
+    if let Some(sgl) = bytes.first_chunk()
+        && let Ok(sgl) = Sgl::parse(sgl)
+    {
+        assert_eq!(Sgl::parse(&sgl.to_bytes()), Ok(sgl));
+    }
+}
+
+fn nvme_pdu(bytes: &[u8], digests: Digests) {
+    let Some((common, behind)) = CommonHeader::split(bytes) else { return };
+    assert_eq!(common.to_bytes(), bytes[..CommonHeader::SIZE]);
+    let Ok(frame) = NvmeFrame::parse(&common, digests, 1 << 20) else { return };
+    let trailer = if frame.data_digest { DIGEST_SIZE } else { 0 };
+    assert_eq!(frame.before_data + frame.data + trailer, common.length as usize);
+    let Some(header) = NvmeHeader::parse(frame.kind, behind) else { return };
+    let mut again = [0; ENCODED_MAX];
+    let end = header.encode(frame.flags, digests, frame.data, 4, &mut again);
+    let first = CommonHeader::split(&again).expect("a header is longer").0;
+    let parsed = NvmeFrame::parse(&first, digests, 1 << 20).expect("what we encode can be read");
+    assert_eq!((parsed.kind, parsed.data, parsed.before_data), (frame.kind, frame.data, end));
+    assert_eq!(NvmeHeader::parse(parsed.kind, &again[CommonHeader::SIZE..]), Some(header));
 }

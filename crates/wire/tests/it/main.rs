@@ -6,6 +6,7 @@ mod captures;
 mod cm;
 mod contract;
 mod dissector;
+mod nvme;
 
 mod properties;
 mod support;

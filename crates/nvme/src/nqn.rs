@@ -1,0 +1,113 @@
+//! Names: NQNs of subsystems and hosts (Base 4.5).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use wire::nvme::fabrics::DISCOVERY_NQN;
+use wire::nvme::text;
+
+/// Bytes of the longest name.
+pub const NQN_LENGTH_MAX: usize = 223;
+
+/// A qualified name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Nqn(String);
+
+/// Why a text is no name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum NqnError {
+    /// Too long.
+    #[error("an NQN has at most {NQN_LENGTH_MAX} bytes, this one has {0}")]
+    Length(usize),
+    /// Another beginning.
+    #[error("an NQN begins with nqn. and a date, as in nqn.2024-01.org.example:disk")]
+    Form,
+}
+
+impl Nqn {
+    /// The name that every discovery subsystem answers to.
+    pub fn discovery() -> Self {
+        Self(DISCOVERY_NQN.to_owned())
+    }
+
+    /// Whether it is that name.
+    pub fn is_discovery(&self) -> bool {
+        self.0 == DISCOVERY_NQN
+    }
+
+    /// The name in a field of Connect; `None` when it is none.
+    pub fn of_field(field: &[u8]) -> Option<Self> {
+        text::of(field)?.parse().ok()
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Nqn {
+    type Err = NqnError;
+
+    fn from_str(text: &str) -> Result<Self, NqnError> {
+        if text.len() > NQN_LENGTH_MAX {
+            return Err(NqnError::Length(text.len()));
+        }
+        let bytes = text.as_bytes();
+        let is_form = text.starts_with("nqn.")
+            && bytes.get(4..8).is_some_and(|year| year.iter().all(u8::is_ascii_digit))
+            && bytes.get(8) == Some(&b'-')
+            && bytes.get(9..11).is_some_and(|month| month.iter().all(u8::is_ascii_digit))
+            && bytes.get(11) == Some(&b'.')
+            && bytes.len() > 12
+            && !text.chars().any(char::is_control);
+        if is_form { Ok(Self(text.to_owned())) } else { Err(NqnError::Form) }
+    }
+}
+
+impl TryFrom<String> for Nqn {
+    type Error = NqnError;
+
+    fn try_from(text: String) -> Result<Self, NqnError> {
+        text.parse()
+    }
+}
+
+impl From<Nqn> for String {
+    fn from(nqn: Nqn) -> Self {
+        nqn.0
+    }
+}
+
+impl fmt::Display for Nqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Nqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_a_form() {
+        let parse = |text: &str| text.parse::<Nqn>();
+        assert!(parse("nqn.2014-08.org.nvmexpress:uuid:36ebf5a9-1df9-47b3-a6d0-e9ba32e428a2").is_ok());
+        assert!(parse(DISCOVERY_NQN).unwrap().is_discovery());
+        for wrong in ["", "disk", "nqn.", "nqn.20x4-08.org", "nqn.2014-08.", "nqn.2014-08.a\n"] {
+            assert_eq!(parse(wrong), Err(NqnError::Form), "{wrong}");
+        }
+        let long = format!("nqn.2014-08.{}", "x".repeat(NQN_LENGTH_MAX));
+        assert_eq!(parse(&long), Err(NqnError::Length(long.len())));
+        assert!(parse(&long[..NQN_LENGTH_MAX]).is_ok());
+    }
+}

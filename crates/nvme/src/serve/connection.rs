@@ -1,0 +1,213 @@
+//! The thread of one connection: its socket, its engine, and sleep.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use socket2::{SockRef, Socket};
+
+use super::{Counted, Shared, Tuning};
+use crate::engine::Engine;
+use crate::limits::{CONNECT_TIMEOUT_NS, CONNECTIONS_MAX, STRANGERS_MAX};
+use crate::target::{Origin, Queue, Wake};
+use crate::tcp::Connection;
+
+const SOCKET: Token = Token(0);
+const WOKEN: Token = Token(1);
+const RING: Token = Token(2);
+
+/// How often an admin queue looks at its deadline, at least.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+/// How long a connection that is ending may take to say its last words.
+const LAST_WORDS_NS: u64 = 2_000_000_000;
+
+struct Waking(Waker);
+
+impl Wake for Waking {
+    fn wake(&self) {
+        // The counter behind it cannot be full for long.
+        _ = self.0.wake();
+    }
+}
+
+/// Sets what a socket needs: no delay for small messages, and the congestion control that was asked for.
+pub(super) fn tune(socket: &Socket, tuning: &Tuning) {
+    _ = socket.set_tcp_nodelay(true);
+    if let Some(name) = &tuning.congestion {
+        // Where the kernel does not have it, its own does.
+        _ = socket.set_tcp_congestion(name.as_bytes());
+    }
+}
+
+/// Serves one connection until it ends.
+pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16) {
+    let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else { return };
+    let Some(stranger) = Counted::one_more(&shared.strangers, STRANGERS_MAX) else { return };
+    // What goes wrong here is the connection's end, which the host sees.
+    if let Ok(mut driver) = Driver::new(shared, stream, port) {
+        driver.stranger = Some(stranger);
+        _ = driver.run();
+    }
+}
+
+struct Driver<'a> {
+    shared: &'a Shared,
+    stranger: Option<Counted<'a>>,
+    stream: TcpStream,
+    connection: Connection,
+    engine: Engine,
+    poll: Poll,
+    ring_is_watched: bool,
+    began_ns: u64,
+    over_since_ns: Option<u64>,
+}
+
+impl<'a> Driver<'a> {
+    fn new(shared: &'a Shared, mut stream: TcpStream, port: u16) -> io::Result<Self> {
+        _ = stream.set_nodelay(true);
+        if let Some(name) = &shared.tuning.congestion {
+            _ = SockRef::from(&stream).set_tcp_congestion(name.as_bytes());
+        }
+        let poll = Poll::new()?;
+        poll.registry().register(&mut stream, SOCKET, Interest::READABLE | Interest::WRITABLE)?;
+        let wake: Arc<dyn Wake> = Arc::new(Waking(Waker::new(poll.registry(), WOKEN)?));
+        let origin = Origin { port, local: stream.local_addr()? };
+        let queue = Queue::new(Arc::clone(&shared.target), origin, wake);
+        Ok(Self {
+            shared,
+            stranger: None,
+            stream,
+            connection: Connection::new(queue),
+            engine: Engine::new(),
+            poll,
+            ring_is_watched: false,
+            began_ns: shared.now_ns(),
+            over_since_ns: None,
+        })
+    }
+
+    /// Until the host has gone, or has to.
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(8);
+        let poll_ns = self.shared.tuning.poll.as_nanos() as u64;
+        let mut idle_since_ns = None;
+        loop {
+            let now_ns = self.shared.now_ns();
+            let mut progress = self.receive(now_ns)?;
+            progress |= self.work(now_ns);
+            self.connection.poll(now_ns);
+            progress |= self.send(now_ns)?;
+            if self.has_ended(now_ns) {
+                return Ok(());
+            }
+            if progress {
+                idle_since_ns = None;
+                continue;
+            }
+            let since_ns = *idle_since_ns.get_or_insert(now_ns);
+            if now_ns - since_ns < poll_ns {
+                std::hint::spin_loop();
+                continue;
+            }
+            self.watch_ring()?;
+            match self.poll.poll(&mut events, self.sleep(now_ns)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => idle_since_ns = None,
+            }
+        }
+    }
+
+    fn receive(&mut self, now_ns: u64) -> io::Result<bool> {
+        if !self.connection.wants_input() {
+            return Ok(false);
+        }
+        match self.stream.read_vectored(&mut self.connection.room()) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(bytes) => {
+                self.connection.received(bytes, now_ns);
+                Ok(true)
+            }
+            Err(error) if is_later(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Hands tasks to the engine and back until neither has any.
+    fn work(&mut self, now_ns: u64) -> bool {
+        let mut worked = false;
+        loop {
+            let mut more = false;
+            while let Some(task) = self.connection.task() {
+                self.engine.begin(task);
+                more = true;
+            }
+            self.engine.submit();
+            while let Some(finished) = self.engine.finished() {
+                self.connection.finish(finished, now_ns);
+                more = true;
+            }
+            if !more {
+                return worked;
+            }
+            worked = true;
+        }
+    }
+
+    fn send(&mut self, now_ns: u64) -> io::Result<bool> {
+        let mut sent = false;
+        while self.connection.has_output() {
+            let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(128);
+            self.connection.pieces(&mut pieces);
+            match self.stream.write_vectored(&pieces) {
+                Ok(bytes) => {
+                    self.connection.sent(bytes, now_ns);
+                    sent = true;
+                }
+                Err(error) if is_later(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    fn has_ended(&mut self, now_ns: u64) -> bool {
+        if self.connection.queue().id().is_some() {
+            self.stranger = None;
+        } else if now_ns - self.began_ns > CONNECT_TIMEOUT_NS {
+            return true;
+        }
+        if self.connection.closing() == crate::tcp::Closing::No {
+            return false;
+        }
+        let since_ns = *self.over_since_ns.get_or_insert(now_ns);
+        self.connection.is_over() || now_ns - since_ns > LAST_WORDS_NS
+    }
+
+    fn sleep(&self, now_ns: u64) -> Option<Duration> {
+        let is_admin = self.connection.queue().id().is_none_or(|id| id == 0);
+        if self.over_since_ns.is_none() && !is_admin {
+            return None;
+        }
+        let deadline_ns = self.connection.queue().deadline_ns().unwrap_or(u64::MAX);
+        let until_ns = deadline_ns.saturating_sub(now_ns).clamp(1_000_000, LOOK_EVERY_NS);
+        Some(Duration::from_nanos(until_ns))
+    }
+
+    /// The ring comes with the first task that wants it.
+    fn watch_ring(&mut self) -> io::Result<()> {
+        if !self.ring_is_watched
+            && let Some(descriptor) = self.engine.descriptor()
+        {
+            self.poll.registry().register(&mut SourceFd(&descriptor), RING, Interest::READABLE)?;
+            self.ring_is_watched = true;
+        }
+        Ok(())
+    }
+}
+
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

@@ -1,0 +1,88 @@
+//! Where a namespace's bytes are. Everything here answers at once and may block; what can be done without
+//! blocking, [`crate::engine`] does with a ring instead.
+
+mod file;
+mod memory;
+
+use std::io;
+use std::sync::Arc;
+
+pub use file::FileStore;
+pub use memory::Memory;
+
+pub use crate::sys::file::Clear;
+
+/// Where a namespace's bytes are.
+#[derive(Debug)]
+pub enum Store {
+    /// In this process's memory, and gone with it.
+    Memory(Memory),
+    /// Nowhere: writes vanish, reads are zeros. For measuring the rest.
+    Null,
+    /// In a file or on a block device.
+    File(Arc<FileStore>),
+}
+
+impl Store {
+    /// Reads `data.len()` bytes from byte `offset`.
+    ///
+    /// # Errors
+    /// As the file.
+    pub fn read(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::Memory(memory) => memory.read(offset, data),
+            Self::Null => data.fill(0),
+            Self::File(file) => return file.read(offset, data),
+        }
+        Ok(())
+    }
+
+    /// Writes `data` from byte `offset` on; when `durable`, it is on the medium when this returns.
+    ///
+    /// # Errors
+    /// As the file.
+    pub fn write(&self, offset: u64, data: &[u8], durable: bool) -> io::Result<()> {
+        match self {
+            Self::Memory(memory) => memory.write(offset, data),
+            Self::Null => {}
+            Self::File(file) => return file.write(offset, data, durable),
+        }
+        Ok(())
+    }
+
+    /// What was written before is on the medium when this returns.
+    ///
+    /// # Errors
+    /// As the file.
+    pub fn flush(&self) -> io::Result<()> {
+        match self {
+            Self::Memory(_) | Self::Null => Ok(()),
+            Self::File(file) => file.flush(),
+        }
+    }
+
+    /// Makes a range read as zeros.
+    ///
+    /// # Errors
+    /// As the file.
+    pub fn clear(&self, how: Clear, offset: u64, length: u64) -> io::Result<()> {
+        match self {
+            Self::Memory(memory) => memory.clear(offset, length),
+            Self::Null => {}
+            Self::File(file) => return file.clear(how, offset, length),
+        }
+        Ok(())
+    }
+
+    /// Changes how many bytes there are.
+    ///
+    /// # Errors
+    /// As the file; memory has a limit.
+    pub fn resize(&self, bytes: u64) -> io::Result<()> {
+        match self {
+            Self::Memory(memory) => memory.resize(bytes),
+            Self::Null => Ok(()),
+            Self::File(file) => file.resize(bytes),
+        }
+    }
+}

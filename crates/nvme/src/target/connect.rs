@@ -1,0 +1,191 @@
+//! Connect: a connection becomes a queue (Base 6.3).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use wire::nvme::Status;
+use wire::nvme::fabrics::{
+    CONNECT_NO_FLOW_CONTROL, CONTROLLER_DYNAMIC, Connect, ConnectData, InvalidParameter,
+};
+
+use super::controller::{Controller, Session, Wake};
+use super::queue::Origin;
+use super::{State, Target};
+use crate::limits::{CONTROLLERS_MAX, DISCOVERY_KEEP_ALIVE_MS, QUEUE_ENTRIES_MAX};
+use crate::nqn::Nqn;
+
+/// Why a Connect failed: the status, and what its completion returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Refusal {
+    pub(super) status: Status,
+    pub(super) result: u64,
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
+        Self { status: status.permanent(), result: 0 }
+    }
+}
+
+/// Where fields stand in the command, and in its data (Base figures 377 and 378).
+mod place {
+    pub(super) const FORMAT: u16 = 40;
+    pub(super) const QUEUE_ID: u16 = 42;
+    pub(super) const SIZE: u16 = 44;
+    pub(super) const CONTROLLER_ID: u16 = 16;
+    pub(super) const SUBSYSTEM: u16 = 256;
+    pub(super) const HOST: u16 = 512;
+}
+
+fn wrong_field(offset: u16) -> Refusal {
+    invalid(offset, false)
+}
+
+fn wrong_data(offset: u16) -> Refusal {
+    invalid(offset, true)
+}
+
+fn invalid(offset: u16, in_data: bool) -> Refusal {
+    let status = Status::CONNECT_INVALID_PARAMETERS.permanent();
+    Refusal { status, result: InvalidParameter { offset, in_data }.result() }
+}
+
+/// A queue that was made.
+#[derive(Debug)]
+pub(super) struct Connected {
+    pub(super) session: Arc<Session>,
+    pub(super) queue_id: u16,
+    /// Entries.
+    pub(super) entries: u16,
+    pub(super) flow_control: bool,
+}
+
+impl Target {
+    pub(super) fn connect(
+        &self,
+        fields: Connect,
+        data: &ConnectData,
+        origin: &Origin,
+        wake: &Arc<dyn Wake>,
+        now_ns: u64,
+    ) -> Result<Connected, Refusal> {
+        if fields.format != 0 {
+            return Err(Refusal { result: place::FORMAT.into(), ..Status::INCOMPATIBLE_FORMAT.into() });
+        }
+        if fields.size == 0 || fields.size >= QUEUE_ENTRIES_MAX {
+            return Err(wrong_field(place::SIZE));
+        }
+        let host = Nqn::of_field(&data.host).ok_or(wrong_data(place::HOST))?;
+        let subsystem = Nqn::of_field(&data.subsystem).ok_or(wrong_data(place::SUBSYSTEM))?;
+        let mut state = self.lock();
+        state.may_connect(&subsystem, &host, origin)?;
+        let session = match fields.queue_id {
+            0 => state.new_controller(fields, data, subsystem, host, origin, now_ns)?,
+            _ => state.session_of(fields, data, &subsystem, &host)?,
+        };
+        let queue_id = fields.queue_id;
+        if let Some(controller) = state.controllers.get_mut(&session.id) {
+            controller.queues.insert(queue_id, Arc::clone(wake));
+        }
+        let flow_control = fields.attributes & CONNECT_NO_FLOW_CONTROL == 0;
+        Ok(Connected { session, queue_id, entries: fields.size + 1, flow_control })
+    }
+}
+
+impl State {
+    fn may_connect(&self, subsystem: &Nqn, host: &Nqn, origin: &Origin) -> Result<(), Refusal> {
+        if subsystem.is_discovery() {
+            return Ok(());
+        }
+        let found = self.subsystems.get(subsystem);
+        let is_here = self.ports.get(&origin.port).is_none_or(|port| port.leads_to(subsystem));
+        let Some(found) = found.filter(|_| is_here) else {
+            return Err(wrong_data(place::SUBSYSTEM));
+        };
+        match found.snapshot().hosts.allow(host) {
+            true => Ok(()),
+            false => Err(Status::CONNECT_INVALID_HOST.into()),
+        }
+    }
+
+    fn new_controller(
+        &mut self,
+        fields: Connect,
+        data: &ConnectData,
+        subsystem: Nqn,
+        host: Nqn,
+        origin: &Origin,
+        now_ns: u64,
+    ) -> Result<Arc<Session>, Refusal> {
+        // Controllers are dynamic: each Connect makes one.
+        if data.controller_id != CONTROLLER_DYNAMIC {
+            return Err(wrong_data(place::CONTROLLER_ID));
+        }
+        let busy = Refusal { status: Status::CONTROLLER_BUSY, result: 0 };
+        if self.controllers.len() >= CONTROLLERS_MAX {
+            return Err(busy);
+        }
+        let id = self.free_id().ok_or(busy)?;
+        let is_discovery = subsystem.is_discovery();
+        let session = Arc::new(Session {
+            id,
+            subsystem,
+            host,
+            host_id: data.host_id,
+            port: origin.port,
+            is_discovery,
+            heard_ns: AtomicU64::new(now_ns),
+            is_closed: AtomicBool::new(false),
+            is_ready: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
+        });
+        let keep_alive_ms = match (fields.keep_alive_ms, is_discovery) {
+            (0, true) => DISCOVERY_KEEP_ALIVE_MS,
+            (asked, _) => asked,
+        };
+        self.controllers.insert(id, Controller::new(Arc::clone(&session), keep_alive_ms));
+        Ok(session)
+    }
+
+    /// Numbers go round, so that one is not used again soon.
+    fn free_id(&mut self) -> Option<u16> {
+        const LAST: u16 = 0xffef;
+        for step in 1..=LAST {
+            let id = (u32::from(self.last_controller) + u32::from(step) - 1) % u32::from(LAST) + 1;
+            let id = id as u16;
+            if !self.controllers.contains_key(&id) {
+                self.last_controller = id;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The session that an I/O queue asks to belong to.
+    fn session_of(
+        &self,
+        fields: Connect,
+        data: &ConnectData,
+        subsystem: &Nqn,
+        host: &Nqn,
+    ) -> Result<Arc<Session>, Refusal> {
+        let controller = self.controllers.get(&data.controller_id).ok_or(wrong_data(place::CONTROLLER_ID))?;
+        let session = &controller.session;
+        if session.subsystem != *subsystem {
+            return Err(wrong_data(place::SUBSYSTEM));
+        }
+        if session.host != *host || session.host_id != data.host_id {
+            return Err(wrong_data(place::HOST));
+        }
+        if session.is_discovery || fields.queue_id > controller.queues_granted {
+            return Err(wrong_field(place::QUEUE_ID));
+        }
+        if controller.queues.contains_key(&fields.queue_id) {
+            return Err(wrong_field(place::QUEUE_ID));
+        }
+        if session.is_closed() || !session.is_ready.load(Ordering::Acquire) {
+            return Err(Status::COMMAND_SEQUENCE.into());
+        }
+        Ok(Arc::clone(session))
+    }
+}

@@ -1,0 +1,201 @@
+//! A controller: what a host has made with Connect on an admin queue.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use wire::nvme::log::{self, CHANGED_NAMESPACES_MAX};
+use wire::nvme::property::status;
+use wire::nvme::{Completion, Status};
+
+use super::events::{Event, Events};
+use super::reservation::Notice;
+use crate::limits::{ERRORS_MAX, RESERVATION_NOTICES_MAX};
+use crate::nqn::Nqn;
+
+/// How a connection that sleeps is told to look.
+pub trait Wake: Send + Sync {
+    /// Makes it look soon.
+    fn wake(&self);
+}
+
+impl fmt::Debug for dyn Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
+/// What all queues of a controller share, without a lock.
+#[derive(Debug)]
+pub struct Session {
+    /// The controller.
+    pub id: u16,
+    /// The subsystem.
+    pub subsystem: Nqn,
+    /// The host.
+    pub host: Nqn,
+    /// The host, as a UUID.
+    pub host_id: [u8; 16],
+    /// The port through which it came.
+    pub port: u16,
+    /// Whether it only serves discovery.
+    pub is_discovery: bool,
+    /// When a command last came, in nanoseconds.
+    pub(crate) heard_ns: AtomicU64,
+    /// Whether its connections have to be closed.
+    pub(crate) is_closed: AtomicBool,
+    /// Whether commands are taken.
+    pub(crate) is_ready: AtomicBool,
+    /// Counts resets, which end every I/O queue.
+    pub(crate) epoch: AtomicU64,
+}
+
+impl Session {
+    /// Whether the controller is gone, and its connections have to go as well.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+}
+
+/// What a controller looks like from outside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ControllerReport {
+    /// Its number.
+    pub id: u16,
+    /// Its subsystem.
+    pub subsystem: Nqn,
+    /// Its host.
+    pub host: Nqn,
+    /// The port through which it came.
+    pub port: u16,
+    /// Its I/O queues.
+    pub queues: usize,
+    /// Its keep alive timeout, in milliseconds; 0 for none.
+    pub keep_alive_ms: u32,
+}
+
+/// What is known of a controller, under the target's lock.
+#[derive(Debug)]
+pub(crate) struct Controller {
+    pub(crate) session: Arc<Session>,
+    pub(crate) configuration: u32,
+    pub(crate) status: u32,
+    pub(crate) keep_alive_ms: u32,
+    pub(crate) queues_granted: u16,
+    /// Whom to wake, by queue. The admin queue is 0.
+    pub(crate) queues: BTreeMap<u16, Arc<dyn Wake>>,
+    pub(crate) events: Events,
+    pub(crate) features: BTreeMap<u8, u32>,
+    pub(crate) timestamp_ms: (u64, u64),
+    pub(crate) host_behaviour: [u8; 512],
+    pub(crate) changed: BTreeSet<u32>,
+    pub(crate) errors: VecDeque<log::Error>,
+    pub(crate) error_count: u64,
+    pub(crate) notices: VecDeque<log::Reservation>,
+    pub(crate) notice_count: u64,
+    pub(crate) reservation_masks: BTreeMap<u32, u32>,
+}
+
+impl Controller {
+    pub(crate) fn new(session: Arc<Session>, keep_alive_ms: u32) -> Self {
+        Self {
+            session,
+            configuration: 0,
+            status: 0,
+            keep_alive_ms,
+            queues_granted: 0,
+            queues: BTreeMap::new(),
+            events: Events::default(),
+            features: BTreeMap::new(),
+            timestamp_ms: (0, 0),
+            host_behaviour: [0; 512],
+            changed: BTreeSet::new(),
+            errors: VecDeque::new(),
+            error_count: 0,
+            notices: VecDeque::new(),
+            notice_count: 0,
+            reservation_masks: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn report(&self) -> ControllerReport {
+        ControllerReport {
+            id: self.session.id,
+            subsystem: self.session.subsystem.clone(),
+            host: self.session.host.clone(),
+            port: self.session.port,
+            queues: self.queues.keys().filter(|id| **id != 0).count(),
+            keep_alive_ms: self.keep_alive_ms,
+        }
+    }
+
+    /// Tells every connection that the controller is gone.
+    pub(crate) fn close(&self) {
+        self.session.is_closed.store(true, Ordering::Release);
+        self.queues.values().for_each(|queue| queue.wake());
+    }
+
+    pub(crate) fn set_ready(&mut self, ready: bool) {
+        self.status = if ready { status::READY } else { 0 };
+        self.session.is_ready.store(ready, Ordering::Release);
+    }
+
+    /// Something happened that the host may want to know.
+    pub(crate) fn raise(&mut self, event: Event) {
+        self.events.raise(event);
+        self.wake_admin();
+    }
+
+    pub(crate) fn wake_admin(&self) {
+        if let Some(queue) = self.queues.get(&0) {
+            queue.wake();
+        }
+    }
+
+    pub(crate) fn namespace_changed(&mut self, nsid: u32) {
+        // One more than fit says "more than fit".
+        if self.changed.len() <= CHANGED_NAMESPACES_MAX {
+            self.changed.insert(nsid);
+        }
+        self.raise(Event::Namespaces);
+    }
+
+    /// Leaves word of a reservation that changed, unless the host does not want to hear of it.
+    pub(crate) fn reservation_changed(&mut self, nsid: u32, notice: Notice) {
+        let mask = self.reservation_masks.get(&nsid).copied().unwrap_or_default();
+        if mask & 1 << notice as u32 != 0 {
+            return;
+        }
+        self.notice_count += 1;
+        let count = self.notice_count;
+        if self.notices.len() == RESERVATION_NOTICES_MAX {
+            self.notices.pop_front();
+        }
+        self.notices.push_back(log::Reservation { count, kind: notice as u8, more: 0, nsid });
+        self.raise(Event::Reservation);
+    }
+
+    pub(crate) fn failed(&mut self, queue_id: u16, cid: u16, status: Status, nsid: u32, lba: u64) {
+        self.error_count += 1;
+        if self.errors.len() == ERRORS_MAX {
+            self.errors.pop_back();
+        }
+        self.errors.push_front(log::Error {
+            count: self.error_count,
+            queue_id,
+            cid,
+            status_and_phase: status.0 << 1,
+            location: 0xffff,
+            lba,
+            nsid,
+            transport: 0,
+        });
+    }
+
+    /// The next event that a request waits for.
+    pub(crate) fn next_event(&mut self) -> Option<Completion> {
+        let (cid, result) = self.events.next()?;
+        Some(Completion { result, ..Completion::new(cid, Status::SUCCESS) })
+    }
+}

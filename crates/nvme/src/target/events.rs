@@ -1,0 +1,136 @@
+//! Asynchronous events (Base 5.2): requests that wait, events that wait, and kinds that were told and not yet
+//! looked into.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use wire::nvme::feature::{self, events, notice};
+use wire::nvme::log;
+
+use crate::limits::{EVENT_REQUESTS_MAX, EVENTS_MAX};
+
+/// What can happen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Event {
+    /// Namespaces came, went, or have another size.
+    Namespaces,
+    /// A group of namespaces is reached otherwise.
+    Ana,
+    /// The discovery log changed.
+    Discovery,
+    /// A reservation changed.
+    Reservation,
+}
+
+impl Event {
+    /// The completion's dword 0.
+    const fn result(self) -> u64 {
+        match self {
+            Self::Namespaces => feature::event(feature::NOTICE, notice::NAMESPACES, log::CHANGED_NAMESPACES),
+            Self::Ana => feature::event(feature::NOTICE, notice::ANA, log::ANA),
+            Self::Discovery => feature::event(feature::NOTICE, notice::DISCOVERY, log::DISCOVERY),
+            Self::Reservation => feature::event(feature::IO_COMMAND_SET, 0, log::RESERVATIONS),
+        }
+    }
+
+    /// The bit of the feature that switches it on; reservations have a mask of their own.
+    const fn switch(self) -> u32 {
+        match self {
+            Self::Namespaces => events::NAMESPACES,
+            Self::Ana => events::ANA,
+            Self::Discovery => events::DISCOVERY,
+            Self::Reservation => u32::MAX,
+        }
+    }
+
+    /// The event that reading a log page settles.
+    pub(crate) const fn of_page(page: u8) -> Option<Self> {
+        match page {
+            log::CHANGED_NAMESPACES => Some(Self::Namespaces),
+            log::ANA => Some(Self::Ana),
+            log::DISCOVERY => Some(Self::Discovery),
+            log::RESERVATIONS => Some(Self::Reservation),
+            _ => None,
+        }
+    }
+}
+
+/// Requests, events, and the switches.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    requests: VecDeque<u16>,
+    waiting: VecDeque<Event>,
+    told: BTreeSet<Event>,
+    /// Off until the host switches them on (Base 5.27.1.8).
+    pub(crate) enabled: u32,
+}
+
+impl Events {
+    /// Keeps a request; `false` when there are too many.
+    pub(crate) fn request(&mut self, cid: u16) -> bool {
+        let has_room = self.requests.len() < EVENT_REQUESTS_MAX;
+        if has_room {
+            self.requests.push_back(cid);
+        }
+        has_room
+    }
+
+    /// Whether a request of this name waits; it does no longer.
+    pub(crate) fn withdraw(&mut self, cid: u16) -> bool {
+        let found = self.requests.iter().position(|waiting| *waiting == cid);
+        found.and_then(|at| self.requests.remove(at)).is_some()
+    }
+
+    pub(crate) fn raise(&mut self, event: Event) {
+        let is_on = self.enabled & event.switch() != 0 || event == Event::Reservation;
+        if is_on && !self.waiting.contains(&event) && self.waiting.len() < EVENTS_MAX {
+            self.waiting.push_back(event);
+        }
+    }
+
+    /// The host has read the page, so that it wants to hear of changes again.
+    pub(crate) fn settle(&mut self, event: Event) {
+        self.told.remove(&event);
+    }
+
+    /// Forgets all but the switches' default.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// An event for a request.
+    pub(crate) fn next(&mut self) -> Option<(u16, u64)> {
+        self.requests.front()?;
+        let at = self.waiting.iter().position(|event| !self.told.contains(event))?;
+        let event = self.waiting.remove(at)?;
+        self.told.insert(event);
+        Some((self.requests.pop_front()?, event.result()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_told_once_until_its_page_is_read() {
+        let mut events = Events { enabled: events::NAMESPACES, ..Events::default() };
+        events.raise(Event::Ana);
+        events.raise(Event::Namespaces);
+        assert_eq!(events.next(), None);
+        assert!(events.request(1) && events.request(2));
+        assert_eq!(events.next(), Some((1, 0x04_0002)));
+        events.raise(Event::Namespaces);
+        assert_eq!(events.next(), None);
+        events.settle(Event::Namespaces);
+        assert_eq!(events.next(), Some((2, 0x04_0002)));
+    }
+
+    #[test]
+    fn requests_have_a_limit_and_can_be_withdrawn() {
+        let mut events = Events::default();
+        assert!((0..EVENT_REQUESTS_MAX as u16).all(|cid| events.request(cid)));
+        assert!(!events.request(99));
+        assert!(events.withdraw(1) && !events.withdraw(1));
+        assert!(events.request(99));
+    }
+}

@@ -1,0 +1,186 @@
+//! Get and Set Features (Base 5.15, 5.27).
+
+use wire::nvme::feature::{self, Select, events};
+use wire::nvme::{Admin, Command, Status};
+
+use super::State;
+use super::admin::Answer;
+use super::controller::Controller;
+use crate::limits::IO_QUEUES_MAX;
+
+/// Bytes of data that a feature has.
+pub(super) fn feature_data(kind: Admin, command: &Command) -> u32 {
+    if kind == Admin::GetFeatures && Select::parse(command.cdw10) == Some(Select::Capabilities) {
+        return 0;
+    }
+    match command.cdw10 as u8 {
+        feature::TIMESTAMP => 8,
+        feature::HOST_BEHAVIOUR => 512,
+        feature::HOST_ID => match command.cdw11 & 1 {
+            0 => 8,
+            _ => 16,
+        },
+        _ => 0,
+    }
+}
+
+/// What is kept as it was set, and what it is before (Base figure 317): arbitration without limit, the
+/// volatile cache on, and nothing else.
+const PLAIN: &[(u8, u32)] = &[
+    (feature::ARBITRATION, 7),
+    (feature::POWER, 0),
+    (feature::TEMPERATURE, 0xffff),
+    (feature::ERROR_RECOVERY, 0),
+    (feature::WRITE_CACHE, 1),
+    (feature::WRITE_ATOMICITY, 0),
+];
+
+/// "Changeable", in what Get Features says of capabilities.
+const CHANGEABLE: u64 = 1 << 2;
+/// "By namespace".
+const OF_NAMESPACE: u64 = 1 << 1;
+
+impl Controller {
+    pub(super) fn feature(&mut self, command: &Command, now_ns: u64) -> Answer {
+        let invalid = Status::INVALID_FIELD.permanent();
+        let number = command.cdw10 as u8;
+        let select = Select::parse(command.cdw10).ok_or(invalid)?;
+        let value = |value: u64| Ok((value, Vec::new()));
+        if select == Select::Capabilities {
+            return match number {
+                feature::HOST_ID => value(0),
+                feature::RESERVATION_MASK | feature::RESERVATION_PERSISTENCE => {
+                    value(CHANGEABLE | OF_NAMESPACE)
+                }
+                _ if self.session.is_discovery && !of_discovery(number) => Err(invalid),
+                _ if PLAIN.iter().any(|(plain, _)| *plain == number) || is_special(number) => {
+                    value(CHANGEABLE)
+                }
+                _ => Err(invalid),
+            };
+        }
+        if self.session.is_discovery && !of_discovery(number) {
+            return Err(invalid);
+        }
+        let is_default = matches!(select, Select::Default | Select::Saved);
+        if let Some((_, default)) = PLAIN.iter().find(|(plain, _)| *plain == number) {
+            let set = self.features.get(&number).filter(|_| !is_default);
+            return value(u64::from(*set.unwrap_or(default)));
+        }
+        match number {
+            feature::QUEUES => {
+                let granted = if is_default { IO_QUEUES_MAX } else { self.queues_granted };
+                let less_one = u64::from(granted.max(1) - 1);
+                value(less_one | less_one << 16)
+            }
+            feature::EVENTS => value(if is_default { 0 } else { self.events.enabled.into() }),
+            feature::KEEP_ALIVE => value(self.keep_alive_ms.into()),
+            feature::TIMESTAMP => Ok((0, self.timestamp(now_ns).to_le_bytes().to_vec())),
+            feature::HOST_BEHAVIOUR => Ok((0, self.host_behaviour.to_vec())),
+            // Fabrics know the long form only (Base 5.27.1.25).
+            feature::HOST_ID if command.cdw11 & 1 == 1 => Ok((0, self.session.host_id.to_vec())),
+            feature::RESERVATION_MASK => {
+                value(self.reservation_masks.get(&command.nsid).copied().unwrap_or_default().into())
+            }
+            _ => Err(invalid),
+        }
+    }
+
+    /// Milliseconds since 1970, or since the controller began; the origin in bits 49 to 51.
+    fn timestamp(&self, now_ns: u64) -> u64 {
+        let (set_ms, at_ns) = self.timestamp_ms;
+        let origin = if set_ms == 0 { 0 } else { 1 };
+        let passed = now_ns.saturating_sub(at_ns) / 1_000_000;
+        (set_ms + passed) & ((1 << 48) - 1) | origin << 49
+    }
+}
+
+/// Features with rules of their own.
+fn is_special(number: u8) -> bool {
+    const SPECIAL: [u8; 5] =
+        [feature::QUEUES, feature::EVENTS, feature::KEEP_ALIVE, feature::TIMESTAMP, feature::HOST_BEHAVIOUR];
+    SPECIAL.contains(&number)
+}
+
+/// Features that a discovery controller has.
+fn of_discovery(number: u8) -> bool {
+    matches!(number, feature::EVENTS | feature::KEEP_ALIVE | feature::HOST_ID)
+}
+
+impl State {
+    pub(super) fn set_feature(&mut self, id: u16, command: &Command, sent: &[u8], now_ns: u64) -> Answer {
+        let invalid = Status::INVALID_FIELD.permanent();
+        let number = command.cdw10 as u8;
+        const SAVE: u32 = 1 << 31;
+        if command.cdw10 & SAVE != 0 {
+            return Err(Status::FEATURE_NOT_SAVEABLE.permanent());
+        }
+        if number == feature::RESERVATION_PERSISTENCE {
+            return self.set_persistence(id, command);
+        }
+        let controller = self.controller(id)?;
+        if controller.session.is_discovery && !of_discovery(number) {
+            return Err(invalid);
+        }
+        let done = Ok((0, Vec::new()));
+        match number {
+            feature::QUEUES => {
+                let asked = (command.cdw11 & 0xffff).min(command.cdw11 >> 16);
+                if asked == 0xffff {
+                    return Err(invalid);
+                }
+                controller.queues_granted = IO_QUEUES_MAX.min(asked as u16 + 1);
+                let less_one = u64::from(controller.queues_granted - 1);
+                return Ok((less_one | less_one << 16, Vec::new()));
+            }
+            feature::EVENTS => {
+                let known = match controller.session.is_discovery {
+                    true => events::DISCOVERY,
+                    false => events::HEALTH | events::NAMESPACES | events::ANA,
+                };
+                if command.cdw11 & !known != 0 {
+                    return Err(invalid);
+                }
+                controller.events.enabled = command.cdw11;
+            }
+            feature::KEEP_ALIVE => {
+                controller.keep_alive_ms = command.cdw11;
+                controller.wake_admin();
+            }
+            feature::TIMESTAMP => {
+                let Some(bytes) = sent.first_chunk::<8>() else { return Err(invalid) };
+                let milliseconds = u64::from_le_bytes(*bytes) & ((1 << 48) - 1);
+                controller.timestamp_ms = (milliseconds, now_ns);
+            }
+            feature::HOST_BEHAVIOUR => {
+                controller.host_behaviour = *sent.first_chunk().ok_or(invalid)?;
+            }
+            // The host said who it is in Connect (Base 5.27.1.25).
+            feature::HOST_ID => return Err(Status::COMMAND_SEQUENCE.permanent()),
+            feature::RESERVATION_MASK => {
+                let nsid = command.nsid;
+                self.reservable(id, nsid)?;
+                self.controller(id)?.reservation_masks.insert(nsid, command.cdw11);
+            }
+            _ if PLAIN.iter().any(|(plain, _)| *plain == number) => {
+                controller.features.insert(number, command.cdw11);
+            }
+            _ => return Err(invalid),
+        }
+        done
+    }
+
+    fn reservable(&self, id: u16, nsid: u32) -> Result<std::sync::Arc<super::Namespace>, Status> {
+        let name = self.controllers.get(&id).map(|controller| &controller.session.subsystem);
+        let subsystem = name.and_then(|name| self.subsystems.get(name));
+        let namespace = subsystem.and_then(|subsystem| subsystem.namespace(nsid));
+        namespace.ok_or(Status::INVALID_NAMESPACE.permanent())
+    }
+
+    fn set_persistence(&self, id: u16, command: &Command) -> Answer {
+        let namespace = self.reservable(id, command.nsid)?;
+        let persists = command.cdw11 & 1 == 1;
+        namespace.reservations(|reservations| reservations.set_persistence(persists))?;
+        Ok((0, Vec::new()))
+    }
+}

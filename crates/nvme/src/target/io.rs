@@ -1,0 +1,436 @@
+//! Commands of I/O queues (NVM 3).
+
+use std::sync::Arc;
+
+use wire::nvme::dsm::{self, CopyRange, Range};
+use wire::nvme::log::AnaState;
+use wire::nvme::reservation::{AcquireData, Kind, RegisterData, ReleaseData};
+use wire::nvme::{Command, Direction, Fuse, Io, Status};
+
+use super::namespace::Namespace;
+use super::queue::{Outcome, Queue, Request, Work as QueueWork, transfer};
+use super::reservation::{Change, Reservations};
+use crate::engine::{Action, Task};
+use crate::limits::{COPY_RANGES_MAX, RANGE_BYTES_MAX, TRANSFER_BYTES_MAX};
+use crate::sys::buffer::Buffer;
+
+const ALL_NAMESPACES: u32 = 0xffff_ffff;
+const INVALID: Status = Status::INVALID_FIELD.permanent();
+
+/// An I/O command that was understood.
+#[derive(Debug)]
+pub(super) struct Work {
+    command: Command,
+    kind: Io,
+    namespace: Option<Arc<Namespace>>,
+    /// Bytes of the namespace.
+    offset: u64,
+    length: u64,
+    fuse: Fuse,
+}
+
+/// The first of a fused pair, and what is known of the second.
+#[derive(Debug)]
+pub(super) struct Pair {
+    first_cid: u16,
+    first: (u64, u64, u32),
+    /// The data of the first, once they are there.
+    compared: Option<Buffer>,
+    /// The second, whose data were there before the first's.
+    second: Option<(Box<Work>, Option<Buffer>)>,
+    second_came: bool,
+    /// The first goes wrong with this.
+    spoiled: Option<Status>,
+}
+
+impl Queue {
+    pub(super) fn plan_io(&mut self, command: &Command, length: u32) -> Result<Request, Status> {
+        let kind = Io::parse(command.opcode).ok_or(Status::INVALID_OPCODE.permanent())?;
+        self.match_pair(command, kind)?;
+        let membership = self.membership_mut().ok_or(Status::COMMAND_SEQUENCE.permanent())?;
+        if !membership.session.is_ready.load(std::sync::atomic::Ordering::Acquire) {
+            return Err(Status::COMMAND_SEQUENCE.permanent());
+        }
+        let (port, host) = (membership.session.port, membership.session.host_id);
+        if kind == Io::Flush && command.nsid == ALL_NAMESPACES {
+            let work =
+                Work { command: *command, kind, namespace: None, offset: 0, length: 0, fuse: Fuse::No };
+            return Ok(request(command.cid, Direction::None, 0, work));
+        }
+        let found = membership.view.namespace(command.nsid, port);
+        let (namespace, access) = found.ok_or(Status::INVALID_NAMESPACE.permanent())?;
+        accessible(access)?;
+        if !is_reservation(kind) && !namespace.permits(&host, writes(kind)) {
+            return Err(Status::RESERVATION_CONFLICT.permanent());
+        }
+        if writes(kind) && namespace.is_read_only() {
+            return Err(Status::NAMESPACE_WRITE_PROTECTED.permanent());
+        }
+        let namespace = Arc::clone(namespace);
+        let work =
+            Work { command: *command, kind, offset: 0, length: 0, fuse: command.fuse(), namespace: None };
+        let request = plan(work, namespace, length)?;
+        if command.fuse() == Fuse::First {
+            self.begin_pair(&request);
+        }
+        Ok(request)
+    }
+
+    /// Whether the command goes with what came before it (Base 3.4.2).
+    fn match_pair(&mut self, command: &Command, kind: Io) -> Result<(), Status> {
+        let waits_for_second = self.pair.as_ref().is_some_and(|pair| !pair.second_came);
+        match (command.fuse(), waits_for_second) {
+            (Fuse::No, false) => Ok(()),
+            (Fuse::No, true) => {
+                self.spoil(Status::ABORTED_FUSED_MISSING);
+                Ok(())
+            }
+            (Fuse::Reserved, _) => Err(INVALID),
+            (Fuse::First, waits) => {
+                if waits {
+                    self.spoil(Status::ABORTED_FUSED_MISSING);
+                }
+                // Compare and Write is all there is, and one pair at a time.
+                let is_free = self.pair.is_none();
+                if kind == Io::Compare && is_free { Ok(()) } else { Err(INVALID) }
+            }
+            (Fuse::Second, false) => Err(Status::ABORTED_FUSED_MISSING),
+            (Fuse::Second, true) => {
+                let blocks = command.blocks();
+                let same = (blocks.start, u64::from(blocks.count), command.nsid);
+                let pair = self.pair.as_mut().ok_or(Status::ABORTED_FUSED_MISSING)?;
+                pair.second_came = true;
+                if kind != Io::Write || pair.first != same {
+                    return Err(INVALID);
+                }
+                match pair.spoiled {
+                    Some(_) => Err(Status::ABORTED_FUSED_FAILED),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn begin_pair(&mut self, first: &Request) {
+        let QueueWork::Io(work) = &first.work else { return };
+        let blocks = work.command.blocks();
+        self.pair = Some(Pair {
+            first_cid: first.cid,
+            first: (blocks.start, u64::from(blocks.count), work.command.nsid),
+            compared: None,
+            second: None,
+            second_came: false,
+            spoiled: None,
+        });
+    }
+
+    /// A command was refused: if it was half of a pair, the other half goes with it.
+    pub(super) fn spoil_pair(&mut self, fuse: Fuse) {
+        match fuse {
+            Fuse::Second => self.spoil(Status::ABORTED_FUSED_FAILED),
+            // Its second will find nothing to go with.
+            Fuse::First | Fuse::No | Fuse::Reserved => {}
+        }
+    }
+
+    fn spoil(&mut self, status: Status) {
+        let Some(pair) = self.pair.as_mut() else { return };
+        pair.spoiled = Some(status);
+        // If its data are here already, nobody else will answer it.
+        if pair.compared.is_some() {
+            let completion = self.pair.take().map(|pair| self.completion(pair.first_cid, status, 0));
+            self.extra.extend(completion);
+        }
+    }
+
+    pub(super) fn execute_io(
+        &mut self,
+        cid: u16,
+        work: Work,
+        length: usize,
+        buffer: Option<Buffer>,
+    ) -> Outcome {
+        match work.fuse {
+            Fuse::First => return self.first_is_there(cid, buffer),
+            Fuse::Second => return self.second_is_there(work, buffer),
+            Fuse::No | Fuse::Reserved => {}
+        }
+        if is_reservation(work.kind) {
+            return self.reserve(cid, &work, length, buffer);
+        }
+        if work.namespace.is_none() {
+            let subsystem = self.session().and_then(|it| self.target.subsystem(&it.subsystem).ok());
+            let all = subsystem.map(|subsystem| subsystem.namespaces()).unwrap_or_default();
+            return Outcome::Task(Task::new(cid, Action::FlushAll(all), None, 0, 0));
+        }
+        match self.task(cid, work, length, buffer) {
+            Ok(task) => Outcome::Task(task),
+            Err(status) => self.reply(cid, status, 0, None),
+        }
+    }
+
+    fn task(&self, cid: u16, work: Work, length: usize, buffer: Option<Buffer>) -> Result<Task, Status> {
+        let Work { command, kind, namespace, offset, length: bytes, .. } = work;
+        let namespace = namespace.ok_or(Status::INTERNAL_ERROR)?;
+        let durable = command.forces_unit_access();
+        let data = |buffer: Option<Buffer>| buffer.ok_or(Status::INTERNAL_ERROR);
+        let action = match kind {
+            Io::Read => Action::Read(data(buffer)?),
+            Io::Write => Action::Write { data: data(buffer)?, durable },
+            Io::Compare => Action::Compare(data(buffer)?),
+            Io::Flush => Action::Flush,
+            Io::Verify => Action::Verify,
+            Io::WriteZeroes => {
+                const DEALLOCATE: u32 = 1 << 25;
+                Action::Zero { deallocate: command.cdw12 & DEALLOCATE != 0, durable }
+            }
+            Io::DatasetManagement => {
+                let buffer = data(buffer)?;
+                Action::Discard(discarded(&namespace, &command, &buffer[..length])?)
+            }
+            Io::Copy => {
+                let buffer = data(buffer)?;
+                let (sources, bytes) = copied(&namespace, &command, &buffer[..length])?;
+                let (offset, _) = namespace.range(wire::nvme::command::Blocks {
+                    start: command.qword10(),
+                    count: (bytes >> namespace.shift()) as u32,
+                })?;
+                let action = Action::Copy { sources, durable };
+                return Ok(Task::new(cid, action, Some(namespace), offset, bytes));
+            }
+            Io::ReservationRegister
+            | Io::ReservationReport
+            | Io::ReservationAcquire
+            | Io::ReservationRelease => return Err(Status::INTERNAL_ERROR),
+        };
+        Ok(Task::new(cid, action, Some(namespace), offset, bytes))
+    }
+
+    fn first_is_there(&mut self, cid: u16, buffer: Option<Buffer>) -> Outcome {
+        let Some(pair) = self.pair.as_mut().filter(|pair| pair.first_cid == cid) else {
+            return self.reply(cid, Status::ABORTED_FUSED_MISSING, 0, None);
+        };
+        if let Some(status) = pair.spoiled {
+            self.pair = None;
+            return self.reply(cid, status, 0, None);
+        }
+        pair.compared = buffer;
+        match pair.second.take() {
+            None => Outcome::Waits,
+            Some((work, data)) => self.second_is_there(*work, data),
+        }
+    }
+
+    fn second_is_there(&mut self, work: Work, buffer: Option<Buffer>) -> Outcome {
+        let cid = work.command.cid;
+        let Some(pair) = self.pair.as_mut() else {
+            return self.reply(cid, Status::ABORTED_FUSED_MISSING, 0, None);
+        };
+        let Some(expected) = pair.compared.take() else {
+            pair.second = Some((Box::new(work), buffer));
+            return Outcome::Waits;
+        };
+        let first_cid = pair.first_cid;
+        self.pair = None;
+        let durable = work.command.forces_unit_access();
+        let Some(data) = buffer else { return self.reply(cid, Status::INTERNAL_ERROR, 0, None) };
+        let action = Action::CompareAndWrite { first_cid, expected, data, durable };
+        Outcome::Task(Task::new(cid, action, work.namespace, work.offset, work.length))
+    }
+
+    fn reserve(&mut self, cid: u16, work: &Work, length: usize, buffer: Option<Buffer>) -> Outcome {
+        let Some((session, namespace)) = self.session().cloned().zip(work.namespace.clone()) else {
+            return self.reply(cid, Status::INTERNAL_ERROR, 0, None);
+        };
+        if work.kind == Io::ReservationReport {
+            // The long form is for hosts with long identifiers, which all on fabrics have.
+            let extended = work.command.cdw11 & 1 == 1;
+            if !extended {
+                return self.reply(cid, Status::HOST_ID_INCONSISTENT.permanent(), 0, None);
+            }
+            let report = namespace.reservations(|it| it.report(true));
+            let buffer = buffer.map(|mut buffer| {
+                let take = report.len().min(length);
+                buffer[..take].copy_from_slice(&report[..take]);
+                buffer[take..length].fill(0);
+                buffer
+            });
+            return self.reply(cid, Status::SUCCESS, 0, buffer);
+        }
+        let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
+        let (host, id) = (session.host_id, session.id);
+        let change = namespace.reservations(|it| change(it, work.kind, &work.command, data, host, id));
+        let status = match change {
+            Err(status) => status,
+            Ok(notices) => {
+                let mut state = self.target.lock();
+                for controller in state.controllers.values_mut() {
+                    let of_subsystem = controller.session.subsystem == session.subsystem;
+                    let host_id = controller.session.host_id;
+                    let told = notices.iter().filter(|(host, _)| *host == host_id);
+                    for (_, notice) in told.filter(|_| of_subsystem) {
+                        controller.reservation_changed(namespace.nsid(), *notice);
+                    }
+                }
+                Status::SUCCESS
+            }
+        };
+        self.reply(cid, status, 0, None)
+    }
+}
+
+fn change(
+    it: &mut Reservations,
+    kind: Io,
+    command: &Command,
+    data: &[u8],
+    host: [u8; 16],
+    controller: u16,
+) -> Change {
+    const IGNORE_KEY: u32 = 1 << 3;
+    let ignores_key = command.cdw10 & IGNORE_KEY != 0;
+    let action = command.cdw10 & 7;
+    let reserved = Kind::parse((command.cdw10 >> 8) as u8);
+    match kind {
+        Io::ReservationRegister => {
+            let (RegisterData { current, new }, _) = RegisterData::split(data).ok_or(INVALID)?;
+            const PERSIST: u32 = 3 << 30;
+            if command.cdw10 & PERSIST == PERSIST {
+                it.set_persistence(true)?;
+            }
+            let key = (!ignores_key).then_some(current);
+            match action {
+                0 => it.register(host, controller, new),
+                1 => it.unregister(host, key),
+                2 => it.replace(host, controller, key, new),
+                _ => Err(INVALID),
+            }
+        }
+        Io::ReservationAcquire if !ignores_key => {
+            let (AcquireData { current, preempted }, _) = AcquireData::split(data).ok_or(INVALID)?;
+            let kind = reserved.ok_or(INVALID)?;
+            match action {
+                0 => it.acquire(host, current, kind),
+                // Commands of the preempted host that have begun are finished before: each is short.
+                1 | 2 => it.preempt(host, current, preempted, kind),
+                _ => Err(INVALID),
+            }
+        }
+        Io::ReservationRelease if !ignores_key => {
+            let (ReleaseData { current }, _) = ReleaseData::split(data).ok_or(INVALID)?;
+            match action {
+                0 => it.release(host, current, reserved.ok_or(INVALID)?),
+                1 => it.clear(host, current),
+                _ => Err(INVALID),
+            }
+        }
+        _ => Err(INVALID),
+    }
+}
+
+fn request(cid: u16, direction: Direction, length: usize, work: Work) -> Request {
+    let direction = if length == 0 { Direction::None } else { direction };
+    Request { cid, direction, length, work: QueueWork::Io(work) }
+}
+
+/// What a command moves, and where in the namespace.
+fn plan(mut work: Work, namespace: Arc<Namespace>, described: u32) -> Result<Request, Status> {
+    let command = work.command;
+    let moved = match work.kind {
+        Io::Read | Io::Write | Io::Compare => {
+            // Blocks here have no protection information.
+            if command.protection() != 0 {
+                return Err(INVALID);
+            }
+            (work.offset, work.length) = namespace.range(command.blocks())?;
+            u32::try_from(work.length).map_err(|_| INVALID)?
+        }
+        Io::WriteZeroes | Io::Verify => {
+            (work.offset, work.length) = namespace.range(command.blocks())?;
+            if work.length > RANGE_BYTES_MAX {
+                return Err(INVALID);
+            }
+            0
+        }
+        Io::DatasetManagement => {
+            // Linux sends room for all ranges that there can be, whatever their number.
+            let named = ((command.cdw10 & 0xff) + 1) * Range::SIZE as u32;
+            let most = (dsm::RANGES_MAX * Range::SIZE) as u32;
+            if (named..=most).contains(&described) { described } else { named }
+        }
+        Io::Copy => {
+            let ranges = (command.cdw12 & 0xff) + 1;
+            if ranges > u32::from(COPY_RANGES_MAX) {
+                return Err(Status::COMMAND_SIZE_LIMIT.permanent());
+            }
+            const FORMAT: u32 = 0xf << 8;
+            if command.cdw12 & FORMAT != 0 {
+                return Err(INVALID);
+            }
+            ranges * CopyRange::SIZE as u32
+        }
+        Io::Flush => 0,
+        Io::ReservationRegister => RegisterData::SIZE as u32,
+        Io::ReservationAcquire => AcquireData::SIZE as u32,
+        Io::ReservationRelease => ReleaseData::SIZE as u32,
+        Io::ReservationReport => {
+            let bytes = (u64::from(command.cdw10) + 1) * 4;
+            u32::try_from(bytes).map_err(|_| INVALID)?
+        }
+    };
+    work.namespace = Some(namespace);
+    let length = transfer(moved, described)?;
+    Ok(request(command.cid, Direction::of(command.opcode), length, work))
+}
+
+fn accessible(access: AnaState) -> Result<(), Status> {
+    match access {
+        AnaState::Optimized | AnaState::NonOptimized => Ok(()),
+        AnaState::Inaccessible => Err(Status::ANA_INACCESSIBLE),
+        AnaState::PersistentLoss => Err(Status::ANA_PERSISTENT_LOSS),
+        AnaState::Change => Err(Status::ANA_TRANSITION),
+    }
+}
+
+const fn writes(kind: Io) -> bool {
+    matches!(kind, Io::Write | Io::WriteZeroes | Io::DatasetManagement | Io::Copy)
+}
+
+const fn is_reservation(kind: Io) -> bool {
+    matches!(
+        kind,
+        Io::ReservationRegister | Io::ReservationReport | Io::ReservationAcquire | Io::ReservationRelease
+    )
+}
+
+/// Ranges that Dataset Management deallocates, in bytes. Its other attributes are hints that are not used.
+fn discarded(namespace: &Namespace, command: &Command, data: &[u8]) -> Result<Vec<(u64, u64)>, Status> {
+    let mut ranges = Vec::new();
+    let named = (command.cdw10 & 0xff) as usize + 1;
+    for chunk in data.chunks_exact(Range::SIZE).take(named) {
+        let (range, _) = Range::split(chunk).ok_or(INVALID)?;
+        let blocks = wire::nvme::command::Blocks { start: range.start, count: range.count };
+        let bytes = namespace.range(blocks)?;
+        if command.cdw11 & dsm::DEALLOCATE != 0 && bytes.1 != 0 {
+            ranges.push(bytes);
+        }
+    }
+    Ok(ranges)
+}
+
+/// Ranges that Copy reads, in bytes, and how many bytes they are.
+fn copied(namespace: &Namespace, command: &Command, data: &[u8]) -> Result<(Vec<(u64, u64)>, u64), Status> {
+    let mut ranges = Vec::new();
+    let mut bytes = 0;
+    for chunk in data.chunks_exact(CopyRange::SIZE).take((command.cdw12 & 0xff) as usize + 1) {
+        let (range, _) = CopyRange::split(chunk).ok_or(INVALID)?;
+        let count = u32::from(range.count_less_one) + 1;
+        let range = namespace.range(wire::nvme::command::Blocks { start: range.start, count })?;
+        bytes += range.1;
+        ranges.push(range);
+    }
+    if bytes > TRANSFER_BYTES_MAX as u64 {
+        return Err(Status::COMMAND_SIZE_LIMIT.permanent());
+    }
+    Ok((ranges, bytes))
+}

@@ -1,0 +1,84 @@
+//! Properties: how a controller is switched on, off and shut down (Base 3.1.3, 3.5).
+
+use std::sync::atomic::Ordering;
+
+use wire::nvme::Status;
+use wire::nvme::fabrics::Property;
+use wire::nvme::property::{self, Capabilities, VERSION_2_0, configuration, status};
+
+use super::controller::Controller;
+use crate::limits::QUEUE_ENTRIES_MAX;
+
+/// How long becoming ready may take, in units of 500 ms. It takes none, but hosts wait at least this long.
+const READY_TIMEOUT: u8 = 15;
+
+pub(super) const CAPABILITIES: Capabilities =
+    Capabilities { entries_max: QUEUE_ENTRIES_MAX - 1, ready_timeout: READY_TIMEOUT };
+
+impl Controller {
+    pub(super) fn property(&self, property: Property) -> Result<u64, Status> {
+        let (wide, value) = match property.offset {
+            property::CAPABILITIES => (true, CAPABILITIES.bits()),
+            property::VERSION => (false, u64::from(VERSION_2_0)),
+            property::CONFIGURATION => (false, u64::from(self.configuration)),
+            property::STATUS => (false, u64::from(self.status)),
+            property::SUBSYSTEM_RESET => (false, 0),
+            property::READY_TIMEOUTS => (false, u64::from(READY_TIMEOUT)),
+            _ => return Err(Status::INVALID_FIELD.permanent()),
+        };
+        if wide == property.wide { Ok(value) } else { Err(Status::INVALID_FIELD.permanent()) }
+    }
+
+    pub(super) fn set_property(&mut self, property: Property) -> Result<(), Status> {
+        if property.wide || property.offset != property::CONFIGURATION {
+            return Err(Status::INVALID_FIELD.permanent());
+        }
+        self.configure(property.value as u32);
+        Ok(())
+    }
+
+    fn configure(&mut self, new: u32) {
+        let old = self.configuration;
+        self.configuration = new;
+        let was_enabled = old & configuration::ENABLE != 0;
+        let enable = new & configuration::ENABLE != 0;
+        if enable && !was_enabled {
+            let pages = new & configuration::PAGE_SIZE;
+            let arbitration = new & configuration::ARBITRATION;
+            let entries = new & configuration::ENTRIES_MASK;
+            let set = new & configuration::COMMAND_SET;
+            let is_known = [0, configuration::COMMAND_SET_ALL].contains(&set)
+                && [0, configuration::ENTRIES].contains(&entries);
+            if pages != 0 || arbitration != 0 || !is_known {
+                self.status = status::FATAL;
+                return;
+            }
+            self.set_ready(true);
+        }
+        if !enable && was_enabled {
+            self.reset();
+        }
+        if new & configuration::SHUTDOWN != 0 && old & configuration::SHUTDOWN == 0 {
+            self.reset();
+            self.configuration = new & !configuration::ENABLE;
+            self.status |= status::SHUTDOWN_COMPLETE;
+        }
+        if new & configuration::SHUTDOWN == 0 && old & configuration::SHUTDOWN != 0 {
+            self.status &= !status::SHUTDOWN_COMPLETE;
+        }
+    }
+
+    /// A controller that is switched off has no I/O queues and remembers no requests.
+    fn reset(&mut self) {
+        self.set_ready(false);
+        self.events.reset();
+        self.features.clear();
+        self.changed.clear();
+        self.queues_granted = 0;
+        self.session.epoch.fetch_add(1, Ordering::Release);
+        self.queues.retain(|id, queue| {
+            queue.wake();
+            *id == 0
+        });
+    }
+}

@@ -1,0 +1,402 @@
+//! A queue: one connection of one host. It decides what each command needs before its data come, and what it
+//! does when they are there.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use wire::nvme::command::PSDT_SGL;
+use wire::nvme::fabrics::{Connect, ConnectData};
+use wire::nvme::log::AnaState;
+use wire::nvme::opcode::FABRICS;
+use wire::nvme::{Command, Completion, Direction, Fabrics, Fuse, Status};
+
+use super::connect::Connected;
+use super::controller::{Session, Wake};
+use super::io::{Pair, Work as IoWork};
+use super::subsystem::Subsystem;
+use super::{Namespace, Target};
+use crate::engine::{Finished, Task};
+use crate::limits::TRANSFER_BYTES_MAX;
+use crate::sys::buffer::Buffer;
+
+/// Where a connection came in.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The port's number.
+    pub port: u16,
+    /// The address that the host connected to.
+    pub local: SocketAddr,
+}
+
+/// What a command needs.
+#[derive(Debug)]
+pub enum Plan {
+    /// Nothing: it has failed already.
+    Refuse(Status),
+    /// [`Request::length`] bytes one way or the other.
+    Take(Request),
+}
+
+/// A command that was understood.
+#[derive(Debug)]
+pub struct Request {
+    /// The host's name for it.
+    pub cid: u16,
+    /// Which way its data go.
+    pub direction: Direction,
+    /// Bytes of data.
+    pub length: usize,
+    pub(super) work: Work,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    Fabrics(Fabrics, Command),
+    Admin(Command),
+    Io(IoWork),
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It is finished. Data for the host are at the start of the buffer, [`Request::length`] bytes.
+    Reply(Completion, Option<Buffer>),
+    /// An engine has to do something first; what it says goes to [`Queue::finish`].
+    Task(Task),
+    /// It waits: an event request, or the first of a fused pair.
+    Waits,
+}
+
+/// How far a connection has come.
+#[derive(Debug)]
+enum Stage {
+    Fresh,
+    Connected(Membership),
+}
+
+/// The controller that a queue belongs to.
+#[derive(Debug)]
+pub(super) struct Membership {
+    pub(super) session: Arc<Session>,
+    pub(super) queue_id: u16,
+    epoch: u64,
+    pub(super) view: View,
+}
+
+/// What the queue sees of its subsystem: looked up again only when it has changed.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    subsystem: Option<Arc<Subsystem>>,
+    generation: Option<u64>,
+    namespaces: BTreeMap<u32, (Arc<Namespace>, AnaState)>,
+}
+
+impl View {
+    #[inline]
+    pub(super) fn namespace(&mut self, nsid: u32, port: u16) -> Option<(&Arc<Namespace>, AnaState)> {
+        let generation = self.subsystem.as_ref().map(|subsystem| subsystem.generation());
+        if generation != self.generation {
+            self.look(port);
+            self.generation = generation;
+        }
+        self.namespaces.get(&nsid).map(|(namespace, access)| (namespace, *access))
+    }
+
+    fn look(&mut self, port: u16) {
+        let Some(subsystem) = &self.subsystem else { return };
+        let snapshot = subsystem.snapshot();
+        let seen = |namespace: &Arc<Namespace>| {
+            (namespace.nsid(), (Arc::clone(namespace), snapshot.access(port, namespace.group())))
+        };
+        self.namespaces = snapshot.namespaces.values().map(seen).collect();
+    }
+}
+
+/// One connection of one host.
+#[derive(Debug)]
+pub struct Queue {
+    pub(super) target: Arc<Target>,
+    pub(super) origin: Origin,
+    wake: Arc<dyn Wake>,
+    stage: Stage,
+    head: u16,
+    entries: u16,
+    flow_control: bool,
+    pub(super) pair: Option<Pair>,
+    /// Completions that came without a command of their own.
+    pub(super) extra: Vec<Completion>,
+}
+
+impl Queue {
+    /// A connection that has said nothing yet. `wake` makes its transport call [`Queue::poll`].
+    pub fn new(target: Arc<Target>, origin: Origin, wake: Arc<dyn Wake>) -> Self {
+        Self {
+            target,
+            origin,
+            wake,
+            stage: Stage::Fresh,
+            head: 0,
+            entries: 1,
+            flow_control: true,
+            pair: None,
+            extra: Vec::new(),
+        }
+    }
+
+    /// Commands that the host may have outstanding.
+    pub fn depth(&self) -> u16 {
+        match self.stage {
+            Stage::Fresh => 1,
+            Stage::Connected(_) => self.entries,
+        }
+    }
+
+    /// Whether completions say how far commands were taken.
+    pub fn has_flow_control(&self) -> bool {
+        self.flow_control
+    }
+
+    /// Which queue of its controller it is; `None` before Connect.
+    pub fn id(&self) -> Option<u16> {
+        self.membership().map(|it| it.queue_id)
+    }
+
+    /// The controller; `None` before Connect.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.membership().map(|it| &it.session)
+    }
+
+    fn membership(&self) -> Option<&Membership> {
+        match &self.stage {
+            Stage::Fresh => None,
+            Stage::Connected(membership) => Some(membership),
+        }
+    }
+
+    pub(super) fn membership_mut(&mut self) -> Option<&mut Membership> {
+        match &mut self.stage {
+            Stage::Fresh => None,
+            Stage::Connected(membership) => Some(membership),
+        }
+    }
+
+    /// Whether the connection has to be closed: its controller is gone, or was reset below an I/O queue.
+    pub fn is_over(&self) -> bool {
+        self.membership().is_some_and(|it| {
+            it.session.is_closed() || it.queue_id != 0 && it.session.epoch.load(Ordering::Acquire) != it.epoch
+        })
+    }
+
+    /// Understands a command whose descriptor names `length` bytes.
+    pub fn accept(&mut self, command: &Command, length: u32, now_ns: u64) -> Plan {
+        self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
+        match self.plan(command, length, now_ns) {
+            Ok(request) => Plan::Take(request),
+            Err(status) => {
+                self.spoil_pair(command.fuse());
+                self.note_failure(command, status);
+                Plan::Refuse(status)
+            }
+        }
+    }
+
+    fn plan(&mut self, command: &Command, length: u32, now_ns: u64) -> Result<Request, Status> {
+        if command.psdt() != PSDT_SGL {
+            return Err(Status::INVALID_FIELD.permanent());
+        }
+        let is_fabrics = command.opcode == FABRICS;
+        let Stage::Connected(membership) = &self.stage else {
+            return match Fabrics::parse(command.fabrics_type()) {
+                Some(Fabrics::Connect) if is_fabrics => fabrics(Fabrics::Connect, command, length),
+                _ => Err(Status::COMMAND_SEQUENCE.permanent()),
+            };
+        };
+        membership.session.heard_ns.store(now_ns, Ordering::Relaxed);
+        let queue_id = membership.queue_id;
+        if queue_id != 0 && !is_fabrics {
+            return self.plan_io(command, length);
+        }
+        if command.fuse() != Fuse::No {
+            return Err(Status::INVALID_FIELD.permanent());
+        }
+        if is_fabrics {
+            return plan_fabrics(command, length, queue_id);
+        }
+        self.plan_admin(command, length)
+    }
+
+    /// Carries a command out. The buffer has the host's data, or room for the controller's.
+    pub fn execute(&mut self, request: Request, buffer: Option<Buffer>, now_ns: u64) -> Outcome {
+        let Request { cid, length, work, .. } = request;
+        match work {
+            Work::Fabrics(kind, command) => {
+                let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
+                let (status, result) = self.fabrics(kind, &command, data, now_ns);
+                self.reply(cid, status, result, buffer)
+            }
+            Work::Admin(command) => self.admin(&command, length, buffer, now_ns),
+            Work::Io(work) => self.execute_io(cid, work, length, buffer),
+        }
+    }
+
+    /// Turns what an engine has finished into a completion. A fused pair ends with one more in
+    /// [`Queue::extra`].
+    pub fn finish(&mut self, finished: &Finished) -> Completion {
+        if let Some((cid, status)) = finished.first_of_pair {
+            let first = self.completion(cid, status, 0);
+            self.extra.push(first);
+        }
+        self.completion(finished.cid, finished.status, 0)
+    }
+
+    /// Completions that no command of the moment brings: aborted halves of pairs, and events.
+    pub fn poll(&mut self) -> Option<Completion> {
+        if let Some(completion) = self.extra.pop() {
+            return Some(completion);
+        }
+        let membership = self.membership().filter(|it| it.queue_id == 0)?;
+        let id = membership.session.id;
+        let completion = self.target.lock().controllers.get_mut(&id)?.next_event()?;
+        Some(Completion { sq_head: self.reported_head(), ..completion })
+    }
+
+    /// When the host counts as gone unless it is heard before: of admin queues only.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let membership = self.membership().filter(|it| it.queue_id == 0)?;
+        let state = self.target.lock();
+        let controller = state.controllers.get(&membership.session.id)?;
+        let timeout_ns = u64::from(controller.keep_alive_ms) * 1_000_000;
+        let heard_ns = membership.session.heard_ns.load(Ordering::Relaxed);
+        (timeout_ns != 0).then(|| heard_ns.saturating_add(timeout_ns))
+    }
+
+    pub(super) fn reply(&mut self, cid: u16, status: Status, result: u64, buffer: Option<Buffer>) -> Outcome {
+        Outcome::Reply(self.completion(cid, status, result), buffer)
+    }
+
+    /// The completion of a command that was refused, or that the transport could not bring data for.
+    pub fn completion(&self, cid: u16, status: Status, result: u64) -> Completion {
+        Completion { result, sq_head: self.reported_head(), ..Completion::new(cid, status) }
+    }
+
+    fn reported_head(&self) -> u16 {
+        if self.flow_control { self.head } else { 0xffff }
+    }
+
+    pub(super) fn note_failure(&self, command: &Command, status: Status) {
+        let Some(membership) = self.membership() else { return };
+        let (nsid, lba) = match membership.queue_id {
+            0 => (0, 0),
+            _ => (command.nsid, command.qword10()),
+        };
+        if let Some(controller) = self.target.lock().controllers.get_mut(&membership.session.id) {
+            controller.failed(membership.queue_id, command.cid, status, nsid, lba);
+        }
+    }
+
+    fn fabrics(&mut self, kind: Fabrics, command: &Command, data: &[u8], now_ns: u64) -> (Status, u64) {
+        match kind {
+            Fabrics::Connect => self.connect(command, data, now_ns),
+            Fabrics::PropertyGet | Fabrics::PropertySet => self.property(kind, command),
+            Fabrics::Disconnect => (Status::SUCCESS, 0),
+            Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive => {
+                (Status::COMMAND_SEQUENCE.permanent(), 0)
+            }
+        }
+    }
+
+    fn connect(&mut self, command: &Command, data: &[u8], now_ns: u64) -> (Status, u64) {
+        if self.membership().is_some() {
+            return (Status::COMMAND_SEQUENCE.permanent(), 0);
+        }
+        let Some((data, _)) = ConnectData::split(data) else {
+            return (Status::SGL_LENGTH_INVALID.permanent(), 0);
+        };
+        let fields = Connect::parse(command);
+        match self.target.connect(fields, &data, &self.origin, &self.wake, now_ns) {
+            Err(refusal) => (refusal.status, refusal.result),
+            Ok(connected) => {
+                let id = connected.session.id;
+                self.join(connected);
+                (Status::SUCCESS, id.into())
+            }
+        }
+    }
+
+    fn join(&mut self, connected: Connected) {
+        let Connected { session, queue_id, entries, flow_control } = connected;
+        let subsystem = self.target.subsystem(&session.subsystem).ok();
+        let epoch = session.epoch.load(Ordering::Acquire);
+        let view = View { subsystem, ..View::default() };
+        self.stage = Stage::Connected(Membership { session, queue_id, epoch, view });
+        // The queue begins with Connect itself in the first entry.
+        (self.head, self.entries, self.flow_control) = (1 % entries, entries, flow_control);
+    }
+
+    fn property(&mut self, kind: Fabrics, command: &Command) -> (Status, u64) {
+        let property = wire::nvme::fabrics::Property::parse(command);
+        let Some((property, membership)) = property.zip(self.membership()) else {
+            return (Status::INVALID_FIELD.permanent(), 0);
+        };
+        let mut state = self.target.lock();
+        let Some(controller) = state.controllers.get_mut(&membership.session.id) else {
+            return (Status::INTERNAL_ERROR, 0);
+        };
+        let done = match kind {
+            Fabrics::PropertyGet => controller.property(property),
+            _ => controller.set_property(property).map(|()| 0),
+        };
+        done.map_or_else(|status| (status, 0), |value| (Status::SUCCESS, value))
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        let Some(membership) = self.membership() else { return };
+        let (id, queue_id, epoch) = (membership.session.id, membership.queue_id, membership.epoch);
+        if queue_id == 0 {
+            // A controller lives as long as its admin queue.
+            self.target.drop_controller(id);
+            return;
+        }
+        if membership.session.epoch.load(Ordering::Acquire) == epoch
+            && let Some(controller) = self.target.lock().controllers.get_mut(&id)
+        {
+            controller.queues.remove(&queue_id);
+        }
+    }
+}
+
+fn plan_fabrics(command: &Command, length: u32, queue_id: u16) -> Result<Request, Status> {
+    let kind = Fabrics::parse(command.fabrics_type()).ok_or(Status::INVALID_OPCODE.permanent())?;
+    let is_property = matches!(kind, Fabrics::PropertyGet | Fabrics::PropertySet);
+    if is_property && queue_id != 0 || kind == Fabrics::Disconnect && queue_id == 0 {
+        return Err(Status::INVALID_FIELD.permanent());
+    }
+    fabrics(kind, command, length)
+}
+
+fn fabrics(kind: Fabrics, command: &Command, length: u32) -> Result<Request, Status> {
+    let direction = Direction::of(kind as u8);
+    let expected = match kind {
+        Fabrics::Connect => ConnectData::SIZE as u32,
+        Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive => command.cdw11,
+        _ => 0,
+    };
+    let length = transfer(expected, length)?;
+    Ok(Request { cid: command.cid, direction, length, work: Work::Fabrics(kind, *command) })
+}
+
+/// The bytes that a command moves, when its descriptor names as many, and they are not too many.
+pub(super) fn transfer(expected: u32, described: u32) -> Result<usize, Status> {
+    if expected as usize > TRANSFER_BYTES_MAX {
+        return Err(Status::INVALID_FIELD.permanent());
+    }
+    // Without data, the descriptor says nothing that matters.
+    if expected != 0 && expected != described {
+        return Err(Status::SGL_LENGTH_INVALID.permanent());
+    }
+    Ok(expected as usize)
+}

@@ -1,0 +1,338 @@
+//! Reservations of one namespace (Base 8.19): who has registered with which key, who holds it, and what
+//! follows from that. It only decides; whom to tell is returned.
+
+use wire::nvme::Status;
+use wire::nvme::reservation::{
+    EXTENDED_HEAD_SIZE, Kind, Registrant as ReportedRegistrant, RegistrantExtended, ReportHead,
+};
+
+use crate::limits::REGISTRANTS_MAX;
+
+type Host = [u8; 16];
+
+/// What registrants are told (Base figure 285).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Notice {
+    /// Their registration is gone.
+    RegistrationPreempted = 1,
+    /// Nobody holds it any more.
+    Released = 2,
+    /// The reservation was taken away.
+    Preempted = 3,
+}
+
+/// Whom to tell what.
+pub(crate) type Notices = Vec<(Host, Notice)>;
+
+/// A change, or why it is refused.
+pub(crate) type Change = Result<Notices, Status>;
+
+const CONFLICT: Status = Status::RESERVATION_CONFLICT.permanent();
+const INVALID: Status = Status::INVALID_FIELD.permanent();
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Registrant {
+    host: Host,
+    key: u64,
+    controller: u16,
+}
+
+/// Who may do what with a namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    registrants: Vec<Registrant>,
+    held: Option<(Kind, Host)>,
+    generation: u32,
+    persists: bool,
+}
+
+impl Reservations {
+    /// What is reserved.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        self.held.map(|(kind, _)| kind)
+    }
+
+    /// Whether a host may read or write (Base figure 587).
+    pub(crate) fn permit(&self, host: &Host, write: bool) -> bool {
+        let Some((kind, _)) = self.held else { return true };
+        self.holds(host)
+            || !write && kind.lets_all_read()
+            || kind.lets_registrants_write() && self.key_of(host).is_some()
+    }
+
+    fn key_of(&self, host: &Host) -> Option<u64> {
+        self.registrants.iter().find(|it| it.host == *host).map(|it| it.key)
+    }
+
+    fn holds(&self, host: &Host) -> bool {
+        match self.held {
+            Some((kind, _)) if kind.is_held_by_all() => self.key_of(host).is_some(),
+            Some((_, holder)) => holder == *host,
+            None => false,
+        }
+    }
+
+    /// Keeps registrations over a restart, or not. What cannot be kept must not be promised.
+    pub(crate) fn set_persistence(&mut self, persists: bool) -> Result<(), Status> {
+        if persists { Err(INVALID) } else { Ok(()) }
+    }
+
+    fn check(&self, host: &Host, key: u64) -> Result<(), Status> {
+        if self.key_of(host) == Some(key) { Ok(()) } else { Err(CONFLICT) }
+    }
+
+    /// Registers a host.
+    pub(crate) fn register(&mut self, host: Host, controller: u16, key: u64) -> Change {
+        match self.key_of(&host) {
+            Some(known) if known == key => return Ok(Vec::new()),
+            Some(_) => return Err(CONFLICT),
+            None => {}
+        }
+        if self.registrants.len() >= REGISTRANTS_MAX {
+            return Err(Status::CAPACITY_EXCEEDED.permanent());
+        }
+        self.registrants.push(Registrant { host, key, controller });
+        self.generation = self.generation.wrapping_add(1);
+        Ok(Vec::new())
+    }
+
+    /// Gives a host another key; one that ignores its key need not have one.
+    pub(crate) fn replace(&mut self, host: Host, controller: u16, key: Option<u64>, new: u64) -> Change {
+        if let Some(key) = key {
+            self.check(&host, key)?;
+        }
+        let Some(registrant) = self.registrants.iter_mut().find(|it| it.host == host) else {
+            return self.register(host, controller, new);
+        };
+        registrant.key = new;
+        self.generation = self.generation.wrapping_add(1);
+        Ok(Vec::new())
+    }
+
+    /// Takes a host out. What it held is free.
+    pub(crate) fn unregister(&mut self, host: Host, key: Option<u64>) -> Change {
+        let known = self.key_of(&host).ok_or(CONFLICT)?;
+        if key.is_some_and(|key| key != known) {
+            return Err(CONFLICT);
+        }
+        self.generation = self.generation.wrapping_add(1);
+        Ok(self.remove(host))
+    }
+
+    fn remove(&mut self, host: Host) -> Notices {
+        self.registrants.retain(|it| it.host != host);
+        let Some((kind, holder)) = self.held else { return Vec::new() };
+        let is_free = if kind.is_held_by_all() { self.registrants.is_empty() } else { holder == host };
+        if is_free { self.free(host) } else { Vec::new() }
+    }
+
+    /// Nobody holds it. Registrants hear of it where registrants had rights (Base 8.19.8).
+    fn free(&mut self, by: Host) -> Notices {
+        let had_rights = self.kind().is_some_and(Kind::lets_registrants_write);
+        self.held = None;
+        if had_rights { self.others(by, Notice::Released) } else { Vec::new() }
+    }
+
+    fn others(&self, but: Host, notice: Notice) -> Notices {
+        let others = self.registrants.iter().filter(|it| it.host != but);
+        others.map(|it| (it.host, notice)).collect()
+    }
+
+    /// Takes the reservation.
+    pub(crate) fn acquire(&mut self, host: Host, key: u64, kind: Kind) -> Change {
+        self.check(&host, key)?;
+        match self.held {
+            Some((held, _)) if self.holds(&host) && held == kind => Ok(Vec::new()),
+            Some(_) => Err(CONFLICT),
+            None => {
+                self.held = Some((kind, host));
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Pushes out who has `preempted`, and takes the reservation if it was theirs (Base 8.19.7).
+    pub(crate) fn preempt(&mut self, host: Host, key: u64, preempted: u64, kind: Kind) -> Change {
+        self.check(&host, key)?;
+        let Some((held, holder)) = self.held else {
+            return self.push_out(host, |it| it.key == preempted);
+        };
+        if held.is_held_by_all() {
+            return match preempted {
+                0 => self.take_over(host, kind, |it| it.host != host),
+                _ => self.push_out(host, |it| it.key == preempted),
+            };
+        }
+        if self.key_of(&holder) == Some(preempted) {
+            return self.take_over(host, kind, |it| it.key == preempted);
+        }
+        if preempted == 0 {
+            return Err(INVALID);
+        }
+        self.push_out(host, |it| it.key == preempted)
+    }
+
+    fn push_out(&mut self, by: Host, whom: impl Fn(&Registrant) -> bool) -> Change {
+        let out: Vec<Host> = self.registrants.iter().filter(|it| whom(it)).map(|it| it.host).collect();
+        if out.is_empty() {
+            return Err(CONFLICT);
+        }
+        self.generation = self.generation.wrapping_add(1);
+        let mut notices = Vec::new();
+        for host in out {
+            notices.extend(self.remove(host));
+            if host != by {
+                notices.push((host, Notice::RegistrationPreempted));
+            }
+        }
+        Ok(notices)
+    }
+
+    fn take_over(&mut self, host: Host, kind: Kind, whom: impl Fn(&Registrant) -> bool) -> Change {
+        let changes_kind = self.held.is_some_and(|(held, _)| held != kind);
+        let (out, stay): (Vec<Registrant>, Vec<Registrant>) =
+            self.registrants.iter().partition(|it| it.host != host && whom(it));
+        self.registrants = stay;
+        self.held = Some((kind, host));
+        self.generation = self.generation.wrapping_add(1);
+        let mut notices: Notices = out.iter().map(|it| (it.host, Notice::RegistrationPreempted)).collect();
+        if changes_kind {
+            notices.extend(self.others(host, Notice::Released));
+        }
+        Ok(notices)
+    }
+
+    /// Gives the reservation back. Who does not hold it gives nothing back, and that is fine.
+    pub(crate) fn release(&mut self, host: Host, key: u64, kind: Kind) -> Change {
+        self.check(&host, key)?;
+        match self.held {
+            Some((held, _)) if self.holds(&host) => match held == kind {
+                true => Ok(self.free(host)),
+                false => Err(INVALID),
+            },
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Gives everything back, everybody's.
+    pub(crate) fn clear(&mut self, host: Host, key: u64) -> Change {
+        self.check(&host, key)?;
+        let notices = if self.held.is_some() { self.others(host, Notice::Preempted) } else { Vec::new() };
+        self.held = None;
+        self.registrants.clear();
+        self.generation = self.generation.wrapping_add(1);
+        Ok(notices)
+    }
+
+    /// Who has what (NVM 3.2.7).
+    pub(crate) fn report(&self, extended: bool) -> Vec<u8> {
+        let head = ReportHead {
+            generation: self.generation,
+            kind: self.kind().map_or(0, |kind| kind as u8),
+            registrants: self.registrants.len() as u16,
+            persists: u8::from(self.persists),
+        };
+        let mut bytes = head.to_bytes().to_vec();
+        if extended {
+            bytes.resize(EXTENDED_HEAD_SIZE, 0);
+        }
+        for it in &self.registrants {
+            let (controller_id, key, status) = (it.controller, it.key, u8::from(self.holds(&it.host)));
+            if extended {
+                let host_id = it.host;
+                bytes.extend(RegistrantExtended { controller_id, status, key, host_id }.to_bytes());
+            } else {
+                let host_id = u64::from_le_bytes(*it.host.first_chunk().unwrap_or(&[0; 8]));
+                bytes.extend(ReportedRegistrant { controller_id, status, host_id, key }.to_bytes());
+            }
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Host = [1; 16];
+    const B: Host = [2; 16];
+    const C: Host = [3; 16];
+
+    fn three() -> Reservations {
+        let mut it = Reservations::default();
+        for (host, key) in [(A, 10), (B, 20), (C, 30)] {
+            it.register(host, 1, key).unwrap();
+        }
+        it
+    }
+
+    #[test]
+    fn rights_follow_the_kind() {
+        // Kind, then what a registrant and a stranger may: read, write.
+        let table = [
+            (Kind::WriteExclusive, [true, false], [true, false]),
+            (Kind::ExclusiveAccess, [false, false], [false, false]),
+            (Kind::WriteExclusiveRegistrants, [true, true], [true, false]),
+            (Kind::ExclusiveAccessRegistrants, [true, true], [false, false]),
+            (Kind::WriteExclusiveAll, [true, true], [true, false]),
+            (Kind::ExclusiveAccessAll, [true, true], [false, false]),
+        ];
+        for (kind, registrant, stranger) in table {
+            let mut it = three();
+            it.acquire(A, 10, kind).unwrap();
+            let rights = |host| [it.permit(&host, false), it.permit(&host, true)];
+            assert_eq!(rights(A), [true, true], "{kind:?}");
+            assert_eq!(rights(B), registrant, "{kind:?}");
+            assert_eq!(rights([9; 16]), stranger, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_checked() {
+        let mut it = three();
+        assert_eq!(it.acquire(A, 11, Kind::WriteExclusive), Err(CONFLICT));
+        assert_eq!(it.acquire([9; 16], 0, Kind::WriteExclusive), Err(CONFLICT));
+        assert_eq!(it.register(A, 1, 11), Err(CONFLICT));
+        assert_eq!(it.unregister(A, Some(11)), Err(CONFLICT));
+        it.acquire(A, 10, Kind::WriteExclusive).unwrap();
+        assert_eq!(it.acquire(B, 20, Kind::WriteExclusive), Err(CONFLICT));
+        assert_eq!(it.release(A, 10, Kind::ExclusiveAccess), Err(INVALID));
+        assert_eq!(it.release(B, 20, Kind::WriteExclusive), Ok(Vec::new()));
+        assert_eq!(it.kind(), Some(Kind::WriteExclusive));
+    }
+
+    #[test]
+    fn who_is_preempted_is_told() {
+        let mut it = three();
+        it.acquire(A, 10, Kind::WriteExclusive).unwrap();
+        assert_eq!(it.preempt(B, 20, 0, Kind::WriteExclusive), Err(INVALID));
+        assert_eq!(it.preempt(B, 20, 99, Kind::WriteExclusive), Err(CONFLICT));
+        let notices = it.preempt(B, 20, 10, Kind::ExclusiveAccess).unwrap();
+        assert_eq!(notices, [(A, Notice::RegistrationPreempted), (C, Notice::Released)]);
+        assert_eq!((it.kind(), it.key_of(&A)), (Some(Kind::ExclusiveAccess), None));
+        assert_eq!(it.clear(C, 30).unwrap(), [(B, Notice::Preempted)]);
+        assert_eq!((it.kind(), it.registrants.len()), (None, 0));
+    }
+
+    #[test]
+    fn what_all_hold_is_free_when_the_last_has_gone() {
+        let mut it = three();
+        it.acquire(A, 10, Kind::WriteExclusiveAll).unwrap();
+        it.unregister(A, Some(10)).unwrap();
+        assert!(it.holds(&B) && it.kind().is_some());
+        it.unregister(B, None).unwrap();
+        it.unregister(C, None).unwrap();
+        assert_eq!(it.kind(), None);
+    }
+
+    #[test]
+    fn registrants_hear_that_it_is_free() {
+        let mut it = three();
+        it.acquire(A, 10, Kind::WriteExclusiveRegistrants).unwrap();
+        let released = it.release(A, 10, Kind::WriteExclusiveRegistrants).unwrap();
+        assert_eq!(released, [(B, Notice::Released), (C, Notice::Released)]);
+        let report = it.report(true);
+        assert_eq!((report.len(), report[5]), (64 + 3 * 64, 3));
+        assert_eq!(it.report(false).len(), 24 + 3 * 24);
+    }
+}

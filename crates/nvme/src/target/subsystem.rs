@@ -1,0 +1,150 @@
+//! A subsystem: namespaces under a name, and who may have them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use wire::nvme::log::AnaState;
+
+use super::Namespace;
+use crate::nqn::Nqn;
+
+/// Who may use a subsystem.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Hosts {
+    /// Everybody.
+    Any,
+    /// Those whose names are here.
+    Only(BTreeSet<Nqn>),
+}
+
+impl Hosts {
+    /// Whether this host may.
+    pub fn allow(&self, host: &Nqn) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(names) => names.contains(host),
+        }
+    }
+}
+
+/// What a subsystem has at one time.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) namespaces: BTreeMap<u32, Arc<Namespace>>,
+    /// What is not "optimized", by port and group.
+    pub(crate) access: BTreeMap<(u16, u32), AnaState>,
+    pub(crate) access_changes: u64,
+    pub(crate) hosts: Hosts,
+}
+
+impl Snapshot {
+    /// How a group is reached through a port.
+    pub(crate) fn access(&self, port: u16, group: u32) -> AnaState {
+        self.access.get(&(port, group)).copied().unwrap_or(AnaState::Optimized)
+    }
+
+    /// The namespaces of each group that has one.
+    pub(crate) fn groups(&self) -> BTreeMap<u32, Vec<u32>> {
+        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for namespace in self.namespaces.values() {
+            groups.entry(namespace.group()).or_default().push(namespace.nsid());
+        }
+        groups
+    }
+}
+
+/// Namespaces under a name.
+#[derive(Debug)]
+pub struct Subsystem {
+    name: Nqn,
+    serial: String,
+    model: String,
+    /// Counts changes, so that queues notice without locking.
+    generation: AtomicU64,
+    snapshot: RwLock<Arc<Snapshot>>,
+}
+
+impl Subsystem {
+    /// A subsystem without namespaces.
+    pub fn new(name: Nqn, serial: String, model: String, hosts: Hosts) -> Self {
+        let snapshot =
+            Snapshot { namespaces: BTreeMap::new(), access: BTreeMap::new(), access_changes: 0, hosts };
+        let snapshot = RwLock::new(Arc::new(snapshot));
+        Self { name, serial, model, generation: AtomicU64::new(0), snapshot }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Nqn {
+        &self.name
+    }
+
+    /// Its serial number.
+    pub fn serial(&self) -> &str {
+        &self.serial
+    }
+
+    /// Its model.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Who may use it.
+    pub fn hosts(&self) -> Hosts {
+        self.snapshot().hosts.clone()
+    }
+
+    /// Its namespaces, lowest number first.
+    pub fn namespaces(&self) -> Vec<Arc<Namespace>> {
+        self.snapshot().namespaces.values().cloned().collect()
+    }
+
+    /// The namespace of this number.
+    pub fn namespace(&self, nsid: u32) -> Option<Arc<Namespace>> {
+        self.snapshot().namespaces.get(&nsid).cloned()
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Snapshot) -> T) -> T {
+        let mut place = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        let mut snapshot = Snapshot::clone(&place);
+        let result = change(&mut snapshot);
+        *place = Arc::new(snapshot);
+        self.generation.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    pub(super) fn add(&self, namespace: Namespace) -> bool {
+        let nsid = namespace.nsid();
+        self.change(|snapshot| {
+            let is_new = !snapshot.namespaces.contains_key(&nsid);
+            if is_new {
+                snapshot.namespaces.insert(nsid, Arc::new(namespace));
+            }
+            is_new
+        })
+    }
+
+    pub(super) fn remove(&self, nsid: u32) -> bool {
+        self.change(|snapshot| snapshot.namespaces.remove(&nsid).is_some())
+    }
+
+    pub(super) fn set_access(&self, port: u16, group: u32, access: AnaState) {
+        self.change(|snapshot| {
+            snapshot.access_changes += 1;
+            snapshot.access.insert((port, group), access);
+        });
+    }
+
+    pub(super) fn set_hosts(&self, hosts: Hosts) {
+        self.change(|snapshot| snapshot.hosts = hosts);
+    }
+}

@@ -1,0 +1,197 @@
+//! From bytes to PDUs: a staging buffer for headers and small data, and large data straight to where they go.
+
+use std::io::IoSliceMut;
+
+use wire::nvme::tcp::{CommonHeader, DIGEST_SIZE, Digests, Fatal, Frame, Header, PduError};
+
+/// What one read takes from the socket: many commands at once, or a large write.
+const STAGING: usize = 128 << 10;
+/// Data from here on are read to their place directly.
+const DIRECT: usize = 8 << 10;
+
+/// What came.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A header. Its data follow, if it has any: say where to with [`Inbound::expect`].
+    Header(Header, Frame),
+    /// All data of the PDU came.
+    Data,
+}
+
+/// Where data go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sink {
+    /// To a command's buffer.
+    Slot(usize),
+    /// Nowhere: the command was refused.
+    Nowhere,
+}
+
+/// Why the connection cannot go on.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    pub(super) status: Fatal,
+    pub(super) information: u32,
+    /// The header that was wrong.
+    pub(super) header: Vec<u8>,
+}
+
+/// Data of a PDU on their way.
+#[derive(Clone, Copy, Debug)]
+struct Data {
+    sink: Sink,
+    /// Where in the sink.
+    at: usize,
+    remaining: usize,
+    length: usize,
+    digest: bool,
+}
+
+/// What was received and not yet understood.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    staging: Box<[u8]>,
+    start: usize,
+    end: usize,
+    data: Option<Data>,
+    /// The slot whose data were complete last.
+    filled: Option<usize>,
+    pub(super) digests: Digests,
+}
+
+impl Inbound {
+    pub(super) fn new() -> Self {
+        let staging = vec![0; STAGING].into_boxed_slice();
+        Self { staging, start: 0, end: 0, data: None, filled: None, digests: Digests::default() }
+    }
+
+    /// The place of the data that come next, when they are many and nothing lies before them.
+    pub(super) fn direct(&self) -> Option<(usize, std::ops::Range<usize>)> {
+        let data = self.data.filter(|data| self.start == self.end && data.remaining >= DIRECT)?;
+        match data.sink {
+            Sink::Slot(slot) => Some((slot, data.at..data.at + data.remaining)),
+            Sink::Nowhere => None,
+        }
+    }
+
+    /// Room for bytes.
+    pub(super) fn room(&mut self) -> IoSliceMut<'_> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.end == self.staging.len() {
+            self.staging.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        IoSliceMut::new(&mut self.staging[self.end..])
+    }
+
+    /// So many bytes came, the first of them to the place that [`Inbound::direct`] named.
+    pub(super) fn received(&mut self, bytes: usize, direct: usize) {
+        let to_place = bytes.min(direct);
+        if let Some(data) = &mut self.data {
+            data.at += to_place;
+            data.remaining -= to_place.min(data.remaining);
+        }
+        self.end = (self.end + bytes - to_place).min(self.staging.len());
+    }
+
+    /// Says where the data of the header that came last go.
+    pub(super) fn expect(&mut self, sink: Sink, at: usize, frame: &Frame) {
+        let (remaining, digest) = (frame.data, frame.data_digest);
+        self.data = Some(Data { sink, at, remaining, length: frame.data, digest });
+    }
+
+    /// The slot whose data [`Event::Data`] said are complete.
+    pub(super) fn take_filled(&mut self) -> Option<usize> {
+        self.filled.take()
+    }
+
+    fn staged(&self) -> &[u8] {
+        &self.staging[self.start..self.end]
+    }
+
+    /// What came next. `place` gives a slot's buffer; `data_max` the most data that a PDU's type may have.
+    pub(super) fn next<'a>(
+        &mut self,
+        place: impl FnOnce(usize) -> Option<&'a mut [u8]>,
+        data_max: impl Fn(u8) -> usize,
+    ) -> Result<Option<Event>, Fault> {
+        match self.data {
+            Some(data) => self.next_data(data, place),
+            None => self.next_header(data_max),
+        }
+    }
+
+    fn next_header(&mut self, data_max: impl Fn(u8) -> usize) -> Result<Option<Event>, Fault> {
+        let staged = self.staged();
+        let Some((common, _)) = CommonHeader::split(staged) else { return Ok(None) };
+        let frame = Frame::parse(&common, self.digests, data_max(common.kind));
+        let frame = frame.map_err(|error| fault(error, staged))?;
+        if staged.len() < frame.before_data {
+            return Ok(None);
+        }
+        let (header, behind) = staged.split_at(frame.header);
+        if frame.header_digest && !digest_is_right(header, behind) {
+            let (status, information) = (Fatal::HeaderDigest, digest_of(behind));
+            return Err(Fault { status, information, header: header.to_vec() });
+        }
+        let Some(parsed) = Header::parse(frame.kind, &header[CommonHeader::SIZE..]) else {
+            return Ok(None);
+        };
+        self.start += frame.before_data;
+        Ok(Some(Event::Header(parsed, frame)))
+    }
+
+    fn next_data<'a>(
+        &mut self,
+        mut data: Data,
+        place: impl FnOnce(usize) -> Option<&'a mut [u8]>,
+    ) -> Result<Option<Event>, Fault> {
+        let take = data.remaining.min(self.end - self.start);
+        let mut place = match data.sink {
+            Sink::Slot(slot) => place(slot),
+            Sink::Nowhere => None,
+        };
+        if let Some(room) = place.as_mut().and_then(|place| place.get_mut(data.at..data.at + take)) {
+            room.copy_from_slice(&self.staging[self.start..self.start + take]);
+        }
+        self.start += take;
+        data.at += take;
+        data.remaining -= take;
+        self.data = Some(data);
+        let trailer = if data.digest { DIGEST_SIZE } else { 0 };
+        if data.remaining > 0 || self.end - self.start < trailer {
+            return Ok(None);
+        }
+        if let Some(place) = place.filter(|_| data.digest) {
+            let whole = place.get(data.at - data.length..data.at).unwrap_or_default();
+            if !digest_is_right(whole, self.staged()) {
+                // Not fatal by the letter (TCP transport 3.3.1.1), but these data are not to be trusted, nor
+                // is a path that damages them: the host connects anew.
+                let (status, information) = (Fatal::HeaderDigest, digest_of(self.staged()));
+                return Err(Fault { status, information, header: Vec::new() });
+            }
+        }
+        self.start += trailer;
+        self.data = None;
+        self.filled = match data.sink {
+            Sink::Slot(slot) => Some(slot),
+            Sink::Nowhere => None,
+        };
+        Ok(Some(Event::Data))
+    }
+}
+
+fn digest_of(bytes: &[u8]) -> u32 {
+    bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+fn digest_is_right(bytes: &[u8], digest: &[u8]) -> bool {
+    digest.len() >= DIGEST_SIZE && crc32c::crc32c(bytes) == digest_of(digest)
+}
+
+fn fault(error: PduError, staged: &[u8]) -> Fault {
+    let (status, information) = error.fatal();
+    let header = staged.get(..staged.len().min(wire::nvme::tcp::HEADER_MAX)).unwrap_or_default().to_vec();
+    Fault { status, information, header }
+}

@@ -1,0 +1,156 @@
+//! From completions and data to bytes: a queue of PDUs, each a few small pieces and perhaps a buffer, so that
+//! one system call sends many without a copy.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use wire::nvme::Completion;
+use wire::nvme::tcp::{DIGEST_SIZE, Data, Digests, ENCODED_MAX, Header, Kind, flag};
+
+use crate::limits::QUEUE_ENTRIES_MAX;
+use crate::pool::Pool;
+use crate::sys::buffer::Buffer;
+
+/// Pieces that one call sends.
+const PIECES_MAX: usize = 128;
+/// PDUs that wait to be sent. A host that sends commands and takes no answers is not read from any more.
+const QUEUE_MAX: usize = 2 * QUEUE_ENTRIES_MAX as usize;
+/// Bytes behind data: their digest, a response and its digest.
+const TAIL_MAX: usize = DIGEST_SIZE + 24 + DIGEST_SIZE;
+
+/// A PDU, or data and the response to them.
+#[derive(Debug)]
+struct Outgoing {
+    head: Vec<u8>,
+    body: Option<Buffer>,
+    body_length: usize,
+    tail: [u8; TAIL_MAX],
+    tail_length: usize,
+}
+
+impl Outgoing {
+    fn pieces(&self) -> [&[u8]; 3] {
+        let body = self.body.as_deref().and_then(|body| body.get(..self.body_length));
+        [&self.head, body.unwrap_or_default(), &self.tail[..self.tail_length]]
+    }
+
+    fn length(&self) -> usize {
+        self.head.len() + self.body_length + self.tail_length
+    }
+}
+
+/// What is to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Outbound {
+    queue: VecDeque<Outgoing>,
+    /// Bytes of the first that are sent.
+    done: usize,
+    /// Heads to use again.
+    heads: Vec<Vec<u8>>,
+    pub(super) digests: Digests,
+    /// What the host wants data to begin at.
+    pub(super) alignment: usize,
+}
+
+impl Outbound {
+    /// Writes a header, with its digest, for `data` bytes.
+    fn encode(&self, header: &Header, flags: u8, data: usize, out: &mut [u8; ENCODED_MAX]) -> usize {
+        let kind = header.kind();
+        let alignment = if kind == Kind::ControllerData { self.alignment.max(4) } else { 4 };
+        let length = header.encode(flags, self.digests, data, alignment, out);
+        if self.digests.header && kind.has_digests() {
+            let (front, behind) = out.split_at_mut(usize::from(kind.header_length()));
+            behind[..DIGEST_SIZE].copy_from_slice(&crc32c::crc32c(front).to_le_bytes());
+        }
+        length
+    }
+
+    fn head(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut head = self.heads.pop().unwrap_or_default();
+        head.clear();
+        head.extend_from_slice(bytes);
+        head
+    }
+
+    /// Sends a header alone, or with data that are few and special.
+    pub(super) fn push(&mut self, header: &Header, data: &[u8]) {
+        let mut bytes = [0; ENCODED_MAX];
+        let length = self.encode(header, 0, data.len(), &mut bytes);
+        let mut head = self.head(&bytes[..length]);
+        head.extend_from_slice(data);
+        self.queue.push_back(Outgoing {
+            head,
+            body: None,
+            body_length: 0,
+            tail: [0; TAIL_MAX],
+            tail_length: 0,
+        });
+    }
+
+    /// Sends data for a command, and its completion behind them; without it if `success_is_implied`.
+    pub(super) fn push_data(
+        &mut self,
+        buffer: Buffer,
+        length: usize,
+        completion: &Completion,
+        success_is_implied: bool,
+    ) {
+        let implied = success_is_implied && completion.status().is_success() && completion.result == 0;
+        let data = Data { cid: completion.cid, tag: 0, offset: 0, length: length as u32 };
+        let flags = flag::LAST | if implied { flag::SUCCESS } else { 0 };
+        let mut bytes = [0; ENCODED_MAX];
+        let head_length = self.encode(&Header::ControllerData(data), flags, length, &mut bytes);
+        let head = self.head(&bytes[..head_length]);
+        let (mut tail, mut tail_length) = ([0; TAIL_MAX], 0);
+        if self.digests.data {
+            tail[..DIGEST_SIZE].copy_from_slice(&crc32c::crc32c(&buffer[..length]).to_le_bytes());
+            tail_length = DIGEST_SIZE;
+        }
+        if !implied {
+            let response = self.encode(&Header::Response(*completion), 0, 0, &mut bytes);
+            tail[tail_length..tail_length + response].copy_from_slice(&bytes[..response]);
+            tail_length += response;
+        }
+        self.queue.push_back(Outgoing { head, body: Some(buffer), body_length: length, tail, tail_length });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether the host has to take some of it before anything more is done for it.
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= QUEUE_MAX
+    }
+
+    /// What to send next.
+    pub(super) fn pieces<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) {
+        let mut skip = self.done;
+        for piece in self.queue.iter().flat_map(Outgoing::pieces) {
+            if skip >= piece.len() {
+                skip -= piece.len();
+                continue;
+            }
+            out.push(IoSlice::new(&piece[skip..]));
+            skip = 0;
+            if out.len() == PIECES_MAX {
+                return;
+            }
+        }
+    }
+
+    /// So many bytes went. Buffers that are sent go back to the pool.
+    pub(super) fn sent(&mut self, bytes: usize, pool: &mut Pool) {
+        self.done += bytes;
+        while let Some(first) = self.queue.front().map(Outgoing::length).filter(|length| *length <= self.done)
+        {
+            self.done -= first;
+            let Some(outgoing) = self.queue.pop_front() else { return };
+            if let Some(buffer) = outgoing.body {
+                pool.give(buffer);
+            }
+            self.heads.push(outgoing.head);
+        }
+        self.heads.truncate(PIECES_MAX);
+    }
+}

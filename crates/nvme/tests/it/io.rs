@@ -1,0 +1,223 @@
+//! Reading, writing, and the other I/O commands.
+
+use nvme::tcp::Closing;
+use wire::nvme::dsm::{CopyRange, Range};
+use wire::nvme::fabrics::CONNECT_NO_FLOW_CONTROL;
+use wire::nvme::tcp::{Digests, Header};
+use wire::nvme::{Command, Io, Sgl, Status};
+
+use crate::support::{BLOCK, BLOCKS, Host, io, pattern, target};
+
+#[test]
+fn what_was_written_is_read_in_every_way() {
+    let both = Digests { header: true, data: true };
+    for (digests, attributes) in [(Digests::default(), 0), (both, 0), (both, CONNECT_NO_FLOW_CONTROL)] {
+        let target = target();
+        let mut host = Host::with(&target, 1, digests, 128, attributes);
+        // In the capsule up to its limit, then asked for, in one piece and in many; up to the largest.
+        for (index, blocks) in [1, 8, 32, 33, 100, 2048].into_iter().enumerate() {
+            let data = pattern(index as u64, blocks as usize * BLOCK);
+            let write = io(Io::Write, 7, blocks);
+            if blocks <= 32 {
+                assert!(host.io.give(write, &data).status().is_success());
+                assert_eq!(host.io.take(io(Io::Read, 7, blocks), data.len()).unwrap(), data);
+            }
+            for piece in [data.len(), 4096, 1000] {
+                let data = pattern(piece as u64, data.len());
+                assert!(host.io.give_when_asked(write, &data, piece).status().is_success());
+                assert!(host.io.take(io(Io::Read, 7, blocks), data.len()).unwrap() == data);
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_may_come_one_by_one() {
+    let target = target();
+    let mut host = Host::with(&target, 1, Digests { header: true, data: true }, 128, 0);
+    let data = pattern(1, BLOCK);
+    let sgl = Sgl::InCapsule { offset: 0, length: BLOCK as u32 };
+    let command = io(Io::Write, 3, 1).with_sgl(sgl);
+    for byte in host.io.encode(&Header::Command(command), 0, &data) {
+        assert!(host.io.pdus.is_empty());
+        host.io.bytes(&[byte]);
+    }
+    assert!(host.io.response().status().is_success());
+    assert_eq!(host.io.take(io(Io::Read, 3, 1), BLOCK).unwrap(), data);
+}
+
+#[test]
+fn what_lies_outside_is_refused() {
+    let target = target();
+    let mut host = Host::new(&target, 1);
+    let read = |host: &mut Host, start, count| {
+        host.io.take(io(Io::Read, start, count), count as usize * BLOCK).map(drop)
+    };
+    assert_eq!(read(&mut host, BLOCKS - 1, 1), Ok(()));
+    assert_eq!(read(&mut host, BLOCKS, 1), Err(Status::LBA_OUT_OF_RANGE));
+    assert_eq!(read(&mut host, BLOCKS - 1, 2), Err(Status::LBA_OUT_OF_RANGE));
+    assert_eq!(read(&mut host, u64::MAX, 1), Err(Status::LBA_OUT_OF_RANGE));
+    assert_eq!(read(&mut host, 0, 2049), Err(Status::INVALID_FIELD));
+    let elsewhere = Command { nsid: 2, ..io(Io::Read, 0, 1) };
+    assert_eq!(host.io.take(elsewhere, BLOCK), Err(Status::INVALID_NAMESPACE));
+    for described in [0, BLOCK - 1, BLOCK + 1, 2 * BLOCK] {
+        assert_eq!(host.io.take(io(Io::Read, 0, 1), described), Err(Status::SGL_LENGTH_INVALID));
+        let data = pattern(1, described);
+        if described > 0 {
+            let refused = host.io.give(io(Io::Write, 0, 1), &data);
+            assert_eq!(refused.status().plain(), Status::SGL_LENGTH_INVALID);
+        }
+    }
+    let with_protection = Command { cdw12: 1 << 29, ..io(Io::Read, 0, 1) };
+    assert_eq!(host.io.take(with_protection, BLOCK), Err(Status::INVALID_FIELD));
+    assert_eq!(
+        host.io.plain(Command { opcode: 0x7e, ..io(Io::Read, 0, 1) }).status().plain(),
+        Status::INVALID_OPCODE
+    );
+    assert_eq!(host.io.closing(), Closing::No);
+}
+
+#[test]
+fn descriptors_that_tcp_does_not_have_are_refused() {
+    let target = target();
+    let mut host = Host::new(&target, 1);
+    for (sgl, status) in [
+        (Sgl::Keyed { address: 1, length: 512, key: 2, invalidate: false }, Status::SGL_TYPE_INVALID),
+        (Sgl::Address { address: 1, length: 512 }, Status::SGL_TYPE_INVALID),
+        (Sgl::Segment { offset: 0, length: 16, last: true }, Status::SGL_TYPE_INVALID),
+        (Sgl::InCapsule { offset: 8, length: 0 }, Status::SGL_OFFSET_INVALID),
+        (Sgl::InCapsule { offset: 0, length: 512 }, Status::SGL_LENGTH_INVALID),
+    ] {
+        host.io.send(&Header::Command(io(Io::Read, 0, 1).with_sgl(sgl)), 0, &[]);
+        assert_eq!(host.io.response().status().plain(), status, "{sgl:?}");
+    }
+    let mut odd = io(Io::Read, 0, 1).with_sgl(Sgl::Transport { length: 512 });
+    odd.data[15] = 0x77;
+    host.io.send(&Header::Command(odd), 0, &[]);
+    assert_eq!(host.io.response().status().plain(), Status::SGL_TYPE_INVALID);
+    let without = Command { flags: 0, ..io(Io::Read, 0, 1) };
+    host.io.send(&Header::Command(without), 0, &[]);
+    assert!(!host.io.response().status().is_success());
+}
+
+#[test]
+fn zeros_discards_and_copies_do_what_they_say() {
+    let target = target();
+    let mut host = Host::new(&target, 1);
+    let data = pattern(9, 16 * BLOCK);
+    assert!(host.io.give(io(Io::Write, 0, 16), &data).status().is_success());
+    assert!(host.io.plain(io(Io::WriteZeroes, 2, 2)).status().is_success());
+    let range = Range { attributes: 0, count: 2, start: 6 };
+    let discard = Command { nsid: 1, opcode: Io::DatasetManagement as u8, cdw11: 4, ..Command::default() };
+    assert!(host.io.give(discard, &range.to_bytes()).status().is_success());
+    // Linux sends room for 256 ranges always.
+    let mut page = range.to_bytes().to_vec();
+    page.resize(4096, 0xff);
+    assert!(host.io.give(discard, &page).status().is_success());
+    let beyond = Range { start: BLOCKS, ..range };
+    let refused = host.io.give(discard, &beyond.to_bytes());
+    assert_eq!(refused.status().plain(), Status::LBA_OUT_OF_RANGE);
+
+    let sources = [CopyRange { start: 8, count_less_one: 1 }, CopyRange { start: 0, count_less_one: 0 }];
+    let copy = Command { nsid: 1, opcode: Io::Copy as u8, cdw10: 1, cdw12: 1, ..Command::default() };
+    let bytes: Vec<u8> = sources.iter().flat_map(CopyRange::to_bytes).collect();
+    assert!(host.io.give(copy, &bytes).status().is_success());
+
+    let mut expected = data.clone();
+    expected[2 * BLOCK..4 * BLOCK].fill(0);
+    expected[6 * BLOCK..8 * BLOCK].fill(0);
+    let copied = [&expected[8 * BLOCK..10 * BLOCK], &expected[..BLOCK]].concat();
+    expected[BLOCK..4 * BLOCK].copy_from_slice(&copied);
+    assert!(host.io.take(io(Io::Read, 0, 16), 16 * BLOCK).unwrap() == expected);
+    for kind in [Io::Flush, Io::Verify] {
+        assert!(host.io.plain(io(kind, 0, 16)).status().is_success(), "{kind:?}");
+    }
+    let everywhere = Command { nsid: u32::MAX, opcode: Io::Flush as u8, ..Command::default() };
+    assert!(host.io.plain(everywhere).status().is_success());
+}
+
+#[test]
+fn compare_says_whether_anything_differs() {
+    let target = target();
+    let mut host = Host::new(&target, 1);
+    let mut data = pattern(4, 4 * BLOCK);
+    assert!(host.io.give(io(Io::Write, 9, 4), &data).status().is_success());
+    assert!(host.io.give(io(Io::Compare, 9, 4), &data).status().is_success());
+    data[2 * BLOCK] ^= 1;
+    let differs = host.io.give_when_asked(io(Io::Compare, 9, 4), &data, 1024);
+    assert_eq!(differs.status().plain(), Status::COMPARE_FAILURE);
+}
+
+fn half(host: &mut Host, kind: Io, fuse: u8, cid: u16, data: &[u8]) {
+    let sgl = Sgl::InCapsule { offset: 0, length: data.len() as u32 };
+    let command = Command { cid, flags: fuse, ..io(kind, 5, 1) }.with_sgl(sgl);
+    host.io.send(&Header::Command(command), 0, data);
+}
+
+fn statuses(host: &mut Host, count: usize) -> Vec<(u16, Status)> {
+    let mut found: Vec<_> =
+        (0..count).map(|_| host.io.response()).map(|it| (it.cid, it.status().plain())).collect();
+    found.sort_by_key(|(cid, _)| *cid);
+    found
+}
+
+#[test]
+fn compare_and_write_is_one_operation() {
+    let target = target();
+    let mut host = Host::new(&target, 1);
+    let (old, new) = (vec![0; BLOCK], pattern(8, BLOCK));
+    half(&mut host, Io::Compare, 1, 100, &old);
+    assert!(host.io.pdus.is_empty());
+    half(&mut host, Io::Write, 2, 101, &new);
+    assert_eq!(statuses(&mut host, 2), [(100, Status::SUCCESS), (101, Status::SUCCESS)]);
+    assert_eq!(host.io.take(io(Io::Read, 5, 1), BLOCK).unwrap(), new);
+    half(&mut host, Io::Compare, 1, 102, &old);
+    half(&mut host, Io::Write, 2, 103, &old);
+    let failed = [(102, Status::COMPARE_FAILURE), (103, Status::ABORTED_FUSED_FAILED)];
+    assert_eq!(statuses(&mut host, 2), failed);
+    assert_eq!(host.io.take(io(Io::Read, 5, 1), BLOCK).unwrap(), new);
+}
+
+#[test]
+fn halves_without_the_other_half_are_aborted() {
+    let target = target();
+    let mut host = Host::new(&target, 1);
+    let data = vec![0; BLOCK];
+    half(&mut host, Io::Write, 2, 1, &data);
+    assert_eq!(statuses(&mut host, 1), [(1, Status::ABORTED_FUSED_MISSING)]);
+    half(&mut host, Io::Compare, 1, 2, &data);
+    half(&mut host, Io::Write, 0, 3, &data);
+    assert_eq!(statuses(&mut host, 2), [(2, Status::ABORTED_FUSED_MISSING), (3, Status::SUCCESS)]);
+    half(&mut host, Io::Compare, 1, 4, &data);
+    half(&mut host, Io::Compare, 2, 5, &data);
+    assert_eq!(statuses(&mut host, 2), [(4, Status::ABORTED_FUSED_FAILED), (5, Status::INVALID_FIELD)]);
+    half(&mut host, Io::Write, 1, 6, &data);
+    assert_eq!(statuses(&mut host, 1), [(6, Status::INVALID_FIELD)]);
+    half(&mut host, Io::Compare, 1, 7, &data);
+    half(&mut host, Io::Write, 2, 8, &data);
+    assert_eq!(statuses(&mut host, 2), [(7, Status::SUCCESS), (8, Status::SUCCESS)]);
+}
+
+#[test]
+fn many_commands_wait_for_buffers_and_all_are_answered() {
+    let target = target();
+    let mut host = Host::new(&target, 1);
+    // 100 MiB of reads at once: more than a queue's buffers.
+    let length = 1 << 20;
+    let mut bytes = Vec::new();
+    for cid in 0..100 {
+        let command = Command { cid, ..io(Io::Read, 0, 2048) }.with_sgl(Sgl::Transport { length });
+        bytes.extend(host.io.encode(&Header::Command(command), 0, &[]));
+    }
+    host.io.bytes(&bytes);
+    let answered: Vec<u16> = host
+        .io
+        .pdus
+        .iter()
+        .filter_map(|pdu| match pdu.header {
+            Header::Response(completion) => Some(completion.cid),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(answered, (0..100).collect::<Vec<_>>());
+}

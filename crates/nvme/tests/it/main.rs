@@ -1,0 +1,9 @@
+//! The target, as hosts see it over TCP: no sockets, no clock.
+#![allow(clippy::unwrap_used, reason = "where a test cannot go on, it fails")]
+
+mod admin;
+mod captures;
+mod hostile;
+mod io;
+mod sharing;
+mod support;

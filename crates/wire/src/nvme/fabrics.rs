@@ -1,0 +1,158 @@
+//! Fabrics commands (Base 6): Connect and its data, properties, disconnecting.
+
+use super::layout::layouts;
+use super::{Command, opcode};
+
+layouts! {
+    /// What Connect sends along (Base 6.3).
+    ConnectData[1024] {
+        /// The host, as a UUID.
+        host_id: [u8; 16] = 0;
+        /// The controller, [`CONTROLLER_DYNAMIC`] for a new one.
+        controller_id: u16 = 16;
+        /// The subsystem's name.
+        subsystem: [u8; 256] = 256;
+        /// The host's name.
+        host: [u8; 256] = 512;
+    }
+}
+
+/// "Give me a controller."
+pub const CONTROLLER_DYNAMIC: u16 = 0xffff;
+/// "Give me a controller that keeps what the host set before."
+pub const CONTROLLER_STATIC: u16 = 0xfffe;
+
+/// The name that every discovery controller answers to.
+pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
+
+/// Connect's fields (Base 6.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Connect {
+    /// Record format: 0.
+    pub format: u16,
+    /// Which queue: 0 is the admin queue.
+    pub queue_id: u16,
+    /// Entries of the submission queue, less one.
+    pub size: u16,
+    /// Attributes: bit 2 turns submission queue flow control off.
+    pub attributes: u8,
+    /// How long the host may be silent, in ms; 0 for ever.
+    pub keep_alive_ms: u32,
+}
+
+/// "No flow control", in [`Connect::attributes`].
+pub const CONNECT_NO_FLOW_CONTROL: u8 = 1 << 2;
+
+impl Connect {
+    /// The fields of a command.
+    pub const fn parse(command: &Command) -> Self {
+        Self {
+            format: command.cdw10 as u16,
+            queue_id: (command.cdw10 >> 16) as u16,
+            size: command.cdw11 as u16,
+            attributes: (command.cdw11 >> 16) as u8,
+            keep_alive_ms: command.cdw12,
+        }
+    }
+
+    /// The command that says this.
+    pub fn to_command(self, cid: u16) -> Command {
+        Command {
+            cdw10: u32::from(self.format) | u32::from(self.queue_id) << 16,
+            cdw11: u32::from(self.size) | u32::from(self.attributes) << 16,
+            cdw12: self.keep_alive_ms,
+            ..fabrics(opcode::Fabrics::Connect, cid)
+        }
+    }
+}
+
+/// Property Get and Set (Base 6.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Property {
+    /// Whether it has eight bytes instead of four.
+    pub wide: bool,
+    /// Where it stands.
+    pub offset: u32,
+    /// What to set it to.
+    pub value: u64,
+}
+
+impl Property {
+    /// The fields of a command; `None` when the size is reserved.
+    pub const fn parse(command: &Command) -> Option<Self> {
+        let wide = match command.cdw10 & 7 {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        Some(Self { wide, offset: command.cdw11, value: command.qword12() })
+    }
+
+    /// The command that gets or sets it.
+    pub fn to_command(self, kind: opcode::Fabrics, cid: u16) -> Command {
+        Command {
+            cdw10: u32::from(self.wide),
+            cdw11: self.offset,
+            cdw12: self.value as u32,
+            cdw13: (self.value >> 32) as u32,
+            ..fabrics(kind, cid)
+        }
+    }
+}
+
+/// A fabrics command without fields of its own.
+pub fn fabrics(kind: opcode::Fabrics, cid: u16) -> Command {
+    Command { opcode: opcode::FABRICS, flags: 1 << 6, cid, nsid: kind as u32, ..Command::default() }
+}
+
+/// Authentication Send and Receive (Base 6.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SecurityExchange {
+    /// Protocol: [`SECURITY_NVME`].
+    pub protocol: u8,
+    /// Its two specific bytes: both 1.
+    pub specific: [u8; 2],
+    /// Bytes that are sent, or that there is room for.
+    pub length: u32,
+}
+
+/// The protocol of NVMe's own authentication.
+pub const SECURITY_NVME: u8 = 0xe9;
+
+impl SecurityExchange {
+    /// The fields of a command.
+    pub const fn parse(command: &Command) -> Self {
+        Self {
+            protocol: (command.cdw10 >> 24) as u8,
+            specific: [(command.cdw10 >> 8) as u8, (command.cdw10 >> 16) as u8],
+            length: command.cdw11,
+        }
+    }
+
+    /// The command that says this.
+    pub fn to_command(self, kind: opcode::Fabrics, cid: u16) -> Command {
+        Command {
+            cdw10: u32::from(self.protocol) << 24
+                | u32::from(self.specific[1]) << 16
+                | u32::from(self.specific[0]) << 8,
+            cdw11: self.length,
+            ..fabrics(kind, cid)
+        }
+    }
+}
+
+/// What a Connect that failed for its parameters returns: where the wrong one stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InvalidParameter {
+    /// Bytes from the start of the command or of the data.
+    pub offset: u16,
+    /// Whether it is in the data.
+    pub in_data: bool,
+}
+
+impl InvalidParameter {
+    /// The completion's result that says this.
+    pub const fn result(self) -> u64 {
+        self.offset as u64 | (self.in_data as u64) << 16
+    }
+}

@@ -1,0 +1,91 @@
+//! Features, what Get and Set Features name (Base 5.27).
+
+/// Arbitration.
+pub const ARBITRATION: u8 = 0x01;
+/// Power management.
+pub const POWER: u8 = 0x02;
+/// Temperature threshold.
+pub const TEMPERATURE: u8 = 0x04;
+/// Error recovery.
+pub const ERROR_RECOVERY: u8 = 0x05;
+/// Volatile write cache.
+pub const WRITE_CACHE: u8 = 0x06;
+/// Number of queues.
+pub const QUEUES: u8 = 0x07;
+/// Interrupt coalescing.
+pub const INTERRUPT_COALESCING: u8 = 0x08;
+/// Write atomicity.
+pub const WRITE_ATOMICITY: u8 = 0x0a;
+/// Asynchronous event configuration.
+pub const EVENTS: u8 = 0x0b;
+/// Timestamp.
+pub const TIMESTAMP: u8 = 0x0e;
+/// Keep alive timer.
+pub const KEEP_ALIVE: u8 = 0x0f;
+/// Host behaviour support.
+pub const HOST_BEHAVIOUR: u8 = 0x16;
+/// Host identifier.
+pub const HOST_ID: u8 = 0x81;
+/// Reservation notification mask.
+pub const RESERVATION_MASK: u8 = 0x82;
+/// Reservation persistence.
+pub const RESERVATION_PERSISTENCE: u8 = 0x83;
+/// Namespace write protection.
+pub const WRITE_PROTECTION: u8 = 0x84;
+
+/// Which value Get Features asks for: bits 8 to 10 of dword 10.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Select {
+    /// What holds now.
+    Current,
+    /// What holds after a reset.
+    Default,
+    /// What was saved.
+    Saved,
+    /// What can be done with it.
+    Capabilities,
+}
+
+impl Select {
+    /// What dword 10 says.
+    pub const fn parse(cdw10: u32) -> Option<Self> {
+        Some(match cdw10 >> 8 & 7 {
+            0 => Self::Current,
+            1 => Self::Default,
+            2 => Self::Saved,
+            3 => Self::Capabilities,
+            _ => return None,
+        })
+    }
+}
+
+/// Bits of [`EVENTS`], of Identify's OAES too: which notices a controller sends.
+pub mod events {
+    /// SMART and health warnings: five bits.
+    pub const HEALTH: u32 = 0x1f;
+    /// Namespaces came, went or changed.
+    pub const NAMESPACES: u32 = 1 << 8;
+    /// Asymmetric access changed.
+    pub const ANA: u32 = 1 << 11;
+    /// The discovery log changed.
+    pub const DISCOVERY: u32 = 1 << 31;
+}
+
+/// What an asynchronous event's completion says in dword 0 (Base 5.2).
+pub const fn event(kind: u8, information: u8, log_page: u8) -> u64 {
+    kind as u64 | (information as u64) << 8 | (log_page as u64) << 16
+}
+
+/// Type "notice".
+pub const NOTICE: u8 = 2;
+/// Type "I/O command set specific": reservations.
+pub const IO_COMMAND_SET: u8 = 6;
+/// Notices.
+pub mod notice {
+    /// Namespaces changed.
+    pub const NAMESPACES: u8 = 0x00;
+    /// Asymmetric access changed.
+    pub const ANA: u8 = 0x03;
+    /// The discovery log changed.
+    pub const DISCOVERY: u8 = 0xf0;
+}

@@ -1,0 +1,132 @@
+//! Structures as tables: each field is one line that gives its place, as the figures of the specification do,
+//! and reading and writing come from the same line. NVMe counts bytes from 0, lowest first.
+
+/// What can be a field: it knows its size and its bytes.
+pub(crate) trait Field: Sized {
+    const SIZE: usize;
+    fn load(bytes: &[u8]) -> Self;
+    fn store(&self, bytes: &mut [u8]);
+}
+
+macro_rules! integer_field {
+    ($($type:ty)*) => {$(
+        impl Field for $type {
+            const SIZE: usize = size_of::<$type>();
+
+            #[inline]
+            fn load(bytes: &[u8]) -> Self {
+                bytes.first_chunk().map_or(0, |bytes| Self::from_le_bytes(*bytes))
+            }
+
+            #[inline]
+            fn store(&self, bytes: &mut [u8]) {
+                if let Some(place) = bytes.first_chunk_mut() {
+                    *place = self.to_le_bytes();
+                }
+            }
+        }
+    )*};
+}
+
+integer_field! { u8 u16 u32 u64 u128 }
+
+impl<const N: usize> Field for [u8; N] {
+    const SIZE: usize = N;
+
+    #[inline]
+    fn load(bytes: &[u8]) -> Self {
+        bytes.first_chunk().copied().unwrap_or([0; N])
+    }
+
+    #[inline]
+    fn store(&self, bytes: &mut [u8]) {
+        if let Some(place) = bytes.first_chunk_mut() {
+            *place = *self;
+        }
+    }
+}
+
+/// Declares structures of a fixed size whose fields stand at fixed places: `field: type = first byte;`. A
+/// place is checked to lie within the structure and behind the field before it when the crate is compiled.
+macro_rules! layouts {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident[$size:literal] {
+            $($(#[$field_doc:meta])* $field:ident: $type:ty = $at:literal;)+
+        }
+    )+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $type,)+
+        }
+
+        const _: () = {
+            let mut end = 0;
+            $(
+                assert!($at >= end, "fields stand in order and do not overlap");
+                end = $at + <$type as $crate::nvme::layout::Field>::SIZE;
+            )+
+            assert!(end <= $size, "fields lie within the structure");
+        };
+
+        impl $crate::nvme::layout::Field for $name {
+            const SIZE: usize = $size;
+
+            #[inline]
+            fn load(bytes: &[u8]) -> Self {
+                Self {
+                    $($field: $crate::nvme::layout::Field::load(bytes.get($at..).unwrap_or_default()),)+
+                }
+            }
+
+            #[inline]
+            fn store(&self, bytes: &mut [u8]) {
+                $($crate::nvme::layout::Field::store(
+                    &self.$field,
+                    bytes.get_mut($at..).unwrap_or_default(),
+                );)+
+            }
+        }
+
+        impl Default for $name {
+            /// All bits clear.
+            #[inline]
+            fn default() -> Self {
+                Self::parse(&[0; $size])
+            }
+        }
+
+        impl $name {
+            /// Bytes of the structure.
+            pub const SIZE: usize = $size;
+
+            /// What stands in its bytes. Reserved bytes are not looked at.
+            #[inline]
+            pub fn parse(bytes: &[u8; $size]) -> Self {
+                $crate::nvme::layout::Field::load(bytes)
+            }
+
+            /// The structure at the start of `bytes`, and what follows it.
+            #[inline]
+            pub fn split(bytes: &[u8]) -> Option<(Self, &[u8])> {
+                let (first, rest) = bytes.split_first_chunk()?;
+                Some((Self::parse(first), rest))
+            }
+
+            /// Its bytes, reserved ones clear.
+            #[inline]
+            pub fn to_bytes(&self) -> [u8; $size] {
+                let mut bytes = [0; $size];
+                $crate::nvme::layout::Field::store(self, &mut bytes);
+                bytes
+            }
+
+            /// Which bytes the fields take.
+            #[doc(hidden)]
+            pub const FIELDS: &[core::ops::Range<usize>] =
+                &[$($at..$at + <$type as $crate::nvme::layout::Field>::SIZE),+];
+        }
+    )+};
+}
+pub(crate) use layouts;

@@ -1,0 +1,74 @@
+//! The properties of a controller: registers that a fabric reads and writes by command (Base 3.1.3).
+
+/// Controller capabilities, 8 bytes.
+pub const CAPABILITIES: u32 = 0x00;
+/// Version, 4 bytes.
+pub const VERSION: u32 = 0x08;
+/// Controller configuration, 4 bytes.
+pub const CONFIGURATION: u32 = 0x14;
+/// Controller status, 4 bytes.
+pub const STATUS: u32 = 0x1c;
+/// Subsystem reset, 4 bytes.
+pub const SUBSYSTEM_RESET: u32 = 0x20;
+/// Controller ready timeouts, 4 bytes.
+pub const READY_TIMEOUTS: u32 = 0x68;
+
+/// "NVMe" in [`SUBSYSTEM_RESET`] resets the subsystem.
+pub const SUBSYSTEM_RESET_VALUE: u32 = 0x4e56_4d65;
+
+/// Base specification 2.0, as [`VERSION`] says it.
+pub const VERSION_2_0: u32 = 0x0002_0000;
+
+/// What a controller can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// Entries of the longest queue, less one.
+    pub entries_max: u16,
+    /// How long becoming ready may take, in units of 500 ms.
+    pub ready_timeout: u8,
+}
+
+impl Capabilities {
+    /// As the property holds it: queues are contiguous (bit 16), the NVM command set is there by itself and
+    /// among others (bits 37 and 43), pages have 4 KiB (52..56 are 0).
+    pub const fn bits(self) -> u64 {
+        self.entries_max as u64 | 1 << 16 | (self.ready_timeout as u64) << 24 | 1 << 37 | 1 << 43
+    }
+
+    /// What the property says of these.
+    pub const fn parse(bits: u64) -> Self {
+        Self { entries_max: bits as u16, ready_timeout: (bits >> 24) as u8 }
+    }
+}
+
+/// Bits of [`CONFIGURATION`].
+pub mod configuration {
+    /// Enable.
+    pub const ENABLE: u32 = 1;
+    /// Shutdown notification: bits 14 and 15.
+    pub const SHUTDOWN: u32 = 3 << 14;
+    /// A normal shutdown.
+    pub const SHUTDOWN_NORMAL: u32 = 1 << 14;
+    /// The NVM command set, round robin, queue entries of 64 and 16 bytes.
+    pub const ENTRIES: u32 = 6 << 16 | 4 << 20;
+    /// Queue entry sizes: bits 16 to 23.
+    pub const ENTRIES_MASK: u32 = 0xff << 16;
+    /// Memory page size, as 2^(12 + n): bits 7 to 10.
+    pub const PAGE_SIZE: u32 = 0xf << 7;
+    /// Command sets: bits 4 to 6.
+    pub const COMMAND_SET: u32 = 7 << 4;
+    /// All command sets that there are. None of the bits is the NVM command set.
+    pub const COMMAND_SET_ALL: u32 = 6 << 4;
+    /// Arbitration: bits 11 to 13, 0 for round robin.
+    pub const ARBITRATION: u32 = 7 << 11;
+}
+
+/// Bits of [`STATUS`].
+pub mod status {
+    /// Ready.
+    pub const READY: u32 = 1;
+    /// Fatal.
+    pub const FATAL: u32 = 1 << 1;
+    /// Shutdown is complete.
+    pub const SHUTDOWN_COMPLETE: u32 = 2 << 2;
+}

@@ -1,0 +1,109 @@
+//! Reservations: one host keeps others from a namespace (Base 8.19, NVM 3.2.5 and following).
+
+use super::layout::layouts;
+
+/// Who may do what while a namespace is reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// One writes, all read.
+    WriteExclusive = 1,
+    /// One writes and reads.
+    ExclusiveAccess = 2,
+    /// Registrants write, all read.
+    WriteExclusiveRegistrants = 3,
+    /// Registrants write and read.
+    ExclusiveAccessRegistrants = 4,
+    /// As 3, and every registrant holds it.
+    WriteExclusiveAll = 5,
+    /// As 4, and every registrant holds it.
+    ExclusiveAccessAll = 6,
+}
+
+impl Kind {
+    /// The kind that is written so.
+    pub const fn parse(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::WriteExclusive,
+            2 => Self::ExclusiveAccess,
+            3 => Self::WriteExclusiveRegistrants,
+            4 => Self::ExclusiveAccessRegistrants,
+            5 => Self::WriteExclusiveAll,
+            6 => Self::ExclusiveAccessAll,
+            _ => return None,
+        })
+    }
+
+    /// Whether every registrant holds it.
+    pub const fn is_held_by_all(self) -> bool {
+        matches!(self, Self::WriteExclusiveAll | Self::ExclusiveAccessAll)
+    }
+
+    /// Whether registrants that do not hold it may write.
+    pub const fn lets_registrants_write(self) -> bool {
+        !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
+    }
+
+    /// Whether hosts that are not registered may read.
+    pub const fn lets_all_read(self) -> bool {
+        matches!(self, Self::WriteExclusive | Self::WriteExclusiveRegistrants | Self::WriteExclusiveAll)
+    }
+}
+
+layouts! {
+    /// What Register sends.
+    RegisterData[16] {
+        /// The key that the host has.
+        current: u64 = 0;
+        /// The key that it shall have.
+        new: u64 = 8;
+    }
+    /// What Acquire sends.
+    AcquireData[16] {
+        /// The key that the host has.
+        current: u64 = 0;
+        /// The key of whom it pushes out.
+        preempted: u64 = 8;
+    }
+    /// What Release sends.
+    ReleaseData[8] {
+        /// The key that the host has.
+        current: u64 = 0;
+    }
+    /// The head of a report, in both its forms.
+    ReportHead[24] {
+        /// How often something changed.
+        generation: u32 = 0;
+        /// The [`Kind`], 0 for none.
+        kind: u8 = 4;
+        /// How many registrants follow.
+        registrants: u16 = 5;
+        /// Whether registrations survive a restart.
+        persists: u8 = 9;
+    }
+    /// A registrant, host identifiers of 64 bits.
+    Registrant[24] {
+        /// Its controller.
+        controller_id: u16 = 0;
+        /// Bit 0: holds the reservation.
+        status: u8 = 2;
+        /// The host.
+        host_id: u64 = 8;
+        /// Its key.
+        key: u64 = 16;
+    }
+    /// A registrant, host identifiers of 128 bits.
+    RegistrantExtended[64] {
+        /// Its controller.
+        controller_id: u16 = 0;
+        /// Bit 0: holds the reservation.
+        status: u8 = 2;
+        /// Its key.
+        key: u64 = 8;
+        /// The host.
+        host_id: [u8; 16] = 16;
+    }
+}
+
+/// Where registrants begin in a report of extended form.
+pub const EXTENDED_HEAD_SIZE: usize = 64;
