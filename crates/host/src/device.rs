@@ -140,7 +140,8 @@ impl Device {
         let buffer = socket.receive_buffer().map_err(OpenError::Socket)?;
         let mut config = Config { window_bytes: window_bytes(buffer), ..Config::default() };
         settings::apply(&mut config);
-        let mut rnic = rnic::Device::new(config, seed().map_err(OpenError::Thread)?);
+        let token = u64::from_ne_bytes(random().map_err(OpenError::Thread)?);
+        let mut rnic = rnic::Device::new(config, random().map_err(OpenError::Thread)?);
         for (index, gid) in info.gids.iter().enumerate() {
             rnic.set_gid(index as u8, Some(*gid));
         }
@@ -149,7 +150,11 @@ impl Device {
         let descriptor = socket.raw();
         let pump = Pump::new(rnic, socket, connection, info.ifindex).map_err(OpenError::Socket)?;
         let shared = Arc::new(share(pump, descriptor).map_err(OpenError::Thread)?);
-        shared.lock().lanes.listen(first, &shared.epoll);
+        {
+            let Pump { lanes, rnic, .. } = &mut *shared.lock();
+            lanes.keep_book(rnic, token);
+            lanes.listen(first, &shared.epoll);
+        }
         fork::register(&shared);
         let attendant = Attendant::new(&shared.epoll, &info);
         let worker = Arc::clone(&shared);
@@ -439,9 +444,9 @@ impl Poster<'_> {
 }
 
 /// From the system's random device: keys and numbers must be hard to guess.
-pub(crate) fn seed() -> io::Result<[u8; 32]> {
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     use std::io::Read;
-    let mut seed = [0; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
-    Ok(seed)
+    let mut bytes = [0; N];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
 }

@@ -140,8 +140,9 @@ impl Pump {
         &self.transmitter.counters
     }
 
-    /// Passes the device's events on.
+    /// Passes the device's events on, to the program and to peers on this host who know what it grants.
     pub(crate) fn pump_events(&mut self, events: &AsyncEvents) {
+        self.lanes.publish(&mut self.rnic);
         while let Some(event) = self.rnic.poll_event() {
             match event {
                 Event::Completion(cq) => {
@@ -163,6 +164,8 @@ impl Pump {
     /// Notes that the program found completions.
     pub(crate) fn note_taken(&mut self) {
         self.empty_since = None;
+        // Whoever has taken the last answer waits for nothing: what it posts next goes at once.
+        self.polled |= self.deferred == 0 && self.rnic.in_flight() == 0;
     }
 
     /// Notes that the program is about to wait for an event, or came for control verbs.
@@ -182,7 +185,10 @@ impl Pump {
     pub(crate) fn transmit_posted(&mut self, now: Instant, idle: bool) {
         self.empty_since = None;
         self.polled = false;
-        if idle {
+        if idle && !self.lanes.is_empty() {
+            self.fill_with(now, true);
+            self.transmitter.hold();
+        } else if idle {
             self.transmit_holding(now);
         } else if self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX {
             // What makes no full batch waits for the rest.
@@ -211,9 +217,13 @@ impl Pump {
     }
 
     fn fill(&mut self, now: Instant) {
+        self.fill_with(now, false);
+    }
+
+    fn fill_with(&mut self, now: Instant, direct: bool) {
         (self.deferred, self.deferred_bytes) = (0, 0);
         self.transmissions += 1;
-        let mut exit = Exit { transmitter: &mut self.transmitter, lanes: &mut self.lanes };
+        let mut exit = Exit { transmitter: &mut self.transmitter, lanes: &mut self.lanes, direct };
         while self.rnic.transmit(now, TRANSMIT_BUDGET, &mut exit) == TRANSMIT_BUDGET {}
         self.lanes.ring_bells();
         self.lanes.ask_wanted(now);

@@ -7,6 +7,7 @@
 
 use crate::access::Access;
 use crate::error::Error;
+use crate::grant::RegionGrant;
 use crate::handle::{Lkey, Pd, Window};
 use crate::memory::Piece;
 use crate::random::Random;
@@ -101,6 +102,9 @@ pub(crate) struct Regions {
     free: VecDeque<u32>,
     limit: u32,
     used: u32,
+    /// Somebody wants to know which keys change.
+    pub(crate) is_watched: bool,
+    pub(crate) changed: Vec<Rkey>,
 }
 
 impl Regions {
@@ -111,6 +115,8 @@ impl Regions {
             free: VecDeque::new(),
             limit: limit.min(1 << SLOT_BITS),
             used: 0,
+            is_watched: false,
+            changed: Vec::new(),
         }
     }
 
@@ -162,6 +168,7 @@ impl Regions {
             // Other rights to the same memory: peers that hold the key go on with it, as Linux has it.
             let slot = self.slot_of(lkey.0) as usize;
             self.slots[slot] = Some(entry);
+            self.note(lkey.0);
             return Ok(RegionKeys { lkey, rkey: Rkey(lkey.0) });
         }
         self.remove(lkey.0);
@@ -225,6 +232,7 @@ impl Regions {
         if binding.length == 0 {
             self.unbind(binding.window.0);
             self.slots[binding.window.0 as usize].as_mut()?.key = binding.rkey.0;
+            self.note(binding.rkey.0);
             return Some(());
         }
         let region = *self.entry(binding.region.0)?;
@@ -245,6 +253,7 @@ impl Regions {
             kind: Kind::Window { kind, region: Some(region_slot), qpn },
             ..window
         };
+        self.note(binding.rkey.0);
         Some(())
     }
 
@@ -281,15 +290,27 @@ impl Regions {
         length: u32,
         need: Access,
     ) -> Option<Piece> {
+        self.grant(rkey)?.piece(pd, qpn, address, length, need)
+    }
+
+    /// What a key grants; `None` for a window that is not bound.
+    #[inline]
+    pub(crate) fn grant(&self, rkey: Rkey) -> Option<RegionGrant> {
         let entry = self.entry(rkey.0)?;
-        let granted = entry.pd == pd && entry.access.contains(need);
-        let bound_here = match entry.kind {
-            Kind::Region { .. } => true,
-            Kind::Window { region: None, .. } => false,
-            Kind::Window { kind: WindowKind::Type1, .. } => true,
-            Kind::Window { kind: WindowKind::Type2, qpn: bound, .. } => bound == qpn,
+        let only = match entry.kind {
+            Kind::Window { region: None, .. } => return None,
+            Kind::Window { kind: WindowKind::Type2, qpn: bound, .. } => Some(bound),
+            _ => None,
         };
-        if granted && bound_here { entry.piece(address, length) } else { None }
+        let Entry { pd, start, length, iova, access, .. } = *entry;
+        Some(RegionGrant { rkey, pd, start, length, iova, access, only })
+    }
+
+    /// Notes that what a key grants may have changed.
+    fn note(&mut self, key: u32) {
+        if self.is_watched {
+            self.changed.push(Rkey(key));
+        }
     }
 
     fn window(&self, window: Window) -> Result<&Entry, Error> {
@@ -304,6 +325,8 @@ impl Regions {
         let Some(Some(entry)) = self.slots.get_mut(slot as usize) else { return };
         let Kind::Window { region, .. } = &mut entry.kind else { return };
         let Some(region) = region.take() else { return };
+        let key = entry.key;
+        self.note(key);
         if let Some(Some(Entry { kind: Kind::Region { bindings }, .. })) = self.slots.get_mut(region as usize)
         {
             *bindings -= 1;
@@ -336,12 +359,14 @@ impl Regions {
         let key = entry.key;
         self.slots[slot as usize] = Some(entry);
         self.used += 1;
+        self.note(key);
         Ok(key)
     }
 
     fn remove(&mut self, key: u32) {
         let slot = self.slot_of(key);
         self.slots[slot as usize] = None;
+        self.note(key);
         self.free.push_back(slot);
         self.used -= 1;
     }

@@ -34,6 +34,8 @@ pub(crate) struct Resources {
     pub(crate) active_mtu: Mtu,
     /// The pieces of the packet at hand; kept so that no packet allocates.
     pub(crate) pieces: Vec<Piece>,
+    /// Queue pairs that grant something else now.
+    pub(crate) changed_queues: Vec<Qpn>,
     /// Who sent the packet at hand, when it came by a lane.
     pub(crate) senders: Option<Senders>,
     /// Queue pairs whose completion queue overran: the device fails them after the call that found it.
@@ -62,6 +64,13 @@ pub(crate) fn completion(
 }
 
 impl Resources {
+    /// Notes that what a queue pair grants may have changed.
+    pub(crate) fn note_queue(&mut self, qpn: Qpn) {
+        if self.regions.is_watched {
+            self.changed_queues.push(qpn);
+        }
+    }
+
     pub(crate) fn complete(&mut self, cq: Cq, completion: Completion, notice: Notice) {
         let notice = if completion.status == Status::Success { notice } else { Notice::Solicited };
         let Some(queue) = self.cqs.get_mut(cq.0 as usize) else { return };

@@ -2,7 +2,16 @@
 
 use crate::address::Path;
 use crate::memory::{Fault, Gather};
-use wire::{Packet, Qpn};
+use wire::{Packet, Qpn, Reth};
+
+/// A request that a peer on the same host may have executed for it.
+#[derive(Clone, Copy, Debug)]
+pub enum Direct<'a> {
+    /// RDMA WRITE of these bytes.
+    Write(Gather<'a>),
+    /// RDMA READ into these bytes.
+    Read(Gather<'a>),
+}
 
 /// Takes the packets that [`crate::Device::transmit`] makes, one call each, in the order in which they are to
 /// leave.
@@ -16,6 +25,13 @@ pub trait Sink {
     /// more, or none while it is full: then the queue pair waits for [`crate::Device::resume`].
     fn room(&mut self, _path: &Path, _mtu: u32) -> u32 {
         1
+    }
+
+    /// Executes a request of ours on the peer's memory, on the spot, if the peer grants it and the driver can
+    /// reach that memory. False, with nothing said about what the range holds then, where the request has to
+    /// go the usual way.
+    fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
+        false
     }
 
     /// The lane for a datagram from one queue pair to another; 0 is the network.

@@ -81,7 +81,7 @@ impl<O: Owner> Connector<O> {
             comm_id_prefix_bits: SLOT_BITS as u8,
             ..CmConfig::default()
         };
-        let seed = crate::device::seed().map_err(OpenError::Thread)?;
+        let seed = crate::device::random().map_err(OpenError::Thread)?;
         let mut lines = Lines::new(socket, connection);
         lines.attend().map_err(OpenError::Agent)?;
         fork::forsake(lines.connection.as_raw_fd());

@@ -6,13 +6,16 @@
 //! sides are awake. A queue pair gets its lane when it learns who its peer is, and keeps it. The Unix socket
 //! by which the memory came wakes a side that sleeps, and its end says that the other side is gone.
 
+mod direct;
 mod greeting;
 mod traffic;
 
 use crate::interface;
 use crate::settings;
+use crate::sys::book::OwnBook;
 use crate::sys::epoll::Epoll;
 use crate::sys::{process, unix};
+use direct::Reach;
 use greeting::{Answer, Hello};
 use link::udp::QPN_BITS;
 use rnic::{Gid, Instant, Nanos, Senders};
@@ -41,6 +44,8 @@ pub(crate) struct Lanes {
     is_wanted: bool,
     epoll: Option<Arc<Epoll>>,
     listeners: Vec<(Slot, OwnedFd)>,
+    /// What we grant. Without one, peers ask for everything.
+    book: Option<OwnBook>,
     /// Lane number `n` is at index `n - 1`.
     lanes: Vec<Option<Lane>>,
     open: usize,
@@ -99,12 +104,21 @@ impl Lanes {
             is_wanted: settings::same_host(),
             epoll: None,
             listeners: Vec::new(),
+            book: None,
             lanes: Vec::new(),
             open: 0,
             by_slots: HashMap::new(),
             refused: HashMap::new(),
             addresses: Vec::new(),
             wanted: None,
+        }
+    }
+
+    /// Keeps a book of what the device grants, from now on; `token` is nobody else's.
+    pub(crate) fn keep_book(&mut self, rnic: &mut rnic::Device, token: u64) {
+        self.book = if self.is_wanted { OwnBook::new(token).ok() } else { None };
+        if self.book.is_some() {
+            rnic.watch_grants();
         }
     }
 
@@ -135,6 +149,7 @@ impl Lanes {
     pub(crate) fn sever(&mut self) {
         self.is_wanted = false;
         self.listeners.clear();
+        self.book = None;
         self.lanes.clear();
         self.by_slots.clear();
         self.open = 0;
@@ -203,10 +218,19 @@ impl Lanes {
         let socket = unix::connect_now(&name(theirs))?;
         check_user(&socket)?;
         let (writer, reader, memory) = link::memory::create()?;
-        let hello = Hello { from: ours, to: theirs };
-        unix::send(socket.as_raw_fd(), &hello.to_bytes(), Some(memory.as_raw_fd()))?;
+        let hello = Hello { from: ours, to: theirs, book: self.book_address() };
+        let fds: Vec<RawFd> = [Some(&memory), self.book.as_ref().map(OwnBook::fd)]
+            .into_iter()
+            .flatten()
+            .map(AsRawFd::as_raw_fd)
+            .collect();
+        unix::send_fds(socket.as_raw_fd(), &hello.to_bytes(), &fds)?;
         let stage = Stage::Asked(Box::new(Traffic::new(writer, reader)));
         self.insert(Lane { socket, ours, theirs, stage }).map(|_| ())
+    }
+
+    fn book_address(&self) -> u64 {
+        self.book.as_ref().map_or(0, OwnBook::address)
     }
 
     fn insert(&mut self, lane: Lane) -> io::Result<u16> {
@@ -252,9 +276,9 @@ impl Lanes {
     fn welcome(&mut self, index: usize) {
         let Some(lane) = &self.lanes[index] else { return };
         let mut bytes = [0; Hello::BYTES];
-        let received = unix::receive(lane.socket.as_raw_fd(), &mut bytes);
+        let received = unix::receive_fds(lane.socket.as_raw_fd(), &mut bytes);
         let (ours, socket) = (lane.ours, lane.socket.as_raw_fd());
-        let Ok((Hello::BYTES, Some(memory))) = received else { return self.remove(index) };
+        let Ok((Hello::BYTES, [Some(memory), book])) = received else { return self.remove(index) };
         let Some(hello) = Hello::parse(bytes).filter(|hello| hello.to == ours) else {
             return self.remove(index);
         };
@@ -264,23 +288,30 @@ impl Lanes {
             return self.remove(index);
         }
         let Ok((writer, reader)) = link::memory::open(&memory) else { return self.remove(index) };
-        if unix::send_now(socket, &Answer::Welcome.to_bytes()).is_err() {
+        let (answer, ours) = (Answer::Welcome(self.book_address()), self.book.as_ref().map(OwnBook::fd));
+        if unix::send(socket, &answer.to_bytes(), ours.map(AsRawFd::as_raw_fd)).is_err() {
             return self.remove(index);
         }
-        self.open(index, hello.from, Box::new(Traffic::new(writer, reader)));
+        let mut traffic = Box::new(Traffic::new(writer, reader));
+        traffic.reach = reach(socket, book.as_ref(), hello.book);
+        self.open(index, hello.from, traffic);
     }
 
     /// They answer.
     fn hear(&mut self, index: usize, now: Instant) {
         let Some(lane) = &self.lanes[index] else { return };
         let (theirs, mut bytes) = (lane.theirs, [0; Answer::BYTES]);
-        let answer = match unix::receive(lane.socket.as_raw_fd(), &mut bytes) {
-            Ok((Answer::BYTES, _)) => Answer::parse(bytes),
-            _ => None,
+        let socket = lane.socket.as_raw_fd();
+        let (answer, book) = match unix::receive(socket, &mut bytes) {
+            Ok((Answer::BYTES, book)) => (Answer::parse(bytes), book),
+            _ => (None, None),
         };
         let Some(Lane { stage, .. }) = &mut self.lanes[index] else { return };
         match (answer, std::mem::replace(stage, Stage::Invited)) {
-            (Some(Answer::Welcome), Stage::Asked(traffic)) => self.open(index, theirs, traffic),
+            (Some(Answer::Welcome(address)), Stage::Asked(mut traffic)) => {
+                traffic.reach = reach(socket, book.as_ref(), address);
+                self.open(index, theirs, traffic);
+            }
             // Theirs is on its way.
             (Some(Answer::Crossed), _) => self.remove(index),
             _ => {
@@ -349,6 +380,17 @@ impl Lanes {
         }
     }
 
+    /// Writes down what the device grants now. When this returns, no peer goes on with what it no longer may.
+    pub(crate) fn publish(&mut self, rnic: &mut rnic::Device) {
+        let mut taken_back = false;
+        while let Some(change) = rnic.poll_change() {
+            taken_back |= self.book.as_ref().is_some_and(|book| direct::publish(book, rnic, change));
+        }
+        if taken_back {
+            self.open_lanes().for_each(|(_, socket, _, traffic)| traffic.wait_while_busy(socket));
+        }
+    }
+
     /// Whether there is no lane.
     pub(crate) fn is_empty(&self) -> bool {
         self.open == 0
@@ -410,6 +452,12 @@ impl Lanes {
             _ => None,
         }
     }
+}
+
+/// The memory of the process at the other end, if the kernel lets us and it has a book.
+fn reach(socket: RawFd, book: Option<&OwnedFd>, address: u64) -> Option<Reach> {
+    let process = unix::peer_process(socket).ok()?;
+    Reach::open(process, book?, address).ok()
 }
 
 /// Only processes of our own user share memory with us; the kernel tells who it is.

@@ -3,13 +3,16 @@
 //! A record has the addresses, unless they are those of the record before it, then the headers as they would
 //! be on the wire, then the payload.
 
+use super::direct::{LARGE, Reach, SMALL};
 use super::{Found, Lanes};
 use crate::sys::memory::ProcessMemory;
+use crate::sys::unix;
 use crate::transmit::{Transmitter, gather};
 use link::memory::{Broken, PAYLOAD_MAX, Reader, Record, Writer};
-use rnic::{Arrival, Fault, Gather, Gid, Instant, Path, Payload, Senders, Sink};
+use rnic::{Arrival, Direct, Fault, Gather, Gid, Instant, Path, Payload, Senders, Sink};
+use std::os::fd::RawFd;
 use wire::opcode::MAX_HEADERS;
-use wire::{Packet, Qpn};
+use wire::{Packet, Qpn, Reth};
 
 /// The record comes from where, and goes where, the one before it did.
 const SAME_WAY: u16 = 1;
@@ -17,6 +20,8 @@ const SAME_WAY: u16 = 1;
 const WAY_BYTES: usize = 34;
 /// Records taken from one lane before the next one has its turn.
 const TURN_RECORDS: usize = 64;
+/// Looks at whether somebody is still busy before the core is given away in between.
+const LOOKS: u64 = 1000;
 /// Payload up to this length is copied out of the shared memory before it is handled: a store of eight bytes
 /// at once needs bytes that do not change.
 const COPIED_MAX: usize = 64;
@@ -30,11 +35,13 @@ pub(super) struct Traffic {
     reader: Reader,
     sent: Option<[u8; WAY_BYTES]>,
     arrival: Option<Arrival>,
+    /// The other side's memory, where we can reach it.
+    pub(super) reach: Option<Reach>,
 }
 
 impl Traffic {
     pub(super) fn new(writer: Writer, reader: Reader) -> Self {
-        Self { writer, reader, sent: None, arrival: None }
+        Self { writer, reader, sent: None, arrival: None, reach: None }
     }
 
     pub(super) fn sleep(&mut self) -> bool {
@@ -43,6 +50,22 @@ impl Traffic {
 
     pub(super) fn wake(&mut self) {
         self.reader.wake();
+    }
+
+    /// Waits until the other side is not busy with our memory, or is gone.
+    pub(super) fn wait_while_busy(&self, socket: RawFd) {
+        for look in 0u64.. {
+            if !self.reader.writer_is_busy() || (look % LOOKS == LOOKS - 1 && unix::is_closed(socket)) {
+                break;
+            }
+            if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+    }
+
+    fn execute(&self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool {
+        let Some(reach) = &self.reach else { return false };
+        let worth = reth.length <= SMALL || (reth.length <= LARGE && self.writer.reader_sleeps());
+        worth && self.writer.busy(|| reach.execute(path, from, to, reth, direct))
     }
 
     pub(super) fn must_wake(&mut self) -> bool {
@@ -137,6 +160,8 @@ fn arrival(way: &[u8; WAY_BYTES]) -> Arrival {
 pub(crate) struct Exit<'a> {
     pub(crate) transmitter: &'a mut Transmitter,
     pub(crate) lanes: &'a mut Lanes,
+    /// The first request may be executed here and now, for nothing else is about to be sent.
+    pub(crate) direct: bool,
 }
 
 impl Sink for Exit<'_> {
@@ -151,6 +176,12 @@ impl Sink for Exit<'_> {
     fn room(&mut self, path: &Path, mtu: u32) -> u32 {
         let Some(Traffic { writer, .. }) = self.lanes.traffic(path.lane) else { return 1 };
         if writer.has_room() || writer.wait_for_room() { (PAYLOAD_MAX as u32 / mtu).max(1) } else { 0 }
+    }
+
+    fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool {
+        let allowed = std::mem::take(&mut self.direct);
+        allowed
+            && self.lanes.traffic(path.lane).is_some_and(|lane| lane.execute(path, from, to, reth, direct))
     }
 
     fn lane(&mut self, path: &Path, from: Qpn, to: Qpn) -> u16 {

@@ -1,7 +1,9 @@
 //! All unsafe code of this crate: application memory and system calls.
 
+pub(crate) mod book;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
+pub(crate) mod foreign;
 pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod process;

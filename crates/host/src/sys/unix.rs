@@ -5,8 +5,10 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// A descriptor in a control message: header, the descriptor, padding.
-const CONTROL_BYTES: usize = 24;
+/// Descriptors that a message may carry.
+const FDS_MAX: usize = 2;
+/// Them in a control message: header, the descriptors.
+const CONTROL_BYTES: usize = 16 + 4 * FDS_MAX;
 
 fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
@@ -118,33 +120,56 @@ pub(crate) fn accept(listener: RawFd) -> io::Result<OwnedFd> {
 
 /// The user at the other end.
 pub(crate) fn peer_user(socket: RawFd) -> io::Result<u32> {
+    peer(socket).map(|peer| peer.uid)
+}
+
+/// The process at the other end, by the number that it has for us.
+pub(crate) fn peer_process(socket: RawFd) -> io::Result<u32> {
+    peer(socket).map(|peer| peer.pid as u32)
+}
+
+/// Whether the other end is closed, without taking anything.
+pub(crate) fn is_closed(socket: RawFd) -> bool {
+    let mut fd = libc::pollfd { fd: socket, events: 0, revents: 0 };
+    // SAFETY: one descriptor, that lives until the call returns.
+    unsafe { libc::poll(&mut fd, 1, 0) > 0 }
+}
+
+fn peer(socket: RawFd) -> io::Result<libc::ucred> {
     // SAFETY: all zeros is a valid value.
     let mut peer: libc::ucred = unsafe { zeroed() };
     let mut length = size_of::<libc::ucred>() as u32;
     let place = (&raw mut peer).cast();
     // SAFETY: room for the structure, and its length.
     check(unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) })?;
-    Ok(peer.uid)
+    Ok(peer)
 }
 
 /// Sends a message, with a descriptor or without.
 pub(crate) fn send(socket: RawFd, bytes: &[u8], with: Option<RawFd>) -> io::Result<()> {
+    send_fds(socket, bytes, with.as_slice())
+}
+
+/// Sends a message with up to [`FDS_MAX`] descriptors.
+pub(crate) fn send_fds(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
     let mut control = [0u64; CONTROL_BYTES / 8];
     let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: all zeros is a valid message; every pointer is to something that lives until the call returns;
-    // the control buffer has room for one header and one descriptor.
+    // the control buffer has room for one header and as many descriptors as there may be.
     let sent = unsafe {
         let mut message: libc::msghdr = zeroed();
         message.msg_iov = &mut piece;
         message.msg_iovlen = 1;
-        if let Some(fd) = with {
+        if !fds.is_empty() && fds.len() <= FDS_MAX {
+            let length = size_of_val(fds) as u32;
             message.msg_control = control.as_mut_ptr().cast();
-            message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
+            message.msg_controllen = libc::CMSG_SPACE(length) as _;
             let header = libc::CMSG_FIRSTHDR(&message);
             (*header).cmsg_level = libc::SOL_SOCKET;
             (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd);
+            (*header).cmsg_len = libc::CMSG_LEN(length) as _;
+            let place = libc::CMSG_DATA(header).cast::<RawFd>();
+            place.copy_from_nonoverlapping(fds.as_ptr(), fds.len());
         }
         libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL)
     };
@@ -153,6 +178,14 @@ pub(crate) fn send(socket: RawFd, bytes: &[u8], with: Option<RawFd>) -> io::Resu
 
 /// Receives a message, and the descriptor that came with it. 0 bytes: the other side is gone.
 pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    receive_fds(socket, bytes).map(|(length, [first, _])| (length, first))
+}
+
+/// Receives a message, and the descriptors that came with it.
+pub(crate) fn receive_fds(
+    socket: RawFd,
+    bytes: &mut [u8],
+) -> io::Result<(usize, [Option<OwnedFd>; FDS_MAX])> {
     let mut control = [0u64; CONTROL_BYTES / 8];
     let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: as in `send`; a descriptor that comes is new and nobody else owns it.
@@ -175,10 +208,14 @@ pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> io::Result<(usize, Opt
         let is_fd = |header: &&libc::cmsghdr| {
             header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS
         };
-        let fd = header.filter(is_fd).map(|header| {
+        let mut fds = [const { None }; FDS_MAX];
+        if let Some(header) = header.filter(is_fd) {
             let data = libc::CMSG_DATA(header).cast::<RawFd>();
-            OwnedFd::from_raw_fd(data.read_unaligned())
-        });
-        Ok((received as usize, fd))
+            let count = (header.cmsg_len - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+            for (index, place) in fds.iter_mut().enumerate().take(count) {
+                *place = Some(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+            }
+        }
+        Ok((received as usize, fds))
     }
 }

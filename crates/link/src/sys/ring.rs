@@ -37,6 +37,8 @@ struct Control {
     full: Own<AtomicU32>,
     /// The reader sleeps, and wants to be told.
     asleep: Own<AtomicU32>,
+    /// The writer is busy with the reader's memory.
+    busy: Own<AtomicU32>,
 }
 
 #[repr(align(128))]
@@ -146,6 +148,22 @@ impl Writer {
         self.position = next;
         self.written = true;
         Some(Ok(()))
+    }
+
+    /// Whether the reader sleeps.
+    pub fn reader_sleeps(&self) -> bool {
+        self.ring.control().asleep.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Says that we are busy with the reader's memory while `work` runs. It has to look there whether it
+    /// still may: the reader changes what it grants, then looks whether we are busy; we the other way round.
+    pub fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
+        let busy = &self.ring.control().busy.0;
+        busy.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let result = work();
+        busy.store(0, Ordering::Release);
+        result
     }
 
     /// After any number of records: whether the reader sleeps, and has to be woken. Says so once.
@@ -268,6 +286,12 @@ impl Reader {
         self.ring.control().asleep.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.has_record()
+    }
+
+    /// Whether the writer is busy with our memory; to be asked after a change of what it may do there.
+    pub fn writer_is_busy(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.ring.control().busy.0.load(Ordering::Acquire) != 0
     }
 
     /// Says that we look by ourselves.

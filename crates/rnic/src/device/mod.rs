@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::counters::{PortCounters, QpCounters};
 use crate::error::Error;
 use crate::event::Event;
+use crate::grant::{Change, QueueGrant, RegionGrant};
 use crate::handle::{Pd, Xrcd};
 use crate::qp::attr::Mtu;
 use crate::qp::{Qp, Urgency};
@@ -23,7 +24,7 @@ use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use slab::Slab;
-use wire::Qpn;
+use wire::{Qpn, Rkey};
 
 /// Packets that a queue pair may send before the next one has its turn: 64 KiB at the largest MTU, so that
 /// one segmented send carries them.
@@ -81,6 +82,7 @@ impl Device {
                 active_mtu: Mtu::B1024,
                 pieces: Vec::new(),
                 senders: None,
+                changed_queues: Vec::new(),
                 overrun: Vec::new(),
             },
             pds: Slab::new(),
@@ -230,6 +232,29 @@ impl Device {
         }
         self.fail_overrun(now);
         sent
+    }
+
+    /// Has changes of what is granted to peers noted from now on, for [`Self::poll_change`].
+    pub fn watch_grants(&mut self) {
+        self.resources.regions.is_watched = true;
+    }
+
+    /// The next thing of which a grant may have changed. Things can be named more than once.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        if let Some(rkey) = self.resources.regions.changed.pop() {
+            return Some(Change::Region(rkey));
+        }
+        self.resources.changed_queues.pop().map(Change::Queue)
+    }
+
+    /// What a key grants to peers.
+    pub fn region_grant(&self, rkey: Rkey) -> Option<RegionGrant> {
+        self.resources.regions.grant(rkey)
+    }
+
+    /// What a queue pair grants to its peer; `None` when it takes no requests now.
+    pub fn queue_grant(&self, qpn: Qpn) -> Option<QueueGrant> {
+        self.qp(qpn).ok()?.grant()
     }
 
     /// Whether queue pairs wait for room on their lanes.

@@ -88,6 +88,7 @@ impl Device {
         let changed = self.with_qp(qpn, |qp, resources| {
             check_change(qp, resources, attr, mask, max_rd_atomic)?;
             apply(qp, resources, attr, mask, now);
+            resources.note_queue(qpn);
             Ok(())
         });
         self.fail_overrun(now);

@@ -15,12 +15,14 @@ pub(crate) mod send_queue;
 pub(crate) mod state;
 mod timer;
 
+use crate::access::Access;
 use crate::address::{Arrival, Path, Senders};
 use crate::completion::{CompletionKind, Status};
 use crate::congestion::Control;
 use crate::counters::QpCounters;
 use crate::cq::Notice;
 use crate::event::Event;
+use crate::grant::QueueGrant;
 use crate::handle::{Cq, Pd, Srq};
 use crate::receive::ReceiveQueue;
 use crate::resources::{Resources, completion};
@@ -149,6 +151,26 @@ impl Qp {
         (peer || self.kind == QpType::Ud) && resources.senders.is_none_or(has)
     }
 
+    /// What the peer may do without asking. Before anything has come from it, it has to ask: the program is
+    /// told of that.
+    pub(crate) fn grant(&self) -> Option<QueueGrant> {
+        use State::{ReadyToReceive, ReadyToSend, SendQueueDrained, SendQueueError};
+        let takes = match self.state {
+            ReadyToReceive => self.responder.is_established(),
+            ReadyToSend | SendQueueDrained | SendQueueError => true,
+            _ => false,
+        };
+        let reads = if self.attr.max_dest_rd_atomic > 0 { Access::REMOTE_READ } else { Access::empty() };
+        (takes && self.kind == QpType::Rc).then(|| QueueGrant {
+            qpn: self.qpn,
+            peer: self.attr.destination,
+            source: self.path.source,
+            destination: self.path.destination,
+            pd: self.pd(),
+            access: self.attr.access & (Access::REMOTE_WRITE | reads),
+        })
+    }
+
     /// Whether requests wait for acknowledgement.
     pub(crate) fn is_waiting(&self) -> bool {
         self.is_reliable() && self.state != State::Error && self.requester.is_waiting()
@@ -202,6 +224,7 @@ impl Qp {
             return;
         }
         self.state = State::Error;
+        resources.note_queue(self.qpn);
         self.requester.stop();
         self.flush(resources, now);
     }
@@ -247,6 +270,7 @@ impl Qp {
     /// Back to the state of birth: nothing posted, nothing owed, no completion.
     pub(crate) fn reset(&mut self, resources: &mut Resources) {
         self.state = State::Reset;
+        resources.note_queue(self.qpn);
         self.send.clear();
         self.receive.clear();
         self.requester = Requester::default();

@@ -9,12 +9,13 @@ use crate::completion::{CompletionKind, Status};
 use crate::cq::Notice;
 use crate::error::Error;
 use crate::event::Event;
+use crate::memory::Gather;
 use crate::resources::{Resources, completion};
-use crate::sink::Sink;
+use crate::sink::{Direct, Sink};
 use crate::time::Instant;
 use crate::work::{Operation, SendFlags, SendRequest};
 use alloc::collections::VecDeque;
-use wire::Psn;
+use wire::{Psn, Reth};
 
 /// A READ is asked for in pieces of so many packets, so that the window also paces what comes back.
 pub(super) const READ_PACKETS_MAX: u32 = 64;
@@ -248,6 +249,10 @@ impl Qp {
         }
         let Some(packets) = self.window_allows(&entry, room) else { return Step::Blocked };
         self.begin(index);
+        if self.execute_itself(resources, index, &entry, sink) {
+            self.executed(resources, &entry, now);
+            return Step::Sent;
+        }
         let packet = self.requester.packet;
         let ack = self.wants_acknowledgement(&entry, index, packet, packets);
         if let Err(status) = self.emit_request(resources, index, &entry, packet, packets, ack, sink) {
@@ -255,6 +260,47 @@ impl Qp {
         }
         self.sent(resources, &entry, packets, ack, now);
         Step::Sent
+    }
+
+    /// A WRITE or READ that nothing is before may be executed here and now, on a lane.
+    fn execute_itself(
+        &mut self,
+        resources: &mut Resources,
+        index: usize,
+        entry: &SendEntry,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let idle = self.requester.unacknowledged == self.requester.high && index == 0;
+        if self.path.lane == 0 || !idle || self.requester.packet != 0 || self.kind != QpType::Rc {
+            return false;
+        }
+        let (address, rkey, reads) = match entry.operation {
+            Operation::Write { address, rkey, immediate: None } => (address, rkey, false),
+            Operation::Read { address, rkey } => (address, rkey, true),
+            _ => return false,
+        };
+        let (path, from, to) = (&self.path, self.qpn, self.attr.destination);
+        let reth = Reth { address, rkey, length: entry.length };
+        if let Some(bytes) = self.send.inline(entry) {
+            return sink.execute(path, from, to, &reth, Direct::Write(Gather::Inline(bytes)));
+        }
+        let need = if reads { Access::LOCAL_WRITE } else { Access::empty() };
+        if resources.resolve(self.pd(), self.send.sges(entry), 0, entry.length, need).is_err() {
+            return false;
+        }
+        let pieces = Gather::Pieces(&resources.pieces);
+        let direct = if reads { Direct::Read(pieces) } else { Direct::Write(pieces) };
+        sink.execute(path, from, to, &reth, direct)
+    }
+
+    /// A request was sent, executed and answered at once.
+    fn executed(&mut self, resources: &mut Resources, entry: &SendEntry, now: Instant) {
+        self.requester.next = entry.end_psn();
+        self.requester.high = self.requester.next;
+        self.requester.unacknowledged = self.requester.next;
+        self.requester.cursor += 1;
+        self.count_sent(resources, if entry.wants_response() { 0 } else { entry.length });
+        self.retire(resources, now);
     }
 
     fn begin(&mut self, index: usize) {

@@ -109,6 +109,10 @@ impl Responder {
         !self.answers.is_empty()
     }
 
+    pub(super) fn is_established(&self) -> bool {
+        self.established
+    }
+
     /// Starts numbering (the change to RTR).
     pub(crate) fn start(&mut self, expected: Psn) {
         self.expected = expected;
@@ -192,9 +196,15 @@ impl Qp {
         }
         if self.state == State::ReadyToReceive && !core::mem::replace(&mut self.responder.established, true) {
             resources.events.push_back(Event::CommunicationEstablished(self.qpn));
+            resources.note_queue(self.qpn);
         }
         if self.kind == QpType::Uc {
             return self.handle_unreliable(resources, now, packet, payload, memory);
+        }
+        let passed = resources.senders.is_some() && !self.responder.waiting;
+        if passed && self.responder.expected.is_before(packet.psn) {
+            // Nothing is lost on a lane: the peer has executed what is between itself.
+            self.responder.expected = packet.psn;
         }
         match packet.psn.distance_from(self.responder.expected) {
             0 => {
@@ -299,7 +309,11 @@ impl Qp {
                 self.responder.waiting = true;
                 return self.responder.acknowledge(psn, Syndrome::RnrNak(self.attr.min_rnr_timer & 31));
             }
-            Refusal::Busy => return,
+            Refusal::Busy => {
+                // On a lane what follows would pass for in turn.
+                self.responder.waiting = resources.senders.is_some();
+                return;
+            }
             Refusal::Invalid => (Syndrome::NAK_INVALID_REQUEST, None, Some(Event::QpRequestError(self.qpn))),
             Refusal::Access => (Syndrome::NAK_REMOTE_ACCESS, None, Some(Event::QpAccessError(self.qpn))),
             Refusal::TooLong => (Syndrome::NAK_INVALID_REQUEST, Some(Status::LocalLength), None),
