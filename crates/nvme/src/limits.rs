@@ -47,7 +47,7 @@ pub const RESERVATION_NOTICES_MAX: usize = 64;
 /// The highest group of asymmetric access.
 pub const ANA_GROUPS_MAX: u32 = 128;
 /// Keep alive is counted in units of this: Identify's KAS, in units of 100 ms.
-pub const KEEP_ALIVE_UNITS: u16 = 1;
+pub const KEEP_ALIVE_UNITS: u16 = 10;
 /// A discovery connection that gave no keep alive timeout gets this one (Base 3.1.2.5 wants two minutes).
 pub const DISCOVERY_KEEP_ALIVE_MS: u32 = 120_000;
 /// Source ranges of a Copy, and blocks of one and of all: what fits into one buffer.

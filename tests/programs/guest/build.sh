@@ -68,5 +68,24 @@ install -m 755 "$here/init.sh" "$root/init"
 
 mkdir -p "$folder"
 (cd "$root" && find . | cpio -o -H newc --quiet | gzip -1) >"$folder/initrd.gz"
+
+# A second archive, for guests that use or offer storage: fio alone brings 60 MB of libraries.
+storage=$work/storage
+mkdir -p "$storage"/{bin,lib/modules/"$release"} "$storage/sys"
+cp -r "$root/lib/modules/$release" "$storage/lib/modules/"
+for module in nvme_tcp nvme_rdma nvmet nvmet_tcp nvmet_rdma loop ext4 crc32c_generic; do
+  modprobe -d "$work/kernel" -S "$release" --show-depends "$module" || die "kernel $release has no $module"
+done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r path; do
+  install -D "$path" "$storage/${path#"$work/kernel/"}"
+done
+depmod -b "$storage" "$release"
+for program in nvme fio mkfs.ext4 fsck.ext4; do
+  path=$(command -v "$program") || die "$program is not installed"
+  cp -L "$path" "$storage/bin/$program"
+  ldd "$path" | grep -oE '/[^ ]+\.so[^ ]*'
+done | sort -u | while read -r library; do
+  [[ -e $root$library ]] || install -D "$(readlink -f "$library")" "$storage$library"
+done
+(cd "$storage" && find . | cpio -o -H newc --quiet | gzip -1) >"$folder/storage.gz"
 cp "$work"/kernel/boot/vmlinuz-* "$folder/vmlinuz"
 echo "$recipe" >"$folder/recipe"   # last: a build that was cut short is made anew

@@ -22,11 +22,20 @@ use control::Control;
 
 /// How long a guest may take to come up: it takes 3 s on an idle machine.
 const BOOT_SECONDS: u64 = 120;
-/// What a guest gets. Its initramfs takes 40 of them.
-const MEMORY_MIB: u32 = 320;
+/// What a guest gets. Its initramfs takes 40 of them, and another 90 with what storage takes.
+const MEMORY_MIB: u32 = 448;
 
 /// rxe's GID 0 comes from the link-local address, the next from the first that init.sh gives.
 const IPV4_GID: u32 = 1;
+
+/// What a guest has beside its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Extras<'a> {
+    /// Programs of this host.
+    Programs(&'a [&'a Path]),
+    /// What storage takes.
+    Storage,
+}
 
 /// A guest. It ends when it is dropped.
 pub struct Guest {
@@ -47,11 +56,14 @@ impl Guest {
         number: u8,
         mtu: u32,
         processors: u32,
-        programs: &[&Path],
+        extras: Extras<'_>,
     ) -> Result<Self, Error> {
         let folder = TempDir::new().map_err(Error::file("a temporary folder"))?;
         let image = image::build()?;
-        let initrd = image::with_programs(&image, programs, folder.path())?;
+        let initrd = match extras {
+            Extras::Programs(programs) => image::with_programs(&image, programs, folder.path())?,
+            Extras::Storage => image::with_storage(&image, folder.path())?,
+        };
         let mut argv = qemu(&image.join("vmlinuz"), &initrd, folder.path(), tap, number, mtu);
         argv.extend(["-smp".to_owned(), processors.to_string()]);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use crate::guest::Extras;
 use crate::machine::until;
 use crate::{Error, Guest, Machine, Namespace, Rockery};
 
@@ -129,6 +130,17 @@ impl Segment {
         let tap = interface("tap", number);
         self.bridge.call(&format!("ip tuntap add {tap} mode tap"))?;
         self.bridge.call(&format!("ip link set {tap} mtu {} master bridge up", self.mtu))?;
-        Guest::boot(&self.bridge, &tap, number, self.mtu, processors, programs)
+        Guest::boot(&self.bridge, &tap, number, self.mtu, processors, Extras::Programs(programs))
+    }
+
+    /// The same with what storage takes: the modules of NVMe over Fabrics, nvme-cli, fio, ext4.
+    ///
+    /// # Errors
+    /// As [`Segment::guest`].
+    pub fn storage_guest(&self, number: u8) -> Result<Guest, Error> {
+        let tap = interface("tap", number);
+        self.bridge.call(&format!("ip tuntap add {tap} mode tap"))?;
+        self.bridge.call(&format!("ip link set {tap} mtu {} master bridge up", self.mtu))?;
+        Guest::boot(&self.bridge, &tap, number, self.mtu, 1, Extras::Storage)
     }
 }

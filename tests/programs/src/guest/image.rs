@@ -44,3 +44,12 @@ pub(super) fn with_programs(image: &Path, programs: &[&Path], folder: &Path) -> 
     system::call(&["sh", "-c", script, "sh", &paths[0], &paths[1], &paths[2]])?;
     Ok(initrd)
 }
+
+/// An initramfs in `folder` with what storage takes.
+pub(super) fn with_storage(image: &Path, folder: &Path) -> Result<PathBuf, Error> {
+    let initrd = folder.join("initrd");
+    let paths = [image.join("initrd.gz"), image.join("storage.gz"), initrd.clone()];
+    let paths = paths.map(|path| path.to_string_lossy().into_owned());
+    system::call(&["sh", "-c", "cat \"$1\" \"$2\" >\"$3\"", "sh", &paths[0], &paths[1], &paths[2]])?;
+    Ok(initrd)
+}
