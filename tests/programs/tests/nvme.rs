@@ -1,4 +1,5 @@
-//! The Linux kernel and nvme-cli on rockery's storage: discovery, a file system, fio that checks every byte, a
+//! The Linux kernel and nvme-cli on rockery's storage: discovery, a file system, fio that checks every byte,
+//! a
 //! target that is killed and comes back, and what it says of itself beside what the kernel's own target says.
 
 use std::collections::BTreeMap;
@@ -213,7 +214,8 @@ fn identify_differs_from_the_kernels_only_where_it_has_to() {
     let _server = place.serve(&format!("--memory 16M --block-size 512 --subsystem {NQN}"));
     let own = place.guest.address();
     place.shell(
-        "/sbin/modprobe nvmet_tcp; /sbin/modprobe loop; dd if=/dev/zero of=/tmp/disk bs=1M count=16 2>/dev/null; \
+        "/sbin/modprobe nvmet_tcp; /sbin/modprobe loop; \
+         dd if=/dev/zero of=/tmp/disk bs=1M count=16 2>/dev/null; \
          losetup /dev/loop0 /tmp/disk; mount -t configfs config /sys/kernel/config; \
          s=/sys/kernel/config/nvmet/subsystems/nqn.2024-01.org.example:theirs; mkdir $s; \
          echo 1 >$s/attr_allow_any_host; mkdir $s/namespaces/1; \
