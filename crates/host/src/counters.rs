@@ -41,6 +41,12 @@ counters! {
     corrupt,
     /// Datagrams dropped because they are no RoCEv2 packets.
     malformed,
+    /// Records sent to programs on this host, each of one packet or of many.
+    lane_sent,
+    /// Records received from them.
+    lane_received,
+    /// Requests executed on their memory without them.
+    lane_direct,
 }
 
 impl LinkCounters {

@@ -102,7 +102,8 @@ impl Thread<'_> {
                 // Taken together with the state: who posts later sees when we wake, and wakes us if that is
                 // late.
                 pump.wakes_at = pump.rnic.next_timeout().unwrap_or(FOR_EVER);
-                if replaced || !pump.sleep() {
+                // Records wake us, as packets do; those that are there already are no reason to sleep.
+                if !pump.sleep() {
                     return pump.wakes_at;
                 }
                 pump.lanes.wake();

@@ -276,7 +276,12 @@ impl Pump {
     }
 
     fn receive_from_lanes(&mut self, now: Instant, is_enough: impl Fn(&rnic::Device) -> bool) -> bool {
-        if self.lanes.is_empty() || !self.lanes.receive(&mut self.rnic, now, is_enough) {
+        if self.lanes.is_empty() {
+            return false;
+        }
+        let records = self.lanes.receive(&mut self.rnic, now, is_enough);
+        self.transmitter.counters.lane_received += records as u64;
+        if records == 0 {
             return false;
         }
         if self.rnic.pending() == Pending::Data {

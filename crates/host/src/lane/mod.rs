@@ -405,18 +405,18 @@ impl Lanes {
         })
     }
 
-    /// Takes what arrived on all lanes, until it is enough or there is nothing more for now. Says whether
-    /// there was anything.
+    /// Takes what arrived on all lanes, until it is enough or there is nothing more for now. Says how
+    /// many records there were.
     pub(crate) fn receive(
         &mut self,
         rnic: &mut rnic::Device,
         now: Instant,
         is_enough: impl Fn(&rnic::Device) -> bool,
-    ) -> bool {
-        let (mut arrived, mut broken) = (false, None);
+    ) -> usize {
+        let (mut arrived, mut broken) = (0, None);
         for (index, _, theirs, traffic) in self.open_lanes() {
             match traffic.receive(rnic, senders(theirs), now, &is_enough) {
-                Ok(any) => arrived |= any,
+                Ok(taken) => arrived += taken,
                 Err(_) => broken = Some(index),
             }
         }

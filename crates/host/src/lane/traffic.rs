@@ -73,28 +73,28 @@ impl Traffic {
         sent || taken
     }
 
-    /// Takes records until it is enough. Says whether there were any.
+    /// Takes records until it is enough. Says how many there were.
     pub(super) fn receive(
         &mut self,
         rnic: &mut rnic::Device,
         senders: Senders,
         now: Instant,
         is_enough: impl Fn(&rnic::Device) -> bool,
-    ) -> Result<bool, Broken> {
+    ) -> Result<usize, Broken> {
         for taken in 0..TURN_RECORDS {
-            let Some(record) = self.reader.next()? else { return Ok(taken > 0) };
+            let Some(record) = self.reader.next()? else { return Ok(taken) };
             self.handle(rnic, senders, now, &record)?;
             self.reader.release(&record);
             if is_enough(rnic) {
-                break;
+                return Ok(taken + 1);
             }
         }
-        Ok(true)
+        Ok(TURN_RECORDS)
     }
 
     /// Takes what is there, from somebody who adds no more.
     pub(super) fn receive_all(&mut self, rnic: &mut rnic::Device, senders: Senders, now: Instant) {
-        while self.receive(rnic, senders, now, |_| false) == Ok(true) {}
+        while self.receive(rnic, senders, now, |_| false).is_ok_and(|taken| taken > 0) {}
     }
 
     fn handle(
@@ -168,7 +168,10 @@ impl Sink for Exit<'_> {
     fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
         match self.lanes.traffic(path.lane) {
             // `room` said that it fits; what does not is lost, as it may be on a network.
-            Some(traffic) => traffic.send(path, packet, payload).unwrap_or(Ok(())),
+            Some(traffic) => {
+                self.transmitter.counters.lane_sent += 1;
+                traffic.send(path, packet, payload).unwrap_or(Ok(()))
+            }
             None => self.transmitter.send(path, packet, payload),
         }
     }
@@ -180,8 +183,10 @@ impl Sink for Exit<'_> {
 
     fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool {
         let allowed = std::mem::take(&mut self.direct);
-        allowed
-            && self.lanes.traffic(path.lane).is_some_and(|lane| lane.execute(path, from, to, reth, direct))
+        let lane = self.lanes.traffic(path.lane).filter(|_| allowed);
+        let done = lane.is_some_and(|lane| lane.execute(path, from, to, reth, direct));
+        self.transmitter.counters.lane_direct += u64::from(done);
+        done
     }
 
     fn lane(&mut self, path: &Path, from: Qpn, to: Qpn) -> u16 {

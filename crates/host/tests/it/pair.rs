@@ -12,6 +12,9 @@ use wire::{Psn, Qpn};
 /// Long enough for a busy machine; reaching it is a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// 67 ms, and half a second with all retries.
+const ACK_TIMEOUT: u8 = 14;
+
 /// How the two reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
@@ -29,6 +32,8 @@ pub(crate) struct Side {
     pub(crate) qpn: Qpn,
     pub(crate) memory: Box<[u8]>,
     pub(crate) keys: RegionKeys,
+    /// The code of the ACK timeout that it is connected with.
+    pub(crate) timeout: u8,
 }
 
 impl Side {
@@ -60,23 +65,28 @@ impl Side {
         });
         let channel = Arc::new(CompletionChannel::new().unwrap());
         device.attach_cq(cq, &channel, 77);
-        Self { device, channel, cq, qpn, memory, keys }
+        Self { device, channel, cq, qpn, memory, keys, timeout: ACK_TIMEOUT }
     }
 
     /// Brings the queue pair up, towards `peer`.
     pub(crate) fn connect(&self, peer: &Self, way: Way) {
+        self.connect_to(peer.qpn, way);
+    }
+
+    /// The same, to a queue pair on the loopback interface.
+    pub(crate) fn connect_to(&self, peer: Qpn, way: Way) {
         let vector =
-            AddressVector { destination: peer.device.info().gids[1], source_index: 1, ..Default::default() };
+            AddressVector { destination: self.device.info().gids[1], source_index: 1, ..Default::default() };
         let attr = |state| QpAttr {
             state,
             path_mtu: Mtu::B4096,
-            destination: peer.qpn,
+            destination: peer,
             access: Access::LOCAL_WRITE | Access::REMOTE,
             vector,
             max_rd_atomic: 16,
             max_dest_rd_atomic: 16,
             min_rnr_timer: 1,
-            timeout: 14,
+            timeout: self.timeout,
             retry_count: 7,
             rnr_retry: 7,
             receive_psn: Psn::new(100),

@@ -1,0 +1,91 @@
+//! What only lanes have: requests that are executed without the other side, and grants that are taken back.
+
+use crate::pair::{Side, Way, pair};
+use rnic::{Access, Operation, RegionInit, Status};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+fn direct(side: &Side) -> u64 {
+    side.device.link_counters().lane_direct
+}
+
+#[test]
+fn small_writes_and_reads_take_nobody_elses_time() {
+    let (mut a, b) = pair(4096, Way::Lane);
+    a.memory.iter_mut().enumerate().for_each(|(index, byte)| *byte = index as u8);
+    let remote = b.sge(0, 64).address;
+    for round in 0..100u64 {
+        let length = 1 + round as usize % 64;
+        let write = Operation::Write { address: remote, rkey: b.keys.rkey, immediate: None };
+        a.post(round, write, a.sge(0, length));
+        assert_eq!(a.wait(1)[0].status, Status::Success);
+        assert_eq!(b.byte(length - 1), a.byte(length - 1));
+        a.post(round, Operation::Read { address: remote, rkey: b.keys.rkey }, a.sge(1024, length));
+        assert_eq!(a.wait(1)[0].status, Status::Success);
+        assert_eq!(a.byte(1024 + length - 1), b.byte(length - 1));
+    }
+    assert_eq!(direct(&a), 200);
+    assert_eq!(b.device.link_counters().lane_received, 0);
+}
+
+#[test]
+fn what_follows_is_in_order() {
+    let (a, b) = pair(4096, Way::Lane);
+    let write = Operation::Write { address: b.sge(0, 8).address, rkey: b.keys.rkey, immediate: None };
+    for round in 0..100 {
+        a.post(round, write, a.sge(0, 8));
+        assert_eq!(a.wait(1)[0].status, Status::Success);
+        b.receive(round, b.sge(64, 64));
+        a.post(round, Operation::Send(wire::Tail::None), a.sge(0, 64));
+        assert_eq!((a.wait(1)[0].status, b.wait(1)[0].id), (Status::Success, round));
+    }
+    assert!(direct(&a) > 0);
+    let counters = a.device.with(|rnic, _| *rnic.counters());
+    assert_eq!((counters.packet_seq_err, counters.local_ack_timeout_err), (0, 0));
+}
+
+#[test]
+fn a_wrong_key_is_refused_by_the_responder_itself() {
+    let (a, b) = pair(4096, Way::Lane);
+    let before = direct(&a);
+    let rkey = wire::Rkey(b.keys.rkey.0 ^ 0x100);
+    let write = Operation::Write { address: b.sge(0, 8).address, rkey, immediate: None };
+    a.post(1, write, a.sge(0, 8));
+    assert_eq!(a.wait(1)[0].status, Status::RemoteAccess);
+    assert_eq!(direct(&a), before);
+    assert_eq!(b.device.with(|rnic, _| rnic.counters().sent_error_naks), 1);
+}
+
+/// After deregistration nothing touches the memory any more, however busy the writer was.
+#[test]
+fn what_is_deregistered_stays_as_it_is() {
+    for round in 0..40u64 {
+        let (a, b) = pair(4096, Way::Lane);
+        let target: Vec<AtomicU8> = (0..4096).map(|_| AtomicU8::new(0)).collect();
+        let address = target.as_ptr() as u64;
+        let keys = b.device.with(|rnic, _| {
+            let (_, init) = rnic.query_qp(b.qpn).unwrap();
+            let access = Access::LOCAL_WRITE | Access::REMOTE;
+            rnic.register(init.pd.unwrap(), RegionInit { address, length: 4096, iova: address, access })
+                .unwrap()
+        });
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let write = Operation::Write { address, rkey: keys.rkey, immediate: None };
+                loop {
+                    a.post(1, write, a.sge(0, 4096));
+                    let status = a.wait(1)[0].status;
+                    if status != Status::Success {
+                        return status;
+                    }
+                }
+            });
+            while direct(&a) < round {
+                std::thread::yield_now();
+            }
+            b.device.with(|rnic, _| rnic.deregister(keys.lkey)).unwrap();
+            target.iter().for_each(|byte| byte.store(7, Ordering::Relaxed));
+            assert_eq!(writer.join().unwrap(), Status::RemoteAccess);
+            assert!(target.iter().all(|byte| byte.load(Ordering::Relaxed) == 7), "round {round}");
+        });
+    }
+}
