@@ -15,7 +15,9 @@ use wire::Qpn;
 
 /// Receives in a row before completions are looked at again: 64 KiB each.
 const RECEIVES_MAX: usize = 8;
-/// Packets that one call may make.
+/// Packets that are made before the socket is looked at: whoever sends without end must not be deaf
+/// meanwhile, for the kernel keeps only so much of what others send. Acknowledgements pace reliable queue
+/// pairs, but nothing else paces the others.
 const TRANSMIT_BUDGET: usize = 256;
 /// Queue pairs that wait for acknowledgements from which on sends wait for each other: then each has little
 /// to send, and answers keep coming.
@@ -47,6 +49,8 @@ pub(crate) struct Pump {
     /// Posted since the last transmission.
     deferred: usize,
     deferred_bytes: u64,
+    /// Packets made since the socket was last looked at.
+    unheard: usize,
     /// Since when polls have found nothing; `None` when something else happened last.
     empty_since: Option<Instant>,
     /// Transmissions so far, and up to the last tick: what waits to be sent is old when none was between.
@@ -75,6 +79,7 @@ impl Pump {
             leases: vec![lease],
             deferred: 0,
             deferred_bytes: 0,
+            unheard: 0,
             empty_since: None,
             transmissions: 0,
             transmissions_at_tick: 0,
@@ -223,10 +228,29 @@ impl Pump {
     fn fill_with(&mut self, now: Instant, direct: bool) {
         (self.deferred, self.deferred_bytes) = (0, 0);
         self.transmissions += 1;
-        let mut exit = Exit { transmitter: &mut self.transmitter, lanes: &mut self.lanes, direct };
-        while self.rnic.transmit(now, TRANSMIT_BUDGET, &mut exit) == TRANSMIT_BUDGET {}
+        loop {
+            let mut exit = Exit { transmitter: &mut self.transmitter, lanes: &mut self.lanes, direct };
+            let made = self.rnic.transmit(now, TRANSMIT_BUDGET, &mut exit);
+            self.unheard += made;
+            if self.unheard >= TRANSMIT_BUDGET {
+                for _ in 0..RECEIVES_MAX {
+                    if !self.receive(now) {
+                        break;
+                    }
+                }
+            }
+            if made < TRANSMIT_BUDGET {
+                break;
+            }
+        }
         self.lanes.ring_bells();
         self.lanes.ask_wanted(now);
+    }
+
+    /// Takes what one look at the socket gives. False when nothing was there.
+    fn receive(&mut self, now: Instant) -> bool {
+        self.unheard = 0;
+        self.receiver.receive(&mut self.rnic, now, &mut self.transmitter.counters)
     }
 
     /// A poll that found no completion: sends, takes what arrived, and answers it as far as it cannot wait.
@@ -258,7 +282,7 @@ impl Pump {
         }
         self.looked_at = now;
         for _ in 0..RECEIVES_MAX {
-            if !self.receiver.receive(&mut self.rnic, now, &mut self.transmitter.counters) {
+            if !self.receive(now) {
                 break;
             }
             arrived = true;

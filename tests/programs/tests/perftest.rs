@@ -91,6 +91,17 @@ fn both_directions_work_at_once() {
     }
 }
 
+/// What an unreliable transport loses is lost, and perftest waits for it for ever: neither end may be deaf
+/// while it sends.
+#[test]
+fn unreliable_transports_lose_nothing_when_both_ends_send_all_sizes() {
+    let pair = pair(1500);
+    for (line, sizes) in [("ib_send_bw -c UC -a -b -n 5", 23), ("ib_send_bw -c UD -a -b -n 100", 10)] {
+        assert_eq!(perftest::expect(&pair.left, &pair.right, line).len(), sizes, "{line}");
+    }
+    perftest::expect(&pair.left, &pair.right, "ib_send_bw -c UC -s 65536 -b -n 500");
+}
+
 /// Bandwidth programs with each transport that they take, and the options that they take there: perftest has
 /// no events for WRITE, and inline data goes where payload does.
 const BANDWIDTH: &[(&str, &[&str])] = &[

@@ -8,9 +8,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use wire::ROCE_PORT;
 
-/// Bytes asked for in each direction: some milliseconds at memory speed. Without privileges the kernel gives
-/// what `net.core.rmem_max` and `wmem_max` allow.
-const BUFFER_BYTES: i32 = 8 << 20;
+/// Bytes asked for, in user space's count; the kernel takes twice as many for its own. Sending takes some
+/// milliseconds at memory speed; receiving takes several times as many, for a receiver may have to wait for a
+/// processor. Without privileges the kernel gives what `net.core.rmem_max` and `wmem_max` allow.
+const SEND_BUFFER_BYTES: i32 = 8 << 20;
+const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 
 fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -70,7 +72,7 @@ pub(crate) fn configure_to_send(fd: RawFd, family: Family) -> io::Result<()> {
     if family == Family::Dual {
         set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
     }
-    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)
 }
 
 /// Joins or leaves a multicast group.
@@ -101,9 +103,8 @@ pub(crate) fn membership(fd: RawFd, group: Ipv6Addr, interface: u32, joins: bool
     check(result).map(drop)
 }
 
-fn set_buffer(fd: RawFd, forced: i32, asked: i32) -> io::Result<()> {
-    set_raw(fd, libc::SOL_SOCKET, forced, BUFFER_BYTES)
-        .or_else(|_| set_raw(fd, libc::SOL_SOCKET, asked, BUFFER_BYTES))
+fn set_buffer(fd: RawFd, forced: i32, asked: i32, bytes: i32) -> io::Result<()> {
+    set_raw(fd, libc::SOL_SOCKET, forced, bytes).or_else(|_| set_raw(fd, libc::SOL_SOCKET, asked, bytes))
 }
 
 pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
@@ -121,7 +122,7 @@ pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
     }
     // Kernels before 5.0 do not join datagrams: then each receive gives one.
     let _ = set_raw(fd, libc::IPPROTO_UDP, libc::UDP_GRO, 1);
-    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 }
 
 pub(crate) fn receive_singly(fd: RawFd) -> io::Result<()> {
