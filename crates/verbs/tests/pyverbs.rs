@@ -1,6 +1,8 @@
 //! rdma-core's own tests of verbs, as Debian ships them in `rdma-core`'s documentation, over the loopback
 //! device.
 
+mod library;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -8,28 +10,13 @@ use std::process::Command;
 /// Where the package `rdma-core` has its tests.
 const CASES: &str = "/usr/share/doc/rdma-core/tests";
 
-/// A folder with the library under the name that programs ask for.
-fn folder() -> std::path::PathBuf {
-    // Cargo does not build a library for C because a test of its package runs.
-    let build = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "rockery-verbs"]).status();
-    assert!(build.is_ok_and(|status| status.success()), "the library does not build");
-    let tests = std::env::current_exe().expect("a test knows its own path");
-    let built = tests.parent().expect("a file has a folder").join("libibverbs.so");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pyverbs");
-    std::fs::create_dir_all(&folder).expect("the target folder can be written");
-    let link = folder.join("libibverbs.so.1");
-    let _ = std::fs::remove_file(&link);
-    std::os::unix::fs::symlink(&built, &link).expect("the target folder can be written");
-    folder
-}
-
 #[test]
 fn every_expected_case_passes() {
     assert!(Path::new(CASES).exists(), "this test needs the package rdma-core, with its documentation");
     let run = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pyverbs/run.py");
     let output = Command::new("/usr/bin/python3")
         .args([run, CASES, "--dev", "rk_lo", "--gid", "1"])
-        .env("LD_LIBRARY_PATH", folder())
+        .env("LD_LIBRARY_PATH", library::folder())
         .output()
         .expect("this test needs the packages python3 and python3-pyverbs");
     let (said, complaints) =
