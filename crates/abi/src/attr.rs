@@ -352,3 +352,11 @@ pub struct ibv_mw_bind {
     pub send_flags: u32,
     pub bind_info: ibv_mw_bind_info,
 }
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_modify_cq_attr {
+    pub attr_mask: u32,
+    /// cq_count, cq_period (microseconds).
+    pub moderate: [u16; 2],
+}

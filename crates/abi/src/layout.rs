@@ -125,6 +125,7 @@ layouts! {
         wr_id: 0, status: 8, opcode: 12, vendor_err: 16, byte_len: 20, imm_data: 24, qp_num: 28, src_qp: 32,
         wc_flags: 36, pkey_index: 40, slid: 42, sl: 44, dlid_path_bits: 45,
     }
+    ibv_modify_cq_attr: 8 { attr_mask: 0, moderate: 4 }
     ibv_grh: 40 { paylen: 4, next_hdr: 6, hop_limit: 7, sgid: 8, dgid: 24 }
 
     ibv_context_ops: 256 {

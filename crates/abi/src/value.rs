@@ -97,6 +97,7 @@ values! {
     IBV_MW_TYPE_2 = 2;
 
     IBV_VALUES_MASK_RAW_CLOCK = 1;
+    IBV_CQ_ATTR_MODERATE = 1;
     IBV_XRCD_INIT_ATTR_FD = 1;
     IBV_XRCD_INIT_ATTR_OFLAGS = 1 << 1;
 

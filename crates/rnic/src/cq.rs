@@ -3,6 +3,7 @@
 use crate::completion::Completion;
 use crate::event::Event;
 use crate::handle::Cq;
+use crate::time::{Instant, Nanos};
 use alloc::collections::VecDeque;
 
 /// For which completion an armed queue raises its event.
@@ -12,6 +13,16 @@ pub enum Arm {
     Any,
     /// The next that is solicited or failed.
     Solicited,
+}
+
+/// Events that wait for company: one for so many completions, or for the first after so much time. An event
+/// waits for nothing when either is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Moderation {
+    /// Completions.
+    pub count: u16,
+    /// Since the first of them.
+    pub period: Nanos,
 }
 
 /// What a completion means for the event.
@@ -28,13 +39,19 @@ pub(crate) struct CompletionQueue {
     capacity: u32,
     armed: Option<Arm>,
     overrun: bool,
+    moderation: Moderation,
+    /// Completions that would have raised an event, and when the first of them lets it go at last.
+    held: u16,
+    due: Option<Instant>,
     /// Queue pairs and SRQs that complete here: it cannot be destroyed before them.
     pub(crate) users: u32,
 }
 
 impl CompletionQueue {
     pub(crate) fn new(capacity: u32) -> Self {
-        Self { ring: VecDeque::new(), capacity, armed: None, overrun: false, users: 0 }
+        let moderation = Moderation::default();
+        let ring = VecDeque::new();
+        Self { ring, capacity, armed: None, overrun: false, moderation, held: 0, due: None, users: 0 }
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -43,6 +60,35 @@ impl CompletionQueue {
 
     pub(crate) fn resize(&mut self, capacity: u32) {
         self.capacity = capacity;
+    }
+
+    pub(crate) fn moderate(&mut self, moderation: Moderation) {
+        self.moderation = moderation;
+    }
+
+    /// When an event that waits goes at last.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Lets an event go that has waited long enough.
+    pub(crate) fn release(&mut self, cq: Cq, now: Instant) -> Option<Event> {
+        self.due.filter(|due| *due <= now).map(|_| self.raise(cq))
+    }
+
+    fn raise(&mut self, cq: Cq) -> Event {
+        (self.armed, self.held, self.due) = (None, 0, None);
+        Event::Completion(cq)
+    }
+
+    /// Whether one completion more is enough for an event; if not, it is held.
+    fn is_enough(&mut self, at: Instant) -> bool {
+        self.held += 1;
+        if self.moderation.period == Nanos(0) || self.held >= self.moderation.count {
+            return true;
+        }
+        self.due.get_or_insert(at + self.moderation.period);
+        false
     }
 
     pub(crate) fn arm(&mut self, arm: Arm) {
@@ -68,14 +114,50 @@ impl CompletionQueue {
             Some(Arm::Solicited) => notice == Notice::Solicited,
             None => false,
         };
-        wanted.then(|| {
-            self.armed = None;
-            Event::Completion(cq)
-        })
+        let raises = wanted && self.is_enough(Instant(completion.at_ns));
+        raises.then(|| self.raise(cq))
     }
 
     /// Forgets the completions of a queue pair that is reset or destroyed (as `ibv_destroy_qp` promises).
     pub(crate) fn purge(&mut self, qpn: wire::Qpn) {
         self.ring.retain(|completion| completion.qpn != qpn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::completion::{CompletionKind, Status};
+    use crate::resources::completion;
+
+    fn complete(queue: &mut CompletionQueue, at: u64) -> bool {
+        let done = completion(wire::Qpn::new(1), 0, Status::Success, CompletionKind::Send, Instant(at));
+        queue.push(Cq(0), done, Notice::Ordinary).is_some()
+    }
+
+    #[test]
+    fn an_event_waits_for_company_or_for_its_time() {
+        let mut queue = CompletionQueue::new(16);
+        queue.moderate(Moderation { count: 3, period: Nanos(100) });
+        queue.arm(Arm::Any);
+        assert_eq!([1, 2, 3].map(|at| complete(&mut queue, at)), [false, false, true]);
+        assert_eq!(queue.due(), None);
+        assert!(!complete(&mut queue, 4), "not armed");
+        queue.arm(Arm::Any);
+        assert!(!complete(&mut queue, 10));
+        assert_eq!(queue.due(), Some(Instant(110)));
+        assert_eq!(queue.release(Cq(0), Instant(109)), None);
+        assert_eq!(queue.release(Cq(0), Instant(110)), Some(Event::Completion(Cq(0))));
+        assert_eq!((queue.due(), queue.release(Cq(0), Instant(999))), (None, None));
+    }
+
+    #[test]
+    fn without_a_count_or_a_period_events_wait_for_nothing() {
+        for (count, period) in [(0, 0), (5, 0), (0, 5), (1, 5)] {
+            let mut queue = CompletionQueue::new(16);
+            queue.moderate(Moderation { count, period: Nanos(period) });
+            queue.arm(Arm::Any);
+            assert!(complete(&mut queue, 1), "{count} {period}");
+        }
     }
 }

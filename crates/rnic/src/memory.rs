@@ -10,8 +10,19 @@ pub struct Piece {
     pub address: u64,
     /// Bytes.
     pub length: u32,
+    /// What is behind it.
+    pub backing: Backing,
+}
+
+/// What is behind a stretch of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// Pages that stay.
+    Pinned,
     /// The region was registered for on-demand paging: nothing promised that pages are there.
-    pub on_demand: bool,
+    OnDemand,
+    /// Nothing: what is stored is gone, what is read is zeros. The address means nothing.
+    Null,
 }
 
 /// Payload of an arriving packet.

@@ -9,7 +9,7 @@ use crate::access::Access;
 use crate::error::Error;
 use crate::grant::RegionGrant;
 use crate::handle::{Lkey, Pd, Window};
-use crate::memory::Piece;
+use crate::memory::{Backing, Piece};
 use crate::random::Random;
 use crate::work::{Sge, WindowBinding};
 use alloc::collections::VecDeque;
@@ -79,6 +79,8 @@ struct Entry {
     iova: u64,
     access: Access,
     kind: Kind,
+    /// A null region: there is no memory behind it.
+    is_null: bool,
 }
 
 impl Entry {
@@ -89,8 +91,16 @@ impl Entry {
         (end <= self.length).then_some(Piece {
             address: self.start.wrapping_add(offset),
             length,
-            on_demand: self.access.contains(Access::ON_DEMAND),
+            backing: self.backing(),
         })
+    }
+
+    fn backing(&self) -> Backing {
+        match self.access.contains(Access::ON_DEMAND) {
+            _ if self.is_null => Backing::Null,
+            true => Backing::OnDemand,
+            false => Backing::Pinned,
+        }
     }
 }
 
@@ -136,9 +146,17 @@ impl Regions {
             iova: init.iova,
             access: init.access,
             kind: Kind::Region { bindings: 0 },
+            is_null: false,
         };
         let key = self.insert(entry, random)?;
         Ok(RegionKeys { lkey: Lkey(key), rkey: Rkey(key) })
+    }
+
+    /// A region of all addresses with nothing behind them, for local use.
+    pub(crate) fn register_null(&mut self, pd: Pd, random: &mut Random) -> Result<Lkey, Error> {
+        let (access, kind) = (Access::LOCAL_WRITE, Kind::Region { bindings: 0 });
+        let entry = Entry { key: 0, pd, start: 0, length: u64::MAX, iova: 0, access, kind, is_null: true };
+        Ok(Lkey(self.insert(entry, random)?))
     }
 
     /// Changes a region. Where its memory or domain changes it gets a new key, and the old one is no longer
@@ -151,6 +169,7 @@ impl Regions {
     ) -> Result<RegionKeys, Error> {
         let mut entry = *self.entry(lkey.0).ok_or(Error::NoSuchObject)?;
         match entry.kind {
+            _ if entry.is_null => return Err(Error::Invalid("a null region has nothing to change")),
             Kind::Region { bindings: 0 } => {}
             Kind::Region { .. } => return Err(Error::Busy),
             Kind::Window { .. } => return Err(Error::NoSuchObject),
@@ -194,7 +213,8 @@ impl Regions {
         random: &mut Random,
     ) -> Result<(Window, Rkey), Error> {
         let kind = Kind::Window { kind, region: None, qpn: Qpn::new(0) };
-        let entry = Entry { key: 0, pd, start: 0, length: 0, iova: 0, access: Access::empty(), kind };
+        let access = Access::empty();
+        let entry = Entry { key: 0, pd, start: 0, length: 0, iova: 0, access, kind, is_null: false };
         let key = self.insert(entry, random)?;
         Ok((Window(self.slot_of(key)), Rkey(key)))
     }
@@ -486,6 +506,20 @@ mod tests {
             regions.deregister(new.lkey).unwrap();
         }
         assert_eq!(regions.deregister(old.lkey), Err(Error::NoSuchObject));
+    }
+
+    #[test]
+    fn a_null_region_is_everywhere_and_nowhere() {
+        let (mut regions, mut random) = table();
+        let lkey = regions.register_null(Pd(3), &mut random).unwrap();
+        let sge = Sge { address: 0xdead_beef, length: 1 << 31, lkey };
+        let piece = regions.local(Pd(3), &sge, Access::LOCAL_WRITE).unwrap();
+        assert_eq!((piece.length, piece.backing), (1 << 31, Backing::Null));
+        assert!(regions.local(Pd(4), &sge, Access::LOCAL_WRITE).is_none());
+        let read = Access::REMOTE_READ;
+        assert!(regions.remote(Pd(3), Qpn::new(9), Rkey(lkey.0), 0, 1, read).is_none());
+        assert!(regions.reregister(lkey, RegionChange::default(), &mut random).is_err());
+        assert_eq!(regions.deregister(lkey), Ok(()));
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) struct Resources {
     pub(crate) senders: Option<Senders>,
     /// Queue pairs whose completion queue overran: the device fails them after the call that found it.
     pub(crate) overrun: Vec<Cq>,
+    /// Completion queues whose event waits for company.
+    pub(crate) moderated: Vec<Cq>,
 }
 
 /// A completion to be made, without the fields that most do not have.
@@ -80,8 +82,27 @@ impl Resources {
                 self.events.push_back(event);
             }
             Some(event) => self.events.push_back(event),
-            None => {}
+            None => {
+                if queue.due().is_some() && !self.moderated.contains(&cq) {
+                    self.moderated.push(cq);
+                }
+            }
         }
+    }
+
+    /// When the first event that waits for company goes at last.
+    pub(crate) fn next_moderated(&self) -> Option<Instant> {
+        self.moderated.iter().filter_map(|cq| self.cqs.get(cq.0 as usize)?.due()).min()
+    }
+
+    /// Lets events go that have waited long enough.
+    pub(crate) fn release_moderated(&mut self, now: Instant) {
+        let (cqs, events) = (&mut self.cqs, &mut self.events);
+        self.moderated.retain(|cq| {
+            let Some(queue) = cqs.get_mut(cq.0 as usize) else { return false };
+            events.extend(queue.release(*cq, now));
+            queue.due().is_some()
+        });
     }
 
     /// Takes a receive from an SRQ.

@@ -3,12 +3,14 @@
 use crate::channel::lock;
 use crate::device::{Listed, listed};
 
+use crate::dm::DeviceMemory;
 use crate::door::{Errno, door};
-use crate::{channel, cq, cq_ex, dm, memory, pd, post, qp, query, srq};
+use crate::{channel, cq, cq_ex, dm, import, memory, pd, post, qp, query, srq};
 use abi::{ibv_context, ibv_context_ops, ibv_device, slot, verbs_context};
 use core::ffi::c_void;
 use core::mem::{offset_of, size_of};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An open device.
@@ -16,7 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(crate) struct Context {
     abi: verbs_context,
     pub(crate) device: Arc<host::Device>,
-    objects: Mutex<Objects>,
+    /// Those that import the device have the same.
+    objects: Arc<Mutex<Objects>>,
+    /// `cmd_fd`: what a program imports the device by.
+    _command: Option<OwnedFd>,
 }
 
 /// Addresses of what C has pointers to, by the device's numbers.
@@ -26,6 +31,12 @@ pub(crate) struct Objects {
     pub(crate) qps: HashMap<u32, usize>,
     pub(crate) srqs: HashMap<u32, usize>,
     pub(crate) xrcds: Vec<OpenXrcd>,
+    /// What can be imported.
+    pub(crate) pds: HashSet<u32>,
+    /// Bytes of each region.
+    pub(crate) regions: HashMap<u32, usize>,
+    pub(crate) device_memories: HashMap<u32, Arc<DeviceMemory>>,
+    pub(crate) device_memories_made: u32,
 }
 
 /// An XRC domain.
@@ -83,11 +94,11 @@ fn operations() -> ibv_context_ops {
 }
 
 /// An empty slot tells `static inline` callers that a verb is not supported.
-fn table(device: *mut ibv_device, async_fd: i32) -> verbs_context {
+fn table(device: *mut ibv_device, async_fd: i32, cmd_fd: i32) -> verbs_context {
     let context = ibv_context {
         device,
         ops: operations(),
-        cmd_fd: -1,
+        cmd_fd,
         async_fd,
         num_comp_vectors: Context::VECTORS as i32,
         mutex: [0; 5],
@@ -96,7 +107,7 @@ fn table(device: *mut ibv_device, async_fd: i32) -> verbs_context {
     verbs_context {
         query_port: Some(query::query_port),
         advise_mr: Some(memory::advise_mr),
-        alloc_null_mr: None,
+        alloc_null_mr: Some(memory::alloc_null_mr),
         counters: [None; 4],
         reg_dm_mr: Some(dm::reg_dm_mr),
         alloc_dm: Some(dm::alloc_dm),
@@ -106,7 +117,7 @@ fn table(device: *mut ibv_device, async_fd: i32) -> verbs_context {
         alloc_parent_domain: Some(pd::alloc_parent_domain),
         dealloc_td: Some(pd::dealloc_td),
         alloc_td: Some(pd::alloc_td),
-        modify_cq: None,
+        modify_cq: Some(cq::modify_cq),
         post_srq_ops: None,
         rwq_and_wq: [None; 5],
         query_rt_values: Some(query::query_rt_values),
@@ -126,6 +137,19 @@ fn table(device: *mut ibv_device, async_fd: i32) -> verbs_context {
     }
 }
 
+/// What C gets, which holds `raw`.
+pub(crate) fn opened(
+    raw: *mut ibv_device,
+    device: Arc<host::Device>,
+    objects: Arc<Mutex<Objects>>,
+    command: Option<OwnedFd>,
+) -> *mut ibv_context {
+    let abi = table(raw, device.async_events().fd(), command.as_ref().map_or(-1, AsRawFd::as_raw_fd));
+    let opened = Box::into_raw(Box::new(Context { abi, device, objects, _command: command }));
+    // SAFETY: just made.
+    unsafe { &raw mut (*opened).abi.context }
+}
+
 door! {
     /// Why a device does not open is told on standard error: `errno` cannot say it.
     fn ibv_open_device(raw: *mut ibv_device) -> pointer(*mut ibv_context) {
@@ -134,10 +158,10 @@ door! {
             eprintln!("rockery: {}: {error}", entry.info.name);
             Errno(libc::EIO)
         })?;
-        let abi = table(raw, device.async_events().fd());
+        let objects = Arc::default();
+        let command = import::offer(&device, &objects);
         entry.hold();
-        let opened = Box::into_raw(Box::new(Context { abi, device, objects: Mutex::default() }));
-        Ok(&raw mut (*opened).abi.context)
+        Ok(opened(raw, device, objects, command))
     }
 
     fn ibv_close_device(raw: *mut ibv_context) -> code(i32) {

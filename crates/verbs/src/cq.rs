@@ -4,11 +4,11 @@ use crate::channel::{Channel, Owed};
 use crate::context::{Context, context};
 use crate::cq_ex;
 use crate::door::{Errno, door};
-use abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc};
+use abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::sync::atomic::AtomicBool;
-use rnic::{Completion, CompletionKind, Event, Extra, NetworkHeader, Status};
+use rnic::{Completion, CompletionKind, Event, Extra, Moderation, Nanos, NetworkHeader, Status};
 
 /// A completion queue. Always the long form: what `ibv_create_cq` gives out is its beginning.
 #[repr(C)]
@@ -132,6 +132,17 @@ door! {
         context((*raw).context).device.with(|rnic, _| rnic.resize_cq(queue.handle, asked))?;
         (*raw).cqe = entries;
         Ok(())
+    }
+
+    /// Moderation: an event waits for so many completions, or for so many microseconds after the first.
+    fn modify_cq(raw: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> code(i32) {
+        let (queue, attr) = (cq(raw)?, attr.as_ref().ok_or(Errno::INVALID)?);
+        if attr.attr_mask != abi::IBV_CQ_ATTR_MODERATE {
+            return Err(Errno::INVALID);
+        }
+        let [count, period_us] = attr.moderate;
+        let moderation = Moderation { count, period: Nanos::from_micros(period_us.into()) };
+        Ok(context((*raw).context).device.with(|rnic, _| rnic.moderate_cq(queue.handle, moderation))?)
     }
 
     /// Waits until the program has acknowledged every event that it took.

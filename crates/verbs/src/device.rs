@@ -49,6 +49,11 @@ impl Listed {
         Box::into_raw(Box::new(device))
     }
 
+    /// One that stands in no list.
+    pub(crate) fn alone(info: DeviceInfo) -> *mut ibv_device {
+        Self::new(info).cast()
+    }
+
     /// One user more.
     pub(crate) fn hold(&self) {
         self.users.fetch_add(1, Ordering::Relaxed);

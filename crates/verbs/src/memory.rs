@@ -1,16 +1,18 @@
 //! Memory regions and windows.
 
 use crate::context::context;
-use crate::dm::Dm;
+use crate::dm::DeviceMemory;
+use crate::dmabuf::Mapping;
 use crate::door::{Errno, door};
 use crate::pd::pd;
 use crate::qp::qp;
 use abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp, ibv_sge};
 use core::ffi::c_void;
 use rnic::{
-    Access, Data, Lkey, Operation, RegionChange, RegionInit, SendFlags, SendRequest, Window, WindowBinding,
-    WindowKind,
+    Access, Data, Lkey, Operation, RegionChange, RegionInit, RegionKeys, SendFlags, SendRequest, Window,
+    WindowBinding, WindowKind,
 };
+use std::sync::Arc;
 use wire::Rkey;
 
 /// Rights as C gives them. Optional ones that the device does not know are ignored, as the manual page
@@ -23,8 +25,17 @@ pub(crate) fn access(bits: u32) -> Result<Access, Errno> {
 #[repr(C)]
 pub(crate) struct Region {
     pub(crate) abi: ibv_mr,
-    /// What it lies in, if that is not the program's own memory.
-    pub(crate) device_memory: *const Dm,
+    pub(crate) beneath: Beneath,
+}
+
+/// What a region lies in.
+pub(crate) enum Beneath {
+    /// The program's own memory.
+    Program,
+    /// Device memory, which cannot go before it.
+    Device(Arc<DeviceMemory>),
+    /// A mapping of ours, which goes with it.
+    Mapping(Mapping),
 }
 
 /// # Safety
@@ -35,6 +46,7 @@ pub(crate) unsafe fn register(
     length: usize,
     iova: u64,
     bits: u32,
+    beneath: Beneath,
 ) -> Result<*mut ibv_mr, Errno> {
     // SAFETY: as above.
     let (below, raw) = unsafe { (pd(domain)?, (*domain).context) };
@@ -44,9 +56,28 @@ pub(crate) unsafe fn register(
     }
     // SAFETY: a domain's context lives longer than the domain.
     let keys = unsafe { context(raw) }.device.with(|rnic, _| rnic.register(below.handle, init))?;
+    // SAFETY: as above.
+    unsafe { context(raw) }.objects().regions.insert(keys.lkey.value(), length);
+    // SAFETY: as above.
+    Ok(unsafe { boxed(domain, addr, length, keys, beneath) })
+}
+
+/// A region as C has it.
+///
+/// # Safety
+/// `domain` is a live protection domain.
+pub(crate) unsafe fn boxed(
+    domain: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    keys: RegionKeys,
+    beneath: Beneath,
+) -> *mut ibv_mr {
+    // SAFETY: as above.
+    let context = unsafe { (*domain).context };
     let (lkey, rkey) = (keys.lkey.value(), keys.rkey.0);
-    let abi = ibv_mr { context: raw, pd: domain, addr, length, handle: lkey, lkey, rkey };
-    Ok(Box::into_raw(Box::new(Region { abi, device_memory: core::ptr::null() })).cast())
+    let abi = ibv_mr { context, pd: domain, addr, length, handle: lkey, lkey, rkey };
+    Box::into_raw(Box::new(Region { abi, beneath })).cast()
 }
 
 /// A region's pages are brought in when it is registered, and must be there.
@@ -80,17 +111,17 @@ pub(crate) unsafe fn binding(
 
 door! {
     fn ibv_reg_mr(domain: *mut ibv_pd, addr: *mut c_void, length: usize, bits: i32) -> pointer(*mut ibv_mr) {
-        register(domain, addr, length, addr as u64, bits as u32)
+        register(domain, addr, length, addr as u64, bits as u32, Beneath::Program)
     }
 
     fn ibv_reg_mr_iova(domain: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, bits: i32)
         -> pointer(*mut ibv_mr) {
-        register(domain, addr, length, iova, bits as u32)
+        register(domain, addr, length, iova, bits as u32, Beneath::Program)
     }
 
     fn ibv_reg_mr_iova2(domain: *mut ibv_pd, addr: *mut c_void, length: usize, iova: u64, bits: u32)
         -> pointer(*mut ibv_mr) {
-        register(domain, addr, length, iova, bits)
+        register(domain, addr, length, iova, bits, Beneath::Program)
     }
 
     /// Answers -1 (the old region is valid, the input was not) or -4 (the region is lost), and sets
@@ -116,10 +147,14 @@ door! {
         let keys = context(region.context)
             .device
             .with(|rnic, _| rnic.reregister(Lkey::from_value(region.handle), change))?;
+        let before = region.handle;
         (region.lkey, region.handle, region.rkey) = (keys.lkey.value(), keys.lkey.value(), keys.rkey.0);
         if change.translation.is_some() {
             (region.addr, region.length) = (addr, length);
         }
+        let regions = &mut context(region.context).objects().regions;
+        regions.remove(&before);
+        regions.insert(region.handle, region.length);
         if change.pd.is_some() {
             region.pd = domain;
         }
@@ -152,11 +187,22 @@ door! {
     fn ibv_dereg_mr(raw: *mut ibv_mr) -> code(i32) {
         let region = raw.as_ref().ok_or(Errno::INVALID)?;
         context(region.context).device.with(|rnic, _| rnic.deregister(Lkey::from_value(region.handle)))?;
+        context(region.context).objects().regions.remove(&region.handle);
         let region = Box::from_raw(raw.cast::<Region>());
-        if let Some(memory) = region.device_memory.as_ref() {
-            memory.release();
+        match region.beneath {
+            Beneath::Program => {}
+            Beneath::Device(memory) => memory.release(),
+            Beneath::Mapping(mapping) => drop(mapping),
         }
         Ok(())
+    }
+
+    /// A region of all addresses with nothing behind them. Peers have no key for it.
+    fn alloc_null_mr(domain: *mut ibv_pd) -> pointer(*mut ibv_mr) {
+        let (below, owner) = (pd(domain)?, context((*domain).context));
+        let lkey = owner.device.with(|rnic, _| rnic.register_null(below.handle))?;
+        let keys = RegionKeys { lkey, rkey: Rkey(0) };
+        Ok(boxed(domain, core::ptr::null_mut(), usize::MAX, keys, Beneath::Program))
     }
 
     fn alloc_mw(domain: *mut ibv_pd, kind: u32) -> pointer(*mut ibv_mw) {

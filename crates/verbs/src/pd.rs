@@ -50,7 +50,12 @@ pub(crate) unsafe fn xrcd<'a>(xrcd: *mut ibv_xrcd) -> Result<&'a Xrcd, Errno> {
     unsafe { xrcd.cast::<Xrcd>().as_ref() }.ok_or(Errno::INVALID)
 }
 
-fn boxed(context: *mut ibv_context, handle: rnic::Pd, below: Option<(*const Pd, *const Td)>) -> *mut ibv_pd {
+/// A domain as C has it.
+pub(crate) fn boxed(
+    context: *mut ibv_context,
+    handle: rnic::Pd,
+    below: Option<(*const Pd, *const Td)>,
+) -> *mut ibv_pd {
     let abi = ibv_pd { context, handle: handle.value() };
     Box::into_raw(Box::new(Pd { abi, handle, children: AtomicU32::new(0), below })).cast()
 }
@@ -58,6 +63,7 @@ fn boxed(context: *mut ibv_context, handle: rnic::Pd, below: Option<(*const Pd, 
 door! {
     fn ibv_alloc_pd(raw: *mut ibv_context) -> pointer(*mut ibv_pd) {
         let handle = context(raw).device.with(|rnic, _| rnic.alloc_pd())?;
+        context(raw).objects().pds.insert(handle.value());
         Ok(boxed(raw, handle, None))
     }
 
@@ -73,7 +79,11 @@ door! {
                     thread.users.fetch_sub(1, Ordering::Relaxed);
                 }
             }
-            None => context(domain.abi.context).device.with(|rnic, _| rnic.dealloc_pd(domain.handle))?,
+            None => {
+                let owner = context(domain.abi.context);
+                owner.device.with(|rnic, _| rnic.dealloc_pd(domain.handle))?;
+                owner.objects().pds.remove(&domain.handle.value());
+            }
         }
         drop(Box::from_raw(raw.cast::<Pd>()));
         Ok(())
@@ -160,7 +170,7 @@ door! {
 }
 
 /// Which file a descriptor leads to: device and inode.
-fn identity(fd: i32) -> Result<(u64, u64), Errno> {
+pub(crate) fn identity(fd: i32) -> Result<(u64, u64), Errno> {
     // SAFETY: zero is a value of every field.
     let mut found: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: the struct is there.

@@ -10,7 +10,7 @@ use crate::qp_attr::{cap, capacity, from_c, kind, to_c};
 use crate::qp_ex::{self, Batch};
 use crate::srq::srq;
 use abi::{
-    ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    ibv_context, ibv_ece, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     ibv_qp_open_attr,
 };
 use core::cell::UnsafeCell;
@@ -247,6 +247,16 @@ door! {
     /// NULL for a queue pair that was not created for `ibv_wr_…`.
     fn ibv_qp_to_qp_ex(raw: *mut ibv_qp) -> plain(Option<core::ptr::NonNull<ibv_qp_ex>>) {
         qp(raw).ok().filter(|queue| queue.extended).and_then(|_| core::ptr::NonNull::new(raw.cast()))
+    }
+
+    /// There are no options to agree on: the answer is an empty set, and that it is not supported.
+    fn ibv_query_ece(_raw: *mut ibv_qp, ece: *mut ibv_ece) -> code(i32) {
+        *ece = ibv_ece::default();
+        Err(Errno::UNSUPPORTED)
+    }
+
+    fn ibv_set_ece(_raw: *mut ibv_qp, _ece: *mut ibv_ece) -> code(i32) {
+        Err(Errno::UNSUPPORTED)
     }
 
     /// No promise is made: with out-of-order placement packets are stored as they arrive.

@@ -20,6 +20,7 @@ const VENDOR_ID: u32 = 0x02_5a_1e;
 /// some programs choose their protocols by this figure.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
+const SPEED_100_MBPS: u64 = 1000;
 const PHYSICAL_LINK_UP: u8 = 5;
 const PHYSICAL_DISABLED: u8 = 3;
 /// `IBV_PORT_CM_SUP`.
@@ -128,6 +129,7 @@ fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
         hca_core_clock: 1_000_000,
         device_cap_flags_ex: capabilities().into(),
         phys_port_cnt_ex: PORT.into(),
+        cq_mod_caps: [u16::MAX; 2],
         max_dm_size: dm::BYTES_MAX as u64,
         ..none
     }
@@ -209,6 +211,13 @@ door! {
     fn ibv_query_port(raw: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> code(i32) {
         check_port(port.into())?;
         write_prefix(attr, &port_attr(context(raw)), COMPAT_PORT_BYTES);
+        Ok(())
+    }
+
+    /// In units of 100 Mb/s.
+    fn ibv_query_port_speed(_raw: *mut ibv_context, port: u32, speed: *mut u64) -> code(i32) {
+        check_port(port)?;
+        *speed = SPEED_100_MBPS;
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 //! (`ibv_reg_mr` says the same); [`pin`] checks that it is at that moment. On-demand regions promise nothing:
 //! their bytes go through the kernel, which answers with an error where there is no page.
 
-use rnic::{Fault, Memory, Payload, Piece};
+use rnic::{Backing, Fault, Memory, Payload, Piece};
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -23,8 +23,12 @@ impl Memory for ProcessMemory {
         if length == 0 {
             return Ok(());
         }
-        if piece.on_demand {
-            return through_kernel(piece.address, bytes.cast_mut(), length, Direction::ToMemory);
+        match piece.backing {
+            Backing::Pinned => {}
+            Backing::OnDemand => {
+                return through_kernel(piece.address, bytes.cast_mut(), length, Direction::ToMemory);
+            }
+            Backing::Null => return Ok(()),
         }
         let target = piece.address as *mut u8;
         // SAFETY: the device checked the range against a region whose owner keeps it mapped and writable;
@@ -56,10 +60,11 @@ impl Memory for ProcessMemory {
 /// The eight bytes of an atomic. The device refuses addresses that are not multiples of eight; should one
 /// come, it is a fault. An on-demand page is asked for first.
 fn cell(piece: Piece) -> Result<&'static AtomicU64, Fault> {
-    if piece.length < 8 || !piece.address.is_multiple_of(8) || piece.address == 0 {
+    let is_there = piece.address != 0 && piece.backing != Backing::Null;
+    if piece.length < 8 || !piece.address.is_multiple_of(8) || !is_there {
         return Err(Fault);
     }
-    if piece.on_demand {
+    if piece.backing == Backing::OnDemand {
         let mut there = [0u8; 8];
         through_kernel(piece.address, there.as_mut_ptr(), there.len(), Direction::FromMemory)?;
     }
@@ -71,8 +76,15 @@ fn cell(piece: Piece) -> Result<&'static AtomicU64, Fault> {
 /// Reads a piece into `out`, which is as long.
 pub(crate) fn read(piece: &Piece, out: &mut [u8]) -> Result<(), Fault> {
     let length = out.len().min(piece.length as usize);
-    if piece.on_demand {
-        return through_kernel(piece.address, out.as_mut_ptr(), length, Direction::FromMemory);
+    match piece.backing {
+        Backing::Pinned => {}
+        Backing::OnDemand => {
+            return through_kernel(piece.address, out.as_mut_ptr(), length, Direction::FromMemory);
+        }
+        Backing::Null => {
+            out[..length].fill(0);
+            return Ok(());
+        }
     }
     // SAFETY: the device checked the range against a region whose owner keeps it mapped; `out` is a staging
     // buffer of ours. The program may write at the same time: then what is sent is what it had at some
@@ -148,16 +160,16 @@ pub fn pin(address: u64, length: u64, writable: bool) -> Result<(), PinError> {
 mod tests {
     use super::*;
 
-    fn piece(address: u64, length: u32, on_demand: bool) -> Piece {
-        Piece { address, length, on_demand }
+    fn piece(address: u64, length: u32, backing: Backing) -> Piece {
+        Piece { address, length, backing }
     }
 
     #[test]
     fn bytes_go_both_ways() {
-        for on_demand in [false, true] {
+        for backing in [Backing::Pinned, Backing::OnDemand] {
             let target = [0u8; 100];
             let bytes: Vec<u8> = (0..100).collect();
-            let place = piece(target.as_ptr() as u64, 100, on_demand);
+            let place = piece(target.as_ptr() as u64, 100, backing);
             ProcessMemory.write(place, Payload::Bytes(&bytes)).unwrap();
             let mut back = [0u8; 100];
             read(&place, &mut back).unwrap();
@@ -167,21 +179,31 @@ mod tests {
 
     #[test]
     fn a_missing_page_behind_on_demand_memory_is_a_fault() {
-        let place = piece(4096, 8, true);
+        let place = piece(4096, 8, Backing::OnDemand);
         assert_eq!(ProcessMemory.write(place, Payload::Bytes(&[0; 8])), Err(Fault));
         assert_eq!(read(&place, &mut [0; 8]), Err(Fault));
         assert_eq!(ProcessMemory.fetch_add(place, 1), Err(Fault));
     }
 
     #[test]
+    fn a_null_region_takes_everything_and_gives_zeros() {
+        let place = piece(4096, 8, Backing::Null);
+        ProcessMemory.write(place, Payload::Bytes(&[5; 8])).unwrap();
+        let mut back = [7; 8];
+        read(&place, &mut back).unwrap();
+        assert_eq!(back, [0; 8]);
+        assert_eq!(ProcessMemory.store(place, [1; 8]), Err(Fault));
+    }
+
+    #[test]
     fn atomics_return_what_was_there() {
         let value = AtomicU64::new(5);
-        let place = piece(value.as_ptr() as u64, 8, false);
+        let place = piece(value.as_ptr() as u64, 8, Backing::Pinned);
         assert_eq!(ProcessMemory.fetch_add(place, 3), Ok(5));
         assert_eq!(ProcessMemory.compare_swap(place, 8, 1), Ok(8));
         assert_eq!(ProcessMemory.compare_swap(place, 8, 2), Ok(1));
         assert_eq!(value.load(Ordering::Relaxed), 1);
-        assert_eq!(ProcessMemory.fetch_add(piece(place.address + 4, 8, false), 1), Err(Fault));
+        assert_eq!(ProcessMemory.fetch_add(piece(place.address + 4, 8, Backing::Pinned), 1), Err(Fault));
     }
 
     #[test]

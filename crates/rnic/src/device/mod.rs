@@ -84,6 +84,7 @@ impl Device {
                 senders: None,
                 changed_queues: Vec::new(),
                 overrun: Vec::new(),
+                moderated: Vec::new(),
             },
             pds: Slab::new(),
             xrcds: Slab::new(),
@@ -289,11 +290,16 @@ impl Device {
 
     /// When [`Self::handle_timeout`] wants to be called. A call too early does nothing.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.timers.peek().map(|Reverse((at, _))| *at)
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        if self.resources.moderated.is_empty() {
+            return timer;
+        }
+        timer.into_iter().chain(self.resources.next_moderated()).min()
     }
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.resources.release_moderated(now);
         while let Some(&Reverse((at, index))) = self.timers.peek() {
             if at > now {
                 break;

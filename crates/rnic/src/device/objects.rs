@@ -2,7 +2,7 @@
 
 use super::Device;
 use crate::completion::Completion;
-use crate::cq::{Arm, CompletionQueue};
+use crate::cq::{Arm, CompletionQueue, Moderation};
 use crate::error::Error;
 use crate::handle::{Cq, Lkey, Pd, Srq, Window, Xrcd};
 use crate::receive::{ReceiveQueue, SharedReceiveQueue};
@@ -16,6 +16,13 @@ impl Device {
     pub fn register(&mut self, pd: Pd, init: RegionInit) -> Result<RegionKeys, Error> {
         self.check_pd(pd)?;
         self.resources.regions.register(pd, init, &mut self.random)
+    }
+
+    /// Registers a region of all addresses with nothing behind it: what is stored there is gone, what is read
+    /// is zeros. Peers have no key for it.
+    pub fn register_null(&mut self, pd: Pd) -> Result<Lkey, Error> {
+        self.check_pd(pd)?;
+        self.resources.regions.register_null(pd, &mut self.random)
     }
 
     /// Changes a region; unless only rights change, its old keys stop working. On an error the region is as
@@ -69,6 +76,12 @@ impl Device {
             return Err(Error::Invalid("more completions wait in the queue than it would hold"));
         }
         queue.resize(entries);
+        Ok(())
+    }
+
+    /// Says how long an armed queue waits with its event for further completions.
+    pub fn moderate_cq(&mut self, cq: Cq, moderation: Moderation) -> Result<(), Error> {
+        self.cq(cq)?.moderate(moderation);
         Ok(())
     }
 

@@ -1,11 +1,14 @@
 /* A device talks to itself: what the programs of the distribution do not reach. Prints one line per step that
  * went as the manual pages say, and stops at the first that did not. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define MUST(what) \
 	do { \
@@ -53,6 +56,120 @@ static void reach(struct ibv_cq_ex *cq, uint64_t id, enum ibv_wc_status status)
 	if (cq->wr_id != id || cq->status != status)
 		printf("id %d status %d instead of %d %d\n", (int)cq->wr_id, cq->status, (int)id, status);
 	MUST(cq->wr_id == id && cq->status == status);
+}
+
+/* A queue pair that is connected to itself, on a completion queue of its own. */
+static struct ibv_qp *loop(struct ibv_pd *domain, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1};
+	init.cap = (struct ibv_qp_cap){16, 16, 2, 2, 0};
+	struct ibv_qp *qp = ibv_create_qp(domain, &init);
+	MUST(qp);
+	connect_to(qp, qp->qp_num);
+	return qp;
+}
+
+static void post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, struct ibv_sge *sge, uint64_t there,
+		 uint32_t rkey)
+{
+	struct ibv_send_wr wr = {.opcode = opcode, .sg_list = sge, .num_sge = 1}, *bad;
+	wr.wr.rdma.remote_addr = there;
+	wr.wr.rdma.rkey = rkey;
+	MUST(!ibv_post_send(qp, &wr, &bad));
+}
+
+static void finish(struct ibv_cq *cq, enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+	int rc;
+	while ((rc = ibv_poll_cq(cq, 1, &wc)) == 0)
+		;
+	MUST(rc == 1 && wc.status == status);
+}
+
+/* Regions without memory of the program's, and objects that are imported. */
+static void regions_of_other_kinds(void)
+{
+	const int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	struct ibv_qp *qp = loop(pd, cq);
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, all);
+	struct ibv_mr *null = ibv_alloc_null_mr(pd);
+	MUST(mr && null);
+	memset(memory, 'x', 64);
+	struct ibv_sge sge = {12345, 64, null->lkey};
+	post(qp, IBV_WR_RDMA_READ, &sge, (uintptr_t)memory, mr->rkey);
+	finish(cq, IBV_WC_SUCCESS);
+	MUST(memory[0] == 'x');
+	post(qp, IBV_WR_RDMA_WRITE, &sge, (uintptr_t)memory, mr->rkey);
+	finish(cq, IBV_WC_SUCCESS);
+	MUST(!memory[0] && !memory[63] && !ibv_dereg_mr(null));
+	puts("null region");
+
+	int fd = memfd_create("file", 0);
+	MUST(fd >= 0 && !ftruncate(fd, 3 * 4096));
+	struct ibv_mr *file = ibv_reg_dmabuf_mr(pd, 4000, 5000, 1 << 20, fd, all);
+	MUST(file && !file->addr && file->length == 5000);
+	MUST(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, all) && errno == EBADF);
+	strcpy(memory, "into a file");
+	sge = (struct ibv_sge){(uintptr_t)memory, 12, mr->lkey};
+	post(qp, IBV_WR_RDMA_WRITE, &sge, (1 << 20) + 100, file->rkey);
+	finish(cq, IBV_WC_SUCCESS);
+	char back[12];
+	MUST(pread(fd, back, 12, 4100) == 12 && !strcmp(back, "into a file"));
+	MUST(!ibv_dereg_mr(file) && !close(fd));
+	puts("region of a file");
+
+	struct ibv_context *other = ibv_import_device(dup(context->cmd_fd));
+	MUST(other && !strcmp(ibv_get_device_name(other->device), "rk_lo"));
+	MUST(!ibv_import_device(0) && errno == EOPNOTSUPP);
+	MUST(!ibv_import_pd(other, 4711) && errno == EINVAL);
+	struct ibv_pd *domain = ibv_import_pd(other, pd->handle);
+	MUST(domain);
+	struct ibv_mr *imported = ibv_import_mr(domain, mr->handle);
+	MUST(imported && imported->rkey == mr->rkey && imported->length == mr->length);
+	struct ibv_cq *others = ibv_create_cq(other, 16, NULL, NULL, 0);
+	struct ibv_qp *import = loop(domain, others);
+	sge = (struct ibv_sge){(uintptr_t)memory, 12, imported->lkey};
+	post(import, IBV_WR_RDMA_WRITE, &sge, (uintptr_t)memory + 4096, imported->rkey);
+	finish(others, IBV_WC_SUCCESS);
+	MUST(!strcmp(memory + 4096, "into a file"));
+	MUST(!ibv_destroy_qp(import) && !ibv_destroy_cq(others));
+	ibv_unimport_mr(imported);
+	ibv_unimport_pd(domain);
+	MUST(!ibv_close_device(other));
+	puts("imported");
+
+	struct ibv_ece ece = {.vendor_id = 1};
+	MUST(ibv_query_ece(qp, &ece) == EOPNOTSUPP && !ece.vendor_id);
+	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_cq(cq) && !ibv_dereg_mr(mr));
+}
+
+/* An event waits until there are three completions, or 50 ms. */
+static void moderated_events(void)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+	struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, channel, 0);
+	struct ibv_modify_cq_attr attr = {IBV_CQ_ATTR_MODERATE, {3, 50000}};
+	MUST(!ibv_modify_cq(cq, &attr));
+	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	struct ibv_qp *qp = loop(pd, cq);
+	struct ibv_sge sge = {(uintptr_t)memory, 8, mr->lkey};
+	struct pollfd events = {.fd = channel->fd, .events = POLLIN};
+	for (int count = 3; count >= 1; count -= 2) {
+		struct ibv_cq *which;
+		void *cookie;
+		MUST(!ibv_req_notify_cq(cq, 0));
+		for (int i = 0; i < count; i++)
+			post(qp, IBV_WR_RDMA_WRITE, &sge, (uintptr_t)memory + 64, mr->rkey);
+		MUST(poll(&events, 1, 10000) == 1 && !ibv_get_cq_event(channel, &which, &cookie));
+		ibv_ack_cq_events(cq, 1);
+		MUST(poll(&events, 1, 0) == 0);
+		for (int i = 0; i < count; i++)
+			finish(cq, IBV_WC_SUCCESS);
+	}
+	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_cq(cq) && !ibv_destroy_comp_channel(channel) && !ibv_dereg_mr(mr));
+	puts("moderated events");
 }
 
 int main(void)
@@ -200,6 +317,8 @@ int main(void)
 
 	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_qp(peer) && !ibv_dealloc_mw(mw));
 	MUST(!ibv_destroy_cq((void *)cq) && !ibv_destroy_comp_channel(channel));
+	regions_of_other_kinds();
+	moderated_events();
 	MUST(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
 	puts("all gone");
 	return 0;
