@@ -7,7 +7,7 @@
 use crate::access::Access;
 use crate::address::Gid;
 use crate::handle::Pd;
-use crate::memory::Piece;
+use crate::memory::{Backing, Piece};
 use wire::{Qpn, Rkey};
 
 /// A region, or a bound window.
@@ -65,7 +65,11 @@ impl RegionGrant {
         (granted && end <= self.length).then(|| Piece {
             address: self.start.wrapping_add(offset),
             length,
-            on_demand: self.access.contains(Access::ON_DEMAND),
+            backing: if self.access.contains(Access::ON_DEMAND) {
+                Backing::OnDemand
+            } else {
+                Backing::Pinned
+            },
         })
     }
 }

@@ -4,7 +4,7 @@
 //! or by `execve`, nothing is reached any more, whoever has the number then (`process_vm_writev` would write
 //! to him). The kernel asks when it is opened whether we may, by the rules of `ptrace`, Yama's among them.
 
-use rnic::{Gather, Piece};
+use rnic::{Backing, Gather, Piece};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -72,6 +72,10 @@ fn list(gather: Gather<'_>, pieces: &mut [libc::iovec; PIECES_MAX + 1]) -> Optio
             Some((1, bytes.len()))
         }
         Gather::Pieces(list) => {
+            // Where there is no memory, the kernel cannot move any.
+            if list.iter().any(|piece| piece.backing == Backing::Null) {
+                return None;
+            }
             let places = pieces.get_mut(..list.len()).filter(|places| places.len() <= PIECES_MAX)?;
             places.iter_mut().zip(list).for_each(|(place, piece)| *place = of(piece));
             Some((list.len(), places.iter().map(|piece| piece.iov_len).sum()))
@@ -102,7 +106,7 @@ mod tests {
     }
 
     fn piece(bytes: &[u8]) -> Piece {
-        Piece { address: bytes.as_ptr() as u64, length: bytes.len() as u32, on_demand: false }
+        Piece { address: bytes.as_ptr() as u64, length: bytes.len() as u32, backing: Backing::Pinned }
     }
 
     #[test]
@@ -118,6 +122,8 @@ mod tests {
         assert!(memory.read(address + 3, Gather::Pieces(&[piece(&back)])));
         assert_eq!(std::hint::black_box(&back)[..], source[..]);
         assert!(!memory.write(4096, Gather::Inline(&[1])), "nothing is mapped there");
+        let null = Piece { backing: Backing::Null, ..piece(&back) };
+        assert!(!memory.read(address, Gather::Pieces(&[null])), "nowhere to put it");
     }
 
     #[test]
