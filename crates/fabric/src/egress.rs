@@ -155,6 +155,13 @@ impl Egress {
             && (self.paused | self.shaped) >> class & 1 == 0
     }
 
+    /// Puts a packet into a class, and appends it to that queue: what an adapter does, which has no
+    /// [`crate::config::ClassMap`].
+    pub fn enqueue(&mut self, id: PacketId, class: u8, packets: &mut Packets) {
+        packets[id].class = class & (CLASSES as u8 - 1);
+        self.push(id, packets);
+    }
+
     /// Appends a packet to the queue of its class.
     #[inline]
     pub fn push(&mut self, id: PacketId, packets: &mut Packets) {
@@ -225,6 +232,8 @@ impl Egress {
 
     /// The peer stops us, or lets us go on (802.1Q clause 36.1.3.3). Returns whether anything may go on.
     pub fn handle_pause(&mut self, frame: PauseFrame, now: Time, pfc: &PfcConfig) -> bool {
+        // A pause that has run out by itself must not count until now, nor run on as if it never ended.
+        self.end_pauses(now);
         let mut freed = false;
         for priority in 0..CLASSES {
             if frame.priorities & pfc.obey & 1 << priority == 0 {
@@ -282,6 +291,8 @@ impl Egress {
     }
 
     fn send_pause(&mut self, now: Time, pfc: &PfcConfig) -> Next {
+        // All that is held is told again: `refresh_at` moves for all of it.
+        self.announce |= self.holding;
         let frame = PauseFrame {
             priorities: self.announce,
             stopped: self.holding & self.announce,
