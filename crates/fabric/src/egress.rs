@@ -112,6 +112,25 @@ impl Egress {
         self.rate
     }
 
+    /// What waits in a queue, the oldest first.
+    pub(crate) fn waiting<'a>(
+        &self,
+        class: usize,
+        packets: &'a Packets,
+    ) -> impl Iterator<Item = &'a Packet> + use<'a> {
+        self.queues[class].iter(packets)
+    }
+
+    /// When the frame that is leaving has left.
+    pub const fn free_at(&self) -> Time {
+        self.busy_until
+    }
+
+    /// Until when the peer has stopped a queue, if it has.
+    pub const fn paused_until(&self, class: usize) -> Option<Time> {
+        if self.paused >> class & 1 == 1 { Some(self.paused_until[class]) } else { None }
+    }
+
     /// Bytes that wait, over all queues.
     pub const fn queued_bytes(&self) -> u32 {
         self.queued_bytes
@@ -155,10 +174,9 @@ impl Egress {
             && (self.paused | self.shaped) >> class & 1 == 0
     }
 
-    /// Puts a packet into a class, and appends it to that queue: what an adapter does, which has no
-    /// [`crate::config::ClassMap`].
+    /// Puts a packet into a class, and appends it to that queue.
     pub fn enqueue(&mut self, id: PacketId, class: u8, packets: &mut Packets) {
-        packets[id].class = class & (CLASSES as u8 - 1);
+        packets.put_into_class(id, class);
         self.push(id, packets);
     }
 
@@ -254,7 +272,7 @@ impl Egress {
     }
 
     /// Tells the peer to stop these priorities, or to go on with them.
-    pub(crate) fn hold(&mut self, priority: u8, stop: bool) {
+    pub fn hold(&mut self, priority: u8, stop: bool) {
         let bit = 1 << priority;
         self.holding = if stop { self.holding | bit } else { self.holding & !bit };
         self.announce |= bit;

@@ -29,6 +29,7 @@ mod egress;
 pub mod file;
 pub mod headroom;
 mod ingress;
+mod lane;
 mod packet;
 mod queue;
 mod random;
@@ -42,6 +43,7 @@ pub mod vendor;
 
 pub use counters::{Drop, IngressCounters, QueueCounters};
 pub use egress::{Egress, Frame, Next, PauseFrame};
+pub use lane::Lane;
 pub use packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets, UNTAGGED};
 pub use random::Pcg32;
 pub use route::{Routes, Spread};

@@ -1,6 +1,7 @@
 //! Packets as the network sees them: what decides their way and their treatment, and nothing of their
 //! content. What a packet carries stays with whoever drives the fabric, under the same number.
 
+use crate::time::Time;
 use alloc::vec::Vec;
 
 /// The number of a packet in its [`Packets`].
@@ -24,6 +25,8 @@ pub const FRAME_OVERHEAD_BYTES: u32 = 20;
 /// One packet. Small, so that a hop touches one cache line of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
+    /// When it arrives at the end of the link that it is on.
+    pub(crate) arrives: Time,
     /// What ECMP hashes: a digest of the five-tuple, the UDP source port being the sender's entropy
     /// (IBTA A17.3.2.1).
     pub entropy: u32,
@@ -56,6 +59,7 @@ impl Packet {
     /// A packet for `exit` of the switch `leaf`.
     pub const fn new(leaf: u32, exit: u16, length: u16, tos: u8, entropy: u32) -> Self {
         Self {
+            arrives: Time(0),
             entropy,
             leaf,
             exit,
@@ -129,6 +133,12 @@ impl Packets {
         self.slots.push(packet);
         self.count += 1;
         Some(PacketId(self.slots.len() as u32 - 1))
+    }
+
+    /// Puts a packet into a traffic class: what an adapter does, which has no [`crate::config::ClassMap`].
+    #[inline]
+    pub fn put_into_class(&mut self, id: PacketId, class: u8) {
+        self.slots[id.0 as usize].class = class & (crate::config::CLASSES as u8 - 1);
     }
 
     /// Takes a packet out.

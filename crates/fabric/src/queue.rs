@@ -1,6 +1,6 @@
 //! A queue: a list through the packets themselves, and its counters.
 
-use crate::packet::{PacketId, Packets};
+use crate::packet::{Packet, PacketId, Packets};
 use crate::time::Time;
 
 /// One queue of one port, in one cache line.
@@ -54,6 +54,16 @@ impl Queue {
 
     pub(crate) fn head(&self) -> Option<PacketId> {
         (self.packets > 0).then_some(self.head)
+    }
+
+    /// All that waits.
+    pub(crate) fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = &'a Packet> + use<'a> {
+        let (mut next, count) = (self.head, self.packets);
+        (0..count).map(move |_| {
+            let packet = &packets[next];
+            next = packet.next;
+            packet
+        })
     }
 
     /// Takes the oldest, which there must be.

@@ -1,6 +1,6 @@
 //! The switch: what arrives is classified, routed, admitted to the buffer, queued, scheduled and sent.
 
-use crate::config::{ClassMap, Limit, Profile, RedAt, SwitchConfig, Treatment};
+use crate::config::{CLASSES, ClassMap, Limit, Profile, RedAt, SwitchConfig, Treatment};
 use crate::counters::{Drop, IngressCounters};
 use crate::egress::{Egress, Frame, Next, PauseFrame};
 use crate::ingress::{Buffer, Ingress, Tell};
@@ -13,13 +13,13 @@ use alloc::vec::Vec;
 /// What a switch asks of its driver.
 pub trait Wire {
     /// A frame begins to leave `port` now, and its last bit leaves at `end`.
-    fn send(&mut self, port: u16, frame: Frame, end: Time);
+    fn send(&mut self, port: u16, frame: Frame, end: Time, packets: &mut Packets);
 
     /// [`Switch::handle_wake`] is wanted at `at`.
     fn wake(&mut self, port: u16, at: Time);
 
     /// The packet goes no further; its number may be used again.
-    fn dropped(&mut self, port: u16, id: PacketId, why: Drop);
+    fn dropped(&mut self, port: u16, id: PacketId, why: Drop, packets: &mut Packets);
 }
 
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ impl Switch {
         let ports = &self.ports;
         let load = |port: u16| ports[usize::from(port)].egress.queued_bytes();
         let out = match packet.hop_limit.checked_sub(1) {
-            None => return self.drop(port, id, Drop::HopLimit, wire),
+            None => return self.drop(port, id, Drop::HopLimit, packets, wire),
             Some(left) => {
                 packet.hop_limit = left;
                 if packet.leaf == self.number {
@@ -92,13 +92,13 @@ impl Switch {
             }
         };
         let Some(out) = out.filter(|out| usize::from(*out) < self.ports.len()) else {
-            return self.drop(port, id, Drop::NoRoute, wire);
+            return self.drop(port, id, Drop::NoRoute, packets, wire);
         };
         let egress = &mut self.ports[usize::from(out)].egress;
         if egress.is_clear(packet.class, now) {
             // It would leave the buffer in the moment in which it enters.
             let end = egress.send_at_once(packet, now);
-            return wire.send(out, Frame::Packet(id), end);
+            return wire.send(out, Frame::Packet(id), end, packets);
         }
         self.enqueue(now, port, out, id, packets, wire);
     }
@@ -152,14 +152,24 @@ impl Switch {
         self.ports[usize::from(port)].ingress.stopped()
     }
 
+    /// The queues (port and class) that hold packets which arrived at `port`.
+    pub fn held_from(&self, port: u16, packets: &Packets) -> Vec<(u16, u8)> {
+        let mut found = Vec::new();
+        for (out, Port { egress, .. }) in (0..).zip(&self.ports) {
+            let held = |class: &u8| egress.waiting(usize::from(*class), packets).any(|p| p.ingress == port);
+            found.extend((0..CLASSES as u8).filter(held).map(|class| (out, class)));
+        }
+        found
+    }
+
     /// Bytes in the buffer, and the most that ever were.
     pub fn buffer_bytes(&self) -> (u32, u32) {
         (self.buffer.used, self.buffer.peak)
     }
 
-    fn drop(&mut self, port: u16, id: PacketId, why: Drop, wire: &mut impl Wire) {
+    fn drop(&mut self, port: u16, id: PacketId, why: Drop, packets: &mut Packets, wire: &mut impl Wire) {
         self.ports[usize::from(port)].ingress.counters.dropped[why as usize] += 1;
-        wire.dropped(port, id, why);
+        wire.dropped(port, id, why, packets);
     }
 
     fn enqueue(
@@ -172,7 +182,7 @@ impl Switch {
         wire: &mut impl Wire,
     ) {
         if let Err(why) = self.early(out, &mut packets[id]) {
-            return self.drop(port, id, why, wire);
+            return self.drop(port, id, why, packets, wire);
         }
         let Packet { length, group, .. } = packets[id];
         let cost = self.buffer.cost(length);
@@ -180,7 +190,7 @@ impl Switch {
         let profile = &self.profiles[usize::from(*profile)];
         let group = usize::from(group);
         let Some(tell) = ingress.admit(group, cost, &profile.groups[group], &mut self.buffer) else {
-            return self.drop(port, id, Drop::Ingress, wire);
+            return self.drop(port, id, Drop::Ingress, packets, wire);
         };
         if tell == Tell::Stop && profile.pfc.send >> group & 1 == 1 {
             ingress.counters.pauses_sent += 1;
@@ -227,9 +237,9 @@ impl Switch {
         match next {
             Next::Packet { id, end } => {
                 self.release(now, packets[id], packets, wire);
-                wire.send(port, Frame::Packet(id), end);
+                wire.send(port, Frame::Packet(id), end, packets);
             }
-            Next::Pause { frame, end } => wire.send(port, Frame::Pause(frame), end),
+            Next::Pause { frame, end } => wire.send(port, Frame::Pause(frame), end, packets),
             Next::Wait(_) | Next::Idle => {}
         }
     }

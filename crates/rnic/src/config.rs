@@ -43,6 +43,10 @@ pub struct Config {
     /// How far ahead of the expected PSN a packet may be and still be placed; also how many packets a hole
     /// may lie behind before it counts as lost.
     pub reorder_window: u32,
+    /// While more follows at once, an acknowledgement is asked for after so many packets at the latest.
+    pub ack_interval: u32,
+    /// How long the requester takes to go back after a sequence error: adapters do it in firmware.
+    pub recovery_ns: Nanos,
     /// Congestion control.
     pub congestion: CongestionConfig,
 }
@@ -121,6 +125,8 @@ impl Default for Config {
             out_of_order: false,
             write_only: false,
             reorder_window: 1024,
+            ack_interval: 64,
+            recovery_ns: Nanos(0),
             congestion: CongestionConfig::Adaptive,
         }
     }

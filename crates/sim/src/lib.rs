@@ -4,3 +4,4 @@
 
 pub mod dice;
 pub mod torture;
+pub mod world;

@@ -44,7 +44,7 @@ struct Cables<'a> {
 }
 
 impl Wire for Cables<'_> {
-    fn send(&mut self, port: u16, frame: Frame, end: Time) {
+    fn send(&mut self, port: u16, frame: Frame, end: Time, _packets: &mut Packets) {
         match frame {
             Frame::Packet(id) => self.events.add(end + self.delay, What::AtReceiver(id)),
             Frame::Pause(PauseFrame { priorities, stopped, quanta }) => {
@@ -59,7 +59,7 @@ impl Wire for Cables<'_> {
         self.events.add(at, What::SwitchWake(port));
     }
 
-    fn dropped(&mut self, _port: u16, id: PacketId, why: Drop) {
+    fn dropped(&mut self, _port: u16, id: PacketId, why: Drop, _packets: &mut Packets) {
         self.dropped.push((id, why));
     }
 }

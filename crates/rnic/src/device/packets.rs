@@ -3,6 +3,7 @@
 use super::Device;
 use crate::address::{Arrival, Senders};
 use crate::memory::{Memory, Payload};
+use crate::sink::Sink;
 use crate::time::Instant;
 use alloc::vec::Vec;
 use wire::{Message, Packet, PartitionKey, Qpn};
@@ -18,18 +19,15 @@ impl Device {
         payload: Payload<'_>,
         memory: &mut impl Memory,
     ) {
-        let counters = &mut self.resources.counters;
-        counters.received_packets += 1;
-        counters.received_bytes += u64::from(payload.len());
-        // The membership bit does not have to match, the rest does (IBTA 10.9.3).
-        if (packet.pkey.0 ^ PartitionKey::DEFAULT.0) & 0x7fff != 0 {
-            counters.dropped_bad_pkey += 1;
+        if !self.accept(packet, payload) {
             return;
         }
         if packet.dest == Qpn::MULTICAST {
             self.handle_multicast(now, arrival, packet, payload, memory);
-        } else {
-            self.deliver(packet.dest, now, arrival, packet, payload, memory);
+        } else if let Some((index, was_waiting)) =
+            self.deliver(packet.dest, now, arrival, packet, payload, memory)
+        {
+            self.settle(index, was_waiting, false);
         }
         self.fail_overrun(now);
     }
@@ -48,6 +46,44 @@ impl Device {
         self.resources.senders = Some(senders);
         self.handle_packet(now, arrival, packet, payload, memory);
         self.resources.senders = None;
+    }
+
+    /// As [`Self::handle_packet`], and sends what the queue pair then owes without payload (acknowledgements,
+    /// NAKs, congestion notifications) at once: for a driver that has queues for them, past those of data.
+    pub fn handle_packet_and_answer(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+        sink: &mut impl Sink,
+    ) {
+        if !self.accept(packet, payload) {
+            return;
+        }
+        if packet.dest == Qpn::MULTICAST {
+            self.handle_multicast(now, arrival, packet, payload, memory);
+        } else if let Some((index, was_waiting)) =
+            self.deliver(packet.dest, now, arrival, packet, payload, memory)
+        {
+            if let Some(qp) = self.qps.get_mut(index) {
+                qp.answer_at_once(&mut self.resources, sink);
+            }
+            self.settle(index, was_waiting, false);
+        }
+        self.fail_overrun(now);
+    }
+
+    /// Counts a packet; whether it is of our partition.
+    fn accept(&mut self, packet: &Packet, payload: Payload<'_>) -> bool {
+        let counters = &mut self.resources.counters;
+        counters.received_packets += 1;
+        counters.received_bytes += u64::from(payload.len());
+        // The membership bit does not have to match, the rest does (IBTA 10.9.3).
+        let ours = (packet.pkey.0 ^ PartitionKey::DEFAULT.0) & 0x7fff == 0;
+        counters.dropped_bad_pkey += u64::from(!ours);
+        ours
     }
 
     /// Each member of the group gets the datagram, the sender's own queue pair excepted (IBTA 10.5.2.1).
@@ -69,12 +105,16 @@ impl Device {
             self.resources.counters.dropped_no_qp += 1;
         }
         for qpn in members {
-            if !(ours && deth.source == qpn) {
-                self.deliver(qpn, now, arrival, packet, payload, memory);
+            if ours && deth.source == qpn {
+                continue;
+            }
+            if let Some((index, was_waiting)) = self.deliver(qpn, now, arrival, packet, payload, memory) {
+                self.settle(index, was_waiting, false);
             }
         }
     }
 
+    /// Hands a packet to its queue pair; its index, and whether it waited for acknowledgements before.
     fn deliver(
         &mut self,
         qpn: Qpn,
@@ -83,22 +123,22 @@ impl Device {
         packet: &Packet,
         payload: Payload<'_>,
         memory: &mut impl Memory,
-    ) {
+    ) -> Option<(usize, bool)> {
         let found = self.qpns.index(qpn);
         let Some((index, qp)) = found.and_then(|index| Some((index, self.qps.get_mut(index)?))) else {
             self.resources.counters.dropped_no_qp += 1;
-            return;
+            return None;
         };
         let resources = &mut self.resources;
         let was_waiting = qp.is_waiting();
         if !qp.may_come_from(resources, arrival, packet) {
             resources.counters.dropped_wrong_address += 1;
-            return;
+            return None;
         }
         let notification = packet.message == Message::Congestion;
         if !notification && packet.service != qp.service() {
             resources.counters.dropped_wrong_service += 1;
-            return;
+            return None;
         }
         qp.counters.received_packets += 1;
         qp.counters.received_bytes += u64::from(payload.len());
@@ -115,6 +155,6 @@ impl Device {
             }
             _ => qp.handle_request(resources, now, packet, payload, memory),
         }
-        self.settle(index, was_waiting, false);
+        Some((index, was_waiting))
     }
 }

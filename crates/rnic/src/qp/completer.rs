@@ -106,6 +106,11 @@ impl Qp {
             }
         } else {
             self.retry(resources, now);
+            let waits = self.requester.recovering && self.requester.resume_at.is_none();
+            let recovery = resources.config.recovery_ns;
+            if waits && recovery.0 > 0 {
+                self.requester.resume_at = Some(now + recovery);
+            }
         }
     }
 

@@ -58,6 +58,8 @@ pub(crate) struct Qp {
     pub(crate) write_only: bool,
     /// How many packets the peer may have to keep ahead of a missing one.
     pub(crate) reorder_window: u32,
+    /// Packets between two requests for an acknowledgement at most.
+    pub(crate) ack_interval: u32,
     pub(crate) send: SendQueue,
     pub(crate) requester: Requester,
     pub(crate) receive: ReceiveQueue,
@@ -89,6 +91,7 @@ impl Qp {
             // The receiver can place such a packet whatever came before it.
             write_only: resources.config.write_only || resources.config.out_of_order,
             reorder_window: resources.config.reorder_window.max(1),
+            ack_interval: resources.config.ack_interval.max(1),
             // The eight bytes of an ATOMIC WRITE come with the request, whatever inline data was asked for.
             send: SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline.max(8)),
             requester: Requester::default(),
@@ -203,6 +206,11 @@ impl Qp {
             }
         }
         (sent, false)
+    }
+
+    /// Sends what the responder owes, up to the next READ response.
+    pub(crate) fn answer_at_once(&mut self, resources: &mut Resources, sink: &mut impl Sink) {
+        while self.responder.has_short_answer() && self.answer(resources, sink) == Step::Sent {}
     }
 
     pub(crate) fn urgency(&self) -> Urgency {

@@ -24,9 +24,6 @@ pub(super) const READ_PACKETS_MAX: u32 = 64;
 /// compared.
 const LANE_WINDOW_PACKETS: u32 = 1 << 20;
 
-/// Packets between two requests for an acknowledgement while more follow at once.
-const ACK_INTERVAL_PACKETS_MAX: u32 = 64;
-
 /// A READ or atomic that waits for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outstanding {
@@ -399,7 +396,7 @@ impl Qp {
         let ends = packet + packets >= entry.packets && !(self.is_plain(entry) && self.continues(index + 1));
         let (window, in_flight) = (self.window_packets(), self.requester.in_flight());
         let silent = self.requester.packets_since_ack_request;
-        let interval = (window / 4).clamp(1, ACK_INTERVAL_PACKETS_MAX);
+        let interval = (window / 4).clamp(1, self.ack_interval);
         ends || silent + 1 >= interval || (in_flight + packets >= window && silent >= in_flight)
     }
 

@@ -105,6 +105,11 @@ impl Responder {
             || self.answers.front().is_some_and(|answer| !answer.is_acknowledgement())
     }
 
+    /// Whether what is owed first is one packet without payload.
+    pub(super) fn has_short_answer(&self) -> bool {
+        self.notify || self.answers.front().is_some_and(|answer| !matches!(answer, Answer::Read { .. }))
+    }
+
     pub(super) fn owes_acknowledgement(&self) -> bool {
         !self.answers.is_empty()
     }

@@ -1,0 +1,83 @@
+//! One direction of a link: the packets that are under way, in the order in which they arrive.
+
+use crate::packet::{PacketId, Packets};
+use crate::time::Time;
+
+/// What is under way in one direction of a link: a list through the packets themselves. A driver needs one
+/// event for all of them, for the first.
+#[derive(Clone, Copy, Debug)]
+pub struct Lane {
+    head: PacketId,
+    tail: PacketId,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self { head: PacketId::NONE, tail: PacketId::NONE }
+    }
+}
+
+impl Lane {
+    /// Adds a packet that arrives at `at`, after all before it. Whether it is the first.
+    #[inline]
+    pub fn push(&mut self, id: PacketId, at: Time, packets: &mut Packets) -> bool {
+        let packet = &mut packets[id];
+        packet.arrives = at;
+        packet.next = PacketId::NONE;
+        let first = self.head == PacketId::NONE;
+        if first {
+            self.head = id;
+        } else {
+            packets[self.tail].next = id;
+        }
+        self.tail = id;
+        first
+    }
+
+    /// Takes the packet that arrives first; and when the one after it does.
+    #[inline]
+    pub fn pop(&mut self, packets: &Packets) -> Option<(PacketId, Option<Time>)> {
+        let id = self.head;
+        if id == PacketId::NONE {
+            return None;
+        }
+        self.head = packets[id].next;
+        Some((id, (self.head != PacketId::NONE).then(|| packets[self.head].arrives)))
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.head == PacketId::NONE
+    }
+
+    /// Everything that is under way.
+    pub fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = PacketId> + use<'a> {
+        let mut next = self.head;
+        core::iter::from_fn(move || {
+            let id = next;
+            (id != PacketId::NONE).then(|| {
+                next = packets[id].next;
+                id
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Packet;
+
+    #[test]
+    fn packets_arrive_in_the_order_in_which_they_left() {
+        let (mut packets, mut lane) = (Packets::new(8), Lane::default());
+        let ids = [(); 3].map(|()| packets.insert(Packet::new(0, 0, 64, 0, 0)).unwrap());
+        assert!(lane.push(ids[0], Time(5), &mut packets));
+        assert!(!lane.push(ids[1], Time(6), &mut packets));
+        assert_eq!(lane.pop(&packets), Some((ids[0], Some(Time(6)))));
+        assert_eq!(lane.iter(&packets).count(), 1);
+        assert_eq!(lane.pop(&packets), Some((ids[1], None)));
+        assert_eq!(lane.pop(&packets), None);
+        assert!(lane.push(ids[2], Time(9), &mut packets) && !lane.is_empty());
+    }
+}

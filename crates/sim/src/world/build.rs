@@ -1,0 +1,532 @@
+//! From a scenario to parts that run.
+
+use super::events::Events;
+use super::host::{Attachment, BUFFER_ADDRESS, Host, Kind, Poster, Receiving, gid};
+use super::part::{Attached, Part};
+use super::results::Latency;
+use super::scenario::{Flow, HostConfig, Scenario, Transfer};
+use super::wires::{LaneInfo, STREAM_HOSTS, STREAM_SWITCHES, Wires};
+use fabric::config::{CLASSES, ClassMap, GroupConfig, Profile, QueueConfig, Treatment, Weigh};
+use fabric::topology::{End, Node};
+use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packets, Pcg32, Rate, Routes, Span, Switch, Time};
+use rnic::{
+    Access, AddressVector, AttrMask, Capacity, Config, Cq, Device, Instant, Pd, QpAttr, QpInit, QpType,
+    RegionInit, RegionKeys, State,
+};
+use std::sync::Arc;
+use wire::{Psn, Qpn};
+
+/// Packets in one part of the network at most: more than any buffers hold, and 12 GiB of them.
+const PACKETS_MAX: u32 = 1 << 27;
+
+/// Messages that a flow may have posted at once.
+pub const DEPTH_MAX: u32 = 4096;
+
+/// Queue pairs of one host at most.
+pub const QUEUE_PAIRS_MAX: u32 = 1 << 16;
+
+/// READs that a queue pair has under way at once: what adapters allow.
+const READS_MAX: u8 = 16;
+
+/// Why a scenario cannot run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// Numbers of switches differ.
+    #[error("the topology has {topology} switches, the scenario describes {described}")]
+    Switches {
+        /// In the topology.
+        topology: u32,
+        /// In the scenario.
+        described: usize,
+    },
+    /// Numbers of hosts differ.
+    #[error("the topology has {topology} hosts, the scenario describes {described}")]
+    Hosts {
+        /// In the topology.
+        topology: u32,
+        /// In the scenario.
+        described: usize,
+    },
+    /// A switch has fewer ports than links.
+    #[error("switch {0} is configured with fewer ports than it has links")]
+    Ports(u32),
+    /// A flow between hosts that there are not, or from a host to itself.
+    #[error("flow {0} does not lead from one host to another")]
+    FlowEnds(usize),
+    /// A flow that moves nothing, or too much at once.
+    #[error("flow {0} needs messages of 1 byte to 2 GiB, and a depth of 1 to {DEPTH_MAX}")]
+    FlowSize(usize),
+    /// A host is not connected to anything.
+    #[error("host {0} has flows but no link")]
+    NotConnected(u32),
+    /// More queue pairs than a host may have, or another limit of the device's.
+    #[error("host {host} cannot have its queue pairs: {reason}")]
+    Device {
+        /// Which.
+        host: u32,
+        /// What the device said.
+        reason: rnic::Error,
+    },
+    /// A link without delay where threads divide the network.
+    #[error("with several threads every link needs a delay: set `delay` of the links or use one thread")]
+    NoDelay,
+}
+
+/// The parts, and how far each may run before it hears of the others.
+pub(super) struct Built {
+    pub(super) parts: Vec<Part>,
+    pub(super) lookahead: Span,
+    /// Part and index of each host, and of each switch.
+    pub(super) host_at: Vec<(u8, u32)>,
+    pub(super) switch_at: Vec<(u8, u32)>,
+}
+
+struct Builder<'a> {
+    scenario: &'a Scenario,
+    parts: usize,
+    host_at: Vec<(u8, u32)>,
+    switch_at: Vec<(u8, u32)>,
+    /// The lane of port 0, by switch; hosts' lanes come first.
+    first_lanes: Vec<u32>,
+    lanes: u32,
+}
+
+pub(super) fn build(scenario: &Scenario) -> Result<Built, ScenarioError> {
+    check(scenario)?;
+    let mut builder = Builder::new(scenario);
+    let table: Arc<[LaneInfo]> = builder.lane_table()?.into();
+    let lookahead = table.iter().filter(|info| info.crosses).map(|info| info.delay.0).min();
+    if lookahead == Some(0) {
+        return Err(ScenarioError::NoDelay);
+    }
+    let mut parts = builder.empty_parts(&table);
+    builder.place_switches(&mut parts);
+    let rates: Vec<Rate> = builder.host_rates();
+    builder.place_hosts(&mut parts, &rates)?;
+    builder.connect(&mut parts)?;
+    for part in &mut parts {
+        for host in &mut part.hosts {
+            host.starts.sort_by_key(|index| std::cmp::Reverse(host.posters[*index as usize].flow.start));
+            host.set_clock(&mut part.wires);
+        }
+    }
+    let Builder { host_at, switch_at, .. } = builder;
+    Ok(Built { parts, lookahead: Span(lookahead.unwrap_or(u64::MAX)), host_at, switch_at })
+}
+
+fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
+    let topology = &scenario.topology;
+    if topology.switches() as usize != scenario.switches.len() {
+        let described = scenario.switches.len();
+        return Err(ScenarioError::Switches { topology: topology.switches(), described });
+    }
+    if topology.hosts() as usize != scenario.hosts.len() {
+        return Err(ScenarioError::Hosts { topology: topology.hosts(), described: scenario.hosts.len() });
+    }
+    for (number, switch) in (0..).zip(&scenario.switches) {
+        if switch.ports.len() < usize::from(topology.ports(number)) {
+            return Err(ScenarioError::Ports(number));
+        }
+    }
+    for (index, flow) in scenario.flows.iter().enumerate() {
+        if flow.from == flow.to || flow.from.max(flow.to) >= topology.hosts() {
+            return Err(ScenarioError::FlowEnds(index));
+        }
+        let sizes = (1..=1 << 31).contains(&flow.message_bytes) && (1..=DEPTH_MAX).contains(&flow.depth);
+        if !sizes || flow.messages == 0 {
+            return Err(ScenarioError::FlowSize(index));
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Builder<'a> {
+    fn new(scenario: &'a Scenario) -> Self {
+        let topology = &scenario.topology;
+        let parts = super::partition::partition(scenario);
+        let count = parts.count;
+        let mut sizes = vec![[0_u32; 2]; count];
+        let mut place = |part: u8, is_host: bool| {
+            let size = &mut sizes[usize::from(part)][usize::from(is_host)];
+            *size += 1;
+            (part, *size - 1)
+        };
+        let switch_at = parts.switches.iter().map(|part| place(*part, false)).collect();
+        let host_at = parts.hosts.iter().map(|part| place(*part, true)).collect();
+        let mut lanes = topology.hosts();
+        let first_lanes = (0..topology.switches()).map(|switch| {
+            let first = lanes;
+            lanes += u32::from(topology.ports(switch));
+            first
+        });
+        let first_lanes = first_lanes.collect();
+        Self { scenario, parts: count, host_at, switch_at, first_lanes, lanes }
+    }
+
+    fn lane_of(&self, end: End) -> u32 {
+        match end.node {
+            Node::Host(host) => host,
+            Node::Switch(switch) => self.first_lanes[switch as usize] + u32::from(end.port),
+        }
+    }
+
+    fn place_of(&self, node: Node) -> (u8, u32, bool) {
+        match node {
+            Node::Host(host) => (self.host_at[host as usize].0, self.host_at[host as usize].1, true),
+            Node::Switch(switch) => {
+                (self.switch_at[switch as usize].0, self.switch_at[switch as usize].1, false)
+            }
+        }
+    }
+
+    fn response_of(&self, end: End) -> Span {
+        match end.node {
+            Node::Host(host) => self.scenario.hosts[host as usize].pfc.response,
+            Node::Switch(switch) => {
+                let config = &self.scenario.switches[switch as usize];
+                let profile = config.ports[usize::from(end.port)].profile;
+                config.profiles.get(usize::from(profile)).map_or(Span::ZERO, |profile| profile.pfc.response)
+            }
+        }
+    }
+
+    fn lane_table(&mut self) -> Result<Vec<LaneInfo>, ScenarioError> {
+        let mut table = vec![LaneInfo::UNUSED; self.lanes as usize];
+        for (number, link) in (0..).zip(self.scenario.topology.links()) {
+            for (direction, [from, to]) in [(0, link.ends), (1, [link.ends[1], link.ends[0]])] {
+                let (from_part, from_node, from_host) = self.place_of(from.node);
+                let (part, node, to_host) = self.place_of(to.node);
+                table[self.lane_of(from) as usize] = LaneInfo {
+                    delay: link.config.delay,
+                    head_start_ps_per_byte: 0,
+                    response: self.response_of(to),
+                    node,
+                    port: to.port,
+                    part,
+                    to_host,
+                    from_node,
+                    from_port: from.port,
+                    from_host,
+                    from_part,
+                    crosses: from_part != part,
+                    loss: link.config.loss,
+                    link: number,
+                    direction,
+                    watched: self.scenario.watch.captures.contains(&number),
+                };
+            }
+        }
+        Ok(table)
+    }
+
+    fn empty_parts(&self, table: &Arc<[LaneInfo]>) -> Vec<Part> {
+        let links = self.scenario.topology.links();
+        let slowest = links.iter().map(|link| link.config.rate.time_of(9_216 + FRAME_OVERHEAD_BYTES).0).max();
+        let longest = links.iter().map(|link| link.config.delay.0).max();
+        let reach = 2 * (slowest.unwrap_or(0) + longest.unwrap_or(0)).clamp(1_000_000, 1 << 32);
+        let kinds = self.kinds();
+        let attachments: Arc<[Attachment]> = self.attachments().into();
+        let poster_of_flow = self.posters_of_flows();
+        let Scenario { seed, flows, watch, .. } = self.scenario;
+        let empty = |part: usize| Part {
+            packets: Packets::new(PACKETS_MAX),
+            wires: Wires::new(
+                (part as u8, self.parts),
+                table.clone(),
+                Events::new(reach, table.len() / self.parts),
+                watch.captured_max,
+                *seed,
+            ),
+            switches: Vec::new(),
+            hosts: Vec::new(),
+            kinds: kinds.clone(),
+            attachments: attachments.clone(),
+            receiving: vec![Receiving::default(); flows.len()],
+            poster_of_flow: poster_of_flow.clone(),
+            unfinished: 0,
+            events: 0,
+            now: Time(0),
+        };
+        (0..self.parts).map(empty).collect()
+    }
+
+    /// Hosts with the same configuration share it.
+    fn kinds(&self) -> Arc<[Kind]> {
+        let kinds = distinct(&self.scenario.hosts);
+        kinds.into_iter().map(|config| Kind::new(config.clone(), port_profile(config))).collect()
+    }
+
+    fn attachments(&self) -> Vec<Attachment> {
+        let found = self.scenario.topology.attachments();
+        // Hosts that are linked with each other have no switch to ask.
+        let at = |place: Option<(u32, u16)>| place.map_or((u32::MAX, 0), |place| place);
+        found.into_iter().map(at).map(|(leaf, exit)| Attachment { leaf, exit }).collect()
+    }
+
+    /// The index of each flow among those that its host posts.
+    fn posters_of_flows(&self) -> Arc<[u32]> {
+        let mut counts = vec![0_u32; self.scenario.hosts.len()];
+        let index = |flow: &Flow| {
+            let count = &mut counts[poster(flow) as usize];
+            *count += 1;
+            *count - 1
+        };
+        self.scenario.flows.iter().map(index).collect()
+    }
+
+    fn place_switches(&self, parts: &mut [Part]) {
+        let ways = self.scenario.topology.ways();
+        for (number, config) in (0_u32..).zip(&self.scenario.switches) {
+            let seed = self.scenario.seed;
+            let ways = ways[number as usize].iter().map(Vec::as_slice);
+            let salt = seed ^ (u64::from(number) << 32);
+            let routes = Routes::new(ways, self.scenario.spread, salt);
+            let random = Pcg32::new(seed, STREAM_SWITCHES + u64::from(number));
+            let switch = Switch::new(config, number, routes, random);
+            let first_lane = self.first_lanes[number as usize];
+            let part = self.switch_at[number as usize].0;
+            parts[usize::from(part)].switches.push(Attached { switch, number, first_lane });
+        }
+    }
+
+    /// The speed of each host's port.
+    fn host_rates(&self) -> Vec<Rate> {
+        let mut rates: Vec<Rate> =
+            self.scenario.hosts.iter().map(|host| host.rate.unwrap_or(Rate::from_gbps(100))).collect();
+        for link in self.scenario.topology.links() {
+            for end in link.ends {
+                if let Node::Host(host) = end.node {
+                    let own = self.scenario.hosts[host as usize].rate;
+                    let link = link.config.rate;
+                    rates[host as usize] =
+                        own.map_or(link, |own| if own.bps() < link.bps() { own } else { link });
+                }
+            }
+        }
+        rates
+    }
+
+    fn place_hosts(&self, parts: &mut [Part], rates: &[Rate]) -> Result<(), ScenarioError> {
+        let mut queue_pairs = vec![0_u32; rates.len()];
+        for flow in &self.scenario.flows {
+            queue_pairs[flow.from as usize] += 1;
+            queue_pairs[flow.to as usize] += 1;
+        }
+        let kinds = distinct(&self.scenario.hosts);
+        let kind_of = kind_numbers(&self.scenario.hosts, &kinds);
+        for (number, config) in (0_u32..).zip(&self.scenario.hosts) {
+            let index = number as usize;
+            let (device, objects) = device(self.scenario.seed, number, config, queue_pairs[index])
+                .map_err(|reason| ScenarioError::Device { host: number, reason })?;
+            let part = &mut parts[usize::from(self.host_at[index].0)];
+            let kind = kind_of[index];
+            let egress = Egress::new(rates[index], &part.kinds[usize::from(kind)].profile);
+            let random = Pcg32::new(self.scenario.seed, STREAM_HOSTS + u64::from(number));
+            part.hosts.push(Host::new((number, kind, number), device, objects, egress, random));
+        }
+        Ok(())
+    }
+
+    /// Makes the queue pairs of all flows.
+    fn connect(&self, parts: &mut [Part]) -> Result<(), ScenarioError> {
+        for (number, flow) in (0_u32..).zip(&self.scenario.flows) {
+            let ends = [poster(flow), if poster(flow) == flow.from { flow.to } else { flow.from }];
+            let mut qpns = [Qpn::new(0); 2];
+            for (qpn, host) in qpns.iter_mut().zip(ends) {
+                *qpn = self.host(parts, host).create(flow).map_err(|reason| fault(host, reason))?;
+            }
+            let now = Instant(0);
+            for (this, other) in [(0, 1), (1, 0)] {
+                let timing = &self.scenario.hosts[ends[this] as usize];
+                let attr = attributes(timing, number, ends[other], qpns[other]);
+                let host = self.host(parts, ends[this]);
+                bring_up(&mut host.device, qpns[this], &attr, flow, now)
+                    .map_err(|reason| fault(ends[this], reason))?;
+            }
+            let peer = self.host(parts, ends[1]).keys;
+            if flow.operation == Transfer::Send {
+                (0..flow.depth).for_each(|_| self.host(parts, ends[1]).post_receive(Time(0), qpns[1]));
+            }
+            let part = usize::from(self.host_at[ends[0] as usize].0);
+            parts[part].unfinished += 1;
+            let host = self.host(parts, ends[0]);
+            host.starts.push(host.posters.len() as u32);
+            host.posters.push(Poster {
+                flow: *flow,
+                number,
+                qpn: qpns[0],
+                peer_qpn: qpns[1],
+                peer,
+                posted: 0,
+                completed: 0,
+                failed: false,
+                posts: std::collections::VecDeque::new(),
+                started: Time::NEVER,
+                first_completion: Time::NEVER,
+                last_completion: Time::NEVER,
+                latency: Latency::default(),
+            });
+        }
+        Ok(())
+    }
+
+    fn host<'b>(&self, parts: &'b mut [Part], host: u32) -> &'b mut Host {
+        let (part, index) = self.host_at[host as usize];
+        &mut parts[usize::from(part)].hosts[index as usize]
+    }
+}
+
+fn fault(host: u32, reason: rnic::Error) -> ScenarioError {
+    ScenarioError::Device { host, reason }
+}
+
+/// Who posts the work of a flow.
+pub(super) fn poster(flow: &Flow) -> u32 {
+    if flow.operation == Transfer::Read { flow.to } else { flow.from }
+}
+
+fn distinct(hosts: &[HostConfig]) -> Vec<&HostConfig> {
+    let mut kinds: Vec<&HostConfig> = Vec::new();
+    for host in hosts {
+        if kinds.last() != Some(&host) && !kinds.contains(&host) {
+            kinds.push(host);
+        }
+    }
+    kinds
+}
+
+fn kind_numbers(hosts: &[HostConfig], kinds: &[&HostConfig]) -> Vec<u16> {
+    let find = |host: &HostConfig| kinds.iter().position(|kind| *kind == host).unwrap_or(0) as u16;
+    hosts.iter().map(find).collect()
+}
+
+/// The sending half of an adapter's port: what `fabric` calls a profile.
+fn port_profile(config: &HostConfig) -> Profile {
+    let treat = |_| Treatment::default();
+    let queue = |class: usize| QueueConfig { level: config.levels[class], ..QueueConfig::default() };
+    Profile {
+        map: ClassMap {
+            trust_dscp: false,
+            trust_pcp: false,
+            dscp: std::array::from_fn(treat),
+            pcp: std::array::from_fn(treat),
+            default: Treatment::default(),
+        },
+        queues: std::array::from_fn(queue),
+        weigh: Weigh::Bytes,
+        group_of_class: std::array::from_fn(|class| class as u8),
+        groups: [GroupConfig::default(); CLASSES],
+        pfc: config.pfc,
+    }
+}
+
+/// The device of a host, with one completion queue and one region.
+fn device(
+    seed: u64,
+    number: u32,
+    config: &HostConfig,
+    queue_pairs: u32,
+) -> Result<(Device, (Pd, Cq, RegionKeys)), rnic::Error> {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..12].copy_from_slice(&number.to_le_bytes());
+    let settings = Config {
+        max_qp: QUEUE_PAIRS_MAX,
+        window_bytes: config.window_bytes,
+        out_of_order: config.out_of_order,
+        reorder_window: config.reorder_window,
+        ack_interval: config.ack_interval,
+        recovery_ns: rnic::Nanos(config.recovery.0 / 1000),
+        congestion: config.congestion.clone(),
+        ..Config::default()
+    };
+    let mut device = Device::new(settings, bytes);
+    device.add_qpn_range(Qpn::new(FIRST_QPN), queue_pairs);
+    device.set_gid(0, Some(gid(number)));
+    device.set_active_mtu(config.mtu);
+    let pd = device.alloc_pd()?;
+    let region = RegionInit {
+        address: BUFFER_ADDRESS,
+        length: 1 << 32,
+        iova: BUFFER_ADDRESS,
+        access: Access::LOCAL_WRITE | Access::REMOTE,
+    };
+    let keys = device.register(pd, region)?;
+    let entries = queue_pairs.max(1).saturating_mul(2 * DEPTH_MAX).min(1 << 20);
+    let cq = device.create_cq(entries)?;
+    Ok((device, (pd, cq, keys)))
+}
+
+const FIRST_QPN: u32 = 0x100;
+
+impl Host {
+    fn create(&mut self, flow: &Flow) -> Result<Qpn, rnic::Error> {
+        let unreliable = flow.operation == Transfer::UnreliableWrite;
+        let receives = if flow.operation == Transfer::Send { 2 * flow.depth } else { 1 };
+        self.device.create_qp(&QpInit {
+            kind: if unreliable { QpType::Uc } else { QpType::Rc },
+            pd: Some(self.pd),
+            xrcd: None,
+            send_cq: Some(self.cq),
+            receive_cq: Some(self.cq),
+            srq: None,
+            capacity: Capacity {
+                send_wr: flow.depth,
+                receive_wr: receives,
+                send_sge: 1,
+                receive_sge: 1,
+                inline: 0,
+            },
+            signal_all: true,
+        })
+    }
+}
+
+fn attributes(config: &HostConfig, flow: u32, peer: u32, qpn: Qpn) -> QpAttr {
+    QpAttr {
+        port: 1,
+        access: Access::LOCAL_WRITE | Access::REMOTE,
+        path_mtu: config.mtu,
+        destination: qpn,
+        receive_psn: Psn::new(0),
+        send_psn: Psn::new(0),
+        vector: AddressVector {
+            destination: gid(peer),
+            hop_limit: 64,
+            traffic_class: config.data.dscp << 2,
+            // The number of the flow: packets carry it, and the UDP source port is made from it.
+            flow_label: flow + 1,
+            ..AddressVector::default()
+        },
+        max_rd_atomic: READS_MAX,
+        max_dest_rd_atomic: READS_MAX,
+        min_rnr_timer: 1,
+        timeout: config.timeout,
+        retry_count: config.retries,
+        rnr_retry: 7,
+        ..QpAttr::default()
+    }
+}
+
+fn bring_up(
+    device: &mut Device,
+    qpn: Qpn,
+    attr: &QpAttr,
+    flow: &Flow,
+    now: Instant,
+) -> Result<(), rnic::Error> {
+    use AttrMask as M;
+    let (mut receive, mut send) = (M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN, M::SQ_PSN);
+    if flow.operation != Transfer::UnreliableWrite {
+        receive |= M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
+        send |= M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+    }
+    for (state, mask) in [
+        (State::Init, M::ACCESS_FLAGS | M::PKEY_INDEX | M::PORT),
+        (State::ReadyToReceive, receive),
+        (State::ReadyToSend, send),
+    ] {
+        device.modify_qp(qpn, &QpAttr { state, ..*attr }, mask | M::STATE, now)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! A network in virtual time: `rnic` devices, `fabric` switches, and the workloads between them.
+//!
+//! # How it is used
+//!
+//! A [`Scenario`] is plain data; [`World::new`] checks it, [`World::run`] runs it, [`World::results`] says
+//! what came of it, at any moment. [`World::run_until`] runs a piece, for a progress bar or an interruption.
+//!
+//! # Why it is repeatable
+//!
+//! Events are handled in the order of time and, within a moment, of the number of what they happen to. Each
+//! switch, link and device has a generator of its own. Threads drive parts of the network, and none runs
+//! further ahead of the others than the shortest delay between two parts: what crosses in that time cannot
+//! arrive in it. So neither the threads nor their pace can be seen in the results.
+
+mod build;
+mod deadlock;
+mod defaults;
+mod events;
+mod host;
+mod part;
+mod partition;
+mod results;
+mod scenario;
+mod threads;
+mod wires;
+
+pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, ScenarioError};
+pub use defaults::{Lossless, lossless_switches};
+pub use partition::THREADS_MAX;
+pub use results::{
+    Captured, CapturedFrame, Deadlock, FlowResult, HostResult, Latency, Order, PortResult, Results, Sample,
+    SwitchResult,
+};
+pub use scenario::{Bus, Flow, Headers, HostConfig, Marking, Scenario, Transfer, Watch};
+
+use fabric::config::CLASSES;
+use fabric::{Egress, Span, Time};
+use part::Part;
+
+/// How often is looked whether everything is done, and whether anything is stuck.
+const CHECK_EVERY: Span = Span::from_us(50);
+
+/// Checks between two searches for deadlocks.
+const DEADLOCK_CHECKS: u64 = 20;
+
+/// A network that runs.
+#[derive(Debug)]
+pub struct World {
+    parts: Vec<Part>,
+    lookahead: Span,
+    host_at: Vec<(u8, u32)>,
+    switch_at: Vec<(u8, u32)>,
+    /// The ports that are sampled: host or switch and port, with link and direction.
+    sampled: Vec<Sampled>,
+    sample_every: Option<Span>,
+    samples: Vec<Sample>,
+    deadlocks: Vec<Deadlock>,
+    flows: usize,
+    now: Time,
+    end: Time,
+    done: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sampled {
+    part: u8,
+    node: u32,
+    port: u16,
+    is_host: bool,
+    link: u32,
+    direction: u8,
+}
+
+impl World {
+    /// Builds the network of a scenario.
+    ///
+    /// # Errors
+    /// [`ScenarioError`] names what does not fit together.
+    pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
+        let build::Built { parts, lookahead, host_at, switch_at } = build::build(scenario)?;
+        let mut sampled = Vec::new();
+        if scenario.watch.sample_every.is_some() {
+            for info in parts[0].wires.table.iter().filter(|info| info.is_used()) {
+                sampled.push(Sampled {
+                    part: info.from_part,
+                    node: info.from_node,
+                    port: info.from_port,
+                    is_host: info.from_host,
+                    link: info.link,
+                    direction: info.direction,
+                });
+            }
+            sampled.sort_by_key(|port| (port.link, port.direction));
+        }
+        Ok(Self {
+            parts,
+            lookahead,
+            host_at,
+            switch_at,
+            sampled,
+            sample_every: scenario.watch.sample_every.filter(|every| every.0 > 0),
+            samples: Vec::new(),
+            deadlocks: Vec::new(),
+            flows: scenario.flows.len(),
+            now: Time(0),
+            end: scenario.end,
+            done: false,
+        })
+    }
+
+    /// Runs to the end.
+    pub fn run(&mut self) {
+        self.run_until(Time::NEVER);
+    }
+
+    /// Runs until `at`, or until the end; whether that is reached.
+    pub fn run_until(&mut self, at: Time) -> bool {
+        while !self.done && self.now < at {
+            self.step(at);
+        }
+        self.done
+    }
+
+    /// The moment up to which everything has happened.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Packets that crossed a link so far.
+    pub fn hops(&self) -> u64 {
+        self.parts.iter().map(|part| part.wires.hops).sum()
+    }
+
+    /// Flows that are not done.
+    pub fn unfinished(&self) -> u64 {
+        self.parts.iter().map(|part| part.unfinished).sum()
+    }
+
+    /// Runs until the next moment of looking around.
+    fn step(&mut self, at: Time) {
+        let after = |every: Span| Time((self.now.0 / every.0 + 1).saturating_mul(every.0));
+        let check = after(CHECK_EVERY);
+        let sample = self.sample_every.map_or(Time::NEVER, after);
+        let stop = check.min(sample).min(at).min(self.end);
+        self.run_parts(stop);
+        self.now = stop;
+        if stop == sample {
+            self.sample();
+        }
+        if stop == check {
+            let number = check.0 / CHECK_EVERY.0;
+            if number.is_multiple_of(DEADLOCK_CHECKS) && self.deadlocks.is_empty() {
+                self.deadlocks = deadlock::find(&self.parts, self.now);
+            }
+            let next = self.parts.iter_mut().filter_map(|part| part.wires.events.next_at()).min();
+            self.done |= next.is_none() || self.unfinished() == 0;
+            // Nothing happens for a while: the checks in between would find what this one found.
+            if let Some(next) = next.filter(|_| !self.done && self.sample_every.is_none()) {
+                let before = Time(next.0 / CHECK_EVERY.0 * CHECK_EVERY.0);
+                self.now = self.now.max(before).min(at).min(self.end);
+            }
+        }
+        self.done |= self.now >= self.end;
+    }
+
+    fn run_parts(&mut self, stop: Time) {
+        match &mut self.parts[..] {
+            [only] => only.run_until(stop),
+            several => threads::run_until(several, self.lookahead, stop),
+        }
+    }
+
+    fn egress(&self, port: &Sampled) -> &Egress {
+        let part = &self.parts[usize::from(port.part)];
+        if port.is_host {
+            &part.hosts[port.node as usize].egress
+        } else {
+            part.switches[port.node as usize].switch.egress(port.port)
+        }
+    }
+
+    fn sample(&mut self) {
+        for index in 0..self.sampled.len() {
+            let port = self.sampled[index];
+            let egress = self.egress(&port);
+            let sent = (0..CLASSES).map(|class| egress.counters(class, self.now).sent_bytes).sum();
+            let sample = Sample {
+                at: self.now,
+                link: port.link,
+                direction: port.direction,
+                queued_bytes: egress.queued_bytes(),
+                sent_bytes: sent,
+                paused: egress.paused(),
+            };
+            self.samples.push(sample);
+        }
+    }
+
+    /// What came of it so far.
+    pub fn results(&self) -> Results {
+        let mut flows = vec![None; self.flows];
+        let mut hosts = Vec::with_capacity(self.host_at.len());
+        for (part, index) in &self.host_at {
+            let host = &self.parts[usize::from(*part)].hosts[*index as usize];
+            for poster in &host.posters {
+                flows[poster.number as usize] = Some(self.flow(poster));
+            }
+            hosts.push(host.result(self.now));
+        }
+        let switches = self.switch_at.iter().map(|(part, index)| {
+            let switch = &self.parts[usize::from(*part)].switches[*index as usize].switch;
+            let port = |port: u16| PortResult {
+                ingress: *switch.counters(port),
+                queues: std::array::from_fn(|class| switch.egress(port).counters(class, self.now)),
+            };
+            let (buffer_bytes, buffer_peak_bytes) = switch.buffer_bytes();
+            SwitchResult { ports: (0..switch.ports()).map(port).collect(), buffer_bytes, buffer_peak_bytes }
+        });
+        let mut captured: Vec<Captured> =
+            self.parts.iter().flat_map(|part| part.wires.captured.iter().cloned()).collect();
+        captured.sort_by_key(|packet| (packet.at, packet.link, packet.direction));
+        let flows: Vec<FlowResult> = flows.into_iter().flatten().collect();
+        let finished = flows.iter().map(|flow| flow.finished).max().filter(|at| *at != Time::NEVER);
+        Results {
+            end: finished.filter(|_| self.unfinished() == 0).unwrap_or(self.now),
+            hops: self.hops(),
+            events: self.parts.iter().map(|part| part.events).sum(),
+            switches: switches.collect(),
+            flows,
+            hosts,
+            damaged: self.parts.iter().map(|part| part.wires.damaged).sum(),
+            left: self.parts.iter().map(|part| part.packets.len()).sum(),
+            deadlocks: self.deadlocks.clone(),
+            captured,
+            samples: self.samples.clone(),
+        }
+    }
+
+    fn flow(&self, poster: &host::Poster) -> FlowResult {
+        let flow = &poster.flow;
+        let device = |host: u32| {
+            let (part, index) = self.host_at[host as usize];
+            &self.parts[usize::from(part)].hosts[index as usize].device
+        };
+        let peer = if build::poster(flow) == flow.from { flow.to } else { flow.from };
+        let mine = device(build::poster(flow));
+        let counters = [
+            mine.qp_counters(poster.qpn).unwrap_or_default(),
+            device(peer).qp_counters(poster.peer_qpn).unwrap_or_default(),
+        ];
+        let reads = flow.operation == Transfer::Read;
+        let (part, _) = self.host_at[flow.to as usize];
+        let receiving = &self.parts[usize::from(part)].receiving[poster.number as usize];
+        let done = poster.completed == flow.messages;
+        FlowResult {
+            started: poster.started,
+            finished: if done { poster.last_completion } else { Time::NEVER },
+            messages: poster.completed,
+            bytes: poster.completed * u64::from(flow.message_bytes),
+            first_completion: poster.first_completion,
+            last_completion: poster.last_completion,
+            latency: poster.latency.clone(),
+            failed: poster.failed,
+            order: receiving.order.clone(),
+            sender: counters[usize::from(reads)],
+            receiver: counters[usize::from(!reads)],
+            rate_bps: mine.rate_bps(poster.qpn).unwrap_or_default(),
+        }
+    }
+}

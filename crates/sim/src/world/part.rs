@@ -1,0 +1,99 @@
+//! A part of the network: what one thread drives.
+
+use super::host::{Attachment, Host, Kind, Receiving, Surroundings};
+use super::wires::{Cables, Wires, kind};
+use fabric::{Packets, Switch, Time};
+use std::sync::Arc;
+
+/// Hosts and switches, and what is under way between them.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) packets: Packets,
+    pub(super) wires: Wires,
+    pub(super) switches: Vec<Attached>,
+    pub(super) hosts: Vec<Host>,
+    pub(super) kinds: Arc<[Kind]>,
+    pub(super) attachments: Arc<[Attachment]>,
+    /// What arrives, by flow.
+    pub(super) receiving: Vec<Receiving>,
+    pub(super) poster_of_flow: Arc<[u32]>,
+    /// Flows of hosts of this part that are not done.
+    pub(super) unfinished: u64,
+    pub(super) events: u64,
+    pub(super) now: Time,
+}
+
+/// A switch in its place.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) switch: Switch,
+    pub(super) number: u32,
+    /// The lane of its port 0.
+    pub(super) first_lane: u32,
+}
+
+impl Part {
+    /// Handles all events before `end`.
+    pub(super) fn run_until(&mut self, end: Time) {
+        let mut handled = 0;
+        while let Some((now, key)) = self.wires.events.pop_before(end) {
+            self.now = now;
+            handled += 1;
+            self.handle(now, key >> 2, key & 3);
+        }
+        self.events += handled;
+    }
+
+    #[inline]
+    fn handle(&mut self, now: Time, lane: u32, what: u32) {
+        let Self { packets, wires, switches, hosts, .. } = self;
+        let info = wires.table[lane as usize];
+        // What arrives is for the far end of a lane, everything else for the port that sends into it.
+        let (node, port, is_host) = match what {
+            kind::ARRIVAL | kind::PAUSE => (info.node, info.port, info.to_host),
+            _ => (info.from_node, info.from_port, info.from_host),
+        };
+        if is_host {
+            let mut around = Surroundings {
+                packets,
+                wires,
+                kinds: &self.kinds,
+                attachments: &self.attachments,
+                receiving: &mut self.receiving,
+                poster_of_flow: &self.poster_of_flow,
+                unfinished: &mut self.unfinished,
+            };
+            let host = &mut hosts[node as usize];
+            match what {
+                kind::ARRIVAL => {
+                    if let Some(id) = around.wires.arrive(lane, around.packets) {
+                        host.handle_packet(now, id, &mut around);
+                    }
+                }
+                kind::WAKE => host.handle_wake(now, &mut around),
+                kind::PAUSE => {
+                    if let Some(frame) = around.wires.pause(lane) {
+                        host.handle_pause(now, frame, &mut around);
+                    }
+                }
+                _ => host.handle_clock(now, &mut around),
+            }
+            return;
+        }
+        let Attached { switch, first_lane, .. } = &mut switches[node as usize];
+        let mut cables = Cables { wires, first_lane: *first_lane };
+        match what {
+            kind::ARRIVAL => {
+                if let Some(id) = cables.wires.arrive(lane, packets) {
+                    switch.handle_packet(now, port, id, packets, &mut cables);
+                }
+            }
+            kind::PAUSE => {
+                if let Some(frame) = cables.wires.pause(lane) {
+                    switch.handle_pause(now, port, frame, packets, &mut cables);
+                }
+            }
+            _ => switch.handle_wake(now, port, packets, &mut cables),
+        }
+    }
+}

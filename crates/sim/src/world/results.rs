@@ -1,0 +1,321 @@
+//! What comes out of a run. Everything is in the order of the scenario: flows, hosts, links.
+
+use fabric::config::CLASSES;
+use fabric::{Drop, IngressCounters, QueueCounters, Time};
+use rnic::{PortCounters, QpCounters};
+
+/// All that a run left.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Results {
+    /// When the run ended: all flows done, nothing happening any more, or the scenario's end.
+    pub end: Time,
+    /// Packets that crossed a link, acknowledgements included; pause frames are not counted.
+    pub hops: u64,
+    /// Events that the engine handled.
+    pub events: u64,
+    /// By flow.
+    pub flows: Vec<FlowResult>,
+    /// By host.
+    pub hosts: Vec<HostResult>,
+    /// By switch.
+    pub switches: Vec<SwitchResult>,
+    /// Packets damaged on links.
+    pub damaged: u64,
+    /// Packets that were still under way, or waiting somewhere, at the end.
+    pub left: u32,
+    /// PFC deadlocks that were found, in order.
+    pub deadlocks: Vec<Deadlock>,
+    /// Captured packets in order of time.
+    pub captured: Vec<Captured>,
+    /// Samples in order of time.
+    pub samples: Vec<Sample>,
+}
+
+/// A flow.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowResult {
+    /// When its first message was posted; `NEVER` if the run ended before.
+    pub started: Time,
+    /// When its last message completed; `NEVER` if it did not.
+    pub finished: Time,
+    /// Messages that completed at the poster.
+    pub messages: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// The first completion, and the last so far: the steady state lies between them.
+    pub first_completion: Time,
+    /// See `first_completion`.
+    pub last_completion: Time,
+    /// From post to completion.
+    pub latency: Latency,
+    /// The queue pair failed.
+    pub failed: bool,
+    /// Data packets as they arrived at the receiver of the data.
+    pub order: Order,
+    /// Counters of the queue pair that sends the data.
+    pub sender: QpCounters,
+    /// Counters of the one that receives it.
+    pub receiver: QpCounters,
+    /// Rate that congestion control allows at the end, in bits per second, where it sets one.
+    pub rate_bps: Option<u64>,
+}
+
+/// In which order data packets arrived.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Order {
+    /// Data packets received.
+    pub packets: u64,
+    /// Those with a lower PSN than the one that arrived before: what a capture shows as out of order.
+    pub descents: u64,
+    /// By reorder distance: how far the packet lies behind the highest PSN so far. Entry n counts distances
+    /// from 2^n to 2^(n+1) - 1.
+    pub distances: [u64; 16],
+    /// The largest distance.
+    pub distance_max: u32,
+}
+
+/// Latencies in a histogram with 32 buckets per power of two (within 3 %).
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Latency {
+    /// How many.
+    pub count: u64,
+    /// Their sum in nanoseconds.
+    pub sum_ns: u64,
+    /// The longest in nanoseconds.
+    pub max_ns: u64,
+    /// Counts by bucket; as long as needed.
+    pub buckets: Vec<u64>,
+}
+
+/// A host.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HostResult {
+    /// The device's counters.
+    pub device: PortCounters,
+    /// Its port's queues, by class.
+    pub queues: [QueueCounters; CLASSES],
+    /// Pause frames received.
+    pub pauses_received: u64,
+    /// Pause frames sent because the slot did not keep up.
+    pub pauses_sent: u64,
+    /// Packets dropped because it did not, and there was no pause.
+    pub dropped: u64,
+    /// Bytes that waited for the slot at most.
+    pub receive_peak_bytes: u32,
+    /// What limited it.
+    pub bus_busy_ps: u64,
+}
+
+/// A switch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SwitchResult {
+    /// By port.
+    pub ports: Vec<PortResult>,
+    /// Bytes in the buffer at the end, and at most.
+    pub buffer_bytes: u32,
+    /// See `buffer_bytes`.
+    pub buffer_peak_bytes: u32,
+}
+
+/// A port of a switch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PortResult {
+    /// What arrived.
+    pub ingress: IngressCounters,
+    /// Its queues, by class.
+    pub queues: [QueueCounters; CLASSES],
+}
+
+/// A circle of ports that wait for each other for ever.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Deadlock {
+    /// When it was found.
+    pub at: Time,
+    /// The traffic class that is stuck.
+    pub class: u8,
+    /// Switch and port whose queue is paused by the next, the last by the first.
+    pub circle: Vec<(u32, u16)>,
+}
+
+/// A packet on a link.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Captured {
+    /// When its last bit left.
+    pub at: Time,
+    /// Link in the topology.
+    pub link: u32,
+    /// 0: from the link's first end; 1: from its second.
+    pub direction: u8,
+    /// What it is.
+    pub frame: CapturedFrame,
+}
+
+/// What a captured frame is.
+#[derive(Clone, PartialEq, Debug)]
+pub enum CapturedFrame {
+    /// A packet of a host's.
+    Packet {
+        /// Source host.
+        from: u32,
+        /// The flow that it belongs to.
+        flow: u32,
+        /// UDP source port.
+        source_port: u16,
+        /// DSCP and ECN as they are on this link.
+        tos: u8,
+        /// Priority code point, if it is tagged.
+        pcp: Option<u8>,
+        /// TTL on this link.
+        hop_limit: u8,
+        /// Transport headers.
+        headers: wire::Packet,
+        /// Bytes of payload, which a simulation does not have.
+        payload: u32,
+    },
+    /// A pause frame.
+    Pause(fabric::PauseFrame),
+}
+
+/// A look at a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// When.
+    pub at: Time,
+    /// Link in the topology, and the direction that the port sends in.
+    pub link: u32,
+    /// See [`Captured::direction`].
+    pub direction: u8,
+    /// Bytes that wait in all of its queues.
+    pub queued_bytes: u32,
+    /// Bytes sent since the start.
+    pub sent_bytes: u64,
+    /// Queues that are paused, one bit each.
+    pub paused: u8,
+}
+
+impl FlowResult {
+    /// Payload bits per second between first and last completion, the steady state; `None` with fewer than
+    /// two.
+    pub fn goodput_bps(&self, message_bytes: u32) -> Option<f64> {
+        let span = (self.last_completion - self.first_completion).0;
+        let bits = self.messages.saturating_sub(1) as f64 * f64::from(message_bytes) * 8.0;
+        (self.messages > 1 && span > 0).then(|| bits * 1e12 / span as f64)
+    }
+
+    /// Flow completion time in picoseconds.
+    pub fn completion_ps(&self) -> Option<u64> {
+        (self.finished != Time::NEVER).then(|| (self.finished - self.started).0)
+    }
+}
+
+impl Results {
+    /// Packets that switches dropped, by reason.
+    pub fn drops(&self, why: Drop) -> u64 {
+        let ports = self.switches.iter().flat_map(|switch| &switch.ports);
+        ports.map(|port| port.ingress.dropped[why as usize]).sum()
+    }
+
+    /// Frames that paused a priority, over all switches.
+    pub fn pauses(&self) -> u64 {
+        self.switches.iter().flat_map(|switch| &switch.ports).map(|port| port.ingress.pauses_sent).sum()
+    }
+
+    /// Packets that switches marked.
+    pub fn marks(&self) -> u64 {
+        let ports = self.switches.iter().flat_map(|switch| &switch.ports);
+        ports.flat_map(|port| &port.queues).map(|queue| queue.marked_packets).sum()
+    }
+}
+
+/// Buckets per power of two.
+const BUCKETS_PER_OCTAVE: u64 = 32;
+
+impl Latency {
+    /// Adds one.
+    pub fn add(&mut self, ns: u64) {
+        self.count += 1;
+        self.sum_ns += ns;
+        self.max_ns = self.max_ns.max(ns);
+        let index = bucket(ns);
+        if self.buckets.len() <= index {
+            self.buckets.resize(index + 1, 0);
+        }
+        self.buckets[index] += 1;
+    }
+
+    /// Adds all of another one's.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        if self.buckets.len() < other.buckets.len() {
+            self.buckets.resize(other.buckets.len(), 0);
+        }
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, more)| *mine += more);
+    }
+
+    /// The latency that so many of a million are not above, in nanoseconds: the upper end of its bucket.
+    pub fn quantile_ns(&self, per_million: u64) -> u64 {
+        let rank = (u128::from(self.count) * u128::from(per_million)).div_ceil(1_000_000).max(1) as u64;
+        let mut seen = 0;
+        for (index, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return upper_end(index).min(self.max_ns);
+            }
+        }
+        self.max_ns
+    }
+}
+
+fn bucket(ns: u64) -> usize {
+    if ns < BUCKETS_PER_OCTAVE {
+        return ns as usize;
+    }
+    let octave = u64::from(ns.ilog2() - BUCKETS_PER_OCTAVE.ilog2());
+    ((octave + 1) * BUCKETS_PER_OCTAVE + (ns >> octave) - BUCKETS_PER_OCTAVE) as usize
+}
+
+fn upper_end(index: usize) -> u64 {
+    let index = index as u64;
+    if index < BUCKETS_PER_OCTAVE {
+        return index;
+    }
+    let octave = index / BUCKETS_PER_OCTAVE - 1;
+    ((index % BUCKETS_PER_OCTAVE + BUCKETS_PER_OCTAVE + 1) << octave) - 1
+}
+
+impl Order {
+    /// Notes a packet whose PSN lies `ahead` (negative: behind) of the highest so far, and whether it is
+    /// lower than the one before it.
+    #[inline]
+    pub(crate) fn note(&mut self, ahead: i32, descends: bool) {
+        self.packets += 1;
+        if ahead < 0 {
+            let distance = ahead.unsigned_abs();
+            self.distances[(distance.ilog2() as usize).min(15)] += 1;
+            self.distance_max = self.distance_max.max(distance);
+        }
+        self.descents += u64::from(descends);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_three_percent() {
+        let mut latency = Latency::default();
+        (1..=100_000).for_each(|ns| latency.add(ns));
+        for (quantile, exact) in [(500_000, 50_000_u64), (990_000, 99_000), (1_000_000, 100_000)] {
+            assert!(latency.quantile_ns(quantile).abs_diff(exact) * 100 <= 3 * exact);
+        }
+        let mut twice = latency.clone();
+        twice.merge(&latency);
+        assert_eq!((twice.count, twice.quantile_ns(10)), (200_000, 1));
+        assert!(
+            (0..5000).all(|ns| upper_end(bucket(ns)) >= ns && bucket(upper_end(bucket(ns))) == bucket(ns))
+        );
+    }
+}

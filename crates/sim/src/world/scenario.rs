@@ -1,0 +1,211 @@
+//! What the engine takes: a network, the hosts in it, what they transfer, and a seed. All of it plain data
+//! that a fabric file, a test or a program fills in.
+
+use fabric::config::{CLASSES, PfcConfig, SwitchConfig};
+use fabric::topology::Topology;
+use fabric::{Rate, Span, Spread, Time};
+use rnic::{CongestionConfig, Mtu};
+
+/// Everything that a run depends on. The same scenario gives the same results, whatever `threads`.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Which port is connected to which.
+    pub topology: Topology,
+    /// Switches by number; each has at least as many ports as the topology uses.
+    pub switches: Vec<SwitchConfig>,
+    /// How switches spread traffic over ways of equal cost.
+    pub spread: Spread,
+    /// Hosts by number.
+    pub hosts: Vec<HostConfig>,
+    /// What is transferred.
+    pub flows: Vec<Flow>,
+    /// Seed of all that is left to chance.
+    pub seed: u64,
+    /// The run ends here, or earlier when all flows are done.
+    pub end: Time,
+    /// Threads, at least 1.
+    pub threads: u32,
+    /// What is written down besides counters.
+    pub watch: Watch,
+}
+
+/// A host: its adapter and the slot that it sits in.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HostConfig {
+    /// Speed of the adapter's port; the link's if not given.
+    pub rate: Option<Rate>,
+    /// Payload bytes per packet.
+    pub mtu: Mtu,
+    /// Bytes of frames besides payload.
+    pub headers: Headers,
+    /// Place packets in whatever order they arrive; every WRITE packet then carries its address.
+    pub out_of_order: bool,
+    /// Out-of-order receive: packets that may be placed ahead of a hole.
+    pub reorder_window: u32,
+    /// Bytes that a queue pair may have unacknowledged.
+    pub window_bytes: u32,
+    /// An acknowledgement is asked for after so many packets at the latest.
+    pub ack_interval: u32,
+    /// How long a requester takes to go back after a sequence error.
+    pub recovery: Span,
+    /// Local ACK timeout, code of IBTA 9.7.6.1.3: 4.096 us times 2 to this power; 0 is never.
+    pub timeout: u8,
+    /// Retries before a queue pair fails; at most 7.
+    pub retries: u8,
+    /// What data, acknowledgements, and congestion notifications travel as.
+    pub data: Marking,
+    /// See `data`.
+    pub acknowledgements: Marking,
+    /// See `data`.
+    pub notifications: Marking,
+    /// Pause frames: which are obeyed, and what is told to the switch when the slot does not keep up.
+    pub pfc: PfcConfig,
+    /// Queues that share by level and weight.
+    pub levels: [u8; CLASSES],
+    /// Congestion control.
+    pub congestion: CongestionConfig,
+    /// The slot and the memory behind it; none is no limit.
+    pub bus: Option<Bus>,
+}
+
+/// What a packet is marked with, and the adapter's queue that it goes through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marking {
+    /// Queue of the adapter, and the priority whose pause frames stop it.
+    pub class: u8,
+    /// DSCP, 0 to 63.
+    pub dscp: u8,
+    /// 802.1Q priority code point; untagged without.
+    pub pcp: Option<u8>,
+    /// Whether it says that its sender takes part in ECN (ECT(0)).
+    pub ecn: bool,
+}
+
+/// Bytes of a frame besides its payload, from the destination address to the check sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Headers {
+    /// As they are on the wire: Ethernet, tag, IPv4, UDP, BTH, extended headers, ICRC.
+    RoceV2,
+    /// So many for data and so many for everything else: for comparisons with models that count otherwise.
+    Fixed {
+        /// In data packets.
+        data: u16,
+        /// In acknowledgements, NAKs and notifications.
+        control: u16,
+    },
+}
+
+/// A PCI Express slot, and what lies behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bus {
+    /// What it carries of payload in one direction, its packets' headers subtracted: see [`crate::pcie`].
+    pub rate: Rate,
+    /// From a request for memory until its data is here.
+    pub read_latency: Span,
+    /// From the last byte of a packet until it is in memory, and its completion can be seen.
+    pub write_latency: Span,
+    /// Bytes that the adapter can hold while the slot does not keep up: above, its PFC stops the switch;
+    /// without PFC, packets are dropped.
+    pub receive_buffer_bytes: u32,
+    /// What the processor takes to post a work request, until the adapter knows of it.
+    pub doorbell: Span,
+}
+
+/// One queue pair's transfers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flow {
+    /// Where data comes from.
+    pub from: u32,
+    /// Where it goes.
+    pub to: u32,
+    /// How it is moved.
+    pub operation: Transfer,
+    /// Bytes of a message.
+    pub message_bytes: u32,
+    /// Messages; `u64::MAX` for as many as the run lasts.
+    pub messages: u64,
+    /// Messages posted at once.
+    pub depth: u32,
+    /// When the first are posted.
+    pub start: Time,
+    /// Which workload it belongs to: results are added up by it.
+    pub workload: u32,
+}
+
+/// How data is moved.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Transfer {
+    /// RDMA WRITE, posted by the sender of the data.
+    Write,
+    /// SEND into a receive.
+    Send,
+    /// RDMA READ, posted by the receiver of the data.
+    Read,
+    /// WRITE over an unreliable connection: what is lost stays so.
+    UnreliableWrite,
+}
+
+/// What is written down besides counters. Nothing costs nothing.
+#[derive(Clone, Default, Debug)]
+pub struct Watch {
+    /// Links (by their number in the topology) whose packets are kept, in both directions.
+    pub captures: Vec<u32>,
+    /// Packets that are kept at most, over all links.
+    pub captured_max: usize,
+    /// How often queues, rates and pauses are looked at; never without.
+    pub sample_every: Option<Span>,
+}
+
+impl HostConfig {
+    /// An adapter with the defaults of common firmware: MTU 4096, data in class 3 as DSCP 26 with ECN,
+    /// notifications in class 6 as DSCP 48, PFC on class 3, no congestion control.
+    pub fn new() -> Self {
+        let data = Marking { class: 3, dscp: 26, pcp: None, ecn: true };
+        Self {
+            rate: None,
+            mtu: Mtu::B4096,
+            headers: Headers::RoceV2,
+            out_of_order: false,
+            reorder_window: 1024,
+            window_bytes: 1 << 20,
+            ack_interval: 4,
+            recovery: Span::ZERO,
+            timeout: 14,
+            retries: 7,
+            data,
+            acknowledgements: Marking { ecn: false, ..data },
+            notifications: Marking { class: 6, dscp: 48, pcp: None, ecn: false },
+            pfc: PfcConfig {
+                send: 1 << 3,
+                obey: 1 << 3,
+                response: Span::from_ns(600),
+                ..PfcConfig::default()
+            },
+            levels: [0, 0, 0, 0, 0, 0, 1, 1],
+            congestion: CongestionConfig::Off,
+            bus: None,
+        }
+    }
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Flow {
+    /// One RDMA WRITE of `bytes` at the start of the run.
+    pub const fn write(from: u32, to: u32, bytes: u32) -> Self {
+        Self {
+            from,
+            to,
+            operation: Transfer::Write,
+            message_bytes: bytes,
+            messages: 1,
+            depth: 1,
+            start: Time(0),
+            workload: 0,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The links: what is under way, and what it means when it arrives.
+
+use super::events::Events;
+use super::results::{Captured, CapturedFrame};
+use fabric::{ECN_CE, Frame, Lane, Packet, PacketId, Packets, PauseFrame, Pcg32, Span, Time, Wire};
+use std::collections::VecDeque;
+
+/// What the packets of the fabric carry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Content {
+    pub(super) headers: wire::Packet,
+    /// Bytes.
+    pub(super) payload: u32,
+    /// The flow that it belongs to.
+    pub(super) flow: u32,
+    /// The host that sent it.
+    pub(super) from: u32,
+    /// UDP source port.
+    pub(super) source_port: u16,
+}
+
+/// One direction of a link, as it is for the whole run. Its number is that of the port that sends into it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LaneInfo {
+    pub(super) delay: Span,
+    /// Earlier than the last bit: a switch that cuts through acts on the first ones.
+    pub(super) head_start_ps_per_byte: u32,
+    /// From a pause frame's arrival until it is obeyed.
+    pub(super) response: Span,
+    /// The receiver: index among the switches or hosts of its part, and its port, which is also the one that
+    /// its pause frames stop.
+    pub(super) node: u32,
+    pub(super) port: u16,
+    pub(super) part: u8,
+    pub(super) to_host: bool,
+    /// The sender.
+    pub(super) from_node: u32,
+    pub(super) from_port: u16,
+    pub(super) from_host: bool,
+    pub(super) from_part: u8,
+    pub(super) crosses: bool,
+    /// Chance of damage, in units of 2^-32.
+    pub(super) loss: u32,
+    /// Link in the topology, and direction.
+    pub(super) link: u32,
+    pub(super) direction: u8,
+    pub(super) watched: bool,
+}
+
+impl LaneInfo {
+    /// A port without a link.
+    pub(super) const UNUSED: Self = Self {
+        delay: Span::ZERO,
+        head_start_ps_per_byte: 0,
+        response: Span::ZERO,
+        node: u32::MAX,
+        port: 0,
+        part: 0,
+        to_host: false,
+        from_node: u32::MAX,
+        from_port: 0,
+        from_host: false,
+        from_part: 0,
+        crosses: false,
+        loss: 0,
+        link: u32::MAX,
+        direction: 0,
+        watched: false,
+    };
+
+    /// Whether there is a link.
+    pub(super) const fn is_used(&self) -> bool {
+        self.link != u32::MAX
+    }
+}
+
+/// What can happen; an event's key is the lane's number times four plus this.
+pub(super) mod kind {
+    /// The first packet of a lane arrives.
+    pub(in super::super) const ARRIVAL: u32 = 0;
+    /// The port that sends into a lane is to be looked at.
+    pub(in super::super) const WAKE: u32 = 1;
+    /// A pause frame that came over a lane takes effect.
+    pub(in super::super) const PAUSE: u32 = 2;
+    /// A host's clock: lanes of hosts only.
+    pub(in super::super) const CLOCK: u32 = 3;
+}
+
+/// What crosses from one part of the network to another.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Crossing {
+    Packet { lane: u32, at: Time, packet: Packet, content: Content },
+    Pause { lane: u32, at: Time, frame: PauseFrame },
+}
+
+/// The lanes that end in one part of the network, and those that begin there.
+#[derive(Debug)]
+pub(super) struct Wires {
+    pub(super) events: Events,
+    pub(super) contents: Vec<Content>,
+    pub(super) table: std::sync::Arc<[LaneInfo]>,
+    lanes: Vec<Lane>,
+    /// Pause frames under way, by lane: few lanes ever have any.
+    pauses: Vec<VecDeque<(Time, PauseFrame)>>,
+    /// What leaves for other parts, by part.
+    pub(super) crossing: Vec<Vec<Crossing>>,
+    random: Vec<Option<Pcg32>>,
+    pub(super) captured: Vec<Captured>,
+    captured_max: usize,
+    part: u8,
+    pub(super) hops: u64,
+    pub(super) damaged: u64,
+}
+
+impl Wires {
+    pub(super) fn new(
+        (part, parts): (u8, usize),
+        table: std::sync::Arc<[LaneInfo]>,
+        events: Events,
+        captured_max: usize,
+        seed: u64,
+    ) -> Self {
+        let damaging = |(lane, info): (usize, &LaneInfo)| {
+            (info.loss > 0).then(|| Pcg32::new(seed, STREAM_LINKS + lane as u64))
+        };
+        Self {
+            events,
+            contents: Vec::new(),
+            lanes: vec![Lane::default(); table.len()],
+            pauses: vec![VecDeque::new(); table.len()],
+            crossing: vec![Vec::new(); parts],
+            random: table.iter().enumerate().map(damaging).collect(),
+            captured: Vec::new(),
+            captured_max,
+            part,
+            table,
+            hops: 0,
+            damaged: 0,
+        }
+    }
+
+    /// Puts a packet of a host's into the network.
+    #[inline]
+    pub(super) fn insert(
+        &mut self,
+        packet: Packet,
+        content: Content,
+        packets: &mut Packets,
+    ) -> Option<PacketId> {
+        let id = packets.insert(packet)?;
+        match self.contents.get_mut(id.0 as usize) {
+            Some(slot) => *slot = content,
+            None => self.contents.push(content),
+        }
+        Some(id)
+    }
+
+    /// A packet leaves a port; its last bit at `end`.
+    #[inline]
+    pub(super) fn send(&mut self, lane: u32, id: PacketId, end: Time, packets: &mut Packets) {
+        let info = self.table[lane as usize];
+        let packet = &packets[id];
+        self.hops += 1;
+        let head_start = u64::from(info.head_start_ps_per_byte) * u64::from(packet.length);
+        let at = Time(end.0 + info.delay.0 - head_start.min(end.0 + info.delay.0));
+        if info.watched || info.loss > 0 {
+            self.capture(&info, id, end, packets);
+            if info.loss > 0 && self.is_damaged(lane, info.loss) {
+                self.damaged += 1;
+                packets.remove(id);
+                return;
+            }
+        }
+        if info.part == self.part {
+            if self.lanes[lane as usize].push(id, at, packets) {
+                self.events.push(at, lane * 4 + kind::ARRIVAL);
+            }
+        } else {
+            let content = self.contents[id.0 as usize];
+            let packet = packets.remove(id);
+            self.crossing[usize::from(info.part)].push(Crossing::Packet { lane, at, packet, content });
+        }
+    }
+
+    fn is_damaged(&mut self, lane: u32, loss: u32) -> bool {
+        self.random[lane as usize].as_mut().is_some_and(|random| random.next_u32() < loss)
+    }
+
+    /// A pause frame leaves a port.
+    pub(super) fn send_pause(&mut self, lane: u32, frame: PauseFrame, end: Time) {
+        let info = self.table[lane as usize];
+        if info.watched && self.captured.len() < self.captured_max {
+            let frame = CapturedFrame::Pause(frame);
+            self.captured.push(Captured { at: end, link: info.link, direction: info.direction, frame });
+        }
+        let at = end + info.delay + info.response;
+        if info.part == self.part {
+            self.pause_under_way(lane, at, frame);
+        } else {
+            self.crossing[usize::from(info.part)].push(Crossing::Pause { lane, at, frame });
+        }
+    }
+
+    fn pause_under_way(&mut self, lane: u32, at: Time, frame: PauseFrame) {
+        self.pauses[lane as usize].push_back((at, frame));
+        self.events.push(at, lane * 4 + kind::PAUSE);
+    }
+
+    /// Takes in what comes from another part.
+    pub(super) fn cross(&mut self, crossing: Crossing, packets: &mut Packets) {
+        match crossing {
+            Crossing::Packet { lane, at, packet, content } => {
+                let Some(id) = self.insert(packet, content, packets) else {
+                    self.damaged += 1;
+                    return;
+                };
+                if self.lanes[lane as usize].push(id, at, packets) {
+                    self.events.push(at, lane * 4 + kind::ARRIVAL);
+                }
+            }
+            Crossing::Pause { lane, at, frame } => self.pause_under_way(lane, at, frame),
+        }
+    }
+
+    /// Takes the packet that arrives now.
+    #[inline]
+    pub(super) fn arrive(&mut self, lane: u32, packets: &Packets) -> Option<PacketId> {
+        let (id, next) = self.lanes[lane as usize].pop(packets)?;
+        if let Some(at) = next {
+            self.events.push(at, lane * 4 + kind::ARRIVAL);
+        }
+        Some(id)
+    }
+
+    /// Takes the pause frame that takes effect now.
+    pub(super) fn pause(&mut self, lane: u32) -> Option<PauseFrame> {
+        self.pauses[lane as usize].pop_front().map(|(_, frame)| frame)
+    }
+
+    fn capture(&mut self, info: &LaneInfo, id: PacketId, end: Time, packets: &Packets) {
+        if !info.watched || self.captured.len() >= self.captured_max {
+            return;
+        }
+        let (packet, content) = (&packets[id], &self.contents[id.0 as usize]);
+        let frame = CapturedFrame::Packet {
+            from: content.from,
+            flow: content.flow,
+            source_port: content.source_port,
+            tos: packet.tos,
+            pcp: (packet.pcp != fabric::UNTAGGED).then_some(packet.pcp),
+            hop_limit: packet.hop_limit,
+            headers: content.headers,
+            payload: content.payload,
+        };
+        self.captured.push(Captured { at: end, link: info.link, direction: info.direction, frame });
+    }
+}
+
+/// Streams of the generator: links, switches and devices each have their own.
+const STREAM_LINKS: u64 = 1 << 32;
+pub(super) const STREAM_SWITCHES: u64 = 2 << 32;
+pub(super) const STREAM_HOSTS: u64 = 3 << 32;
+
+/// The ports of one switch, as the switch sees them.
+pub(super) struct Cables<'a> {
+    pub(super) wires: &'a mut Wires,
+    /// The lane of port 0.
+    pub(super) first_lane: u32,
+}
+
+impl Wire for Cables<'_> {
+    #[inline]
+    fn send(&mut self, port: u16, frame: Frame, end: Time, packets: &mut Packets) {
+        let lane = self.first_lane + u32::from(port);
+        match frame {
+            Frame::Packet(id) => self.wires.send(lane, id, end, packets),
+            Frame::Pause(frame) => self.wires.send_pause(lane, frame, end),
+        }
+    }
+
+    #[inline]
+    fn wake(&mut self, port: u16, at: Time) {
+        self.wires.events.push(at, (self.first_lane + u32::from(port)) * 4 + kind::WAKE);
+    }
+
+    fn dropped(&mut self, _port: u16, id: PacketId, _why: fabric::Drop, packets: &mut Packets) {
+        packets.remove(id);
+    }
+}
+
+/// ECT(0), which a sender that takes part in ECN sets (RFC 3168, section 5).
+pub(super) const ECT_0: u8 = ECN_CE & 2;
