@@ -1,4 +1,4 @@
-//! A deterministic driver: a heap of events, senders at ports 0 and up, a switch, a receiver at its last port.
+//! A deterministic driver: a heap of events, senders at ports 0 and up, a switch, a receiver behind them.
 
 use fabric::config::{
     BufferConfig, CLASSES, ClassMap, GroupConfig, PfcConfig, PortConfig, Profile, QueueConfig, SwitchConfig,

@@ -96,8 +96,8 @@ fn main() -> ExitCode {
         let seconds = began.elapsed().as_secs_f64();
         let results = world.results();
         println!(
-            "{title}: {:.2} M hops/s, {seconds:.3} s, {} hops, {} events, {} us virtual, {} pauses, {} marks, \
-             {} MB",
+            "{title}: {:.2} M hops/s, {seconds:.3} s, {} hops, {} events, {} us virtual, \
+             {} pauses, {} marks, {} MB",
             results.hops as f64 / seconds / 1e6,
             results.hops,
             results.events,
