@@ -34,6 +34,31 @@ impl Lane {
         first
     }
 
+    /// Adds a packet that may overtake others: those that arrive at the same time stay in order. Whether it is
+    /// the first. It takes time in proportion to what is under way.
+    pub fn insert(&mut self, id: PacketId, at: Time, packets: &mut Packets) -> bool {
+        packets[id].arrives = at;
+        let (mut before, mut next) = (PacketId::NONE, self.head);
+        while next != PacketId::NONE && packets[next].arrives <= at {
+            (before, next) = (next, packets[next].next);
+        }
+        packets[id].next = next;
+        if next == PacketId::NONE {
+            self.tail = id;
+        }
+        if before == PacketId::NONE {
+            self.head = id;
+        } else {
+            packets[before].next = id;
+        }
+        before == PacketId::NONE
+    }
+
+    /// When the first packet arrives.
+    pub fn first_at(&self, packets: &Packets) -> Option<Time> {
+        (!self.is_empty()).then(|| packets[self.head].arrives)
+    }
+
     /// Takes the packet that arrives first; and when the one after it does.
     #[inline]
     pub fn pop(&mut self, packets: &Packets) -> Option<(PacketId, Option<Time>)> {
@@ -67,6 +92,18 @@ impl Lane {
 mod tests {
     use super::*;
     use crate::packet::Packet;
+
+    #[test]
+    fn packets_overtake_where_they_may() {
+        let (mut packets, mut lane) = (Packets::new(8), Lane::default());
+        let ids = [(); 4].map(|()| packets.insert(Packet::new(0, 0, 64, 0, 0)).unwrap());
+        for (id, at, first) in [(0, 5, true), (1, 3, true), (2, 5, false), (3, 4, false)] {
+            assert_eq!(lane.insert(ids[id], Time(at), &mut packets), first);
+        }
+        assert_eq!(lane.first_at(&packets), Some(Time(3)));
+        let order: alloc::vec::Vec<_> = lane.iter(&packets).collect();
+        assert_eq!(order, [ids[1], ids[3], ids[0], ids[2]]);
+    }
 
     #[test]
     fn packets_arrive_in_the_order_in_which_they_left() {

@@ -46,6 +46,6 @@ pub use egress::{Egress, Frame, Next, PauseFrame};
 pub use lane::Lane;
 pub use packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets, UNTAGGED};
 pub use random::Pcg32;
-pub use route::{Routes, Spread};
+pub use route::{Routes, Spread, way_by_hash};
 pub use switch::{Switch, Wire};
 pub use time::{RATE_BPS_MAX, RATE_BPS_MIN, Rate, Span, Time};

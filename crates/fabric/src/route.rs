@@ -22,6 +22,17 @@ pub enum Spread {
     Flowlet(Span),
 }
 
+/// What a switch makes of a packet's entropy; `salt` is its salt, mixed.
+#[inline]
+fn hash_of(entropy: u32, salt: u64) -> u32 {
+    mix(u64::from(entropy) ^ salt) as u32
+}
+
+/// Which of `count` equal ways a switch with this salt chooses by hash: tells where a flow goes.
+pub fn way_by_hash(entropy: u32, salt: u64, count: u16) -> u16 {
+    ((u64::from(hash_of(entropy, mix(salt))) * u64::from(count)) >> 32) as u16
+}
+
 /// Flowlets that a switch can tell apart.
 const FLOWLETS: usize = 4096;
 
@@ -91,7 +102,7 @@ impl Routes {
             [] => None,
             [only] => Some(*only),
             _ => {
-                let hash = mix(u64::from(packet.entropy) ^ self.salt) as u32;
+                let hash = hash_of(packet.entropy, self.salt);
                 let by_hash = ((u64::from(hash) * u64::from(count)) >> 32) as usize;
                 let index = match self.spread {
                     Spread::Hash => by_hash,

@@ -47,6 +47,8 @@ pub struct Config {
     pub ack_interval: u32,
     /// How long the requester takes to go back after a sequence error: adapters do it in firmware.
     pub recovery_ns: Nanos,
+    /// Bytes of each packet besides its payload that pacing counts: headers, preamble and gap.
+    pub overhead_bytes: u32,
     /// Congestion control.
     pub congestion: CongestionConfig,
 }
@@ -85,6 +87,21 @@ pub struct DcqcnConfig {
     pub additive_bps: u64,
     /// R_HAI: hyper increase in bits per second.
     pub hyper_bps: u64,
+    /// As adapters' firmware has it, if given: in ticks of a clock instead of with each notification.
+    pub firmware: Option<FirmwareDcqcn>,
+}
+
+/// What firmware does differently from DCQCN's paper: alpha moves up or down every `alpha_interval_ns`, by
+/// whether a notification came in it; the rate is cut at most once per `cut_interval_ns`; and the first step
+/// beyond fast recovery is additive, all later ones are hyper, by the clock alone. (Parameters
+/// `rate_reduce_monitor_period`, `dce_tcp_rtt` and `clamp_tgt_rate` of ConnectX; the model is that of
+/// HPCC's authors, SIGCOMM 2019.)
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirmwareDcqcn {
+    /// Time between cuts at least.
+    pub cut_interval_ns: Nanos,
+    /// A cut that follows another without an increase between them lowers the target too.
+    pub clamp_target: bool,
 }
 
 impl Default for DcqcnConfig {
@@ -101,6 +118,7 @@ impl Default for DcqcnConfig {
             fast_recovery_steps: 5,
             additive_bps: 40_000_000,
             hyper_bps: 400_000_000,
+            firmware: None,
         }
     }
 }
@@ -127,6 +145,7 @@ impl Default for Config {
             reorder_window: 1024,
             ack_interval: 64,
             recovery_ns: Nanos(0),
+            overhead_bytes: 82,
             congestion: CongestionConfig::Adaptive,
         }
     }

@@ -10,7 +10,7 @@ pub use generate::{Speeds, fat_tree, leaf_spine, star};
 pub use rail::rail_optimised;
 
 use crate::time::{Rate, Span};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// A host or a switch.
@@ -51,12 +51,30 @@ pub struct Link {
     pub config: LinkConfig,
 }
 
+/// Delay beyond a link's own, in one direction: policers, middleboxes, longer ways.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Extra {
+    /// Of every packet.
+    pub base: Span,
+    /// And up to this, evenly by chance for each: packets of the link then overtake each other.
+    pub spread: Span,
+}
+
+impl Extra {
+    /// The same for all.
+    pub const fn of(base: Span) -> Self {
+        Self { base, spread: Span::ZERO }
+    }
+}
+
 /// Hosts, switches and links.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Topology {
     host_ports: Vec<u16>,
     switch_ports: Vec<u16>,
     links: Vec<Link>,
+    /// By link and direction.
+    extras: BTreeMap<(u32, u8), Extra>,
 }
 
 /// Why a link cannot be.
@@ -94,6 +112,16 @@ impl Topology {
         let ends = [self.next_port(from)?, self.next_port(to)?];
         self.links.push(Link { ends, config });
         Ok(())
+    }
+
+    /// Delays one direction of a link further: 0 is from its first end to its second.
+    pub fn slow_down(&mut self, link: u32, direction: u8, extra: Extra) {
+        self.extras.insert((link, direction), extra);
+    }
+
+    /// The extra delay of a direction of a link.
+    pub fn extra(&self, link: u32, direction: u8) -> Extra {
+        self.extras.get(&(link, direction)).copied().unwrap_or_default()
     }
 
     /// Hosts.

@@ -4,7 +4,8 @@
 
 use super::Algorithm;
 use crate::config::DcqcnConfig;
-use crate::time::Instant;
+use crate::qp::earlier;
+use crate::time::{Instant, Nanos};
 
 /// Alpha of 1.
 const ONE: u64 = 1 << 32;
@@ -23,6 +24,11 @@ pub(crate) struct Dcqcn {
     /// Increases by the clock, and by the byte counter, since the last cut.
     increases_by_time: u32,
     increases_by_bytes: u32,
+    /// Firmware: when the rate may be cut next; and whether a notification came since the last cut, and since
+    /// alpha last moved.
+    cut_at: Option<Instant>,
+    cut_due: bool,
+    alpha_due: bool,
     bytes_left: u64,
     next_send: Instant,
     /// Fractions of a nanosecond that pacing owes, in units of 1/current_bps.
@@ -40,6 +46,9 @@ impl Dcqcn {
             increase_at: None,
             increases_by_time: 0,
             increases_by_bytes: 0,
+            cut_at: None,
+            cut_due: false,
+            alpha_due: false,
             bytes_left: config.increase_bytes,
             next_send: Instant(0),
             remainder: 0,
@@ -49,6 +58,63 @@ impl Dcqcn {
 
     pub(crate) fn rate_bps(&self) -> u64 {
         self.current_bps
+    }
+
+    /// Cuts the rate (equation 1) and starts recovery anew.
+    fn cut(&mut self, now: Instant, clamp_target: bool) {
+        let cut = u128::from(self.current_bps) * u128::from(self.alpha) / u128::from(ONE) / 2;
+        if clamp_target {
+            self.target_bps = self.current_bps;
+        }
+        self.current_bps = (self.current_bps - cut as u64).max(self.config.minimum_rate_bps);
+        self.increase_at = Some(now + self.config.increase_interval_ns);
+        self.increases_by_time = 0;
+        self.increases_by_bytes = 0;
+        self.bytes_left = self.config.increase_bytes;
+    }
+
+    /// Firmware: notes a notification. The first one starts the clocks.
+    fn note(&mut self, now: Instant, cut_interval: Nanos) {
+        self.cut_due = true;
+        if self.cut_at.is_none() {
+            self.alpha_due = false;
+            // Just behind a change of alpha, whose clock may tick at the same time.
+            self.cut_at = Some(now + cut_interval + Nanos(1));
+            self.alpha_at = Some(now + self.config.alpha_interval_ns);
+        } else {
+            self.alpha_due = true;
+        }
+    }
+
+    /// Firmware: the clocks of alpha and of cuts.
+    fn tick(&mut self, now: Instant, cut_interval: Nanos, clamp_target: bool) {
+        if self.alpha_at.is_some_and(|at| at <= now) {
+            self.alpha -= self.alpha >> self.config.g_shift;
+            if core::mem::take(&mut self.alpha_due) {
+                self.alpha += ONE >> self.config.g_shift;
+            }
+            self.alpha_at = Some(now + self.config.alpha_interval_ns);
+        }
+        if self.cut_at.is_some_and(|at| at <= now) {
+            self.cut_at = Some(now + cut_interval);
+            if core::mem::take(&mut self.cut_due) {
+                let clamp = clamp_target || self.increases_by_time > 0;
+                self.cut(now, clamp);
+            }
+        }
+    }
+
+    /// Firmware: the next step of recovery.
+    fn step(&mut self) {
+        let steps = u32::from(self.config.fast_recovery_steps);
+        let step = match self.increases_by_time {
+            done if done < steps => 0,
+            done if done == steps => self.config.additive_bps,
+            _ => self.config.hyper_bps,
+        };
+        self.increases_by_time += 1;
+        self.target_bps = (self.target_bps + step).min(self.config.line_rate_bps);
+        self.current_bps = self.target_bps.midpoint(self.current_bps);
     }
 
     /// Fast recovery until both counters passed F, then additive, then hyper increase (figure 7).
@@ -87,21 +153,18 @@ impl Algorithm for Dcqcn {
 
     fn timed_out(&mut self, _now: Instant) {}
 
-    /// Cuts the rate (equation 1) and starts recovery anew.
     fn notified(&mut self, now: Instant) {
-        let cut = u128::from(self.current_bps) * u128::from(self.alpha) / u128::from(ONE) / 2;
-        self.target_bps = self.current_bps;
-        self.current_bps = (self.current_bps - cut as u64).max(self.config.minimum_rate_bps);
+        if let Some(firmware) = &self.config.firmware {
+            let interval = firmware.cut_interval_ns;
+            return self.note(now, interval);
+        }
+        self.cut(now, true);
         self.alpha += (ONE - self.alpha) >> self.config.g_shift;
         self.alpha_at = Some(now + self.config.alpha_interval_ns);
-        self.increase_at = Some(now + self.config.increase_interval_ns);
-        self.increases_by_time = 0;
-        self.increases_by_bytes = 0;
-        self.bytes_left = self.config.increase_bytes;
     }
 
     fn paced(&mut self, bytes: u32, now: Instant) -> Instant {
-        if self.limited() {
+        if self.config.firmware.is_none() && self.limited() {
             if u64::from(bytes) >= self.bytes_left {
                 self.bytes_left = self.config.increase_bytes;
                 self.increases_by_bytes += 1;
@@ -118,10 +181,19 @@ impl Algorithm for Dcqcn {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        [self.alpha_at, self.increase_at].into_iter().flatten().min()
+        earlier(earlier(self.alpha_at, self.cut_at), self.increase_at)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        if let Some(firmware) = &self.config.firmware {
+            let (interval, clamp) = (firmware.cut_interval_ns, firmware.clamp_target);
+            self.tick(now, interval, clamp);
+            if self.increase_at.is_some_and(|at| at <= now) {
+                self.increase_at = Some(now + self.config.increase_interval_ns);
+                self.step();
+            }
+            return;
+        }
         if self.alpha_at.is_some_and(|at| at <= now) {
             self.alpha -= self.alpha >> self.config.g_shift;
             let rests = !self.limited();
@@ -138,6 +210,7 @@ impl Algorithm for Dcqcn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::FirmwareDcqcn;
 
     #[test]
     fn the_first_notification_halves_the_rate_and_fast_recovery_closes_half_the_gap_each_step() {
@@ -151,6 +224,34 @@ mod tests {
             control.handle_timeout(now);
             assert_eq!(control.rate_bps(), expected * 1_000_000_000);
         }
+    }
+
+    #[test]
+    fn firmware_cuts_by_its_clock_and_alpha_follows_another() {
+        let config = DcqcnConfig {
+            alpha_interval_ns: Nanos(1_000),
+            fast_recovery_steps: 1,
+            firmware: Some(FirmwareDcqcn { cut_interval_ns: Nanos(4_000), clamp_target: false }),
+            ..DcqcnConfig::default()
+        };
+        let line = config.line_rate_bps;
+        let mut control = Dcqcn::new(&config, 1 << 20);
+        control.notified(Instant(0));
+        assert_eq!(control.rate_bps(), line, "nothing before the clock ticks");
+        for now in [1_000, 2_000, 3_000, 4_000] {
+            control.handle_timeout(Instant(now));
+        }
+        control.handle_timeout(Instant(4_001));
+        // Alpha fell four times by 1/256 from 1.
+        let alpha = (1.0 - 1.0 / 256.0_f64).powi(4);
+        let wanted = line as f64 * (1.0 - alpha / 2.0);
+        assert!((control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6, "{}", control.rate_bps());
+        // No notification, no cut; the first step halves the gap to a target that was not lowered.
+        let cut = control.rate_bps();
+        control.handle_timeout(Instant(8_001));
+        assert_eq!(control.rate_bps(), cut);
+        control.handle_timeout(Instant(4_001 + config.increase_interval_ns.0));
+        assert_eq!(control.rate_bps(), line.midpoint(cut));
     }
 
     #[test]

@@ -28,6 +28,8 @@ use crate::receive::ReceiveQueue;
 use crate::resources::{Resources, completion};
 use crate::sink::Sink;
 use crate::time::Instant;
+pub(crate) use timer::earlier;
+
 use attr::{QpAttr, QpInit, QpType, State};
 use requester::{Requester, Step};
 use responder::Responder;

@@ -65,7 +65,9 @@ pub(crate) struct Requester {
     /// When an RNR NAK's wait is over.
     pub(super) resume_at: Option<Instant>,
     /// When pacing lets the next packet go.
-    pub(super) pace_at: Option<Instant>,
+    pub(super) pace_at: Instant,
+    /// Something was held back until then: it needs a timer.
+    pub(super) waits_for_pace: bool,
     /// Single response packets of READs that arrived ahead (out-of-order mode).
     pub(super) ahead: super::reorder::Arrived,
     drain_announced: bool,
@@ -116,7 +118,7 @@ impl Requester {
     pub(super) fn stop(&mut self) {
         self.retransmit_at = None;
         self.resume_at = None;
-        self.pace_at = None;
+        self.waits_for_pace = false;
         self.resend.clear();
         self.outstanding.clear();
     }
@@ -378,13 +380,8 @@ impl Qp {
 
     /// Whether the rate limit lets a packet go now; if not, a timer is set.
     fn pace(&mut self, now: Instant) -> bool {
-        match self.requester.pace_at {
-            Some(at) if now < at => false,
-            _ => {
-                self.requester.pace_at = None;
-                true
-            }
-        }
+        self.requester.waits_for_pace = now < self.requester.pace_at;
+        !self.requester.waits_for_pace
     }
 
     /// An acknowledgement is asked for at the end of a message that no other follows at once, at intervals,
@@ -423,9 +420,9 @@ impl Qp {
 
     fn sent(&mut self, resources: &mut Resources, entry: &SendEntry, packets: u32, ack: bool, now: Instant) {
         let bytes = if entry.wants_response() { 0 } else { (self.mtu() * packets).min(entry.length) };
-        let next = self.congestion.paced(bytes, now);
+        let next = self.congestion.paced(bytes + resources.config.overhead_bytes, now);
         let requester = &mut self.requester;
-        requester.pace_at = (next > now).then_some(next);
+        requester.pace_at = next;
         requester.packets_since_ack_request = if ack { 0 } else { requester.packets_since_ack_request + 1 };
         if entry.wants_response() {
             requester

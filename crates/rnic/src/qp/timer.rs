@@ -21,6 +21,16 @@ fn ack_timeout(code: u8) -> Option<Nanos> {
     (code != 0).then(|| Nanos(4_096 << (code & 31)))
 }
 
+/// The earlier of two moments, if there is any. (Written out: this runs for each packet.)
+#[inline]
+pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if one.0 < other.0 { one } else { other }),
+        (one, None) => one,
+        (None, other) => other,
+    }
+}
+
 impl Qp {
     /// The earliest of:
     /// - when to give up waiting for an acknowledgement,
@@ -29,10 +39,9 @@ impl Qp {
     /// - when the congestion control wants its clock.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let requester = &self.requester;
-        [requester.retransmit_at, requester.resume_at, requester.pace_at, self.congestion.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let pace = if requester.waits_for_pace { Some(requester.pace_at) } else { None };
+        let own = earlier(requester.retransmit_at, requester.resume_at);
+        earlier(earlier(own, pace), self.congestion.deadline())
     }
 
     /// Starts the ACK timer unless it runs.
@@ -54,8 +63,8 @@ impl Qp {
         if due(self.requester.resume_at) {
             self.requester.resume_at = None;
         }
-        if due(self.requester.pace_at) {
-            self.requester.pace_at = None;
+        if self.requester.pace_at <= now {
+            self.requester.waits_for_pace = false;
         }
         if due(self.congestion.deadline()) {
             self.congestion.handle_timeout(now);

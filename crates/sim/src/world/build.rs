@@ -13,6 +13,7 @@ use rnic::{
     Access, AddressVector, AttrMask, Capacity, Config, Cq, Device, Instant, Pd, QpAttr, QpInit, QpType,
     RegionInit, RegionKeys, State,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::{Psn, Qpn};
 
@@ -196,8 +197,10 @@ impl<'a> Builder<'a> {
             for (direction, [from, to]) in [(0, link.ends), (1, [link.ends[1], link.ends[0]])] {
                 let (from_part, from_node, from_host) = self.place_of(from.node);
                 let (part, node, to_host) = self.place_of(to.node);
+                let extra = self.scenario.topology.extra(number, direction);
+                let watched = self.scenario.watch.captures.contains(&number);
                 table[self.lane_of(from) as usize] = LaneInfo {
-                    delay: link.config.delay,
+                    delay: link.config.delay + extra.base,
                     head_start_ps_per_byte: 0,
                     response: self.response_of(to),
                     node,
@@ -212,7 +215,9 @@ impl<'a> Builder<'a> {
                     loss: link.config.loss,
                     link: number,
                     direction,
-                    watched: self.scenario.watch.captures.contains(&number),
+                    spread: extra.spread,
+                    is_plain: !watched && link.config.loss == 0 && extra.spread.0 == 0,
+                    watched,
                 };
             }
         }
@@ -223,7 +228,10 @@ impl<'a> Builder<'a> {
         let links = self.scenario.topology.links();
         let slowest = links.iter().map(|link| link.config.rate.time_of(9_216 + FRAME_OVERHEAD_BYTES).0).max();
         let longest = links.iter().map(|link| link.config.delay.0).max();
-        let reach = 2 * (slowest.unwrap_or(0) + longest.unwrap_or(0)).clamp(1_000_000, 1 << 32);
+        let extra =
+            |link: u32| (0..2).map(move |direction| self.scenario.topology.extra(link, direction).base.0);
+        let extra = (0..links.len() as u32).flat_map(extra).max().unwrap_or(0);
+        let reach = extra + 2 * (slowest.unwrap_or(0) + longest.unwrap_or(0)).clamp(1_000_000, 1 << 32);
         let kinds = self.kinds();
         let attachments: Arc<[Attachment]> = self.attachments().into();
         let poster_of_flow = self.posters_of_flows();
@@ -243,6 +251,7 @@ impl<'a> Builder<'a> {
             attachments: attachments.clone(),
             receiving: vec![Receiving::default(); flows.len()],
             poster_of_flow: poster_of_flow.clone(),
+            entropies: BTreeMap::new(),
             unfinished: 0,
             events: 0,
             now: Time(0),
@@ -279,7 +288,7 @@ impl<'a> Builder<'a> {
         for (number, config) in (0_u32..).zip(&self.scenario.switches) {
             let seed = self.scenario.seed;
             let ways = ways[number as usize].iter().map(Vec::as_slice);
-            let salt = seed ^ (u64::from(number) << 32);
+            let salt = salt_of(seed, number);
             let routes = Routes::new(ways, self.scenario.spread, salt);
             let random = Pcg32::new(seed, STREAM_SWITCHES + u64::from(number));
             let switch = Switch::new(config, number, routes, random);
@@ -376,6 +385,11 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// What makes the switches of a run hash differently from each other, and from those of another seed.
+pub fn salt_of(seed: u64, switch: u32) -> u64 {
+    seed ^ (u64::from(switch) << 32)
+}
+
 fn fault(host: u32, reason: rnic::Error) -> ScenarioError {
     ScenarioError::Device { host, reason }
 }
@@ -437,6 +451,7 @@ fn device(
         reorder_window: config.reorder_window,
         ack_interval: config.ack_interval,
         recovery_ns: rnic::Nanos(config.recovery.0 / 1000),
+        overhead_bytes: config.headers.of_data() + FRAME_OVERHEAD_BYTES,
         congestion: config.congestion.clone(),
         ..Config::default()
     };

@@ -9,7 +9,7 @@ use rnic::{
     Arrival, Completion, Cq, Data, Device, Fault, Gather, Gid, Instant, Memory, Operation, Path, Payload, Pd,
     Pending, Piece, ReceiveRequest, RegionKeys, SendFlags, SendRequest, Sge, Sink, Status,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::{Message, Qpn, Tail};
 
 /// Where hosts' buffers lie in the address space that nobody has.
@@ -110,6 +110,10 @@ pub(super) struct Receiving {
     highest: u32,
     last: u32,
     begun: bool,
+    /// `highest`, counted on beyond 24 bits.
+    count: u64,
+    /// PSNs below it that have not come, counted likewise.
+    missing: BTreeSet<u64>,
     pub(super) order: Order,
 }
 
@@ -150,6 +154,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) receiving: &'a mut [Receiving],
     /// Which poster of its host a flow is.
     pub(super) poster_of_flow: &'a [u32],
+    pub(super) entropies: &'a BTreeMap<u32, u32>,
     /// Flows that are not done.
     pub(super) unfinished: &'a mut u64,
 }
@@ -214,6 +219,7 @@ impl Host {
             packets: around.packets,
             wires: around.wires,
             attachments: around.attachments,
+            entropies: around.entropies,
         };
         let at = Instant(now.ns());
         self.device.handle_packet_and_answer(at, &arrival, &content.headers, payload, &mut Phantom, &mut nic);
@@ -286,6 +292,7 @@ impl Host {
                     packets: around.packets,
                     wires: around.wires,
                     attachments: around.attachments,
+                    entropies: around.entropies,
                 };
                 self.device.transmit(Instant(now.ns()), 1, &mut nic);
             } else if let Some(until) = self.egress.paused_until(usize::from(class)) {
@@ -411,13 +418,15 @@ impl Receiving {
         }
         let psn = headers.psn.value();
         if !std::mem::replace(&mut self.begun, true) {
-            (self.highest, self.last) = (psn, psn);
+            (self.highest, self.last, self.count) = (psn, psn, 1 << 32);
         }
         let ahead = distance(psn, self.highest);
         self.order.note(ahead, distance(psn, self.last) < 0);
+        self.order.note_gaps(ahead, self.count, &mut self.missing);
         self.last = psn;
         if ahead > 0 {
             self.highest = psn;
+            self.count += u64::from(ahead.unsigned_abs());
         }
     }
 }
@@ -447,6 +456,7 @@ struct Nic<'a> {
     packets: &'a mut Packets,
     wires: &'a mut Wires,
     attachments: &'a [Attachment],
+    entropies: &'a BTreeMap<u32, u32>,
 }
 
 impl Sink for Nic<'_> {
@@ -464,7 +474,13 @@ impl Sink for Nic<'_> {
         let length = frame_bytes(self.kind.config.headers, headers, payload) + mark.tag_bytes;
         // The flow label is the flow's number: nothing else knows it here.
         let flow = path.flow_label - 1;
-        let entropy = u32::from(path.source_port) ^ self.host.rotate_left(16) ^ to.wrapping_mul(0x9e37_79b1);
+        let entropy = match self.entropies.is_empty() {
+            true => None,
+            false => self.entropies.get(&flow).copied(),
+        };
+        let digest =
+            || u32::from(path.source_port) ^ self.host.rotate_left(16) ^ to.wrapping_mul(0x9e37_79b1);
+        let entropy = entropy.unwrap_or_else(digest);
         let mut packet = Packet::new(leaf, exit, length as u16, mark.tos, entropy);
         packet.pcp = mark.pcp;
         packet.sprayable = is_data(&headers.message);

@@ -24,7 +24,7 @@ mod scenario;
 mod threads;
 mod wires;
 
-pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, ScenarioError};
+pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, ScenarioError, salt_of};
 pub use defaults::{Lossless, lossless_switches};
 pub use partition::THREADS_MAX;
 pub use results::{
@@ -106,6 +106,14 @@ impl World {
             end: scenario.end,
             done: false,
         })
+    }
+
+    /// Has all packets of a flow, and its acknowledgements, hash as if this were the digest of their addresses
+    /// and ports: with [`fabric::way_by_hash`] and [`salt_of`], it puts them on a certain path.
+    pub fn set_entropy(&mut self, flow: u32, entropy: u32) {
+        for part in &mut self.parts {
+            part.entropies.insert(flow, entropy);
+        }
     }
 
     /// Runs to the end.

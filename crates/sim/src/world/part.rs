@@ -3,6 +3,7 @@
 use super::host::{Attachment, Host, Kind, Receiving, Surroundings};
 use super::wires::{Cables, Wires, kind};
 use fabric::{Packets, Switch, Time};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Hosts and switches, and what is under way between them.
@@ -17,6 +18,8 @@ pub(super) struct Part {
     /// What arrives, by flow.
     pub(super) receiving: Vec<Receiving>,
     pub(super) poster_of_flow: Arc<[u32]>,
+    /// Flows whose packets hash as they are told, not by addresses and ports.
+    pub(super) entropies: BTreeMap<u32, u32>,
     /// Flows of hosts of this part that are not done.
     pub(super) unfinished: u64,
     pub(super) events: u64,
@@ -61,12 +64,13 @@ impl Part {
                 attachments: &self.attachments,
                 receiving: &mut self.receiving,
                 poster_of_flow: &self.poster_of_flow,
+                entropies: &self.entropies,
                 unfinished: &mut self.unfinished,
             };
             let host = &mut hosts[node as usize];
             match what {
                 kind::ARRIVAL => {
-                    if let Some(id) = around.wires.arrive(lane, around.packets) {
+                    if let Some(id) = around.wires.arrive(now, lane, around.packets) {
                         host.handle_packet(now, id, &mut around);
                     }
                 }
@@ -84,7 +88,7 @@ impl Part {
         let mut cables = Cables { wires, first_lane: *first_lane };
         match what {
             kind::ARRIVAL => {
-                if let Some(id) = cables.wires.arrive(lane, packets) {
+                if let Some(id) = cables.wires.arrive(now, lane, packets) {
                     switch.handle_packet(now, port, id, packets, &mut cables);
                 }
             }

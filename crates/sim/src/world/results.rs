@@ -3,6 +3,7 @@
 use fabric::config::CLASSES;
 use fabric::{Drop, IngressCounters, QueueCounters, Time};
 use rnic::{PortCounters, QpCounters};
+use std::collections::BTreeSet;
 
 /// All that a run left.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,8 +66,10 @@ pub struct FlowResult {
 pub struct Order {
     /// Data packets received.
     pub packets: u64,
-    /// Those with a lower PSN than the one that arrived before: what a capture shows as out of order.
+    /// Those with a lower PSN than the one that arrived before.
     pub descents: u64,
+    /// Those that arrived before the one whose PSN is one lower: pairs that were swapped.
+    pub swapped: u64,
     /// By reorder distance: how far the packet lies behind the highest PSN so far. Entry n counts distances
     /// from 2^n to 2^(n+1) - 1.
     pub distances: [u64; 16],
@@ -227,6 +230,9 @@ impl Results {
     }
 }
 
+/// PSNs that are remembered as missing at most: those that were lost for good must not stay for ever.
+const MISSING_MAX: usize = 8192;
+
 /// Buckets per power of two.
 const BUCKETS_PER_OCTAVE: u64 = 32;
 
@@ -297,6 +303,24 @@ impl Order {
             self.distance_max = self.distance_max.max(distance);
         }
         self.descents += u64::from(descends);
+    }
+
+    /// Keeps track of PSNs that were passed over: `ahead` of `highest`, counted without end.
+    #[inline]
+    pub(crate) fn note_gaps(&mut self, ahead: i32, highest: u64, missing: &mut BTreeSet<u64>) {
+        if ahead <= 1 && missing.is_empty() {
+            return;
+        }
+        let number = highest.wrapping_add_signed(i64::from(ahead));
+        if ahead > 0 {
+            missing.extend(highest + 1..number);
+            while missing.len() > MISSING_MAX {
+                missing.pop_first();
+            }
+        } else {
+            missing.remove(&number);
+        }
+        self.swapped += u64::from(missing.contains(&number.wrapping_sub(1)));
     }
 }
 

@@ -95,6 +95,16 @@ pub enum Headers {
     },
 }
 
+impl Headers {
+    /// In most data packets.
+    pub(super) fn of_data(self) -> u32 {
+        match self {
+            Self::RoceV2 => 14 + 20 + 8 + 12 + 4 + 4,
+            Self::Fixed { data, .. } => u32::from(data),
+        }
+    }
+}
+
 /// A PCI Express slot, and what lies behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bus {

@@ -41,6 +41,10 @@ pub(super) struct LaneInfo {
     pub(super) crosses: bool,
     /// Chance of damage, in units of 2^-32.
     pub(super) loss: u32,
+    /// Packets take up to this longer, by chance.
+    pub(super) spread: Span,
+    /// It is captured, damages, or delays by chance: most are plain.
+    pub(super) is_plain: bool,
     /// Link in the topology, and direction.
     pub(super) link: u32,
     pub(super) direction: u8,
@@ -63,6 +67,8 @@ impl LaneInfo {
         from_part: 0,
         crosses: false,
         loss: 0,
+        spread: Span::ZERO,
+        is_plain: true,
         link: u32::MAX,
         direction: 0,
         watched: false,
@@ -121,7 +127,7 @@ impl Wires {
         seed: u64,
     ) -> Self {
         let damaging = |(lane, info): (usize, &LaneInfo)| {
-            (info.loss > 0).then(|| Pcg32::new(seed, STREAM_LINKS + lane as u64))
+            (!info.is_plain).then(|| Pcg32::new(seed, STREAM_LINKS + lane as u64))
         };
         Self {
             events,
@@ -162,19 +168,18 @@ impl Wires {
         let packet = &packets[id];
         self.hops += 1;
         let head_start = u64::from(info.head_start_ps_per_byte) * u64::from(packet.length);
-        let at = Time(end.0 + info.delay.0 - head_start.min(end.0 + info.delay.0));
-        if info.watched || info.loss > 0 {
+        let mut at = Time((end + info.delay).0 - head_start);
+        if !info.is_plain {
             self.capture(&info, id, end, packets);
-            if info.loss > 0 && self.is_damaged(lane, info.loss) {
+            if info.loss > 0 && self.throw(lane) < info.loss {
                 self.damaged += 1;
                 packets.remove(id);
                 return;
             }
+            at += Span(((u128::from(info.spread.0) * u128::from(self.throw(lane))) >> 32) as u64);
         }
         if info.part == self.part {
-            if self.lanes[lane as usize].push(id, at, packets) {
-                self.events.push(at, lane * 4 + kind::ARRIVAL);
-            }
+            self.under_way(lane, &info, id, at, packets);
         } else {
             let content = self.contents[id.0 as usize];
             let packet = packets.remove(id);
@@ -182,8 +187,20 @@ impl Wires {
         }
     }
 
-    fn is_damaged(&mut self, lane: u32, loss: u32) -> bool {
-        self.random[lane as usize].as_mut().is_some_and(|random| random.next_u32() < loss)
+    #[inline]
+    fn under_way(&mut self, lane: u32, info: &LaneInfo, id: PacketId, at: Time, packets: &mut Packets) {
+        let queue = &mut self.lanes[lane as usize];
+        let first = match info.spread {
+            Span::ZERO => queue.push(id, at, packets),
+            _ => queue.insert(id, at, packets),
+        };
+        if first {
+            self.events.push(at, lane * 4 + kind::ARRIVAL);
+        }
+    }
+
+    fn throw(&mut self, lane: u32) -> u32 {
+        self.random[lane as usize].as_mut().map_or(u32::MAX, Pcg32::next_u32)
     }
 
     /// A pause frame leaves a port.
@@ -214,17 +231,19 @@ impl Wires {
                     self.damaged += 1;
                     return;
                 };
-                if self.lanes[lane as usize].push(id, at, packets) {
-                    self.events.push(at, lane * 4 + kind::ARRIVAL);
-                }
+                let info = self.table[lane as usize];
+                self.under_way(lane, &info, id, at, packets);
             }
             Crossing::Pause { lane, at, frame } => self.pause_under_way(lane, at, frame),
         }
     }
 
-    /// Takes the packet that arrives now.
+    /// Takes the packet that arrives now. (One that was overtaken has an event too many.)
     #[inline]
-    pub(super) fn arrive(&mut self, lane: u32, packets: &Packets) -> Option<PacketId> {
+    pub(super) fn arrive(&mut self, now: Time, lane: u32, packets: &Packets) -> Option<PacketId> {
+        if self.lanes[lane as usize].first_at(packets) != Some(now) {
+            return None;
+        }
         let (id, next) = self.lanes[lane as usize].pop(packets)?;
         if let Some(at) = next {
             self.events.push(at, lane * 4 + kind::ARRIVAL);

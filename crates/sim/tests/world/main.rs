@@ -1,0 +1,6 @@
+//! Networks in virtual time, held against published experiments, another simulator, and themselves.
+#![allow(clippy::unwrap_used, reason = "where a test cannot go on, it fails")]
+
+mod reference;
+mod repeat;
+mod spraying;
