@@ -108,8 +108,8 @@ impl World {
         })
     }
 
-    /// Has all packets of a flow, and its acknowledgements, hash as if this were the digest of their addresses
-    /// and ports: with [`fabric::way_by_hash`] and [`salt_of`], it puts them on a certain path.
+    /// Has all packets of a flow, and its acknowledgements, hash as if this were the digest of their
+    /// addresses and ports: with [`fabric::way_by_hash`] and [`salt_of`], it puts them on a certain path.
     pub fn set_entropy(&mut self, flow: u32, entropy: u32) {
         for part in &mut self.parts {
             part.entropies.insert(flow, entropy);

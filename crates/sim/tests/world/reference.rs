@@ -197,8 +197,8 @@ fn as_there(topology: &Topology, flow: &Flow) -> Option<u32> {
     })
 }
 
-/// How flows meet on links decides about their times: the median by ideal shares is 1,940 us as their hash has
-/// it, and between 1,616 and 2,425 with others. So flows are put where they are there.
+/// How flows meet on links decides about their times: the median by ideal shares is 1,940 us as their hash
+/// has it, and between 1,616 and 2,425 with others. So flows are put where they are there.
 #[test]
 fn a_permutation_in_a_fat_tree_takes_as_long() {
     let [theirs, ours] = completion_times("fat-tree-k8", 1, as_there);
