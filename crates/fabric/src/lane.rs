@@ -34,8 +34,8 @@ impl Lane {
         first
     }
 
-    /// Adds a packet that may overtake others: those that arrive at the same time stay in order. Whether it is
-    /// the first. It takes time in proportion to what is under way.
+    /// Adds a packet that may overtake others: those that arrive at the same time stay in order. Whether it
+    /// is the first. It takes time in proportion to what is under way.
     pub fn insert(&mut self, id: PacketId, at: Time, packets: &mut Packets) -> bool {
         packets[id].arrives = at;
         let (mut before, mut next) = (PacketId::NONE, self.head);
