@@ -51,7 +51,7 @@ pub(crate) enum Command {
     ///
     /// Hosts reach it with the kernel's own initiator: nvme connect -t tcp -a ADDRESS -s 4420 -n NQN
     #[command(subcommand)]
-    Serve(crate::serve::Serve),
+    Serve(Box<crate::serve::Serve>),
     /// Print the variables that `run` sets, for a shell to read.
     ///
     /// Use it where rockery cannot start the program itself: eval "$(rockery env)"

@@ -33,7 +33,7 @@ fn act(args: Args) -> Result<(), Error> {
     match args.command {
         Command::Run(what) => match run::replace_this_process(&what)? {},
         Command::Devices(what) => devices::show(&what),
-        Command::Serve(what) => serve::act(what),
+        Command::Serve(what) => serve::act(*what),
         Command::Env(settings) => environment::print(&settings),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "rockery", &mut std::io::stdout());

@@ -11,10 +11,11 @@ use clap::Subcommand;
 use nvme::Nqn;
 use nvme::serve::{
     BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig, ReferralConfig,
-    Server, SubsystemConfig, Tuning, ask,
+    Server, SubsystemConfig, TransportConfig, Tuning, ask,
 };
 
-use crate::Error;
+use crate::args::{Run, Settings};
+use crate::{Error, run};
 
 /// The name of a subsystem that was given none.
 const NQN: &str = "nqn.2024-01.org.rockery:disk";
@@ -219,6 +220,12 @@ pub(crate) struct Nvme {
     /// Listen here. May be repeated.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS)]
     listen: Vec<SocketAddr>,
+    /// Listen here for RDMA. May be repeated. Over rockery's devices unless --system-verbs is said.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    rdma: Vec<SocketAddr>,
+    /// Use this system's own libibverbs and librdmacm, for RDMA adapters made of hardware.
+    #[arg(long)]
+    system_verbs: bool,
     /// Name another discovery service to hosts that ask. May be repeated.
     #[arg(long, value_name = "ADDRESS:PORT")]
     referral: Vec<SocketAddr>,
@@ -256,13 +263,18 @@ impl Nvme {
         let hosts = (!hosts.is_empty()).then_some(hosts);
         let nqn = self.subsystem.clone();
         let subsystem = SubsystemConfig { nqn, serial: None, model: None, hosts, namespaces };
-        let port = |address: &SocketAddr| PortConfig { id: None, address: *address, subsystems: None };
+        let tcp = self.listen.iter().map(|address| port(*address, TransportConfig::Tcp));
+        let rdma = self.rdma.iter().map(|address| port(*address, TransportConfig::Rdma));
         Ok(Config {
             subsystems: vec![subsystem],
-            ports: self.listen.iter().map(port).collect(),
+            ports: tcp.chain(rdma).collect(),
             referrals: self.referral.iter().map(|address| ReferralConfig { address: *address }).collect(),
         })
     }
+}
+
+fn port(address: SocketAddr, transport: TransportConfig) -> PortConfig {
+    PortConfig { id: None, transport, address, subsystems: None }
 }
 
 /// Does what was asked.
@@ -291,9 +303,7 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
             let hosts = (!hosts.is_empty()).then(|| hosts.into_iter().collect());
             (socket, Command::Hosts { nqn, hosts })
         }
-        Serve::Listen { address, socket } => {
-            (socket, Command::AddPort(PortConfig { id: None, address, subsystems: None }))
-        }
+        Serve::Listen { address, socket } => (socket, Command::AddPort(port(address, TransportConfig::Tcp))),
         Serve::Access { nqn, port, group, access, socket } => {
             (socket, Command::Access { nqn, port, group, access })
         }
@@ -330,11 +340,25 @@ fn free_number(socket: &Socket, nqn: &Nqn) -> Result<u32, Error> {
 fn serve(nvme: &Nvme) -> Result<(), Error> {
     let congestion = Some(nvme.congestion.clone()).filter(|name| name != "system");
     let tuning = Tuning { poll: Duration::from_micros(nvme.poll), congestion };
+    let config = nvme.config()?;
+    let wants_rdma = config.ports.iter().any(|port| port.transport == TransportConfig::Rdma);
+    if wants_rdma && !nvme.system_verbs {
+        return over_our_devices();
+    }
     let control = Control::listen(&nvme.socket.control).map_err(Error::file(&nvme.socket.control))?;
-    let server = Server::start(nvme.config()?, nvme.state.clone(), tuning)?;
+    let server = Server::start(config, nvme.state.clone(), tuning)?;
     announce(&server);
     let server = Arc::new(Mutex::new(server));
     control.serve(&server).map_err(Error::file(&nvme.socket.control))
+}
+
+/// Becomes the same again, where the dynamic linker finds rockery's libraries.
+fn over_our_devices() -> Result<(), Error> {
+    let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
+    let mut program = vec![own.into_os_string()];
+    program.extend(std::env::args_os().skip(1));
+    program.push("--system-verbs".into());
+    match run::replace_this_process(&Run { settings: Settings::default(), program })? {}
 }
 
 /// Says what is served and where, in lines that a script can read.

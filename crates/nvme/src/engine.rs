@@ -11,10 +11,10 @@ use slab::Slab;
 use wire::nvme::Status;
 
 use crate::store::{Clear, FileStore, Store};
-use crate::sys::buffer::Buffer;
 use crate::sys::file::is_full;
 use crate::sys::ring::{Completion, Operation, Ring};
 use crate::target::Namespace;
+use rdma::Buffer;
 
 /// Operations that one connection's ring has at once; more wait.
 const RING_ENTRIES: u32 = 256;

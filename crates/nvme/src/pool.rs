@@ -1,8 +1,10 @@
 //! Buffers of one connection. They are used again, and only by the same host, so that nothing of another
 //! host's data is ever in them; how many bytes are out is limited.
 
+use std::sync::Arc;
+
 use crate::limits::QUEUE_DATA_BYTES;
-use crate::sys::buffer::{ALIGNMENT, Buffer};
+use rdma::{ALIGNMENT, Buffer, Domain};
 
 /// Sizes are powers of two from one page to a transfer of the largest size, and one more.
 const CLASSES: usize = 10;
@@ -15,6 +17,8 @@ pub(crate) struct Pool {
     free: [Vec<Buffer>; CLASSES],
     free_bytes: usize,
     out_bytes: usize,
+    /// Where buffers have to be known to a device.
+    domain: Option<Arc<Domain>>,
 }
 
 fn class_of(length: usize) -> usize {
@@ -22,6 +26,18 @@ fn class_of(length: usize) -> usize {
 }
 
 impl Pool {
+    /// A pool whose buffers a device can work on.
+    pub(crate) fn registered(domain: Arc<Domain>) -> Self {
+        Self { domain: Some(domain), ..Self::default() }
+    }
+
+    /// One that was not there before. Where the device takes no more memory it is not registered, and the
+    /// connection ends when it is used.
+    fn make(&self, size: usize) -> Buffer {
+        let registered = self.domain.as_ref().and_then(|domain| Buffer::registered(domain, size).ok());
+        registered.unwrap_or_else(|| Buffer::zeroed(size))
+    }
+
     /// A buffer of at least this length. `None` when too much is out; something always comes back then.
     pub(crate) fn take(&mut self, length: usize) -> Option<Buffer> {
         let class = class_of(length);
@@ -44,7 +60,7 @@ impl Pool {
                 self.free_bytes -= size;
                 buffer
             }
-            None => Buffer::zeroed(size),
+            None => self.make(size),
         }
     }
 
@@ -52,7 +68,9 @@ impl Pool {
     pub(crate) fn give(&mut self, buffer: Buffer) {
         let size = buffer.len();
         self.out_bytes = self.out_bytes.saturating_sub(size);
-        if self.free_bytes + size <= KEPT
+        // Registering costs more than memory does.
+        let kept = if self.domain.is_some() { QUEUE_DATA_BYTES } else { KEPT };
+        if self.free_bytes + size <= kept
             && let Some(class) = self.free.get_mut(class_of(size))
         {
             self.free_bytes += size;

@@ -8,7 +8,7 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/link/src/sys/", "system calls and shared rings"),
     ("crates/host/src/sys/", "application memory, shared memory, system calls"),
     ("crates/rnic/tests/it/capacity.rs", "an allocator that counts, for a test"),
-    ("crates/nvme/src/sys/", "memory at page boundaries, io_uring, calls on files"),
+    ("crates/nvme/src/sys/", "io_uring, calls on files"),
     ("crates/rdma/src/sys/", "calls into libibverbs and librdmacm"),
     ("crates/verbs/src/", "the C ABI of libibverbs"),
     ("crates/verbs/tests/", "loading the library and looking for its symbols"),

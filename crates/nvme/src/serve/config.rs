@@ -207,11 +207,29 @@ pub struct PortConfig {
     /// Its number; given when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u16>,
+    /// How.
+    #[serde(default, skip_serializing_if = "is_tcp")]
+    pub transport: TransportConfig,
     /// Where: an address and a port, as in 192.0.2.1:4420 or [::]:4420.
     pub address: SocketAddr,
     /// The subsystems it leads to; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subsystems: Option<BTreeSet<Nqn>>,
+}
+
+/// How a port is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TransportConfig {
+    /// NVMe/TCP.
+    #[default]
+    Tcp,
+    /// NVMe/RDMA.
+    Rdma,
+}
+
+fn is_tcp(transport: &TransportConfig) -> bool {
+    *transport == TransportConfig::Tcp
 }
 
 /// Another discovery service.

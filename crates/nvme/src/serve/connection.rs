@@ -16,15 +16,16 @@ use crate::target::{Origin, Queue, Wake};
 use crate::tcp::Connection;
 
 const SOCKET: Token = Token(0);
-const WOKEN: Token = Token(1);
-const RING: Token = Token(2);
+pub(super) const WOKEN: Token = Token(1);
+pub(super) const RING: Token = Token(2);
 
 /// How often an admin queue looks at its deadline, at least.
-const LOOK_EVERY_NS: u64 = 1_000_000_000;
+pub(super) const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// How long a connection that is ending may take to say its last words.
 const LAST_WORDS_NS: u64 = 2_000_000_000;
 
-struct Waking(Waker);
+/// Wakes a connection's thread through its poll.
+pub(super) struct Waking(pub(super) Waker);
 
 impl Wake for Waking {
     fn wake(&self) {

@@ -8,11 +8,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mio::net::TcpListener;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::connection;
-use super::{ServeError, Shared};
+use super::{ServeError, Shared, connection, rdma};
+use crate::target::Origin;
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -48,6 +49,29 @@ impl Listener {
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(shared), Arc::clone(&stop));
         let accepting = Accepting { listener, poll, port, shared, stopped };
+        let thread = std::thread::Builder::new().name("nvme-listen".to_owned());
+        let thread = thread.stack_size(STACK_BYTES).spawn(move || accepting.run());
+        let thread = Some(thread.map_err(ServeError::Thread)?);
+        Ok(Self { address, stop, waker, thread })
+    }
+
+    /// Listens for NVMe/RDMA. `port` is the target's number for it.
+    ///
+    /// # Errors
+    /// When the verbs libraries are not there, no device has the address, or there is no thread.
+    pub fn rdma(shared: &Arc<Shared>, address: SocketAddr, port: u16) -> Result<Self, ServeError> {
+        let cannot = |source| ServeError::Listen { address, source };
+        let listener = ::rdma::Listener::new(address, BACKLOG);
+        let listener = listener.map_err(|source| ServeError::Rdma { address, source })?;
+        let poll = Poll::new().map_err(cannot)?;
+        let descriptor = listener.descriptor();
+        let registered = poll.registry().register(&mut SourceFd(&descriptor), LISTENER, Interest::READABLE);
+        registered.map_err(cannot)?;
+        let waker = Arc::new(Waker::new(poll.registry(), STOP).map_err(cannot)?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shared, stopped) = (Arc::clone(shared), Arc::clone(&stop));
+        let origin = Origin { port, local: address };
+        let accepting = AcceptingRdma { listener, poll, origin, shared, stopped };
         let thread = std::thread::Builder::new().name("nvme-listen".to_owned());
         let thread = thread.stack_size(STACK_BYTES).spawn(move || accepting.run());
         let thread = Some(thread.map_err(ServeError::Thread)?);
@@ -111,6 +135,35 @@ impl Accepting {
                     }
                 }
                 Err(error) if is_about_one_connection(&error) => {}
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+}
+
+struct AcceptingRdma {
+    listener: ::rdma::Listener,
+    poll: Poll,
+    origin: Origin,
+    shared: Arc<Shared>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl AcceptingRdma {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(4);
+        while !self.stopped.load(Ordering::Acquire) {
+            match self.listener.request() {
+                Ok(Some(request)) => {
+                    let (shared, origin) = (Arc::clone(&self.shared), self.origin);
+                    let thread = std::thread::Builder::new().name("nvme-host".to_owned());
+                    _ = thread.stack_size(STACK_BYTES).spawn(move || rdma::serve(&shared, request, origin));
+                }
+                Ok(None) => {
+                    if self.poll.poll(&mut events, None).is_err() {
+                        std::thread::sleep(PAUSE);
+                    }
+                }
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }

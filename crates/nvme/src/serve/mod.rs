@@ -7,6 +7,7 @@ mod config;
 mod connection;
 mod control;
 mod listener;
+mod rdma;
 mod state;
 
 use std::io;
@@ -20,7 +21,7 @@ use thiserror::Error;
 
 pub use config::{
     BackendConfig, BlockSize, Bytes, Config, ConfigError, HostsConfig, NamespaceConfig, PortConfig,
-    ReferralConfig, SubsystemConfig,
+    ReferralConfig, SubsystemConfig, TransportConfig,
 };
 pub use control::{Access, Command, Control, ControlError, ask};
 pub use listener::Listener;
@@ -53,6 +54,14 @@ pub enum ServeError {
         address: SocketAddr,
         /// Why.
         source: io::Error,
+    },
+    /// RDMA cannot be served there.
+    #[error("cannot serve RDMA at {address}: {source}")]
+    Rdma {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: ::rdma::Error,
     },
     /// A namespace's file cannot be used.
     #[error("{path}: {source}")]

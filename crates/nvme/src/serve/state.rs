@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::config::{BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, SubsystemConfig};
+use super::config::{
+    BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, SubsystemConfig, TransportConfig,
+};
 use super::{Listener, ServeError, Shared, Tuning};
 use crate::nqn::Nqn;
 use crate::store::{FileStore, Memory, Store};
@@ -200,8 +202,12 @@ impl Server {
     pub fn add_port(&mut self, mut config: PortConfig) -> Result<u16, ServeError> {
         let next = self.listeners.keys().last().map_or(1, |last| last.saturating_add(1));
         let id = config.id.unwrap_or(next);
-        let listener = Listener::tcp(&self.shared, config.address, id)?;
-        let transport = Transport::Tcp { tls: false };
+        let (listener, transport) = match config.transport {
+            TransportConfig::Tcp => {
+                (Listener::tcp(&self.shared, config.address, id)?, Transport::Tcp { tls: false })
+            }
+            TransportConfig::Rdma => (Listener::rdma(&self.shared, config.address, id)?, Transport::Rdma),
+        };
         let subsystems = config.subsystems.clone();
         self.target().add_port(Port { id, transport, address: listener.address(), subsystems });
         self.listeners.insert(id, listener);

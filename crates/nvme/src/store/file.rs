@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::sys::buffer::Buffer;
 use crate::sys::file::{self as sys, Clear};
+use rdma::Buffer;
 
 /// What is written at once where the file system cannot make zeros itself.
 const ZEROS: usize = 1 << 20;

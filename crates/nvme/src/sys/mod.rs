@@ -1,7 +1,6 @@
-//! What the standard library does not have: memory that begins at page boundaries, and io_uring. All unsafe
+//! What the standard library does not have: io_uring, and calls on files. All unsafe
 //! code of this crate is here, behind functions that cannot be called wrong.
 #![allow(unsafe_code, reason = "these modules are listed in the house rules")]
 
-pub mod buffer;
 pub mod file;
 pub mod ring;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use io_uring::{IoUring, opcode, squeue, types};
 use slab::Slab;
 
-use super::buffer::Buffer;
 use super::file::{Clear, mode};
+use rdma::Buffer;
 
 /// What the kernel is asked to do.
 #[derive(Debug)]

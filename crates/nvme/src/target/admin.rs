@@ -7,7 +7,7 @@ use super::controller::Controller;
 use super::events::Event;
 use super::features::feature_data;
 use super::queue::{Outcome, Queue, Request, Work, transfer};
-use crate::sys::buffer::Buffer;
+use rdma::Buffer;
 use wire::nvme::identify::IDENTIFY_SIZE;
 
 /// What an admin command returns: a number, and perhaps data.

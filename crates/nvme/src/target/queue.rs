@@ -19,7 +19,7 @@ use super::subsystem::Subsystem;
 use super::{Namespace, Target};
 use crate::engine::{Finished, Task};
 use crate::limits::TRANSFER_BYTES_MAX;
-use crate::sys::buffer::Buffer;
+use rdma::Buffer;
 
 /// Where a connection came in.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,8 @@ use super::outbound::Outbound;
 use crate::engine::{Finished, Task};
 use crate::limits::{TCP_IN_CAPSULE, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
 use crate::pool::Pool;
-use crate::sys::buffer::Buffer;
 use crate::target::{Outcome, Plan, Queue, Request};
+use rdma::Buffer;
 
 /// Data of one H2CData: all of the largest transfer.
 const HOST_DATA_MAX: usize = TRANSFER_BYTES_MAX;

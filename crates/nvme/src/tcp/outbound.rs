@@ -9,7 +9,7 @@ use wire::nvme::tcp::{DIGEST_SIZE, Data, Digests, ENCODED_MAX, Header, Kind, fla
 
 use crate::limits::QUEUE_ENTRIES_MAX;
 use crate::pool::Pool;
-use crate::sys::buffer::Buffer;
+use rdma::Buffer;
 
 /// Pieces that one call sends.
 const PIECES_MAX: usize = 128;

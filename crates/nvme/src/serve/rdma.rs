@@ -1,0 +1,407 @@
+//! The thread of one RDMA connection: capsules come as messages, data are read from and written to the host's
+//! memory (RDMA transport 1.0).
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use rdma::{Buffer, Completion as Completed, Connection, Done, Sizes};
+use slab::Slab;
+use wire::nvme::rdma::{Accept, Reject, RejectReason, Request as Private};
+use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Direction, Sgl, Status};
+
+use super::connection::{LOOK_EVERY_NS, RING, WOKEN, Waking};
+use super::{Counted, Shared};
+use crate::engine::{Engine, Finished};
+use crate::limits::{CONNECT_TIMEOUT_NS, QUEUE_ENTRIES_MAX, RDMA_IN_CAPSULE};
+use crate::pool::Pool;
+use crate::target::{Origin, Outcome, Plan, Queue, Request, Wake};
+
+const COMPLETIONS: Token = Token(3);
+const STATE: Token = Token(4);
+
+/// How long completions are looked for before the thread sleeps, whatever the tuning: a wake-up costs as much.
+const LOOK_NS: u64 = 20_000;
+/// Requests beyond those of commands: responses whose completions were not seen yet.
+const SPARE: u32 = 64;
+
+/// What a completion's token says: the kind above, a slot below.
+mod token {
+    pub(super) const RECEIVE: u64 = 0;
+    pub(super) const READ: u64 = 1 << 32;
+    pub(super) const WRITE: u64 = 2 << 32;
+    pub(super) const RESPONSE: u64 = 3 << 32;
+    pub(super) const SLOT: u64 = 0xffff_ffff;
+}
+
+/// The host's memory that a command names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Remote {
+    address: u64,
+    key: u32,
+    invalidate: bool,
+}
+
+/// A command between its arrival and its completion.
+#[derive(Debug)]
+struct Slot {
+    request: Option<Request>,
+    remote: Remote,
+    length: usize,
+}
+
+/// What is to be posted, in this order.
+#[derive(Debug)]
+enum Output {
+    Read { slot: usize, buffer: Buffer, length: usize, remote: Remote },
+    Write { buffer: Buffer, length: usize, remote: Remote },
+    Response { buffer: Buffer, invalidate: Option<u32> },
+}
+
+/// Why a request for a connection is refused.
+fn refuse(request: rdma::Request, reason: RejectReason) {
+    request.reject(&Reject { format: 0, status: reason as u16 }.to_bytes());
+}
+
+/// Serves one connection until it ends.
+pub(super) fn serve(shared: &Arc<Shared>, request: rdma::Request, origin: Origin) {
+    let limit = crate::limits::CONNECTIONS_MAX;
+    let Some(_one) = Counted::one_more(&shared.connections, limit) else {
+        return refuse(request, RejectReason::Resources);
+    };
+    let Some((private, _)) = Private::split(&request.private_data) else {
+        return refuse(request, RejectReason::Length);
+    };
+    if private.format != 0 {
+        return refuse(request, RejectReason::Format);
+    }
+    let entries = private.send_size.saturating_add(1);
+    if entries > QUEUE_ENTRIES_MAX || private.receive_size == 0 {
+        return refuse(request, RejectReason::SendSize);
+    }
+    // What goes wrong here is the connection's end, which the host sees.
+    if let Ok(mut driver) = Driver::new(shared, request, origin, entries) {
+        _ = driver.run();
+    }
+}
+
+struct Driver<'a> {
+    shared: &'a Shared,
+    connection: Connection,
+    queue: Queue,
+    engine: Engine,
+    pool: Pool,
+    slots: Slab<Slot>,
+    /// Commands that wait for a buffer, the oldest first.
+    stalled: VecDeque<usize>,
+    outputs: VecDeque<Output>,
+    completed: Vec<Completed>,
+    poll: Poll,
+    ring_is_watched: bool,
+    began_ns: u64,
+}
+
+fn other(error: rdma::Error) -> io::Error {
+    io::Error::other(error)
+}
+
+impl<'a> Driver<'a> {
+    fn new(shared: &'a Shared, request: rdma::Request, origin: Origin, entries: u16) -> io::Result<Self> {
+        let domain = request.domain().map_err(other)?;
+        let depth = u32::from(entries);
+        let sizes = Sizes { send: 2 * depth + SPARE, receive: depth + 1 };
+        let mut connection = request.prepare(&domain, sizes).map_err(other)?;
+        for _ in 0..sizes.receive {
+            let buffer = Buffer::registered(&domain, COMMAND_SIZE + RDMA_IN_CAPSULE).map_err(other)?;
+            connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| other(error))?;
+        }
+        let poll = Poll::new()?;
+        for (descriptor, token) in connection.descriptors().into_iter().zip([COMPLETIONS, STATE]) {
+            poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+        }
+        let waker = mio::Waker::new(poll.registry(), WOKEN)?;
+        let wake: Arc<dyn Wake> = Arc::new(Waking(waker));
+        connection.accept(&Accept { format: 0, receive_size: entries }.to_bytes()).map_err(other)?;
+        Ok(Self {
+            shared,
+            connection,
+            queue: Queue::new(Arc::clone(&shared.target), origin, wake),
+            engine: Engine::new(),
+            pool: Pool::registered(domain),
+            slots: Slab::new(),
+            stalled: VecDeque::new(),
+            outputs: VecDeque::new(),
+            completed: Vec::new(),
+            poll,
+            ring_is_watched: false,
+            began_ns: shared.now_ns(),
+        })
+    }
+
+    /// Until the host has gone, or has to.
+    fn run(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(8);
+        let poll_ns = (self.shared.tuning.poll.as_nanos() as u64).max(LOOK_NS);
+        let mut idle_since_ns = None;
+        let mut is_armed = false;
+        loop {
+            let now_ns = self.shared.now_ns();
+            let mut progress = self.receive(now_ns)?;
+            progress |= self.work(now_ns);
+            self.look(now_ns)?;
+            self.flush()?;
+            if progress {
+                idle_since_ns = None;
+                continue;
+            }
+            let since_ns = *idle_since_ns.get_or_insert(now_ns);
+            if now_ns - since_ns < poll_ns {
+                std::hint::spin_loop();
+                continue;
+            }
+            if !is_armed {
+                // What came before this is looked for once more.
+                self.connection.arm().map_err(other)?;
+                self.watch_ring()?;
+                is_armed = true;
+                continue;
+            }
+            self.connection.look().map_err(other)?;
+            match self.poll.poll(&mut events, self.sleep(now_ns)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => (idle_since_ns, is_armed) = (None, false),
+            }
+        }
+    }
+
+    fn receive(&mut self, now_ns: u64) -> io::Result<bool> {
+        let mut completed = std::mem::take(&mut self.completed);
+        let count = self.connection.poll(&mut completed).map_err(other)?;
+        for Completed { token, done, buffer } in completed.drain(..) {
+            let done = done.map_err(|status| io::Error::other(format!("verbs status {status}")))?;
+            let Some(buffer) = buffer else { continue };
+            let slot = (token & token::SLOT) as usize;
+            match (token & !token::SLOT, done) {
+                (token::RECEIVE, Done::Receive(bytes)) => self.capsule(buffer, bytes, now_ns)?,
+                (token::READ, _) => self.execute_slot(slot, Some(buffer), now_ns),
+                _ => self.give(buffer, now_ns),
+            }
+        }
+        self.completed = completed;
+        Ok(count > 0)
+    }
+
+    /// Hands tasks to the engine and back.
+    fn work(&mut self, now_ns: u64) -> bool {
+        self.engine.submit();
+        let mut worked = false;
+        while let Some(finished) = self.engine.finished() {
+            self.finish(finished, now_ns);
+            worked = true;
+        }
+        worked
+    }
+
+    fn look(&mut self, now_ns: u64) -> io::Result<()> {
+        let gone = || Err(io::ErrorKind::ConnectionAborted.into());
+        if self.queue.id().is_none() && now_ns - self.began_ns > CONNECT_TIMEOUT_NS || self.queue.is_over() {
+            return gone();
+        }
+        if self.queue.id() == Some(0) {
+            self.extra();
+            if self.queue.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+                return gone();
+            }
+        }
+        Ok(())
+    }
+
+    /// A command, and perhaps data behind it.
+    fn capsule(&mut self, buffer: Buffer, bytes: usize, now_ns: u64) -> io::Result<()> {
+        let message = buffer.get(..bytes).unwrap_or_default();
+        let Some((command, behind)) = Command::split(message) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        if self.slots.len() >= usize::from(self.queue.depth()) {
+            // More commands than the queue has entries.
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.command(&command, behind, now_ns);
+        self.connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| other(error))
+    }
+
+    fn command(&mut self, command: &Command, behind: &[u8], now_ns: u64) {
+        let (described, in_capsule, remote) = match describe(command, behind) {
+            Ok(described) => described,
+            Err(status) => return self.refuse(command, status, Remote::default()),
+        };
+        let request = match self.queue.accept(command, described, now_ns) {
+            Plan::Take(request) => request,
+            Plan::Refuse(status) => return self.refuse(command, status, remote),
+        };
+        let length = request.length;
+        if let Some(data) = in_capsule.filter(|_| request.direction == Direction::FromHost) {
+            let mut buffer = self.pool.take_beyond(length);
+            buffer[..length].copy_from_slice(data);
+            let slot = self.slots.insert(Slot { request: Some(request), remote, length });
+            return self.execute_slot(slot, Some(buffer), now_ns);
+        }
+        if in_capsule.is_some_and(|data| !data.is_empty()) {
+            return self.refuse(command, Status::SGL_TYPE_INVALID.permanent(), remote);
+        }
+        let has_data = request.direction != Direction::None;
+        let slot = self.slots.insert(Slot { request: Some(request), remote, length });
+        if !has_data {
+            return self.execute_slot(slot, None, now_ns);
+        }
+        self.stalled.push_back(slot);
+        self.resume(now_ns);
+    }
+
+    /// Goes on with commands that wait for a buffer.
+    fn resume(&mut self, now_ns: u64) {
+        while let Some(index) = self.stalled.front().copied() {
+            let Some(slot) = self.slots.get(index) else {
+                self.stalled.pop_front();
+                continue;
+            };
+            let (length, remote) = (slot.length, slot.remote);
+            let is_read = slot.request.as_ref().is_some_and(|it| it.direction == Direction::FromHost);
+            let Some(buffer) = self.pool.take(length) else { return };
+            self.stalled.pop_front();
+            if is_read {
+                self.outputs.push_back(Output::Read { slot: index, buffer, length, remote });
+            } else {
+                self.execute_slot(index, Some(buffer), now_ns);
+            }
+        }
+    }
+
+    fn execute_slot(&mut self, index: usize, buffer: Option<Buffer>, now_ns: u64) {
+        let Some(request) = self.slots.get_mut(index).and_then(|slot| slot.request.take()) else { return };
+        let gives = request.direction == Direction::ToHost;
+        match self.queue.execute(request, buffer, now_ns) {
+            Outcome::Task(mut task) => {
+                task.tag = index as u32;
+                self.engine.begin(task);
+            }
+            Outcome::Reply(completion, buffer) => self.reply(index, completion, buffer, gives, now_ns),
+            Outcome::Waits => _ = self.slots.try_remove(index),
+        }
+        self.extra();
+    }
+
+    fn finish(&mut self, finished: Finished, now_ns: u64) {
+        let completion = self.queue.finish(&finished);
+        self.extra();
+        let gives = finished.length > 0;
+        self.reply(finished.tag as usize, completion, finished.buffer, gives, now_ns);
+    }
+
+    /// Writes data to the host, and sends the completion behind them.
+    fn reply(
+        &mut self,
+        index: usize,
+        completion: Completion,
+        buffer: Option<Buffer>,
+        gives: bool,
+        now_ns: u64,
+    ) {
+        let slot = self.slots.try_remove(index);
+        let (remote, length) = slot.map_or((Remote::default(), 0), |slot| (slot.remote, slot.length));
+        match buffer {
+            Some(buffer) if gives && completion.status().is_success() => {
+                self.outputs.push_back(Output::Write { buffer, length, remote });
+            }
+            Some(buffer) => self.give(buffer, now_ns),
+            None => {}
+        }
+        self.respond(completion, remote);
+    }
+
+    fn respond(&mut self, completion: Completion, remote: Remote) {
+        let mut buffer = self.pool.take_beyond(COMPLETION_SIZE);
+        buffer[..COMPLETION_SIZE].copy_from_slice(&completion.to_bytes());
+        let invalidate = remote.invalidate.then_some(remote.key);
+        self.outputs.push_back(Output::Response { buffer, invalidate });
+    }
+
+    fn refuse(&mut self, command: &Command, status: Status, remote: Remote) {
+        let completion = self.queue.completion(command.cid, status, 0);
+        self.respond(completion, remote);
+        self.extra();
+    }
+
+    fn extra(&mut self) {
+        while let Some(completion) = self.queue.poll() {
+            self.respond(completion, Remote::default());
+        }
+    }
+
+    fn give(&mut self, buffer: Buffer, now_ns: u64) {
+        self.pool.give(buffer);
+        self.resume(now_ns);
+    }
+
+    /// Posts what there is room for.
+    fn flush(&mut self) -> io::Result<()> {
+        while self.connection.room() > 0
+            && let Some(output) = self.outputs.pop_front()
+        {
+            let posted = match output {
+                Output::Read { slot, buffer, length, remote } => {
+                    let token = token::READ | slot as u64;
+                    self.connection.read(buffer, length, (remote.address, remote.key), token)
+                }
+                Output::Write { buffer, length, remote } => {
+                    self.connection.write(buffer, length, (remote.address, remote.key), token::WRITE)
+                }
+                Output::Response { buffer, invalidate } => {
+                    self.connection.send(buffer, COMPLETION_SIZE, invalidate, token::RESPONSE)
+                }
+            };
+            posted.map_err(|(error, _)| other(error))?;
+        }
+        Ok(())
+    }
+
+    fn sleep(&self, now_ns: u64) -> Option<Duration> {
+        if self.queue.id().is_some_and(|id| id != 0) {
+            return None;
+        }
+        let deadline_ns = self.queue.deadline_ns().unwrap_or(u64::MAX);
+        let until_ns = deadline_ns.saturating_sub(now_ns).clamp(1_000_000, LOOK_EVERY_NS);
+        Some(Duration::from_nanos(until_ns))
+    }
+
+    fn watch_ring(&mut self) -> io::Result<()> {
+        if !self.ring_is_watched
+            && let Some(descriptor) = self.engine.descriptor()
+        {
+            self.poll.registry().register(&mut SourceFd(&descriptor), RING, Interest::READABLE)?;
+            self.ring_is_watched = true;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a command's descriptor names, those of them that are in the capsule, and where the others are
+/// (RDMA transport 1.0, 2.3).
+fn describe<'a>(command: &Command, behind: &'a [u8]) -> Result<(u32, Option<&'a [u8]>, Remote), Status> {
+    match command.sgl() {
+        Ok(Sgl::Keyed { address, length, key, invalidate }) => {
+            Ok((length, None, Remote { address, key, invalidate: invalidate && length > 0 }))
+        }
+        Ok(Sgl::InCapsule { offset, length }) => {
+            let start = usize::try_from(offset).map_err(|_| Status::SGL_OFFSET_INVALID.permanent())?;
+            let data = start.checked_add(length as usize).and_then(|end| behind.get(start..end));
+            let data = data.ok_or(Status::SGL_OFFSET_INVALID.permanent())?;
+            Ok((length, Some(data), Remote::default()))
+        }
+        Ok(Sgl::Address { length: 0, .. }) => Ok((0, None, Remote::default())),
+        _ => Err(Status::SGL_TYPE_INVALID.permanent()),
+    }
+}

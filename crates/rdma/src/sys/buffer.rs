@@ -1,0 +1,127 @@
+//! Memory for data: it begins at a page boundary, as direct I/O and RDMA like it, never moves, and can be known
+//! to a device.
+
+use std::alloc::{self, Layout};
+use std::ffi::c_int;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use abi::ibv_mr;
+
+use super::domain::Domain;
+use super::library::failed;
+use crate::Error;
+
+/// What buffers begin at and are a multiple of, in bytes.
+pub const ALIGNMENT: usize = 4096;
+
+/// `IBV_ACCESS_LOCAL_WRITE`: what requests of this process need, and no more.
+const LOCAL_WRITE: c_int = 1;
+
+/// Bytes on the heap whose address is fixed while it lives.
+pub struct Buffer {
+    start: NonNull<u8>,
+    layout: Layout,
+    registration: Option<Registration>,
+}
+
+struct Registration {
+    domain: Arc<Domain>,
+    region: NonNull<ibv_mr>,
+    key: u32,
+}
+
+// SAFETY: a buffer owns its memory alone, as a Box would, and verbs may be called from any thread.
+unsafe impl Send for Buffer {}
+// SAFETY: shared access reads only.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// At least `length` zeros, a whole number of pages and not none.
+    ///
+    /// # Panics
+    /// When `length` is more than an address space has.
+    pub fn zeroed(length: usize) -> Self {
+        let length = length.max(1).next_multiple_of(ALIGNMENT);
+        let layout = Layout::from_size_align(length, ALIGNMENT).expect("buffers have at most a few MiB");
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
+        Self { start, layout, registration: None }
+    }
+
+    /// The same, known to the device: connections of this domain can work on it. No peer can reach it.
+    ///
+    /// # Errors
+    /// When the device takes no more memory.
+    pub fn registered(domain: &Arc<Domain>, length: usize) -> Result<Self, Error> {
+        let mut buffer = Self::zeroed(length);
+        let (start, size) = (buffer.start.as_ptr(), buffer.layout.size());
+        // SAFETY: the memory is this buffer's, and stays until it was deregistered, in `drop`. Without remote
+        // access only requests of this process touch it, which own the buffer meanwhile.
+        let region =
+            unsafe { (domain.library.ibv_reg_mr)(domain.raw.as_ptr(), start.cast(), size, LOCAL_WRITE) };
+        let region = NonNull::new(region).ok_or_else(|| failed("ibv_reg_mr"))?;
+        // SAFETY: a region that was just made.
+        let key = unsafe { region.as_ref() }.lkey;
+        buffer.registration = Some(Registration { domain: Arc::clone(domain), region, key });
+        Ok(buffer)
+    }
+
+    /// The key for requests of this domain.
+    pub(crate) fn key(&self, domain: &Arc<Domain>) -> Option<u32> {
+        let registration = self.registration.as_ref()?;
+        Arc::ptr_eq(&registration.domain, domain).then_some(registration.key)
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` leads to `size` initialised bytes that this buffer owns.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl DerefMut for Buffer {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and nobody else has it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(registration) = &self.registration {
+            // SAFETY: a region of this domain, which is still there.
+            unsafe { (registration.domain.library.ibv_dereg_mr)(registration.region.as_ptr()) };
+        }
+        // SAFETY: allocated with this layout, in `zeroed`, and the device has let go of it.
+        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("length", &self.layout.size()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_begin_at_pages() {
+        let mut buffer = Buffer::zeroed(5000);
+        assert_eq!((buffer.len(), buffer.as_ptr() as usize % ALIGNMENT), (8192, 0));
+        assert!(buffer.iter().all(|byte| *byte == 0));
+        buffer[8191] = 1;
+        assert_eq!(Buffer::zeroed(0).len(), ALIGNMENT);
+    }
+}

@@ -1,0 +1,48 @@
+//! Protection domains.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use abi::{ibv_context, ibv_pd};
+
+use super::library::{Library, failed, library};
+use crate::Error;
+
+/// What buffers and connections belong to: requests of a connection reach buffers of its domain only.
+pub struct Domain {
+    pub(crate) library: &'static Library,
+    pub(crate) raw: NonNull<ibv_pd>,
+}
+
+// SAFETY: verbs are safe to call from any thread (ibv_fork_init(3) and verbs(7) say so of all objects).
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+impl Domain {
+    /// A domain of a device.
+    ///
+    /// # Safety
+    /// The context has to be an open one. librdmacm keeps those that it gives out open for ever.
+    pub(crate) unsafe fn new(context: *mut ibv_context) -> Result<Arc<Self>, Error> {
+        let library = library()?;
+        // SAFETY: as the caller says.
+        let raw = unsafe { (library.ibv_alloc_pd)(context) };
+        let raw = NonNull::new(raw).ok_or_else(|| failed("ibv_alloc_pd"))?;
+        Ok(Arc::new(Self { library, raw }))
+    }
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Domain")
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // SAFETY: all that was made of it holds an Arc of it, and is gone.
+        unsafe { (self.library.ibv_dealloc_pd)(self.raw.as_ptr()) };
+    }
+}

@@ -1,0 +1,242 @@
+//! Event channels, identifiers, and listening.
+
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_event_channel};
+
+use super::connection::{Connection, Sizes};
+use super::domain::Domain;
+use super::library::{Library, check, failed, library, set_nonblocking};
+use crate::Error;
+
+/// Where events come from.
+pub(crate) struct Channel {
+    pub(crate) library: &'static Library,
+    pub(crate) raw: NonNull<rdma_event_channel>,
+}
+
+// SAFETY: librdmacm's objects may be used from any thread (rdma_cm(7)).
+unsafe impl Send for Channel {}
+// SAFETY: as above.
+unsafe impl Sync for Channel {}
+
+/// What an event said.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) kind: u32,
+    pub(crate) status: c_int,
+    pub(crate) id: *mut rdma_cm_id,
+    pub(crate) private_data: Vec<u8>,
+}
+
+impl Channel {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let library = library()?;
+        // SAFETY: takes nothing.
+        let raw = unsafe { (library.rdma_create_event_channel)() };
+        let raw = NonNull::new(raw).ok_or_else(|| failed("rdma_create_event_channel"))?;
+        let channel = Self { library, raw };
+        set_nonblocking(channel.descriptor())?;
+        Ok(channel)
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        // SAFETY: a channel of the library.
+        unsafe { self.raw.as_ref() }.fd
+    }
+
+    /// The next event, if there is one.
+    pub(crate) fn event(&self) -> Result<Option<Event>, Error> {
+        let mut raw: *mut rdma_cm_event = ptr::null_mut();
+        // SAFETY: a channel of the library, and a place for the event.
+        let code = unsafe { (self.library.rdma_get_cm_event)(self.raw.as_ptr(), &mut raw) };
+        if code != 0 {
+            let error = std::io::Error::last_os_error();
+            return match error.kind() {
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(Error::Call { call: "rdma_get_cm_event", source: error }),
+            };
+        }
+        // SAFETY: the library gave an event; its private data are there until it is acknowledged, and of
+        // connections, which are all that is made here, `conn` is what the union has.
+        let event = unsafe {
+            let param = (*raw).param.conn;
+            let has_data = !param.private_data.is_null() && param.private_data_len != 0;
+            let private_data = match has_data {
+                true => std::slice::from_raw_parts(param.private_data.cast(), param.private_data_len.into()),
+                false => &[],
+            };
+            Event {
+                kind: (*raw).event,
+                status: (*raw).status,
+                id: (*raw).id,
+                private_data: private_data.to_vec(),
+            }
+        };
+        // SAFETY: an event that was not acknowledged before.
+        unsafe { (self.library.rdma_ack_cm_event)(raw) };
+        Ok(Some(event))
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: identifiers on it are destroyed before: they are declared before it.
+        unsafe { (self.library.rdma_destroy_event_channel)(self.raw.as_ptr()) }
+    }
+}
+
+/// An identifier that is destroyed when it is dropped.
+pub(crate) struct Id {
+    pub(crate) library: &'static Library,
+    pub(crate) raw: NonNull<rdma_cm_id>,
+}
+
+// SAFETY: as for channels.
+unsafe impl Send for Id {}
+
+impl Id {
+    pub(crate) fn new(channel: &Channel) -> Result<Self, Error> {
+        let mut raw = ptr::null_mut();
+        let (library, place) = (channel.library, &mut raw);
+        // SAFETY: a channel of the library, and a place for the identifier.
+        let code =
+            unsafe { (library.rdma_create_id)(channel.raw.as_ptr(), place, ptr::null_mut(), RDMA_PS_TCP) };
+        check("rdma_create_id", code)?;
+        let raw = NonNull::new(raw).ok_or_else(|| failed("rdma_create_id"))?;
+        Ok(Self { library, raw })
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        // SAFETY: an identifier of the library whose queue pair, if it had one, is destroyed.
+        unsafe { (self.library.rdma_destroy_id)(self.raw.as_ptr()) };
+    }
+}
+
+/// An identifier and the channel that it is on, which ends after it.
+pub(crate) struct Link {
+    pub(crate) id: Id,
+    pub(crate) channel: Channel,
+}
+
+/// An address as C has it.
+pub(crate) fn sockaddr(address: SocketAddr) -> [u8; 28] {
+    let mut bytes = [0; 28];
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u16;
+    bytes[..2].copy_from_slice(&family.to_ne_bytes());
+    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(v4) => bytes[4..8].copy_from_slice(&v4.ip().octets()),
+        SocketAddr::V6(v6) => {
+            bytes[8..24].copy_from_slice(&v6.ip().octets());
+            bytes[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+        }
+    }
+    bytes
+}
+
+/// Takes requests for connections.
+pub struct Listener {
+    _id: Id,
+    channel: Arc<Channel>,
+}
+
+/// A peer that wants to connect.
+pub struct Request {
+    id: Id,
+    // What the identifier is on.
+    _channel: Arc<Channel>,
+    /// What it says: for RDMA-CM's own header, the library has taken it off.
+    pub private_data: Vec<u8>,
+}
+
+impl Listener {
+    /// Listens on an address, on every device that has it.
+    ///
+    /// # Errors
+    /// When the libraries are not there, or the address cannot be had.
+    pub fn new(address: SocketAddr, backlog: i32) -> Result<Self, Error> {
+        let channel = Arc::new(Channel::new()?);
+        let id = Id::new(&channel)?;
+        let place = sockaddr(address);
+        // SAFETY: an identifier of the library, and an address of the family that it names.
+        let code = unsafe { (id.library.rdma_bind_addr)(id.raw.as_ptr(), place.as_ptr().cast::<c_void>()) };
+        check("rdma_bind_addr", code)?;
+        // SAFETY: an identifier that is bound.
+        check("rdma_listen", unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), backlog) })?;
+        Ok(Self { _id: id, channel })
+    }
+
+    /// Can be read when a peer wants to connect.
+    pub fn descriptor(&self) -> RawFd {
+        self.channel.descriptor()
+    }
+
+    /// A peer that wants to connect, if there is one.
+    ///
+    /// # Errors
+    /// When the device is gone.
+    pub fn request(&self) -> Result<Option<Request>, Error> {
+        const CONNECT_REQUEST: u32 = 4;
+        while let Some(event) = self.channel.event()? {
+            // Events of connections that ended before they were accepted concern nobody.
+            if event.kind != CONNECT_REQUEST {
+                continue;
+            }
+            let Some(raw) = NonNull::new(event.id) else { continue };
+            let id = Id { library: self.channel.library, raw };
+            let private_data = event.private_data;
+            return Ok(Some(Request { id, _channel: Arc::clone(&self.channel), private_data }));
+        }
+        Ok(None)
+    }
+}
+
+impl Request {
+    /// Refuses, with a reason that the peer can read.
+    pub fn reject(self, private_data: &[u8]) {
+        let length = private_data.len().min(148) as u8;
+        // SAFETY: an identifier with a request, and private data of this length.
+        unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), private_data.as_ptr().cast(), length) };
+    }
+
+    /// A domain of the device that it came in by.
+    ///
+    /// # Errors
+    /// When the device has no more.
+    pub fn domain(&self) -> Result<Arc<Domain>, Error> {
+        // SAFETY: an identifier with a request has a device, which librdmacm keeps open.
+        unsafe { Domain::new(self.id.raw.as_ref().verbs) }
+    }
+
+    /// Makes a connection of it that can be posted to: [`Connection::accept`] has to follow.
+    ///
+    /// # Errors
+    /// When the device has no more room.
+    pub fn prepare(self, domain: &Arc<Domain>, sizes: Sizes) -> Result<Connection, Error> {
+        let channel = Channel::new()?;
+        // SAFETY: an identifier and a channel of the library.
+        let code = unsafe { (self.id.library.rdma_migrate_id)(self.id.raw.as_ptr(), channel.raw.as_ptr()) };
+        check("rdma_migrate_id", code)?;
+        Connection::new(Link { id: self.id, channel }, domain, sizes)
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request").field("private_data", &self.private_data).finish_non_exhaustive()
+    }
+}
