@@ -234,13 +234,13 @@ unsafe fn accept(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno> 
             return answer(this, SidrStatus::VALID, &wish, data);
         }
         let data: [u8; REP_PRIVATE_DATA] = private_data_of(param, 0)?;
-        let (psn, ece) = (qp::random_psn()?, local_ece(this));
-        {
+        let ece = local_ece(this);
+        let psn = {
             let link = &mut this.state().link;
-            (link.responder_resources, link.initiator_depth) =
-                (wish.responder_resources, wish.initiator_depth);
-            link.local_psn = psn;
-        }
+            link.responder_resources = wish.responder_resources;
+            link.initiator_depth = wish.initiator_depth;
+            link.local_psn
+        };
         if !(*this.raw()).qp.is_null() {
             qp::make_ready(this)?;
         }

@@ -5,9 +5,9 @@ use crate::id::{Id, Step, id};
 use crate::verbs::{self, verbs};
 use crate::world::PORT;
 use abi::{
-    IBV_QP_INIT_ATTR_PD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, ibv_ah_attr,
-    ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_global_route, ibv_pd, ibv_qp, ibv_qp_attr,
-    ibv_qp_init_attr, ibv_qp_init_attr_ex, rdma_cm_id,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV,
+    IBV_QPT_XRC_SEND, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_global_route, ibv_pd,
+    ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, rdma_cm_id,
 };
 use core::ffi::{c_int, c_void};
 use rnic::{Access, AttrMask, Path};
@@ -25,6 +25,10 @@ const ERR: u32 = 6;
 
 /// How long a peer waits whose message found no receive: 0.64 ms. Linux leaves the field 0, which is 655 ms.
 const MIN_RNR_TIMER: u8 = 12;
+
+/// Inline data in bytes that fit where the elements of a request would stand. Devices have that much even
+/// where nobody asks for it, and programs send so much without asking.
+const INLINE_PER_SGE: u32 = 16;
 
 /// What the two ends agreed upon, as far as it is known.
 #[derive(Clone, Copy, Default)]
@@ -61,7 +65,8 @@ impl Link {
         Self {
             path: Some(path),
             is_agreed: true,
-            local_psn: 0,
+            // As Linux does, whose active side expects the number that it sent.
+            local_psn: request.starting_psn.value(),
             remote_qpn: request.local_qpn.value(),
             remote_psn: request.starting_psn.value(),
             mtu: request.path_mtu,
@@ -77,7 +82,9 @@ impl Link {
     /// What a peer answers; what it can serve at a time is what we may have outstanding.
     pub(crate) fn learn(&mut self, reply: &Rep) {
         self.is_agreed = true;
-        self.remote_qpn = reply.local_qpn.value();
+        // An XRC target is told in another field (IBTA A14.3.2).
+        let is_target = reply.local_qpn.value() == 0;
+        self.remote_qpn = if is_target { reply.local_eecn } else { reply.local_qpn }.value();
         self.remote_psn = reply.starting_psn.value();
         self.ack_timeout = rnic::cm::ack_timeout(reply.target_ack_delay, self.packet_lifetime);
         self.rnr_retry_count = reply.rnr_retry_count;
@@ -277,25 +284,24 @@ pub(crate) unsafe fn create(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result
         } else if (*attr.pd).context != (*raw).verbs {
             return Err(Errno::INVALID);
         }
-        if attr.qp_type == IBV_QPT_XRC_RECV {
-            attr.comp_mask &= !IBV_QP_INIT_ATTR_PD;
+        if attr.qp_type == IBV_QPT_XRC_RECV && attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 {
+            attr.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+            attr.xrcd = crate::xrc::domain(this)?;
         }
         if attr.srq.is_null() && attr.qp_type != IBV_QPT_XRC_RECV {
             attr.srq = (*raw).srq;
         }
-        let receives = attr.srq.is_null() && !matches!(attr.qp_type, IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV);
+        attr.cap.max_inline_data = attr.cap.max_inline_data.max(attr.cap.max_send_sge * INLINE_PER_SGE);
         let send = attr.send_cq.is_null() && attr.qp_type != IBV_QPT_XRC_RECV;
-        let receive = attr.recv_cq.is_null() && (*raw).recv_cq.is_null() && (receives || !attr.srq.is_null());
-        let made = create_cqs(
-            this,
-            send.then_some(attr.cap.max_send_wr),
-            (receive && attr.qp_type != IBV_QPT_XRC_SEND).then_some(attr.cap.max_recv_wr),
-        );
+        let is_xrc = matches!(attr.qp_type, IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV);
+        let receive = attr.recv_cq.is_null() && (*raw).recv_cq.is_null() && !is_xrc;
+        let made =
+            create_cqs(this, send.then_some(attr.cap.max_send_wr), receive.then_some(attr.cap.max_recv_wr));
         let qp = made.and_then(|()| {
             if attr.send_cq.is_null() {
                 attr.send_cq = (*raw).send_cq;
             }
-            if attr.recv_cq.is_null() {
+            if attr.recv_cq.is_null() && !is_xrc {
                 attr.recv_cq = (*raw).recv_cq;
             }
             create_and_prepare(this, attr)
