@@ -1,11 +1,13 @@
-//! Reliable connections over `libibverbs.so.1` and `librdmacm.so.1`, which are opened at run time: rockery's own,
+//! Reliable connections over `libibverbs.so.1` and `librdmacm.so.1`, which are opened at run time: rockery's
+//! own,
 //! or the distribution's with a real adapter behind it.
 //!
 //! Nothing here can be called wrong. A buffer that a request works on is owned by the connection until the
 //! request has completed; objects that others are made of live as long as these; only this process's own
 //! requests touch its memory, except where a buffer was opened to the peer on purpose.
 //!
-//! A server has a [`Listener`]; a client calls [`Connection::connect`]. Both then post to a [`Connection`], and
+//! A server has a [`Listener`]; a client calls [`Connection::connect`]. Both then post to a [`Connection`],
+//! and
 //! poll it. [`Connection::descriptors`] are for sleeping.
 #![deny(unsafe_code)]
 

@@ -72,8 +72,12 @@ impl Place {
     }
 
     fn connect(&self, options: &str) {
+        self.connect_over("tcp", options);
+    }
+
+    fn connect_over(&self, transport: &str, options: &str) {
         let address = self.server.address();
-        self.nvme(&format!("connect -t tcp -a {address} -s 4420 -n {NQN} {options}"));
+        self.nvme(&format!("connect -t {transport} -a {address} -s 4420 -n {NQN} {options}"));
         self.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
     }
 }
@@ -151,6 +155,28 @@ fn digests_protect_and_commands_do_what_nvme_cli_asks() {
     };
     assert!(until(SECONDS, sees).unwrap(), "{}", place.shell("ls /dev/nvme*; dmesg | tail"));
     assert!(place.tell("status").contains("\"keep-alive-ms\": 5000"));
+    place.nvme(&format!("disconnect -n {NQN}"));
+}
+
+/// rxe at one end, rockery's device at the other: capsules, READs and WRITEs by key, SEND with invalidate.
+#[test]
+fn the_kernel_uses_a_disk_over_rdma() {
+    let place = Place::new();
+    place.shell("/sbin/modprobe nvme_rdma");
+    let address = place.server.address();
+    let disk = place.file("disk.img").display().to_string();
+    // TCP has the port too: it is how the test sees that the server is there.
+    let listen = format!("--listen {address}:4420 --rdma {address}:4420");
+    let _server = place.serve(&format!("{disk} --size 64M --block-size 512 --subsystem {NQN} {listen}"));
+    let found = place.nvme(&format!("discover -t rdma -a {address} -s 4420"));
+    assert!(found.contains("trtype:  rdma") && found.contains(NQN), "{found}");
+    place.connect_over("rdma", "--nr-io-queues 1");
+    place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
+    place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=4 2>/dev/null && sync");
+    place.shell("umount /mnt && fsck.ext4 -fn /dev/nvme0n1");
+    place.shell(FIO);
+    let errors = place.shell("dmesg | grep -ciE 'i/o error|timeout' || true");
+    assert_eq!(errors.trim(), "0", "{}", place.shell("dmesg | grep -iE 'i/o error|timeout'"));
     place.nvme(&format!("disconnect -n {NQN}"));
 }
 

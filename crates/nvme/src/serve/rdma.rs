@@ -23,7 +23,8 @@ use crate::target::{Origin, Outcome, Plan, Queue, Request, Wake};
 const COMPLETIONS: Token = Token(3);
 const STATE: Token = Token(4);
 
-/// How long completions are looked for before the thread sleeps, whatever the tuning: a wake-up costs as much.
+/// How long completions are looked for before the thread sleeps, whatever the tuning: a wake-up costs as
+/// much.
 const LOOK_NS: u64 = 20_000;
 /// Requests beyond those of commands: responses whose completions were not seen yet.
 const SPARE: u32 = 64;

@@ -1,4 +1,5 @@
-//! Memory for data: it begins at a page boundary, as direct I/O and RDMA like it, never moves, and can be known
+//! Memory for data: it begins at a page boundary, as direct I/O and RDMA like it, never moves, and can be
+//! known
 //! to a device.
 
 use std::alloc::{self, Layout};

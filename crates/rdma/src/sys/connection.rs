@@ -199,7 +199,8 @@ impl Connection {
     /// When it is gone.
     pub fn accept(&mut self, private_data: &[u8]) -> Result<(), Error> {
         let param = parameters(private_data);
-        // SAFETY: an identifier with a request and a queue pair; the private data live until the call returns.
+        // SAFETY: an identifier with a request and a queue pair; the private data live until the call
+        // returns.
         check("rdma_accept", unsafe { (self.link.id.library.rdma_accept)(self.link.id.raw.as_ptr(), &param) })
     }
 
@@ -463,7 +464,8 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.disconnect();
         if self.queues.has_queue_pair {
-            // SAFETY: the identifier has a queue pair. When it is destroyed the device lets go of all buffers.
+            // SAFETY: the identifier has a queue pair. When it is destroyed the device lets go of all
+            // buffers.
             unsafe { (self.link.id.library.rdma_destroy_qp)(self.link.id.raw.as_ptr()) };
         }
     }
