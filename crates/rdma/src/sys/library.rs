@@ -8,6 +8,8 @@ use abi::*;
 
 use crate::Error;
 
+type Cq = *mut ibv_cq;
+
 const VERBS: &CStr = c"libibverbs.so.1";
 const CM: &CStr = c"librdmacm.so.1";
 
@@ -49,7 +51,7 @@ functions! {
     verbs ibv_dereg_mr: fn(*mut ibv_mr) -> c_int;
     verbs ibv_create_comp_channel: fn(*mut ibv_context) -> *mut ibv_comp_channel;
     verbs ibv_destroy_comp_channel: fn(*mut ibv_comp_channel) -> c_int;
-    verbs ibv_create_cq: fn(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
+    verbs ibv_create_cq: fn(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> Cq;
     verbs ibv_destroy_cq: fn(*mut ibv_cq) -> c_int;
     verbs ibv_get_cq_event: fn(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;
     verbs ibv_ack_cq_events: fn(*mut ibv_cq, u32) -> ();
