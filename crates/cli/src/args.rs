@@ -52,6 +52,9 @@ pub(crate) enum Command {
     /// Hosts reach it with the kernel's own initiator: nvme connect -t tcp -a ADDRESS -s 4420 -n NQN
     #[command(subcommand)]
     Serve(Box<crate::serve::Serve>),
+    /// Use and measure storage that somebody serves over NVMe/TCP, without privileges.
+    #[command(subcommand)]
+    Nvme(crate::nvme::Nvme),
     /// Print the variables that `run` sets, for a shell to read.
     ///
     /// Use it where rockery cannot start the program itself: eval "$(rockery env)"

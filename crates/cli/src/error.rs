@@ -57,10 +57,16 @@ pub(crate) enum Error {
     ViewNeedsRun,
     /// Storage cannot be served so.
     #[error(transparent)]
-    Serve(#[from] nvme::serve::ServeError),
+    Serve(#[from] ::nvme::serve::ServeError),
     /// A server could not be told something.
     #[error(transparent)]
-    Control(#[from] nvme::serve::ControlError),
+    Control(#[from] ::nvme::serve::ControlError),
+    /// A target of NVMe over Fabrics.
+    #[error(transparent)]
+    Host(#[from] ::nvme::host::HostError),
+    /// A name that leads nowhere.
+    #[error("{0} is no address: write HOST:PORT, as in server:4420")]
+    NoSuchHost(String),
     /// Nothing to serve.
     #[error("say what to serve: a file, a block device, --memory SIZE or --config FILE")]
     NothingToServe,

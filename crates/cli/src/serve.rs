@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use clap::Subcommand;
-use nvme::Nqn;
-use nvme::serve::{
+use ::nvme::Nqn;
+use ::nvme::serve::{
     BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig, ReferralConfig,
     Server, SubsystemConfig, TransportConfig, Tuning, ask,
 };
+use clap::Subcommand;
 
 use crate::args::{Run, Settings};
 use crate::{Error, run};
@@ -113,14 +113,14 @@ pub(crate) enum Serve {
         group: u32,
         /// How.
         #[arg(value_parser = access)]
-        access: nvme::serve::Access,
+        access: ::nvme::serve::Access,
         /// The server.
         #[command(flatten)]
         socket: Socket,
     },
 }
 
-fn access(text: &str) -> Result<nvme::serve::Access, String> {
+fn access(text: &str) -> Result<::nvme::serve::Access, String> {
     let names = "optimized, non-optimized, inaccessible, persistent-loss or change";
     serde_json::from_value(text.into()).map_err(|_| names.to_owned())
 }
@@ -249,7 +249,7 @@ pub(crate) struct Nvme {
 impl Nvme {
     fn config(&self) -> Result<Config, Error> {
         if let Some(path) = &self.config {
-            return Ok(Config::read(path).map_err(nvme::serve::ServeError::from)?);
+            return Ok(Config::read(path).map_err(::nvme::serve::ServeError::from)?);
         }
         let files: Vec<_> = match self.files.is_empty() {
             true => vec![None],
@@ -322,7 +322,7 @@ fn absolute(path: PathBuf) -> PathBuf {
 
 fn current_config(socket: &Socket) -> Result<Config, Error> {
     let answer = ask(&socket.control, &Command::Config)?;
-    Ok(serde_json::from_value(answer).map_err(nvme::serve::ControlError::Answer)?)
+    Ok(serde_json::from_value(answer).map_err(::nvme::serve::ControlError::Answer)?)
 }
 
 fn print_config(socket: &Socket) -> Result<(), Error> {

@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 
 pub mod engine;
+pub mod host;
 pub mod limits;
 pub mod nqn;
 mod pool;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 use wire::nvme::fabrics::DISCOVERY_NQN;
 use wire::nvme::text;
@@ -41,6 +42,16 @@ impl Nqn {
     /// The name in a field of Connect; `None` when it is none.
     pub fn of_field(field: &[u8]) -> Option<Self> {
         text::of(field)?.parse().ok()
+    }
+
+    /// A host's identifier that stays the same: a UUID of version 8 (RFC 9562, 5.8) from the name.
+    pub fn to_host_id(&self) -> [u8; 16] {
+        let digest = Sha256::digest(format!("rockery host {self}"));
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        bytes[6] = 0x80 | bytes[6] & 0x0f;
+        bytes[8] = 0x80 | bytes[8] & 0x3f;
+        bytes
     }
 
     /// Its text.

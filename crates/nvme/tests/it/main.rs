@@ -5,5 +5,6 @@ mod admin;
 mod captures;
 mod hostile;
 mod io;
+mod live;
 mod sharing;
 mod support;

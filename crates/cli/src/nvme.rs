@@ -1,0 +1,267 @@
+//! `rockery nvme`: rockery as a host of NVMe over TCP.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use ::nvme::Nqn;
+use ::nvme::host::{Client, Figures, Job, Options, Payload, bench, discover, transfer};
+use clap::Subcommand;
+use serde_json::json;
+use wire::nvme::tcp::Digests;
+use wire::nvme::{Io, text};
+
+use crate::Error;
+
+const NQN: &str = "nqn.2024-01.org.rockery:disk";
+const HOST: &str = "nqn.2024-01.org.rockery:host";
+/// Commands at once of reading and writing whole ranges.
+const DEPTH: u16 = 8;
+
+/// What to do with a target.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Nvme {
+    /// Ask a discovery service which subsystems there are.
+    Discover(Target),
+    /// Say what a controller is, and which namespaces it has.
+    IdCtrl(Target),
+    /// Write blocks of a namespace to standard output.
+    Read(Range),
+    /// Write standard input to blocks of a namespace.
+    Write(Range),
+    /// Measure a namespace.
+    Bench(Bench),
+}
+
+/// Where, and as whom.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Target {
+    /// The target: an address or a name, and a port.
+    #[arg(value_name = "HOST:PORT")]
+    address: String,
+    /// The subsystem.
+    #[arg(long, value_name = "NQN", default_value = NQN)]
+    subsystem: Nqn,
+    /// This host's name.
+    #[arg(long, value_name = "NQN", default_value = HOST)]
+    host: Nqn,
+    /// Protect headers and data with digests.
+    #[arg(long)]
+    digests: bool,
+    /// TCP's congestion control, or `system` for the system's own.
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
+}
+
+/// Which blocks.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Range {
+    /// Where.
+    #[command(flatten)]
+    target: Target,
+    /// The namespace.
+    #[arg(long, default_value_t = 1)]
+    namespace: u32,
+    /// The first block.
+    #[arg(long, default_value_t = 0)]
+    start: u64,
+    /// How many; to the end otherwise. Writing ends with its input.
+    #[arg(long)]
+    blocks: Option<u64>,
+}
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bench {
+    /// Where.
+    #[command(flatten)]
+    target: Target,
+    /// The namespace.
+    #[arg(long, default_value_t = 1)]
+    namespace: u32,
+    /// Also measure writes, which destroys what is in the namespace.
+    #[arg(long)]
+    destroy: bool,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 3)]
+    seconds: u64,
+    /// Sleep while waiting, instead of polling.
+    #[arg(long)]
+    block: bool,
+    /// Print JSON, one document per measurement.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Target {
+    fn address(&self) -> Result<SocketAddr, Error> {
+        let found = self.address.to_socket_addrs().ok().and_then(|mut all| all.next());
+        found.ok_or_else(|| Error::NoSuchHost(self.address.clone()))
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            host: self.host.clone(),
+            host_id: self.host.to_host_id(),
+            digests: Digests { header: self.digests, data: self.digests },
+            congestion: Some(self.congestion.clone()).filter(|name| name != "system"),
+        }
+    }
+
+    fn connect(&self) -> Result<Client, Error> {
+        Ok(Client::connect(self.address()?, &self.subsystem, &self.options())?)
+    }
+}
+
+/// Does what was asked.
+pub(crate) fn act(what: Nvme) -> Result<(), Error> {
+    match what {
+        Nvme::Discover(target) => show_discovered(&target),
+        Nvme::IdCtrl(target) => show_controller(&target),
+        Nvme::Read(range) => read(&range),
+        Nvme::Write(range) => write(&range),
+        Nvme::Bench(what) => measure(&what),
+    }
+}
+
+fn show_discovered(target: &Target) -> Result<(), Error> {
+    for found in discover(target.address()?, &target.options())? {
+        println!(
+            "{:8} {:4} {} {} {}",
+            found.kind, found.transport, found.address, found.service, found.subsystem
+        );
+    }
+    Ok(())
+}
+
+fn show_controller(target: &Target) -> Result<(), Error> {
+    let mut client = target.connect()?;
+    let it = client.controller().identified;
+    let of = |field: &[u8]| text::of(field).unwrap_or_default().to_owned();
+    println!("subsystem   {}", of(&it.subsystem));
+    println!("model       {} ({}), firmware {}", of(&it.model), of(&it.serial), of(&it.firmware));
+    println!("controller  {}, version {}.{}", it.controller_id, it.version >> 16, it.version >> 8 & 0xff);
+    println!("transfers   up to {} KiB", client.controller().transfer_max >> 10);
+    for namespace in client.namespaces()? {
+        let size = ::nvme::serve::Bytes(namespace.blocks * namespace.block_size as u64);
+        println!(
+            "namespace   {}: {} blocks of {} bytes, {size}",
+            namespace.nsid, namespace.blocks, namespace.block_size
+        );
+    }
+    Ok(())
+}
+
+fn read(range: &Range) -> Result<(), Error> {
+    let mut client = range.target.connect()?;
+    let namespace = client.namespace(range.namespace)?;
+    let mut queue = client.queues(1, DEPTH)?.remove(0);
+    let most = (client.controller().transfer_max / namespace.block_size) as u64;
+    let end = range.blocks.map_or(namespace.blocks, |blocks| range.start.saturating_add(blocks));
+    let (mut start, mut out) = (range.start, std::io::stdout().lock());
+    while start < end {
+        let count = most.min(end - start) as u32;
+        let length = count as usize * namespace.block_size;
+        let payload = Payload::In(rdma::Buffer::zeroed(length), length);
+        let done = queue.call("Read", transfer(Io::Read, namespace.nsid, start, count), payload)?;
+        let data = done.buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
+        out.write_all(data).map_err(Error::file("standard output"))?;
+        start += u64::from(count);
+    }
+    Ok(())
+}
+
+fn write(range: &Range) -> Result<(), Error> {
+    let mut client = range.target.connect()?;
+    let namespace = client.namespace(range.namespace)?;
+    let mut queue = client.queues(1, DEPTH)?.remove(0);
+    let most = client.controller().transfer_max / namespace.block_size * namespace.block_size;
+    let (mut start, mut input) = (range.start, std::io::stdin().lock());
+    loop {
+        let mut buffer = rdma::Buffer::zeroed(most);
+        let mut length = 0;
+        while length < most {
+            match input.read(&mut buffer[length..most]).map_err(Error::file("standard input"))? {
+                0 => break,
+                bytes => length += bytes,
+            }
+        }
+        if length == 0 {
+            break;
+        }
+        // The last block is filled up with zeros.
+        let count = length.div_ceil(namespace.block_size) as u32;
+        let payload = Payload::Out(buffer, count as usize * namespace.block_size);
+        queue.call("Write", transfer(Io::Write, namespace.nsid, start, count), payload)?;
+        start += u64::from(count);
+    }
+    queue.call("Flush", transfer(Io::Flush, namespace.nsid, 0, 1), Payload::None)?;
+    Ok(())
+}
+
+/// Latency over depth, then depth, then bandwidth: write, random, bytes, commands at once.
+const JOBS: &[(bool, bool, usize, usize)] = &[
+    (false, true, 4096, 1),
+    (false, true, 4096, 4),
+    (false, true, 4096, 16),
+    (false, true, 4096, 128),
+    (true, true, 4096, 1),
+    (true, true, 4096, 128),
+    (false, false, 128 << 10, 32),
+    (true, false, 128 << 10, 32),
+    (false, false, 1 << 20, 8),
+    (true, false, 1 << 20, 8),
+];
+
+fn measure(what: &Bench) -> Result<(), Error> {
+    let mut client = what.target.connect()?;
+    let namespace = client.namespace(what.namespace)?;
+    let mut queue = client.queues(1, 128)?.remove(0);
+    if !what.json {
+        println!(
+            "                     per second       MB/s   mean us    p50    p99  p99.9      max  processor"
+        );
+    }
+    for &(write, random, bytes, depth) in JOBS.iter().filter(|(write, ..)| what.destroy || !write) {
+        let time = Duration::from_secs(what.seconds);
+        let warm_up = Duration::from_millis(500);
+        let job = Job { write, random, bytes, depth, warm_up, time, block: what.block };
+        let figures = bench(&mut queue, &namespace, &job)?;
+        // The admin queue has been silent meanwhile.
+        client.keep_alive()?;
+        if what.json { print_json(&job, &figures) } else { print(&job, &figures) }
+    }
+    Ok(())
+}
+
+fn print(job: &Job, figures: &Figures) {
+    let what = if job.write { "write" } else { "read" };
+    let how = if job.random { "rnd" } else { "seq" };
+    let us = |ns: u64| ns as f64 / 1000.0;
+    let latency = &figures.latency;
+    let [p50, p99, p999] = [500, 990, 999].map(|it| us(latency.per_mille_ns(it)));
+    println!(
+        "{how} {what:5} {:4}K QD{:<4} {:10.0} {:10.0} {:9.1} {p50:6.1} {p99:6.1} {p999:6.1} {:8.1} {:9.0}%",
+        job.bytes >> 10,
+        job.depth,
+        figures.per_second,
+        figures.bytes_per_second / 1e6,
+        us(latency.mean_ns()),
+        us(latency.max_ns()),
+        figures.processor * 100.0,
+    );
+}
+
+fn print_json(job: &Job, figures: &Figures) {
+    let latency = &figures.latency;
+    println!(
+        "{}",
+        json!({
+            "write": job.write, "random": job.random, "bytes": job.bytes, "depth": job.depth,
+            "per-second": figures.per_second, "bytes-per-second": figures.bytes_per_second,
+            "errors": figures.errors, "mean-ns": latency.mean_ns(), "p50-ns": latency.per_mille_ns(500),
+            "p99-ns": latency.per_mille_ns(990), "p99.9-ns": latency.per_mille_ns(999),
+            "max-ns": latency.max_ns(), "processor": figures.processor,
+        })
+    );
+}

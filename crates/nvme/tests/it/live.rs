@@ -1,0 +1,213 @@
+//! Host and target over real sockets on loopback, with files and memory below.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use nvme::host::{Client, HostError, Job, Options, Payload, Queue, bench, discover, transfer};
+use nvme::serve::{
+    BackendConfig, BlockSize, Bytes, Config, NamespaceConfig, PortConfig, Server, SubsystemConfig,
+    TransportConfig, Tuning,
+};
+use rdma::Buffer;
+use wire::nvme::tcp::Digests;
+use wire::nvme::{Io, Status};
+
+use crate::support::{SUBSYSTEM, host_name, nqn, pattern};
+
+const BLOCK: usize = 4096;
+const BLOCKS: u64 = 1024;
+
+fn namespace(id: u32, backend: BackendConfig) -> NamespaceConfig {
+    NamespaceConfig { id, backend, block_size: BlockSize::B4096, read_only: false, group: 1 }
+}
+
+fn file(path: &Path) -> BackendConfig {
+    let size = Some(Bytes(BLOCKS * BLOCK as u64));
+    BackendConfig::File { path: path.to_owned(), size, direct: true }
+}
+
+fn config(namespaces: Vec<NamespaceConfig>) -> Config {
+    let subsystem =
+        SubsystemConfig { nqn: nqn(SUBSYSTEM), serial: None, model: None, hosts: None, namespaces };
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let port = PortConfig { id: None, transport: TransportConfig::Tcp, address, subsystems: None };
+    Config { subsystems: vec![subsystem], ports: vec![port], referrals: Vec::new() }
+}
+
+fn start(namespaces: Vec<NamespaceConfig>, state: Option<&Path>) -> (Server, SocketAddr) {
+    let state = state.map(Path::to_owned);
+    let server = Server::start(config(namespaces), state, Tuning::default()).unwrap();
+    let address = server.addresses()[0];
+    (server, address)
+}
+
+fn options(number: u8, digests: bool) -> Options {
+    let host = nqn(&host_name(number));
+    let host_id = host.to_host_id();
+    Options { host, host_id, digests: Digests { header: digests, data: digests }, congestion: None }
+}
+
+fn client(address: SocketAddr, digests: bool) -> Client {
+    Client::connect(address, &nqn(SUBSYSTEM), &options(1, digests)).unwrap()
+}
+
+fn write(queue: &mut Queue, nsid: u32, start: u64, data: &[u8]) {
+    let mut buffer = Buffer::zeroed(data.len());
+    buffer[..data.len()].copy_from_slice(data);
+    let command = transfer(Io::Write, nsid, start, (data.len() / BLOCK) as u32);
+    queue.call("Write", command, Payload::Out(buffer, data.len())).unwrap();
+}
+
+fn read(queue: &mut Queue, nsid: u32, start: u64, length: usize) -> Result<Vec<u8>, HostError> {
+    let command = transfer(Io::Read, nsid, start, (length / BLOCK) as u32);
+    let done = queue.call("Read", command, Payload::In(Buffer::zeroed(length), length))?;
+    Ok(done.buffer.unwrap()[..length].to_vec())
+}
+
+#[test]
+fn what_our_host_writes_it_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let namespaces = vec![
+        namespace(1, BackendConfig::Memory(Bytes(BLOCKS * BLOCK as u64))),
+        namespace(2, file(&folder.path().join("disk"))),
+    ];
+    let (_server, address) = start(namespaces, None);
+    for digests in [false, true] {
+        let mut client = client(address, digests);
+        let found: Vec<u64> = client.namespaces().unwrap().iter().map(|it| it.blocks).collect();
+        assert_eq!(found, [BLOCKS, BLOCKS]);
+        let mut queues = client.queues(2, 16).unwrap();
+        for nsid in [1, 2] {
+            for (index, blocks) in [1, 4, 5, 100, 256].into_iter().enumerate() {
+                let data = pattern(index as u64 + u64::from(nsid), blocks * BLOCK);
+                write(&mut queues[0], nsid, 3 + index as u64, &data);
+                assert!(read(&mut queues[1], nsid, 3 + index as u64, data.len()).unwrap() == data);
+            }
+        }
+    }
+}
+
+/// A disk in a file against a disk in memory: the same commands, many at once, leave the same bytes.
+#[test]
+fn many_commands_at_once_leave_what_they_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, address) = start(vec![namespace(1, file(&folder.path().join("disk")))], None);
+    let mut client = client(address, false);
+    let mut queue = client.queues(1, 64).unwrap().remove(0);
+    let (mut done, mut next) = (Vec::new(), 0_u64);
+    let mut finished = 0;
+    while finished < 400 {
+        while next < 400 && queue.outstanding() < 64 {
+            // No two that are outstanding touch the same blocks.
+            let (start, blocks) = (next % 200 * 5, 1 + next % 5);
+            let data = pattern(next, blocks as usize * BLOCK);
+            let mut buffer = Buffer::zeroed(data.len());
+            buffer[..data.len()].copy_from_slice(&data);
+            let command = transfer(Io::Write, 1, start, blocks as u32);
+            queue.submit(command, Payload::Out(buffer, data.len()), next).unwrap();
+            next += 1;
+        }
+        queue.wait(&mut done).unwrap();
+        for done in done.drain(..) {
+            assert_eq!(done.completion.status(), Status::SUCCESS);
+            finished += 1;
+        }
+    }
+    queue.call("Flush", transfer(Io::Flush, 1, 0, 1), Payload::None).unwrap();
+    for number in 200..400_u64 {
+        let (start, blocks) = (number % 200 * 5, 1 + number % 5);
+        let expected = pattern(number, blocks as usize * BLOCK);
+        assert!(read(&mut queue, 1, start, expected.len()).unwrap() == expected, "write {number}");
+    }
+}
+
+#[test]
+fn what_is_changed_at_run_time_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state.toml");
+    let (mut server, address) = start(vec![namespace(1, file(&folder.path().join("one")))], Some(&state));
+    let mut first = client(address, false);
+    let mut queue = first.queues(1, 4).unwrap().remove(0);
+    write(&mut queue, 1, 0, &pattern(1, BLOCK));
+    server.add_namespace(&nqn(SUBSYSTEM), namespace(7, file(&folder.path().join("seven")))).unwrap();
+    server.resize_namespace(&nqn(SUBSYSTEM), 1, Bytes(2 * BLOCKS * BLOCK as u64)).unwrap();
+    let before = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(7).unwrap().identity();
+    write(&mut queue, 7, 9, &pattern(7, BLOCK));
+    write(&mut queue, 1, 2 * BLOCKS - 1, &pattern(2, BLOCK));
+    server.remove_namespace(&nqn(SUBSYSTEM), 7).unwrap();
+    assert!(matches!(read(&mut queue, 7, 9, BLOCK), Err(HostError::Status { status, .. })
+        if status.plain() == Status::INVALID_NAMESPACE));
+    server.add_namespace(&nqn(SUBSYSTEM), namespace(7, file(&folder.path().join("seven")))).unwrap();
+    drop(server);
+
+    let server = Server::start(Config::default(), Some(state), Tuning::default()).unwrap();
+    let mut again = client(server.addresses()[0], false);
+    let found: Vec<_> = again.namespaces().unwrap().iter().map(|it| (it.nsid, it.blocks)).collect();
+    assert_eq!(found, [(1, 2 * BLOCKS), (7, BLOCKS)]);
+    let after = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(7).unwrap().identity();
+    assert_eq!(before, after);
+    let mut queue = again.queues(1, 4).unwrap().remove(0);
+    assert_eq!(read(&mut queue, 1, 0, BLOCK).unwrap(), pattern(1, BLOCK));
+    assert_eq!(read(&mut queue, 1, 2 * BLOCKS - 1, BLOCK).unwrap(), pattern(2, BLOCK));
+    assert_eq!(read(&mut queue, 7, 9, BLOCK).unwrap(), pattern(7, BLOCK));
+}
+
+#[test]
+fn discovery_is_understood() {
+    let (_server, address) = start(vec![namespace(1, BackendConfig::Null(Bytes(1 << 20)))], None);
+    let found = discover(address, &options(1, false)).unwrap();
+    let disk = found.iter().find(|it| it.kind == "nvm").unwrap();
+    assert_eq!((disk.subsystem.as_str(), disk.transport), (SUBSYSTEM, "tcp"));
+    assert_eq!(disk.service, address.port().to_string());
+}
+
+#[test]
+fn hosts_that_say_nothing_and_hosts_that_vanish_hurt_nobody() {
+    let (server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(64 << 20)))], None);
+    let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    for _ in 0..3 {
+        let mut client = client(address, false);
+        let mut queue = client.queues(1, 64).unwrap().remove(0);
+        for token in 0..64 {
+            let payload = Payload::In(Buffer::zeroed(1 << 20), 1 << 20);
+            queue.submit(transfer(Io::Read, 1, 0, 256), payload, token).unwrap();
+        }
+        // Gone in the middle of 64 MiB of answers.
+        queue.poll(&mut Vec::new()).unwrap();
+    }
+    let mut client = client(address, false);
+    let mut queue = client.queues(1, 4).unwrap().remove(0);
+    write(&mut queue, 1, 0, &pattern(3, BLOCK));
+    assert_eq!(read(&mut queue, 1, 0, BLOCK).unwrap(), pattern(3, BLOCK));
+    drop((silent, queue, client));
+    // Every thread ends, and every controller with it.
+    for _ in 0..500 {
+        if server.shared().connections() == 0 && server.target().controllers().is_empty() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{} connections are left", server.shared().connections());
+}
+
+#[test]
+fn a_measurement_counts_what_it_did() {
+    let (server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))], None);
+    let mut client = client(address, false);
+    let disk = client.namespace(1).unwrap();
+    let mut queue = client.queues(1, 16).unwrap().remove(0);
+    for (write, block) in [(false, true), (true, false)] {
+        let time = Duration::from_millis(50);
+        let (random, bytes, depth, warm_up) = (true, BLOCK, 8, Duration::ZERO);
+        let job = Job { write, random, bytes, depth, warm_up, time, block };
+        let figures = bench(&mut queue, &disk, &job).unwrap();
+        assert_eq!(figures.errors, 0);
+        assert!(figures.latency.total() > 0);
+        let disk = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(1).unwrap();
+        let counter = if write { &disk.counters.writes } else { &disk.counters.reads };
+        let counted = counter.load(std::sync::atomic::Ordering::Relaxed);
+        // Those that were outstanding at the end are finished, and not counted by the bench.
+        assert!((figures.latency.total()..=figures.latency.total() + 8).contains(&counted));
+    }
+}
