@@ -49,3 +49,14 @@ fn the_same_seed_gives_the_same_run() {
         }
     }
 }
+
+/// Stories that are told over the network and over a lane.
+const STORIES: u64 = 4_000;
+
+#[test]
+fn a_lane_shows_programs_what_a_network_shows_them() {
+    let failures: u64 = (0..STORIES)
+        .map(|seed| sim::torture::compare(seed).unwrap_or_else(|failure| panic!("{failure}")))
+        .sum();
+    assert!(failures > STORIES, "only {failures} completions with an error: the stories are too good");
+}

@@ -328,7 +328,8 @@ impl Qp {
             Refusal::Invalidate => (Syndrome::NAK_REMOTE_ACCESS, Some(Status::LocalAccess), None),
         };
         resources.counters.sent_error_naks += 1;
-        self.responder.answers.clear();
+        // Answers to READs and atomics before it leave first (IBTA 9.7.5.1.1: in the order of PSNs), or those
+        // would fail instead of this one.
         self.responder.acknowledge(psn, syndrome);
         resources.events.extend(event);
         if let (Some(status), Some(id)) = (status, self.responder.abandon()) {

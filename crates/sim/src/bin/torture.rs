@@ -1,17 +1,19 @@
 //! Runs seeds of the torture test: `torture --seeds 1000000`, or one again: `torture --seed 42`. With
-//! `--lane` before it, over a lane.
+//! `--lane` before it over a lane, with `--compare` over both: then all that can be seen has to be the same.
 
 use sim::torture::Between;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let between = if arguments.first().is_some_and(|first| first == "--lane") {
-        arguments.remove(0);
-        Between::Lane
-    } else {
-        Between::Network
+    let between = match arguments.first().map(String::as_str) {
+        Some("--lane") => Between::Lane,
+        Some("--compare") => Between::Both,
+        _ => Between::Network,
     };
+    if between != Between::Network {
+        arguments.remove(0);
+    }
     let number = |text: &String| text.parse::<u64>().ok();
     match arguments.as_slice() {
         [flag, value] if flag == "--seed" => number(value).map_or_else(usage, |seed| run(seed, 1, between)),
@@ -23,13 +25,22 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: torture [--lane] --seeds COUNT | --seed SEED");
+    eprintln!("usage: torture [--lane | --compare] --seeds COUNT | --seed SEED");
     ExitCode::from(2)
 }
 
 fn run(first: u64, count: u64, between: Between) -> ExitCode {
     let mut total = sim::torture::Summary::default();
     for seed in first..first + count {
+        if between == Between::Both {
+            match sim::torture::compare(seed) {
+                Ok(_) => continue,
+                Err(failure) => {
+                    eprintln!("{failure}");
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
         match sim::torture::run(seed, between) {
             Ok(summary) => {
                 total.completed += summary.completed;

@@ -46,7 +46,16 @@ impl Host {
         arena_bytes: usize,
         dice: &mut Dice,
     ) -> Result<Self, rnic::Error> {
-        let mut device = Device::new(config, dice.seed());
+        Self::with_seed(config, side, arena_bytes, dice.seed())
+    }
+
+    pub(super) fn with_seed(
+        config: Config,
+        side: usize,
+        arena_bytes: usize,
+        seed: [u8; 32],
+    ) -> Result<Self, rnic::Error> {
+        let mut device = Device::new(config, seed);
         device.add_qpn_range(Qpn::new(0x1000 * (side as u32 + 1)), 64);
         let gid = Gid::from_ipv4([10, 0, 0, side as u8 + 1]);
         device.set_gid(0, Some(gid));

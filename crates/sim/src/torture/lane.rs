@@ -38,6 +38,11 @@ impl Lane {
         }
     }
 
+    /// One that does not end.
+    pub(super) fn lasting(dice: &mut Dice) -> Self {
+        Self { ends: [None; 2], ..Self::new(dice) }
+    }
+
     pub(super) fn is_open(&self, side: usize) -> bool {
         self.open[side]
     }

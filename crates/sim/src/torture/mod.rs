@@ -9,6 +9,7 @@ mod host;
 mod lane;
 mod network;
 mod stream;
+mod twin;
 
 use crate::dice::Dice;
 use host::{Connection, Host};
@@ -17,6 +18,8 @@ use network::{Faults, Network};
 use rnic::{Completion, CompletionKind, Config, CongestionConfig, DcqcnConfig, Event, Instant, Mtu, QpType};
 use stream::{Stream, Verdict};
 use wire::Psn;
+
+pub use twin::compare;
 
 /// Virtual time that the work may take after the network has healed.
 const LIVENESS_NS: u64 = 60_000_000_000;
@@ -55,7 +58,11 @@ pub struct Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { seed, between, what } = self;
-        let lane = if *between == Between::Lane { "--lane " } else { "" };
+        let lane = match between {
+            Between::Network => "",
+            Between::Lane => "--lane ",
+            Between::Both => "--compare ",
+        };
         let command = "cargo run --release -p rockery-sim --bin torture --";
         write!(f, "seed {seed}: {what}\n{command} {lane}--seed {seed}")
     }
@@ -68,6 +75,8 @@ pub enum Between {
     Network,
     /// A lane, which may end in the middle: then the network.
     Lane,
+    /// First the one, then the other: [`compare`].
+    Both,
 }
 
 /// Runs one seed.

@@ -1,0 +1,233 @@
+//! The same story told twice, over a network that does nothing and over a lane: each completion and each byte
+//! has to be the same, errors and what is flushed after them included.
+
+use super::arena::Slot;
+use super::host::{Connection, Host};
+use super::lane::{LANE, Lane, senders_to};
+use super::network::Network;
+use super::{Between, Failure};
+use crate::dice::Dice;
+use rnic::{Completion, Config, CongestionConfig, Data, Instant, Mtu, Operation, Payload, QpType, SendFlags};
+use rnic::{SendRequest, Sge};
+use wire::{Psn, Qpn, Rkey, Tail};
+
+/// Requests of a story at most: what the send queue holds.
+const REQUESTS_MAX: u64 = 32;
+/// Virtual time after which a story is stuck.
+const LONGEST_NS: u64 = 10_000_000_000;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+struct Request {
+    operation: Operation,
+    local: Slot,
+    /// The local key is wrong.
+    foreign: bool,
+    flags: SendFlags,
+}
+
+#[derive(Clone, Debug)]
+struct Story {
+    mtu: Mtu,
+    config: Config,
+    seeds: [[u8; 32]; 2],
+    requests: Vec<Request>,
+    receives: Vec<Slot>,
+}
+
+/// What can be seen of it at the end: completions without their time, and memory, of both sides.
+#[derive(PartialEq, Eq, Debug)]
+struct Outcome {
+    completions: [Vec<Completion>; 2],
+    memory: [Vec<u8>; 2],
+}
+
+/// Tells the story of a seed twice.
+///
+/// # Errors
+/// [`Failure`] says what differs.
+pub fn compare(seed: u64) -> Result<u64, Failure> {
+    let failed = |what: String| Failure { seed, between: Between::Both, what };
+    let set_up = |error: rnic::Error| failed(format!("set-up: {error}"));
+    let story = Story::new(&mut Dice::new(seed)).map_err(set_up)?;
+    let tell = |between| Stage::new(&story, between, seed).map_err(set_up)?.play().map_err(failed);
+    let (network, lane) = (tell(Between::Network)?, tell(Between::Lane)?);
+    for side in 0..2 {
+        let [one, other] = [&network, &lane].map(|outcome| &outcome.completions[side]);
+        if one != other {
+            let at = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+            let [one, other] = [one.get(at), other.get(at)];
+            let requests = &story.requests;
+            return Err(failed(format!("side {side}, completion {at}: {one:?}, {other:?} of {requests:?}")));
+        }
+        let differs =
+            network.memory[side].iter().zip(&lane.memory[side]).position(|(one, other)| one != other);
+        if let Some(at) = differs {
+            return Err(failed(format!("byte {at} of side {side} differs: {:#?}", story.requests)));
+        }
+    }
+    Ok(network.completions.iter().flatten().filter(|done| done.status != rnic::Status::Success).count()
+        as u64)
+}
+
+impl Story {
+    fn new(dice: &mut Dice) -> Result<Self, rnic::Error> {
+        let mtu = dice.pick(&[Mtu::B256, Mtu::B512, Mtu::B1024]);
+        let longest = u64::from(mtu.bytes()) * 8;
+        let config = Config {
+            out_of_order: dice.per_mille(300),
+            write_only: dice.per_mille(300),
+            congestion: CongestionConfig::Off,
+            ..Config::default()
+        };
+        let seeds = [dice.seed(), dice.seed()];
+        let mut story = Self { mtu, config, seeds, requests: Vec::new(), receives: Vec::new() };
+        // Keys depend on the seeds alone, so those of a trial serve both tellings.
+        let mut hosts = story.hosts()?;
+        let mut allot = |side: usize, length: u64| hosts[side].allot(length.max(8) as usize);
+        let counter = allot(1, 8);
+        for _ in 0..1 + dice.below(REQUESTS_MAX) {
+            let length = dice.below(longest);
+            let (mut local, remote) = (allot(0, length), allot(1, length));
+            local.length = length as usize;
+            let rkey = Rkey(0);
+            let immediate = dice.per_mille(300).then(|| (dice.next_u64() as u32).to_be_bytes());
+            let address = remote.address();
+            let operation = match dice.below(5) {
+                0 => Operation::Write { address, rkey, immediate },
+                1 => Operation::Read { address, rkey },
+                2 => {
+                    local.length = 8;
+                    Operation::FetchAdd { address: counter.address(), rkey, add: dice.next_u64() }
+                }
+                _ => Operation::Send(immediate.map_or(Tail::None, Tail::Immediate)),
+            };
+            if matches!(operation, Operation::Send(_)) || immediate.is_some() {
+                // Once in a while too short.
+                let room = if dice.per_mille(40) { dice.below(length + 1) } else { length };
+                story.receives.push(Slot { length: room as usize, ..allot(1, room) });
+            }
+            let flag = |dice: &mut Dice, flag| if dice.per_mille(500) { flag } else { SendFlags::empty() };
+            let flags = flag(dice, SendFlags::SIGNALED) | flag(dice, SendFlags::FENCE);
+            story.requests.push(Request { operation, local, foreign: dice.per_mille(15), flags });
+        }
+        // A key, or a place, that grants nothing.
+        for request in &mut story.requests {
+            match &mut request.operation {
+                Operation::Write { address, rkey, .. } | Operation::Read { address, rkey } => {
+                    *rkey = hosts[1].keys.rkey;
+                    match dice.below(60) {
+                        0 => rkey.0 ^= 0x1_0000,
+                        1 => *address += 1 << 40,
+                        _ => {}
+                    }
+                }
+                Operation::FetchAdd { rkey, .. } => *rkey = hosts[1].keys.rkey,
+                _ => {}
+            }
+        }
+        Ok(story)
+    }
+
+    fn hosts(&self) -> Result<[Host; 2], rnic::Error> {
+        let bytes = REQUESTS_MAX as usize * 3 * (self.mtu.bytes() as usize * 8 + 64) + 64;
+        let host = |side: usize| Host::with_seed(self.config.clone(), side, bytes, self.seeds[side]);
+        Ok([host(0)?, host(1)?])
+    }
+}
+
+/// Where a story is told.
+struct Stage<'a> {
+    story: &'a Story,
+    hosts: [Host; 2],
+    qpns: [Qpn; 2],
+    network: Network,
+    /// Decides what may differ between the tellings: how full the lane is.
+    dice: Dice,
+    now: Instant,
+}
+
+impl<'a> Stage<'a> {
+    fn new(story: &'a Story, between: Between, seed: u64) -> Result<Self, rnic::Error> {
+        let (mut hosts, mut dice) = (story.hosts()?, Dice::new(seed ^ u64::MAX));
+        let qpns = [hosts[0].create_qp(QpType::Rc)?, hosts[1].create_qp(QpType::Rc)?];
+        let gids = [hosts[0].gid(), hosts[1].gid()];
+        let psns = [Psn::new(0xff_fffa), Psn::new(7)];
+        let how = Connection { mtu: story.mtu, timeout: 16, rd_atomic: 4, psns };
+        let mut network = Network::default();
+        for side in 0..2 {
+            hosts[side].connect(QpType::Rc, qpns[side], (gids[1 - side], qpns[1 - side]), side, &how)?;
+            if between == Between::Lane {
+                hosts[side].device.set_lane(qpns[side], LANE)?;
+            }
+        }
+        if between == Between::Lane {
+            network.lane = Some(Lane::lasting(&mut dice));
+        }
+        Ok(Self { story, hosts, qpns, network, dice, now: Instant(0) })
+    }
+
+    fn play(mut self) -> Result<Outcome, String> {
+        let whole = self.hosts[0].arena.length() as usize;
+        self.hosts[0].arena.paint(Slot { offset: 0, length: whole }, 5);
+        self.post().map_err(|error| format!("posting: {error}"))?;
+        let mut completions = [Vec::new(), Vec::new()];
+        loop {
+            if let Some(lane) = &mut self.network.lane {
+                lane.tend(&mut self.hosts, self.now);
+            }
+            self.deliver();
+            for (side, completions) in completions.iter_mut().enumerate() {
+                self.hosts[side].pump(1 - side, self.now, &mut self.network, &mut self.dice);
+                let done = self.hosts[side].completions();
+                completions.extend(done.into_iter().map(|done| Completion { at_ns: 0, ..done }));
+            }
+            let stalled = self.hosts.iter().any(|host| host.device.has_stalled());
+            let timeouts = self.hosts.iter().filter_map(|host| host.device.next_timeout());
+            let soon = stalled.then_some(Instant(self.now.0 + 1000));
+            let Some(next) = timeouts.chain(self.network.next()).chain(soon).min() else { break };
+            if next.0 > LONGEST_NS {
+                return Err(format!("not done at {next:?}"));
+            }
+            self.now = self.now.max(next);
+        }
+        let all = |host: &Host| {
+            let length = host.arena.length() as usize;
+            host.arena.slice(Slot { offset: 0, length }).to_vec()
+        };
+        Ok(Outcome { completions, memory: self.hosts.each_ref().map(all) })
+    }
+
+    fn post(&mut self) -> Result<(), rnic::Error> {
+        for (id, slot) in self.story.receives.iter().enumerate() {
+            self.hosts[1].post_receive(self.qpns[1], id as u64, *slot, self.now)?;
+        }
+        for (id, request) in self.story.requests.iter().enumerate() {
+            let mut sge: Sge = self.hosts[0].sge(request.local);
+            if request.foreign {
+                sge.address += 1 << 40;
+            }
+            let (id, operation, flags, data) = (id as u64, request.operation, request.flags, [sge]);
+            let data = Data::Sges(&data);
+            let wr = SendRequest { id, operation, flags, data, destination: None, xrc_srq: None };
+            self.hosts[0].device.post_send(self.qpns[0], &wr, self.now)?;
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self) {
+        for host in &mut self.hosts {
+            host.device.handle_timeout(self.now);
+        }
+        while let Some((side, frame)) = self.network.take(self.now) {
+            let Some((arrival, packet, payload)) = frame.open() else { continue };
+            let (now, payload) = (self.now, Payload::Bytes(payload));
+            let Host { device, arena, .. } = &mut self.hosts[side];
+            if frame.by_lane {
+                device.handle_lane_packet(now, &arrival, senders_to(side), &packet, payload, arena);
+            } else {
+                device.handle_packet(now, &arrival, &packet, payload, arena);
+            }
+        }
+    }
+}
