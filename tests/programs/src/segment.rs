@@ -45,11 +45,19 @@ impl Pair {
     pub fn new(mtu: u32) -> Result<Self, Error> {
         let [(one, one_v6), (two, two_v6)] = [addresses(1), addresses(2)];
         let pair = Self { left: Namespace::new(one, one_v6)?, right: Namespace::new(two, two_v6)? };
-        let peer = pair.right.netns();
-        pair.left.call(&format!("ip link add eth0 type veth peer name eth0 netns {peer}"))?;
-        give_addresses(&pair.left, "eth0", 1, mtu)?;
-        give_addresses(&pair.right, "eth0", 2, mtu)?;
+        pair.connect(mtu)?;
         Ok(pair)
+    }
+
+    /// Makes the veth; again, after it was deleted.
+    ///
+    /// # Errors
+    /// When there is one already.
+    pub fn connect(&self, mtu: u32) -> Result<(), Error> {
+        let peer = self.right.netns();
+        self.left.call(&format!("ip link add eth0 type veth peer name eth0 netns {peer}"))?;
+        give_addresses(&self.left, "eth0", 1, mtu)?;
+        give_addresses(&self.right, "eth0", 2, mtu)
     }
 
     /// The same, where programs at both ends see rockery's device.

@@ -3,7 +3,7 @@
 
 use programs::machine::until;
 use programs::probe::Probe;
-use programs::{Job, Machine, Pair, Rockery};
+use programs::{Job, Machine, Namespace, Pair, Rockery};
 
 const PORT: u16 = 18521;
 const SECONDS: u64 = 60;
@@ -150,5 +150,135 @@ fn there_is_no_memory() {
         let program = ["prlimit", &limit, "ibv_devinfo", "-v", "-d", "rk_eth0"];
         let finished = pair.left.run(&program, SECONDS).unwrap();
         assert!(finished.status.is_some(), "{mebibytes} MiB: a signal\n{}", finished.output);
+    }
+}
+
+/// The processes of a namespace whose program has this name.
+fn pids(namespace: &Namespace, program: &str) -> Vec<String> {
+    let all = namespace.call(&format!("ip netns pids {}", namespace.netns())).expect("a list");
+    let is_it = |pid: &&str| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == program)
+    };
+    all.split_whitespace().filter(is_it).map(str::to_owned).collect()
+}
+
+/// Sends a signal to all of them.
+fn signal(namespace: &Namespace, program: &str, name: &str) {
+    let pids = pids(namespace, program);
+    assert!(!pids.is_empty(), "{program} does not run");
+    namespace.call(&format!("kill -{name} {}", pids.join(" "))).expect("kill");
+}
+
+fn for_a_moment() {
+    std::thread::sleep(std::time::Duration::from_millis(300));
+}
+
+#[test]
+fn the_server_is_stopped_for_less_and_for_more_than_the_retries() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "write", true);
+    for _ in 0..2 {
+        signal(&pair.left, "stream", "STOP");
+        for_a_moment();
+        signal(&pair.left, "stream", "CONT");
+        for_a_moment();
+        assert!(streams.client.finished().unwrap().is_none(), "{:?}", streams.client.output());
+    }
+    signal(&pair.left, "stream", "STOP");
+    expect(&mut *streams.client, RETRY_EXCEEDED);
+    signal(&pair.left, "stream", "CONT");
+    expect(&mut *streams.server, "the peer is gone\n");
+    nothing_is_left(&pair, &probe);
+}
+
+#[test]
+fn the_address_of_the_responder_is_removed() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "write", true);
+    pair.left.call("ip address flush dev eth0 scope global").unwrap();
+    expect(&mut *streams.client, RETRY_EXCEEDED);
+}
+
+#[test]
+fn the_mtu_falls_below_what_packets_need_and_rises_again() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "write", true);
+    for _ in 0..2 {
+        pair.right.call("ip link set eth0 mtu 1000").unwrap();
+        for_a_moment();
+        pair.right.call("ip link set eth0 mtu 1500").unwrap();
+        for_a_moment();
+        assert!(streams.client.finished().unwrap().is_none(), "{:?}", streams.client.output());
+    }
+    pair.right.call("ip link set eth0 mtu 1000").unwrap();
+    expect(&mut *streams.client, RETRY_EXCEEDED);
+}
+
+#[test]
+fn the_interface_is_deleted_and_made_again() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "write", true);
+    pair.right.call("ip link del eth0").unwrap();
+    expect(&mut *streams.client, RETRY_EXCEEDED);
+    streams.server.kill().unwrap();
+    pair.connect(1500).unwrap();
+    nothing_is_left(&pair, &probe);
+}
+
+#[test]
+fn the_agent_is_killed_while_programs_run() {
+    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let mut streams = start(&pair, &probe, "write", true);
+    signal(&pair.left, "rockery-agent", "KILL");
+    for_a_moment();
+    assert!(streams.client.finished().unwrap().is_none(), "{:?}", streams.client.output());
+    let refused = pair.left.run(&["ibv_devinfo", "-d", "rk_eth0"], SECONDS).unwrap();
+    assert!(refused.output.contains("UDP port 4791 is taken"), "{}", refused.output);
+    streams.client.kill().unwrap();
+    expect(&mut *streams.server, "the peer is gone\n");
+    nothing_is_left(&pair, &probe);
+}
+
+#[test]
+fn there_are_no_descriptors() {
+    let pair = pair();
+    // From hardly enough to start at all to plenty.
+    for limit in [4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 64] {
+        let limit = format!("--nofile={limit}:");
+        let program = ["prlimit", &limit, "ibv_devinfo", "-v", "-d", "rk_eth0"];
+        let finished = pair.left.run(&program, SECONDS).unwrap();
+        assert!(finished.status.is_some(), "{limit}: a signal\n{}", finished.output);
+    }
+    let program = ["prlimit", "--nofile=64:", "ibv_devinfo", "-v", "-d", "rk_eth0"];
+    pair.left.run(&program, SECONDS).unwrap().expect_success();
+}
+
+#[test]
+fn the_disk_is_full_where_a_capture_goes() {
+    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    // 64 KiB take the first packets.
+    let script = "mount -t tmpfs -o size=64k full /mnt && exec env ROCKERY_PCAP=/mnt/file \
+                  ib_write_bw -s 4096 -n 1000";
+    let program = |address: &str| format!("{script} {address}");
+    let shell = |line: &str| ["unshare", "--mount", "sh", "-c", line].map(str::to_owned);
+    let server = shell(&program(""));
+    let mut server = pair.left.start(&server.each_ref().map(String::as_str)).unwrap();
+    pair.left.wait_for_listener(18515, SECONDS).unwrap();
+    let client = shell(&program(&pair.left.address().to_string()));
+    let client = pair.right.run(&client.each_ref().map(String::as_str), SECONDS).unwrap().expect_success();
+    let server = server.wait(SECONDS).unwrap().expect_success();
+    for end in [server, client] {
+        assert!(end.output.contains("rockery: the capture ends here: No space left"), "{}", end.output);
+    }
+}
+
+#[test]
+fn threads_go_on_while_their_program_forks() {
+    let probe = Probe::compile("forks").unwrap();
+    for rockery in [Rockery::built(), Rockery::by_packets()] {
+        let alone = Namespace::alone().unwrap().with(&rockery);
+        let path = probe.path().to_string_lossy();
+        let forks = alone.run(&[&path, "rk_lo", "1", "30"], SECONDS).unwrap().expect_success();
+        assert!(forks.output.ends_with("all went on\n"), "{}", forks.output);
     }
 }

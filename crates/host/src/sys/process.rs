@@ -50,6 +50,23 @@ pub(crate) fn spawn_daemon(keep: OwnedFd, body: fn(OwnedFd)) -> io::Result<()> {
     }
 }
 
+/// As many descriptors as the system lets us have: who starts the agent may have few, and is not its only
+/// client.
+fn allow_descriptors() {
+    const PLENTY: libc::rlim_t = 1 << 16;
+    let mut limit = libc::rlimit { rlim_cur: PLENTY, rlim_max: PLENTY };
+    // SAFETY: a structure that lives until the calls return.
+    unsafe {
+        // Only the administrator may raise what is the most for others.
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) != 0
+            && libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0
+        {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 /// Where the one descriptor that is kept ends up.
 const KEPT: i32 = 3;
 const SIGNALS: i32 = 64;
@@ -60,6 +77,7 @@ unsafe fn become_daemon(keep: &OwnedFd) {
     // SAFETY: plain system calls, each of which may be called after a fork.
     unsafe {
         libc::setsid();
+        allow_descriptors();
         let mut none: libc::sigset_t = zeroed();
         for signal in 1..=SIGNALS {
             libc::signal(signal, libc::SIG_DFL);
