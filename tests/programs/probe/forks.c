@@ -27,13 +27,14 @@ static atomic_int stop;
 static atomic_ulong done[THREADS];
 
 static void connect_to_itself(struct ibv_qp *qp) {
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+  attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
   MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
   attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
     .min_rnr_timer = 12, .ah_attr = {.is_global = 1, .port_num = 1}};
   attr.ah_attr.grh = (struct ibv_global_route){.dgid = gid, .sgid_index = gid_index, .hop_limit = 64};
-  MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+  MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
   attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 15, .retry_cnt = 7, .rnr_retry = 7};
   MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
