@@ -7,9 +7,14 @@ use crate::queue::Queue;
 use crate::random::Pcg32;
 use crate::schedule::{Levels, RoundRobin};
 use crate::time::{Rate, Span, Time};
+use crate::watchdog::Watchdog;
 
 /// A pause frame is of the shortest length that Ethernet has (802.3 annex 31B.2).
 pub(crate) const PAUSE_FRAME_BYTES: u32 = 64;
+
+/// A port's next frame is decided on this long before the last one has left, when nothing else waits: as the
+/// FIFO of a MAC takes it. Frames of slightly different lengths then follow each other without a queue.
+pub(crate) const COMMITMENT_BYTES: u32 = 64;
 
 /// One quantum of pause time is 512 bits of the link (802.3 annex 31B.2).
 const QUANTUM_BYTES: u32 = 64;
@@ -71,6 +76,8 @@ pub struct Egress {
     holding: u8,
     announce: u8,
     rate: Rate,
+    /// How long before the port is free the next frame is committed to it.
+    commitment: Span,
     refresh_at: Time,
     queued_bytes: u32,
     levels: Levels,
@@ -79,7 +86,10 @@ pub struct Egress {
     deficits: [i32; CLASSES],
     paused_until: [Time; CLASSES],
     paused_since: [Time; CLASSES],
+    resumed_at: [Time; CLASSES],
     paused_ps: [u64; CLASSES],
+    /// Queues that the watchdog has found in a storm.
+    storming: u8,
 }
 
 impl Egress {
@@ -95,6 +105,7 @@ impl Egress {
             holding: 0,
             announce: 0,
             rate,
+            commitment: rate.time_of(COMMITMENT_BYTES),
             refresh_at: Time::NEVER,
             queued_bytes: 0,
             levels: Levels::of(&profile.queues),
@@ -103,13 +114,51 @@ impl Egress {
             deficits: [0; CLASSES],
             paused_until: [Time(0); CLASSES],
             paused_since: [Time(0); CLASSES],
+            resumed_at: [Time(0); CLASSES],
             paused_ps: [0; CLASSES],
+            storming: 0,
         }
     }
 
     /// Its speed.
     pub const fn rate(&self) -> Rate {
         self.rate
+    }
+
+    /// Looks for queues that were paused for too long; those in a storm, one bit each.
+    pub(crate) fn watch(&mut self, now: Time, watchdog: &Watchdog) -> u8 {
+        self.end_pauses(now);
+        for class in 0..CLASSES {
+            let bit = 1 << class;
+            if self.paused & bit != 0 {
+                let long = now - self.paused_since[class] >= watchdog.detect;
+                if long && self.occupied & bit != 0 {
+                    self.storming |= bit;
+                }
+            } else if now - self.resumed_at[class] >= watchdog.restore {
+                self.storming &= !bit;
+            }
+        }
+        self.storming
+    }
+
+    /// Whether the watchdog has this queue dropped.
+    pub(crate) const fn is_storming(&self, class: usize) -> bool {
+        self.storming >> class & 1 == 1
+    }
+
+    /// Takes the oldest packet out of a queue without sending it.
+    pub(crate) fn discard(&mut self, class: usize, packets: &mut Packets) -> Option<PacketId> {
+        let queue = &mut self.queues[class];
+        let id = queue.head()?;
+        let length = u32::from(packets[id].length);
+        queue.pop(length, packets);
+        self.queued_bytes -= length;
+        if queue.packets == 0 {
+            self.occupied &= !(1 << class);
+            self.deficits[class] = 0;
+        }
+        Some(id)
     }
 
     /// What waits in a queue, the oldest first.
@@ -169,7 +218,7 @@ impl Egress {
     /// Whether a packet of this class could leave at once, with nothing before it.
     #[inline]
     pub fn is_clear(&self, class: u8, now: Time) -> bool {
-        self.busy_until <= now
+        self.busy_until <= now + self.commitment
             && self.occupied | self.announce == 0
             && (self.paused | self.shaped) >> class & 1 == 0
     }
@@ -195,7 +244,8 @@ impl Egress {
         let queue = &mut self.queues[usize::from(packet.class)];
         queue.sent_packets += 1;
         queue.sent_bytes += u64::from(packet.length);
-        self.busy_until = now + self.rate.time_of(u32::from(packet.length) + FRAME_OVERHEAD_BYTES);
+        let start = self.busy_until.max(now);
+        self.busy_until = start + self.rate.time_of(u32::from(packet.length) + FRAME_OVERHEAD_BYTES);
         self.busy_until
     }
 
@@ -294,6 +344,7 @@ impl Egress {
         if self.paused >> class & 1 == 1 {
             self.paused &= !(1 << class);
             self.paused_ps[class] += (now - self.paused_since[class]).0;
+            self.resumed_at[class] = now;
         }
     }
 

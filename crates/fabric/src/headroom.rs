@@ -1,7 +1,7 @@
 //! How much headroom a lossless priority needs: what can still arrive after a pause was decided on (802.1Q
 //! annex N, which this follows term by term).
 
-use crate::egress::PAUSE_FRAME_BYTES;
+use crate::egress::{COMMITMENT_BYTES, PAUSE_FRAME_BYTES};
 use crate::packet::FRAME_OVERHEAD_BYTES;
 use crate::time::{Rate, Span};
 
@@ -34,7 +34,9 @@ impl Headroom {
         let wait = self.rate.time_of(self.our_frame_max_bytes + FRAME_OVERHEAD_BYTES);
         let pause = self.rate.time_of(PAUSE_FRAME_BYTES + FRAME_OVERHEAD_BYTES);
         let time = wait + pause + self.delay.times(2) + self.response;
-        let sent = self.rate.bytes_in(time) + u64::from(self.peer_frame_max_bytes + FRAME_OVERHEAD_BYTES);
+        // Both sides may have committed themselves to a frame that has not begun.
+        let begun = self.peer_frame_max_bytes + FRAME_OVERHEAD_BYTES + 2 * COMMITMENT_BYTES;
+        let sent = self.rate.bytes_in(time) + u64::from(begun);
         // The frame whose arrival made us decide may itself not fit below the threshold.
         let arrived = sent + u64::from(self.peer_frame_max_bytes);
         let shortest = self.frame_min_bytes.max(1);
@@ -59,8 +61,8 @@ mod tests {
             cell_bytes: 1,
             frame_min_bytes: 64,
         };
-        // 100 Gb/s: 12.5 bytes per ns. 1250 on the way, 7500 response, 9236 + 84 of ours, 9236 + 9216 + 1.
-        assert_eq!(short.bytes(), 1250 + 7500 + 9236 + 84 + 9236 + 9216 + 1);
+        // 100 Gb/s: 12.5 bytes per ns. 1250 on the way, 7500 response, 9236 + 84 of ours, 9236 + 128 + 9216 + 1.
+        assert_eq!(short.bytes(), 1250 + 7500 + 9236 + 84 + 9236 + 128 + 9216 + 1);
         let long = Headroom { delay: Span::from_us(5), ..short };
         assert_eq!(long.bytes() - short.bytes(), 2 * 4950 * 25 / 2);
     }

@@ -40,6 +40,7 @@ mod time;
 pub mod topology;
 #[cfg(feature = "file")]
 pub mod vendor;
+mod watchdog;
 
 pub use counters::{Drop, IngressCounters, QueueCounters};
 pub use egress::{Egress, Frame, Next, PauseFrame};
@@ -49,3 +50,4 @@ pub use random::Pcg32;
 pub use route::{Routes, Spread, way_by_hash};
 pub use switch::{Switch, Wire};
 pub use time::{RATE_BPS_MAX, RATE_BPS_MIN, Rate, Span, Time};
+pub use watchdog::Watchdog;

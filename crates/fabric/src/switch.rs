@@ -8,6 +8,7 @@ use crate::packet::{Packet, PacketId, Packets, UNTAGGED};
 use crate::random::Pcg32;
 use crate::route::Routes;
 use crate::time::Time;
+use crate::watchdog::Watchdog;
 use alloc::vec::Vec;
 
 /// What a switch asks of its driver.
@@ -36,6 +37,7 @@ pub struct Switch {
     profiles: Vec<Profile>,
     routes: Routes,
     buffer: Buffer,
+    watchdog: Option<Watchdog>,
     random: Pcg32,
     /// Its own number: packets for it leave at [`Packet::exit`].
     number: u32,
@@ -55,6 +57,7 @@ impl Switch {
             buffer: Buffer::new(&config.buffer, config.ports.iter().map(|port| profile(port.profile))),
             profiles: config.profiles.clone(),
             routes,
+            watchdog: None,
             random,
             number,
         }
@@ -205,6 +208,9 @@ impl Switch {
     fn early(&mut self, out: u16, packet: &mut Packet) -> Result<(), Drop> {
         let Port { egress, profile, .. } = &mut self.ports[usize::from(out)];
         let class = usize::from(packet.class);
+        if egress.is_storming(class) {
+            return Err(Drop::Storm);
+        }
         let config = &self.profiles[usize::from(*profile)].queues[class];
         let waiting = egress.queue_bytes(class);
         if config.limit != Limit::None && waiting + u32::from(packet.length) > self.buffer.limit(config.limit)
@@ -219,6 +225,26 @@ impl Switch {
             return Err(Drop::Early);
         }
         Ok(())
+    }
+
+    /// Sets the PFC watchdog; the driver then has to call [`Self::poll_watchdog`] from time to time.
+    pub fn set_watchdog(&mut self, watchdog: Option<Watchdog>) {
+        self.watchdog = watchdog;
+    }
+
+    /// Drops what waits in queues that were paused for too long, and what arrives for them, until they have not
+    /// been paused for a while (what SONiC's `pfcwd` does with action `drop`).
+    pub fn poll_watchdog(&mut self, now: Time, packets: &mut Packets, wire: &mut impl Wire) {
+        let Some(watchdog) = self.watchdog else { return };
+        for port in 0..self.ports() {
+            let storming = self.ports[usize::from(port)].egress.watch(now, &watchdog);
+            for class in (0..CLASSES).filter(|class| storming >> class & 1 == 1) {
+                while let Some(id) = self.ports[usize::from(port)].egress.discard(class, packets) {
+                    self.release(now, packets[id], packets, wire);
+                    self.drop(packets[id].ingress, id, Drop::Storm, packets, wire);
+                }
+            }
+        }
     }
 
     /// Lets a port send what it may, and asks for the wake that it needs.

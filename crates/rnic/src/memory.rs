@@ -93,6 +93,7 @@ impl Gather<'_> {
     pub fn len(&self) -> u32 {
         match self {
             Self::Inline(bytes) => bytes.len() as u32,
+            Self::Pieces([only]) => only.length,
             Self::Pieces(pieces) => pieces.iter().map(|piece| piece.length).sum(),
         }
     }

@@ -1,5 +1,6 @@
 //! From a scenario to parts that run.
 
+use super::bus::Slot;
 use super::events::Events;
 use super::host::{Attachment, BUFFER_ADDRESS, Host, Kind, Poster, Receiving, gid};
 use super::part::{Attached, Part};
@@ -331,7 +332,9 @@ impl<'a> Builder<'a> {
             let kind = kind_of[index];
             let egress = Egress::new(rates[index], &part.kinds[usize::from(kind)].profile);
             let random = Pcg32::new(self.scenario.seed, STREAM_HOSTS + u64::from(number));
-            part.hosts.push(Host::new((number, kind, number), device, objects, egress, random));
+            let mut host = Host::new((number, kind, number), device, objects, egress, random);
+            host.slot = config.bus.map(|bus| Box::new(Slot::new(bus)));
+            part.hosts.push(host);
         }
         Ok(())
     }

@@ -14,6 +14,10 @@ type Event = (u64, u32);
 /// Slots at most: their heads fit into the second level cache.
 const SLOTS_MAX: usize = 1 << 15;
 
+/// So few sources of events need no wheel: one sorted list, in a slot without end.
+const FEW: usize = 12;
+const FEW_SHIFT: u32 = 63;
+
 /// The queue of events.
 #[derive(Debug)]
 pub(crate) struct Events {
@@ -33,9 +37,16 @@ impl Events {
     /// `reach_ps` is how far ahead most events lie, `sources` how many things make events: a slot is to hold
     /// few.
     pub(crate) fn new(reach_ps: u64, sources: usize) -> Self {
+        if sources <= FEW {
+            return Self::with_slots(64, FEW_SHIFT);
+        }
         let wanted = (sources * 4).next_power_of_two().clamp(256, SLOTS_MAX) as u64;
         let shift = (reach_ps / wanted).max(1).next_power_of_two().trailing_zeros();
         let count = ((reach_ps >> shift) + 2).next_power_of_two().max(64) as usize;
+        Self::with_slots(count, shift)
+    }
+
+    fn with_slots(count: usize, shift: u32) -> Self {
         Self {
             current: Vec::new(),
             slot: 0,
@@ -63,8 +74,8 @@ impl Events {
 
     /// Puts an event among those of the slot that is being worked on.
     fn insert(&mut self, event: Event) {
-        let later = self.current.iter().rev().take_while(|other| **other < event).count();
-        self.current.insert(self.current.len() - later, event);
+        let sooner = self.current.iter().position(|other| *other < event);
+        self.current.insert(sooner.unwrap_or(self.current.len()), event);
     }
 
     /// The next event, if it lies before `end`.

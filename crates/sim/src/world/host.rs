@@ -1,5 +1,6 @@
 //! A host: the device, the port that it sends through, and the program that posts work to it.
 
+use super::bus::{Slot, Tell};
 use super::results::{HostResult, Latency, Order};
 use super::scenario::{Flow, Headers, HostConfig, Marking, Transfer};
 use super::wires::{Content, ECT_0, Wires, kind};
@@ -142,6 +143,7 @@ pub(super) struct Host {
     /// Indices into `posters`, by start, the first last.
     pub(super) starts: Vec<u32>,
     pub(super) pauses_received: u64,
+    pub(super) slot: Option<Box<Slot>>,
     random: Pcg32,
 }
 
@@ -180,6 +182,7 @@ impl Host {
             posters: Vec::new(),
             starts: Vec::new(),
             pauses_received: 0,
+            slot: None,
             random,
         }
     }
@@ -190,16 +193,66 @@ impl Host {
             device: *self.device.counters(),
             queues: std::array::from_fn(|class| self.egress.counters(class, now)),
             pauses_received: self.pauses_received,
-            pauses_sent: 0,
-            dropped: 0,
-            receive_peak_bytes: 0,
-            bus_busy_ps: 0,
+            pauses_sent: self.slot.as_ref().map_or(0, |slot| slot.pauses_sent),
+            dropped: self.slot.as_ref().map_or(0, |slot| slot.dropped),
+            receive_peak_bytes: self.slot.as_ref().map_or(0, |slot| slot.peak_bytes),
+            bus_busy_ps: self.slot.as_ref().map_or(0, |slot| slot.busy_ps()),
         }
     }
 
     /// A packet arrived.
     #[inline]
     pub(super) fn handle_packet(&mut self, now: Time, id: PacketId, around: &mut Surroundings<'_>) {
+        if self.slot.is_some() {
+            return self.store(now, id, around);
+        }
+        self.take(now, id, around);
+        self.pump(now, around);
+    }
+
+    /// What has payload goes through the slot first.
+    fn store(&mut self, now: Time, id: PacketId, around: &mut Surroundings<'_>) {
+        let payload = around.wires.contents[id.0 as usize].payload;
+        match &mut self.slot {
+            Some(slot) if payload > 0 => match slot.admit(now, id, payload) {
+                Some(tell) => self.tell(tell, around),
+                None => drop(around.packets.remove(id)),
+            },
+            _ => self.take(now, id, around),
+        }
+        self.pump(now, around);
+    }
+
+    /// Tells the switch to stop, or to go on.
+    fn tell(&mut self, tell: Tell, around: &Surroundings<'_>) {
+        let config = &around.kinds[usize::from(self.kind)].config;
+        let sends = config.pfc.send >> config.data.class & 1 == 1;
+        if tell == Tell::Nothing || !sends {
+            return;
+        }
+        self.egress.hold(config.data.class, tell == Tell::Stop);
+        if let Some(slot) = self.slot.as_mut().filter(|_| tell == Tell::Stop) {
+            slot.pauses_sent += 1;
+        }
+    }
+
+    /// What the slot has done by now.
+    fn handle_slot(&mut self, now: Time, around: &mut Surroundings<'_>) {
+        while let Some((id, tell)) = self.slot.as_mut().and_then(|slot| slot.stored(now)) {
+            self.tell(tell, around);
+            self.take(now, id, around);
+        }
+        while let Some(poster) = self.slot.as_mut().and_then(|slot| slot.posted(now)) {
+            self.post_to_device(now, poster as usize);
+        }
+        if self.slot.as_mut().is_some_and(|slot| slot.looks(now)) {
+            self.take_completions(now, around);
+        }
+    }
+
+    /// The device takes a packet.
+    #[inline]
+    fn take(&mut self, now: Time, id: PacketId, around: &mut Surroundings<'_>) {
         let packet = around.packets.remove(id);
         let content = around.wires.contents[id.0 as usize];
         around.receiving[content.flow as usize].note(&content.headers);
@@ -220,13 +273,19 @@ impl Host {
             wires: around.wires,
             attachments: around.attachments,
             entropies: around.entropies,
+            payload: 0,
         };
         let at = Instant(now.ns());
         self.device.handle_packet_and_answer(at, &arrival, &content.headers, payload, &mut Phantom, &mut nic);
-        if self.device.has_completions(self.cq) {
+        self.look(now, around);
+    }
+
+    /// The program takes completions, when it sees any.
+    fn look(&mut self, now: Time, around: &mut Surroundings<'_>) {
+        let there = self.device.has_completions(self.cq);
+        if there && self.slot.as_mut().is_none_or(|slot| slot.sees(now)) {
             self.take_completions(now, around);
         }
-        self.pump(now, around);
     }
 
     /// The host's clock.
@@ -243,9 +302,8 @@ impl Host {
             }
         }
         self.device.handle_timeout(Instant(now.ns()));
-        if self.device.has_completions(self.cq) {
-            self.take_completions(now, around);
-        }
+        self.handle_slot(now, around);
+        self.look(now, around);
         self.pump(now, around);
     }
 
@@ -281,8 +339,11 @@ impl Host {
             }
         }
         let class = kind.marks[0].class;
+        let readable_at = self.slot.as_ref().map_or(Time(0), |slot| slot.readable_at());
         if self.device.pending() != Pending::Nothing {
-            if self.egress.is_clear(class, now) {
+            if readable_at > now {
+                wake = Some(readable_at);
+            } else if self.egress.is_clear(class, now) {
                 let mut nic = Nic {
                     now,
                     host: self.number,
@@ -293,8 +354,13 @@ impl Host {
                     wires: around.wires,
                     attachments: around.attachments,
                     entropies: around.entropies,
+                    payload: 0,
                 };
                 self.device.transmit(Instant(now.ns()), 1, &mut nic);
+                let payload = nic.payload;
+                if let Some(slot) = &mut self.slot {
+                    slot.read(now, payload);
+                }
             } else if let Some(until) = self.egress.paused_until(usize::from(class)) {
                 wake = Some(wake.map_or(until, |at| at.min(until)));
             }
@@ -302,7 +368,7 @@ impl Host {
         if self.egress.free_at() > now
             && (self.egress.has_more() || self.device.pending() != Pending::Nothing)
         {
-            wake = Some(self.egress.free_at());
+            wake = Some(self.egress.free_at().max(if self.egress.has_more() { now } else { readable_at }));
         }
         if let Some(at) = wake.filter(|at| self.egress.wants_wake(*at)) {
             around.wires.events.push(at, self.lane * 4 + kind::WAKE);
@@ -315,7 +381,8 @@ impl Host {
     pub(super) fn set_clock(&mut self, wires: &mut Wires) {
         let device = self.device.next_timeout().map_or(Time::NEVER, |at| Time::from_ns(at.0));
         let start = self.starts.last().map_or(Time::NEVER, |index| self.posters[*index as usize].flow.start);
-        let at = device.min(start);
+        let slot = self.slot.as_ref().map_or(Time::NEVER, |slot| slot.next_at());
+        let at = device.min(start).min(slot);
         if at < self.clock {
             self.clock = at;
             wires.events.push(at, self.lane * 4 + kind::CLOCK);
@@ -370,32 +437,42 @@ impl Host {
 
     /// Posts as many messages as the flow's depth allows.
     fn post(&mut self, now: Time, index: usize) {
-        let poster = &mut self.posters[index];
-        let flow = poster.flow;
-        while poster.posts.len() < flow.depth as usize && poster.posted < flow.messages && !poster.failed {
-            let (address, rkey) = (BUFFER_ADDRESS, poster.peer.rkey);
-            let operation = match flow.operation {
-                Transfer::Write | Transfer::UnreliableWrite => {
-                    Operation::Write { address, rkey, immediate: None }
-                }
-                Transfer::Send => Operation::Send(Tail::None),
-                Transfer::Read => Operation::Read { address, rkey },
-            };
-            let sges = [Sge { address, length: flow.message_bytes, lkey: self.keys.lkey }];
-            let request = SendRequest {
-                id: u64::from(poster.number),
-                operation,
-                flags: SendFlags::SIGNALED,
-                data: Data::Sges(&sges),
-                destination: None,
-                xrc_srq: None,
-            };
-            if self.device.post_send(poster.qpn, &request, Instant(now.ns())).is_err() {
-                poster.failed = true;
+        let flow = self.posters[index].flow;
+        loop {
+            let poster = &mut self.posters[index];
+            if poster.posts.len() >= flow.depth as usize || poster.posted >= flow.messages || poster.failed {
                 return;
             }
             poster.posted += 1;
             poster.posts.push_back(now);
+            if !self.slot.as_mut().is_some_and(|slot| slot.post(now, index as u32)) {
+                self.post_to_device(now, index);
+            }
+        }
+    }
+
+    fn post_to_device(&mut self, now: Time, index: usize) {
+        let poster = &mut self.posters[index];
+        let flow = poster.flow;
+        let (address, rkey) = (BUFFER_ADDRESS, poster.peer.rkey);
+        let operation = match flow.operation {
+            Transfer::Write | Transfer::UnreliableWrite => {
+                Operation::Write { address, rkey, immediate: None }
+            }
+            Transfer::Send => Operation::Send(Tail::None),
+            Transfer::Read => Operation::Read { address, rkey },
+        };
+        let sges = [Sge { address, length: flow.message_bytes, lkey: self.keys.lkey }];
+        let request = SendRequest {
+            id: u64::from(poster.number),
+            operation,
+            flags: SendFlags::SIGNALED,
+            data: Data::Sges(&sges),
+            destination: None,
+            xrc_srq: None,
+        };
+        if self.device.post_send(poster.qpn, &request, Instant(now.ns())).is_err() {
+            poster.failed = true;
         }
     }
 
@@ -457,12 +534,15 @@ struct Nic<'a> {
     wires: &'a mut Wires,
     attachments: &'a [Attachment],
     entropies: &'a BTreeMap<u32, u32>,
+    /// Bytes of payload that left.
+    payload: u32,
 }
 
 impl Sink for Nic<'_> {
     #[inline]
     fn send(&mut self, path: &Path, headers: &wire::Packet, payload: Gather<'_>) -> Result<(), Fault> {
         let payload = payload.len();
+        self.payload += payload;
         let role = match headers.message {
             Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } => 1,
             Message::Congestion => 2,

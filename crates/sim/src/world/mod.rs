@@ -13,6 +13,7 @@
 //! arrive in it. So neither the threads nor their pace can be seen in the results.
 
 mod build;
+mod bus;
 mod deadlock;
 mod defaults;
 mod events;
@@ -56,6 +57,7 @@ pub struct World {
     samples: Vec<Sample>,
     deadlocks: Vec<Deadlock>,
     flows: usize,
+    watches: bool,
     now: Time,
     end: Time,
     done: bool,
@@ -102,10 +104,19 @@ impl World {
             samples: Vec::new(),
             deadlocks: Vec::new(),
             flows: scenario.flows.len(),
+            watches: false,
             now: Time(0),
             end: scenario.end,
             done: false,
         })
+    }
+
+    /// Gives every switch a PFC watchdog. It is polled every 50 us.
+    pub fn set_watchdog(&mut self, detect: Span, restore: Span) {
+        let watchdog = Some(fabric::Watchdog { detect, restore });
+        let switches = self.parts.iter_mut().flat_map(|part| &mut part.switches);
+        switches.for_each(|attached| attached.switch.set_watchdog(watchdog));
+        self.watches = true;
     }
 
     /// Has all packets of a flow, and its acknowledgements, hash as if this were the digest of their
@@ -156,6 +167,9 @@ impl World {
             self.sample();
         }
         if stop == check {
+            if self.watches {
+                self.parts.iter_mut().for_each(|part| part.poll_watchdogs(stop));
+            }
             let number = check.0 / CHECK_EVERY.0;
             if number.is_multiple_of(DEADLOCK_CHECKS) && self.deadlocks.is_empty() {
                 self.deadlocks = deadlock::find(&self.parts, self.now);

@@ -47,14 +47,22 @@ impl Part {
         self.events += handled;
     }
 
+    /// Lets the switches' watchdogs look.
+    pub(super) fn poll_watchdogs(&mut self, now: Time) {
+        for Attached { switch, first_lane, .. } in &mut self.switches {
+            let mut cables = Cables { wires: &mut self.wires, first_lane: *first_lane };
+            switch.poll_watchdog(now, &mut self.packets, &mut cables);
+        }
+    }
+
     #[inline]
     fn handle(&mut self, now: Time, lane: u32, what: u32) {
         let Self { packets, wires, switches, hosts, .. } = self;
-        let info = wires.table[lane as usize];
+        let line = &wires.lanes[lane as usize];
         // What arrives is for the far end of a lane, everything else for the port that sends into it.
         let (node, port, is_host) = match what {
-            kind::ARRIVAL | kind::PAUSE => (info.node, info.port, info.to_host),
-            _ => (info.from_node, info.from_port, info.from_host),
+            kind::ARRIVAL | kind::PAUSE => (line.node, line.port, line.to_host),
+            _ => (line.from_node, line.from_port, line.from_host),
         };
         if is_host {
             let mut around = Surroundings {

@@ -108,7 +108,7 @@ impl Headers {
 /// A PCI Express slot, and what lies behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bus {
-    /// What it carries of payload in one direction, its packets' headers subtracted: see [`crate::pcie`].
+    /// What it carries of payload in one direction, its packets' headers subtracted.
     pub rate: Rate,
     /// From a request for memory until its data is here.
     pub read_latency: Span,

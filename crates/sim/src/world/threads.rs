@@ -39,6 +39,14 @@ impl Shared {
 /// Runs all parts until `stop`.
 pub(super) fn run_until(parts: &mut [Part], lookahead: Span, stop: Time) {
     let count = parts.len();
+    // A watchdog may have sent something across since the last window.
+    for to in 0..count {
+        for from in 0..count {
+            let letters = std::mem::take(&mut parts[from].wires.crossing[to]);
+            let part = &mut parts[to];
+            letters.into_iter().for_each(|crossing| part.wires.cross(crossing, &mut part.packets));
+        }
+    }
     let boxes = || (0..count).map(|_| Mutex::new(Vec::new())).collect();
     let shared = Shared {
         next: (0..count).map(|_| AtomicU64::new(0)).collect(),

@@ -80,6 +80,39 @@ impl LaneInfo {
     }
 }
 
+/// What each event touches of a lane: two fit a cache line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    queue: Lane,
+    delay: Span,
+    pub(super) node: u32,
+    pub(super) from_node: u32,
+    pub(super) port: u16,
+    pub(super) from_port: u16,
+    pub(super) to_host: bool,
+    pub(super) from_host: bool,
+    /// Nothing more than a delay, and within this part.
+    is_simple: bool,
+}
+
+const _: () = assert!(size_of::<Line>() <= 32, "two lines fit a cache line");
+
+impl Line {
+    fn new(info: &LaneInfo, part: u8) -> Self {
+        Self {
+            queue: Lane::default(),
+            delay: info.delay,
+            node: info.node,
+            from_node: info.from_node,
+            port: info.port,
+            from_port: info.from_port,
+            to_host: info.to_host,
+            from_host: info.from_host,
+            is_simple: info.is_plain && info.head_start_ps_per_byte == 0 && info.part == part,
+        }
+    }
+}
+
 /// What can happen; an event's key is the lane's number times four plus this.
 pub(super) mod kind {
     /// The first packet of a lane arrives.
@@ -105,7 +138,7 @@ pub(super) struct Wires {
     pub(super) events: Events,
     pub(super) contents: Vec<Content>,
     pub(super) table: std::sync::Arc<[LaneInfo]>,
-    lanes: Vec<Lane>,
+    pub(super) lanes: Vec<Line>,
     /// Pause frames under way, by lane: few lanes ever have any.
     pauses: Vec<VecDeque<(Time, PauseFrame)>>,
     /// What leaves for other parts, by part.
@@ -132,7 +165,7 @@ impl Wires {
         Self {
             events,
             contents: Vec::new(),
-            lanes: vec![Lane::default(); table.len()],
+            lanes: table.iter().map(|info| Line::new(info, part)).collect(),
             pauses: vec![VecDeque::new(); table.len()],
             crossing: vec![Vec::new(); parts],
             random: table.iter().enumerate().map(damaging).collect(),
@@ -164,10 +197,22 @@ impl Wires {
     /// A packet leaves a port; its last bit at `end`.
     #[inline]
     pub(super) fn send(&mut self, lane: u32, id: PacketId, end: Time, packets: &mut Packets) {
-        let info = self.table[lane as usize];
-        let packet = &packets[id];
         self.hops += 1;
-        let head_start = u64::from(info.head_start_ps_per_byte) * u64::from(packet.length);
+        let line = &mut self.lanes[lane as usize];
+        if !line.is_simple {
+            return self.send_with_care(lane, id, end, packets);
+        }
+        let at = end + line.delay;
+        if line.queue.push(id, at, packets) {
+            self.events.push(at, lane * 4 + kind::ARRIVAL);
+        }
+    }
+
+    /// Over a lane that is captured, damages, delays by chance, leads to a switch that cuts through, or to
+    /// another part.
+    fn send_with_care(&mut self, lane: u32, id: PacketId, end: Time, packets: &mut Packets) {
+        let info = self.table[lane as usize];
+        let head_start = u64::from(info.head_start_ps_per_byte) * u64::from(packets[id].length);
         let mut at = Time((end + info.delay).0 - head_start);
         if !info.is_plain {
             self.capture(&info, id, end, packets);
@@ -189,7 +234,7 @@ impl Wires {
 
     #[inline]
     fn under_way(&mut self, lane: u32, info: &LaneInfo, id: PacketId, at: Time, packets: &mut Packets) {
-        let queue = &mut self.lanes[lane as usize];
+        let queue = &mut self.lanes[lane as usize].queue;
         let first = match info.spread {
             Span::ZERO => queue.push(id, at, packets),
             _ => queue.insert(id, at, packets),
@@ -241,10 +286,11 @@ impl Wires {
     /// Takes the packet that arrives now. (One that was overtaken has an event too many.)
     #[inline]
     pub(super) fn arrive(&mut self, now: Time, lane: u32, packets: &Packets) -> Option<PacketId> {
-        if self.lanes[lane as usize].first_at(packets) != Some(now) {
+        let queue = &mut self.lanes[lane as usize].queue;
+        if queue.first_at(packets) != Some(now) {
             return None;
         }
-        let (id, next) = self.lanes[lane as usize].pop(packets)?;
+        let (id, next) = queue.pop(packets)?;
         if let Some(at) = next {
             self.events.push(at, lane * 4 + kind::ARRIVAL);
         }

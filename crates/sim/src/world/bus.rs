@@ -1,0 +1,152 @@
+//! The slot that an adapter sits in: what memory costs it. Two directions that do not hinder each other, a
+//! buffer for what arrives faster than it can be stored, and the time that requests and completions take.
+
+use super::scenario::Bus;
+use fabric::{PacketId, Time};
+use std::collections::VecDeque;
+
+/// Packets may fill half of the buffer before the switch is stopped, and a quarter when it may go on: what is
+/// on its way when a pause is sent needs the rest.
+const STOP_PART: u32 = 2;
+const GO_ON_PART: u32 = 4;
+
+/// Where a slot stands.
+#[derive(Debug)]
+pub(super) struct Slot {
+    config: Bus,
+    /// Until when reads of memory, and writes, are under way.
+    read_until: Time,
+    write_until: Time,
+    read_busy_ps: u64,
+    write_busy_ps: u64,
+    /// What arrived and is being stored, with the time when it is.
+    arriving: VecDeque<(Time, PacketId, u32)>,
+    waiting_bytes: u32,
+    pub(super) peak_bytes: u32,
+    pub(super) dropped: u64,
+    pub(super) stopped: bool,
+    pub(super) pauses_sent: u64,
+    /// Flows whose next message the adapter learns of then.
+    posts: VecDeque<(Time, u32)>,
+    /// When the program sees completions.
+    looks: VecDeque<Time>,
+}
+
+/// What follows from a change of what waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tell {
+    Nothing,
+    Stop,
+    GoOn,
+}
+
+impl Slot {
+    pub(super) fn new(config: Bus) -> Self {
+        Self {
+            config,
+            read_until: Time(0),
+            write_until: Time(0),
+            read_busy_ps: 0,
+            write_busy_ps: 0,
+            arriving: VecDeque::new(),
+            waiting_bytes: 0,
+            peak_bytes: 0,
+            dropped: 0,
+            stopped: false,
+            pauses_sent: 0,
+            posts: VecDeque::new(),
+            looks: VecDeque::new(),
+        }
+    }
+
+    /// When data for another packet can be asked for.
+    pub(super) fn readable_at(&self) -> Time {
+        self.read_until
+    }
+
+    /// Data of a packet is read.
+    pub(super) fn read(&mut self, now: Time, bytes: u32) {
+        let span = self.config.rate.time_of(bytes);
+        self.read_until = self.read_until.max(now) + span;
+        self.read_busy_ps += span.0;
+    }
+
+    /// A packet with payload arrived; `None` if there is no room for it.
+    pub(super) fn admit(&mut self, now: Time, id: PacketId, bytes: u32) -> Option<Tell> {
+        if self.waiting_bytes + bytes > self.config.receive_buffer_bytes.max(bytes) {
+            self.dropped += 1;
+            return None;
+        }
+        let span = self.config.rate.time_of(bytes);
+        self.write_until = self.write_until.max(now) + span;
+        self.write_busy_ps += span.0;
+        self.arriving.push_back((self.write_until, id, bytes));
+        self.waiting_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.waiting_bytes);
+        let full = self.waiting_bytes > self.config.receive_buffer_bytes / STOP_PART;
+        if full && !self.stopped {
+            self.stopped = true;
+            return Some(Tell::Stop);
+        }
+        Some(Tell::Nothing)
+    }
+
+    /// A packet that is stored by now.
+    pub(super) fn stored(&mut self, now: Time) -> Option<(PacketId, Tell)> {
+        let (_, id, bytes) = take_due(&mut self.arriving, |(at, ..)| *at <= now)?;
+        self.waiting_bytes -= bytes;
+        let low = self.waiting_bytes <= self.config.receive_buffer_bytes / GO_ON_PART;
+        if low && self.stopped {
+            self.stopped = false;
+            return Some((id, Tell::GoOn));
+        }
+        Some((id, Tell::Nothing))
+    }
+
+    /// The program posts a message of a flow: the adapter learns of it, and has its first data, later. False
+    /// if that takes no time.
+    pub(super) fn post(&mut self, now: Time, poster: u32) -> bool {
+        let delay = self.config.doorbell + self.config.read_latency;
+        if delay.0 > 0 {
+            self.posts.push_back((now + delay, poster));
+        }
+        delay.0 > 0
+    }
+
+    /// A flow of whose message the adapter knows by now.
+    pub(super) fn posted(&mut self, now: Time) -> Option<u32> {
+        take_due(&mut self.posts, |(at, _)| *at <= now).map(|(_, poster)| poster)
+    }
+
+    /// There are completions: whether the program sees them at once. If not, it does later.
+    pub(super) fn sees(&mut self, now: Time) -> bool {
+        let latency = self.config.write_latency;
+        if latency.0 > 0 && self.looks.is_empty() {
+            self.looks.push_back(now + latency);
+        }
+        latency.0 == 0
+    }
+
+    /// Whether the program looks for completions now.
+    pub(super) fn looks(&mut self, now: Time) -> bool {
+        take_due(&mut self.looks, |at| *at <= now).is_some()
+    }
+
+    /// When something happens here next.
+    pub(super) fn next_at(&self) -> Time {
+        let arriving = self.arriving.front().map_or(Time::NEVER, |(at, ..)| *at);
+        let posts = self.posts.front().map_or(Time::NEVER, |(at, _)| *at);
+        let looks = self.looks.front().copied().unwrap_or(Time::NEVER);
+        arriving.min(posts).min(looks)
+    }
+
+    /// How long its busier direction was busy.
+    pub(super) fn busy_ps(&self) -> u64 {
+        self.read_busy_ps.max(self.write_busy_ps)
+    }
+}
+
+/// The first of a queue, if it is due.
+fn take_due<T>(queue: &mut VecDeque<T>, is_due: impl Fn(&T) -> bool) -> Option<T> {
+    if queue.front().is_some_and(is_due) { queue.pop_front() } else { None }
+}
