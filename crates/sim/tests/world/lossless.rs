@@ -181,7 +181,7 @@ fn without_congestion_control_pauses_reach_those_who_have_no_part_in_it() {
     assert!(storm.pauses() > 20 * calm.pauses().max(1), "{} and {}", storm.pauses(), calm.pauses());
     let victim = [&storm, &calm].map(|results| gbps(results, 16));
     println!("the victim has {victim:?} of 40 Gb/s, {} and {} pauses", storm.pauses(), calm.pauses());
-    assert!(victim[0] < 0.85 * victim[1] && victim[1] > 33.0, "the victim has {victim:?} of 40 Gb/s");
+    assert!(victim[0] < 5.0 && victim[1] > 5.0 * victim[0], "the victim has {victim:?} of 40 Gb/s");
     assert!(calm.marks() > 0);
     // DCQCN's paper: the link is used, and shares are fair.
     let rates: Vec<f64> = (0..16).map(|flow| gbps(&calm, flow)).collect();
