@@ -61,7 +61,8 @@ mod tests {
             cell_bytes: 1,
             frame_min_bytes: 64,
         };
-        // 100 Gb/s: 12.5 bytes per ns. 1250 on the way, 7500 response, 9236 + 84 of ours, 9236 + 128 + 9216 + 1.
+        // 100 Gb/s: 12.5 bytes per ns. 1250 on the way, 7500 response, 9236 + 84 of ours, 9236 +
+        // 128 + 9216 + 1.
         assert_eq!(short.bytes(), 1250 + 7500 + 9236 + 84 + 9236 + 128 + 9216 + 1);
         let long = Headroom { delay: Span::from_us(5), ..short };
         assert_eq!(long.bytes() - short.bytes(), 2 * 4950 * 25 / 2);

@@ -232,8 +232,8 @@ impl Switch {
         self.watchdog = watchdog;
     }
 
-    /// Drops what waits in queues that were paused for too long, and what arrives for them, until they have not
-    /// been paused for a while (what SONiC's `pfcwd` does with action `drop`).
+    /// Drops what waits in queues that were paused for too long, and what arrives for them, until they have
+    /// not been paused for a while (what SONiC's `pfcwd` does with action `drop`).
     pub fn poll_watchdog(&mut self, now: Time, packets: &mut Packets, wire: &mut impl Wire) {
         let Some(watchdog) = self.watchdog else { return };
         for port in 0..self.ports() {

@@ -28,8 +28,8 @@ fn scenario(topology: Topology, common: &Lossless, host: HostConfig, flows: Vec<
     }
 }
 
-/// A network by chance: leaves and spines or one switch, rates, lengths, MTU, thresholds, how ways are chosen;
-/// senders that nothing but pauses holds back.
+/// A network by chance: leaves and spines or one switch, rates, lengths, MTU, thresholds, how ways are
+/// chosen; senders that nothing but pauses holds back.
 fn any_network(seed: u64, headroom_part: u64) -> Scenario {
     let mut dice = Dice::new(seed);
     let mut link = |rates: &[u64]| LinkConfig {
