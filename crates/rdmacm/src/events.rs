@@ -6,8 +6,8 @@ use crate::id::{Id, Step, id};
 use crate::multicast;
 use crate::qp::{self, Link};
 use abi::{
-    IBV_QPT_RC, RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_ESTABLISHED, rdma_cm_event, rdma_cm_id,
-    rdma_conn_param, rdma_event_channel, rdma_event_param, rdma_ud_param,
+    RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_ESTABLISHED, rdma_cm_event, rdma_cm_id, rdma_conn_param,
+    rdma_event_channel, rdma_event_param, rdma_ud_param,
 };
 use core::ffi::{c_int, c_void};
 use rnic::Path;
@@ -277,9 +277,8 @@ unsafe fn introduce(listener: &Id, newcomer: Newcomer, param: &Param) -> Result<
     };
     let device = link.path().ok_or(Errno::NO_DEVICE).and_then(|path| listener.world.device_of(path.source));
     let channel = if is_synchronous { null_mut() } else { seen.channel };
-    let qp_type = if seen.qp_type == abi::IBV_QPT_UD { seen.qp_type } else { IBV_QPT_RC };
     let made = device.and_then(|device| {
-        let new = Id::new(listener.world, channel, seen.context, space, qp_type)?;
+        let new = Id::new(listener.world, channel, seen.context, space, seen.qp_type)?;
         Ok((device, new))
     });
     let (device, new) = made.inspect_err(|_| withdraw())?;

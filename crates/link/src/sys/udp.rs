@@ -237,6 +237,10 @@ fn put_route(control: &mut Control, route: &Route) {
     let (level, class_kind, hops_kind) = match route.source.to_ipv4_mapped() {
         Some(source) => {
             let mut info = [0; 12];
+            // A group is on the device's network, whether a route leads to it or not.
+            if route.destination.to_ipv4_mapped().is_some_and(|group| group.is_multicast()) {
+                info[..4].copy_from_slice(&route.interface.to_ne_bytes());
+            }
             info[4..8].copy_from_slice(&source.octets());
             control.push(libc::SOL_IP, libc::IP_PKTINFO, &info);
             (libc::SOL_IP, libc::IP_TOS, libc::IP_TTL)

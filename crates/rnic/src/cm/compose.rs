@@ -5,11 +5,11 @@ use super::connection::Connection;
 use super::request::{Accept, Connect, LocalAddress, Reject, Resolution, Resolve};
 use super::{CmConfig, State};
 use crate::address::{Arrival, Path};
-use wire::Service;
 use wire::cm::{
     Apr, AprStatus, CommId, Drep, Dreq, INFORMATION, Mra, Rej, RejectReason, Rep, Req, RequestPath, Rtu,
     SidrRep, SidrReq, Subject,
 };
+use wire::{Qpn, Service};
 
 /// RoCE has no LIDs: all bits set (IBTA A16.5.2).
 const LID_PERMISSIVE: u16 = 0xffff;
@@ -95,10 +95,15 @@ pub(super) fn req(id: CommId, connect: &Connect, local: &LocalAddress, config: &
 }
 
 pub(super) fn rep(id: CommId, connection: &Connection, accept: &Accept, local: &LocalAddress) -> Rep {
+    // An XRC target is told in a field of its own, and always has shared receive queues (IBTA A14.3.2).
+    let is_target = connection.transport == Service::Xrc;
+    let (local_qpn, local_eecn) =
+        if is_target { (Qpn::new(0), accept.qpn) } else { (accept.qpn, Qpn::new(0)) };
     Rep {
         local_comm_id: id,
         remote_comm_id: connection.remote,
-        local_qpn: accept.qpn,
+        local_qpn,
+        local_eecn,
         vendor_id: accept.ece.vendor_id,
         starting_psn: accept.psn,
         responder_resources: accept.responder_resources,
@@ -106,7 +111,7 @@ pub(super) fn rep(id: CommId, connection: &Connection, accept: &Accept, local: &
         target_ack_delay: local.ack_delay,
         flow_control: accept.flow_control,
         rnr_retry_count: accept.rnr_retry_count,
-        srq: accept.srq,
+        srq: accept.srq || is_target,
         local_ca_guid: local.ca_guid,
         private_data: accept.private_data,
         ..Rep::default()
