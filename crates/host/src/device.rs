@@ -78,6 +78,16 @@ impl Shared {
         Ok(())
     }
 
+    /// One socket fewer, before it is closed.
+    fn remove_socket(&self, socket: RawFd) {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.descriptors.retain(|known| *known != socket);
+        if sockets.watched {
+            // Closing it would do the same.
+            let _ = self.epoll.remove(socket);
+        }
+    }
+
     /// Whether the progress thread wakes for packets. An error would mean that the descriptor is closed,
     /// which it is not while we live; the thread then looks every millisecond.
     pub(crate) fn watch_socket(&self, wanted: bool) {
@@ -236,7 +246,14 @@ impl Device {
     /// # Errors
     /// As [`rnic::Device::attach_multicast`]; the kernel's limit of groups counts as one of the device.
     pub fn attach_multicast(&self, qpn: Qpn, group: Gid) -> Result<(), Error> {
-        self.shared.lock().attach(qpn, group, self.info.ifindex)
+        let socket = self.shared.lock().attach(qpn, group, self.info.ifindex)?;
+        if let Some(socket) = socket
+            && self.shared.add_socket(socket).is_err()
+        {
+            self.detach_multicast(qpn, group)?;
+            return Err(Error::Exhausted("descriptors that are waited for"));
+        }
+        Ok(())
     }
 
     /// Ends it.
@@ -244,7 +261,9 @@ impl Device {
     /// # Errors
     /// As [`rnic::Device::detach_multicast`].
     pub fn detach_multicast(&self, qpn: Qpn, group: Gid) -> Result<(), Error> {
-        self.shared.lock().detach(qpn, group, self.info.ifindex)
+        let left = self.shared.lock().detach(qpn, group)?;
+        left.iter().for_each(|socket| self.shared.remove_socket(socket.raw()));
+        Ok(())
     }
 
     /// Asks for one range more. When there is none, or no descriptor for its socket, numbers stay scarce.

@@ -9,7 +9,7 @@ use link::udp::Socket;
 use rnic::{Cq, Error, Event, Gid, Instant, Nanos, Pending};
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use wire::Qpn;
 
@@ -101,27 +101,29 @@ impl Pump {
         self.leases.is_empty()
     }
 
-    /// Attaches a queue pair to a multicast group; the first one has the host join it.
-    pub(crate) fn attach(&mut self, qpn: Qpn, group: Gid, interface: u32) -> Result<(), Error> {
+    /// Attaches a queue pair to a multicast group; the first one has the host join it. Says which descriptor
+    /// has to be looked at from now on, if there is a new one.
+    pub(crate) fn attach(&mut self, qpn: Qpn, group: Gid, interface: u32) -> Result<Option<RawFd>, Error> {
         let joined = self.rnic.has_multicast(group);
         self.rnic.attach_multicast(qpn, group)?;
-        // The kernel need not have a way for a group, as on the loopback interface; but it has a limit.
-        let refused = |error: io::Error| error.raw_os_error() == Some(libc::ENOBUFS);
-        if !joined && self.receiver.membership(group, interface, true).is_err_and(refused) {
-            self.rnic.detach_multicast(qpn, group)?;
-            return Err(Error::Exhausted("multicast groups per socket (net.ipv4.igmp_max_memberships)"));
+        if joined {
+            return Ok(None);
         }
-        Ok(())
+        match self.receiver.join(group, interface) {
+            Ok(descriptor) => Ok(Some(descriptor)),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EMFILE)) => {
+                self.rnic.detach_multicast(qpn, group)?;
+                Err(Error::Exhausted("sockets for multicast groups"))
+            }
+            // The kernel need not have a way for a group, as on the loopback interface.
+            Err(_) => Ok(None),
+        }
     }
 
-    /// Detaches it; the last one has the host leave.
-    pub(crate) fn detach(&mut self, qpn: Qpn, group: Gid, interface: u32) -> Result<(), Error> {
+    /// Detaches it; the last one has the host leave, when what this returns is dropped.
+    pub(crate) fn detach(&mut self, qpn: Qpn, group: Gid) -> Result<Option<Socket>, Error> {
         self.rnic.detach_multicast(qpn, group)?;
-        if !self.rnic.has_multicast(group) {
-            // The interface may be gone, and with it what there was to leave.
-            let _ = self.receiver.membership(group, interface, false);
-        }
-        Ok(())
+        Ok(if self.rnic.has_multicast(group) { None } else { self.receiver.leave(group) })
     }
 
     /// Takes a further share of the port.

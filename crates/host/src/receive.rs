@@ -8,6 +8,7 @@ use link::udp::{Datagrams, RECEIVE_BYTES_MAX, Socket};
 use rnic::{Arrival, Gid, Instant, Payload};
 use std::io;
 use std::net::Ipv6Addr;
+use std::os::fd::RawFd;
 use wire::{Flow, Identification, Packet, explain_identification, split_icrc};
 
 /// Takes datagrams off the socket.
@@ -15,6 +16,8 @@ use wire::{Flow, Identification, Packet, explain_identification, split_icrc};
 pub(crate) struct Receiver {
     /// One for each range of queue pair numbers; none in the child of a fork.
     sockets: Vec<Socket>,
+    /// One for each multicast group that we are in.
+    groups: Vec<(Gid, Socket)>,
     /// Whose turn it is.
     next: usize,
     buffer: Box<[u8]>,
@@ -29,6 +32,7 @@ impl Receiver {
         let none = Ipv6Addr::UNSPECIFIED;
         Self {
             sockets: vec![socket],
+            groups: Vec::new(),
             next: 0,
             buffer: vec![0; RECEIVE_BYTES_MAX].into_boxed_slice(),
             of: (none, none, 0),
@@ -42,15 +46,24 @@ impl Receiver {
         self.sockets.push(socket);
     }
 
-    /// Joins or leaves a multicast group.
-    pub(crate) fn membership(&self, group: Gid, interface: u32, joins: bool) -> io::Result<()> {
-        let Some(socket) = self.sockets.first() else { return Ok(()) };
-        if joins { socket.join(group.into(), interface) } else { socket.leave(group.into(), interface) }
+    /// Joins a multicast group. Says which descriptor has to be looked at for it.
+    pub(crate) fn join(&mut self, group: Gid, interface: u32) -> io::Result<RawFd> {
+        let socket = Socket::join(group.into(), interface)?;
+        let descriptor = socket.raw();
+        self.groups.push((group, socket));
+        Ok(descriptor)
+    }
+
+    /// Leaves it, when the socket is dropped.
+    pub(crate) fn leave(&mut self, group: Gid) -> Option<Socket> {
+        let place = self.groups.iter().position(|(known, _)| *known == group)?;
+        Some(self.groups.swap_remove(place).1)
     }
 
     /// Receives nothing any more.
     pub(crate) fn sever(&mut self) {
         self.sockets.clear();
+        self.groups.clear();
         self.capture = None;
     }
 
@@ -105,10 +118,16 @@ fn arrival_of(datagrams: &Datagrams) -> Arrival {
 impl Receiver {
     /// What the next socket that has something gives.
     fn take(&mut self) -> Option<Datagrams> {
+        let groups = self.groups.iter().map(|(_, socket)| socket);
         for _ in 0..self.sockets.len() {
             self.next = if self.next + 1 < self.sockets.len() { self.next + 1 } else { 0 };
             // An error is one that an earlier send caused (ICMP): the socket goes on.
             if let Ok(Some(datagrams)) = self.sockets[self.next].receive(&mut self.buffer) {
+                return Some(datagrams);
+            }
+        }
+        for socket in groups {
+            if let Ok(Some(datagrams)) = socket.receive(&mut self.buffer) {
                 return Some(datagrams);
             }
         }

@@ -118,6 +118,21 @@ impl Socket {
         Ok(Self { fd, family })
     }
 
+    /// Joins a multicast group on an interface, so that switches that listen in (IGMP, MLD) pass it on, and
+    /// receives what is sent there. Of the group of sockets that share the port, the kernel would give it to
+    /// any one; every process has a socket of its own for it.
+    ///
+    /// # Errors
+    /// `ENOBUFS` when the kernel has no memory for it; what `socket(2)`, `bind(2)` and `setsockopt(2)` say.
+    pub fn join(group: Ipv6Addr, interface: u32) -> io::Result<Self> {
+        let (fd, family) = sys::udp::open()?;
+        let socket = Self { fd, family };
+        sys::udp::configure(socket.raw(), family)?;
+        sys::udp::bind_to(socket.raw(), family, (group, interface), ROCE_PORT, true)?;
+        sys::udp::join(socket.raw(), group, interface)?;
+        Ok(socket)
+    }
+
     /// Whether nobody has the port.
     ///
     /// # Errors
@@ -174,23 +189,6 @@ impl Socket {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             other => other.map(Some),
         }
-    }
-
-    /// Joins a multicast group on an interface: switches that listen in (IGMP, MLD) then pass it on.
-    ///
-    /// # Errors
-    /// `ENOBUFS` when the socket is in as many groups as the kernel allows
-    /// (`net.ipv4.igmp_max_memberships`); what else `setsockopt(2)` says.
-    pub fn join(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
-        sys::udp::membership(self.raw(), group, interface, true)
-    }
-
-    /// Leaves it.
-    ///
-    /// # Errors
-    /// What `setsockopt(2)` says.
-    pub fn leave(&self, group: Ipv6Addr, interface: u32) -> io::Result<()> {
-        sys::udp::membership(self.raw(), group, interface, false)
     }
 
     /// A second handle on the same socket.

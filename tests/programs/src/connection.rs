@@ -11,7 +11,8 @@ const FAREWELL_SECONDS: u64 = 30;
 /// once, and asks again so often at most.
 const REFUSALS_MAX: u32 = 50;
 /// What programs say then.
-const REFUSED: [&str; 2] = ["RDMA_CM_EVENT_REJECTED", "Connection refused"];
+const REFUSED: [&str; 3] =
+    ["RDMA_CM_EVENT_REJECTED", "Connection refused", "RDMA_CM_EVENT_UNREACHABLE; error: 1"];
 
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()

@@ -1,6 +1,7 @@
 //! librdmacm's own programs between two namespaces, and over the loopback.
 
-use programs::{Machine, Namespace, Pair, Rockery, connection};
+use programs::machine::until;
+use programs::{Machine, Namespace, Pair, Rockery, connection, perftest};
 
 const SECONDS: u64 = 60;
 
@@ -34,5 +35,95 @@ fn ucmatose_transfers_in_both_directions() {
     let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
     for end in [exchange.server, exchange.client] {
         assert!(end.output.contains("return status 0"), "{}", end.output);
+    }
+}
+
+#[test]
+fn who_makes_its_own_queue_pairs_is_served_as_well() {
+    let pair = pair(1500);
+    let (server, client) = ("rping -s -a 10.88.0.1 -q -V -C 200", "rping -c -a 10.88.0.1 -q -V -C 200");
+    connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
+}
+
+#[test]
+fn a_persistent_server_takes_one_client_after_the_other() {
+    let pair = pair(1500);
+    let mut server = pair.left.start(&["rping", "-s", "-P", "-a", "10.88.0.1"]).unwrap();
+    until(SECONDS, || pair.left.awaits_requests()).unwrap();
+    let client: Vec<&str> = "rping -c -a 10.88.0.1 -V -C 20".split(' ').collect();
+    for _ in 0..5 {
+        let answered = || {
+            let finished = pair.right.run(&client, SECONDS)?;
+            Ok(finished.succeeded() && !finished.output.contains("REJECTED"))
+        };
+        assert!(until(SECONDS, answered).unwrap());
+    }
+    server.kill().unwrap();
+}
+
+#[test]
+fn endpoints_connect_synchronously() {
+    let pair = pair(1500);
+    for (server, client) in [
+        ("rdma_server", "rdma_client -s 10.88.0.1"),
+        ("rdma_xserver -c r", "rdma_xclient -c r -s 10.88.0.1"),
+        ("rdma_xserver -c x", "rdma_xclient -c x -s 10.88.0.1"),
+    ] {
+        let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
+        assert!(exchange.client.output.contains("end 0"), "{client}: {}", exchange.client.output);
+    }
+}
+
+#[test]
+fn ucmatose_migrates_to_another_channel_and_runs_over_ipv6() {
+    let pair = pair(1500);
+    let ends = [("ucmatose -m", "ucmatose -m -s 10.88.0.1"), ("ucmatose -b fd88::1", "ucmatose -s fd88::1")];
+    for (server, client) in ends {
+        let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
+        assert!(exchange.client.output.contains("return status 0"), "{}", exchange.client.output);
+    }
+}
+
+#[test]
+fn datagram_services_are_found() {
+    let pair = pair(1500);
+    for address in ["10.88.0.1", "fd88::1"] {
+        let server = format!("udaddy -b {address} -c 4 -C 20");
+        let client = format!("udaddy -s {address} -c 4 -C 20");
+        let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
+        assert!(exchange.server.output.contains("return status 0"), "{}", exchange.server.output);
+    }
+}
+
+#[test]
+fn multicast_reaches_who_joined() {
+    let pair = pair(1500);
+    for (group, here, there) in
+        [("239.7.7.7", "10.88.0.1", "10.88.0.2"), ("ff0e::4791", "fd88::1", "fd88::2")]
+    {
+        let server = format!("mckey -m {group} -b {here}");
+        let client = format!("mckey -m {group} -b {there} -s");
+        let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
+        assert!(exchange.server.output.contains("return status 0"), "{}", exchange.server.output);
+    }
+}
+
+#[test]
+fn cmtime_opens_and_closes_many() {
+    let pair = pair(1500);
+    let (server, client) = ("cmtime -b 10.88.0.1 -c 500", "cmtime -s 10.88.0.1 -c 500");
+    let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
+    assert!(exchange.client.output.contains("disconnect"), "{}", exchange.client.output);
+}
+
+#[test]
+fn perftest_connects_by_rdma_cm() {
+    let pair = pair(9000);
+    for line in ["ib_send_bw", "ib_write_lat", "ib_read_bw -q 4", "ib_atomic_lat", "ib_send_bw -c UD -s 1024"]
+    {
+        let server = format!("{line} -R -n 100");
+        let client = format!("{line} -R -n 100 10.88.0.1");
+        let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
+        assert!(!perftest::rows(&exchange.client.output).is_empty(), "{}", exchange.client.output);
     }
 }

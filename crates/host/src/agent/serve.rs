@@ -26,6 +26,11 @@ const STALE_MAX: usize = 1 << 16;
 /// Datagrams for queue pair 1 in a row before clients are looked at again.
 const DATAGRAMS_MAX: usize = 64;
 
+/// How long a client may keep others waiting that has no room, in milliseconds.
+const ROOM_MS: i32 = 50;
+/// What may wait for a client: some thousand datagrams with the kernel's overhead.
+const CLIENT_BUFFER_BYTES: i32 = 8 << 20;
+
 /// The ports: too many for the stack. The process that starts the agent never looks at its own.
 static PORTS: Mutex<Ports> = Mutex::new(Ports::new());
 
@@ -37,10 +42,12 @@ struct Slot {
     lease: Option<OwnedFd>,
     /// It wants datagrams for queue pair 1.
     attends: bool,
+    /// It did not take them when there was no room.
+    is_stuck: bool,
 }
 
 impl Slot {
-    const FREE: Self = Self { socket: None, lease: None, attends: false };
+    const FREE: Self = Self { socket: None, lease: None, attends: false, is_stuck: false };
 }
 
 /// Starts the agent behind a listening socket.
@@ -127,10 +134,13 @@ impl Agent<'_> {
             let Some(message) = wrap(&from, datagram, &mut message) else { continue };
             let attended = match recipient {
                 Recipient::Slot(index) => self.hand(index, message),
-                Recipient::All => (1..SLOTS).fold(false, |any, index| self.hand(index, message) | any),
+                Recipient::All => self.hand_to_all(message),
                 Recipient::Nobody => false,
             };
-            if !attended && let Some(mad) = question.refusal() {
+            if !attended
+                && let Some(mad) = question.refusal()
+                && let Some(socket) = &self.slots[0].socket
+            {
                 let path = question.path();
                 let datagram = encode(&path, &mad);
                 // The network may lose it as well; who asked asks again.
@@ -139,13 +149,25 @@ impl Agent<'_> {
         }
     }
 
-    /// Hands a message to a client. What it has no room for is lost, as on a network; its peer repeats it.
-    fn hand(&self, index: usize, message: &[u8]) -> bool {
-        let Some(slot) = self.slots.get(index).filter(|slot| slot.attends) else { return false };
-        if let Some(lease) = &slot.lease {
-            let _ = unix::send_now(lease.as_raw_fd(), message);
+    /// Hands a message to a client. One that has no room gets a moment to make some, once: what it does not
+    /// take is lost, as on a network, and its peer repeats it.
+    fn hand(&mut self, index: usize, message: &[u8]) -> bool {
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.attends) else { return false };
+        let Some(lease) = &slot.lease else { return false };
+        let fd = lease.as_raw_fd();
+        let is_full =
+            |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        if !is_full(unix::send_now(fd, message)) {
+            slot.is_stuck = false;
+        } else if !slot.is_stuck {
+            slot.is_stuck = !unix::wait_for_room(fd, ROOM_MS) || is_full(unix::send_now(fd, message));
         }
-        slot.lease.is_some()
+        true
+    }
+
+    fn hand_to_all(&mut self, message: &[u8]) -> bool {
+        let handed = (1..SLOTS).filter(|&index| self.hand(index, message)).count();
+        handed > 0
     }
 
     /// Gives a client a slot.
@@ -170,6 +192,7 @@ impl Agent<'_> {
         if let Some(index) = index.filter(|_| sent.is_ok())
             && self.epoll.add(client.as_raw_fd()).is_ok()
         {
+            unix::set_send_buffer(client.as_raw_fd(), CLIENT_BUFFER_BYTES);
             self.slots[index].lease = Some(client);
         }
     }

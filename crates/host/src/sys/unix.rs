@@ -86,6 +86,26 @@ pub(crate) fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Has the kernel keep so many bytes that were sent and not received, or as many as it allows.
+pub(crate) fn set_send_buffer(socket: RawFd, bytes: i32) {
+    for option in [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF] {
+        let place = (&raw const bytes).cast();
+        // SAFETY: an int and its length.
+        let set =
+            unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, option, place, size_of::<i32>() as u32) };
+        if set == 0 {
+            return;
+        }
+    }
+}
+
+/// Waits until a message can be sent, but not for long. Says whether it can.
+pub(crate) fn wait_for_room(socket: RawFd, milliseconds: i32) -> bool {
+    let mut watched = libc::pollfd { fd: socket, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one structure.
+    unsafe { libc::poll(&mut watched, 1, milliseconds) == 1 && watched.revents == libc::POLLOUT }
+}
+
 /// Receives a message if there is one. 0 bytes: the other side is gone.
 pub(crate) fn receive_now(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
     // SAFETY: a slice and its length.

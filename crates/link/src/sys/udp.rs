@@ -64,6 +64,7 @@ pub(crate) fn can_segment(fd: RawFd) -> bool {
 }
 
 /// Not in every libc's headers: `linux/udp.h`, `linux/in6.h`.
+const IPV6_MULTICAST_ALL: i32 = 29;
 const UDP_NO_CHECK6_RX: i32 = 102;
 
 /// Options of sockets that send: packets are never fragmented, and there is room for many.
@@ -76,7 +77,7 @@ pub(crate) fn configure_to_send(fd: RawFd, family: Family) -> io::Result<()> {
 }
 
 /// Joins or leaves a multicast group.
-pub(crate) fn membership(fd: RawFd, group: Ipv6Addr, interface: u32, joins: bool) -> io::Result<()> {
+pub(crate) fn join(fd: RawFd, group: Ipv6Addr, interface: u32) -> io::Result<()> {
     let result = match group.to_ipv4_mapped() {
         Some(group) => {
             let request = libc::ip_mreqn {
@@ -84,7 +85,7 @@ pub(crate) fn membership(fd: RawFd, group: Ipv6Addr, interface: u32, joins: bool
                 imr_address: in_addr(Ipv4Addr::UNSPECIFIED),
                 imr_ifindex: interface as i32,
             };
-            let name = if joins { libc::IP_ADD_MEMBERSHIP } else { libc::IP_DROP_MEMBERSHIP };
+            let name = libc::IP_ADD_MEMBERSHIP;
             let (pointer, length) = ((&raw const request).cast(), size_of::<libc::ip_mreqn>() as u32);
             // SAFETY: a request and its length.
             unsafe { libc::setsockopt(fd, libc::IPPROTO_IP, name, pointer, length) }
@@ -94,7 +95,7 @@ pub(crate) fn membership(fd: RawFd, group: Ipv6Addr, interface: u32, joins: bool
                 ipv6mr_multiaddr: libc::in6_addr { s6_addr: group.octets() },
                 ipv6mr_interface: interface,
             };
-            let name = if joins { libc::IPV6_ADD_MEMBERSHIP } else { libc::IPV6_DROP_MEMBERSHIP };
+            let name = libc::IPV6_ADD_MEMBERSHIP;
             let (pointer, length) = ((&raw const request).cast(), size_of::<libc::ipv6_mreq>() as u32);
             // SAFETY: a request and its length.
             unsafe { libc::setsockopt(fd, libc::IPPROTO_IPV6, name, pointer, length) }
@@ -120,6 +121,11 @@ pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
     } else {
         set_raw(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
     }
+    // What groups get goes to the sockets that are in them. Linux before 4.20 has no such option for IPv6.
+    set_raw(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0)?;
+    if family == Family::Dual {
+        let _ = set_raw(fd, libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+    }
     // Kernels before 5.0 do not join datagrams: then each receive gives one.
     let _ = set_raw(fd, libc::IPPROTO_UDP, libc::UDP_GRO, 1);
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -134,10 +140,20 @@ pub(crate) fn receive_singly(fd: RawFd) -> io::Result<()> {
 }
 
 pub(crate) fn bind(fd: RawFd, family: Family, port: u16, shared: bool) -> io::Result<()> {
+    bind_to(fd, family, (Ipv6Addr::UNSPECIFIED, 0), port, shared)
+}
+
+pub(crate) fn bind_to(
+    fd: RawFd,
+    family: Family,
+    (ip, scope): (Ipv6Addr, u32),
+    port: u16,
+    shared: bool,
+) -> io::Result<()> {
     if shared {
         set_raw(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
-    let (address, length) = address(family, Ipv6Addr::UNSPECIFIED, port, 0);
+    let (address, length) = address(family, ip, port, scope);
     // SAFETY: an address of that length.
     check(unsafe { libc::bind(fd, (&raw const address).cast(), length) }).map(drop)
 }
