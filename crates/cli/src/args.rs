@@ -47,6 +47,14 @@ pub(crate) enum Command {
     ///
     /// A device is named after its network interface. Programs of other users are not shown, except to root.
     Devices(Devices),
+    /// List the ports where programs await connections by RDMA-CM.
+    ///
+    /// The kernel's tables (ss, netstat) do not know them.
+    Listeners {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Serve storage over the network, and tell a server that runs what to serve.
     ///
     /// Hosts reach it with the kernel's own initiator: nvme connect -t tcp -a ADDRESS -s 4420 -n NQN

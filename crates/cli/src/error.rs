@@ -55,6 +55,9 @@ pub(crate) enum Error {
     /// A shell that is there already cannot be moved.
     #[error("a shell cannot be given a view by its variables: rockery run --view namespace -- bash")]
     ViewNeedsRun,
+    /// Nobody tells who listens.
+    #[error("cannot tell who listens: {0}")]
+    Listeners(#[source] host::OpenError),
     /// Storage cannot be served so.
     #[error(transparent)]
     Serve(#[from] ::nvme::serve::ServeError),

@@ -6,6 +6,7 @@ mod elf;
 mod environment;
 mod error;
 mod libraries;
+mod listeners;
 mod nvme;
 mod program;
 mod run;
@@ -34,6 +35,7 @@ fn act(args: Args) -> Result<(), Error> {
     match args.command {
         Command::Run(what) => match run::replace_this_process(&what)? {},
         Command::Devices(what) => devices::show(&what),
+        Command::Listeners { json } => listeners::show(json),
         Command::Nvme(what) => nvme::act(what),
         Command::Serve(what) => serve::act(*what),
         Command::Env(settings) => environment::print(&settings),

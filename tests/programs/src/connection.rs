@@ -1,19 +1,12 @@
 //! Two ends that meet by RDMA-CM: the server waits for requests on a port that no table of the kernel shows.
 
 use crate::machine::until;
-use crate::{Error, Exchange, Finished, Machine};
+use crate::{Error, Exchange, Machine};
 
 /// How long a server may take to be ready.
 const READY_SECONDS: u64 = 30;
 /// How long it may take to notice that the client is done.
 const FAREWELL_SECONDS: u64 = 30;
-/// A client may come between a server's first call and its last one before it listens; it is then refused at
-/// once, and asks again so often at most.
-const REFUSALS_MAX: u32 = 50;
-/// What programs say then.
-const REFUSED: [&str; 3] =
-    ["RDMA_CM_EVENT_REJECTED", "Connection refused", "RDMA_CM_EVENT_UNREACHABLE; error: 1"];
-
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
@@ -40,19 +33,9 @@ pub fn run(
         let what = format!("{} awaiting requests", server.1);
         return Err(Error::TooLate { what, seconds: READY_SECONDS, output: serving.output()? });
     }
-    let client = run_client(client, seconds)?;
+    let client = client.0.run(&words(client.1), seconds)?;
     let server = serving.wait(FAREWELL_SECONDS)?;
     Ok(Exchange { server, client })
-}
-
-fn run_client((machine, line): (&dyn Machine, &str), seconds: u64) -> Result<Finished, Error> {
-    for _ in 0..REFUSALS_MAX {
-        let finished = machine.run(&words(line), seconds)?;
-        if !REFUSED.iter().any(|refused| finished.output.contains(refused)) {
-            return Ok(finished);
-        }
-    }
-    machine.run(&words(line), seconds)
 }
 
 /// The same, where both ends have to succeed.

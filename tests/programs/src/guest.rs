@@ -231,7 +231,8 @@ impl Machine for GuestWithRockery {
     }
 
     fn awaits_requests(&self) -> Result<bool, Error> {
-        Ok(self.guest.shell("grep -l rockery-cm /proc/[0-9]*/task/*/comm")?.succeeded())
+        let listed = self.guest.shell(&format!("{} listeners", self.rockery.path().display()))?;
+        Ok(!listed.output.is_empty())
     }
 
     fn device(&self) -> Option<(&str, u32)> {

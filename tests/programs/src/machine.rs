@@ -98,7 +98,7 @@ pub trait Machine {
     /// When the machine is gone.
     fn tcp_sockets(&self) -> Result<String, Error>;
 
-    /// Whether a program awaits requests by RDMA-CM, or is about to.
+    /// Whether a program awaits requests by RDMA-CM.
     ///
     /// # Errors
     /// When the machine is gone.

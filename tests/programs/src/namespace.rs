@@ -107,12 +107,10 @@ impl Machine for Namespace {
         self.call("cat /proc/net/tcp /proc/net/tcp6")
     }
 
-    /// By the thread that serves queue pair 1: programs have it from their first call on.
     fn awaits_requests(&self) -> Result<bool, Error> {
-        let threads =
-            |pid: &String| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
-        Ok(self.processes().iter().flat_map(threads).any(|thread| name(thread).trim() == "rockery-cm"))
+        let Some(rockery) = &self.rockery else { return Ok(false) };
+        let listed = self.call(&format!("{} listeners", rockery.path().display()))?;
+        Ok(!listed.is_empty())
     }
 
     fn device(&self) -> Option<(&str, u32)> {

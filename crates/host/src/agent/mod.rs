@@ -94,6 +94,15 @@ pub(crate) fn lease() -> Result<Lease, OpenError> {
     Err(OpenError::Agent(last))
 }
 
+/// A connection to the agent that there is; `None` where there is none.
+pub(crate) fn visit() -> Result<Option<Lease>, OpenError> {
+    match unix::connect(&format!("rockery-agent-{}", process::user())) {
+        Ok(connection) => ask(connection).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
+        Err(error) => Err(OpenError::Agent(error)),
+    }
+}
+
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
 }

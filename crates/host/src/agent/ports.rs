@@ -81,7 +81,7 @@ impl Ports {
     /// Does what a client asks for; an error number when it cannot be.
     pub(super) fn answer(&mut self, slot: u16, request: &Request) -> Result<u16, i32> {
         match request.ask {
-            Ask::Attend => Ok(0),
+            Ask::Attend | Ask::List => Ok(0),
             Ask::Bind => self.bind(slot, request),
             Ask::Unbind => self.drop_one(slot, request, Role::Bound),
             Ask::Listen => self.listen(slot, request),
@@ -180,6 +180,13 @@ impl Ports {
             address: request.address,
         })?;
         Ok(request.port)
+    }
+
+    /// The listener behind so many others.
+    pub(super) fn nth_listener(&self, index: u16) -> Option<Request> {
+        let mut listening = self.entries[..self.used].iter().filter(|entry| entry.role == Role::Listening);
+        let Entry { space, first: port, address, shared, .. } = *listening.nth(index.into())?;
+        Some(Request { ask: Ask::List, space, port, count: index, address, shared })
     }
 
     /// The slot that takes requests for a port at an address: of those that listen the most particular.

@@ -22,6 +22,9 @@ pub(crate) enum Ask {
     /// They are not wanted any more. Requests for it still come, as long as nobody else listens: one that
     /// was answered before may come again.
     Unlisten,
+    /// Who listens. `count` says how many are known already; the answer is a request with the next one, or
+    /// `ENOENT` after the last.
+    List,
 }
 
 /// A request of a client.
@@ -59,7 +62,7 @@ impl Request {
 
     /// `None` for what no client of this version says.
     pub(crate) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
-        let asks = [Ask::Attend, Ask::Bind, Ask::Unbind, Ask::Listen, Ask::Unlisten];
+        let asks = [Ask::Attend, Ask::Bind, Ask::Unbind, Ask::Listen, Ask::Unlisten, Ask::List];
         let short = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let mut address = [0; 16];
         address.copy_from_slice(&bytes[12..]);

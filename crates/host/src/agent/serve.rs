@@ -102,9 +102,20 @@ impl Agent<'_> {
         };
         let Some(request) = request else { return self.end(index) };
         self.slots[index].attends |= request.ask == Ask::Attend;
-        let answer: [u8; ANSWER_BYTES] = Answer(self.ports.answer(index as u16, &request)).to_bytes();
+        let listed = match request.ask {
+            Ask::List => Some(self.ports.nth_listener(request.count).ok_or(libc::ENOENT)),
+            _ => None,
+        };
         // It waits for the answer, so there is room for it; whoever does not read does not get far.
-        if unix::send_now(fd, &answer).is_err() {
+        let sent = match listed {
+            Some(Ok(listener)) => unix::send_now(fd, &listener.to_bytes()),
+            Some(Err(errno)) => unix::send_now(fd, &Answer(Err(errno)).to_bytes()),
+            None => {
+                let answer: [u8; ANSWER_BYTES] = Answer(self.ports.answer(index as u16, &request)).to_bytes();
+                unix::send_now(fd, &answer)
+            }
+        };
+        if sent.is_err() {
             self.end(index);
         }
     }

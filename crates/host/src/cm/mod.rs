@@ -9,6 +9,7 @@
 //! is told, it is told under that lock.
 
 mod lines;
+mod list;
 mod ports;
 mod thread;
 
@@ -22,9 +23,11 @@ use crate::sys::{fork, process};
 use lines::Lines;
 use link::udp::QPN_BITS;
 use link::watch::Watch;
+pub use list::{Listening, listeners};
 use ports::Pool;
 pub use ports::{BindError, Bound};
 use rnic::Instant;
+pub use rnic::cm::ListenAddress;
 use rnic::cm::{Cm, CmConfig, Event};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,57 @@
+//! Who listens on this host.
+
+use crate::agent::protocol::{ANSWER_BYTES, Answer, Ask, REQUEST_BYTES, Request};
+use crate::agent::visit;
+use crate::error::OpenError;
+use crate::sys::unix;
+use rnic::cm::ListenAddress;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+use wire::cm::PortSpace;
+
+/// How long the agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A port where a program awaits requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listening {
+    /// Connections or datagrams.
+    pub space: PortSpace,
+    /// The port.
+    pub port: u16,
+    /// The address.
+    pub address: ListenAddress,
+}
+
+/// All listeners of this user's programs in this network namespace.
+///
+/// # Errors
+/// [`OpenError`] says what is in the way of asking.
+pub fn listeners() -> Result<Vec<Listening>, OpenError> {
+    let Some(lease) = visit()? else { return Ok(Vec::new()) };
+    let fd = lease.connection.as_raw_fd();
+    unix::set_patience(fd, PATIENCE).map_err(OpenError::Agent)?;
+    let mut found = Vec::new();
+    for count in 0..u16::MAX {
+        let address = ListenAddress::Any;
+        let request =
+            Request { ask: Ask::List, space: PortSpace::Tcp, port: 0, count, address, shared: false };
+        unix::send(fd, &request.to_bytes(), None).map_err(OpenError::Agent)?;
+        let mut bytes = [0; REQUEST_BYTES];
+        match unix::receive_next(fd, &mut bytes).map_err(OpenError::Agent)? {
+            REQUEST_BYTES => {}
+            ANSWER_BYTES => {
+                let answer = bytes.first_chunk().map_or(Ok(0), |answer| Answer::parse(*answer));
+                return match answer {
+                    Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(OpenError::Agent(error)),
+                    _ => Ok(found),
+                };
+            }
+            _ => return Err(OpenError::Agent(io::Error::from(io::ErrorKind::UnexpectedEof))),
+        }
+        let listener = Request::parse(&bytes);
+        found.extend(listener.map(|Request { space, port, address, .. }| Listening { space, port, address }));
+    }
+    Ok(found)
+}
