@@ -45,7 +45,7 @@ depmod -b "$root" "$release"
 
 # Programs, and the libraries that they load, at the same paths as here.
 programs=(ibv_devices ibv_devinfo ibv_{rc,uc,ud,srq,xsrq}_pingpong ib_{send,write,read,atomic}_{bw,lat}
-  ip rdma kmod)
+  rping ucmatose udaddy rdma_{server,client} ip rdma kmod)
 plugins=(/usr/lib/*/libibverbs/librxe-rdmav*.so)
 for program in "${programs[@]}"; do
   path=$(command -v "$program") || die "$program is not installed"

@@ -123,3 +123,20 @@ fn perftest_connects_by_rdma_cm() {
         assert!(!perftest::rows(&exchange.client.output).is_empty(), "{}", exchange.client.output);
     }
 }
+
+#[test]
+fn the_peer_of_who_is_killed_hears_of_it() {
+    let pair = pair(1500);
+    for server_dies in [false, true] {
+        let server = ["rping", "-s", "-a", "10.88.0.1", "-v"];
+        let client = ["rping", "-c", "-a", "10.88.0.1", "-v"];
+        let mut server = pair.left.start(&server).unwrap();
+        assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
+        let mut client = pair.right.start(&client).unwrap();
+        let (dies, lives) = if server_dies { (&mut server, &mut client) } else { (&mut client, &mut server) };
+        assert!(until(SECONDS, || Ok(lives.output()?.contains("ping data"))).unwrap(), "they connect");
+        dies.kill().unwrap();
+        let told = until(SECONDS, || Ok(lives.output()?.contains("DISCONNECT EVENT"))).unwrap();
+        assert!(told, "{}", lives.output().unwrap());
+    }
+}

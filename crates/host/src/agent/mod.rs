@@ -14,6 +14,7 @@ pub(crate) mod gsi;
 mod ports;
 pub(crate) mod protocol;
 mod serve;
+pub(crate) mod will;
 
 use crate::error::OpenError;
 use crate::sys::{process, unix};

@@ -8,6 +8,7 @@ use super::ports::Ports;
 use super::protocol::{
     ANSWER_BYTES, Answer, Ask, DATAGRAM_BYTES, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, wrap,
 };
+use super::will;
 use super::{REPLY_BYTES, Reply, SLOTS, VERSION};
 use crate::gsi::{encode, route};
 use crate::sys::epoll::Epoll;
@@ -42,12 +43,14 @@ struct Slot {
     lease: Option<OwnedFd>,
     /// It wants datagrams for queue pair 1.
     attends: bool,
+    /// What is said to its peers when it is gone.
+    will: Option<OwnedFd>,
     /// It did not take them when there was no room.
     is_stuck: bool,
 }
 
 impl Slot {
-    const FREE: Self = Self { socket: None, lease: None, attends: false, is_stuck: false };
+    const FREE: Self = Self { socket: None, lease: None, attends: false, will: None, is_stuck: false };
 }
 
 /// Starts the agent behind a listening socket.
@@ -95,13 +98,16 @@ impl Agent<'_> {
         let is_its = |slot: &Slot| slot.lease.as_ref().is_some_and(|lease| lease.as_raw_fd() == fd);
         let Some(index) = self.slots.iter().position(is_its) else { return };
         let mut bytes = [0; REQUEST_BYTES];
-        let request = match unix::receive_now(fd, &mut bytes) {
-            Ok(REQUEST_BYTES) => Request::parse(&bytes),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            _ => None,
+        // There is something: it was ready.
+        let (request, file) = match unix::receive(fd, &mut bytes) {
+            Ok((REQUEST_BYTES, file)) => (Request::parse(&bytes), file),
+            _ => (None, None),
         };
         let Some(request) = request else { return self.end(index) };
-        self.slots[index].attends |= request.ask == Ask::Attend;
+        if request.ask == Ask::Attend {
+            self.slots[index].attends = true;
+            self.slots[index].will = file;
+        }
         let listed = match request.ask {
             Ask::List => Some(self.ports.nth_listener(request.count).ok_or(libc::ENOENT)),
             _ => None,
@@ -125,6 +131,9 @@ impl Agent<'_> {
         // Closing takes it out of what is waited for.
         self.slots[index].lease = None;
         self.slots[index].attends = false;
+        if let (Some(will), Some(socket)) = (self.slots[index].will.take(), &self.slots[0].socket) {
+            will::execute(will, socket);
+        }
         self.ports.forget(index as u16);
     }
 

@@ -42,13 +42,14 @@ impl Lines {
         Self { socket, connection, devices, interfaces, early }
     }
 
-    /// From now on the agent hands over what concerns us.
-    pub(super) fn attend(&mut self) -> io::Result<()> {
+    /// From now on the agent hands over what concerns us, and says what is in the file when we are gone.
+    pub(super) fn attend(&mut self, will: &OwnedFd) -> io::Result<()> {
         unix::set_patience(self.connection.as_raw_fd(), PATIENCE)?;
         let address = ListenAddress::Any;
         let request =
             Request { ask: Ask::Attend, space: PortSpace::Tcp, port: 0, count: 0, address, shared: false };
-        self.ask(&request).map(drop)
+        unix::send(self.connection.as_raw_fd(), &request.to_bytes(), Some(will.as_raw_fd()))?;
+        self.answer().map(drop)
     }
 
     /// Asks the agent, and waits for its answer.
@@ -56,6 +57,11 @@ impl Lines {
         let fd = self.connection.as_raw_fd();
         let bytes: [u8; REQUEST_BYTES] = request.to_bytes();
         unix::send(fd, &bytes, None)?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> io::Result<u16> {
+        let fd = self.connection.as_raw_fd();
         let mut message = [0; MESSAGE_BYTES_MAX];
         loop {
             let length = unix::receive_next(fd, &mut message)?;
@@ -92,8 +98,13 @@ impl Lines {
         true
     }
 
+    /// The interface that has an address of ours.
+    pub(super) fn interface_of(&self, gid: &Gid) -> u32 {
+        self.interfaces.get(gid).copied().unwrap_or(0)
+    }
+
     pub(super) fn send(&self, datagram: &Datagram) {
-        let interface = self.interfaces.get(&datagram.path.source).copied().unwrap_or(0);
+        let interface = self.interface_of(&datagram.path.source);
         let bytes = gsi::encode(&datagram.path, &datagram.mad);
         // What cannot be sent now is lost, and said again.
         let _ = self.socket.send(&gsi::route(&datagram.path, interface), &bytes, bytes.len());

@@ -12,14 +12,17 @@ mod lines;
 mod list;
 mod ports;
 mod thread;
+mod wills;
 
-use crate::agent::{self, Lease, gsi::SLOT_BITS};
+use crate::agent::gsi::SLOT_BITS;
+use crate::agent::will::Will;
+use crate::agent::{self, Lease};
 use crate::clock;
 use crate::error::OpenError;
 use crate::interface::DeviceInfo;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
-use crate::sys::{fork, process};
+use crate::sys::{fork, process, unix};
 use lines::Lines;
 use link::udp::QPN_BITS;
 use link::watch::Watch;
@@ -33,6 +36,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use wills::Wills;
 
 /// Whom the events of connections are for.
 pub trait Owner: Send + 'static {
@@ -52,6 +56,7 @@ pub struct Session<O> {
     /// Whose they are.
     pub owner: O,
     lines: Lines,
+    wills: Wills,
     pool: Pool,
     wakes_at: Instant,
 }
@@ -82,11 +87,14 @@ impl<O: Owner> Connector<O> {
         let config = CmConfig {
             comm_id_prefix: first.value() >> QPN_BITS,
             comm_id_prefix_bits: SLOT_BITS as u8,
+            reports_changes: true,
             ..CmConfig::default()
         };
         let seed = crate::device::random().map_err(OpenError::Thread)?;
         let mut lines = Lines::new(socket, connection);
-        lines.attend().map_err(OpenError::Agent)?;
+        let file = unix::anonymous_file().map_err(OpenError::Thread)?;
+        lines.attend(&file).map_err(OpenError::Agent)?;
+        let wills = Wills::new(Will::new(file));
         fork::forsake(lines.connection.as_raw_fd());
         let mut cm = Cm::new(config, seed);
         lines.follow(&mut cm);
@@ -94,7 +102,7 @@ impl<O: Owner> Connector<O> {
             (Epoll::new().map_err(OpenError::Thread)?, EventFd::signal().map_err(OpenError::Thread)?);
         epoll.add(wake.raw()).map_err(OpenError::Thread)?;
         epoll.add(lines.connection.as_raw_fd()).map_err(OpenError::Thread)?;
-        let session = Session { cm, owner, lines, pool: Pool::default(), wakes_at: Instant(0) };
+        let session = Session { cm, owner, lines, wills, pool: Pool::default(), wakes_at: Instant(0) };
         let shared =
             Arc::new(Shared { session: Mutex::new(session), epoll, wake, stop: AtomicBool::new(false) });
         // A sandbox may forbid netlink: changes of addresses are not heard of then.
@@ -145,9 +153,11 @@ impl<O: Owner> Session<O> {
             while let Some(datagram) = self.cm.poll_transmit() {
                 self.lines.send(&datagram);
             }
-            let Some(event) = self.cm.poll_event() else { return };
+            let Some(event) = self.cm.poll_event() else { break };
             self.owner.handle(event, &mut self.cm, now);
         }
+        let lines = &self.lines;
+        self.wills.follow(&mut self.cm, |gid| lines.interface_of(gid));
     }
 
     /// Takes what the agent has handed over. False when the agent is gone.

@@ -86,6 +86,15 @@ pub(crate) fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// A file without a name, in memory.
+pub(crate) fn anonymous_file() -> io::Result<OwnedFd> {
+    // SAFETY: a string that ends with 0.
+    let fd = unsafe { libc::memfd_create(c"rockery".as_ptr(), libc::MFD_CLOEXEC) };
+    check(fd)?;
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Has the kernel keep so many bytes that were sent and not received, or as many as it allows.
 pub(crate) fn set_send_buffer(socket: RawFd, bytes: i32) {
     for option in [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF] {

@@ -23,6 +23,8 @@ pub struct CmConfig {
     pub comm_id_prefix: u32,
     /// How many bits of an ID that is: 0..=24, default 0.
     pub comm_id_prefix_bits: u8,
+    /// Whether [`super::Cm::poll_change`] is called: default no.
+    pub reports_changes: bool,
 }
 
 impl CmConfig {
@@ -46,6 +48,7 @@ impl Default for CmConfig {
             hop_limit: 64,
             comm_id_prefix: 0,
             comm_id_prefix_bits: 0,
+            reports_changes: false,
         }
     }
 }

@@ -96,9 +96,27 @@ pub(super) struct Connections {
     by_request: BTreeMap<Remote, CommId>,
     by_remote_qpn: BTreeMap<(Gid, Qpn), CommId>,
     timers: BTreeSet<(Instant, CommId)>,
+    /// Whose state changed since somebody asked; nobody, where nobody asks.
+    changed: Option<BTreeSet<CommId>>,
 }
 
 impl Connections {
+    /// Notes changes from now on.
+    pub(super) fn report_changes(&mut self) {
+        self.changed = Some(BTreeSet::new());
+    }
+
+    /// One whose state changed.
+    pub(super) fn pop_change(&mut self) -> Option<CommId> {
+        self.changed.as_mut()?.pop_first()
+    }
+
+    fn note_change(&mut self, id: CommId) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(id);
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -117,6 +135,7 @@ impl Connections {
         let is_free = |id: &CommId| id.0 != 0 && !self.by_id.contains_key(id);
         let id = draws.find(is_free).ok_or(CmError::Exhausted("communication IDs"))?;
         self.by_id.insert(id, connection);
+        self.note_change(id);
         Ok(id)
     }
 
@@ -153,6 +172,7 @@ impl Connections {
             true => self.by_request.insert(key, id),
             false => self.by_remote.insert(key, id),
         };
+        self.note_change(id);
     }
 
     /// Notes the peer's queue pair.
@@ -185,6 +205,7 @@ impl Connections {
         if let Some(connection) = self.by_id.get_mut(&id) {
             connection.state = State::Idle;
             self.wake(id, None);
+            self.note_change(id);
             self.forget(id, State::Idle);
         }
     }
@@ -208,6 +229,7 @@ impl Connections {
                 _ => None,
             };
             self.wake(id, deadline);
+            self.note_change(id);
             self.forget(id, next);
         }
         step

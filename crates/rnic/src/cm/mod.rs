@@ -78,13 +78,17 @@ impl Cm {
     /// who knows a communication ID can end its connection.
     pub fn new(config: CmConfig, seed: [u8; 32]) -> Self {
         let mut random = Random::new(seed);
+        let mut connections = Connections::default();
+        if config.reports_changes {
+            connections.report_changes();
+        }
         Self {
             config,
             transactions: random.next_u32(),
             random,
             addresses: Vec::new(),
             listeners: Listeners::default(),
-            connections: Connections::default(),
+            connections,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             counters: CmCounters::default(),
@@ -135,6 +139,44 @@ impl Cm {
             }
         }
         None
+    }
+
+    /// A connection whose [`Self::last_words`] may have changed, where the configuration asks for it.
+    #[must_use]
+    pub fn poll_change(&mut self) -> Option<CommId> {
+        self.connections.pop_change()
+    }
+
+    /// What has to be said to the peer when everything that we know is lost: as [`Self::release`], but for
+    /// whoever finds that we are gone. `None` where the peer expects nothing.
+    pub fn last_words(&self, id: CommId) -> Option<Datagram> {
+        let connection = self.connections.get(id)?;
+        let rejection =
+            Reject { reason: RejectReason::CONSUMER, private_data: [0; wire::cm::REJ_PRIVATE_DATA] };
+        let message: CmMessage = match connection.state {
+            State::ReqSent | State::ReqMraReceived => {
+                compose::rej_timeout(id, connection, self.address(connection.path.source)).into()
+            }
+            State::ReqReceived
+            | State::ReqMraSent
+            | State::RepReceived
+            | State::RepMraSent
+            | State::RepSent
+            | State::RepMraReceived => compose::rej(id, connection, &rejection).into(),
+            State::Established | State::DreqSent => {
+                compose::dreq(id, connection, [0; wire::cm::DREQ_PRIVATE_DATA]).into()
+            }
+            State::DreqReceived => {
+                let private_data = [0; wire::cm::DREP_PRIVATE_DATA];
+                wire::cm::Drep { local_comm_id: id, remote_comm_id: connection.remote, private_data }.into()
+            }
+            State::SidrReqReceived => compose::sidr_rep(connection, &owner::REJECTED).into(),
+            State::Idle | State::Refused | State::TimeWait | State::SidrReqSent | State::SidrAnswered => {
+                return None;
+            }
+        };
+        let mad = CmMad { transaction: connection.transaction, modifier: 0, message };
+        Some(Datagram { path: connection.path, mad: mad.to_bytes() })
     }
 
     /// When [`Self::handle_timeout`] is wanted at the latest.

@@ -279,7 +279,7 @@ impl Cm {
 }
 
 /// What a resolution without an owner is answered with.
-const REJECTED: Resolution = Resolution {
+pub(super) const REJECTED: Resolution = Resolution {
     status: SidrStatus::REJECTED,
     qpn: Qpn::new(0),
     qkey: 0,

@@ -1,7 +1,7 @@
 //! How connections end.
 
 use crate::cm::pair::*;
-use rnic::cm::{CmError, Event, Parting, State};
+use rnic::cm::{CmConfig, CmError, Event, Parting, State};
 use wire::cm::{CmMessage, RejectReason};
 
 #[test]
@@ -122,8 +122,7 @@ fn a_reply_that_is_never_confirmed_is_given_up_on_both_sides() {
 /// Brings a connection to a state; returns both ends' names for it.
 type Stage = fn(&mut Pair) -> (wire::cm::CommId, Option<wire::cm::CommId>);
 
-#[test]
-fn the_death_of_a_program_reaches_its_peer_from_every_state() {
+fn stages() -> [(&'static str, Stage); 6] {
     let request_received: Stage = |pair| {
         let alice = pair.connect();
         pair.carry();
@@ -158,17 +157,55 @@ fn the_death_of_a_program_reaches_its_peer_from_every_state() {
         (alice, Some(bob))
     };
     let request_sent: Stage = |pair| (pair.connect(), None);
-    for (name, stage) in [
+    [
         ("request sent", request_sent),
         ("request received", request_received),
         ("reply sent", reply_sent),
         ("reply received", reply_received),
         ("established", established),
         ("parting", parting),
-    ] {
+    ]
+}
+
+#[test]
+fn the_death_of_a_program_reaches_its_peer_from_every_state() {
+    for (name, stage) in stages() {
         one_dies(name, stage, true);
         one_dies(name, stage, false);
     }
+}
+
+#[test]
+fn the_last_words_of_who_is_gone_tell_its_peer_as_much() {
+    for (name, stage) in stages() {
+        one_vanishes(name, stage, true);
+        one_vanishes(name, stage, false);
+    }
+}
+
+/// All that one end knew is lost, but for its last words.
+fn one_vanishes(name: &str, stage: Stage, alice_vanishes: bool) {
+    let mut pair = Pair::with(CmConfig { reports_changes: true, ..CmConfig::default() });
+    pair.listen(8);
+    let (alice, bob) = stage(&mut pair);
+    pair.carry();
+    let (Some(gone), survivor) = (if alice_vanishes { Some(alice) } else { bob }, Some(alice)) else {
+        return;
+    };
+    let host = if alice_vanishes { &mut pair.alice } else { &mut pair.bob };
+    let changed: Vec<_> = std::iter::from_fn(|| host.cm.poll_change()).collect();
+    assert!(changed.contains(&gone), "{name}");
+    let words = host.cm.last_words(gone).expect("something to say");
+    pair.alice.events.clear();
+    pair.bob.events.clear();
+    let (other, survivor) = if alice_vanishes { (&mut pair.bob, bob) } else { (&mut pair.alice, survivor) };
+    other.receive(&words, pair.now);
+    let ending = |event: &Event| {
+        matches!(event, Event::Rejected { .. } | Event::Disconnected { .. })
+            && survivor.is_none_or(|survivor| event.id() == survivor)
+    };
+    let knew = name == "parting" && alice_vanishes;
+    assert_eq!(other.events.iter().any(ending), !knew, "{name}: {:?}", other.events);
 }
 
 /// Who dies in it is let go, the survivor hears of it and lets go as well, and nothing remains.
