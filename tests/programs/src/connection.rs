@@ -34,7 +34,10 @@ pub fn run(
         return Err(Error::TooLate { what, seconds: READY_SECONDS, output: serving.output()? });
     }
     let client = client.0.run(&words(client.1), seconds)?;
-    let server = serving.wait(FAREWELL_SECONDS)?;
+    let server = serving.wait(FAREWELL_SECONDS).map_err(|error| Error::Failed {
+        command: format!("{}: {error}; of its client with status {:?}", server.1, client.status),
+        output: client.output.clone(),
+    })?;
     Ok(Exchange { server, client })
 }
 

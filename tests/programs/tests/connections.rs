@@ -1,7 +1,7 @@
 //! librdmacm's own programs between two namespaces, and over the loopback.
 
 use programs::machine::until;
-use programs::{Machine, Namespace, Pair, Rockery, connection, perftest};
+use programs::{Machine, Namespace, Pair, Rockery, connection};
 
 const SECONDS: u64 = 60;
 
@@ -97,31 +97,28 @@ fn multicast_reaches_who_joined() {
     for (group, here, there) in
         [("239.7.7.7", "10.88.0.1", "10.88.0.2"), ("ff0e::4791", "fd88::1", "fd88::2")]
     {
-        let server = format!("mckey -m {group} -b {here}");
-        let client = format!("mckey -m {group} -b {there} -s");
-        let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
-        assert!(exchange.server.output.contains("return status 0"), "{}", exchange.server.output);
+        let server = ["mckey", "-m", group, "-b", here];
+        let mut server = pair.left.start(&server).unwrap();
+        let joined = || Ok(pair.left.call("ip maddress show dev eth0")?.contains(group));
+        assert!(until(SECONDS, joined).unwrap(), "{group} is joined");
+        let client = ["mckey", "-m", group, "-b", there, "-s"];
+        pair.right.run(&client, SECONDS).unwrap().expect_success();
+        let server = server.wait(SECONDS).unwrap().expect_success();
+        assert!(server.output.contains("return status 0"), "{}", server.output);
     }
 }
 
 #[test]
 fn cmtime_opens_and_closes_many() {
     let pair = pair(1500);
-    let (server, client) = ("cmtime -b 10.88.0.1 -c 500", "cmtime -s 10.88.0.1 -c 500");
-    let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
-    assert!(exchange.client.output.contains("disconnect"), "{}", exchange.client.output);
-}
-
-#[test]
-fn perftest_connects_by_rdma_cm() {
-    let pair = pair(9000);
-    for line in ["ib_send_bw", "ib_write_lat", "ib_read_bw -q 4", "ib_atomic_lat", "ib_send_bw -c UD -s 1024"]
-    {
-        let server = format!("{line} -R -n 100");
-        let client = format!("{line} -R -n 100 10.88.0.1");
-        let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
-        assert!(!perftest::rows(&exchange.client.output).is_empty(), "{}", exchange.client.output);
+    let mut server = pair.left.start(&["cmtime", "-b", "10.88.0.1", "-c", "500"]).unwrap();
+    assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
+    for _ in 0..2 {
+        let client = ["cmtime", "-s", "10.88.0.1", "-c", "500"];
+        let client = pair.right.run(&client, SECONDS).unwrap().expect_success();
+        assert!(client.output.contains("disconnect"), "{}", client.output);
     }
+    server.kill().unwrap();
 }
 
 #[test]
