@@ -16,7 +16,7 @@ pub(crate) fn listen(this: &Id, backlog: c_int) -> Result<(), Errno> {
     if this.state().step == Step::Idle {
         bind(this, (Ipv4Addr::UNSPECIFIED, 0).into())?;
     }
-    this.world.with(|session, _| {
+    this.world.with(|session, now| {
         let mut state = this.state();
         if state.step != Step::Bound {
             return Err(Errno::INVALID);
@@ -24,7 +24,7 @@ pub(crate) fn listen(this: &Id, backlog: c_int) -> Result<(), Errno> {
         let bound = state.bound.ok_or(Errno::INVALID)?;
         let backlog = u32::try_from(backlog).unwrap_or(0);
         let backlog = if (1..BACKLOG).contains(&backlog) { backlog } else { BACKLOG };
-        let listener = session.listen(&bound, backlog)?;
+        let listener = session.listen(&bound, backlog, now)?;
         session.owner.listeners.insert(listener, this.key());
         state.listener = Some(listener);
         state.step = Step::Listening;

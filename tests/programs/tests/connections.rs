@@ -1,7 +1,7 @@
 //! librdmacm's own programs between two namespaces, and over the loopback.
 
 use programs::machine::until;
-use programs::{Machine, Namespace, Pair, Rockery, connection};
+use programs::{Machine, Namespace, Pair, Rockery, connection, perftest};
 
 const SECONDS: u64 = 60;
 
@@ -135,5 +135,17 @@ fn the_peer_of_who_is_killed_hears_of_it() {
         dies.kill().unwrap();
         let told = until(SECONDS, || Ok(lives.output()?.contains("DISCONNECT EVENT"))).unwrap();
         assert!(told, "{}", lives.output().unwrap());
+    }
+}
+
+#[test]
+fn perftest_connects_by_rdma_cm() {
+    let pair = pair(9000);
+    for line in ["ib_send_bw", "ib_write_lat", "ib_read_bw -q 4", "ib_atomic_lat", "ib_send_bw -c UD -s 1024"]
+    {
+        let server = format!("{line} -R -n 100");
+        let client = format!("{line} -R -n 100 10.88.0.1");
+        let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
+        assert!(!perftest::rows(&exchange.client.output).is_empty(), "{}", exchange.client.output);
     }
 }

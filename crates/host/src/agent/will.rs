@@ -1,5 +1,5 @@
-//! What is said to peers when a client is gone: it writes that into a file without a name, which it shares with
-//! the agent, one record for each connection.
+//! What is said to peers when a client is gone: it writes that into a file without a name, which it shares
+//! with the agent, one record for each connection.
 
 use super::protocol::DATAGRAM_BYTES;
 use link::udp::{Route, Socket};
@@ -22,8 +22,8 @@ impl Will {
         Self(file.into())
     }
 
-    /// Sets what is to be said of the connection with this number; `None`: nothing. A file system without room
-    /// has its peers find out by their time-outs.
+    /// Sets what is to be said of the connection with this number; `None`: nothing. Where there is no memory
+    /// for it, peers find out by their time-outs.
     pub(crate) fn set(&self, number: u32, words: Option<(&Route, &[u8; DATAGRAM_BYTES])>) {
         let mut record = [0; RECORD_BYTES];
         let mut length = 4;

@@ -1,6 +1,7 @@
 //! The ways in and out: the agent hands datagrams over and answers questions about ports; what we send leaves
 //! from our own socket.
 
+use super::grace::Grace;
 use crate::agent::protocol::{
     ANSWER_BYTES, Answer, Ask, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, unwrap as unwrap_message,
 };
@@ -34,12 +35,13 @@ pub(super) struct Lines {
     interfaces: HashMap<Gid, u32>,
     /// What came while an answer was waited for.
     early: VecDeque<Box<[u8]>>,
+    pub(super) grace: Grace,
 }
 
 impl Lines {
     pub(super) fn new(socket: Socket, connection: OwnedFd) -> Self {
         let (devices, interfaces, early) = (Vec::new(), HashMap::new(), VecDeque::new());
-        Self { socket, connection, devices, interfaces, early }
+        Self { socket, connection, devices, interfaces, early, grace: Grace::default() }
     }
 
     /// From now on the agent hands over what concerns us, and says what is in the file when we are gone.
@@ -81,7 +83,14 @@ impl Lines {
     /// Takes what was handed over while an answer was waited for.
     pub(super) fn hear_early(&mut self, cm: &mut Cm, now: Instant) {
         while let Some(message) = self.early.pop_front() {
-            handle(cm, &message, now);
+            self.handle(cm, &message, now);
+        }
+    }
+
+    /// Handles what waited for a listener once more.
+    pub(super) fn replay(&mut self, cm: &mut Cm, now: Instant) {
+        for message in self.grace.take() {
+            self.handle(cm, &message, now);
         }
     }
 
@@ -91,11 +100,20 @@ impl Lines {
         for _ in 0..MESSAGES_MAX {
             match unix::receive_now(self.connection.as_raw_fd(), &mut message) {
                 Ok(0) => return false,
-                Ok(length) => handle(cm, message.get(..length).unwrap_or_default(), now),
+                Ok(length) => self.handle(cm, message.get(..length).unwrap_or_default(), now),
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
         true
+    }
+
+    fn handle(&mut self, cm: &mut Cm, message: &[u8], now: Instant) {
+        if let Some((from, datagram)) = unwrap_message(message)
+            && let Some((arrival, mad)) = gsi::decode(&from, datagram)
+            && !self.grace.hold(mad, message, now)
+        {
+            cm.handle_datagram(&arrival, mad, now);
+        }
     }
 
     /// The interface that has an address of ours.
@@ -125,13 +143,5 @@ impl Lines {
         let gone = self.interfaces.keys().filter(|gid| !now.contains_key(gid));
         gone.for_each(|gid| cm.remove_address(*gid));
         self.interfaces = now;
-    }
-}
-
-fn handle(cm: &mut Cm, message: &[u8], now: Instant) {
-    if let Some((from, datagram)) = unwrap_message(message)
-        && let Some((arrival, mad)) = gsi::decode(&from, datagram)
-    {
-        cm.handle_datagram(&arrival, mad, now);
     }
 }

@@ -8,6 +8,7 @@
 //! One thread takes what the agent hands over and runs the timers. One lock orders everything; what the owner
 //! is told, it is told under that lock.
 
+mod grace;
 mod lines;
 mod list;
 mod ports;
@@ -125,7 +126,7 @@ impl<O: Owner> Connector<O> {
         let mut session = self.shared.lock();
         let result = calls(&mut session, now);
         session.settle(now);
-        if session.cm.next_timeout().is_some_and(|at| at < session.wakes_at) {
+        if session.next_timeout().is_some_and(|at| at < session.wakes_at) {
             session.wakes_at = now;
             drop(session);
             self.shared.wake.add();
@@ -144,6 +145,11 @@ impl<O: Owner> Session<O> {
     /// The devices that there are.
     pub fn devices(&self) -> &[DeviceInfo] {
         &self.lines.devices
+    }
+
+    /// When the thread has to look at the latest.
+    fn next_timeout(&self) -> Option<Instant> {
+        [self.cm.next_timeout(), self.lines.grace.next_timeout()].into_iter().flatten().min()
     }
 
     /// Sends what is to be sent, and tells what is to be told.

@@ -82,16 +82,19 @@ impl<O: Owner> Session<O> {
     ///
     /// # Errors
     /// `EADDRINUSE` when somebody listens there; [`BindError::Cm`] at the limit of listeners.
-    pub fn listen(&mut self, bound: &Bound, backlog: u32) -> Result<ListenerId, BindError> {
+    pub fn listen(&mut self, bound: &Bound, backlog: u32, now: Instant) -> Result<ListenerId, BindError> {
         let Bound { space, port, address, .. } = *bound;
         let request = Request { ask: Ask::Listen, space, port, count: 1, address, shared: false };
         self.lines.ask(&request)?;
         let listen = Listen { service: ServiceId::ip(space, port), address, backlog };
-        self.cm.listen(listen).map_err(|error| {
+        let listener = self.cm.listen(listen).map_err(|error| {
             // As before: nothing of it is left with the agent.
             let _ = self.lines.ask(&Request { ask: Ask::Unlisten, ..request });
-            error.into()
-        })
+            BindError::from(error)
+        })?;
+        self.lines.grace.open(listen.service);
+        self.lines.replay(&mut self.cm, now);
+        Ok(listener)
     }
 
     /// Takes no more requests. Those that nobody has taken are rejected.
@@ -101,5 +104,6 @@ impl<O: Owner> Session<O> {
         // An agent that is gone has forgotten it; a listener that is gone is what is wanted.
         let _ = self.lines.ask(&request);
         let _ = self.cm.unlisten(listener, now);
+        self.lines.grace.close(ServiceId::ip(space, port), now);
     }
 }

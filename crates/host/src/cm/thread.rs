@@ -31,9 +31,13 @@ pub(super) fn run<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>) {
             // It would be ready for ever.
             let _ = shared.epoll.remove(session.lines.connection.as_raw_fd());
         }
+        if session.lines.grace.next_timeout().is_some_and(|at| at <= now) {
+            let session = &mut *session;
+            session.lines.replay(&mut session.cm, now);
+        }
         session.cm.handle_timeout(now);
         session.settle(now);
-        let next = session.cm.next_timeout();
+        let next = session.next_timeout();
         session.wakes_at = next.unwrap_or(Instant(u64::MAX));
         timeout = next.map(|at| Duration::from_nanos((at - clock::now()).0));
     }
