@@ -4,6 +4,7 @@
 //   limits source ADDRESS SEGMENT SECONDS  sends with GSO, as many segments of so many bytes as fit one call
 //   limits pong                          answers each datagram until nothing came for half a second
 //   limits ping ADDRESS BYTES COUNT      one way, half a round trip: p50 and p99 in microseconds
+//   limits copy BYTES                    process_vm_writev into a child, again and again
 //
 // Both ends spin.
 
@@ -12,11 +13,16 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PORT 4790                // beside the one that rockery has
 #define SEND_BYTES_MAX 65473
@@ -128,11 +134,43 @@ static void ping(const char *to_text, int bytes, int count) {
   printf("microseconds p50: %.2f\nmicroseconds p99: %.2f\n", times[count / 2], times[count / 100 * 99]);
 }
 
+// Half a second of copies into the memory of another process, which has memory of its own behind the address.
+static void copy(size_t bytes) {
+  unsigned char *place = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  check(place == MAP_FAILED, "mmap");
+  static unsigned char source[1 << 20];
+  check(bytes > sizeof source, "BYTES");
+  int done[2];
+  check(pipe(done), "pipe");
+  pid_t child = fork();
+  if (!child) {
+    memset(place, 1, bytes);
+    char token = 0;
+    _exit(write(done[1], &token, 1) != 1 || pause());
+  }
+  char token;
+  check(read(done[0], &token, 1) != 1, "the child");
+  struct iovec ours = {source, bytes}, theirs = {place, bytes};
+  long count = 0;
+  double start = now(), end;
+  do {
+    for (int i = 0; i < 100; i++)
+      check(process_vm_writev(child, &ours, 1, &theirs, 1, 0) != (ssize_t)bytes, "process_vm_writev");
+    count += 100;
+    end = now();
+  } while (end - start < 0.5);
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  printf("gigabytes per second: %.3f\n", count * (double)bytes / (end - start) / 1e9);
+  printf("microseconds: %.3f\n", (end - start) / count * 1e6);
+}
+
 int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "sink")) sink();
   else if (argc == 2 && !strcmp(argv[1], "pong")) pong();
   else if (argc == 5 && !strcmp(argv[1], "source")) source(argv[2], atoi(argv[3]), atof(argv[4]));
   else if (argc == 5 && !strcmp(argv[1], "ping")) ping(argv[2], atoi(argv[3]), atoi(argv[4]));
+  else if (argc == 3 && !strcmp(argv[1], "copy")) copy(atoi(argv[2]));
   else return 2;
   return 0;
 }

@@ -30,7 +30,9 @@ struct Row {
 }
 
 fn main() {
-    let table = match measure() {
+    // What takes a minute, without the rest: shown, and not written down.
+    let only_same_host = std::env::args().any(|argument| argument == "--same-host");
+    let table = match if only_same_host { measure_same_host() } else { measure() } {
         Ok(rows) => table(&rows),
         Err(error) => {
             eprintln!("bench: {error}");
@@ -38,11 +40,18 @@ fn main() {
         }
     };
     println!("{table}");
+    if only_same_host {
+        return;
+    }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance.md");
     if let Err(error) = record(&page, &table) {
         eprintln!("bench: {}: {error}", page.display());
         std::process::exit(1);
     }
+}
+
+fn measure_same_host() -> Result<Vec<Row>, Error> {
+    same_host(&Namespace::alone()?.with(&Rockery::built()), &Probe::compile("limits")?)
 }
 
 fn measure() -> Result<Vec<Row>, Error> {
@@ -66,7 +75,94 @@ fn measure() -> Result<Vec<Row>, Error> {
     eprintln!("many queue pairs");
     let alone = Namespace::alone()?.with(&rockery);
     rows.extend(crowds(&alone, &crowd)?);
+    rows.extend(same_host(&alone, &limits)?);
     Ok(rows)
+}
+
+/// Two programs on one host, held against the kernel's copy from one process to another.
+fn same_host(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Error> {
+    let path = limits.path().to_string_lossy().into_owned();
+    let copy = |bytes: &str, figure: &str| -> Result<f64, Error> {
+        let argv = [path.as_str(), "copy", bytes];
+        number(&succeeded(alone.start_plain(&argv)?.wait(SECONDS)?, &argv)?, figure)
+    };
+    let mut rows = Vec::new();
+    for (program, bytes, options) in [
+        ("ib_write_bw", "4096", "-n 300000"),
+        ("ib_write_bw", "65536", "-n 100000"),
+        ("ib_write_bw", "1048576", "-n 10000"),
+        ("ib_read_bw", "65536", "-n 100000"),
+        ("ib_send_bw", "65536", "-n 100000"),
+    ] {
+        eprintln!("{program} {bytes}, same host");
+        let line = format!("{program} -s {bytes} {options}");
+        let (figure, limit, ratio) = beside(
+            || Ok(figure(alone, &line, 1)? * 1_048_576.0 / 1e9),
+            || copy(bytes, "gigabytes per second"),
+        )?;
+        rows.push(Row {
+            name: format!("`{program}` {bytes} B, same host"),
+            figure: format!("{figure:.1} GB/s"),
+            limit: format!("`process_vm_writev` {limit:.1} GB/s"),
+            ratio: format!("{ratio:.2}"),
+            goal: if bytes == "4096" { String::new() } else { "at least 0.9, and 12.2 GB/s".into() },
+        });
+    }
+    for (program, goal) in [("ib_send_lat", ""), ("ib_write_lat", "1.3 us"), ("ib_read_lat", "1.3 us")] {
+        eprintln!("{program}, same host");
+        let line = format!("{program} -s 8 -n 100000");
+        let (figure, limit, ratio) = beside(|| figure(alone, &line, 2), || copy("8", "microseconds"))?;
+        rows.push(Row {
+            name: format!("`{program}` 8 B, p50, same host"),
+            figure: format!("{figure:.2} us"),
+            limit: format!("`process_vm_writev` {limit:.2} us"),
+            ratio: format!("{ratio:.2}"),
+            goal: goal.into(),
+        });
+    }
+    for (line, column, unit, goal) in [
+        ("ib_atomic_lat -n 100000", 2, "us, p50", "0.5 us"),
+        ("ib_write_bw -s 64 -n 3000000", 2, "million messages/s", "8 million"),
+        ("ib_send_bw -s 64 -n 3000000", 2, "million messages/s", "8 million"),
+    ] {
+        eprintln!("{line}, same host");
+        let figures = (0..ROUNDS).map(|_| figure(alone, line, column)).collect::<Result<_, _>>()?;
+        rows.push(Row {
+            name: format!("`{line}`, same host"),
+            figure: format!("{:.2} {unit}", median(figures)),
+            limit: String::new(),
+            ratio: String::new(),
+            goal: goal.into(),
+        });
+    }
+    Ok(rows)
+}
+
+/// A figure and its limit, measured in turns, and the median of their ratios.
+fn beside(
+    figure: impl Fn() -> Result<f64, Error>,
+    limit: impl Fn() -> Result<f64, Error>,
+) -> Result<(f64, f64, f64), Error> {
+    let (mut figures, mut limits, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut before = limit()?;
+    for _ in 0..ROUNDS {
+        let (measured, after) = (figure()?, limit()?);
+        let mean = (before + after) / 2.0;
+        before = after;
+        figures.push(measured);
+        limits.push(mean);
+        ratios.push(measured / mean);
+    }
+    Ok((median(figures), median(limits), median(ratios)))
+}
+
+/// A figure of a program between two processes of one host.
+fn figure(alone: &Namespace, line: &str, column: usize) -> Result<f64, Error> {
+    let exchange = perftest::run(alone, alone, line)?;
+    let output = format!("{}\n{}", exchange.server.output, exchange.client.output);
+    let rows = perftest::rows(&exchange.client.output);
+    let found = rows.last().and_then(|row| row.figures.get(column)).copied();
+    found.ok_or_else(|| Error::Failed { command: line.to_owned(), output })
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
