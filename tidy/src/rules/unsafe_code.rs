@@ -13,6 +13,7 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/verbs/src/", "the C ABI of libibverbs"),
     ("crates/verbs/tests/", "loading the library and looking for its symbols"),
     ("crates/rdmacm/src/", "the C ABI of librdmacm"),
+    ("examples/ci/rust/src/", "registering memory, with someone else's crate"),
     ("crates/view/src/", "the C library's functions that take a path"),
     ("crates/cli/src/sys/", "namespaces and mounts of a program that is started"),
     ("crates/python/src/", "Python's extension interface"),
