@@ -8,6 +8,7 @@ packages=(
   perftest ibverbs-utils libibverbs-dev librdmacm-dev     # the programs that rockery runs, and their headers
   ibverbs-providers rdma-core python3-pyverbs             # what they need, and rdma-core's own tests
   libclang-dev                                            # to build an example that uses the crate sideway
+  rdmacm-utils                                            # sockets over RDMA, and what turns others into them
   infiniband-diags ucx-utils openmpi-bin libopenmpi-dev   # programs that look for devices in /sys and /dev
   iproute2 iputils-ping procps iperf3                              # namespaces, and TCP to compare with
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side

@@ -88,6 +88,35 @@ pub(crate) fn code(body: impl FnOnce() -> Result<(), Errno>) -> c_int {
     }
 }
 
+/// What answers with a number, and with -1 and `errno` where it fails.
+pub(crate) trait Number {
+    const FAILED: Self;
+}
+
+impl Number for c_int {
+    const FAILED: Self = -1;
+}
+
+impl Number for isize {
+    const FAILED: Self = -1;
+}
+
+impl Number for i64 {
+    const FAILED: Self = -1;
+}
+
+impl Number for usize {
+    const FAILED: Self = Self::MAX;
+}
+
+/// Calls of sockets: a number, or -1 and `errno`.
+pub(crate) fn number<T: Number>(body: impl FnOnce() -> Result<T, Errno>) -> T {
+    caught(body).unwrap_or_else(|errno| {
+        set_errno(errno);
+        T::FAILED
+    })
+}
+
 /// Those that cannot fail.
 pub(crate) fn plain<T: Default>(body: impl FnOnce() -> T) -> T {
     caught(|| Ok(body())).unwrap_or_default()
@@ -97,8 +126,8 @@ fn caught<T>(body: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::BROKEN))
 }
 
-/// Functions that C calls. The word after the arrow says how failure is told: `pointer`, `code`, or `plain`
-/// for none. Inside, pointers may be followed: the caller owes them, see the crate's page.
+/// Functions that C calls. The word after the arrow says how failure is told: `pointer`, `code`, `number`,
+/// or `plain` for none. Inside, pointers may be followed: the caller owes them, see the crate's page.
 macro_rules! door {
     ($(
         $(#[$meta:meta])*

@@ -1,0 +1,248 @@
+//! `rsetsockopt` and `rgetsockopt`: what is set, and what of it has an effect.
+
+use super::protocol::{scale, unscale};
+use super::socket::{Inner, Phase};
+use crate::door::Errno;
+use crate::options::rdma_set_option;
+use abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR};
+use core::ffi::{c_int, c_void};
+use std::time::Duration;
+
+/// Levels and names of rdma/rsocket.h.
+const SOL_RDMA: c_int = 0x1_0000;
+const RDMA_SQSIZE: c_int = 0;
+const RDMA_RQSIZE: c_int = 1;
+const RDMA_INLINE: c_int = 2;
+const RDMA_IOMAPSIZE: c_int = 3;
+
+/// Work requests of a direction: the fewest that the messages of control leave room for others, and what 16
+/// bits of credits can count.
+const REQUESTS: core::ops::RangeInclusive<u32> = 16..=0x7ffe;
+/// Two halves of a page at least, and what one WRITE could announce at most.
+const BYTES: core::ops::RangeInclusive<usize> = 4096..=256 << 20;
+const INLINE_BYTES_MAX: u32 = 1024;
+/// As TCP's: two hours.
+const KEEPALIVE: Duration = Duration::from_secs(7200);
+const SEGMENT_BYTES: c_int = 4096;
+
+/// What a connection is made with.
+#[derive(Clone, Debug)]
+pub(super) struct Sizes {
+    pub(super) sends: u32,
+    pub(super) receives: u32,
+    pub(super) inline_bytes: u32,
+    pub(super) send_bytes: usize,
+    pub(super) receive_bytes: usize,
+    pub(super) mappings: u32,
+}
+
+/// Everything that can be set.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) sizes: Sizes,
+    pub(super) keepalive: bool,
+    pub(super) keepalive_idle: Duration,
+    pub(super) linger: Option<u32>,
+    pub(super) receive_timeout: Option<Duration>,
+    pub(super) send_timeout: Option<Duration>,
+    reuse_address: bool,
+    v6_only: bool,
+    no_delay: bool,
+    out_of_band_inline: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let sizes = Sizes {
+            sends: 384,
+            receives: 384,
+            inline_bytes: 64,
+            send_bytes: 1 << 20,
+            receive_bytes: 1 << 20,
+            mappings: 0,
+        };
+        Self {
+            sizes,
+            keepalive: false,
+            keepalive_idle: KEEPALIVE,
+            linger: None,
+            receive_timeout: None,
+            send_timeout: None,
+            reuse_address: false,
+            v6_only: false,
+            no_delay: false,
+            out_of_band_inline: false,
+        }
+    }
+}
+
+/// # Safety
+/// `length` bytes are at `value`.
+unsafe fn read<T: Copy>(value: *const c_void, length: u32) -> Result<T, Errno> {
+    if value.is_null() || (length as usize) < size_of::<T>() {
+        return Err(Errno::INVALID);
+    }
+    // SAFETY: as above.
+    Ok(unsafe { value.cast::<T>().read_unaligned() })
+}
+
+fn timeout(value: libc::timeval) -> Option<Duration> {
+    let seconds = u64::try_from(value.tv_sec).unwrap_or(0);
+    let rest = u64::try_from(value.tv_usec).unwrap_or(0);
+    Some(Duration::from_secs(seconds) + Duration::from_micros(rest)).filter(|time| !time.is_zero())
+}
+
+fn timeval(time: Option<Duration>) -> libc::timeval {
+    let time = time.unwrap_or_default();
+    libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) }
+}
+
+impl Inner {
+    /// # Safety
+    /// `length` bytes are at `value`.
+    pub(super) unsafe fn set_option(
+        &mut self,
+        level: c_int,
+        name: c_int,
+        value: *const c_void,
+        length: u32,
+    ) -> Result<(), Errno> {
+        // SAFETY: as above.
+        let number = || unsafe { read::<c_int>(value, length) };
+        let flag = || number().map(|value| value != 0);
+        // SAFETY: as above.
+        let time = || unsafe { read::<libc::timeval>(value, length) }.map(timeout);
+        let bytes = || number().map(|value| (value.max(0) as usize).clamp(*BYTES.start(), *BYTES.end()));
+        let requests =
+            || number().map(|value| (value.max(0) as u32).clamp(*REQUESTS.start(), *REQUESTS.end()));
+        let is_fresh = matches!(self.phase, Phase::Fresh | Phase::Bound | Phase::Listening);
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => {
+                self.options.reuse_address = flag()?;
+                self.pass_on(RDMA_OPTION_ID_REUSEADDR, number()?)?;
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => self.options.sizes.receive_bytes = even(bytes()?),
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => self.options.sizes.send_bytes = bytes()?,
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => self.options.keepalive = flag()?,
+            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => self.options.out_of_band_inline = flag()?,
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => self.options.receive_timeout = time()?,
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => self.options.send_timeout = time()?,
+            (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                // SAFETY: as above.
+                let linger = unsafe { read::<libc::linger>(value, length) }?;
+                self.options.linger = (linger.l_onoff != 0).then_some(linger.l_linger.max(0) as u32);
+            }
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => self.options.no_delay = flag()?,
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => {
+                let seconds = u64::try_from(number()?).ok().filter(|seconds| *seconds > 0);
+                self.options.keepalive_idle = Duration::from_secs(seconds.ok_or(Errno::INVALID)?);
+            }
+            // The device decides.
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {}
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
+                self.options.v6_only = flag()?;
+                self.pass_on(RDMA_OPTION_ID_AFONLY, number()?)?;
+            }
+            (SOL_RDMA, RDMA_SQSIZE) if is_fresh => self.options.sizes.sends = requests()?,
+            (SOL_RDMA, RDMA_RQSIZE) if is_fresh => self.options.sizes.receives = requests()?,
+            (SOL_RDMA, RDMA_INLINE) if is_fresh => {
+                self.options.sizes.inline_bytes = (number()?.max(0) as u32).min(INLINE_BYTES_MAX);
+            }
+            (SOL_RDMA, RDMA_IOMAPSIZE) if is_fresh => {
+                self.options.sizes.mappings = unscale(scale(number()?.max(0) as u32));
+            }
+            (SOL_RDMA, _) => return Err(Errno::INVALID),
+            _ => return Err(Errno(libc::ENOPROTOOPT)),
+        }
+        Ok(())
+    }
+
+    fn pass_on(&mut self, name: u32, mut value: c_int) -> Result<(), Errno> {
+        if self.phase != Phase::Fresh {
+            return Ok(());
+        }
+        let place = core::ptr::from_mut(&mut value).cast();
+        // SAFETY: the identifier is ours, and the value lives until the call returns.
+        Errno::check(unsafe {
+            rdma_set_option(self.id, RDMA_OPTION_ID as c_int, name as c_int, place, size_of::<c_int>())
+        })
+    }
+
+    /// # Safety
+    /// `*length` bytes can be written at `value`.
+    pub(super) unsafe fn option(
+        &mut self,
+        level: c_int,
+        name: c_int,
+        value: *mut c_void,
+        length: *mut u32,
+    ) -> Result<(), Errno> {
+        let options = &self.options;
+        let flag = |flag: bool| Ok(c_int::from(flag));
+        let number: Result<c_int, Errno> = match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_TYPE) => Ok(libc::SOCK_STREAM),
+            (libc::SOL_SOCKET, libc::SO_ERROR) => Ok(core::mem::take(&mut self.error)),
+            (libc::SOL_SOCKET, libc::SO_REUSEADDR) => flag(options.reuse_address),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => Ok(options.sizes.receive_bytes as c_int),
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => Ok(options.sizes.send_bytes as c_int),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => flag(options.keepalive),
+            (libc::SOL_SOCKET, libc::SO_OOBINLINE) => flag(options.out_of_band_inline),
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
+                // SAFETY: as above.
+                return unsafe { write(timeval(options.receive_timeout), value, length) };
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
+                // SAFETY: as above.
+                return unsafe { write(timeval(options.send_timeout), value, length) };
+            }
+            (libc::SOL_SOCKET, libc::SO_LINGER) => {
+                let l_linger = options.linger.unwrap_or(0) as c_int;
+                let linger = libc::linger { l_onoff: options.linger.is_some().into(), l_linger };
+                // SAFETY: as above.
+                return unsafe { write(linger, value, length) };
+            }
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => flag(options.no_delay),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Ok(options.keepalive_idle.as_secs() as c_int),
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Ok(SEGMENT_BYTES),
+            // No segment of TCP was ever sent again, or measured.
+            (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+                // SAFETY: as above.
+                unsafe {
+                    core::ptr::write_bytes(
+                        value.cast::<u8>(),
+                        0,
+                        length.as_ref().map_or(0, |it| *it as usize),
+                    )
+                };
+                return Ok(());
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => flag(options.v6_only),
+            (SOL_RDMA, RDMA_SQSIZE) => Ok(options.sizes.sends as c_int),
+            (SOL_RDMA, RDMA_RQSIZE) => Ok(options.sizes.receives as c_int),
+            (SOL_RDMA, RDMA_INLINE) => Ok(options.sizes.inline_bytes as c_int),
+            (SOL_RDMA, RDMA_IOMAPSIZE) => Ok(options.sizes.mappings as c_int),
+            _ => Err(Errno(libc::ENOPROTOOPT)),
+        };
+        // SAFETY: as above.
+        unsafe { write(number?, value, length) }
+    }
+}
+
+const fn even(bytes: usize) -> usize {
+    bytes & !1
+}
+
+/// # Safety
+/// `*length` bytes can be written at `value`.
+unsafe fn write<T>(from: T, value: *mut c_void, length: *mut u32) -> Result<(), Errno> {
+    // SAFETY: as above.
+    unsafe {
+        let room = length.as_mut().ok_or(Errno::INVALID)?;
+        if value.is_null() || (*room as usize) < size_of::<T>() {
+            return Err(Errno::INVALID);
+        }
+        value.cast::<T>().write_unaligned(from);
+        *room = size_of::<T>() as u32;
+    }
+    Ok(())
+}

@@ -1,0 +1,500 @@
+//! A socket: how far it is, who waits for it.
+
+use super::options::Options;
+use super::protocol::{CONNECT_BYTES, Connect, Message};
+use super::stream::{End, Stream};
+use crate::address::{rdma_resolve_addr, rdma_resolve_route};
+use crate::channel::{rdma_create_event_channel, rdma_destroy_event_channel};
+use crate::connect::{rdma_accept, rdma_connect, rdma_reject};
+use crate::door::Errno;
+use crate::events::{rdma_ack_cm_event, rdma_get_cm_event};
+use crate::id::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
+use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
+use core::ffi::{c_int, c_void};
+use std::collections::VecDeque;
+use std::ptr::null_mut;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A call that waits looks so long by itself before it sleeps: waking up costs as much.
+const SPIN: Duration = Duration::from_micros(30);
+/// A sleep lasts no longer: two threads of a program may wait for one socket, and an event wakes one of
+/// them.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// How long closing waits for what was sent.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+const RESOLVE_MS: c_int = 2000;
+/// Sequence errors, and receives that are not there yet, are tried again as often as a queue pair can.
+const RETRIES: u8 = 7;
+/// Requests that wait to be accepted: beyond it they wait at the connection manager.
+pub(super) const BACKLOG_MAX: usize = 1024;
+
+/// How far a socket is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Fresh,
+    Bound,
+    Listening,
+    Connecting,
+    /// The peer was accepted, and has not been heard of since.
+    Accepted,
+    Connected,
+    Failed,
+}
+
+/// A peer that asks.
+struct Request {
+    id: *mut rdma_cm_id,
+    peer: Connect,
+}
+
+/// What one thread at a time sees.
+pub(super) struct Inner {
+    pub(super) id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+    pub(super) phase: Phase,
+    pub(super) options: Options,
+    pub(super) nonblocking: bool,
+    /// What `SO_ERROR` tells.
+    pub(super) error: c_int,
+    pub(super) stream: Option<Stream>,
+    /// Mappings of this end's memory, and whether the peer was told.
+    pub(super) mappings: Vec<super::iomap::Mapping>,
+    requests: VecDeque<Request>,
+    polling: bool,
+    pub(super) last_used: Instant,
+}
+
+// SAFETY: the identifier and its channel belong to the socket, and calls on them are made one at a time.
+unsafe impl Send for Inner {}
+
+/// What a descriptor stands for.
+pub(super) struct Socket {
+    pub(super) fd: c_int,
+    inner: Mutex<Inner>,
+    turn: Condvar,
+}
+
+/// What an event said, with it acknowledged.
+struct Told {
+    event: u32,
+    status: c_int,
+    id: *mut rdma_cm_id,
+    peer: Option<Connect>,
+}
+
+impl Inner {
+    /// With an identifier of its own.
+    fn new() -> Result<Self, Errno> {
+        // SAFETY: NULL is told apart.
+        let channel = Errno::check_pointer(unsafe { rdma_create_event_channel() })?;
+        let mut inner = Self {
+            id: null_mut(),
+            channel,
+            phase: Phase::Fresh,
+            options: Options::default(),
+            nonblocking: false,
+            error: 0,
+            stream: None,
+            mappings: Vec::new(),
+            requests: VecDeque::new(),
+            polling: false,
+            last_used: Instant::now(),
+        };
+        // SAFETY: ours.
+        super::set_nonblocking(unsafe { (*channel).fd })?;
+        // SAFETY: the channel is ours, the place as well.
+        Errno::check(unsafe { rdma_create_id(channel, &mut inner.id, null_mut(), RDMA_PS_TCP) })?;
+        Ok(inner)
+    }
+
+    pub(super) fn channel_fd(&self) -> c_int {
+        // SAFETY: ours.
+        unsafe { (*self.channel).fd }
+    }
+
+    /// What a thread sleeps on.
+    pub(super) fn descriptors(&self) -> [libc::pollfd; 2] {
+        let stream = self.stream.as_ref().map_or(-1, Stream::descriptor);
+        [self.channel_fd(), stream].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+    }
+
+    /// Does what has become possible.
+    pub(super) fn progress(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.progress();
+            if self.phase == Phase::Accepted && stream.heard {
+                stream.open = true;
+                self.phase = Phase::Connected;
+            }
+        }
+    }
+
+    /// Takes what the connection manager tells.
+    pub(super) fn attend(&mut self) {
+        while self.requests.len() < BACKLOG_MAX {
+            let Some(told) = self.next_told() else { break };
+            if let Err(Errno(error)) = self.act(&told) {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn next_told(&mut self) -> Option<Told> {
+        let mut event: *mut rdma_cm_event = null_mut();
+        // SAFETY: the channel is ours; the event is read before it is acknowledged.
+        unsafe {
+            if rdma_get_cm_event(self.channel, &mut event) != 0 {
+                return None;
+            }
+            let raw = &*event;
+            let data = raw.param.conn;
+            let has_data =
+                !data.private_data.is_null() && usize::from(data.private_data_len) >= CONNECT_BYTES;
+            let peer = has_data.then(|| {
+                let length = data.private_data_len.into();
+                Connect::parse(core::slice::from_raw_parts(data.private_data.cast(), length))
+            });
+            let told = Told { event: raw.event, status: raw.status, id: raw.id, peer: peer.flatten() };
+            rdma_ack_cm_event(event);
+            Some(told)
+        }
+    }
+
+    fn act(&mut self, told: &Told) -> Result<(), Errno> {
+        match told.event {
+            abi::RDMA_CM_EVENT_ADDR_RESOLVED => {
+                // SAFETY: ours.
+                Errno::check(unsafe { rdma_resolve_route(self.id, RESOLVE_MS) })
+            }
+            abi::RDMA_CM_EVENT_ROUTE_RESOLVED => self.ask(),
+            abi::RDMA_CM_EVENT_ESTABLISHED => {
+                let stream = self.stream.as_mut().ok_or(Errno::INVALID)?;
+                if self.phase == Phase::Connecting {
+                    stream.meet(told.peer.ok_or(Errno(libc::ECONNREFUSED))?);
+                }
+                stream.open = true;
+                self.phase = Phase::Connected;
+                Ok(())
+            }
+            abi::RDMA_CM_EVENT_CONNECT_REQUEST => {
+                match told.peer {
+                    Some(peer) => self.requests.push_back(Request { id: told.id, peer }),
+                    // No rsocket: it is told so.
+                    // SAFETY: the newcomer is ours.
+                    None => unsafe {
+                        rdma_reject(told.id, core::ptr::null(), 0);
+                        rdma_destroy_id(told.id);
+                    },
+                }
+                Ok(())
+            }
+            abi::RDMA_CM_EVENT_ADDR_ERROR | abi::RDMA_CM_EVENT_ROUTE_ERROR => {
+                Err(Errno(if told.status < 0 { -told.status } else { libc::ENETUNREACH }))
+            }
+            abi::RDMA_CM_EVENT_REJECTED => Err(Errno(libc::ECONNREFUSED)),
+            abi::RDMA_CM_EVENT_UNREACHABLE => Err(Errno(libc::ETIMEDOUT)),
+            abi::RDMA_CM_EVENT_CONNECT_ERROR => Err(Errno(libc::ECONNABORTED)),
+            abi::RDMA_CM_EVENT_DEVICE_REMOVAL => Err(Errno(libc::ENODEV)),
+            abi::RDMA_CM_EVENT_DISCONNECTED => {
+                if let Some(stream) = &mut self.stream {
+                    // What arrived before is still read.
+                    stream.progress();
+                    stream.end(End::Orderly);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, error: c_int) {
+        self.error = error;
+        if let Some(stream) = &mut self.stream {
+            stream.end(End::Broken);
+        }
+        if self.phase != Phase::Listening {
+            self.phase = Phase::Failed;
+        }
+    }
+
+    /// Begins to connect.
+    ///
+    /// # Safety
+    /// `address` is as long as its family says.
+    pub(super) unsafe fn connect(&mut self, address: *const c_void) -> Result<(), Errno> {
+        // SAFETY: as above.
+        let begun = unsafe { rdma_resolve_addr(self.id, core::ptr::null(), address, RESOLVE_MS) };
+        Errno::check(begun)?;
+        self.phase = Phase::Connecting;
+        Ok(())
+    }
+
+    /// The way is known: makes the stream, and asks the peer.
+    fn ask(&mut self) -> Result<(), Errno> {
+        // SAFETY: the identifier has a device now, and lives as long as this.
+        let stream = unsafe { Stream::new(self.id, &self.options.sizes) }?;
+        let introduction = stream.introduction().to_bytes();
+        self.stream = Some(stream);
+        let param = parameters(&introduction);
+        // SAFETY: both live until the call returns.
+        Errno::check(unsafe { rdma_connect(self.id, &param) })
+    }
+
+    /// The peer that has waited longest, accepted.
+    pub(super) fn accept(&mut self) -> Option<Result<Inner, Errno>> {
+        let request = self.requests.pop_front()?;
+        let options = self.options.clone();
+        Some(Self::of_request(&request, options).inspect_err(|_| {
+            // SAFETY: nobody else has it.
+            unsafe {
+                rdma_reject(request.id, core::ptr::null(), 0);
+                rdma_destroy_id(request.id);
+            }
+        }))
+    }
+
+    fn of_request(request: &Request, options: Options) -> Result<Self, Errno> {
+        // SAFETY: NULL is told apart.
+        let channel = Errno::check_pointer(unsafe { rdma_create_event_channel() })?;
+        // SAFETY: ours.
+        super::set_nonblocking(unsafe { (*channel).fd })?;
+        // SAFETY: both are ours.
+        unsafe {
+            if let Err(error) = Errno::check(rdma_migrate_id(request.id, channel)) {
+                rdma_destroy_event_channel(channel);
+                return Err(error);
+            }
+        }
+        let prepared = || -> Result<Stream, Errno> {
+            // SAFETY: the identifier has a device, and lives as long as the stream.
+            let mut stream = unsafe { Stream::new(request.id, &options.sizes) }?;
+            stream.meet(request.peer);
+            let introduction = stream.introduction().to_bytes();
+            let param = parameters(&introduction);
+            // SAFETY: both live until the call returns.
+            Errno::check(unsafe { rdma_accept(request.id, &param) })?;
+            Ok(stream)
+        };
+        let stream = prepared()?;
+        Ok(Self {
+            id: request.id,
+            channel,
+            phase: Phase::Accepted,
+            options,
+            nonblocking: false,
+            error: 0,
+            stream: Some(stream),
+            mappings: Vec::new(),
+            requests: VecDeque::new(),
+            polling: false,
+            last_used: Instant::now(),
+        })
+    }
+
+    /// The stream, if there is one that bytes can go through or have come through.
+    pub(super) fn stream(&mut self) -> Result<&mut Stream, Errno> {
+        match (self.phase, self.error) {
+            (Phase::Failed, 0) => Err(Errno(libc::ENOTCONN)),
+            (Phase::Failed, _) => Err(Errno(core::mem::take(&mut self.error))),
+            _ => self.stream.as_mut().ok_or(Errno(libc::ENOTCONN)),
+        }
+    }
+
+    /// What `poll` says of the socket.
+    pub(super) fn readiness(&self) -> i16 {
+        let (read, write) = (libc::POLLIN | libc::POLLRDNORM, libc::POLLOUT | libc::POLLWRNORM);
+        match (self.phase, &self.stream) {
+            (Phase::Listening, _) => {
+                if self.requests.is_empty() {
+                    0
+                } else {
+                    read
+                }
+            }
+            (Phase::Failed, _) => read | write | libc::POLLERR | libc::POLLHUP,
+            (Phase::Accepted | Phase::Connected, Some(stream)) => {
+                let mut ready = 0;
+                if stream.has_data() || !stream.readable {
+                    ready |= read;
+                }
+                if self.phase == Phase::Connected && (stream.can_send() || stream.ended.is_some()) {
+                    ready |= write;
+                }
+                match stream.ended {
+                    // As with TCP, the end comes after what was sent before it.
+                    _ if stream.has_data() => ready,
+                    Some(End::Orderly) => ready | libc::POLLHUP,
+                    Some(End::Broken) => ready | libc::POLLHUP | libc::POLLERR,
+                    None => ready,
+                }
+            }
+            (Phase::Fresh | Phase::Bound, _) => libc::POLLHUP,
+            _ => 0,
+        }
+    }
+
+    /// Keeps a quiet connection from being taken for dead, or finds out that it is.
+    pub(super) fn keep_alive(&mut self) {
+        if !self.options.keepalive || self.last_used.elapsed() < self.options.keepalive_idle {
+            return;
+        }
+        self.progress();
+        if let Some(stream) = &mut self.stream
+            && self.phase == Phase::Connected
+            && stream.can_control()
+        {
+            self.last_used = Instant::now();
+            _ = stream.control(Message::KeepAlive);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.mappings.clear();
+        self.stream = None;
+        // SAFETY: ours; requests that nobody accepted go first, for they report to the same channel.
+        unsafe {
+            for request in self.requests.drain(..) {
+                rdma_reject(request.id, core::ptr::null(), 0);
+                rdma_destroy_id(request.id);
+            }
+            if !self.id.is_null() {
+                rdma_destroy_id(self.id);
+            }
+            rdma_destroy_event_channel(self.channel);
+        }
+    }
+}
+
+/// How rsockets connect.
+fn parameters(introduction: &[u8; CONNECT_BYTES]) -> rdma_conn_param {
+    rdma_conn_param {
+        private_data: introduction.as_ptr().cast(),
+        private_data_len: CONNECT_BYTES as u8,
+        responder_resources: 0,
+        initiator_depth: 0,
+        flow_control: 1,
+        retry_count: RETRIES,
+        rnr_retry_count: RETRIES,
+        srq: 0,
+        qp_num: 0,
+    }
+}
+
+impl Socket {
+    pub(super) fn fresh() -> Result<Self, Errno> {
+        Ok(Self::of(Inner::new()?))
+    }
+
+    /// Its descriptor is that of its channel: a number that the process uses for nothing else.
+    pub(super) fn of(inner: Inner) -> Self {
+        Self { fd: inner.channel_fd(), inner: Mutex::new(inner), turn: Condvar::new() }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tries until there is a result. `time` limits it, and a socket that does not block tries once.
+    pub(super) fn wait<T>(
+        &self,
+        nonblocking: bool,
+        time: Option<Duration>,
+        mut attempt: impl FnMut(&mut Inner) -> Result<Option<T>, Errno>,
+    ) -> Result<T, Errno> {
+        let deadline = time.map(|time| Instant::now() + time);
+        let mut inner = self.lock();
+        inner.last_used = Instant::now();
+        let mut spinning = None;
+        loop {
+            inner.progress();
+            if let Some(done) = attempt(&mut inner)? {
+                return Ok(done);
+            }
+            // Events of the connection manager are rare, and looking for them is a system call.
+            if spinning.is_none() {
+                inner.attend();
+                if let Some(done) = attempt(&mut inner)? {
+                    return Ok(done);
+                }
+            }
+            if nonblocking || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Errno(libc::EAGAIN));
+            }
+            if spinning.get_or_insert_with(Instant::now).elapsed() < SPIN {
+                drop(inner);
+                std::hint::spin_loop();
+                inner = self.lock();
+                continue;
+            }
+            let left =
+                deadline.map_or(SLEEP_MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = left.min(SLEEP_MAX);
+            if inner.polling {
+                let waited = self.turn.wait_timeout(inner, left);
+                inner = waited.unwrap_or_else(PoisonError::into_inner).0;
+                spinning = None;
+                continue;
+            }
+            if let Some(stream) = &mut inner.stream {
+                stream.arm()?;
+            }
+            inner.progress();
+            if let Some(done) = attempt(&mut inner)? {
+                return Ok(done);
+            }
+            inner.polling = true;
+            let mut descriptors = inner.descriptors();
+            drop(inner);
+            let slept = super::poll::sleep(&mut descriptors, Some(left));
+            inner = self.lock();
+            inner.polling = false;
+            if let Some(stream) = &mut inner.stream {
+                stream.quiet();
+            }
+            self.turn.notify_all();
+            spinning = None;
+            slept?;
+        }
+    }
+
+    /// Says that no more is sent, or read.
+    pub(super) fn shutdown(&self, how: c_int) -> Result<(), Errno> {
+        let message = {
+            let mut inner = self.lock();
+            inner.progress();
+            if !matches!(inner.phase, Phase::Accepted | Phase::Connected) {
+                return Err(Errno(libc::ENOTCONN));
+            }
+            let Some(stream) = &mut inner.stream else { return Err(Errno(libc::ENOTCONN)) };
+            let message = match how {
+                libc::SHUT_RDWR => Some(Message::Disconnect),
+                libc::SHUT_WR if stream.readable => Some(Message::Shutdown),
+                libc::SHUT_WR => Some(Message::Disconnect),
+                libc::SHUT_RD => (!stream.writable).then_some(Message::Disconnect),
+                _ => return Err(Errno::INVALID),
+            };
+            if how != libc::SHUT_RD {
+                stream.writable = false;
+            }
+            if how != libc::SHUT_WR {
+                stream.readable = false;
+            }
+            message
+        };
+        if let Some(message) = message {
+            self.wait(false, Some(CLOSE_MAX), |inner| {
+                let Ok(stream) = inner.stream() else { return Ok(Some(())) };
+                if stream.can_control() {
+                    return stream.control(message).map(Some);
+                }
+                Ok(stream.ended.map(drop))
+            })?;
+        }
+        self.wait(false, Some(CLOSE_MAX), |inner| {
+            Ok(inner.stream().map_or(Some(()), |stream| stream.is_idle().then_some(())))
+        })
+    }
+}

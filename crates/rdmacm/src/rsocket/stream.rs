@@ -1,0 +1,538 @@
+//! The bytes of a connection: credits, granted memory, what has arrived.
+//!
+//! The queue pair's completions drive it: [`Stream::progress`] takes them and answers with credits where the
+//! reader has made room.
+
+use super::buffer::Buffer;
+use super::options::Sizes;
+use super::protocol::{
+    Connect, GRANTS, LENGTH_MAX, MAPPING_BYTES, Message, RANGE_BYTES, Range, scale, unscale,
+};
+use crate::door::Errno;
+use crate::qp;
+use crate::verbs::{self, verbs};
+use abi::{
+    IBV_QPT_RC, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+    ibv_comp_channel, ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+    ibv_wr_rdma, ibv_wr_remote, rdma_cm_id,
+};
+use core::ffi::c_int;
+use std::collections::VecDeque;
+use std::ptr::null_mut;
+
+/// `IBV_ACCESS_LOCAL_WRITE` and `IBV_ACCESS_REMOTE_WRITE`.
+const WRITABLE: u32 = 1 | 2;
+/// Work requests that are kept for messages of control, whatever data waits.
+const CONTROLS: u32 = 4;
+/// The longest WRITE.
+const TRANSFER_BYTES_MAX: usize = 64 << 10;
+/// Sending begins only with so much room (rdma-core's low-water mark): a writer is not woken for crumbs.
+const LOW_WATER_BYTES: usize = 2048;
+/// Completions that are taken at once.
+const BATCH: usize = 32;
+/// Marks of work request ids: receives, and messages of control. Others carry their length.
+const RECEIVE: u64 = 1 << 63;
+const CONTROL: u64 = 1 << 62;
+const LENGTH: u64 = LENGTH_MAX as u64;
+
+/// How a connection's sending or receiving half ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// The peer said so.
+    Orderly,
+    /// The queue pair failed.
+    Broken,
+}
+
+/// A connection's two rings and what is agreed about them.
+pub(super) struct Stream {
+    id: *mut rdma_cm_id,
+    cq: *mut ibv_cq,
+    events: *mut ibv_comp_channel,
+    events_taken: u32,
+    inline_bytes: usize,
+    depth: u16,
+
+    outgoing: Buffer,
+    outgoing_at: usize,
+    outgoing_free: usize,
+    requests_left: u32,
+    controls_left: u32,
+    controls_sent: usize,
+    sent: u16,
+    may_send: u16,
+    /// Which grant is being written to.
+    grant: usize,
+
+    incoming: Buffer,
+    incoming_at: usize,
+    incoming_free: usize,
+    granted_at: usize,
+    /// Bytes that the peer may have written and that are not read: what it says is not believed beyond.
+    outstanding: usize,
+    arrived: VecDeque<u32>,
+    first_read: u32,
+    received: u16,
+    told: u16,
+
+    /// What the peer writes to: grants, then mappings; behind them what is sent in messages of control.
+    tables: Buffer,
+    mappings: u32,
+    peer: Connect,
+    peer_grant: u32,
+
+    /// Whether the peer may send, and whether we may.
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    pub(super) ended: Option<End>,
+    /// Something came: the peer is there, whatever the connection manager says.
+    pub(super) heard: bool,
+    /// The peer's queue pair is ready to receive. Before, it would drop what it is sent.
+    pub(super) open: bool,
+}
+
+// SAFETY: what the pointers lead to belongs to the stream, and verbs may be called from any thread.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// Gives an identifier buffers and a queue pair.
+    ///
+    /// # Safety
+    /// `id` has a device, no queue pair, and outlives the stream.
+    pub(super) unsafe fn new(id: *mut rdma_cm_id, sizes: &Sizes) -> Result<Self, Errno> {
+        let verbs = verbs()?;
+        // SAFETY: as above.
+        unsafe {
+            let (pd, context) = (crate::id::id(id)?.state().device.ok_or(Errno::INVALID)?.pd()?, (*id).verbs);
+            let mappings = unscale(scale(sizes.mappings));
+            let tables = GRANTS * RANGE_BYTES + mappings as usize * MAPPING_BYTES;
+            let outgoing = Buffer::new(pd, sizes.send_bytes, 0)?;
+            let incoming = Buffer::new(pd, sizes.receive_bytes, WRITABLE)?;
+            let tables = Buffer::new(pd, tables + CONTROLS as usize * RANGE_BYTES, WRITABLE)?;
+            let events = Errno::check_pointer((verbs.ibv_create_comp_channel)(context))?;
+            let entries = (sizes.sends + sizes.receives) as c_int;
+            let cq = Errno::check_pointer((verbs.ibv_create_cq)(context, entries, null_mut(), events, 0));
+            let cq = cq.inspect_err(|_| _ = (verbs.ibv_destroy_comp_channel)(events))?;
+            let (outgoing_free, half) = (outgoing.length(), incoming.length() / 2);
+            let mut stream = Self {
+                id,
+                cq,
+                events,
+                events_taken: 0,
+                inline_bytes: 0,
+                depth: sizes.receives as u16,
+                outgoing,
+                outgoing_at: 0,
+                outgoing_free,
+                requests_left: (sizes.sends).saturating_sub(CONTROLS),
+                controls_left: CONTROLS,
+                controls_sent: 0,
+                sent: 0,
+                may_send: 0,
+                grant: 0,
+                incoming,
+                incoming_at: 0,
+                incoming_free: half,
+                granted_at: half,
+                outstanding: half,
+                arrived: VecDeque::with_capacity(sizes.receives as usize + 1),
+                first_read: 0,
+                received: 0,
+                told: sizes.receives as u16 / 2,
+                tables,
+                mappings,
+                peer: Connect::default(),
+                peer_grant: 1,
+                readable: true,
+                writable: true,
+                ended: None,
+                heard: false,
+                open: false,
+            };
+            stream.make_queue_pair(sizes)?;
+            crate::rsocket::set_nonblocking((*events).fd)?;
+            stream.post_receives(sizes.receives)?;
+            stream.arm()?;
+            Ok(stream)
+        }
+    }
+
+    /// # Safety
+    /// As [`Stream::new`].
+    unsafe fn make_queue_pair(&mut self, sizes: &Sizes) -> Result<(), Errno> {
+        let mut attr = ibv_qp_init_attr {
+            qp_context: null_mut(),
+            send_cq: self.cq,
+            recv_cq: self.cq,
+            srq: null_mut(),
+            cap: ibv_qp_cap {
+                max_send_wr: sizes.sends,
+                max_recv_wr: sizes.receives,
+                max_send_sge: 2,
+                max_recv_sge: 1,
+                max_inline_data: sizes.inline_bytes,
+            },
+            qp_type: IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        // SAFETY: as above.
+        Errno::check(unsafe { qp::rdma_create_qp(self.id, null_mut(), &mut attr) })?;
+        self.inline_bytes = attr.cap.max_inline_data as usize;
+        Ok(())
+    }
+
+    /// What the peer has to know.
+    pub(super) fn introduction(&self) -> Connect {
+        Connect {
+            big_endian: cfg!(target_endian = "big"),
+            credits: self.depth,
+            mappings: self.mappings,
+            grants: Range { address: self.tables.address(), key: self.tables.key(), length: GRANTS as u32 },
+            first: Range {
+                address: self.incoming.address(),
+                key: self.incoming.key(),
+                length: (self.incoming.length() / 2) as u32,
+            },
+        }
+    }
+
+    /// Takes what the peer said of itself.
+    pub(super) fn meet(&mut self, peer: Connect) {
+        self.peer = peer;
+        self.may_send = peer.credits;
+        self.tables.put(0, &peer.first.to_memory(cfg!(target_endian = "big")));
+    }
+
+    /// For `poll`: readable while completions wait that were asked for.
+    pub(super) fn descriptor(&self) -> c_int {
+        // SAFETY: ours.
+        unsafe { (*self.events).fd }
+    }
+
+    /// Asks for an event with the next completion.
+    pub(super) fn arm(&mut self) -> Result<(), Errno> {
+        // SAFETY: ours.
+        Errno::check(unsafe { verbs::req_notify_cq(self.cq, 0) })
+    }
+
+    /// Takes the events that were asked for.
+    pub(super) fn quiet(&mut self) {
+        let Ok(verbs) = verbs() else { return };
+        let (mut cq, mut context) = (null_mut(), null_mut());
+        // SAFETY: ours; the descriptor does not block.
+        while unsafe { (verbs.ibv_get_cq_event)(self.events, &mut cq, &mut context) } == 0 {
+            self.events_taken += 1;
+        }
+    }
+
+    /// Takes completions, and gives credits. Called whenever something is asked of the socket.
+    pub(super) fn progress(&mut self) {
+        loop {
+            let mut completions = [ibv_wc::default(); BATCH];
+            // SAFETY: room for as many as are asked for.
+            let count = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, completions.as_mut_ptr()) };
+            let Ok(count) = usize::try_from(count) else {
+                self.end(End::Broken);
+                return;
+            };
+            let mut receives = 0;
+            for completion in completions.iter().take(count) {
+                receives += self.complete(completion);
+            }
+            if receives > 0 && self.post_receives(receives).is_err() {
+                self.end(End::Broken);
+            }
+            if count < BATCH {
+                break;
+            }
+        }
+        self.give_credits();
+    }
+
+    /// How many receives it used up.
+    fn complete(&mut self, completion: &ibv_wc) -> u32 {
+        let is_receive = completion.wr_id & RECEIVE != 0;
+        if completion.status != 0 {
+            self.end(End::Broken);
+            return 0;
+        }
+        if is_receive {
+            self.heard = true;
+            self.receive(Message::parse(u32::from_be(completion.imm_data)));
+            return 1;
+        }
+        if completion.wr_id & CONTROL != 0 {
+            self.controls_left += 1;
+        } else {
+            self.requests_left += 1;
+            self.outgoing_free += (completion.wr_id & LENGTH) as usize;
+        }
+        0
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Data(length) => {
+                let is_granted = self.arrived.len() < usize::from(self.depth);
+                match self.outstanding.checked_sub(length as usize).filter(|_| is_granted) {
+                    Some(left) => {
+                        self.outstanding = left;
+                        self.arrived.push_back(length);
+                    }
+                    // A peer that claims to have written more than it was granted has lost count.
+                    None => self.end(End::Broken),
+                }
+            }
+            Message::Credits(credits) => self.may_send = credits,
+            Message::Mapping(_) => self.received = self.received.wrapping_add(1),
+            Message::Disconnect => self.end(End::Orderly),
+            Message::Shutdown if self.writable => self.readable = false,
+            Message::Shutdown => self.end(End::Orderly),
+            Message::KeepAlive | Message::Unknown => {}
+        }
+    }
+
+    /// The first end is the one that counts.
+    pub(super) fn end(&mut self, how: End) {
+        self.ended.get_or_insert(how);
+        self.readable = false;
+        self.writable = false;
+    }
+
+    fn post_receives(&mut self, count: u32) -> Result<(), Errno> {
+        let mut request = ibv_recv_wr { wr_id: RECEIVE, next: null_mut(), sg_list: null_mut(), num_sge: 0 };
+        for _ in 0..count {
+            let mut bad = null_mut();
+            // SAFETY: the queue pair is ours, and the request is read before the call returns.
+            Errno::check(unsafe { verbs::post_recv((*self.id).qp, &mut request, &mut bad) })?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// The elements are registered until the request completes, or inline.
+    unsafe fn write(
+        &mut self,
+        elements: &mut [ibv_sge],
+        to: (u64, u32),
+        message: Option<Message>,
+        id: u64,
+        inline: bool,
+    ) -> Result<(), Errno> {
+        let mut request = ibv_send_wr {
+            wr_id: id,
+            next: null_mut(),
+            sg_list: elements.as_mut_ptr(),
+            num_sge: elements.len() as c_int,
+            opcode: if message.is_some() { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE },
+            send_flags: IBV_SEND_SIGNALED | if inline { IBV_SEND_INLINE } else { 0 },
+            imm_data: message.map_or(0, |message| message.value().to_be()),
+            wr: ibv_wr_remote { rdma: ibv_wr_rdma { remote_addr: to.0, rkey: to.1 } },
+            xrc_remote_srqn: 0,
+            // SAFETY: not looked at; zeros are a valid value.
+            bind_mw: unsafe { core::mem::zeroed() },
+        };
+        let mut bad = null_mut();
+        // SAFETY: as above.
+        let posted = Errno::check(unsafe { verbs::post_send((*self.id).qp, &mut request, &mut bad) });
+        if posted.is_err() {
+            self.end(End::Broken);
+        }
+        posted
+    }
+
+    /// Whether a message of control may be sent.
+    pub(super) fn can_control(&self) -> bool {
+        self.open && self.controls_left > 0 && self.ended.is_none()
+    }
+
+    /// Sends one that has nothing but itself. It has to be allowed.
+    pub(super) fn control(&mut self, message: Message) -> Result<(), Errno> {
+        self.controls_left = self.controls_left.saturating_sub(1);
+        // SAFETY: there are no elements.
+        unsafe { self.write(&mut [], (0, 0), Some(message), CONTROL, false) }
+    }
+
+    /// Tells the peer of room, when there is enough of it: half of the buffer, or half of the messages.
+    fn give_credits(&mut self) {
+        let half = self.incoming.length() / 2;
+        let has_room = self.incoming_free >= half;
+        let is_due = self.received.wrapping_sub(self.told) as i16 >= 0;
+        if !(has_room || is_due) || !self.can_control() || self.peer.credits == 0 {
+            return;
+        }
+        self.told = self.received.wrapping_add(self.depth / 2);
+        let credits = Message::Credits(self.received.wrapping_add(self.depth));
+        if !has_room {
+            _ = self.control(credits);
+            return;
+        }
+        let range = Range {
+            address: self.incoming.address() + self.granted_at as u64,
+            key: self.incoming.key(),
+            length: half as u32,
+        };
+        let slots = GRANTS * RANGE_BYTES + self.mappings as usize * MAPPING_BYTES;
+        let slot = slots + (self.controls_sent % CONTROLS as usize) * RANGE_BYTES;
+        self.controls_sent += 1;
+        self.tables.put(slot, &range.to_memory(self.peer.big_endian));
+        let (mut pieces, _) = self.tables.pieces(slot, RANGE_BYTES);
+        let to = self.peer.grants.address.wrapping_add(u64::from(self.peer_grant) * RANGE_BYTES as u64);
+        self.controls_left -= 1;
+        // SAFETY: a slot is used again only when as many messages of control have completed.
+        let posted = unsafe {
+            self.write(&mut pieces[..1], (to, self.peer.grants.key), Some(credits), CONTROL, false)
+        };
+        if posted.is_ok() {
+            self.incoming_free -= half;
+            self.outstanding += half;
+            self.granted_at = if self.granted_at == 0 { half } else { 0 };
+            self.peer_grant = (self.peer_grant + 1) % self.peer.grants.length.max(1);
+        }
+    }
+
+    /// The memory that is to be written to next.
+    fn granted(&self) -> Range {
+        Range::from_memory(self.tables.read(self.grant * RANGE_BYTES))
+    }
+
+    /// Whether bytes may be sent now.
+    pub(super) fn can_send(&self) -> bool {
+        self.writable && self.can_write() && self.granted().length > 0
+    }
+
+    /// Whether there is room for a request, at both ends.
+    fn can_write(&self) -> bool {
+        let low = LOW_WATER_BYTES.min(self.outgoing.length());
+        self.requests_left > 0 && self.outgoing_free >= low && self.sent != self.may_send
+    }
+
+    /// Sends as many bytes as there is room for, and says how many.
+    pub(super) fn send(&mut self, mut bytes: &[u8]) -> Result<usize, Errno> {
+        let all = bytes.len();
+        while !bytes.is_empty() && self.can_send() {
+            let mut target = self.granted();
+            let length =
+                bytes.len().min(TRANSFER_BYTES_MAX).min(self.outgoing_free).min(target.length as usize);
+            let (now, later) = bytes.split_at(length);
+            let to = (target.address, target.key);
+            target.address = target.address.wrapping_add(length as u64);
+            target.length -= length as u32;
+            // Before the bytes go: as soon as the peer has read them, it may grant this entry anew.
+            self.tables.put(self.grant * RANGE_BYTES, &target.to_memory(cfg!(target_endian = "big")));
+            if target.length == 0 {
+                self.grant = (self.grant + 1) % GRANTS;
+            }
+            self.sent = self.sent.wrapping_add(1);
+            self.transfer(now, to, Some(Message::Data(length as u32)))?;
+            bytes = later;
+        }
+        Ok(all - bytes.len())
+    }
+
+    /// Writes bytes to the peer's memory, from the ring, or at once if they are few.
+    fn transfer(&mut self, bytes: &[u8], to: (u64, u32), message: Option<Message>) -> Result<(), Errno> {
+        let length = bytes.len();
+        self.requests_left -= 1;
+        self.outgoing_free -= length;
+        if length <= self.inline_bytes {
+            let mut piece = [ibv_sge { addr: bytes.as_ptr() as u64, length: length as u32, lkey: 0 }];
+            // SAFETY: inline bytes are read before the call returns.
+            return unsafe { self.write(&mut piece, to, message, length as u64, true) };
+        }
+        self.outgoing.put(self.outgoing_at, bytes);
+        let (mut pieces, count) = self.outgoing.pieces(self.outgoing_at, length);
+        self.outgoing_at = (self.outgoing_at + length) % self.outgoing.length();
+        // SAFETY: the room counts as used until the request has completed.
+        unsafe { self.write(&mut pieces[..count], to, message, length as u64, false) }
+    }
+
+    /// Whether nothing that was sent is still on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.ended == Some(End::Broken)
+            || (self.outgoing_free == self.outgoing.length() && self.controls_left == CONTROLS)
+    }
+
+    /// Whether bytes wait to be read.
+    pub(super) fn has_data(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// Copies what has arrived; takes it away unless it is only looked at.
+    pub(super) fn take(&mut self, to: &mut [u8], peek: bool) -> usize {
+        let (mut copied, mut at, mut read, mut seen) = (0, self.incoming_at, self.first_read, 0);
+        while copied < to.len() {
+            let Some(&length) = self.arrived.get(seen) else { break };
+            let now = ((length - read) as usize).min(to.len() - copied);
+            self.incoming.take(at, &mut to[copied..copied + now]);
+            copied += now;
+            at = (at + now) % self.incoming.length();
+            read += now as u32;
+            if read == length {
+                (seen, read) = (seen + 1, 0);
+            }
+        }
+        if !peek {
+            self.arrived.drain(..seen);
+            (self.incoming_at, self.first_read) = (at, read);
+            self.received = self.received.wrapping_add(seen as u16);
+            self.incoming_free += copied;
+            self.give_credits();
+        }
+        copied
+    }
+
+    /// How many entries of mapped memory the peer has room for.
+    pub(super) fn peer_mappings(&self) -> u32 {
+        self.peer.mappings
+    }
+
+    /// Whether an entry may be written to the peer's table now.
+    pub(super) fn can_map(&self) -> bool {
+        self.writable && self.can_write()
+    }
+
+    /// Writes an entry of the peer's table of mapped memory.
+    pub(super) fn map(&mut self, index: u32, offset: u64, range: Range) -> Result<(), Errno> {
+        let big_endian = self.peer.big_endian;
+        let offset = if big_endian { offset.to_be_bytes() } else { offset.to_le_bytes() };
+        let mut entry = [0; MAPPING_BYTES];
+        entry[..8].copy_from_slice(&offset);
+        entry[8..].copy_from_slice(&range.to_memory(big_endian));
+        let table = u64::from(self.peer.grants.length) * RANGE_BYTES as u64;
+        let at = self.peer.grants.address.wrapping_add(table + u64::from(index) * MAPPING_BYTES as u64);
+        self.sent = self.sent.wrapping_add(1);
+        self.transfer(&entry, (at, self.peer.grants.key), Some(Message::Mapping(index)))
+    }
+
+    /// Writes to memory that the peer has mapped; how many bytes of it. `None` when nothing is mapped there.
+    pub(super) fn write_mapped(&mut self, bytes: &[u8], offset: u64) -> Result<Option<usize>, Errno> {
+        let mapping = (0..self.mappings as usize).find_map(|index| {
+            let at = GRANTS * RANGE_BYTES + index * MAPPING_BYTES;
+            let start = u64::from_ne_bytes(self.tables.read(at));
+            let range = Range::from_memory(self.tables.read(at + 8));
+            let inside = offset.checked_sub(start).filter(|inside| *inside < u64::from(range.length))?;
+            Some((range, inside))
+        });
+        let Some((range, inside)) = mapping else { return Ok(None) };
+        let room = (u64::from(range.length) - inside) as usize;
+        let length = bytes.len().min(TRANSFER_BYTES_MAX).min(self.outgoing_free).min(room);
+        let to = (range.address.wrapping_add(inside), range.key);
+        self.transfer(&bytes[..length], to, None)?;
+        Ok(Some(length))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let Ok(verbs) = verbs() else { return };
+        // SAFETY: ours, in the order in which they use each other; the buffers go after this.
+        unsafe {
+            qp::rdma_destroy_qp(self.id);
+            self.quiet();
+            (verbs.ibv_ack_cq_events)(self.cq, self.events_taken);
+            (verbs.ibv_destroy_cq)(self.cq);
+            (verbs.ibv_destroy_comp_channel)(self.events);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Sockets over RDMA, with rdma-core's own programs and with programs that know nothing of RDMA.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+
+use programs::machine::until;
+use programs::probe::Probe;
+use programs::{Machine, Namespace, Pair, Rockery};
+use tempfile::TempDir;
+
+const SECONDS: u64 = 40;
+/// rdma-core's library that turns the sockets of a program into rsockets, from the package rdmacm-utils.
+const PRELOAD: &str = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so";
+
+fn pair(mtu: u32) -> Pair {
+    Pair::new(mtu).expect("a pair").with(&Rockery::built())
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// Runs a program's two ends. Rsocket listeners are in no table of the kernel, so a client that was there
+/// first is refused, and tries again.
+fn exchange(server: &Namespace, client: &Namespace, address: IpAddr, program: &str) -> (String, String) {
+    let line = format!("{program} -s {address}");
+    let mut serving = server.start(&words(program)).expect("the server starts");
+    let mut output = String::new();
+    let done = until(SECONDS, || {
+        let finished = client.run(&words(&line), SECONDS)?;
+        output = finished.output.clone();
+        Ok(finished.succeeded() && !output.contains("refused"))
+    });
+    assert!(
+        done.expect("the client runs"),
+        "{line}:\n{output}\nserver:\n{}",
+        serving.output().unwrap_or_default()
+    );
+    let served = serving.wait(SECONDS).unwrap_or_else(|error| panic!("{program}: {error}"));
+    (served.expect_success().output, output)
+}
+
+/// The same over a pair, where both ends have to print a result.
+fn expect(pair: &Pair, program: &str) {
+    let (server, client) = exchange(&pair.left, &pair.right, pair.left.address(), program);
+    for said in [&server, &client] {
+        assert!(said.contains("Gb/sec") && said.lines().count() >= 2, "{program}:\n{said}");
+        assert!(!said.contains("error") && !said.contains("failed"), "{program}:\n{said}");
+    }
+}
+
+#[test]
+fn rstream_finds_every_byte_where_it_belongs() {
+    for mtu in [1500, 9000] {
+        let pair = pair(mtu);
+        for way in ["b", "n", "a"] {
+            expect(&pair, &format!("rstream -T {way} -T v -S 100001 -C 20 -I 5"));
+            expect(&pair, &format!("rstream -T {way} -T v -S 1 -C 200 -I 2"));
+        }
+        expect(&pair, "rstream -T v -S 3000000 -C 4 -I 3 -B 65536");
+    }
+}
+
+#[test]
+fn rstream_runs_over_the_loopback() {
+    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let (_, said) = exchange(&alone, &alone, alone.address(), "rstream -T v -S 65536 -C 50 -I 10");
+    assert!(said.contains("64k"), "{said}");
+}
+
+#[test]
+fn nobody_listens_and_that_is_said() {
+    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let line = words("rstream -T b -s 127.0.0.1 -S 64 -C 1 -I 1");
+    let refused = alone.run(&line, SECONDS).unwrap();
+    assert!(refused.output.contains("Connection refused"), "{}", refused.output);
+}
+
+#[test]
+fn riostream_writes_to_mapped_memory() {
+    let pair = pair(1500);
+    for way in ["b", "n", "a"] {
+        expect(&pair, &format!("riostream -T {way} -T v -S 65536 -C 20 -I 5"));
+    }
+}
+
+/// Writes a file that has no two equal parts, and returns its bytes.
+fn make(path: &Path, length: u32) -> Vec<u8> {
+    let bytes: Vec<u8> = (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fs::write(path, &bytes).expect("a temporary file");
+    bytes
+}
+
+#[test]
+fn rcopy_copies_a_file() {
+    let (pair, folder) = (pair(9000), TempDir::new().unwrap());
+    let (source, target) = (folder.path().join("source"), folder.path().join("target"));
+    let bytes = make(&source, 5_000_003);
+    let mut server = pair.left.start(&["rcopy"]).unwrap();
+    let argv = ["rcopy", &source.to_string_lossy(), &format!("{}:{}", pair.left.address(), target.display())];
+    let copied = until(SECONDS, || Ok(pair.right.run(&argv, SECONDS)?.succeeded())).unwrap();
+    assert!(copied && fs::read(&target).unwrap() == bytes, "{}", server.output().unwrap_or_default());
+    server.kill().unwrap();
+}
+
+#[test]
+fn iperf3_runs_over_rsockets() {
+    let pair = pair(9000);
+    let preload = format!("env LD_PRELOAD={PRELOAD}");
+    let mut server = pair.left.start(&words(&format!("{preload} iperf3 -s -1"))).unwrap();
+    let line = format!("{preload} iperf3 -c {} -n 50M", pair.left.address());
+    let mut output = String::new();
+    let done = until(SECONDS, || {
+        let finished = pair.right.run(&words(&line), SECONDS)?;
+        output = finished.output.clone();
+        Ok(finished.succeeded())
+    });
+    assert!(
+        done.unwrap() && output.contains("receiver"),
+        "{output}\n{}",
+        server.output().unwrap_or_default()
+    );
+    server.wait(SECONDS).unwrap().expect_success();
+    let tcp = pair.left.call("cat /proc/net/snmp").unwrap();
+    let octets = tcp.lines().filter(|line| line.starts_with("Tcp:")).nth(1).unwrap_or_default().to_owned();
+    let segments: u64 = octets.split_whitespace().nth(10).and_then(|word| word.parse().ok()).unwrap();
+    assert!(segments < 1000, "the bytes went over TCP: {octets}");
+}
+
+#[test]
+fn curl_downloads_over_rsockets() {
+    let (pair, folder) = (pair(1500), TempDir::new().unwrap());
+    let bytes = make(&folder.path().join("file"), 3_000_001);
+    let preload = format!("env LD_PRELOAD={PRELOAD}");
+    let address = pair.left.address();
+    let probe = Probe::compile_with("cc", "serve", &[]).unwrap();
+    let file = folder.path().join("file");
+    let line = format!("{preload} {} {address} 8000 {}", probe.path().display(), file.display());
+    let mut server = pair.left.start(&words(&line)).unwrap();
+    let target = folder.path().join("downloaded");
+    let line = format!("{preload} curl -sS -o {} http://{address}:8000/file", target.display());
+    let mut output = String::new();
+    let done = until(SECONDS, || {
+        let finished = pair.right.run(&words(&line), SECONDS)?;
+        output = finished.output.clone();
+        Ok(finished.succeeded())
+    });
+    assert!(done.unwrap(), "{output}\n{}", server.output().unwrap_or_default());
+    assert!(fs::read(&target).unwrap() == bytes, "what was downloaded is not what was there");
+    assert!(!pair.left.listens(8000).unwrap(), "the server listens on TCP");
+    server.kill().unwrap();
+}
