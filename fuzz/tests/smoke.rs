@@ -41,6 +41,13 @@ const FUZZERS: &[Fuzzer] = &[
     },
     Fuzzer { name: "device", program: env!("CARGO_BIN_EXE_device"), seed: steps_of, seeds_min: 1000 },
     Fuzzer { name: "mad", program: env!("CARGO_BIN_EXE_mad"), seed: mad_of, seeds_min: 30 },
+    Fuzzer { name: "nvme_pdu", program: env!("CARGO_BIN_EXE_nvme_pdu"), seed: nvme_of, seeds_min: 100 },
+    Fuzzer {
+        name: "nvme_target",
+        program: env!("CARGO_BIN_EXE_nvme_target"),
+        seed: nvme_steps_of,
+        seeds_min: 50,
+    },
 ];
 
 fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {
@@ -54,6 +61,24 @@ fn steps_of(frame: &[u8]) -> Option<Vec<u8>> {
     let transport = transport_of(frame)?;
     let length = transport.len().min(255);
     Some([&[0, 0x2c, length as u8], &transport[..length]].concat())
+}
+
+/// What a TCP segment to or from a target brings.
+fn nvme_of(frame: &[u8]) -> Option<Vec<u8>> {
+    let is_tcp = frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&6);
+    let ports = [frame.get(34..36)?, frame.get(36..38)?];
+    if !is_tcp || !ports.contains(&&4420_u16.to_be_bytes()[..]) {
+        return None;
+    }
+    let data = frame.get(34 + usize::from(*frame.get(46)? >> 4) * 4..)?;
+    (data.len() >= 8).then(|| data.to_vec())
+}
+
+/// Steps of the target's fuzzer: a command of the kernel as it came, and once more framed anew.
+fn nvme_steps_of(frame: &[u8]) -> Option<Vec<u8>> {
+    let pdu = nvme_of(frame)?;
+    let command = pdu.get(8..72).filter(|_| pdu[0] == 4)?;
+    Some([&[0, 2, 72], &pdu[..72], &[0x92, 64], command].concat())
 }
 
 fn mad_of(frame: &[u8]) -> Option<Vec<u8>> {

@@ -113,6 +113,11 @@ impl Target {
     }
 }
 
+/// Prints a line. Who reads it may have gone, which is no reason to panic.
+fn say(line: std::fmt::Arguments<'_>) -> Result<(), Error> {
+    writeln!(std::io::stdout().lock(), "{line}").map_err(Error::file("standard output"))
+}
+
 /// Does what was asked.
 pub(crate) fn act(what: Nvme) -> Result<(), Error> {
     match what {
@@ -126,10 +131,10 @@ pub(crate) fn act(what: Nvme) -> Result<(), Error> {
 
 fn show_discovered(target: &Target) -> Result<(), Error> {
     for found in discover(target.address()?, &target.options())? {
-        println!(
+        say(format_args!(
             "{:8} {:4} {} {} {}",
             found.kind, found.transport, found.address, found.service, found.subsystem
-        );
+        ))?;
     }
     Ok(())
 }
@@ -138,16 +143,21 @@ fn show_controller(target: &Target) -> Result<(), Error> {
     let mut client = target.connect()?;
     let it = client.controller().identified;
     let of = |field: &[u8]| text::of(field).unwrap_or_default().to_owned();
-    println!("subsystem   {}", of(&it.subsystem));
-    println!("model       {} ({}), firmware {}", of(&it.model), of(&it.serial), of(&it.firmware));
-    println!("controller  {}, version {}.{}", it.controller_id, it.version >> 16, it.version >> 8 & 0xff);
-    println!("transfers   up to {} KiB", client.controller().transfer_max >> 10);
+    say(format_args!("subsystem   {}", of(&it.subsystem)))?;
+    say(format_args!("model       {} ({}), firmware {}", of(&it.model), of(&it.serial), of(&it.firmware)))?;
+    say(format_args!(
+        "controller  {}, version {}.{}",
+        it.controller_id,
+        it.version >> 16,
+        it.version >> 8 & 0xff
+    ))?;
+    say(format_args!("transfers   up to {} KiB", client.controller().transfer_max >> 10))?;
     for namespace in client.namespaces()? {
         let size = ::nvme::serve::Bytes(namespace.blocks * namespace.block_size as u64);
-        println!(
+        say(format_args!(
             "namespace   {}: {} blocks of {} bytes, {size}",
             namespace.nsid, namespace.blocks, namespace.block_size
-        );
+        ))?;
     }
     Ok(())
 }
@@ -218,9 +228,9 @@ fn measure(what: &Bench) -> Result<(), Error> {
     let namespace = client.namespace(what.namespace)?;
     let mut queue = client.queues(1, 128)?.remove(0);
     if !what.json {
-        println!(
+        say(format_args!(
             "                     per second       MB/s   mean us    p50    p99  p99.9      max  processor"
-        );
+        ))?;
     }
     for &(write, random, bytes, depth) in JOBS.iter().filter(|(write, ..)| what.destroy || !write) {
         let time = Duration::from_secs(what.seconds);
@@ -229,18 +239,18 @@ fn measure(what: &Bench) -> Result<(), Error> {
         let figures = bench(&mut queue, &namespace, &job)?;
         // The admin queue has been silent meanwhile.
         client.keep_alive()?;
-        if what.json { print_json(&job, &figures) } else { print(&job, &figures) }
+        if what.json { print_json(&job, &figures)? } else { print(&job, &figures)? }
     }
     Ok(())
 }
 
-fn print(job: &Job, figures: &Figures) {
+fn print(job: &Job, figures: &Figures) -> Result<(), Error> {
     let what = if job.write { "write" } else { "read" };
     let how = if job.random { "rnd" } else { "seq" };
     let us = |ns: u64| ns as f64 / 1000.0;
     let latency = &figures.latency;
     let [p50, p99, p999] = [500, 990, 999].map(|it| us(latency.per_mille_ns(it)));
-    println!(
+    say(format_args!(
         "{how} {what:5} {:4}K QD{:<4} {:10.0} {:10.0} {:9.1} {p50:6.1} {p99:6.1} {p999:6.1} {:8.1} {:9.0}%",
         job.bytes >> 10,
         job.depth,
@@ -248,13 +258,13 @@ fn print(job: &Job, figures: &Figures) {
         figures.bytes_per_second / 1e6,
         us(latency.mean_ns()),
         us(latency.max_ns()),
-        figures.processor * 100.0,
-    );
+        figures.processor * 100.0
+    ))
 }
 
-fn print_json(job: &Job, figures: &Figures) {
+fn print_json(job: &Job, figures: &Figures) -> Result<(), Error> {
     let latency = &figures.latency;
-    println!(
+    say(format_args!(
         "{}",
         json!({
             "write": job.write, "random": job.random, "bytes": job.bytes, "depth": job.depth,
@@ -263,5 +273,5 @@ fn print_json(job: &Job, figures: &Figures) {
             "p99-ns": latency.per_mille_ns(990), "p99.9-ns": latency.per_mille_ns(999),
             "max-ns": latency.max_ns(), "processor": figures.processor,
         })
-    );
+    ))
 }

@@ -310,7 +310,7 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
     };
     let answer = ask(&socket.control, &command)?;
     if answer.as_object().is_some_and(|fields| !fields.is_empty()) {
-        println!("{answer:#}");
+        _ = writeln!(std::io::stdout().lock(), "{answer:#}");
     }
     Ok(())
 }
@@ -326,7 +326,7 @@ fn current_config(socket: &Socket) -> Result<Config, Error> {
 }
 
 fn print_config(socket: &Socket) -> Result<(), Error> {
-    print!("{}", current_config(socket)?.to_text());
+    _ = write!(std::io::stdout().lock(), "{}", current_config(socket)?.to_text());
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use rdma::{ALIGNMENT, Buffer, Domain};
 
 /// Sizes are powers of two from one page to a transfer of the largest size, and one more.
 const CLASSES: usize = 10;
-/// Bytes that are kept although nobody uses them.
+/// Bytes that are kept although nothing is going on.
 const KEPT: usize = QUEUE_DATA_BYTES / 4;
 
 /// Buffers that are free, and how much is out.
@@ -68,13 +68,26 @@ impl Pool {
     pub(crate) fn give(&mut self, buffer: Buffer) {
         let size = buffer.len();
         self.out_bytes = self.out_bytes.saturating_sub(size);
-        // Registering costs more than memory does.
-        let kept = if self.domain.is_some() { QUEUE_DATA_BYTES } else { KEPT };
-        if self.free_bytes + size <= kept
+        if self.free_bytes + size <= QUEUE_DATA_BYTES
             && let Some(class) = self.free.get_mut(class_of(size))
         {
             self.free_bytes += size;
             class.push(buffer);
+        }
+    }
+
+    /// Nothing is going on: lets go of what is more than a little. Not of what a device knows, since
+    /// registering costs more than memory does.
+    pub(crate) fn rest(&mut self) {
+        if self.out_bytes != 0 || self.domain.is_some() {
+            return;
+        }
+        for class in self.free.iter_mut().rev() {
+            while self.free_bytes > KEPT
+                && let Some(buffer) = class.pop()
+            {
+                self.free_bytes -= buffer.len();
+            }
         }
     }
 }
@@ -91,7 +104,9 @@ mod tests {
         assert_eq!(out.len(), QUEUE_DATA_BYTES / TRANSFER_BYTES_MAX);
         assert!(pool.take(1).is_none());
         out.into_iter().for_each(|buffer| pool.give(buffer));
-        assert_eq!((pool.out_bytes, pool.free_bytes), (0, KEPT));
+        assert_eq!((pool.out_bytes, pool.free_bytes), (0, QUEUE_DATA_BYTES));
+        pool.rest();
+        assert_eq!(pool.free_bytes, KEPT);
         assert_eq!(pool.take(5000).unwrap().len(), 8192);
     }
 }

@@ -270,6 +270,10 @@ impl Queue {
                     self.staging.copy_within(self.start..self.end, 0);
                     (self.start, self.end) = (0, self.end - self.start);
                 }
+                if self.end == self.staging.len() {
+                    // Full: what is there has to be understood first.
+                    return Ok(true);
+                }
                 let read = self.stream.read(&mut self.staging[self.end..]);
                 if let Ok(bytes) = read {
                     self.end += bytes;

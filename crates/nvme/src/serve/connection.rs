@@ -114,6 +114,7 @@ impl<'a> Driver<'a> {
                 continue;
             }
             self.watch_ring()?;
+            self.connection.rest();
             match self.poll.poll(&mut events, self.sleep(now_ns)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => idle_since_ns = None,

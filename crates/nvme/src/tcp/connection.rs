@@ -182,6 +182,11 @@ impl Connection {
         }
     }
 
+    /// Lets go of memory that is not needed while nothing happens.
+    pub fn rest(&mut self) {
+        self.pool.rest();
+    }
+
     /// What to send next, appended to `out`.
     pub fn pieces<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) {
         self.outbound.pieces(out);

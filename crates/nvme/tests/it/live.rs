@@ -153,6 +153,25 @@ fn what_is_changed_at_run_time_is_there_after_a_restart() {
     assert_eq!(read(&mut queue, 7, 9, BLOCK).unwrap(), pattern(7, BLOCK));
 }
 
+/// More answers than the host's staging buffer holds, again and again.
+#[test]
+fn many_small_answers_at_once_are_all_read() {
+    let (_server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))], None);
+    let mut client = client(address, false);
+    let mut queue = client.queues(1, 512).unwrap().remove(0);
+    let mut done = Vec::new();
+    for _ in 0..20 {
+        for token in 0..512 {
+            let payload = Payload::In(Buffer::zeroed(BLOCK), BLOCK);
+            queue.submit(transfer(Io::Read, 1, token, 1), payload, token).unwrap();
+        }
+        while queue.outstanding() > 0 {
+            queue.wait(&mut done).unwrap();
+        }
+        assert_eq!(done.drain(..).filter(|done| done.completion.status().is_success()).count(), 512);
+    }
+}
+
 #[test]
 fn discovery_is_understood() {
     let (_server, address) = start(vec![namespace(1, BackendConfig::Null(Bytes(1 << 20)))], None);
