@@ -17,11 +17,12 @@ struct Use {
 
 /// The receiving half of a port.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Ingress {
+    pub(crate) counters: IngressCounters,
     uses: [Use; CLASSES],
     /// Groups whose sender was told to stop.
     stopped: u8,
-    pub(crate) counters: IngressCounters,
 }
 
 impl Default for Ingress {

@@ -5,6 +5,7 @@ use crate::time::Time;
 
 /// One queue of one port, in one cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Queue {
     head: PacketId,
     tail: PacketId,

@@ -23,11 +23,13 @@ pub trait Wire {
     fn dropped(&mut self, port: u16, id: PacketId, why: Drop, packets: &mut Packets);
 }
 
+/// In memory order: what every arrival touches is one cache line.
 #[derive(Clone, Debug)]
+#[repr(C)]
 struct Port {
-    egress: Egress,
-    ingress: Ingress,
     profile: u8,
+    ingress: Ingress,
+    egress: Egress,
 }
 
 /// A switch.

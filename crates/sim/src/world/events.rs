@@ -11,8 +11,8 @@ use std::collections::BinaryHeap;
 /// When, in picoseconds, and what.
 type Event = (u64, u32);
 
-/// Slots at most: their heads fit into the second level cache.
-const SLOTS_MAX: usize = 1 << 15;
+/// Slots at most: with what is in them they fit into the second level cache.
+const SLOTS_MAX: usize = 1 << 12;
 
 /// So few sources of events need no wheel: one sorted list, in a slot without end.
 const FEW: usize = 12;
@@ -40,7 +40,7 @@ impl Events {
         if sources <= FEW {
             return Self::with_slots(64, FEW_SHIFT);
         }
-        let wanted = (sources * 4).next_power_of_two().clamp(256, SLOTS_MAX) as u64;
+        let wanted = sources.next_power_of_two().clamp(256, SLOTS_MAX) as u64;
         let shift = (reach_ps / wanted).max(1).next_power_of_two().trailing_zeros();
         let count = ((reach_ps >> shift) + 2).next_power_of_two().max(64) as usize;
         Self::with_slots(count, shift)
