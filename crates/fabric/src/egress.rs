@@ -62,8 +62,8 @@ pub enum Next {
     Idle,
 }
 
-/// The sending half of a port. In memory order: the first cache line has all that a packet touches which finds
-/// the port free.
+/// The sending half of a port. In memory order: the first cache line has all that a packet touches which
+/// finds the port free.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Egress {
