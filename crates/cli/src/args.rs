@@ -25,6 +25,20 @@ Examples:
   By hand, for a program that something else starts:
     eval \"$(rockery env)\"";
 
+const SIM_EXAMPLES: &str = "\
+Examples:
+  What a switch's configuration does to storage traffic before it is live:
+    rockery sim examples/crs504/lab.toml
+
+  The same without ECN, as a page with plots:
+    rockery sim examples/crs504/lab.toml --set qos.default.queue.3.ecn.min=10GB --html report.html
+
+  What crosses a port, pause frames included, for Wireshark:
+    rockery sim examples/incast.toml --pcap h0=incast.pcap
+
+  Every run of a sweep, on all cores, as one table:
+    rockery sim examples/spraying/recovery.toml --csv recovery.csv";
+
 /// Runs unmodified RDMA programs on a RoCEv2 device made of software: no RDMA NIC, no kernel module, no root.
 #[derive(Debug, Parser)]
 #[command(name = "rockery", version, after_help = EXAMPLES)]
@@ -67,6 +81,12 @@ pub(crate) enum Command {
     ///
     /// Use it where rockery cannot start the program itself: eval "$(rockery env)"
     Env(Settings),
+    /// Run a network in virtual time, from a fabric file.
+    ///
+    /// The devices are those that `run` gives programs; switches, links and what is transferred are described
+    /// in the file (docs/fabric-file.md). The same file and seed give the same results.
+    #[command(after_help = SIM_EXAMPLES)]
+    Sim(Sim),
     /// Print the completions of a shell.
     ///
     /// For bash: rockery completions bash >~/.local/share/bash-completion/completions/rockery
@@ -74,6 +94,68 @@ pub(crate) enum Command {
         /// Which shell.
         shell: clap_complete::Shell,
     },
+}
+
+/// What to run in virtual time, and what to write.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Sim {
+    /// The fabric file (TOML). With a table [sweep] in it, every combination of its values is run.
+    pub(crate) file: PathBuf,
+    /// Seed of everything that is left to chance; instead of the file's.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+    /// Set what a field of the file would say: nic.default.mtu=1024, workload.*.depth=16. May be repeated.
+    #[arg(long, value_name = "PATH=VALUE", value_parser = setting)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Threads: for one run, or runs at a time in a sweep. Results are the same with any number.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: Option<u32>,
+    /// Only check the file, and print what it describes.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Write all results as JSON; `-` is standard output.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write one row per flow as CSV, and beside it FILE.ports.csv with one row per port and queue.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write one row per flow as Parquet.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) parquet: Option<PathBuf>,
+    /// Write what crosses a port's link to a file that Wireshark opens, pause frames included. Ports are
+    /// called h0, sw0:3 or crs504:qsfp28-1-1. May be repeated.
+    #[arg(long, value_name = "PORT=FILE", value_parser = capture)]
+    pub(crate) pcap: Vec<(String, PathBuf)>,
+    /// Write a report with plots and a picture of the network, which opens offline.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Look at queues and rates this often, for JSON and plots. With --html, 200 times if not given.
+    #[arg(long, value_name = "TIME", value_parser = timespan)]
+    pub(crate) sample: Option<fabric::Span>,
+    /// Run only this run of a sweep, counted from 0.
+    #[arg(long, value_name = "NUMBER", conflicts_with = "points")]
+    pub(crate) point: Option<usize>,
+    /// Print the runs of the sweep, one per line, and run none.
+    #[arg(long)]
+    pub(crate) points: bool,
+}
+
+/// A path and a value, as `--set` takes them.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (path, value) = text.split_once('=').ok_or("write PATH=VALUE, such as nic.default.mtu=1024")?;
+    Ok((path.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// A port and a file.
+fn capture(text: &str) -> Result<(String, PathBuf), String> {
+    let (port, file) = text.split_once('=').ok_or("write PORT=FILE, such as h0=h0.pcap")?;
+    Ok((port.to_owned(), PathBuf::from(file)))
+}
+
+/// A time with its unit.
+fn timespan(text: &str) -> Result<fabric::Span, String> {
+    use fabric::file::units::{Quantity, Timespan};
+    Timespan::parse(text).map(|time| time.0).ok_or_else(|| format!("write {}", Timespan::GRAMMAR))
 }
 
 /// What to list, and how.

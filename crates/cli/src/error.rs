@@ -73,6 +73,43 @@ pub(crate) enum Error {
     /// Nothing to serve.
     #[error("say what to serve: a file, a block device, --memory SIZE or --config FILE")]
     NothingToServe,
+    /// A fabric file with mistakes.
+    #[error("{0}")]
+    Fabric(#[from] fabric::file::FileError),
+    /// What the file describes does not fit together.
+    #[error("{0}")]
+    Scenario(#[from] ::sim::world::ScenarioError),
+    /// No port has this name.
+    #[error("no port is called {name}; there are: {there}")]
+    NoSuchPort {
+        /// What was asked for.
+        name: String,
+        /// Some that there are.
+        there: String,
+    },
+    /// A sweep with too many runs.
+    #[error("the sweep has {0} runs, and {max} are allowed: leave out some \
+        values", max = fabric::file::RUNS_MAX)]
+    SweepTooLarge(usize),
+    /// No such run in the sweep.
+    #[error("there is no run {wanted}: the sweep has {count}, counted from 0")]
+    NoSuchPoint {
+        /// What was asked for.
+        wanted: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// Captures are of one run.
+    #[error("--pcap and --html are for one run: choose one of the sweep with --point NUMBER")]
+    OneRunOnly,
+    /// A Parquet file could not be written.
+    #[error("{path}: {source}")]
+    Parquet {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: parquet::errors::ParquetError,
+    },
     /// A file or folder could not be used.
     #[error("{path}: {source}")]
     File {
@@ -95,6 +132,7 @@ impl Error {
         match self {
             Self::NoSuchProgram(_) => 127,
             Self::NotExecutable(_) | Self::Privileged(_) | Self::Static(_) | Self::Architecture { .. } => 126,
+            Self::Fabric(_) | Self::Scenario(_) => 1,
             _ => 125,
         }
     }

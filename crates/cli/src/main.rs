@@ -11,6 +11,7 @@ mod nvme;
 mod program;
 mod run;
 mod serve;
+mod sim;
 mod sys;
 mod view;
 
@@ -38,6 +39,7 @@ fn act(args: Args) -> Result<(), Error> {
         Command::Listeners { json } => listeners::show(json),
         Command::Nvme(what) => nvme::act(what),
         Command::Serve(what) => serve::act(*what),
+        Command::Sim(what) => sim::act(&what),
         Command::Env(settings) => environment::print(&settings),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "rockery", &mut std::io::stdout());

@@ -3,5 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod dice;
+pub mod experiment;
+pub mod report;
 pub mod torture;
 pub mod world;

@@ -146,6 +146,11 @@ impl Document {
         })
     }
 
+    /// A mistake in a field, by its path (`workload[0].from`), to be shown where it stands.
+    pub fn mistake(&self, mistake: Mistake, field: &str, what: String, instead: &str) -> FileError {
+        FileError(alloc::vec![self.problem(mistake, field, self.place_of(field), what, instead)])
+    }
+
     /// Where a field's value stands, by its path: `link[3].between[1]`; or the nearest table around it.
     pub(crate) fn place_of(&self, path: &str) -> Option<Place> {
         let tree = self.grow().unwrap_or_default();

@@ -8,7 +8,7 @@ use super::schema::{FabricFile, Generator, Host, Link, Nic, Qos, Shape, SpreadKi
 use crate::config::{BufferConfig, PROFILES_MAX, PortConfig, Profile, SwitchConfig};
 use crate::route::Spread;
 use crate::time::Span;
-use crate::topology::{self, End, LinkConfig, Node, Speeds, Topology};
+use crate::topology::{self, End, Extra, LinkConfig, Node, Speeds, Topology};
 use crate::vendor::{Imported, Place};
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -290,6 +290,11 @@ impl Builder<'_> {
             for _ in 0..link.count {
                 match self.topology.connect(from, to, config) {
                     Ok(()) => {
+                        let extra = Extra { base: link.extra_delay.0, spread: link.extra_spread.0 };
+                        if extra != Extra::default() {
+                            let number = self.topology.links().len() as u32 - 1;
+                            self.topology.slow_down(number, 0, extra);
+                        }
                         self.name_port(&field, from, from_port.as_deref());
                         self.name_port(&field, to, to_port.as_deref());
                     }
@@ -372,7 +377,11 @@ impl Builder<'_> {
             ("cnp-dscp", nic.cnp_dscp, 63),
             ("pcp", nic.pcp.unwrap_or(0), 7),
             ("priority", nic.priority, 7),
+            ("cnp-priority", nic.cnp_priority, 7),
+            ("ack-dscp", nic.ack_dscp.unwrap_or(0), 63),
+            ("ack-priority", nic.ack_priority.unwrap_or(0), 7),
             ("retries", nic.retries, 7),
+            ("timeout", nic.timeout, 31),
         ] {
             if value > limit {
                 let what = format!("{value} is more than {limit}");

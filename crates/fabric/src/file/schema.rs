@@ -31,9 +31,11 @@ pub struct FabricFile {
     pub nic: BTreeMap<String, Nic>,
     /// Kinds of switches: how they treat traffic. Switches that name none have the one called `default`.
     pub qos: BTreeMap<String, Qos>,
-    /// Hosts. An entry whose name matches generated hosts (`h3`, `h*`) changes those.
+    /// Hosts. An entry whose name matches hosts that are there already, generated or from above (`h3`, `h*`),
+    /// changes those.
     pub host: Vec<Host>,
-    /// Switches. An entry whose name matches generated switches (`leaf0`, `spine*`) changes those.
+    /// Switches. An entry whose name matches switches that are there already, generated or from above
+    /// (`leaf0`, `spine*`), changes those.
     pub switch: Vec<Switch>,
     /// Links between hosts and switches.
     pub link: Vec<Link>,
@@ -151,11 +153,13 @@ pub struct Nic {
     pub reorder_window: u32,
     /// Bytes that a queue pair may have in the network without acknowledgement.
     pub window: Size,
-    /// How long a queue pair that went back waits before it sends again.
+    /// How long a queue pair takes to go back after a sequence error.
     pub recovery: Timespan,
-    /// Time without an acknowledgement after which is sent again. Rounded up to 4.096 us times a power of
-    /// two (IBTA 9.7.6.1.3).
-    pub timeout: Timespan,
+    /// An acknowledgement is asked for after so many packets at the latest.
+    pub ack_interval: u32,
+    /// Time without an acknowledgement after which is sent again, as verbs have it: 4.096 us times two to
+    /// this power (IBTA 9.7.6.1.3). 14 is 67 ms; 0 is never.
+    pub timeout: u8,
     /// How often is sent again before the queue pair fails; at most 7.
     pub retries: u8,
     /// DSCP of data.
@@ -164,6 +168,17 @@ pub struct Nic {
     pub pcp: Option<u8>,
     /// DSCP of congestion notification packets.
     pub cnp_dscp: u8,
+    /// Priority of congestion notification packets within the adapter.
+    pub cnp_priority: u8,
+    /// DSCP of acknowledgements; that of data if not given.
+    pub ack_dscp: Option<u8>,
+    /// Priority of acknowledgements within the adapter; that of data if not given.
+    pub ack_priority: Option<u8>,
+    /// Bytes of data frames besides payload, for comparisons with models that count otherwise. Without it,
+    /// headers are those of RoCEv2.
+    pub data_overhead: Option<Size>,
+    /// The same, of acknowledgements and notifications.
+    pub control_overhead: Option<Size>,
     /// Whether data says that it takes part in ECN.
     pub ecn: bool,
     /// Priority of data within the adapter: its queue, and the pause frames that stop it.
@@ -186,6 +201,14 @@ pub struct Pcie {
     pub width: u8,
     /// Payload bytes per packet on the bus (`MaxPayload`).
     pub payload: u32,
+    /// From a request for memory until its data is here.
+    pub read_latency: Timespan,
+    /// From the last byte of a packet until it is in memory.
+    pub write_latency: Timespan,
+    /// What the processor takes to post a work request.
+    pub doorbell: Timespan,
+    /// What the adapter can hold while the slot does not keep up; then it pauses the switch, or drops.
+    pub receive_buffer: Size,
 }
 
 /// Which congestion control.
@@ -222,6 +245,11 @@ pub struct Dcqcn {
     pub additive_rate: Bandwidth,
     /// R_HAI: hyper increase.
     pub hyper_rate: Bandwidth,
+    /// As adapters' firmware has it, if given: alpha moves by the clock of `alpha-interval`, and the rate is
+    /// cut at most once in this time (`rate_reduce_monitor_period`).
+    pub cut_interval: Option<Timespan>,
+    /// With `cut-interval`: a cut that follows another without an increase between lowers the target too.
+    pub clamp_target: bool,
 }
 
 /// How switches treat traffic.
@@ -344,7 +372,7 @@ pub struct Pfc {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Host {
-    /// Its name. With `*` it stands for every generated host that matches.
+    /// Its name. With `*` it stands for every host that is there already and matches.
     pub name: String,
     /// So many, called by the name and a number from 0.
     pub count: Option<u32>,
@@ -357,7 +385,7 @@ pub struct Host {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Switch {
-    /// Its name. With `*` it stands for every generated switch that matches.
+    /// Its name. With `*` it stands for every switch that is there already and matches.
     pub name: String,
     /// So many, called by the name and a number from 0.
     pub count: Option<u32>,
@@ -386,6 +414,12 @@ pub struct Link {
     pub delay: Option<Timespan>,
     /// Length of the cable, instead of `delay`: 5 ns per metre.
     pub length: Option<Length>,
+    /// Delay beyond that, of what goes from the first end to the second: policers, middleboxes, longer ways.
+    #[serde(default = "at_once")]
+    pub extra_delay: Timespan,
+    /// And up to this much more by chance, for each packet of its own: packets then overtake each other.
+    #[serde(default = "at_once")]
+    pub extra_spread: Timespan,
     /// Chance that a packet arrives damaged.
     #[serde(default = "never")]
     pub loss: Ratio,
@@ -454,6 +488,8 @@ pub enum Operation {
     Send,
     /// RDMA READ.
     Read,
+    /// RDMA WRITE over an unreliable connection: what is lost stays so.
+    UnreliableWrite,
 }
 
 fn hundred_gigabit() -> Bandwidth {
@@ -513,11 +549,17 @@ impl Default for Nic {
             reorder_window: 1024,
             window: Size(1 << 20),
             recovery: Timespan(Span::ZERO),
-            timeout: Timespan(Span::from_us(67_109)),
+            ack_interval: 4,
+            timeout: 14,
             retries: 7,
             dscp: 26,
             pcp: None,
             cnp_dscp: 48,
+            cnp_priority: 6,
+            ack_dscp: None,
+            ack_priority: None,
+            data_overhead: None,
+            control_overhead: None,
             ecn: true,
             priority: 3,
             pfc: alloc::vec![3],
@@ -529,7 +571,17 @@ impl Default for Nic {
 
 impl Default for Pcie {
     fn default() -> Self {
-        Self { generation: 4, width: 16, payload: 256 }
+        // Latencies: Neugebauer et al., Understanding PCIe performance for end host networking (SIGCOMM
+        // 2018), figures 5 and 6: some 500 to 600 ns for a DMA read, a write is posted.
+        Self {
+            generation: 4,
+            width: 16,
+            payload: 256,
+            read_latency: Timespan(Span::from_ns(550)),
+            write_latency: Timespan(Span::from_ns(200)),
+            doorbell: Timespan(Span::from_ns(150)),
+            receive_buffer: Size(512 << 10),
+        }
     }
 }
 
@@ -546,6 +598,8 @@ impl Default for Dcqcn {
             fast_recovery_steps: 5,
             additive_rate: Bandwidth(Rate::from_bps(40_000_000)),
             hyper_rate: Bandwidth(Rate::from_bps(400_000_000)),
+            cut_interval: None,
+            clamp_target: false,
         }
     }
 }

@@ -14,14 +14,14 @@ pub struct PortCounters {
     pub name: String,
     /// By queue: packets and bytes sent.
     pub sent: [(u64, u64); 8],
-    /// By queue: packets and bytes dropped.
-    pub dropped: [(u64, u64); 8],
+    /// Packets that arrived here and were dropped.
+    pub dropped_packets: u64,
     /// By queue: the most bytes that waited.
     pub peak_bytes: [u64; 8],
-    /// Pause frames received and sent, by class.
-    pub pfc_received: [u64; 8],
-    /// See there.
-    pub pfc_sent: [u64; 8],
+    /// Pause frames received.
+    pub pfc_received: u64,
+    /// Pause frames sent, those that let the other end go on included.
+    pub pfc_sent: u64,
 }
 
 /// What the switch counted.
@@ -174,15 +174,13 @@ impl Config {
             text += &format!("  name: {}\n", port.name);
             for class in 0..8 {
                 let (packets, bytes) = port.sent[class];
-                let (lost, lost_bytes) = port.dropped[class];
-                if packets + lost > 0 {
+                if packets > 0 {
                     text += &format!("  tx-queue{class}-packet: {}\n", grouped(packets));
                     text += &format!("  tx-queue{class}-byte: {}\n", grouped(bytes));
                 }
-                if lost > 0 {
-                    text += &format!("  drop-queue{class}-packet: {}\n", grouped(lost));
-                    text += &format!("  drop-queue{class}-byte: {}\n", grouped(lost_bytes));
-                }
+            }
+            if port.dropped_packets > 0 {
+                text += &format!("  rx-drop: {}\n", grouped(port.dropped_packets));
             }
         }
         text
@@ -198,8 +196,8 @@ impl Config {
             };
             let (pause, resume) = self.pause_bytes(pfc, counters.ports.len());
             text += &format!("  name: {}\n", counted.name);
-            text += &format!("  pfc-rx: {}\n", grouped(counted.pfc_received.iter().sum()));
-            text += &format!("  pfc-tx: {}\n", grouped(counted.pfc_sent.iter().sum()));
+            text += &format!("  pfc-rx: {}\n", grouped(counted.pfc_received));
+            text += &format!("  pfc-tx: {}\n", grouped(counted.pfc_sent));
             for class in (0..8).filter(|class| pfc.traffic_classes >> class & 1 == 1) {
                 text += &format!("  pfc{class}-pause-threshold: {}\n", size(u64::from(pause)));
                 text += &format!("  pfc{class}-resume-threshold: {}\n", size(u64::from(resume)));

@@ -1,0 +1,245 @@
+//! The report as one page without scripts or references: it opens offline, on anything.
+
+mod chart;
+mod network;
+
+use std::fmt::Write;
+
+use ::sim::report::{Finding, PortReport, Report, Series, Severity, Spread, table};
+
+use super::Done;
+use chart::{Chart, Line};
+
+/// Ports whose queues are plotted: those that ever had the longest.
+const PLOTTED: usize = 6;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #667; --paper: #fff; --rule: #d8dde3; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ee; --soft: #9aa4b2; --paper: #14171b; --rule: #333a44; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
+  max-width: 68rem; padding: 0 1rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
+th, td { text-align: right; padding: .2rem .7rem; border-bottom: 1px solid var(--rule); }
+th:first-child, td:first-child { text-align: left; }
+th { font-weight: 600; color: var(--soft); }
+.scroll { overflow-x: auto; } .soft { color: var(--soft); }
+.finding { border-left: 4px solid #888; padding: .4rem .9rem; margin: .7rem 0; }
+.broken { border-color: #c62828; } .slow { border-color: #ef8c00; } .note { border-color: #1976d2; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; }
+figure { margin: 0; } figcaption { font-size: .85rem; color: var(--soft); }
+svg { width: 100%; height: auto; } svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
+svg .axis { stroke: var(--rule); } pre { overflow-x: auto; font-size: .8rem; }
+";
+
+/// The page.
+pub(super) fn page(done: &Done) -> String {
+    let report = &done.report;
+    let title = if report.title.is_empty() { "rockery sim" } else { &report.title };
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\
+         <meta name=\"viewport\" content=\"width=device-width\">\
+         <style>{STYLE}</style></head><body>\n<h1>{0}</h1>\n",
+        escape(title)
+    );
+    let partial = if report.partial { " Stopped before its end." } else { "" };
+    let _ = writeln!(
+        page,
+        "<p class=\"soft\">{:.3} ms of virtual time, seed {}, {} packets crossed a link.{partial}</p>",
+        report.end_s * 1e3,
+        report.seed,
+        report.hops
+    );
+    page += &findings(&report.findings);
+    page += "<h2>Workloads</h2>\n";
+    page += &workloads(report);
+    page += "<h2>Network</h2>\n<p class=\"soft\">Links by the load of their busier direction; a red \
+        dot is a port that \
+             dropped packets. Hover for numbers.</p>\n";
+    page += &network::picture(&done.experiment, report);
+    page += "<h2>Over time and flows</h2>\n<div class=\"plots\">\n";
+    page += &plots(report);
+    page += "</div>\n<h2>Ports</h2>\n";
+    page += &ports(&report.ports);
+    let _ = write!(page, "<h2>As text</h2>\n<pre>{}</pre>\n</body></html>\n", escape(&table(report)));
+    page
+}
+
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn findings(findings: &[Finding]) -> String {
+    let mut text = String::from("<h2>Findings</h2>\n");
+    if findings.is_empty() {
+        text += "<p>Nothing was lost, and nobody was paused for long.</p>\n";
+    }
+    for finding in findings {
+        let class = match finding.severity {
+            Severity::Broken => "broken",
+            Severity::Slow => "slow",
+            Severity::Note => "note",
+        };
+        let _ = writeln!(
+            text,
+            "<div class=\"finding {class}\"><b>{}</b><br>Cause: {}<br>Do: {}</div>",
+            escape(&finding.seen),
+            escape(&finding.cause),
+            escape(&finding.instead)
+        );
+    }
+    text
+}
+
+/// A table of a head and rows.
+fn rows(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let cells = |cells: Vec<String>, tag: &str| {
+        let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let head = cells(head.iter().map(|cell| (*cell).to_owned()).collect(), "th");
+    let body: String = rows.map(|row| cells(row, "td")).collect();
+    format!("<div class=\"scroll\"><table>{head}{body}</table></div>\n")
+}
+
+fn workloads(report: &Report) -> String {
+    let head = [
+        "workload",
+        "flows",
+        "done",
+        "failed",
+        "Gb/s",
+        "fairness",
+        "FCT p50 µs",
+        "p90",
+        "p99",
+        "slowdown p50",
+        "p99",
+        "latency p50 µs",
+        "p99",
+        "resent",
+        "timeouts",
+        "CNPs",
+        "reordered",
+        "largest distance",
+    ];
+    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
+    let at = |spread: Option<Spread>, of: fn(Spread) -> f64| number(spread.map(of));
+    let row = |workload: &::sim::report::WorkloadReport| {
+        vec![
+            workload.name.clone(),
+            workload.flows.to_string(),
+            workload.finished.to_string(),
+            workload.failed.to_string(),
+            format!("{:.2}", workload.goodput_bps / 1e9),
+            number(workload.fairness),
+            at(workload.completion_us, |spread| spread.p50),
+            at(workload.completion_us, |spread| spread.p90),
+            at(workload.completion_us, |spread| spread.p99),
+            at(workload.slowdown, |spread| spread.p50),
+            at(workload.slowdown, |spread| spread.p99),
+            at(workload.latency_us, |spread| spread.p50),
+            at(workload.latency_us, |spread| spread.p99),
+            workload.retransmitted.to_string(),
+            workload.timeouts.to_string(),
+            workload.notifications.to_string(),
+            format!("{:.2}%", workload.out_of_order_percent),
+            workload.reorder_distance_max.to_string(),
+        ]
+    };
+    rows(&head, report.workloads.iter().map(row))
+}
+
+fn ports(ports: &[PortReport]) -> String {
+    let head = [
+        "port",
+        "to",
+        "class",
+        "load",
+        "packets",
+        "peak queue KiB",
+        "paused µs",
+        "marked",
+        "pauses sent",
+        "dropped",
+    ];
+    let per_queue = ports.iter().flat_map(|port| port.queues.iter().map(move |queue| (port, queue)));
+    let row = |(port, queue): (&PortReport, &::sim::report::QueueReport)| {
+        let dropped =
+            port.dropped.iter().map(|(why, count)| format!("{count} {why}")).collect::<Vec<_>>().join(", ");
+        vec![
+            port.port.clone(),
+            port.to.clone(),
+            queue.class.to_string(),
+            format!("{:.1}%", 100.0 * port.load),
+            queue.packets.to_string(),
+            format!("{:.1}", f64::from(queue.peak_bytes) / 1024.0),
+            format!("{:.1}", queue.paused_us),
+            queue.marked.to_string(),
+            port.pauses_sent.to_string(),
+            if dropped.is_empty() { "0".to_owned() } else { dropped },
+        ]
+    };
+    rows(&head, per_queue.map(row))
+}
+
+fn plots(report: &Report) -> String {
+    let mut text = String::new();
+    let flows = |of: fn(&::sim::report::FlowReport) -> Option<f64>| {
+        let per_workload = report.workloads.iter().enumerate().map(|(index, workload)| {
+            let mine = report.flows.iter().filter(|flow| flow.workload == index);
+            Line { name: workload.name.clone(), points: cdf(mine.filter_map(of).collect()) }
+        });
+        per_workload.filter(|line| line.points.len() > 1).collect::<Vec<_>>()
+    };
+    for (title, x, lines) in [
+        ("Completion times", "µs", flows(|flow| flow.completion_us)),
+        ("Slowdown", "times as long as alone", flows(|flow| flow.slowdown)),
+        ("Goodput of queue pairs", "Gb/s", flows(|flow| flow.goodput_bps.map(|bps| bps / 1e9))),
+    ] {
+        text += &Chart { title, x, y: "part of flows", lines, step: true }.svg();
+    }
+    let mut busiest: Vec<&Series> = report.series.iter().collect();
+    let peak = |series: &Series| series.queued_bytes.iter().copied().max().unwrap_or(0);
+    busiest.sort_by_key(|series| std::cmp::Reverse(peak(series)));
+    busiest.truncate(PLOTTED);
+    let over_time = |of: fn(&Series) -> Vec<f64>| {
+        let line = |series: &&Series| Line {
+            name: series.port.clone(),
+            points: series.at_us.iter().copied().zip(of(series)).collect(),
+        };
+        busiest.iter().map(line).collect::<Vec<_>>()
+    };
+    let queued =
+        over_time(|series| series.queued_bytes.iter().map(|bytes| f64::from(*bytes) / 1024.0).collect());
+    text += &Chart { title: "Longest queues", x: "µs", y: "KiB", lines: queued, step: false }.svg();
+    let rates = over_time(|series| series.rate_bps.iter().map(|bps| bps / 1e9).collect());
+    text += &Chart {
+        title: "Rates of the same \
+        ports",
+        x: "µs",
+        y: "Gb/s",
+        lines: rates,
+        step: false,
+    }
+    .svg();
+    let reordered = report.workloads.iter().filter(|workload| !workload.reorder_distances.is_empty());
+    let lines = reordered.map(|workload| {
+        let counts = workload.reorder_distances.iter().zip(0_i32..);
+        let points = counts.map(|(count, power)| (f64::from(power), *count as f64)).collect();
+        Line { name: workload.name.clone(), points }
+    });
+    let lines: Vec<Line> = lines.collect();
+    text +=
+        &Chart { title: "Reorder distance", x: "distance, power of two", y: "packets", lines, step: true }
+            .svg();
+    text
+}
+
+/// Values and the part of them that is not above.
+fn cdf(mut values: Vec<f64>) -> Vec<(f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let count = values.len() as f64;
+    values.into_iter().enumerate().map(|(index, value)| (value, (index + 1) as f64 / count)).collect()
+}

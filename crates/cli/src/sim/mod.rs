@@ -1,0 +1,211 @@
+//! `rockery sim`: networks in virtual time.
+
+mod html;
+mod parquet;
+mod runs;
+mod summary;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use ::sim::experiment::{CAPTURED_MAX, Experiment};
+use ::sim::report::{Report, flows_csv, ports_csv, routeros_tables, table, write_pcap};
+use ::sim::world::Results;
+use fabric::file::{Document, Point};
+use fabric::{Span, Time};
+
+use crate::Error;
+use crate::args::Sim;
+
+/// How often is looked at queues for the plots, if nothing else was asked for: so many times in a run.
+const SAMPLES: u64 = 200;
+
+/// What is sampled when nobody knows how long the run takes.
+const SAMPLE_UNKNOWN: Span = Span::from_us(20);
+
+/// A run's report, and what is only known with its network at hand.
+pub(super) struct Done {
+    report: Report,
+    experiment: Experiment,
+    results: Results,
+}
+
+/// Runs what the file describes.
+///
+/// # Errors
+/// Mistakes in the file, and files that cannot be written.
+pub(crate) fn act(sim: &Sim) -> Result<(), Error> {
+    let text = fs::read_to_string(&sim.file).map_err(Error::file(&sim.file))?;
+    let folder = sim.file.parent().unwrap_or(Path::new(""));
+    let mut document = Document::read(&sim.file.display().to_string(), &text, &mut reader(folder))?;
+    for (path, value) in &sim.set {
+        document.set(path, value)?;
+    }
+    if let Some(seed) = sim.seed {
+        document.set("seed", &seed.to_string())?;
+    }
+    let points = document.fields()?.points().map_err(Error::SweepTooLarge)?;
+    if sim.points {
+        return print_points(&points);
+    }
+    let points = chosen(sim, points)?;
+    if points.len() > 1 && (!sim.pcap.is_empty() || sim.html.is_some()) {
+        return Err(Error::OneRunOnly);
+    }
+    if sim.check {
+        return check(&document, &points, folder);
+    }
+    let plan = runs::Plan { sim, document: &document, folder, points: &points };
+    match points.as_slice() {
+        [(number, point)] => one(&plan, *number, point),
+        _ => sweep(&plan),
+    }
+}
+
+/// Gets files by names relative to the fabric file.
+fn reader(folder: &Path) -> impl FnMut(&str) -> Result<String, String> {
+    move |name| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string())
+}
+
+fn print_points(points: &[Point]) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    for (number, point) in points.iter().enumerate() {
+        let settings: Vec<String> = point.iter().map(|(path, value)| format!("{path}={value}")).collect();
+        writeln!(out, "{number}\t{}", settings.join("\t")).map_err(Error::file("standard output"))?;
+    }
+    Ok(())
+}
+
+/// The runs that are to be made, with their numbers.
+fn chosen(sim: &Sim, points: Vec<Point>) -> Result<Vec<(usize, Point)>, Error> {
+    let count = points.len();
+    let mut numbered: Vec<(usize, Point)> = points.into_iter().enumerate().collect();
+    if let Some(wanted) = sim.point {
+        numbered.retain(|(number, _)| *number == wanted);
+        if numbered.is_empty() {
+            return Err(Error::NoSuchPoint { wanted, count });
+        }
+    }
+    Ok(numbered)
+}
+
+fn check(document: &Document, points: &[(usize, Point)], folder: &Path) -> Result<(), Error> {
+    let mut described = None;
+    for (_, point) in points {
+        described.get_or_insert(runs::experiment(document, point, folder)?);
+    }
+    let Some(experiment) = described else { return Ok(()) };
+    let topology = &experiment.network.topology;
+    println!(
+        "{}: {} hosts, {} switches, {} links, {} queue pairs in {} workloads, {} runs",
+        if experiment.file.title.is_empty() { "no title" } else { &experiment.file.title },
+        topology.hosts(),
+        topology.switches(),
+        topology.links().len(),
+        experiment.scenario.flows.len(),
+        experiment.workloads.len(),
+        points.len()
+    );
+    Ok(())
+}
+
+/// One run: a table, and the files that were asked for.
+fn one(plan: &runs::Plan<'_>, number: usize, point: &Point) -> Result<(), Error> {
+    let sim = plan.sim;
+    let mut experiment = runs::experiment(plan.document, point, plan.folder)?;
+    experiment.scenario.threads = sim.threads.unwrap_or(1);
+    let links = captured_links(&experiment, sim)?;
+    experiment.scenario.watch.captures = links.iter().map(|(link, _)| *link).collect();
+    experiment.scenario.watch.captured_max = if links.is_empty() { 0 } else { CAPTURED_MAX };
+    experiment.scenario.watch.sample_every = sample_every(&experiment, sim);
+    let done = runs::run(experiment, number, point, io::stderr().is_terminal())?;
+    for (link, path) in links {
+        let mut file = io::BufWriter::new(fs::File::create(&path).map_err(Error::file(&path))?);
+        let flows = &done.experiment.scenario.flows;
+        let to =
+            |flow: u32, from: u32| flows.get(flow as usize).map_or(from, |flow| flow.from ^ flow.to ^ from);
+        write_pcap(&mut file, link, &done.results.captured, to).map_err(Error::file(&path))?;
+        file.flush().map_err(Error::file(&path))?;
+    }
+    if let Some(path) = &sim.csv {
+        write(path, &flows_csv(&done.report, None, true))?;
+        let mut ports = path.as_os_str().to_owned();
+        ports.push(".ports.csv");
+        write(Path::new(&ports), &ports_csv(&done.report))?;
+    }
+    if let Some(path) = &sim.parquet {
+        parquet::write(path, std::slice::from_ref(&done.report))?;
+    }
+    if let Some(path) = &sim.html {
+        write(path, &html::page(&done))?;
+    }
+    if let Some(path) = &sim.json {
+        write(path, &(done.report.json() + "\n"))?;
+    }
+    if !is_stdout(sim.json.as_deref()) {
+        print!("{}", table(&done.report));
+        for (switch, tables) in routeros_tables(&done.experiment, &done.results) {
+            print!("\n{switch}, as RouterOS prints it\n\n{tables}");
+        }
+    }
+    Ok(())
+}
+
+fn sweep(plan: &runs::Plan<'_>) -> Result<(), Error> {
+    let sim = plan.sim;
+    let reports = runs::all(plan, io::stderr().is_terminal())?;
+    if let Some(path) = &sim.csv {
+        let rows = reports.iter().enumerate();
+        let text: String =
+            rows.map(|(row, (number, report))| flows_csv(report, Some(*number), row == 0)).collect();
+        write(path, &text)?;
+    }
+    let only: Vec<Report> = reports.iter().map(|(_, report)| report.clone()).collect();
+    if let Some(path) = &sim.parquet {
+        parquet::write(path, &only)?;
+    }
+    if let Some(path) = &sim.json {
+        // Documents side by side, one per run, as tools for JSON streams take them.
+        let text: String = only.iter().map(|report| report.json() + "\n").collect();
+        write(path, &text)?;
+    }
+    if !is_stdout(sim.json.as_deref()) {
+        print!("{}", summary::table(&reports));
+    }
+    Ok(())
+}
+
+fn is_stdout(path: Option<&Path>) -> bool {
+    path == Some(Path::new("-"))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    if path == Path::new("-") {
+        return io::stdout().write_all(text.as_bytes()).map_err(Error::file("standard output"));
+    }
+    fs::write(path, text).map_err(Error::file(path))
+}
+
+/// The links whose packets are to be written, and where to.
+fn captured_links(experiment: &Experiment, sim: &Sim) -> Result<Vec<(u32, PathBuf)>, Error> {
+    let link = |(name, path): &(String, PathBuf)| {
+        let found = experiment.port(name).map(|(link, _)| (link, path.clone()));
+        found.ok_or_else(|| {
+            let links = experiment.network.topology.links().iter();
+            let ends = links.flat_map(|link| link.ends).take(8);
+            let names: Vec<String> = ends.map(|end| experiment.network.port_name(end)).collect();
+            Error::NoSuchPort { name: name.clone(), there: format!("{}, …", names.join(", ")) }
+        })
+    };
+    sim.pcap.iter().map(link).collect()
+}
+
+fn sample_every(experiment: &Experiment, sim: &Sim) -> Option<Span> {
+    let wanted = sim.sample.or_else(|| {
+        let end = experiment.scenario.end;
+        let known = (end != Time::NEVER).then_some(Span(end.0 / SAMPLES));
+        sim.html.is_some().then(|| known.unwrap_or(SAMPLE_UNKNOWN))
+    });
+    wanted.filter(|every| every.0 > 0)
+}

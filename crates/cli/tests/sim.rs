@@ -1,0 +1,164 @@
+//! `rockery sim` as a person calls it.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
+}
+
+fn sim(file: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rockery")).arg("sim").arg(file).args(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A small network with a sweep of four runs.
+const SWEEP: &str = r#"
+title = "A sweep"
+topology = { kind = "star", hosts = 3 }
+[[workload]]
+pattern = "each"
+from = ["h[1-2]"]
+to = ["h0"]
+message = "64KiB"
+messages = 20
+[sweep]
+"nic.default.mtu" = [1024, 4096]
+"workload.0.depth" = [1, 8]
+"#;
+
+fn sweep_file(folder: &Path) -> PathBuf {
+    let path = folder.join("sweep.toml");
+    std::fs::write(&path, SWEEP).unwrap();
+    path
+}
+
+#[test]
+fn a_table_for_people_and_json_for_programs() {
+    let text = stdout(&sim(&example("crs504/mapped.toml"), &["--set", "duration=2ms"]));
+    assert!(
+        text.starts_with("CRS504: DSCP 26 mapped to class 3\n2.000ms of virtual time, seed 0\n"),
+        "{text}"
+    );
+    assert!(text.contains("crs504, as RouterOS prints it") && text.contains("no findings"), "{text}");
+    let json = stdout(&sim(&example("incast.toml"), &["--json", "--seed", "7"]));
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((report["seed"].as_u64(), report["workloads"][0]["finished"].as_u64()), (Some(7), Some(16)));
+}
+
+#[test]
+fn mistakes_are_named_where_they_stand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lab.toml");
+    std::fs::write(&path, "[nic.default]\nmut = 4096\n").unwrap();
+    let output = sim(&path, &[]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("lab.toml:2:1: nic.default.mut: there is no field \"mut\" here"), "{error}");
+    assert!(error.contains("did you mean \"mtu\"?"), "{error}");
+    let output = sim(&example("incast.toml"), &["--set", "nic.default.mtu=1500"]);
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--set:1:19: nic.default.mtu: 1500 is no path MTU")
+    );
+    let output = sim(&example("incast.toml"), &["--pcap", "s0:99=/dev/null"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no port is called s0:99; there are: h0, s0:0"));
+}
+
+#[test]
+fn every_file_that_is_asked_for_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let capture = format!("server={}", at("server.pcap"));
+    let (csv, parquet, html, json) = (at("a.csv"), at("a.parquet"), at("a.html"), at("a.json"));
+    let files = ["--csv", &csv, "--parquet", &parquet, "--html", &html, "--json", &json, "--pcap", &capture];
+    let arguments = [["--set", "duration=1ms"].as_slice(), &files].concat();
+    stdout(&sim(&example("crs504/ecn-off.toml"), &arguments));
+    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 1 + 12 + 1);
+    assert!(
+        std::fs::read_to_string(format!("{csv}.ports.csv")).unwrap().contains("crs504:qsfp28-1-1,server,")
+    );
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    for wanted in ["<h2>Findings</h2>", "<title>sender0", "Longest queues", "ECN is off for class 3"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+    // Offline: no address that a browser would fetch.
+    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script"));
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert!(std::fs::metadata(at("server.pcap")).unwrap().len() > 100_000);
+    let reader = SerializedFileReader::new(std::fs::File::open(&parquet).unwrap()).unwrap();
+    assert_eq!(reader.metadata().file_metadata().num_rows(), 13);
+    let row = reader.get_row_iter(None).unwrap().next().unwrap().unwrap().to_string();
+    assert!(row.contains("workload: \"storage\", from: \"sender0\", to: \"server\""), "{row}");
+    assert!(row.contains("completion_us: null"), "{row}");
+}
+
+#[test]
+fn a_sweep_is_the_same_on_any_number_of_threads_and_run_by_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = sweep_file(folder.path());
+    let rows = |name: &str, arguments: &[&str]| {
+        let path = folder.path().join(name);
+        let csv = path.display().to_string();
+        stdout(&sim(&file, &[&["--csv", csv.as_str()], arguments].concat()));
+        std::fs::read_to_string(path).unwrap()
+    };
+    let (one, two) = (rows("1.csv", &["--threads", "1"]), rows("2.csv", &["--threads", "2"]));
+    assert_eq!(one, two);
+    assert_eq!(one.lines().count(), 1 + 4 * 2);
+    assert!(one.starts_with("run,nic.default.mtu,workload.0.depth,workload,from,"), "{one}");
+    let points = stdout(&sim(&file, &["--points"]));
+    assert_eq!(points.lines().nth(3), Some("3\tnic.default.mtu=4096\tworkload.0.depth=8"));
+    let alone = stdout(&sim(&file, &["--point", "3", "--json"]));
+    let all = stdout(&sim(&file, &["--json"]));
+    assert!(all.ends_with(&alone));
+    let table = stdout(&sim(&file, &[]));
+    assert_eq!(table.lines().count(), 2 + 1 + 4, "{table}");
+    let output = sim(&file, &["--html", "x.html"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("choose one of the sweep with --point NUMBER"));
+}
+
+#[test]
+fn a_file_is_checked_without_being_run() {
+    let text = stdout(&sim(&example("incast.toml"), &["--check"]));
+    assert_eq!(
+        text,
+        "16:1 incast, DCQCN and PFC: 17 hosts, 1 switches, 17 links, 16 queue pairs in 1 workloads, 1 runs\n"
+    );
+}
+
+#[test]
+fn ctrl_c_writes_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("partial.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rockery"));
+    child
+        .arg("sim")
+        .arg(example("crs504/mapped.toml"))
+        .args(["--set", "duration=1000s", "--json"])
+        .arg(&json);
+    let mut child = child.stdout(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it does not stop");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(child.wait().unwrap().success());
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(report["partial"], true);
+    assert!(report["hops"].as_u64().unwrap() > 0);
+}

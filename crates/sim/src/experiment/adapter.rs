@@ -1,0 +1,148 @@
+//! From `[nic.NAME]` to what the engine runs.
+
+use crate::world::{Bus, Headers, HostConfig, Marking};
+use fabric::Rate;
+use fabric::config::PfcConfig;
+use fabric::file::schema::{Congestion, Dcqcn, Nic, Pcie};
+use fabric::file::units::{Size, Timespan};
+use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, Mtu, Nanos};
+
+/// Bytes around the payload of a packet on the bus: framing 4, header 16 with 64-bit addresses, LCRC 4 (PCI
+/// Express base specification 4.0, sections 2.2 and 4.2.2).
+const BUS_OVERHEAD_BYTES: u64 = 24;
+
+/// The adapter of a host whose link has this rate.
+pub(super) fn host(nic: &Nic, link: Rate) -> HostConfig {
+    let base = HostConfig::new();
+    let data = Marking { class: nic.priority, dscp: nic.dscp, pcp: nic.pcp, ecn: nic.ecn };
+    let notifications = Marking {
+        class: nic.cnp_priority,
+        dscp: nic.cnp_dscp,
+        pcp: nic.pcp.map(|_| nic.cnp_priority),
+        ecn: false,
+    };
+    let rate = nic.rate.map(|rate| rate.0);
+    let line = rate.map_or(link.bps(), |rate| rate.bps().min(link.bps()));
+    let obeyed = nic.pfc.iter().fold(0_u8, |mask, class| mask | 1 << class);
+    let control = nic.control_overhead.or(nic.data_overhead);
+    HostConfig {
+        rate,
+        mtu: mtu(nic.mtu),
+        headers: match nic.data_overhead {
+            None => Headers::RoceV2,
+            Some(data) => Headers::Fixed { data: short(data), control: control.map_or(0, short) },
+        },
+        out_of_order: nic.out_of_order,
+        reorder_window: nic.reorder_window,
+        window_bytes: u32::try_from(nic.window.0).unwrap_or(u32::MAX),
+        ack_interval: nic.ack_interval,
+        recovery: nic.recovery.0,
+        timeout: nic.timeout,
+        retries: nic.retries,
+        data,
+        acknowledgements: Marking {
+            class: nic.ack_priority.unwrap_or(data.class),
+            dscp: nic.ack_dscp.unwrap_or(data.dscp),
+            ecn: false,
+            ..data
+        },
+        notifications,
+        pfc: PfcConfig { send: obeyed, obey: obeyed, ..base.pfc },
+        levels: base.levels,
+        congestion: match nic.congestion {
+            Congestion::Off => CongestionConfig::Off,
+            Congestion::Window => CongestionConfig::Adaptive,
+            Congestion::Dcqcn => CongestionConfig::Dcqcn(dcqcn(&nic.dcqcn, line)),
+        },
+        bus: nic.pcie.as_ref().map(bus),
+    }
+}
+
+fn mtu(bytes: u32) -> Mtu {
+    match bytes {
+        256 => Mtu::B256,
+        512 => Mtu::B512,
+        1024 => Mtu::B1024,
+        2048 => Mtu::B2048,
+        _ => Mtu::B4096,
+    }
+}
+
+fn short(size: Size) -> u16 {
+    u16::try_from(size.0).unwrap_or(u16::MAX)
+}
+
+fn nanos(time: Timespan) -> Nanos {
+    Nanos(time.0.0.div_ceil(1_000))
+}
+
+fn dcqcn(file: &Dcqcn, line_rate_bps: u64) -> DcqcnConfig {
+    DcqcnConfig {
+        line_rate_bps,
+        minimum_rate_bps: file.minimum_rate.0.bps(),
+        // g is a power of two: 2^-32 has 32 leading places behind the point.
+        g_shift: (32 - file.g.0.max(1).ilog2()) as u8,
+        cnp_interval_ns: nanos(file.cnp_interval),
+        alpha_interval_ns: nanos(file.alpha_interval),
+        increase_interval_ns: nanos(file.increase_interval),
+        increase_bytes: file.increase_bytes.0,
+        fast_recovery_steps: file.fast_recovery_steps,
+        additive_bps: file.additive_rate.0.bps(),
+        hyper_bps: file.hyper_rate.0.bps(),
+        firmware: file
+            .cut_interval
+            .map(|cut| FirmwareDcqcn { cut_interval_ns: nanos(cut), clamp_target: file.clamp_target }),
+    }
+}
+
+/// Bits per second that a slot moves before its packets' headers, as drivers print it (`126.024 Gb/s` for
+/// 4.0 x8): the line code taken off.
+pub fn slot_bps(slot: &Pcie) -> u64 {
+    // Per lane in Mb/s: 8b/10b up to 2.0, 128b/130b up to 5.0, 242 of 256 bytes of each flit in 6.0.
+    let lane_mbps = match slot.generation {
+        0 | 1 => 2_500 * 8 / 10,
+        2 => 5_000 * 8 / 10,
+        3 => 8_000 * 128 / 130,
+        4 => 16_000 * 128 / 130,
+        5 => 32_000 * 128 / 130,
+        _ => 64_000 * 242 / 256,
+    };
+    lane_mbps * 1_000_000 * u64::from(slot.width)
+}
+
+fn bus(slot: &Pcie) -> Bus {
+    let payload = u64::from(slot.payload.max(1));
+    Bus {
+        rate: Rate::from_bps(
+            (u128::from(slot_bps(slot)) * u128::from(payload) / u128::from(payload + BUS_OVERHEAD_BYTES))
+                as u64,
+        ),
+        read_latency: slot.read_latency.0,
+        write_latency: slot.write_latency.0,
+        receive_buffer_bytes: u32::try_from(slot.receive_buffer.0).unwrap_or(u32::MAX),
+        doorbell: slot.doorbell.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fabric::file::units::Ratio;
+
+    #[test]
+    fn slots_carry_what_drivers_print() {
+        let slot = |generation, width| slot_bps(&Pcie { generation, width, ..Pcie::default() });
+        assert_eq!(slot(1, 8), 16_000_000_000);
+        assert_eq!(slot(3, 8) / 1_000_000, 63_008);
+        // mlx5 prints 126.024 for 4.0 x8, from whole megabits per lane.
+        assert_eq!(slot(4, 8) / 1_000_000, 126_024);
+        assert_eq!(bus(&Pcie { generation: 1, width: 8, ..Pcie::default() }).rate.bps() / 1_000_000, 14_628);
+    }
+
+    #[test]
+    fn g_is_a_shift() {
+        for (g, shift) in [(1_u64 << 24, 8), (1 << 28, 4), (1 << 31, 1)] {
+            assert_eq!(dcqcn(&Dcqcn { g: Ratio(g), ..Dcqcn::default() }, 1).g_shift, shift);
+        }
+    }
+}

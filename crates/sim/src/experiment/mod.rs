@@ -1,0 +1,111 @@
+//! From a fabric file to a [`Scenario`], with the names that results are reported by.
+
+mod adapter;
+mod path;
+mod run;
+mod workload;
+
+pub use adapter::slot_bps;
+pub use path::{Path, Paths};
+pub use run::{Progress, Ran};
+
+use crate::world::{Flow, Scenario, Watch};
+use fabric::Time;
+use fabric::file::{Document, FabricFile, FileError, Mistake, Network, ReadFile};
+use fabric::topology::Node;
+
+/// Packets that are captured at most, over all ports.
+pub const CAPTURED_MAX: usize = 1 << 20;
+
+/// A fabric file, ready to run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The file's fields.
+    pub file: FabricFile,
+    /// Hosts and switches by name.
+    pub network: Network,
+    /// What the engine takes.
+    pub scenario: Scenario,
+    /// Names of the workloads, by the number that flows have.
+    pub workloads: Vec<String>,
+}
+
+impl Experiment {
+    /// Makes the experiment that a file describes. `files` gets what it names.
+    ///
+    /// # Errors
+    /// What is wrong, with its place in the file.
+    pub fn new(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
+        let file = document.fields()?;
+        let network = Network::build(document, &file, files)?;
+        let mut flows = Vec::new();
+        let mut workloads = Vec::new();
+        for (index, workload) in file.workload.iter().enumerate() {
+            let field = format!("workload[{index}]");
+            flows.extend(workload::flows(document, &field, workload, index, &network, file.seed)?);
+            workloads.push(workload.name.clone().unwrap_or_else(|| workload::pattern_name(workload.pattern)));
+        }
+        check_end(document, &file, &flows)?;
+        let rates = attached_rates(&network);
+        let hosts = network.hosts.iter().zip(&rates);
+        let scenario = Scenario {
+            topology: network.topology.clone(),
+            switches: network.switches.iter().map(|switch| switch.config.clone()).collect(),
+            spread: network.spread,
+            hosts: hosts.map(|(host, rate)| adapter::host(&host.nic, *rate)).collect(),
+            flows,
+            seed: file.seed,
+            end: file.duration.map_or(Time::NEVER, |duration| Time(duration.0.0)),
+            threads: 1,
+            watch: Watch::default(),
+        };
+        Ok(Self { file, network, scenario, workloads })
+    }
+
+    /// The link and direction that a port sends in; ports are called `h0` or `sw0:3`.
+    pub fn port(&self, name: &str) -> Option<(u32, u8)> {
+        let links = self.network.topology.links().iter().zip(0_u32..);
+        let mut ends =
+            links.flat_map(|(link, number)| link.ends.into_iter().zip(0_u8..).map(move |end| (number, end)));
+        let found = ends.find(|(_, (end, _))| self.network.port_name(*end) == name);
+        found.map(|(number, (_, direction))| (number, direction))
+    }
+}
+
+/// A run without an end is refused beforehand.
+fn check_end(document: &Document, file: &FabricFile, flows: &[Flow]) -> Result<(), FileError> {
+    if flows.is_empty() {
+        let instead = "add [[workload]]";
+        return Err(document.mistake(
+            Mistake::Combination,
+            "workload",
+            "nothing is transferred".into(),
+            instead,
+        ));
+    }
+    let endless = flows.iter().find(|flow| flow.messages == u64::MAX);
+    if let Some(flow) = endless.filter(|_| file.duration.is_none()) {
+        let field = format!("workload[{}]", flow.workload);
+        let what = "it goes on for ever, and the file gives no duration".to_owned();
+        return Err(document.mistake(
+            Mistake::Combination,
+            &field,
+            what,
+            "add messages, bytes, or duration = \"10ms\"",
+        ));
+    }
+    Ok(())
+}
+
+/// The speed of each host's link.
+fn attached_rates(network: &Network) -> Vec<fabric::Rate> {
+    let mut rates = vec![fabric::Rate::from_gbps(1); network.hosts.len()];
+    for link in network.topology.links() {
+        for end in link.ends {
+            if let Node::Host(host) = end.node {
+                rates[host as usize] = link.config.rate;
+            }
+        }
+    }
+    rates
+}

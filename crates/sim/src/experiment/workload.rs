@@ -1,0 +1,143 @@
+//! Who sends to whom.
+
+use crate::dice::Dice;
+use crate::world::{Flow, Transfer};
+use fabric::Time;
+use fabric::file::schema::{Operation, Pattern, Workload};
+use fabric::file::{Document, FileError, Mistake, Network};
+
+/// Flows of one workload at most.
+const FLOWS_MAX: usize = 1 << 22;
+
+pub(super) fn pattern_name(pattern: Pattern) -> String {
+    match pattern {
+        Pattern::Pairs => "pairs",
+        Pattern::Each => "each",
+        Pattern::Permutation => "permutation",
+        Pattern::Ring => "ring",
+    }
+    .to_owned()
+}
+
+/// The flows of a workload, in the order of its hosts.
+pub(super) fn flows(
+    document: &Document,
+    field: &str,
+    workload: &Workload,
+    number: usize,
+    network: &Network,
+    seed: u64,
+) -> Result<Vec<Flow>, FileError> {
+    let wrong = |mistake, name: &str, what: String, instead: &str| {
+        document.mistake(mistake, &format!("{field}.{name}"), what, instead)
+    };
+    let hosts = |name: &str, patterns: &[String]| {
+        let mut found = Vec::new();
+        for (index, pattern) in patterns.iter().enumerate() {
+            let matching = network.hosts_matching(pattern);
+            if matching.is_empty() {
+                let what = format!("no host is called \"{pattern}\"");
+                return Err(wrong(
+                    Mistake::UnknownName,
+                    &format!("{name}[{index}]"),
+                    what,
+                    &some_hosts(network),
+                ));
+            }
+            found.extend(matching);
+        }
+        Ok(found)
+    };
+    let (from, to) = (hosts("from", &workload.from)?, hosts("to", &workload.to)?);
+    let mut dice = Dice::new(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let pairs = match workload.pattern {
+        Pattern::Pairs => from.iter().copied().zip(to.iter().copied()).collect(),
+        Pattern::Each => each(&from, &to),
+        Pattern::Permutation => permutation(&from, &to, &mut dice),
+        Pattern::Ring => (0..from.len()).map(|index| (from[index], from[(index + 1) % from.len()])).collect(),
+    };
+    let pairs: Vec<(u32, u32)> = pairs.into_iter().filter(|(from, to)| from != to).collect();
+    if pairs.is_empty() {
+        let what = "nobody sends to anybody else".to_owned();
+        return Err(wrong(Mistake::Combination, "from", what, "choose other hosts for from or to"));
+    }
+    let count = pairs.len().saturating_mul(workload.qps as usize);
+    if count > FLOWS_MAX || workload.qps == 0 {
+        let what = format!("{count} queue pairs, where 1 to {FLOWS_MAX} can be");
+        return Err(wrong(Mistake::Limit, "qps", what, ""));
+    }
+    let message_bytes =
+        u32::try_from(workload.message.0).ok().filter(|bytes| *bytes > 0 && *bytes <= 1 << 31);
+    let message_bytes = message_bytes.ok_or_else(|| {
+        wrong(Mistake::Value, "message", "a message has 1 byte to 2 GiB".to_owned(), "use more messages")
+    })?;
+    let flow = |(from, to): (u32, u32)| Flow {
+        from,
+        to,
+        operation: transfer(workload.operation),
+        message_bytes,
+        messages: messages(workload, message_bytes),
+        depth: workload.depth.max(1),
+        start: Time(workload.start.0.0),
+        workload: number as u32,
+    };
+    let repeated = pairs.into_iter().flat_map(|pair| std::iter::repeat_n(pair, workload.qps as usize));
+    Ok(repeated.map(flow).collect())
+}
+
+fn some_hosts(network: &Network) -> String {
+    let names: Vec<&str> = network.hosts.iter().take(6).map(|host| host.name.as_str()).collect();
+    let more = if network.hosts.len() > names.len() { ", …" } else { "" };
+    format!("there are {}{more}", names.join(", "))
+}
+
+const fn transfer(operation: Operation) -> Transfer {
+    match operation {
+        Operation::Write => Transfer::Write,
+        Operation::Send => Transfer::Send,
+        Operation::Read => Transfer::Read,
+        Operation::UnreliableWrite => Transfer::UnreliableWrite,
+    }
+}
+
+fn messages(workload: &Workload, message_bytes: u32) -> u64 {
+    let by_bytes = workload.bytes.map(|bytes| bytes.0.div_ceil(u64::from(message_bytes)).max(1));
+    workload.messages.or(by_bytes).unwrap_or(u64::MAX)
+}
+
+fn each(from: &[u32], to: &[u32]) -> Vec<(u32, u32)> {
+    from.iter().flat_map(|from| to.iter().map(|to| (*from, *to))).collect()
+}
+
+/// Receivers by chance, none twice, none its own sender where that can be avoided.
+fn permutation(from: &[u32], to: &[u32], dice: &mut Dice) -> Vec<(u32, u32)> {
+    let mut to = to.to_vec();
+    for index in (1..to.len()).rev() {
+        to.swap(index, dice.below(index as u64 + 1) as usize);
+    }
+    for index in 0..from.len().min(to.len()) {
+        if from[index] == to[index] {
+            // Whoever else's receiver this becomes is not its own: receivers are in the list once.
+            let other = (index + 1) % to.len();
+            to.swap(index, other);
+        }
+    }
+    from.iter().copied().zip(to).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permutation_gives_everyone_one_sender_and_nobody_itself() {
+        let hosts: Vec<u32> = (0..64).collect();
+        for seed in 0..200 {
+            let pairs = permutation(&hosts, &hosts, &mut Dice::new(seed));
+            let mut receivers: Vec<u32> = pairs.iter().map(|(_, to)| *to).collect();
+            receivers.sort_unstable();
+            assert_eq!(receivers, hosts);
+            assert!(pairs.iter().all(|(from, to)| from != to), "seed {seed}");
+        }
+    }
+}

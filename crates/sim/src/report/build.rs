@@ -1,0 +1,298 @@
+//! From results to the report.
+
+use super::{
+    FlowReport, PortReport, PortSamples, QueueReport, Report, Series, Spread, SwitchReport, WorkloadReport,
+    diagnosis,
+};
+use crate::experiment::{Experiment, Paths};
+use crate::world::{FlowResult, Latency, Results, Sample};
+use fabric::topology::{End, Node};
+use fabric::{Drop, FRAME_OVERHEAD_BYTES, IngressCounters, QueueCounters, Rate, Time};
+use std::collections::BTreeMap;
+
+const PS_PER_US: f64 = 1e6;
+
+impl Report {
+    /// What the results of an experiment mean. `partial`: the run was stopped before its end.
+    pub fn new(experiment: &Experiment, results: &Results, partial: bool) -> Self {
+        let flows = flows(experiment, results);
+        let mut report = Self {
+            title: experiment.file.title.clone(),
+            seed: experiment.file.seed,
+            settings: Vec::new(),
+            end_s: results.end.0 as f64 / 1e12,
+            partial,
+            hops: results.hops,
+            events: results.events,
+            workloads: workloads(experiment, results, &flows),
+            flows,
+            ports: ports(experiment, results),
+            switches: switches(experiment, results),
+            findings: Vec::new(),
+            series: series(experiment, &results.samples),
+            damaged: results.damaged,
+            left: results.left,
+        };
+        report.findings = diagnosis::findings(experiment, results, &report);
+        report
+    }
+}
+
+fn us(ps: u64) -> f64 {
+    ps as f64 / PS_PER_US
+}
+
+fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
+    let mut paths = Paths::new(experiment);
+    let name = |host: u32| experiment.network.hosts[host as usize].name.clone();
+    let report = |(flow, result): (&crate::world::Flow, &FlowResult)| {
+        let completion = result.completion_ps();
+        let path = paths.between(flow.from, flow.to);
+        let alone = path.map(|path| experiment.alone(&path, flow.from, result.bytes));
+        let unreliable = flow.operation == crate::world::Transfer::UnreliableWrite;
+        // What an unreliable connection sent is not what arrived.
+        let bytes = if unreliable { result.receiver.received_bytes } else { result.bytes };
+        let rate = |ps: u64| bytes as f64 * 8e12 / ps.max(1) as f64;
+        let goodput = if unreliable {
+            Some(rate((results.end.0).saturating_sub(flow.start.0)))
+        } else {
+            result.goodput_bps(flow.message_bytes).or(completion.map(rate))
+        };
+        FlowReport {
+            workload: flow.workload as usize,
+            from: name(flow.from),
+            to: name(flow.to),
+            bytes,
+            start_us: us(flow.start.0),
+            completion_us: completion.map(us),
+            slowdown: completion.zip(alone).map(|(took, alone)| took as f64 / alone.0.max(1) as f64),
+            goodput_bps: goodput,
+            retransmitted: result.sender.retransmitted_packets,
+            notifications: result.sender.rp_cnp_handled,
+            failed: result.failed,
+        }
+    };
+    experiment.scenario.flows.iter().zip(&results.flows).map(report).collect()
+}
+
+fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -> Vec<WorkloadReport> {
+    let one = |(index, name): (usize, &String)| {
+        let of = |flow: &&FlowReport| flow.workload == index;
+        let raw = results.flows.iter().zip(flows).filter(|(_, flow)| flow.workload == index);
+        let raw: Vec<&FlowResult> = raw.map(|(result, _)| result).collect();
+        let mine: Vec<&FlowReport> = flows.iter().filter(of).collect();
+        let mut latency = Latency::default();
+        raw.iter().for_each(|result| latency.merge(&result.latency));
+        let mut distances = vec![0_u64; 16];
+        for result in &raw {
+            distances.iter_mut().zip(result.order.distances).for_each(|(sum, count)| *sum += count);
+        }
+        let used = distances.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        distances.truncate(used);
+        let packets: u64 = raw.iter().map(|result| result.order.packets).sum();
+        let descents: u64 = raw.iter().map(|result| result.order.descents).sum();
+        let rates: Vec<f64> = mine.iter().map(|flow| flow.goodput_bps.unwrap_or(0.0)).collect();
+        WorkloadReport {
+            name: name.clone(),
+            flows: mine.len() as u64,
+            finished: mine.iter().filter(|flow| flow.completion_us.is_some()).count() as u64,
+            failed: mine.iter().filter(|flow| flow.failed).count() as u64,
+            bytes: mine.iter().map(|flow| flow.bytes).sum(),
+            goodput_bps: rates.iter().sum(),
+            fairness: fairness(&rates),
+            completion_us: Spread::of(mine.iter().filter_map(|flow| flow.completion_us)),
+            slowdown: Spread::of(mine.iter().filter_map(|flow| flow.slowdown)),
+            latency_us: Spread::of_latency(&latency),
+            retransmitted: mine.iter().map(|flow| flow.retransmitted).sum(),
+            timeouts: raw.iter().map(|result| result.sender.local_ack_timeout_err).sum(),
+            notifications: mine.iter().map(|flow| flow.notifications).sum(),
+            out_of_order_percent: 100.0 * descents as f64 / packets.max(1) as f64,
+            reorder_distances: distances,
+            reorder_distance_max: raw.iter().map(|result| result.order.distance_max).max().unwrap_or(0),
+        }
+    };
+    experiment.workloads.iter().enumerate().map(one).collect()
+}
+
+/// Jain, Chiu and Hawe, 1984; of one there is none.
+fn fairness(rates: &[f64]) -> Option<f64> {
+    let (sum, squares): (f64, f64) = (rates.iter().sum(), rates.iter().map(|rate| rate * rate).sum());
+    (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
+}
+
+impl Spread {
+    /// Of exact values; `None` of none.
+    pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        // The smallest value that so many are not above.
+        let at =
+            |of_hundred: usize| values.get((values.len() * of_hundred).div_ceil(100).max(1) - 1).copied();
+        Some(Self {
+            p50: at(50)?,
+            p90: at(90)?,
+            p99: at(99)?,
+            max: *values.last()?,
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+        })
+    }
+
+    fn of_latency(latency: &Latency) -> Option<Self> {
+        let at = |per_million| latency.quantile_ns(per_million) as f64 / 1e3;
+        (latency.count > 0).then(|| Self {
+            p50: at(500_000),
+            p90: at(900_000),
+            p99: at(990_000),
+            max: latency.max_ns as f64 / 1e3,
+            mean: latency.sum_ns as f64 / latency.count as f64 / 1e3,
+        })
+    }
+}
+
+/// What a port counted, whoever it belongs to.
+struct Counted<'a> {
+    queues: &'a [QueueCounters],
+    ingress: Option<&'a IngressCounters>,
+    pauses_sent: u64,
+}
+
+fn ports(experiment: &Experiment, results: &Results) -> Vec<PortReport> {
+    let mut reports = Vec::new();
+    for (link, number) in experiment.network.topology.links().iter().zip(0_u32..) {
+        for (direction, end) in (0_u8..).zip(link.ends) {
+            let Some(counted) = counted(results, end) else { continue };
+            let other = link.ends[usize::from(1 - direction)];
+            let rate = link.config.rate;
+            let mut report = port(&counted, rate, results.end);
+            report.port = experiment.network.port_name(end);
+            report.to = experiment.network.port_name(other);
+            (report.link, report.direction) = (number, direction);
+            let silent = report.packets == 0 && report.pauses_sent == 0 && report.dropped.is_empty();
+            if !silent {
+                reports.push((end.node, end.port, report));
+            }
+        }
+    }
+    reports.sort_by_key(|(node, port, _)| (*node, *port));
+    reports.into_iter().map(|(_, _, report)| report).collect()
+}
+
+fn counted(results: &Results, end: End) -> Option<Counted<'_>> {
+    match end.node {
+        Node::Host(host) => results.hosts.get(host as usize).map(|host| Counted {
+            queues: &host.queues,
+            ingress: None,
+            pauses_sent: host.pauses_sent,
+        }),
+        Node::Switch(switch) => {
+            let port = results.switches.get(switch as usize)?.ports.get(usize::from(end.port))?;
+            Some(Counted {
+                queues: &port.queues,
+                ingress: Some(&port.ingress),
+                pauses_sent: port.ingress.pauses_sent,
+            })
+        }
+    }
+}
+
+fn port(counted: &Counted<'_>, rate: Rate, end: Time) -> PortReport {
+    let used =
+        counted.queues.iter().zip(0_u8..).filter(|(queue, _)| queue.sent_packets > 0 || queue.paused_ps > 0);
+    let queues: Vec<QueueReport> = used
+        .map(|(queue, class)| QueueReport {
+            class,
+            packets: queue.sent_packets,
+            bytes: queue.sent_bytes,
+            marked: queue.marked_packets,
+            peak_bytes: queue.peak_bytes,
+            paused_us: us(queue.paused_ps),
+        })
+        .collect();
+    let packets: u64 = queues.iter().map(|queue| queue.packets).sum();
+    let bytes: u64 = queues.iter().map(|queue| queue.bytes).sum();
+    let on_wire = (bytes + packets * u64::from(FRAME_OVERHEAD_BYTES)) as f64 * 8.0;
+    let capacity = rate.bps() as f64 * end.0 as f64 / 1e12;
+    let reasons = counted.ingress.into_iter().flat_map(|ingress| {
+        Drop::ALL
+            .iter()
+            .map(|why| (why.name(), ingress.dropped[*why as usize]))
+            .filter(|(_, count)| *count > 0)
+    });
+    PortReport {
+        port: String::new(),
+        to: String::new(),
+        link: 0,
+        direction: 0,
+        rate_bps: rate.bps(),
+        load: if capacity > 0.0 { on_wire / capacity } else { 0.0 },
+        packets,
+        bytes,
+        marked: queues.iter().map(|queue| queue.marked).sum(),
+        dropped: reasons.collect(),
+        pauses_sent: counted.pauses_sent,
+        paused_us: queues.iter().map(|queue| queue.paused_us).sum(),
+        queues,
+    }
+}
+
+fn switches(experiment: &Experiment, results: &Results) -> Vec<SwitchReport> {
+    let named = experiment.network.switches.iter().zip(&results.switches);
+    let report = |(named, result): (&fabric::file::NamedSwitch, &crate::world::SwitchResult)| {
+        let ports = || result.ports.iter();
+        SwitchReport {
+            name: named.name.clone(),
+            buffer_bytes: named.config.buffer.total_bytes,
+            buffer_peak_bytes: result.buffer_peak_bytes,
+            dropped: ports().flat_map(|port| port.ingress.dropped).sum(),
+            marked: ports().flat_map(|port| port.queues).map(|queue| queue.marked_packets).sum(),
+            pauses_sent: ports().map(|port| port.ingress.pauses_sent).sum(),
+        }
+    };
+    named.map(report).collect()
+}
+
+fn series(experiment: &Experiment, samples: &[Sample]) -> Vec<Series> {
+    let mut by_port: BTreeMap<(u32, u8), PortSamples<'_>> = BTreeMap::new();
+    for sample in samples {
+        by_port.entry((sample.link, sample.direction)).or_default().push(sample);
+    }
+    let one = |((link, direction), samples): ((u32, u8), PortSamples<'_>)| {
+        let end = experiment.network.topology.links()[link as usize].ends[usize::from(direction)];
+        let rate = |pair: &[&Sample]| {
+            let span = (pair[1].at - pair[0].at).0;
+            (pair[1].sent_bytes - pair[0].sent_bytes) as f64 * 8e12 / span.max(1) as f64
+        };
+        let rates = samples.windows(2).map(rate);
+        Series {
+            port: experiment.network.port_name(end),
+            at_us: samples.iter().map(|sample| us(sample.at.0)).collect(),
+            queued_bytes: samples.iter().map(|sample| sample.queued_bytes).collect(),
+            rate_bps: std::iter::once(0.0).chain(rates).collect(),
+            paused: samples.iter().map(|sample| sample.paused != 0).collect(),
+        }
+    };
+    by_port.into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_were_there() {
+        let spread = Spread::of((1..=200).map(f64::from)).unwrap();
+        assert_eq!(
+            (spread.p50, spread.p90, spread.p99, spread.max, spread.mean),
+            (100.0, 180.0, 198.0, 200.0, 100.5)
+        );
+        assert_eq!(Spread::of(std::iter::empty()), None);
+        assert_eq!(Spread::of(std::iter::once(7.0)).unwrap().p99, 7.0);
+    }
+
+    #[test]
+    fn equal_shares_are_fair() {
+        assert_eq!(fairness(&[5.0, 5.0, 5.0]), Some(1.0));
+        assert_eq!(fairness(&[1.0, 0.0]), Some(0.5));
+        assert_eq!(fairness(&[1.0]), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! Comma-separated values (RFC 4180), one row per flow or port.
+
+use super::Report;
+use std::fmt::Write;
+
+/// Text as a cell: quoted where it must be.
+fn cell(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// One row per flow. With `run`, its number stands in front: for sweeps.
+pub fn flows_csv(report: &Report, run: Option<usize>, head: bool) -> String {
+    let mut text = String::new();
+    if head {
+        let columns = "workload,from,to,bytes,start_us,completion_us,slowdown,\
+                       goodput_bps,retransmitted,notifications,failed";
+        text = format!("{}{}{columns}\n", if run.is_some() { "run," } else { "" }, settings(report, true));
+    }
+    for flow in &report.flows {
+        let run = run.map(|run| format!("{run},")).unwrap_or_default();
+        let name = report.workloads.get(flow.workload).map_or("", |workload| workload.name.as_str());
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{run}{}{},{},{},{},{},{},{},{},{},{},{}",
+            settings(report, false),
+            cell(name),
+            cell(&flow.from),
+            cell(&flow.to),
+            flow.bytes,
+            flow.start_us,
+            number(flow.completion_us),
+            number(flow.slowdown),
+            number(flow.goodput_bps),
+            flow.retransmitted,
+            flow.notifications,
+            flow.failed
+        );
+    }
+    text
+}
+
+/// What was set, as columns: names or values.
+fn settings(report: &Report, names: bool) -> String {
+    report
+        .settings
+        .iter()
+        .map(|(name, value)| format!("{},", cell(if names { name } else { value })))
+        .collect()
+}
+
+/// One row per port and class.
+pub fn ports_csv(report: &Report) -> String {
+    let mut text =
+        "port,to,rate_bps,load,class,packets,bytes,marked,peak_bytes,paused_us,pauses_sent,dropped\n"
+            .to_owned();
+    for port in &report.ports {
+        let dropped: u64 = port.dropped.iter().map(|(_, count)| count).sum();
+        for queue in &port.queues {
+            let _ = writeln!(
+                text,
+                "{},{},{},{},{},{},{},{},{},{},{},{dropped}",
+                cell(&port.port),
+                cell(&port.to),
+                port.rate_bps,
+                port.load,
+                queue.class,
+                queue.packets,
+                queue.bytes,
+                queue.marked,
+                queue.peak_bytes,
+                queue.paused_us,
+                port.pauses_sent
+            );
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_with_commas_are_quoted() {
+        assert_eq!(cell("a"), "a");
+        assert_eq!(cell("a, \"b\""), "\"a, \"\"b\"\"\"");
+    }
+}

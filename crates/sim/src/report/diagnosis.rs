@@ -1,0 +1,552 @@
+//! Which setting causes what was seen. Each rule looks at counters first: a setting that hurts nobody is not
+//! complained of.
+
+use super::{Finding, Report, Severity};
+use crate::experiment::Experiment;
+use crate::world::Results;
+use crate::world::{HostConfig, Marking, Transfer};
+use fabric::config::{CLASSES, ClassMap, Profile};
+use fabric::file::NamedSwitch;
+use fabric::topology::{End, Node};
+use fabric::vendor::Imported;
+use fabric::vendor::routeros::Trust;
+use rnic::CongestionConfig;
+
+/// Of the time that a port is paused, what counts as a storm.
+const STORM_PART: f64 = 0.25;
+
+/// A flow this many times slower than alone, through ports that are not full, is a victim.
+const VICTIM_SLOWDOWN: f64 = 1.5;
+
+/// A port that is busy for less than this is not full.
+const FREE_LOAD: f64 = 0.5;
+
+/// Findings of one kind at most: the first tell what the others would.
+const SAME_MAX: usize = 4;
+
+pub(super) fn findings(experiment: &Experiment, results: &Results, report: &Report) -> Vec<Finding> {
+    let view = View { experiment, results, report };
+    let rules = [
+        View::deadlocks,
+        View::losses,
+        View::failures,
+        View::storms,
+        View::victims,
+        View::reordering,
+        View::slots,
+        View::notifications,
+        View::offloading,
+    ];
+    let mut findings: Vec<Finding> = Vec::new();
+    for rule in rules {
+        let mut found = rule(&view);
+        found.dedup();
+        found.truncate(SAME_MAX);
+        findings.extend(found);
+    }
+    findings.sort_by_key(|finding| finding.severity);
+    findings
+}
+
+struct View<'a> {
+    experiment: &'a Experiment,
+    results: &'a Results,
+    report: &'a Report,
+}
+
+fn finding(severity: Severity, seen: String, cause: String, instead: impl Into<String>) -> Finding {
+    Finding { severity, seen, cause, instead: instead.into() }
+}
+
+/// Classes as people list them: `3, 4`.
+fn list(mask: u8) -> String {
+    let classes = (0..8).filter(|class| mask >> class & 1 == 1).map(|class| class.to_string());
+    let text = classes.collect::<Vec<_>>().join(", ");
+    if text.is_empty() { "none".to_owned() } else { text }
+}
+
+/// The class that a switch puts a host's packets into.
+fn class_of(map: &ClassMap, marking: &Marking) -> u8 {
+    match marking.pcp {
+        _ if map.trust_dscp => map.dscp[usize::from(marking.dscp & 63)].class,
+        Some(pcp) if map.trust_pcp => map.pcp[usize::from(pcp & 7)].class,
+        _ => map.default.class,
+    }
+}
+
+impl View<'_> {
+    fn switch(&self, number: u32) -> &NamedSwitch {
+        &self.experiment.network.switches[number as usize]
+    }
+
+    fn profile(&self, switch: u32, port: u16) -> &Profile {
+        let config = &self.switch(switch).config;
+        &config.profiles[usize::from(config.ports[usize::from(port)].profile)]
+    }
+
+    fn host(&self, number: u32) -> &HostConfig {
+        &self.experiment.scenario.hosts[number as usize]
+    }
+
+    fn name(&self, end: End) -> String {
+        self.experiment.network.port_name(end)
+    }
+
+    /// What is attached to a switch's port.
+    fn peer(&self, switch: u32, port: u16) -> Option<End> {
+        let here = End { node: Node::Switch(switch), port };
+        let links = self.experiment.network.topology.links();
+        let link = links.iter().find(|link| link.ends.contains(&here))?;
+        link.ends.into_iter().find(|end| *end != here)
+    }
+
+    /// Some host whose data enters the network, for questions about markings: that of the first flow.
+    fn sender(&self) -> Option<&HostConfig> {
+        self.experiment.scenario.flows.first().map(|flow| self.host(flow.from))
+    }
+
+    fn deadlocks(&self) -> Vec<Finding> {
+        let one = |deadlock: &crate::world::Deadlock| {
+            let name =
+                |(switch, port): &(u32, u16)| self.name(End { node: Node::Switch(*switch), port: *port });
+            let circle = deadlock.circle.iter().map(name).collect::<Vec<_>>().join(" → ");
+            finding(
+                Severity::Broken,
+                format!(
+                    "PFC deadlock at {:.1} us: {circle} wait for each other for ever",
+                    deadlock.at.0 as f64 / 1e6
+                ),
+                format!("traffic class {} is lossless around a circle of links", deadlock.class),
+                "routes without circles (up, then down), another class after each turn, or a PFC watchdog",
+            )
+        };
+        self.results.deadlocks.iter().map(one).collect()
+    }
+
+    /// Packets that switches dropped: why the class was not lossless, or was and yet lost. The same setting
+    /// is one finding, however many ports saw it.
+    fn losses(&self) -> Vec<Finding> {
+        let mut grouped: Vec<(Finding, u64, Vec<String>)> = Vec::new();
+        for (number, switch) in (0_u32..).zip(&self.results.switches) {
+            for (port, result) in (0_u16..).zip(&switch.ports) {
+                let dropped: u64 = result.ingress.dropped.iter().sum();
+                let Some(found) = self.loss(number, port).filter(|_| dropped > 0) else { continue };
+                let here = self.name(End { node: Node::Switch(number), port });
+                let known = grouped.iter_mut().find(|(other, _, _)| other.cause == found.cause);
+                match known {
+                    Some((_, sum, ports)) => {
+                        *sum += dropped;
+                        ports.push(here);
+                    }
+                    None => grouped.push((found, dropped, vec![here])),
+                }
+            }
+        }
+        grouped.sort_by_key(|(_, sum, _)| std::cmp::Reverse(*sum));
+        let name = |(found, sum, ports): (Finding, u64, Vec<String>)| {
+            let more = if ports.len() > 4 {
+                format!(
+                    " and {} \
+                more",
+                    ports.len() - 4
+                )
+            } else {
+                String::new()
+            };
+            let first = ports.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
+            Finding { seen: format!("{sum} packets were dropped that arrived at {first}{more}"), ..found }
+        };
+        grouped.into_iter().map(name).collect()
+    }
+
+    fn loss(&self, switch: u32, port: u16) -> Option<Finding> {
+        let sender = match self.peer(switch, port).map(|end| end.node) {
+            Some(Node::Host(host)) => self.host(host),
+            _ => self.sender()?,
+        };
+        if let Some(Node::Host(host)) = self.peer(switch, port).map(|end| end.node) {
+            let mut flows = self.experiment.scenario.flows.iter().filter(|flow| flow.from == host);
+            if flows.all(|flow| flow.operation == Transfer::UnreliableWrite) {
+                let cause = "this traffic is unreliable, and more of it is sent than fits".to_owned();
+                return Some(finding(Severity::Note, String::new(), cause, "nothing, if that is meant"));
+            }
+        }
+        let profile = self.profile(switch, port);
+        let class = class_of(&profile.map, &sender.data);
+        let seen = String::new();
+        if profile.pfc.send >> class & 1 == 1 {
+            return Some(self.lossless_loss(switch, port, seen, class, sender));
+        }
+        let (cause, instead) = self.why_lossy(switch, port, class, sender);
+        Some(finding(Severity::Broken, seen, cause, instead))
+    }
+
+    /// The class is paused, and yet packets were lost.
+    fn lossless_loss(&self, switch: u32, port: u16, seen: String, class: u8, sender: &HostConfig) -> Finding {
+        let profile = self.profile(switch, port);
+        let group = usize::from(profile.group_of_class[usize::from(class)]);
+        let priority = profile.pfc.priority_of_group[group];
+        if sender.pfc.obey >> sender.data.class & 1 == 0 || priority != sender.data.class {
+            let obeyed = list(sender.pfc.obey);
+            return finding(
+                Severity::Broken,
+                seen,
+                format!(
+                    "the switch pauses priority {priority}; the adapter sends in its priority {} \
+                        and obeys pauses of: {obeyed}",
+                    sender.data.class
+                ),
+                format!("set the adapter's pfc = [{priority}] and priority = {priority}"),
+            );
+        }
+        let headroom = profile.groups[group].headroom_bytes;
+        finding(
+            Severity::Broken,
+            seen,
+            format!(
+                "class {class} is lossless, but its headroom of {headroom} bytes is less than what \
+                    arrives after a pause"
+            ),
+            "headroom = \"auto\", which is what 802.1Q annex N asks for with this link",
+        )
+    }
+
+    /// Why the class that data is in is not a lossless one.
+    fn why_lossy(&self, switch: u32, port: u16, class: u8, sender: &HostConfig) -> (String, String) {
+        let profile = self.profile(switch, port);
+        let name = &self.switch(switch).name;
+        let dscp = sender.data.dscp;
+        let lossless = profile.pfc.send;
+        if let Some(Imported::RouterOs(config)) = &self.switch(switch).imported {
+            return routeros_why_lossy(config, self.switch(switch), port, class, dscp, lossless);
+        }
+        if lossless == 0 {
+            let cause = format!("{name}: no class is lossless, data (DSCP {dscp}) is in class {class}");
+            return (cause, format!("pfc.classes = [{class}]"));
+        }
+        let only = list(lossless);
+        if !profile.map.trust_dscp && sender.data.pcp.is_none() {
+            let cause = format!(
+                "{name} does not trust DSCP: data (DSCP {dscp}) falls into its default class \
+                    {class}, and lossless is {only}"
+            );
+            return (cause, "trust = \"dscp\"".to_owned());
+        }
+        let marked_right = (0..64).any(|value| lossless >> profile.map.dscp[value].class & 1 == 1);
+        if marked_right && profile.map.dscp[usize::from(dscp & 63)].class == profile.map.default.class {
+            let cause = format!(
+                "{name}: the DSCP map has no entry for {dscp}: data falls into class {class}, and \
+                    lossless is {only}"
+            );
+            return (cause, format!("dscp = {{ {dscp} = {} }}", lossless.trailing_zeros()));
+        }
+        let cause = format!("{name}: PFC is on class {only}, and data (DSCP {dscp}) is in class {class}");
+        (
+            cause,
+            format!(
+                "pfc.classes = [{class}], or map DSCP {dscp} to class \
+            {}",
+                lossless.trailing_zeros()
+            ),
+        )
+    }
+
+    fn failures(&self) -> Vec<Finding> {
+        let failed: u64 = self.report.workloads.iter().map(|workload| workload.failed).sum();
+        if failed == 0 {
+            return Vec::new();
+        }
+        vec![finding(
+            Severity::Broken,
+            format!("{failed} queue pairs failed"),
+            "their retries were used up: packets or acknowledgements were lost again and again".to_owned(),
+            "see the losses; retries = 7 and a longer timeout only hide them",
+        )]
+    }
+
+    /// Ports that are paused much of the time, and what would have slowed senders down instead.
+    fn storms(&self) -> Vec<Finding> {
+        let end_us = self.results.end.0 as f64 / 1e6;
+        let paused =
+            |port: &&super::PortReport| port.queues.iter().any(|queue| queue.paused_us > STORM_PART * end_us);
+        let stormy: Vec<_> = self.report.ports.iter().filter(paused).collect();
+        let Some(worst) = stormy.iter().max_by(|one, other| one.paused_us.total_cmp(&other.paused_us)) else {
+            return Vec::new();
+        };
+        let pauses: u64 = self.report.switches.iter().map(|switch| switch.pauses_sent).sum();
+        let part = 100.0 * worst.queues.iter().map(|queue| queue.paused_us).fold(0.0, f64::max) / end_us;
+        let seen = format!(
+            "{} of {} ports were paused more than {:.0} % of the time ({}: {part:.0} %); {pauses} pauses",
+            stormy.len(),
+            self.report.ports.len(),
+            100.0 * STORM_PART,
+            worst.port
+        );
+        let Some((cause, instead)) = self.why_storm() else { return Vec::new() };
+        vec![finding(Severity::Slow, seen, cause, instead)]
+    }
+
+    fn why_storm(&self) -> Option<(String, String)> {
+        let sender = self.sender()?;
+        // The slot may be what pauses the switch.
+        let hosts = self.results.hosts.iter().zip(&self.experiment.network.hosts);
+        if let Some((_, host)) =
+            hosts.max_by_key(|(result, _)| result.pauses_sent).filter(|(result, _)| result.pauses_sent > 0)
+        {
+            let cause = format!(
+                "{}'s slot does not take what arrives, and its adapter pauses the \
+                    switch",
+                host.name
+            );
+            return Some((cause, "a wider or newer slot: see nic.NAME.pcie".to_owned()));
+        }
+        for (number, switch) in (0_u32..).zip(&self.experiment.network.switches) {
+            let Some(profile) = switch.config.profiles.first() else { continue };
+            let class = class_of(&profile.map, &sender.data);
+            if profile.queues[usize::from(class)].red.is_none_or(|red| !red.mark) {
+                let cause = format!(
+                    "{}: ECN is off for class {class}: senders are never told, and only pauses slow \
+                        them down",
+                    switch.name
+                );
+                let instead = match &self.switch(number).imported {
+                    Some(Imported::RouterOs(_)) => {
+                        "/interface ethernet switch qos tx-manager set ecn=yes numbers=0".to_owned()
+                    }
+                    Some(Imported::Sonic(_)) => {
+                        "WRED_PROFILE with ecn = ecn_all, and QUEUE with that wred_profile".to_owned()
+                    }
+                    None => format!("[qos.NAME.queue.{class}] ecn = {{}}"),
+                };
+                return Some((cause, instead));
+            }
+        }
+        if !sender.data.ecn {
+            let cause = "adapters do not mark data as ECN-capable: switches may not mark it".to_owned();
+            return Some((cause, "nic.NAME.ecn = true (ToS 106 for DSCP 26)".to_owned()));
+        }
+        if !matches!(sender.congestion, CongestionConfig::Dcqcn(_)) {
+            let cause = "switches mark, and adapters have no congestion control that listens".to_owned();
+            return Some((cause, "nic.NAME.congestion = \"dcqcn\"".to_owned()));
+        }
+        let cause =
+            "switches begin to mark at a longer queue than that at which they begin to pause".to_owned();
+        Some((cause, "lower ecn.min and ecn.max, or raise pfc.xoff".to_owned()))
+    }
+
+    /// Flows that are slow though nothing on their way out of the last switch is full: their sender is paused
+    /// for the sake of others.
+    fn victims(&self) -> Vec<Finding> {
+        let end_us = self.results.end.0 as f64 / 1e6;
+        let load_towards =
+            |host: &str| self.report.ports.iter().find(|port| port.to == host).map_or(0.0, |port| port.load);
+        let slow = self.report.flows.iter().filter(|flow| {
+            flow.slowdown.is_some_and(|slowdown| slowdown > VICTIM_SLOWDOWN)
+                && load_towards(&flow.to) < FREE_LOAD
+        });
+        let mut findings = Vec::new();
+        for flow in slow {
+            let own = self.report.ports.iter().find(|port| port.port == flow.from);
+            let Some(own) = own.filter(|port| port.paused_us > 0.1 * end_us) else { continue };
+            findings.push(finding(
+                Severity::Slow,
+                format!(
+                    "{} → {} took {:.1} times as long as alone, though the link to {} is {:.0} % \
+                        idle: head-of-line blocking",
+                    flow.from,
+                    flow.to,
+                    flow.slowdown.unwrap_or_default(),
+                    flow.to,
+                    100.0 * (1.0 - load_towards(&flow.to))
+                ),
+                format!(
+                    "{} is paused for {:.0} us because of others in the same \
+                    priority",
+                    flow.from, own.paused_us
+                ),
+                "congestion control that keeps queues below the pause threshold, or another class \
+                    for this traffic",
+            ));
+        }
+        findings
+    }
+
+    /// Packets out of order and sent again though nothing was lost.
+    fn reordering(&self) -> Vec<Finding> {
+        let lost: u64 =
+            self.report.switches.iter().map(|switch| switch.dropped).sum::<u64>() + self.report.damaged;
+        let again: u64 = self.report.workloads.iter().map(|workload| workload.retransmitted).sum();
+        let order =
+            self.report.workloads.iter().map(|workload| workload.out_of_order_percent).fold(0.0, f64::max);
+        let Some(sender) = self.sender().filter(|_| lost == 0 && again > 0 && order > 0.0) else {
+            return Vec::new();
+        };
+        let seen =
+            format!("{again} packets were sent again and none was lost: {order:.1} % arrived out of order");
+        let (cause, instead) = if sender.out_of_order {
+            let cause = format!(
+                "packets overtake each other by more than the reorder window of {}",
+                sender.reorder_window
+            );
+            (cause, "nic.NAME.reorder-window, or ways of more equal length")
+        } else {
+            let cause = "packets take several ways, and the receiver takes them in order only \
+                    (go-back-N)"
+                .to_owned();
+            (cause, "nic.NAME.out-of-order = true at both ends, or routing.spread = \"hash\"")
+        };
+        vec![finding(Severity::Slow, seen, cause, instead)]
+    }
+
+    fn slots(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let hosts = self.experiment.network.hosts.iter().zip(&self.experiment.scenario.hosts).zip(0_u32..);
+        for ((host, config), number) in hosts {
+            let (Some(slot), Some(bus)) = (&host.nic.pcie, &config.bus) else { continue };
+            let link = self.link_bps(number);
+            let busy = self.results.hosts.get(number as usize).map_or(0, |result| result.bus_busy_ps);
+            let part = busy as f64 / self.results.end.0.max(1) as f64;
+            if bus.rate.bps() >= link || part < FREE_LOAD {
+                continue;
+            }
+            findings.push(finding(
+                Severity::Slow,
+                format!("{}'s slot was busy for {:.0} % of the time", host.name, 100.0 * part),
+                format!(
+                    "PCIe {} x{}: {:.1} Gb/s, {:.1} without packet headers, and the link has {:.0}",
+                    generation(slot.generation),
+                    slot.width,
+                    crate::experiment::slot_bps(slot) as f64 / 1e9,
+                    bus.rate.bps() as f64 / 1e9,
+                    link as f64 / 1e9
+                ),
+                "lspci -vvv: LnkSta below LnkCap is a riser, a slot or a setting; else a wider slot",
+            ));
+        }
+        findings
+    }
+
+    fn link_bps(&self, host: u32) -> u64 {
+        let links = self.experiment.network.topology.links();
+        let own = links.iter().find(|link| link.ends.iter().any(|end| end.node == Node::Host(host)));
+        own.map_or(0, |link| link.config.rate.bps())
+    }
+
+    /// Notifications that wait behind the data that they are about.
+    fn notifications(&self) -> Vec<Finding> {
+        let sent: u64 = self.report.workloads.iter().map(|workload| workload.notifications).sum();
+        let Some(sender) = self.sender().filter(|_| sent > 0) else { return Vec::new() };
+        let mut findings = Vec::new();
+        for switch in &self.experiment.network.switches {
+            let Some(profile) = switch.config.profiles.first() else { continue };
+            let (data, note) =
+                (class_of(&profile.map, &sender.data), class_of(&profile.map, &sender.notifications));
+            if data == note && profile.pfc.send >> data & 1 == 1 {
+                findings.push(finding(
+                    Severity::Note,
+                    format!(
+                        "{}: notifications (DSCP {}) are in class {note}, as data is",
+                        switch.name, sender.notifications.dscp
+                    ),
+                    "they wait in the queues, and are paused, with the data that they are to slow down"
+                        .to_owned(),
+                    format!(
+                        "map DSCP {} to a class of its own with strict priority",
+                        sender.notifications.dscp
+                    ),
+                ));
+            }
+        }
+        findings
+    }
+
+    fn offloading(&self) -> Vec<Finding> {
+        let switches = self.experiment.network.switches.iter();
+        let off = switches.filter(
+            |switch| matches!(&switch.imported, Some(Imported::RouterOs(config)) if !config.offloaded),
+        );
+        let one = |switch: &NamedSwitch| {
+            finding(
+                Severity::Broken,
+                format!("{}: the switch chip knows nothing of the QoS configuration", switch.name),
+                "qos-hw-offloading is off".to_owned(),
+                "/interface ethernet switch set switch1 qos-hw-offloading=yes",
+            )
+        };
+        off.map(one).collect()
+    }
+}
+
+const fn generation(number: u8) -> &'static str {
+    match number {
+        0 | 1 => "1.1",
+        2 => "2.0",
+        3 => "3.0",
+        4 => "4.0",
+        5 => "5.0",
+        _ => "6.0",
+    }
+}
+
+fn routeros_why_lossy(
+    config: &fabric::vendor::routeros::Config,
+    switch: &NamedSwitch,
+    port: u16,
+    class: u8,
+    dscp: u8,
+    lossless: u8,
+) -> (String, String) {
+    let Some(own) = config.ports.get(&switch.ports[usize::from(port)]) else {
+        return (format!("{}: port {port} is not configured", switch.name), String::new());
+    };
+    let name = &switch.name;
+    if lossless == 0 {
+        let cause = format!("{name}: pfc={}: no class is lossless, and data is in class {class}", own.pfc);
+        return (
+            cause,
+            format!(
+                "a priority-flow-control profile with traffic-class={class} tx=yes rx=yes on \
+                every lane"
+            ),
+        );
+    }
+    let mapped = config.dscp.contains_key(&dscp);
+    let wanted = config.profiles.iter().find(|profile| lossless >> profile.traffic_class & 1 == 1);
+    let wanted = wanted.map_or("roce", |profile| profile.name.as_str());
+    let only = list(lossless);
+    match own.trust_l3 {
+        Trust::Ignore if own.profile == wanted || !mapped => {
+            let cause = format!(
+                "{name}: data is in class {class} by profile={}, and pfc={} is for class {only}",
+                own.profile, own.pfc
+            );
+            (cause, format!("set the PFC profile's traffic-class={class}"))
+        }
+        Trust::Ignore => {
+            let cause = format!(
+                "{name}: trust-l3=ignore: DSCP {dscp} is not looked at, data is in class {class} by \
+                    profile={}",
+                own.profile
+            );
+            (cause, "trust-l3=keep on every lane of the port".to_owned())
+        }
+        Trust::Trust | Trust::Keep if !mapped => {
+            let cause = format!(
+                "{name}: trust-l3={} and no map ip entry for DSCP {dscp}: such packets get the \
+                    profile \"default\" \
+                 (class {class}), not the port's",
+                own.trust_l3.name()
+            );
+            (cause, format!("/interface ethernet switch qos map ip add dscp={dscp} profile={wanted}"))
+        }
+        Trust::Trust | Trust::Keep => {
+            let cause = format!(
+                "{name}: pfc={} is for class {only}, and data (DSCP {dscp}) is in class {class}",
+                own.pfc
+            );
+            (cause, format!("set the PFC profile's traffic-class={class}"))
+        }
+    }
+}
+
+const _: () = assert!(CLASSES == 8, "masks of classes are bytes");

@@ -1,0 +1,241 @@
+//! What a run means: results by name, added up by workload and by port, with what they say about the
+//! configuration. Plain data: programs get it as JSON, people as a table or a page.
+
+mod build;
+mod csv;
+mod diagnosis;
+mod json;
+mod pcap;
+mod routeros;
+mod table;
+
+pub use csv::{flows_csv, ports_csv};
+pub use pcap::write_pcap;
+pub use routeros::routeros_tables;
+pub use table::table;
+
+use crate::world::Sample;
+use serde::Serialize;
+
+/// A run, for people and programs. The same file and seed give the same report.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The file's title.
+    pub title: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// What was set besides the file: paths and values.
+    pub settings: Vec<(String, String)>,
+    /// Virtual time at the end, in seconds.
+    pub end_s: f64,
+    /// Whether the run was stopped before its end.
+    pub partial: bool,
+    /// Packets that crossed a link.
+    pub hops: u64,
+    /// Events that the engine handled.
+    pub events: u64,
+    /// By workload.
+    pub workloads: Vec<WorkloadReport>,
+    /// By flow, in the order of the file.
+    pub flows: Vec<FlowReport>,
+    /// By port that sends, hosts first; those that sent or received nothing are left out.
+    pub ports: Vec<PortReport>,
+    /// By switch.
+    pub switches: Vec<SwitchReport>,
+    /// What is wrong, or worth knowing, the worst first.
+    pub findings: Vec<Finding>,
+    /// Ports over time, where that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<Series>,
+    /// Packets that were lost on links.
+    pub damaged: u64,
+    /// Packets under way at the end.
+    pub left: u32,
+}
+
+/// Percentiles of something.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Spread {
+    /// Half are below.
+    pub p50: f64,
+    /// 90 of a hundred are below.
+    pub p90: f64,
+    /// 99 of a hundred are below.
+    pub p99: f64,
+    /// The largest.
+    pub max: f64,
+    /// The mean.
+    pub mean: f64,
+}
+
+/// A workload.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct WorkloadReport {
+    /// Its name.
+    pub name: String,
+    /// Its queue pairs.
+    pub flows: u64,
+    /// Those whose transfers all completed.
+    pub finished: u64,
+    /// Those whose queue pair failed.
+    pub failed: u64,
+    /// Bytes of completed messages.
+    pub bytes: u64,
+    /// Payload bits per second, all queue pairs together: between first and last completion of each.
+    pub goodput_bps: f64,
+    /// Jain's fairness of the queue pairs' goodput: 1 is equal shares.
+    pub fairness: Option<f64>,
+    /// Completion times of finished queue pairs, in microseconds.
+    pub completion_us: Option<Spread>,
+    /// The same, as multiples of what they take alone.
+    pub slowdown: Option<Spread>,
+    /// From posting a message to its completion, in microseconds.
+    pub latency_us: Option<Spread>,
+    /// Packets of data that were sent again.
+    pub retransmitted: u64,
+    /// Local ACK timers that expired.
+    pub timeouts: u64,
+    /// Congestion notifications that senders took.
+    pub notifications: u64,
+    /// Packets of data that arrived with a lower sequence number than the one before, of a hundred.
+    pub out_of_order_percent: f64,
+    /// By reorder distance: entry n counts distances from 2^n to 2^(n+1) - 1.
+    pub reorder_distances: Vec<u64>,
+    /// The largest distance.
+    pub reorder_distance_max: u32,
+}
+
+/// A queue pair's transfers.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct FlowReport {
+    /// Index of the workload.
+    pub workload: usize,
+    /// Host that data comes from.
+    pub from: String,
+    /// Host that it goes to.
+    pub to: String,
+    /// Bytes of completed messages.
+    pub bytes: u64,
+    /// When it began, in microseconds.
+    pub start_us: f64,
+    /// What it took, in microseconds, if it finished.
+    pub completion_us: Option<f64>,
+    /// The same as a multiple of what it takes alone.
+    pub slowdown: Option<f64>,
+    /// Payload bits per second in its steady state, or over all of it where it has but one message.
+    pub goodput_bps: Option<f64>,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Congestion notifications.
+    pub notifications: u64,
+    /// Its queue pair failed.
+    pub failed: bool,
+}
+
+/// A port and the link that it sends into.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PortReport {
+    /// `h0`, or `sw:3`.
+    pub port: String,
+    /// The port at the other end.
+    pub to: String,
+    /// Number of the link, and the direction in it.
+    pub link: u32,
+    /// See `link`.
+    pub direction: u8,
+    /// Its speed in bits per second.
+    pub rate_bps: u64,
+    /// Of the time, how much it was sending, from 0 to 1.
+    pub load: f64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Packets marked.
+    pub marked: u64,
+    /// Packets that arrived here and were dropped, by reason.
+    pub dropped: Vec<(&'static str, u64)>,
+    /// Frames sent that pause the other end.
+    pub pauses_sent: u64,
+    /// Microseconds during which the other end had it paused, over all queues.
+    pub paused_us: f64,
+    /// By class that was used.
+    pub queues: Vec<QueueReport>,
+}
+
+/// A queue.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct QueueReport {
+    /// Its class.
+    pub class: u8,
+    /// Packets sent.
+    pub packets: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Packets marked.
+    pub marked: u64,
+    /// Most bytes that waited.
+    pub peak_bytes: u32,
+    /// Microseconds of pause.
+    pub paused_us: f64,
+}
+
+/// A switch.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SwitchReport {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its packet memory.
+    pub buffer_bytes: u32,
+    /// Most bytes in use at once.
+    pub buffer_peak_bytes: u32,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets marked.
+    pub marked: u64,
+    /// Pauses sent.
+    pub pauses_sent: u64,
+}
+
+/// How bad something is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Something fails.
+    Broken,
+    /// It works, and much worse than it could.
+    Slow,
+    /// Good to know.
+    Note,
+}
+
+/// What the run says about the configuration.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was seen, with its numbers.
+    pub seen: String,
+    /// The setting that causes it.
+    pub cause: String,
+    /// What to set instead.
+    pub instead: String,
+}
+
+/// A port over time.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Series {
+    /// The port.
+    pub port: String,
+    /// Moments in microseconds.
+    pub at_us: Vec<f64>,
+    /// Bytes that waited.
+    pub queued_bytes: Vec<u32>,
+    /// Bits per second since the moment before.
+    pub rate_bps: Vec<f64>,
+    /// Whether any queue was paused.
+    pub paused: Vec<bool>,
+}
+
+/// Samples of one port, in order of time.
+type PortSamples<'a> = Vec<&'a Sample>;

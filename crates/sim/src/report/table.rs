@@ -1,0 +1,219 @@
+//! The report as text for a terminal.
+
+use super::{PortReport, Report, Severity, Spread, WorkloadReport};
+use std::fmt::Write;
+
+/// Ports that are listed: those with the most to say.
+const PORTS_SHOWN: usize = 16;
+
+/// Rows with columns as wide as their widest cell; the first column is text, the others are numbers.
+struct Rows(Vec<Vec<String>>);
+
+impl Rows {
+    fn new(head: &[&str]) -> Self {
+        Self(vec![head.iter().map(|cell| (*cell).to_owned()).collect()])
+    }
+
+    fn text(&self) -> String {
+        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.0.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+        };
+        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        let mut text = String::new();
+        for row in &self.0 {
+            let mut line = String::from(" ");
+            for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let _ = if index == 0 {
+                    write!(line, " {cell:<width$}")
+                } else {
+                    write!(line, "  {cell:>width$}")
+                };
+            }
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// The report as text.
+pub fn table(report: &Report) -> String {
+    let mut text = String::new();
+    if !report.title.is_empty() {
+        let _ = writeln!(text, "{}", report.title);
+    }
+    let settings: Vec<String> =
+        report.settings.iter().map(|(path, value)| format!("{path} = {value}")).collect();
+    let settings = if settings.is_empty() { String::new() } else { format!("; {}", settings.join(", ")) };
+    let partial = if report.partial { "; stopped before its end" } else { "" };
+    let _ = writeln!(
+        text,
+        "{} of virtual time, seed {}{settings}{partial}\n",
+        time(report.end_s * 1e6),
+        report.seed
+    );
+    text += &workloads(&report.workloads);
+    for workload in
+        report.workloads.iter().filter(|workload| workload.reorder_distances.iter().any(|count| *count > 0))
+    {
+        text += &distances(workload);
+    }
+    text += &ports(&report.ports);
+    text += &switches(report);
+    text += &findings(report);
+    text
+}
+
+fn workloads(workloads: &[WorkloadReport]) -> String {
+    let head = [
+        "workload",
+        "flows",
+        "done",
+        "Gb/s",
+        "fair",
+        "FCT p50",
+        "p99",
+        "slowdown p50",
+        "p99",
+        "latency p50",
+        "p99",
+        "resent",
+        "timeouts",
+        "CNPs",
+        "reordered",
+    ];
+    let mut rows = Rows::new(&head);
+    for workload in workloads {
+        let pair = |spread: Option<Spread>, show: fn(f64) -> String| {
+            spread.map_or_else(
+                || ["-".to_owned(), "-".to_owned()],
+                |spread| [show(spread.p50), show(spread.p99)],
+            )
+        };
+        let [fct, fct_p99] = pair(workload.completion_us, time);
+        let [slow, slow_p99] = pair(workload.slowdown, |value| format!("{value:.2}"));
+        let [latency, latency_p99] = pair(workload.latency_us, time);
+        rows.0.push(vec![
+            workload.name.clone(),
+            workload.flows.to_string(),
+            workload.finished.to_string(),
+            format!("{:.2}", workload.goodput_bps / 1e9),
+            workload.fairness.map_or_else(|| "-".to_owned(), |fairness| format!("{fairness:.3}")),
+            fct,
+            fct_p99,
+            slow,
+            slow_p99,
+            latency,
+            latency_p99,
+            workload.retransmitted.to_string(),
+            workload.timeouts.to_string(),
+            workload.notifications.to_string(),
+            format!("{:.2}%", workload.out_of_order_percent),
+        ]);
+    }
+    rows.text()
+}
+
+fn distances(workload: &WorkloadReport) -> String {
+    let all: u64 = workload.reorder_distances.iter().sum();
+    let mut text =
+        format!("\n  {}: reorder distance (largest {})\n", workload.name, workload.reorder_distance_max);
+    for (power, count) in (0_u32..).zip(&workload.reorder_distances) {
+        let (from, to) = (1_u64 << power, (2_u64 << power) - 1);
+        let range = if from == to { from.to_string() } else { format!("{from}-{to}") };
+        let bar = "#".repeat((40 * count / all.max(1)) as usize);
+        let _ = writeln!(text, "  {range:>12}  {count:>10}  {bar}");
+    }
+    text
+}
+
+/// How much a port has to say.
+fn weight(port: &PortReport) -> f64 {
+    let dropped: u64 = port.dropped.iter().map(|(_, count)| count).sum();
+    let peak = port.queues.iter().map(|queue| queue.peak_bytes).max().unwrap_or(0);
+    dropped as f64 * 1e12 + port.paused_us * 1e3 + f64::from(peak) + port.load
+}
+
+fn ports(ports: &[PortReport]) -> String {
+    let head = ["port", "to", "load", "packets", "peak queue", "paused", "marked", "pauses sent", "dropped"];
+    let mut rows = Rows::new(&head);
+    let mut shown: Vec<&PortReport> = ports.iter().collect();
+    shown.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
+    shown.truncate(PORTS_SHOWN);
+    for port in &shown {
+        let dropped =
+            port.dropped.iter().map(|(why, count)| format!("{count} {why}")).collect::<Vec<_>>().join(", ");
+        let peak = port.queues.iter().map(|queue| queue.peak_bytes).max().unwrap_or(0);
+        rows.0.push(vec![
+            port.port.clone(),
+            port.to.clone(),
+            format!("{:.1}%", 100.0 * port.load),
+            port.packets.to_string(),
+            size(f64::from(peak)),
+            time(port.paused_us),
+            port.marked.to_string(),
+            port.pauses_sent.to_string(),
+            if dropped.is_empty() { "0".to_owned() } else { dropped },
+        ]);
+    }
+    let more = ports.len() - shown.len();
+    let more = if more > 0 {
+        format!("  … and {more} more (--json, --csv, --html have all)\n")
+    } else {
+        String::new()
+    };
+    format!("\n{}{more}", rows.text())
+}
+
+fn switches(report: &Report) -> String {
+    let mut rows = Rows::new(&["switch", "buffer peak", "of", "marked", "pauses sent", "dropped"]);
+    for switch in report.switches.iter().take(PORTS_SHOWN) {
+        rows.0.push(vec![
+            switch.name.clone(),
+            size(f64::from(switch.buffer_peak_bytes)),
+            size(f64::from(switch.buffer_bytes)),
+            switch.marked.to_string(),
+            switch.pauses_sent.to_string(),
+            switch.dropped.to_string(),
+        ]);
+    }
+    format!("\n{}", rows.text())
+}
+
+fn findings(report: &Report) -> String {
+    if report.findings.is_empty() {
+        return "\nNothing was lost, nobody was paused for long: no findings.\n".to_owned();
+    }
+    let mut text = String::from("\nFindings\n");
+    for finding in &report.findings {
+        let severity = match finding.severity {
+            Severity::Broken => "broken",
+            Severity::Slow => "slow",
+            Severity::Note => "note",
+        };
+        let _ = writeln!(text, "  {severity:<6}  {}", finding.seen);
+        let _ = writeln!(text, "          cause: {}", finding.cause);
+        let _ = writeln!(text, "          do:    {}", finding.instead);
+    }
+    text
+}
+
+/// Microseconds, in the unit that keeps them short.
+pub(super) fn time(us: f64) -> String {
+    match us {
+        0.0 => "0".to_owned(),
+        us if us < 1.0 => format!("{:.0}ns", us * 1e3),
+        us if us < 1e3 => format!("{us:.2}us"),
+        us if us < 1e6 => format!("{:.3}ms", us / 1e3),
+        us => format!("{:.3}s", us / 1e6),
+    }
+}
+
+pub(super) fn size(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes < 1024.0 => format!("{bytes:.0}B"),
+        bytes if bytes < 1024.0 * 1024.0 => format!("{:.1}KiB", bytes / 1024.0),
+        bytes => format!("{:.2}MiB", bytes / 1024.0 / 1024.0),
+    }
+}

@@ -1,0 +1,58 @@
+//! Tables, CSV and captures.
+
+use super::{run, run_with};
+use sim::report::{flows_csv, ports_csv, table, write_pcap};
+use wire::{Message, Packet, Pause, split_icrc};
+
+#[test]
+fn rows_are_flows_and_ports() {
+    let ran = run("incast.toml", &[]);
+    let csv = flows_csv(&ran.report, None, true);
+    assert_eq!(csv.lines().count(), 17);
+    let columns = csv.lines().next().unwrap().split(',').count();
+    assert!(csv.lines().all(|line| line.split(',').count() == columns));
+    assert!(csv.contains("\nincast,h1,h0,10000000,0,"));
+    assert!(ports_csv(&ran.report).contains("\ns0:0,h0,100000000000,"));
+    let text = table(&ran.report);
+    assert!(text.contains("incast       16    16"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&ran.report.json()).unwrap();
+    assert_eq!(json["flows"].as_array().unwrap().len(), 16);
+    assert!(json["workloads"][0]["slowdown"]["p99"].as_f64().unwrap() > 1.0);
+}
+
+#[test]
+fn a_capture_holds_whole_packets_with_their_icrc_and_pause_frames() {
+    let ran = run_with("crs504/ecn-off.toml", &[("duration", "1ms")], |experiment| {
+        let (link, _) = experiment.port("sender0").unwrap();
+        experiment.scenario.watch.captures = vec![link];
+        experiment.scenario.watch.captured_max = 5000;
+    });
+    let link = ran.experiment.scenario.watch.captures[0];
+    let flows = &ran.experiment.scenario.flows;
+    let mut file = Vec::new();
+    let to = |flow: u32, from: u32| flows[flow as usize].from ^ flows[flow as usize].to ^ from;
+    write_pcap(&mut file, link, &ran.results.captured, to).unwrap();
+    let (mut at, mut data, mut pauses, mut last_ns) = (24, 0, 0, 0);
+    while at < file.len() {
+        let field = |index: usize| u32::from_le_bytes(file[at + 4 * index..][..4].try_into().unwrap());
+        let ns = u64::from(field(0)) * 1_000_000_000 + u64::from(field(1));
+        assert!(ns >= last_ns);
+        last_ns = ns;
+        let frame = &file[at + 16..at + 16 + field(2) as usize];
+        at += 16 + frame.len();
+        if frame[..6] == Pause::DESTINATION.0 {
+            assert!(matches!(Pause::parse(&frame[14..]), Ok(Pause::Priorities(_))));
+            pauses += 1;
+            continue;
+        }
+        let (headers, datagram) = wire::FrameHeaders::parse(frame).unwrap();
+        let (transport, carried) = split_icrc(datagram).unwrap();
+        let wire::Ip::V4(ip) = headers.ip else { panic!("not IPv4") };
+        let mut icrc = wire::Icrc::over_ipv4(ip.to_bytes(), headers.udp.to_bytes());
+        icrc.transport(transport);
+        assert_eq!(icrc.finish(), carried);
+        let (packet, _) = Packet::parse(transport).unwrap();
+        data += u32::from(!matches!(packet.message, Message::Congestion));
+    }
+    assert!(data > 100 && pauses > 0, "{data} packets, {pauses} pause frames");
+}

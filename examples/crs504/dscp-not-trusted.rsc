@@ -1,0 +1,2 @@
+/interface ethernet switch qos port
+set [find] trust-l3=ignore

@@ -1,0 +1,2 @@
+/interface ethernet switch qos tx-manager
+set default ecn=no

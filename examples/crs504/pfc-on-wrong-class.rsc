@@ -1,0 +1,2 @@
+/interface ethernet switch qos priority-flow-control
+set roce-pfc traffic-class=4
