@@ -9,7 +9,9 @@ use programs::probe::Probe;
 use programs::{Machine, Namespace, Pair, Rockery};
 use tempfile::TempDir;
 
-const SECONDS: u64 = 40;
+const SECONDS: u64 = 90;
+/// The longest that a client may take that has a server.
+const ATTEMPT_SECONDS: u64 = 15;
 /// rdma-core's library that turns the sockets of a program into rsockets, from the package rdmacm-utils.
 const PRELOAD: &str = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so";
 
@@ -21,6 +23,15 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
+/// Runs a client once: whether it succeeded, and what it said. A host on which nobody has opened a device yet
+/// does not answer, for which a client would wait for a minute.
+fn attempt(client: &Namespace, argv: &[&str]) -> (bool, String) {
+    match client.run(argv, ATTEMPT_SECONDS) {
+        Ok(finished) => (finished.succeeded(), finished.output),
+        Err(error) => (false, error.to_string()),
+    }
+}
+
 /// Runs a program's two ends. Rsocket listeners are in no table of the kernel, so a client that was there
 /// first is refused, and tries again.
 fn exchange(server: &Namespace, client: &Namespace, address: IpAddr, program: &str) -> (String, String) {
@@ -28,9 +39,9 @@ fn exchange(server: &Namespace, client: &Namespace, address: IpAddr, program: &s
     let mut serving = server.start(&words(program)).expect("the server starts");
     let mut output = String::new();
     let done = until(SECONDS, || {
-        let finished = client.run(&words(&line), SECONDS)?;
-        output = finished.output.clone();
-        Ok(finished.succeeded() && !output.contains("refused"))
+        let (succeeded, said) = attempt(client, &words(&line));
+        output = said;
+        Ok(succeeded && !output.contains("refused"))
     });
     assert!(
         done.expect("the client runs"),
@@ -99,7 +110,7 @@ fn rcopy_copies_a_file() {
     let bytes = make(&source, 5_000_003);
     let mut server = pair.left.start(&["rcopy"]).unwrap();
     let argv = ["rcopy", &source.to_string_lossy(), &format!("{}:{}", pair.left.address(), target.display())];
-    let copied = until(SECONDS, || Ok(pair.right.run(&argv, SECONDS)?.succeeded())).unwrap();
+    let copied = until(SECONDS, || Ok(attempt(&pair.right, &argv).0)).unwrap();
     assert!(copied && fs::read(&target).unwrap() == bytes, "{}", server.output().unwrap_or_default());
     server.kill().unwrap();
 }
@@ -112,9 +123,9 @@ fn iperf3_runs_over_rsockets() {
     let line = format!("{preload} iperf3 -c {} -n 50M", pair.left.address());
     let mut output = String::new();
     let done = until(SECONDS, || {
-        let finished = pair.right.run(&words(&line), SECONDS)?;
-        output = finished.output.clone();
-        Ok(finished.succeeded())
+        let (succeeded, said) = attempt(&pair.right, &words(&line));
+        output = said;
+        Ok(succeeded)
     });
     assert!(
         done.unwrap() && output.contains("receiver"),
@@ -142,9 +153,9 @@ fn curl_downloads_over_rsockets() {
     let line = format!("{preload} curl -sS -o {} http://{address}:8000/file", target.display());
     let mut output = String::new();
     let done = until(SECONDS, || {
-        let finished = pair.right.run(&words(&line), SECONDS)?;
-        output = finished.output.clone();
-        Ok(finished.succeeded())
+        let (succeeded, said) = attempt(&pair.right, &words(&line));
+        output = said;
+        Ok(succeeded)
     });
     assert!(done.unwrap(), "{output}\n{}", server.output().unwrap_or_default());
     assert!(fs::read(&target).unwrap() == bytes, "what was downloaded is not what was there");
