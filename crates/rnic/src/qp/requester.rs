@@ -57,6 +57,8 @@ pub(crate) struct Requester {
     pub(super) rnr_retries: u8,
     /// A gap was answered by going back; more of the same gap is no news.
     pub(super) recovering: bool,
+    /// The peer has executed something that was sent to it: it is ready to receive.
+    pub(super) heard: bool,
     /// The entry at the cursor cannot be sent; it fails when those before it are done.
     pub(super) fault: Option<Status>,
     packets_since_ack_request: u32,
@@ -261,7 +263,8 @@ impl Qp {
         Step::Sent
     }
 
-    /// A WRITE or READ that nothing is before may be executed here and now, on a lane.
+    /// A WRITE or READ that nothing is before may be executed here and now, on a lane. Never the first request:
+    /// what the peer dropped because it was not ready could not be told from what it need not see.
     fn execute_itself(
         &mut self,
         resources: &mut Resources,
@@ -270,7 +273,8 @@ impl Qp {
         sink: &mut impl Sink,
     ) -> bool {
         let idle = self.requester.unacknowledged == self.requester.high && index == 0;
-        if self.path.lane == 0 || !idle || self.requester.packet != 0 || self.kind != QpType::Rc {
+        let ready = idle && self.requester.heard && self.requester.packet == 0;
+        if self.path.lane == 0 || !ready || self.kind != QpType::Rc {
             return false;
         }
         let (address, rkey, reads) = match entry.operation {

@@ -87,6 +87,8 @@ pub(crate) struct Responder {
     pub(super) sges: Vec<Sge>,
     /// A NAK is out for `expected`: silence until it comes.
     pub(super) waiting: bool,
+    /// A request was executed in turn.
+    pub(super) begun: bool,
     /// Results of the last atomics, for duplicates.
     pub(super) atomics: VecDeque<(Psn, u64)>,
     pub(super) answers: VecDeque<Answer>,
@@ -206,7 +208,7 @@ impl Qp {
         if self.kind == QpType::Uc {
             return self.handle_unreliable(resources, now, packet, payload, memory);
         }
-        let passed = resources.senders.is_some() && !self.responder.waiting;
+        let passed = resources.senders.is_some() && self.responder.begun && !self.responder.waiting;
         if passed && self.responder.expected.is_before(packet.psn) {
             // Nothing is lost on a lane: the peer has executed what is between itself.
             self.responder.expected = packet.psn;
@@ -233,6 +235,7 @@ impl Qp {
         let waited = core::mem::replace(&mut self.responder.waiting, false);
         match self.execute(resources, now, packet, body, memory) {
             Ok(()) => {
+                self.responder.begun = true;
                 if packet.ack_req || waited {
                     self.acknowledge_request(packet);
                 }

@@ -137,6 +137,15 @@ impl Bench {
         self.device.handle_packet(self.now, arrival, packet, Payload::Bytes(payload), &mut self.memory);
     }
 
+    /// As [`Self::receive`], by a lane to the peer.
+    pub(crate) fn receive_by_lane(&mut self, offset: u32, message: Message, payload: &[u8]) {
+        let mut packet = Packet::new(Service::Rc, self.qpn, Psn::new(START + offset), message);
+        packet.ack_req = true;
+        let (arrival, senders) = (self.arrival(), Senders { first: PEER_QPN, count: 1 });
+        let payload = Payload::Bytes(payload);
+        self.device.handle_lane_packet(self.now, &arrival, senders, &packet, payload, &mut self.memory);
+    }
+
     /// Everything that the device wants to send now.
     pub(crate) fn sent(&mut self) -> Vec<(Packet, u32)> {
         let mut sink = Sent::default();

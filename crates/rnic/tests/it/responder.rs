@@ -44,6 +44,28 @@ fn a_gap_is_reported_once_and_then_awaited_in_silence() {
 }
 
 #[test]
+fn on_a_lane_a_gap_is_what_the_peer_did_itself() {
+    let mut bench = Bench::new(QpType::Rc);
+    let rkey = bench.rkey();
+    bench.receive_by_lane(0, write_only(BASE, rkey, 4), b"aaaa");
+    bench.receive_by_lane(3, write_only(BASE, rkey, 4), b"dddd");
+    assert_eq!(bench.answers(), [(3, Syndrome::ACK)]);
+}
+
+/// A request that came before this side was ready to receive was dropped, and passed for executed.
+#[test]
+fn on_a_lane_a_gap_before_the_first_request_is_a_loss() {
+    let mut bench = Bench::new(QpType::Rc);
+    let rkey = bench.rkey();
+    bench.receive_by_lane(1, write_only(BASE, rkey, 4), b"bbbb");
+    assert_eq!(bench.answers(), [(0, Syndrome::NAK_SEQUENCE)]);
+    bench.receive_by_lane(0, write_only(BASE + 4, rkey, 4), b"aaaa");
+    bench.receive_by_lane(1, write_only(BASE, rkey, 4), b"bbbb");
+    assert_eq!(bench.answers(), [(1, Syndrome::ACK)]);
+    assert_eq!(&bench.memory.0[..8], b"bbbbaaaa");
+}
+
+#[test]
 fn a_duplicate_is_acknowledged_and_not_executed() {
     let mut bench = Bench::new(QpType::Rc);
     let rkey = bench.rkey();
