@@ -13,7 +13,9 @@ fn fabric_files(folder: &Path, found: &mut Vec<PathBuf>) {
         let path = entry.unwrap().path();
         if path.is_dir() {
             fabric_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "toml") {
+        } else if path.extension().is_some_and(|extension| extension == "toml")
+            && !path.ends_with("Cargo.toml")
+        {
             found.push(path);
         }
     }
