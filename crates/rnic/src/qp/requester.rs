@@ -263,8 +263,8 @@ impl Qp {
         Step::Sent
     }
 
-    /// A WRITE or READ that nothing is before may be executed here and now, on a lane. Never the first request:
-    /// what the peer dropped because it was not ready could not be told from what it need not see.
+    /// A WRITE or READ that nothing is before may be executed here and now, on a lane. Never the first
+    /// request: what the peer dropped because it was not ready could not be told from what it need not see.
     fn execute_itself(
         &mut self,
         resources: &mut Resources,
