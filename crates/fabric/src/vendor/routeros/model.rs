@@ -33,8 +33,8 @@ const QUEUE_BLOCKS_MIN: u32 = 8;
 /// What a shaper may send at once: MikroTik does not say; two of the largest frames.
 const BURST_BYTES: u32 = 2 * 9_600;
 
-/// From a pause frame to the last bit; the chip's is not published, this is what 802.3 annex 31B.3.7 allows
-/// a 100 Gb/s port (394 quanta) divided by three, as measured on switches of this class.
+/// From a pause frame to the last bit. The chip's is not published: this is assumed, a third of what 802.3
+/// annex 31B.3.7 allows a 100 Gb/s port (394 quanta).
 const RESPONSE: Span = Span::from_ns(670);
 
 impl Config {
