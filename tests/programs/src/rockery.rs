@@ -1,8 +1,12 @@
 //! Rockery as the tests run it: as built in this workspace.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+
+use tempfile::TempDir;
 
 /// The binary, with its libraries where it finds them.
 #[derive(Clone, Debug)]
@@ -34,6 +38,22 @@ impl Rockery {
     /// The binary.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Installs it where every user can read it; the repository may lie where only its owner can.
+    ///
+    /// # Panics
+    /// When it cannot be installed.
+    pub fn installed(&self) -> (TempDir, PathBuf) {
+        let prefix = TempDir::new().expect("a temporary folder");
+        fs::set_permissions(prefix.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let target = self.path.ancestors().nth(2).expect("cargo builds in target/release");
+        let mut install = Command::new(root.join("scripts/install.sh"));
+        let done = install.arg(prefix.path()).env("CARGO_TARGET_DIR", target).current_dir(&root).status();
+        assert!(done.is_ok_and(|status| status.success()), "rockery cannot be installed: {install:?}");
+        let binary = prefix.path().join("bin/rockery");
+        (prefix, binary)
     }
 
     /// All that it takes on another machine, at the same paths: itself and its libraries.

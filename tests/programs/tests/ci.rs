@@ -36,9 +36,9 @@ fn readable(files: &[&Path]) -> TempDir {
 /// Runs a program over the loopback of a namespace, as nobody, with neither capabilities nor a way to more.
 fn run_as_nobody(argv: &[&str]) -> String {
     let alone = Namespace::alone().expect("a namespace");
-    let rockery = Rockery::built();
+    let (_prefix, rockery) = Rockery::built().installed();
     let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"];
-    let run = ["--bounding-set=-all", &*rockery.path().to_string_lossy(), "run", "--"];
+    let run = ["--bounding-set=-all", &*rockery.to_string_lossy(), "run", "--"];
     let mut job = alone.start_plain(&[&nobody[..], &run, argv].concat()).expect("setpriv");
     job.wait(SECONDS).expect("in time").expect_success().output
 }

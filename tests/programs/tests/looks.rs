@@ -55,8 +55,8 @@ fn files_are_what_a_shell_finds_them_to_be() {
 #[test]
 fn an_ordinary_user_needs_no_rights() {
     let pair = Pair::new(1500).unwrap();
-    let rockery = Rockery::built();
-    let path = rockery.path().to_string_lossy();
+    let (_prefix, rockery) = Rockery::built().installed();
+    let path = rockery.to_string_lossy();
     let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", &*path, "run", "--view"];
     for view in BOTH {
         let argv = [&user[..], &[view, "--", "sh", "-c", "id -u; ibstat -l"]].concat();

@@ -187,7 +187,8 @@ fn fields(output: &str) -> BTreeMap<String, String> {
 }
 
 /// What a target cannot but say differently: names and numbers of its own, the version that it follows, and
-/// what it can do beyond nvmet (Copy, Verify, Abort, reservations, log pages, transfer sizes, formats).
+/// what it can do beyond nvmet (Copy, Verify, Abort, reservations, log pages, transfer sizes, formats). One
+/// thing it cannot: `nwpc`, hosts do not set write protection.
 const DIFFERENT: &[&str] = &[
     "sn",
     "mn",
@@ -218,6 +219,7 @@ const DIFFERENT: &[&str] = &[
     "rescap",
     "dlfeat",
     "nvmcap",
+    "nwpc",
     "npwg",
     "npwa",
     "nows",
