@@ -571,8 +571,8 @@ impl Default for Nic {
 
 impl Default for Pcie {
     fn default() -> Self {
-        // A DMA read: Neugebauer et al., Understanding PCIe performance for end host networking (SIGCOMM 2018),
-        // some 550 ns on a Xeon E5. What a posted write and a doorbell take is assumed.
+        // A DMA read: Neugebauer et al., Understanding PCIe performance for end host networking (SIGCOMM
+        // 2018), some 550 ns on a Xeon E5. What a posted write and a doorbell take is assumed.
         Self {
             generation: 4,
             width: 16,
