@@ -366,9 +366,7 @@ impl Host {
             }
         }
         // What an unreliable connection sends is complete with its last packet.
-        if self.device.has_completions(self.cq) {
-            self.take_completions(now, around);
-        }
+        self.look(now, around);
         if self.egress.free_at() > now
             && (self.egress.has_more() || self.device.pending() != Pending::Nothing)
         {
