@@ -1,6 +1,5 @@
 //! Addresses: binding to our own, and resolving a peer's.
 
-use crate::door::{Errno, door};
 use crate::events::Pending;
 use crate::id::{Id, Step, id};
 use crate::qp::Link;
@@ -10,6 +9,7 @@ use abi::{
     rdma_cm_id,
 };
 use core::ffi::{c_int, c_void};
+use door::{Errno, door};
 use rnic::Path;
 use rnic::cm::ListenAddress;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -234,19 +234,19 @@ pub(crate) unsafe fn describe_route(this: &Id, path: Path) {
 }
 
 door! {
-    fn rdma_bind_addr(raw: *mut rdma_cm_id, address: *const c_void) -> code(c_int) {
+    fn rdma_bind_addr(raw: *mut rdma_cm_id, address: *const c_void) -> status(c_int) {
         bind(id(raw)?, sockaddr::read(address)?)
     }
 
     fn rdma_resolve_addr(raw: *mut rdma_cm_id, local: *const c_void, remote: *const c_void,
-        _timeout_ms: c_int) -> code(c_int) {
+        _timeout_ms: c_int) -> status(c_int) {
         let this = id(raw)?;
         let local = if local.is_null() { None } else { Some(sockaddr::read(local)?) };
         resolve(this, local, sockaddr::read(remote)?)?;
         this.complete()
     }
 
-    fn rdma_resolve_route(raw: *mut rdma_cm_id, _timeout_ms: c_int) -> code(c_int) {
+    fn rdma_resolve_route(raw: *mut rdma_cm_id, _timeout_ms: c_int) -> status(c_int) {
         let this = id(raw)?;
         find_route(this)?;
         this.complete()

@@ -1,6 +1,5 @@
 //! `rdma_getaddrinfo`: names to addresses.
 
-use crate::door::{Errno, door, set_errno};
 use crate::sockaddr;
 use abi::{
     IBV_QPT_RC, IBV_QPT_UD, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_TCP, RDMA_PS_UDP,
@@ -8,6 +7,7 @@ use abi::{
 };
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::zeroed;
+use door::{Errno, door};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::null_mut;
 
@@ -147,7 +147,7 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
         let hints = hints.as_ref();
         let is_empty = |hints: &rdma_addrinfo| hints.ai_src_len == 0 && hints.ai_dst_len == 0;
         if place.is_null() || (node.is_null() && service.is_null() && hints.is_none_or(is_empty)) {
-            set_errno(Errno::INVALID);
+            Errno::INVALID.set();
             return -1;
         }
         match resolve(node, service, hints) {

@@ -1,8 +1,8 @@
 //! Event channels.
 
-use crate::door::{Errno, door};
 use crate::events::Pending;
 use abi::rdma_event_channel;
+use door::{Errno, door};
 use host::EventQueue;
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! Connections: asking, accepting, rejecting, parting. Datagrams have no connection; who asks learns the
 //! peer's queue pair.
 
-use crate::door::{Errno, door};
 use crate::events::establish;
 use crate::id::{Id, Step, id};
 use crate::qp;
@@ -9,6 +8,7 @@ use crate::verbs::verbs;
 use crate::world::Opened;
 use abi::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES, ibv_ece, rdma_cm_id, rdma_conn_param};
 use core::ffi::{c_int, c_void};
+use door::{Errno, door};
 use rnic::Mtu;
 use rnic::cm::{Accept, Connect, Ece, Reject, Resolution, Resolve};
 use wire::cm::{
@@ -325,32 +325,32 @@ fn disconnect(this: &Id) -> Result<(), Errno> {
 }
 
 door! {
-    fn rdma_connect(raw: *mut rdma_cm_id, param: *const rdma_conn_param) -> code(c_int) {
+    fn rdma_connect(raw: *mut rdma_cm_id, param: *const rdma_conn_param) -> status(c_int) {
         let this = id(raw)?;
         connect(this, param)?;
         this.complete()
     }
 
-    fn rdma_accept(raw: *mut rdma_cm_id, param: *const rdma_conn_param) -> code(c_int) {
+    fn rdma_accept(raw: *mut rdma_cm_id, param: *const rdma_conn_param) -> status(c_int) {
         let this = id(raw)?;
         accept(this, param)?;
         // Nobody answers an answer about datagrams.
         if this.is_datagram() { Ok(()) } else { this.complete() }
     }
 
-    fn rdma_establish(raw: *mut rdma_cm_id) -> code(c_int) {
+    fn rdma_establish(raw: *mut rdma_cm_id) -> status(c_int) {
         establish(id(raw)?)
     }
 
-    fn rdma_reject(raw: *mut rdma_cm_id, data: *const c_void, length: u8) -> code(c_int) {
+    fn rdma_reject(raw: *mut rdma_cm_id, data: *const c_void, length: u8) -> status(c_int) {
         reject(id(raw)?, data, length, RejectReason::CONSUMER)
     }
 
-    fn rdma_reject_ece(raw: *mut rdma_cm_id, data: *const c_void, length: u8) -> code(c_int) {
+    fn rdma_reject_ece(raw: *mut rdma_cm_id, data: *const c_void, length: u8) -> status(c_int) {
         reject(id(raw)?, data, length, RejectReason::VENDOR_OPTION)
     }
 
-    fn rdma_disconnect(raw: *mut rdma_cm_id) -> code(c_int) {
+    fn rdma_disconnect(raw: *mut rdma_cm_id) -> status(c_int) {
         let this = id(raw)?;
         if this.is_datagram() || this.state().comm.is_none() {
             return Err(Errno::INVALID);
@@ -361,7 +361,7 @@ door! {
     }
 
     /// Data came before the peer said that it is ready.
-    fn rdma_notify(raw: *mut rdma_cm_id, event: u32) -> code(c_int) {
+    fn rdma_notify(raw: *mut rdma_cm_id, event: u32) -> status(c_int) {
         let this = id(raw)?;
         if event != abi::IBV_EVENT_COMM_EST {
             return Err(Errno::INVALID);

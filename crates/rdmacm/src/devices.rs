@@ -1,9 +1,9 @@
 //! The list of devices.
 
-use crate::door::{Errno, door};
 use crate::world::world;
 use abi::ibv_context;
 use core::ffi::c_int;
+use door::{Errno, door};
 use std::ptr::null_mut;
 
 door! {

@@ -1,7 +1,6 @@
 //! Endpoints: an identifier, its address and its queue pair in one call.
 
 use crate::address::{bind, find_route, resolve};
-use crate::door::{Errno, door};
 use crate::id::{Id, destroy, id, port_space};
 use crate::qp;
 use crate::sockaddr;
@@ -9,6 +8,7 @@ use crate::verbs::verbs;
 use crate::world::world;
 use abi::{RAI_PASSIVE, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
 use core::ffi::c_int;
+use door::{Errno, door};
 use std::ptr::null_mut;
 
 /// With what a listening endpoint makes the queue pairs of its connections.
@@ -67,7 +67,7 @@ unsafe fn furnish_endpoint(
 
 door! {
     fn rdma_create_ep(place: *mut *mut rdma_cm_id, info: *mut rdma_addrinfo, pd: *mut ibv_pd,
-        attr: *mut ibv_qp_init_attr) -> code(c_int) {
+        attr: *mut ibv_qp_init_attr) -> status(c_int) {
         let place = place.as_mut().ok_or(Errno::INVALID)?;
         let info = info.as_ref().ok_or(Errno::INVALID)?;
         let (space, usual) = port_space(info.ai_port_space as u32)?;

@@ -1,7 +1,6 @@
 //! Events: from what waits in a channel to what C reads, and back when it is acknowledged.
 
 use crate::channel;
-use crate::door::{Errno, door};
 use crate::id::{Id, Step, id};
 use crate::multicast;
 use crate::qp::{self, Link};
@@ -10,6 +9,7 @@ use abi::{
     rdma_event_channel, rdma_event_param, rdma_ud_param,
 };
 use core::ffi::{c_int, c_void};
+use door::{Errno, door};
 use rnic::Path;
 use rnic::cm::{Ece, Reject};
 use std::net::SocketAddr;
@@ -363,13 +363,13 @@ pub(crate) unsafe fn acknowledge(raw: *mut rdma_cm_event) {
 }
 
 door! {
-    fn rdma_get_cm_event(channel: *mut rdma_event_channel, place: *mut *mut rdma_cm_event) -> code(c_int) {
+    fn rdma_get_cm_event(channel: *mut rdma_event_channel, place: *mut *mut rdma_cm_event) -> status(c_int) {
         let place = place.as_mut().ok_or(Errno::INVALID)?;
         *place = next(channel)?;
         Ok(())
     }
 
-    fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> code(c_int) {
+    fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> status(c_int) {
         if event.is_null() {
             return Err(Errno::INVALID);
         }

@@ -1,13 +1,13 @@
 //! Communication identifiers: what C sees, and what belongs to it.
 
 use crate::channel::{self, Queue};
-use crate::door::{Errno, door};
 use crate::qp::Link;
 use crate::sockaddr;
 use crate::world::{Opened, PORT, World, lock, world};
 use abi::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel, sockaddr_storage};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
+use door::{Errno, door};
 use host::cm::Bound;
 use rnic::cm::{Ece, ListenerId};
 use std::net::SocketAddr;
@@ -316,18 +316,18 @@ pub(crate) fn port_space(value: u32) -> Result<(PortSpace, u32), Errno> {
 
 door! {
     fn rdma_create_id(channel: *mut rdma_event_channel, place: *mut *mut rdma_cm_id, context: *mut c_void,
-        space: u32) -> code(c_int) {
+        space: u32) -> status(c_int) {
         let (space, qp_type) = port_space(space)?;
         let place = place.as_mut().ok_or(Errno::INVALID)?;
         *place = Id::new(world()?, channel, context, space, qp_type)?.cast();
         Ok(())
     }
 
-    fn rdma_destroy_id(raw: *mut rdma_cm_id) -> code(c_int) {
+    fn rdma_destroy_id(raw: *mut rdma_cm_id) -> status(c_int) {
         destroy(raw)
     }
 
-    fn rdma_migrate_id(raw: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> code(c_int) {
+    fn rdma_migrate_id(raw: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> status(c_int) {
         let this = id(raw)?;
         let becomes_synchronous = channel.is_null();
         if becomes_synchronous && this.state().is_synchronous {

@@ -19,7 +19,6 @@ mod addrinfo;
 mod channel;
 mod connect;
 mod devices;
-mod door;
 mod endpoint;
 mod events;
 mod exports;

@@ -1,11 +1,11 @@
 //! Waiting for requests.
 
 use crate::address::bind;
-use crate::door::{Errno, door};
 use crate::events;
 use crate::id::{Id, Step, id};
 use abi::{RDMA_CM_EVENT_CONNECT_REQUEST, rdma_cm_id};
 use core::ffi::c_int;
+use door::{Errno, door};
 use std::net::Ipv4Addr;
 
 /// Requests that wait where the program names no number: as many as Linux lets wait.
@@ -33,11 +33,11 @@ pub(crate) fn listen(this: &Id, backlog: c_int) -> Result<(), Errno> {
 }
 
 door! {
-    fn rdma_listen(raw: *mut rdma_cm_id, backlog: c_int) -> code(c_int) {
+    fn rdma_listen(raw: *mut rdma_cm_id, backlog: c_int) -> status(c_int) {
         listen(id(raw)?, backlog)
     }
 
-    fn rdma_get_request(raw: *mut rdma_cm_id, place: *mut *mut rdma_cm_id) -> code(c_int) {
+    fn rdma_get_request(raw: *mut rdma_cm_id, place: *mut *mut rdma_cm_id) -> status(c_int) {
         let this = id(raw)?;
         let place = place.as_mut().ok_or(Errno::INVALID)?;
         if !this.state().is_synchronous {

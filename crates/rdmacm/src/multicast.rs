@@ -1,7 +1,6 @@
 //! Multicast groups. On RoCE the group's address is its GID; joining means that the queue pair receives what
 //! is sent there, and that the host says so on the network (IGMP, MLD), which attaching does.
 
-use crate::door::{Errno, door};
 use crate::events::{Param, Pending, Then};
 use crate::id::{Group, Id, Step, id};
 use crate::sockaddr;
@@ -12,6 +11,7 @@ use abi::{
     rdma_cm_join_mc_attr_ex,
 };
 use core::ffi::{c_int, c_void};
+use door::{Errno, door};
 use rnic::Path;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -104,14 +104,14 @@ pub(crate) unsafe fn leave_all(this: &Id) {
 
 door! {
     fn rdma_join_multicast(raw: *mut rdma_cm_id, address: *const c_void, context: *mut c_void)
-        -> code(c_int) {
+        -> status(c_int) {
         let this = id(raw)?;
         join(this, sockaddr::read(address)?, context, false)?;
         this.complete()
     }
 
     fn rdma_join_multicast_ex(raw: *mut rdma_cm_id, attr: *mut rdma_cm_join_mc_attr_ex, context: *mut c_void)
-        -> code(c_int) {
+        -> status(c_int) {
         let this = id(raw)?;
         let attr = attr.as_ref().ok_or(Errno::INVALID)?;
         let known = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
@@ -128,7 +128,7 @@ door! {
         this.complete()
     }
 
-    fn rdma_leave_multicast(raw: *mut rdma_cm_id, address: *const c_void) -> code(c_int) {
+    fn rdma_leave_multicast(raw: *mut rdma_cm_id, address: *const c_void) -> status(c_int) {
         let this = id(raw)?;
         let address = sockaddr::read(address)?;
         let group = {

@@ -1,12 +1,12 @@
 //! Options of identifiers, and enhanced connection establishment.
 
-use crate::door::{Errno, door};
 use crate::id::{Step, id};
 use abi::{
     RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR,
     RDMA_OPTION_ID_TOS, ibv_ece, rdma_cm_id,
 };
 use core::ffi::{c_int, c_void};
+use door::{Errno, door};
 use rnic::cm::Ece;
 
 /// The most that the field of a queue pair holds.
@@ -26,7 +26,7 @@ unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T, Errno
 
 door! {
     fn rdma_set_option(raw: *mut rdma_cm_id, level: c_int, name: c_int, place: *mut c_void, length: usize)
-        -> code(c_int) {
+        -> status(c_int) {
         let this = id(raw)?;
         let mut state = this.state();
         if level as u32 != RDMA_OPTION_ID {
@@ -62,7 +62,7 @@ door! {
     }
 
     /// A queue pair of the identifier's own says it itself.
-    fn rdma_set_local_ece(raw: *mut rdma_cm_id, ece: *mut ibv_ece) -> code(c_int) {
+    fn rdma_set_local_ece(raw: *mut rdma_cm_id, ece: *mut ibv_ece) -> status(c_int) {
         let this = id(raw)?;
         let ece = ece.as_ref().ok_or(Errno::INVALID)?;
         if !(*raw).qp.is_null() || ece.vendor_id == 0 || ece.comp_mask != 0 {
@@ -72,7 +72,7 @@ door! {
         Ok(())
     }
 
-    fn rdma_get_remote_ece(raw: *mut rdma_cm_id, place: *mut ibv_ece) -> code(c_int) {
+    fn rdma_get_remote_ece(raw: *mut rdma_cm_id, place: *mut ibv_ece) -> status(c_int) {
         let this = id(raw)?;
         let place = place.as_mut().ok_or(Errno::INVALID)?;
         if !(*raw).qp.is_null() {

@@ -1,6 +1,5 @@
 //! Queue pairs of identifiers, and the states that they go through.
 
-use crate::door::{Errno, door};
 use crate::id::{Id, Step, id};
 use crate::verbs::{self, verbs};
 use crate::world::PORT;
@@ -10,6 +9,7 @@ use abi::{
     ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, rdma_cm_id,
 };
 use core::ffi::{c_int, c_void};
+use door::{Errno, door};
 use rnic::{Access, AttrMask, Path};
 use std::ptr::null_mut;
 use wire::cm::{Rep, Req};
@@ -378,7 +378,7 @@ pub(crate) fn random_psn() -> Result<u32, Errno> {
 }
 
 door! {
-    fn rdma_create_qp(raw: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> code(c_int) {
+    fn rdma_create_qp(raw: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> status(c_int) {
         let attr = attr.as_mut().ok_or(Errno::INVALID)?;
         let mut longer = extended(pd, attr);
         create(id(raw)?, &mut longer)?;
@@ -387,7 +387,7 @@ door! {
         Ok(())
     }
 
-    fn rdma_create_qp_ex(raw: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> code(c_int) {
+    fn rdma_create_qp_ex(raw: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> status(c_int) {
         create(id(raw)?, attr.as_mut().ok_or(Errno::INVALID)?)
     }
 
@@ -403,7 +403,7 @@ door! {
     }
 
     /// What the state in `attr` needs, for who modifies the queue pair itself.
-    fn rdma_init_qp_attr(raw: *mut rdma_cm_id, attr: *mut ibv_qp_attr, mask: *mut c_int) -> code(c_int) {
+    fn rdma_init_qp_attr(raw: *mut rdma_cm_id, attr: *mut ibv_qp_attr, mask: *mut c_int) -> status(c_int) {
         let this = id(raw)?;
         let (attr, mask) = (attr.as_mut().ok_or(Errno::INVALID)?, mask.as_mut().ok_or(Errno::INVALID)?);
         if this.state().device.is_none() || this.state().step == Step::Removed {

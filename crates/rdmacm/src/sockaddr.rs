@@ -1,9 +1,9 @@
 //! Socket addresses of C, and ours.
 
-use crate::door::Errno;
 use abi::sockaddr_storage;
 use core::ffi::c_void;
 use core::mem::size_of;
+use door::Errno;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// Reads the address behind a pointer.

@@ -1,6 +1,5 @@
 //! Shared receive queues of identifiers.
 
-use crate::door::{Errno, door};
 use crate::id::{Id, id};
 use crate::qp::create_cqs;
 use crate::verbs::{self, verbs};
@@ -9,6 +8,7 @@ use abi::{
     ibv_srq_init_attr, ibv_srq_init_attr_ex, rdma_cm_id,
 };
 use core::ffi::c_int;
+use door::{Errno, door};
 use std::ptr::null_mut;
 
 /// # Safety
@@ -44,7 +44,7 @@ unsafe fn create(this: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno
 }
 
 door! {
-    fn rdma_create_srq(raw: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> code(c_int) {
+    fn rdma_create_srq(raw: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> status(c_int) {
         let attr = attr.as_mut().ok_or(Errno::INVALID)?;
         // All zeros is a valid value: pointers, masks, numbers.
         let mut longer: ibv_srq_init_attr_ex = core::mem::zeroed();
@@ -61,7 +61,7 @@ door! {
         Ok(())
     }
 
-    fn rdma_create_srq_ex(raw: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> code(c_int) {
+    fn rdma_create_srq_ex(raw: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> status(c_int) {
         create(id(raw)?, attr.as_mut().ok_or(Errno::INVALID)?)
     }
 

@@ -1,7 +1,6 @@
 //! The verbs that the process has: `libibverbs.so.1`, whichever the program found. Objects that a program
 //! made with it and those that we make are then of one library.
 
-use crate::door::Errno;
 use abi::{
     ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_ece,
     ibv_gid, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
@@ -10,6 +9,7 @@ use abi::{
 };
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::offset_of;
+use door::Errno;
 use std::sync::OnceLock;
 
 macro_rules! functions {

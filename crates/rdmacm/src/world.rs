@@ -3,11 +3,11 @@
 //! It is made when first needed and stays until the process ends. The child of a fork makes its own: what it
 //! inherited belongs to its parent, and is left alone but for being freed.
 
-use crate::door::Errno;
 use crate::owner::Owners;
 use crate::verbs::verbs;
 use abi::{ibv_context, ibv_device_attr, ibv_gid, ibv_pd, ibv_xrcd};
 use core::ffi::CStr;
+use door::Errno;
 use host::cm::{Connector, Owner as _, Session};
 use rnic::{Gid, Instant};
 use std::ptr::null_mut;

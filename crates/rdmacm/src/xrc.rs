@@ -1,12 +1,12 @@
 //! Extended reliable connections of identifiers: the domain that their shared receive queues are in.
 
-use crate::door::Errno;
 use crate::id::Id;
 use crate::verbs;
 use abi::{
     IBV_SRQ_INIT_ATTR_XRCD, IBV_XRCD_INIT_ATTR_FD, IBV_XRCD_INIT_ATTR_OFLAGS, ibv_srq_init_attr_ex, ibv_xrcd,
     ibv_xrcd_init_attr,
 };
+use door::Errno;
 
 /// The domain of a device for who brings none: one, that all identifiers share.
 ///

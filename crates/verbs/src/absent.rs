@@ -1,18 +1,18 @@
 //! What a name without an implementation answers. The caller's arguments stay in registers that nobody
 //! reads.
 
-use crate::door::{Errno, set_errno};
 use core::ffi::{c_int, c_void};
+use door::Errno;
 
 /// A function that answers with an error number.
 pub(crate) extern "C" fn unsupported() -> c_int {
-    set_errno(Errno(libc::EOPNOTSUPP));
+    Errno(libc::EOPNOTSUPP).set();
     libc::EOPNOTSUPP
 }
 
 /// A function whose failure is NULL and `errno`.
 pub(crate) extern "C" fn null() -> *mut c_void {
-    set_errno(Errno(libc::EOPNOTSUPP));
+    Errno(libc::EOPNOTSUPP).set();
     core::ptr::null_mut()
 }
 

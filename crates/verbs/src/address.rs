@@ -2,10 +2,10 @@
 
 use crate::context::{Context, context};
 use crate::device::GIDS;
-use crate::door::{Errno, door};
 use crate::pd::pd;
 use crate::qp::qp;
 use abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_qp, ibv_wc};
+use door::{Errno, door};
 use rnic::{AddressVector, Gid};
 
 /// An address handle.
@@ -146,7 +146,7 @@ door! {
     fn ibv_init_ah_from_wc(
         raw: *mut ibv_context, port: u8, completion: *mut ibv_wc, header: *mut ibv_grh,
         attr: *mut ibv_ah_attr,
-    ) -> minus_one(i32) {
+    ) -> number(i32) {
         *attr = ah_attr(&from_completion(raw, port, completion, header)?);
         Ok(0)
     }

@@ -2,9 +2,9 @@
 
 use crate::context::context;
 use crate::cq::cq;
-use crate::door::{Errno, door};
 use abi::{ibv_comp_channel, ibv_context, ibv_cq};
 use core::ffi::{c_int, c_void};
+use door::{Errno, door};
 use host::CompletionChannel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -78,7 +78,7 @@ door! {
     }
 
     fn ibv_get_cq_event(raw: *mut ibv_comp_channel, queue: *mut *mut ibv_cq, cookie: *mut *mut c_void)
-        -> minus_one(i32) {
+        -> number(i32) {
         let channel = raw.cast::<Channel>().as_ref().ok_or(Errno::INVALID)?;
         let taken = channel.queue.next()? as *mut ibv_cq;
         *queue = taken;

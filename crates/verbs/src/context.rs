@@ -4,11 +4,11 @@ use crate::channel::lock;
 use crate::device::{Listed, listed};
 
 use crate::dm::DeviceMemory;
-use crate::door::{Errno, door};
 use crate::{channel, cq, cq_ex, dm, import, memory, pd, post, qp, query, srq};
 use abi::{ibv_context, ibv_context_ops, ibv_device, slot, verbs_context};
 use core::ffi::c_void;
 use core::mem::{offset_of, size_of};
+use door::{Errno, door};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};

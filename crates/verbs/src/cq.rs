@@ -3,11 +3,11 @@
 use crate::channel::{Channel, Owed};
 use crate::context::{Context, context};
 use crate::cq_ex;
-use crate::door::{Errno, door};
 use abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::sync::atomic::AtomicBool;
+use door::{Errno, door};
 use rnic::{Completion, CompletionKind, Event, Extra, Moderation, Nanos, NetworkHeader, Status};
 
 /// A completion queue. Always the long form: what `ibv_create_cq` gives out is its beginning.

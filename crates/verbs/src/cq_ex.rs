@@ -2,10 +2,10 @@
 
 use crate::context::context;
 use crate::cq::{self, Cq, CqInit, work_completion};
-use crate::door::{Errno, door};
 use abi::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
+use door::{Errno, door};
 
 /// Fields that a completion can show: all up to the path bits, and the time stamps.
 const FIELDS: u64 = 0x7f

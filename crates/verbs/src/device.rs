@@ -1,8 +1,8 @@
 //! The list of devices.
 
-use crate::door::{Errno, door};
 use abi::{ibv_context, ibv_device};
 use core::ffi::{c_char, c_int};
+use door::{Errno, door};
 use host::DeviceInfo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,10 +2,10 @@
 //! from the program's own objects.
 
 use crate::context::context;
-use crate::door::{Errno, door};
 use crate::memory::{self, Beneath};
 use abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd};
 use core::ffi::c_void;
+use door::{Errno, door};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

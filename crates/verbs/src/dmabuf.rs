@@ -1,10 +1,10 @@
 //! Memory behind a file descriptor (`ibv_reg_dmabuf_mr`): a dma-buf of another device, or any other file that
 //! can be mapped, such as a memfd.
 
-use crate::door::{Errno, door};
 use crate::memory::{self, Beneath};
 use abi::{ibv_mr, ibv_pd};
 use core::ffi::c_void;
+use door::{Errno, door};
 use rnic::Access;
 
 const PAGE: u64 = 4096;

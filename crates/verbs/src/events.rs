@@ -4,10 +4,10 @@ use crate::address::PORT;
 use crate::channel::Owed;
 use crate::context::{Context, Objects, context};
 use crate::cq::Cq;
-use crate::door::{Errno, door};
 use crate::qp::Qp;
 use crate::srq::Srq;
 use abi::{ibv_async_element, ibv_async_event, ibv_context};
+use door::{Errno, door};
 use rnic::Event;
 
 /// The object that an event is about, by its address.
@@ -102,7 +102,7 @@ unsafe fn next(owner: &Context) -> Result<(u32, Subject), Errno> {
 }
 
 door! {
-    fn ibv_get_async_event(raw: *mut ibv_context, event: *mut ibv_async_event) -> minus_one(i32) {
+    fn ibv_get_async_event(raw: *mut ibv_context, event: *mut ibv_async_event) -> number(i32) {
         let event = event.as_mut().ok_or(Errno::INVALID)?;
         let (kind, subject) = next(context(raw))?;
         event.event_type = kind;

@@ -17,7 +17,6 @@ mod cq_ex;
 mod device;
 mod dm;
 mod dmabuf;
-mod door;
 mod events;
 mod exports;
 mod import;

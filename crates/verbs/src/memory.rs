@@ -3,11 +3,11 @@
 use crate::context::context;
 use crate::dm::DeviceMemory;
 use crate::dmabuf::Mapping;
-use crate::door::{Errno, door};
 use crate::pd::pd;
 use crate::qp::qp;
 use abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_pd, ibv_qp, ibv_sge};
 use core::ffi::c_void;
+use door::{Errno, door};
 use rnic::{
     Access, Data, Lkey, Operation, RegionChange, RegionInit, RegionKeys, SendFlags, SendRequest, Window,
     WindowBinding, WindowKind,
@@ -128,7 +128,7 @@ door! {
     /// `errno`.
     fn ibv_rereg_mr(
         raw: *mut ibv_mr, flags: i32, domain: *mut ibv_pd, addr: *mut c_void, length: usize, bits: i32,
-    ) -> minus_one(i32) {
+    ) -> number(i32) {
         let region = raw.as_mut().ok_or(Errno::INVALID)?;
         let flags = flags as u32;
         if flags == 0 || flags & !7 != 0 {

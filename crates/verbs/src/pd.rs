@@ -1,10 +1,10 @@
 //! Protection domains, thread and parent domains, XRC domains.
 
 use crate::context::{OpenXrcd, context};
-use crate::door::{Errno, door};
 use abi::{
     ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr,
 };
+use door::{Errno, door};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A protection domain, or a parent domain on top of one.

@@ -2,12 +2,12 @@
 
 use crate::address::Ah;
 use crate::context::context;
-use crate::door::{Errno, door};
 use crate::memory::binding;
 use crate::qp::qp;
 use crate::srq::srq;
 use abi::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
 use core::mem::MaybeUninit;
+use door::{Errno, door};
 use rnic::{Data, Destination, Lkey, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, Window};
 use wire::{Qpn, Rkey, Tail};
 

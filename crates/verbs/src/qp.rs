@@ -4,7 +4,6 @@ use crate::address::complain_of_gid;
 use crate::channel::Owed;
 use crate::context::context;
 use crate::cq::cq;
-use crate::door::{Errno, door};
 use crate::pd::{pd, xrcd};
 use crate::qp_attr::{cap, capacity, from_c, kind, to_c};
 use crate::qp_ex::{self, Batch};
@@ -15,6 +14,7 @@ use abi::{
 };
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
+use door::{Errno, door};
 use rnic::{Event, QpInit, QpType};
 use wire::Qpn;
 

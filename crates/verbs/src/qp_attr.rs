@@ -1,9 +1,9 @@
 //! Queue pair attributes, both ways.
 
 use crate::address::{ah_attr, vector};
-use crate::door::Errno;
 use crate::memory::access;
 use abi::{ibv_qp_attr, ibv_qp_cap};
+use door::Errno;
 use rnic::{AttrMask, Capacity, Migration, Mtu, QpAttr, QpType, State};
 use wire::{Psn, Qpn};
 

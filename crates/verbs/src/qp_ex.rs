@@ -1,7 +1,6 @@
 //! The `ibv_wr_…` functions: requests are built field by field, and posted together by `wr_complete`.
 
 use crate::context::context;
-use crate::door::{Errno, door};
 use crate::post::{INLINE, SGES, send};
 use crate::qp::Qp;
 use abi::{
@@ -11,6 +10,7 @@ use abi::{
 use core::ffi::c_void;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
+use door::{Errno, door};
 use rnic::QpType;
 
 /// Requests under construction. Its buffers stay allocated from one batch to the next.

@@ -4,13 +4,13 @@ use crate::address::PORT;
 use crate::context::{Context, context};
 use crate::device::{self, GIDS};
 use crate::dm;
-use crate::door::{Errno, door};
 use abi::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
     ibv_values_ex,
 };
 use core::ffi::c_int;
 use core::mem::size_of;
+use door::{Errno, door};
 use rnic::{Gid, Mtu};
 
 /// A locally administered OUI: software has none of its own. SPDK takes 0 and all ones for devices that
@@ -222,14 +222,14 @@ door! {
     }
 
     /// An empty slot is zeros, and no failure: programs walk the whole table.
-    fn ibv_query_gid(raw: *mut ibv_context, port: u8, index: i32, to: *mut ibv_gid) -> minus_one(i32) {
+    fn ibv_query_gid(raw: *mut ibv_context, port: u8, index: i32, to: *mut ibv_gid) -> number(i32) {
         check_port(port.into())?;
         let found = gid(context(raw), u32::try_from(index).map_err(|_| Errno::INVALID)?)?;
         *to = ibv_gid { raw: found.unwrap_or_default().0 };
         Ok(0)
     }
 
-    fn ibv_query_gid_type(raw: *mut ibv_context, port: u8, index: u32, kind: *mut u32) -> minus_one(i32) {
+    fn ibv_query_gid_type(raw: *mut ibv_context, port: u8, index: u32, kind: *mut u32) -> number(i32) {
         check_port(port.into())?;
         gid(context(raw), index)?;
         *kind = SYSFS_ROCE_V2;
@@ -269,7 +269,7 @@ door! {
         written as isize
     }
 
-    fn ibv_query_pkey(_raw: *mut ibv_context, port: u8, index: i32, pkey: *mut u16) -> minus_one(i32) {
+    fn ibv_query_pkey(_raw: *mut ibv_context, port: u8, index: i32, pkey: *mut u16) -> number(i32) {
         check_port(port.into())?;
         if index != 0 {
             return Err(Errno::INVALID);
@@ -278,7 +278,7 @@ door! {
         Ok(0)
     }
 
-    fn ibv_get_pkey_index(_raw: *mut ibv_context, port: u8, pkey: u16) -> minus_one(i32) {
+    fn ibv_get_pkey_index(_raw: *mut ibv_context, port: u8, pkey: u16) -> number(i32) {
         check_port(port.into())?;
         if pkey == DEFAULT_PKEY { Ok(0) } else { Err(Errno(libc::ENOENT)) }
     }

@@ -1,6 +1,6 @@
 //! Static rates (`ibv_rate`): kept for programs that convert them; nothing here is paced by them.
 
-use crate::door::door;
+use door::door;
 
 /// Value of `ibv_rate`, multiple of 2.5 Gb/s (-1 where it is none), megabits per second.
 const RATES: [(i32, i32, i32); 23] = [

@@ -3,10 +3,10 @@
 use crate::channel::Owed;
 use crate::context::context;
 use crate::cq::cq;
-use crate::door::{Errno, door};
 use crate::pd::{pd, xrcd};
 use abi::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use core::ffi::c_void;
+use door::{Errno, door};
 use rnic::Event;
 
 /// A shared receive queue.

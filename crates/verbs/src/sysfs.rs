@@ -1,7 +1,7 @@
 //! The helpers that read `/sys`, and the word about `fork`.
 
-use crate::door::{Errno, door};
 use core::ffi::{CStr, c_char};
+use door::{Errno, door};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) extern "C" fn ibv_is_fork_initialized() -> i32 {
 door! {
     /// Bytes read, without the newline at the end.
     fn ibv_read_sysfs_file(folder: *const c_char, file: *const c_char, buffer: *mut c_char, size: usize)
-        -> minus_one(i32) {
+        -> number(i32) {
         let bytes = |text: *const c_char| CStr::from_ptr(text).to_bytes();
         let part = |text: *const c_char| Path::new(std::ffi::OsStr::from_bytes(bytes(text)));
         let mut source = std::fs::File::open(part(folder).join(part(file)))?;

@@ -14,6 +14,7 @@ pub const RANKS: &[&[&str]] = &[
     &["wire", "abi"],
     &["rnic", "fabric", "link"],
     &["host", "sim", "rdma"],
+    &["door"],
     &["verbs", "rdmacm", "view", "nvme", "smb", "gear"],
     &["bench", "web"],
     &["cli", "python"],

@@ -10,6 +10,7 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/rnic/tests/it/capacity.rs", "an allocator that counts, for a test"),
     ("crates/nvme/src/sys/", "io_uring, calls on files"),
     ("crates/rdma/src/sys/", "calls into libibverbs and librdmacm"),
+    ("crates/door/src/", "the frame of functions that C calls, and errno"),
     ("crates/verbs/src/", "the C ABI of libibverbs"),
     ("crates/verbs/tests/", "loading the library and looking for its symbols"),
     ("crates/rdmacm/src/", "the C ABI of librdmacm"),

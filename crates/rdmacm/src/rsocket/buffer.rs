@@ -1,9 +1,9 @@
 //! Memory that peers write to, and that messages are sent from.
 
-use crate::door::Errno;
 use crate::verbs::verbs;
 use abi::{ibv_mr, ibv_pd, ibv_sge};
 use core::ffi::c_int;
+use door::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 /// Regions begin at pages.

@@ -3,11 +3,11 @@
 use super::socket::{Phase, Socket};
 use super::{poll, table};
 use crate::address::rdma_bind_addr;
-use crate::door::{Errno, door};
 use crate::listen::rdma_listen;
 use crate::sockaddr;
 use abi::sockaddr_storage;
 use core::ffi::{c_int, c_void};
+use door::{Errno, door};
 use libc::{iovec, msghdr, pollfd, timeval};
 use std::sync::Arc;
 use std::time::Duration;
@@ -222,7 +222,7 @@ door! {
         Ok(table::add(socket))
     }
 
-    fn rbind(fd: c_int, address: *const c_void, _length: u32) -> code(c_int) {
+    fn rbind(fd: c_int, address: *const c_void, _length: u32) -> status(c_int) {
         let socket = socket(fd)?;
         let mut inner = socket.lock();
         Errno::check(rdma_bind_addr(inner.id, address))?;
@@ -230,7 +230,7 @@ door! {
         Ok(())
     }
 
-    fn rlisten(fd: c_int, backlog: c_int) -> code(c_int) {
+    fn rlisten(fd: c_int, backlog: c_int) -> status(c_int) {
         let socket = socket(fd)?;
         let mut inner = socket.lock();
         if inner.phase == Phase::Listening {
@@ -262,7 +262,7 @@ door! {
         Ok(fd)
     }
 
-    fn rconnect(fd: c_int, address: *const c_void, _length: u32) -> code(c_int) {
+    fn rconnect(fd: c_int, address: *const c_void, _length: u32) -> status(c_int) {
         let socket = socket(fd)?;
         let nonblocking = {
             let mut inner = socket.lock();
@@ -284,11 +284,11 @@ door! {
         connected(&socket, nonblocking)
     }
 
-    fn rshutdown(fd: c_int, how: c_int) -> code(c_int) {
+    fn rshutdown(fd: c_int, how: c_int) -> status(c_int) {
         socket(fd)?.shutdown(how)
     }
 
-    fn rclose(fd: c_int) -> code(c_int) {
+    fn rclose(fd: c_int) -> status(c_int) {
         close(fd)
     }
 
@@ -379,7 +379,7 @@ door! {
         Ok(ready)
     }
 
-    fn rgetpeername(fd: c_int, address: *mut c_void, length: *mut u32) -> code(c_int) {
+    fn rgetpeername(fd: c_int, address: *mut c_void, length: *mut u32) -> status(c_int) {
         let socket = socket(fd)?;
         let inner = socket.lock();
         if !matches!(inner.phase, Phase::Accepted | Phase::Connected) {
@@ -388,13 +388,13 @@ door! {
         give_address(&(*inner.id).route.addr.dst_storage, address, length)
     }
 
-    fn rgetsockname(fd: c_int, address: *mut c_void, length: *mut u32) -> code(c_int) {
+    fn rgetsockname(fd: c_int, address: *mut c_void, length: *mut u32) -> status(c_int) {
         let socket = socket(fd)?;
         let inner = socket.lock();
         give_address(&(*inner.id).route.addr.src_storage, address, length)
     }
 
-    fn rsetsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: u32) -> code(c_int) {
+    fn rsetsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: u32) -> status(c_int) {
         let socket = socket(fd)?;
         let mut inner = socket.lock();
         inner.set_option(level, name, value, length)?;
@@ -405,7 +405,7 @@ door! {
     }
 
     fn rgetsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32)
-        -> code(c_int) {
+        -> status(c_int) {
         socket(fd)?.lock().option(level, name, value, length)
     }
 
@@ -430,7 +430,7 @@ door! {
         socket(fd)?.lock().map(memory, length, protection, offset)
     }
 
-    fn riounmap(fd: c_int, memory: *mut c_void, length: usize) -> code(c_int) {
+    fn riounmap(fd: c_int, memory: *mut c_void, length: usize) -> status(c_int) {
         socket(fd)?.lock().unmap(memory, length)
     }
 

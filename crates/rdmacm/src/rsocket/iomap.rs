@@ -2,10 +2,10 @@
 
 use super::protocol::Range;
 use super::socket::Inner;
-use crate::door::Errno;
 use crate::verbs::verbs;
 use abi::ibv_mr;
 use core::ffi::{c_int, c_void};
+use door::Errno;
 
 const LOCAL_WRITE: c_int = 1;
 const REMOTE_WRITE: c_int = 2;

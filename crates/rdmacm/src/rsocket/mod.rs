@@ -22,8 +22,8 @@ pub(crate) use calls::{
     rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
 };
 
-use crate::door::Errno;
 use core::ffi::c_int;
+use door::Errno;
 
 /// Reading from a descriptor answers at once from now on.
 fn set_nonblocking(fd: c_int) -> Result<(), Errno> {

@@ -2,10 +2,10 @@
 
 use super::protocol::{scale, unscale};
 use super::socket::{Inner, Phase};
-use crate::door::Errno;
 use crate::options::rdma_set_option;
 use abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR};
 use core::ffi::{c_int, c_void};
+use door::Errno;
 use std::time::Duration;
 
 /// Levels and names of rdma/rsocket.h.

@@ -2,8 +2,8 @@
 
 use super::socket::Socket;
 use super::table;
-use crate::door::Errno;
 use core::ffi::c_int;
+use door::Errno;
 use libc::{POLLERR, POLLHUP, POLLNVAL, pollfd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

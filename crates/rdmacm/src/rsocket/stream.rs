@@ -8,7 +8,6 @@ use super::options::Sizes;
 use super::protocol::{
     Connect, GRANTS, LENGTH_MAX, MAPPING_BYTES, Message, RANGE_BYTES, Range, scale, unscale,
 };
-use crate::door::Errno;
 use crate::qp;
 use crate::verbs::{self, verbs};
 use abi::{
@@ -17,6 +16,7 @@ use abi::{
     ibv_wr_rdma, ibv_wr_remote, rdma_cm_id,
 };
 use core::ffi::c_int;
+use door::Errno;
 use std::collections::VecDeque;
 use std::ptr::null_mut;
 
