@@ -90,7 +90,7 @@ fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -
         let used = distances.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
         distances.truncate(used);
         let packets: u64 = raw.iter().map(|result| result.order.packets).sum();
-        let descents: u64 = raw.iter().map(|result| result.order.descents).sum();
+        let percent = |count: u64| 100.0 * count as f64 / packets.max(1) as f64;
         let rates: Vec<f64> = mine.iter().map(|flow| flow.goodput_bps.unwrap_or(0.0)).collect();
         WorkloadReport {
             name: name.clone(),
@@ -106,7 +106,8 @@ fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -
             retransmitted: mine.iter().map(|flow| flow.retransmitted).sum(),
             timeouts: raw.iter().map(|result| result.sender.local_ack_timeout_err).sum(),
             notifications: mine.iter().map(|flow| flow.notifications).sum(),
-            out_of_order_percent: 100.0 * descents as f64 / packets.max(1) as f64,
+            swapped_percent: percent(raw.iter().map(|result| result.order.swapped).sum()),
+            late_percent: percent(distances.iter().sum()),
             reorder_distances: distances,
             reorder_distance_max: raw.iter().map(|result| result.order.distance_max).max().unwrap_or(0),
         }

@@ -376,13 +376,13 @@ impl View<'_> {
         let lost: u64 =
             self.report.switches.iter().map(|switch| switch.dropped).sum::<u64>() + self.report.damaged;
         let again: u64 = self.report.workloads.iter().map(|workload| workload.retransmitted).sum();
-        let order =
-            self.report.workloads.iter().map(|workload| workload.out_of_order_percent).fold(0.0, f64::max);
+        let order = self.report.workloads.iter().map(|workload| workload.swapped_percent).fold(0.0, f64::max);
         let Some(sender) = self.sender().filter(|_| lost == 0 && again > 0 && order > 0.0) else {
             return Vec::new();
         };
-        let seen =
-            format!("{again} packets were sent again and none was lost: {order:.1} % arrived out of order");
+        let seen = format!(
+            "{again} packets were sent again and none was lost: {order:.1} % arrived before their predecessor"
+        );
         let (cause, instead) = if sender.out_of_order {
             let cause = format!(
                 "packets overtake each other by more than the reorder window of {}",

@@ -97,8 +97,11 @@ pub struct WorkloadReport {
     pub timeouts: u64,
     /// Congestion notifications that senders took.
     pub notifications: u64,
-    /// Packets of data that arrived with a lower sequence number than the one before, of a hundred.
-    pub out_of_order_percent: f64,
+    /// Packets of data that arrived before the one whose sequence number is one lower, of a hundred.
+    pub swapped_percent: f64,
+    /// Packets of data that arrived after one with a higher sequence number, of a hundred (RFC 4737, section
+    /// 3.3).
+    pub late_percent: f64,
     /// By reorder distance: entry n counts distances from 2^n to 2^(n+1) - 1.
     pub reorder_distances: Vec<u64>,
     /// The largest distance.

@@ -81,7 +81,7 @@ fn workloads(workloads: &[WorkloadReport]) -> String {
         "resent",
         "timeouts",
         "CNPs",
-        "reordered",
+        "swapped",
     ];
     let mut rows = Rows::new(&head);
     for workload in workloads {
@@ -109,7 +109,7 @@ fn workloads(workloads: &[WorkloadReport]) -> String {
             workload.retransmitted.to_string(),
             workload.timeouts.to_string(),
             workload.notifications.to_string(),
-            format!("{:.2}%", workload.out_of_order_percent),
+            format!("{:.2}%", workload.swapped_percent),
         ]);
     }
     rows.text()

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod crs504;
+mod incast;
 mod outputs;
+mod pcie;
 mod shapes;
 mod spraying;
 

@@ -121,7 +121,7 @@ fn workloads(report: &Report) -> String {
         "resent",
         "timeouts",
         "CNPs",
-        "reordered",
+        "swapped",
         "largest distance",
     ];
     let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
@@ -144,7 +144,7 @@ fn workloads(report: &Report) -> String {
             workload.retransmitted.to_string(),
             workload.timeouts.to_string(),
             workload.notifications.to_string(),
-            format!("{:.2}%", workload.out_of_order_percent),
+            format!("{:.2}%", workload.swapped_percent),
             workload.reorder_distance_max.to_string(),
         ]
     };
