@@ -7,7 +7,7 @@
 // OPERATION is send, write, read, atomic, uc or ud; -6 takes an IPv6 GID. Both sides ask and answer at the
 // same time, so one run shows both directions.
 
-#include "meeting.h"
+#include "device.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -74,13 +74,7 @@ static void make_resources(struct side *side) {
     | IBV_ACCESS_REMOTE_ATOMIC;
   static const enum ibv_qp_type types[OPERATIONS] = {[SEND] = IBV_QPT_RC, [WRITE] = IBV_QPT_RC,
     [READ] = IBV_QPT_RC, [ATOMIC] = IBV_QPT_RC, [UC] = IBV_QPT_UC, [UD] = IBV_QPT_UD};
-  int count;
-  struct ibv_device **list = have(ibv_get_device_list(&count), "ibv_get_device_list");
-  for (int i = 0; i < count && !side->context; i++)
-    if (!side->device || !strcmp(side->device, ibv_get_device_name(list[i])))
-      side->context = ibv_open_device(list[i]);
-  ibv_free_device_list(list);
-  if (!side->context) fail("no device %s", side->device ? side->device : "at all");
+  side->context = open_device(side->device);
   side->out = have(aligned_alloc(4096, 2 * AREA), "memory");
   side->in = side->out + AREA;
   side->pd = have(ibv_alloc_pd(side->context), "ibv_alloc_pd");

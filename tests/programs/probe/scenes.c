@@ -8,7 +8,7 @@
 // It prints completions and digests of memory, and no address, key or number that differs from run to
 // run: two implementations that obey the specification print the same lines.
 
-#include "meeting.h"
+#include "device.h"
 
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
@@ -142,21 +142,11 @@ static void wait_for_peer(const struct side *side) {
   exchange(side->peer, &token, &token, 1);
 }
 
-static void open_device(struct side *side) {
-  int count;
-  struct ibv_device **list = have(ibv_get_device_list(&count), "ibv_get_device_list");
-  for (int i = 0; i < count && !side->context; i++)
-    if (!side->device || !strcmp(side->device, ibv_get_device_name(list[i])))
-      side->context = ibv_open_device(list[i]);
-  ibv_free_device_list(list);
-  if (!side->context) fail("no device %s", side->device ? side->device : "at all");
-}
-
 static void make_resources(struct side *side) {
   const int everything = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC;
   int granted = side->actor == RESPONDER && side->scene->granted ? side->scene->granted : everything;
-  open_device(side);
+  side->context = open_device(side->device);
   side->memory = have(aligned_alloc(4096, MEMORY), "memory");
   for (unsigned i = 0; i < MEMORY; i++) side->memory[i] = side->actor == REQUESTER ? i % 241 + 7 : i;
   side->pd = have(ibv_alloc_pd(side->context), "ibv_alloc_pd");

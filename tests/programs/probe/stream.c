@@ -1,21 +1,13 @@
 // stream: one queue pair that is kept busy until something goes wrong, and what the program is told then.
 //
-//   stream [-d DEVICE] [-g GID_INDEX] HOW            serves
-//   stream [-d DEVICE] [-g GID_INDEX] HOW ADDRESS    asks
+//   stream [-d DEVICE] [-g GID_INDEX] HOW                         serves
+//   stream [-d DEVICE] [-g GID_INDEX] [-t TIMEOUT] HOW ADDRESS    asks
 //
 // HOW is `write` (RDMA WRITEs), `send` (SENDs, with receives posted for them), `deaf` (SENDs, and never a
 // receive) or `overflow` (SENDs, and nobody takes the completions). The asking end prints a line when it
 // runs, the status of the first request that fails, and how many were flushed after it.
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <infiniband/verbs.h>
-#include <netdb.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "device.h"
 
 #define BYTES 65536u
 #define DEPTH 16
@@ -25,7 +17,7 @@ struct card { uint32_t qpn, psn, rkey; uint64_t memory; union ibv_gid gid; };
 
 struct end {
   const char *how, *device;
-  int gid_index, peer;
+  int gid_index, peer, timeout;       // 4.096 us times two to the power of the timeout
   unsigned char *memory;
   struct ibv_context *context;
   struct ibv_pd *pd;
@@ -35,54 +27,10 @@ struct end {
   struct card mine, theirs;
 };
 
-static void fail(const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fputs("stream: ", stderr);
-  vfprintf(stderr, format, arguments);
-  fputc('\n', stderr);
-  va_end(arguments);
-  exit(2);
-}
-
-static void done(int status, const char *what) {
-  if (status) fail("%s: %s", what, strerror(status > 0 ? status : errno));
-}
-
-static void *have(void *thing, const char *what) {
-  if (!thing) fail("%s: %s", what, strerror(errno));
-  return thing;
-}
-
 static int is(const struct end *end, const char *how) { return !strcmp(end->how, how); }
 
-static int meet(const char *host) {
-  struct addrinfo *info, want = {.ai_socktype = SOCK_STREAM, .ai_family = host ? AF_UNSPEC : AF_INET,
-                                 .ai_flags = AI_PASSIVE};
-  if (getaddrinfo(host, PORT, &want, &info)) fail("%s is no address", host);
-  int connection = socket(info->ai_family, SOCK_STREAM, 0), yes = 1;
-  if (host) {
-    if (connect(connection, info->ai_addr, info->ai_addrlen)) fail("connect: %s", strerror(errno));
-    freeaddrinfo(info);
-    return connection;
-  }
-  setsockopt(connection, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (bind(connection, info->ai_addr, info->ai_addrlen) || listen(connection, 1))
-    fail("listen: %s", strerror(errno));
-  freeaddrinfo(info);
-  int accepted = accept(connection, NULL, NULL);
-  close(connection);
-  return accepted;
-}
-
 static void make_resources(struct end *end) {
-  int count;
-  struct ibv_device **list = have(ibv_get_device_list(&count), "ibv_get_device_list");
-  for (int i = 0; i < count && !end->context; i++)
-    if (!end->device || !strcmp(end->device, ibv_get_device_name(list[i])))
-      end->context = ibv_open_device(list[i]);
-  ibv_free_device_list(list);
-  if (!end->context) fail("no device");
+  end->context = open_device(end->device);
   end->memory = have(calloc(1, BYTES), "memory");
   end->pd = have(ibv_alloc_pd(end->context), "ibv_alloc_pd");
   end->mr = have(ibv_reg_mr(end->pd, end->memory, BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
@@ -107,7 +55,7 @@ static void connect_queue_pair(struct end *end) {
                 .grh = {.dgid = end->theirs.gid, .sgid_index = end->gid_index, .hop_limit = 32}}};
   done(ibv_modify_qp(end->qp, &to, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN
                      | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "INIT to RTR");
-  to = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = end->mine.psn, .timeout = 15 /* 134 ms */,
+  to = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = end->mine.psn, .timeout = end->timeout,
     .retry_cnt = 7, .rnr_retry = 3};
   done(ibv_modify_qp(end->qp, &to, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT
                      | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), "RTR to RTS");
@@ -175,25 +123,23 @@ static void overflow(struct end *end) {
 }
 
 int main(int argc, char **argv) {
-  struct end end = {.gid_index = 1};
-  for (int option; (option = getopt(argc, argv, "d:g:")) != -1;) {
+  struct end end = {.gid_index = 1, .timeout = 15 /* 134 ms */};
+  for (int option; (option = getopt(argc, argv, "d:g:t:")) != -1;) {
     if (option == 'd') end.device = optarg;
     else if (option == 'g') end.gid_index = atoi(optarg);
+    else if (option == 't') end.timeout = atoi(optarg);
     else return 2;
   }
   if (optind == argc) fail("write, send, deaf or overflow?");
   end.how = argv[optind];
   const char *host = argv[optind + 1];
-  end.peer = meet(host);
+  end.peer = meet(host, PORT);
   make_resources(&end);
-  if (send(end.peer, &end.mine, sizeof end.mine, 0) != sizeof end.mine
-      || recv(end.peer, &end.theirs, sizeof end.theirs, MSG_WAITALL) != sizeof end.theirs)
-    fail("the other side is gone");
+  exchange(end.peer, &end.mine, &end.theirs, sizeof end.mine);
   connect_queue_pair(&end);
   if (!host && !is(&end, "deaf")) for (int i = 0; i < DEPTH; i++) post_receive(&end);
   char token = 0;                // both are ready
-  if (send(end.peer, &token, 1, 0) != 1 || recv(end.peer, &token, 1, MSG_WAITALL) != 1)
-    fail("the other side is gone");
+  exchange(end.peer, &token, &token, 1);
   if (!host) serve(&end);
   else if (is(&end, "overflow")) overflow(&end);
   else ask(&end);

@@ -23,9 +23,10 @@ fn pair() -> Pair {
 /// Starts both ends, and waits until the client runs, if it ever does.
 fn start<'a>(pair: &'a Pair, probe: &Probe, how: &str, runs: bool) -> Streams<'a> {
     let (path, address) = (probe.path().to_string_lossy().into_owned(), pair.left.address().to_string());
-    let server = pair.left.start(&[&path, how]).expect("a server");
+    let words: Vec<&str> = std::iter::once(&*path).chain(how.split(' ')).collect();
+    let server = pair.left.start(&words).expect("a server");
     pair.left.wait_for_listener(PORT, SECONDS).expect("a listener");
-    let mut client = pair.right.start(&[&path, how, &address]).expect("a client");
+    let mut client = pair.right.start(&[&words[..], &[&address]].concat()).expect("a client");
     if runs {
         let running = until(SECONDS, || Ok(client.output()?.contains("running")));
         assert!(running.expect("its output"), "{:?}", client.output());
@@ -78,7 +79,8 @@ fn the_client_is_killed() {
 #[test]
 fn the_link_goes_down_and_comes_back_within_the_retries() {
     let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
-    let mut streams = start(&pair, &probe, "write", true);
+    // 1.07 s, eight times: a loaded machine may take its time to set a link up.
+    let mut streams = start(&pair, &probe, "-t 18 write", true);
     for _ in 0..3 {
         pair.left.call("ip link set eth0 down").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
