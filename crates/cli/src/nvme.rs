@@ -1,11 +1,11 @@
-//! `rockery nvme`: rockery as a host of NVMe over TCP.
+//! `rockery nvme`: rockery as a host of NVMe over TCP and RDMA.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use ::nvme::Nqn;
-use ::nvme::host::{Client, Figures, Job, Options, Payload, bench, discover, transfer};
+use ::nvme::host::{Client, Figures, Job, Options, Payload, Transport, bench, discover, transfer};
 use clap::Subcommand;
 use serde_json::json;
 use wire::nvme::tcp::Digests;
@@ -39,6 +39,12 @@ pub(crate) struct Target {
     /// The target: an address or a name, and a port.
     #[arg(value_name = "HOST:PORT")]
     address: String,
+    /// Over what: `tcp` or `rdma`.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    transport: Transport,
+    /// Over RDMA, use this system's own libibverbs and librdmacm, for adapters made of hardware.
+    #[arg(long)]
+    system_verbs: bool,
     /// The subsystem.
     #[arg(long, value_name = "NQN", default_value = NQN)]
     subsystem: Nqn,
@@ -93,6 +99,16 @@ pub(crate) struct Bench {
     json: bool,
 }
 
+impl Nvme {
+    fn target(&self) -> &Target {
+        match self {
+            Self::Discover(target) | Self::IdCtrl(target) => target,
+            Self::Read(range) | Self::Write(range) => &range.target,
+            Self::Bench(bench) => &bench.target,
+        }
+    }
+}
+
 impl Target {
     fn address(&self) -> Result<SocketAddr, Error> {
         let found = self.address.to_socket_addrs().ok().and_then(|mut all| all.next());
@@ -101,6 +117,7 @@ impl Target {
 
     fn options(&self) -> Options {
         Options {
+            transport: self.transport,
             host: self.host.clone(),
             host_id: self.host.to_host_id(),
             digests: Digests { header: self.digests, data: self.digests },
@@ -120,6 +137,10 @@ fn say(line: std::fmt::Arguments<'_>) -> Result<(), Error> {
 
 /// Does what was asked.
 pub(crate) fn act(what: Nvme) -> Result<(), Error> {
+    let target = what.target();
+    if target.transport == Transport::Rdma && !target.system_verbs {
+        return crate::run::over_our_devices();
+    }
     match what {
         Nvme::Discover(target) => show_discovered(&target),
         Nvme::IdCtrl(target) => show_controller(&target),
@@ -172,7 +193,7 @@ fn read(range: &Range) -> Result<(), Error> {
     while start < end {
         let count = most.min(end - start) as u32;
         let length = count as usize * namespace.block_size;
-        let payload = Payload::In(rdma::Buffer::zeroed(length), length);
+        let payload = Payload::In(queue.buffer(length)?, length);
         let done = queue.call("Read", transfer(Io::Read, namespace.nsid, start, count), payload)?;
         let data = done.buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
         out.write_all(data).map_err(Error::file("standard output"))?;
@@ -188,7 +209,7 @@ fn write(range: &Range) -> Result<(), Error> {
     let most = client.controller().transfer_max / namespace.block_size * namespace.block_size;
     let (mut start, mut input) = (range.start, std::io::stdin().lock());
     loop {
-        let mut buffer = rdma::Buffer::zeroed(most);
+        let mut buffer = queue.buffer(most)?;
         let mut length = 0;
         while length < most {
             match input.read(&mut buffer[length..most]).map_err(Error::file("standard input"))? {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::args::{Run, View};
+use crate::args::{Run, Settings, View};
 use crate::{Error, environment, program, view};
 
 /// Becomes the program: its process number is ours, so signals, job control and its exit status need no help.
@@ -22,4 +22,16 @@ pub(crate) fn replace_this_process(run: &Run) -> Result<Infallible, Error> {
     }
     let source = Command::new(&path).args(arguments).envs(variables).exec();
     Err(Error::File { path, source })
+}
+
+/// Becomes the same again, where the dynamic linker finds rockery's libraries.
+///
+/// # Errors
+/// When they are not there.
+pub(crate) fn over_our_devices() -> Result<(), Error> {
+    let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
+    let mut program = vec![own.into_os_string()];
+    program.extend(std::env::args_os().skip(1));
+    program.push("--system-verbs".into());
+    match replace_this_process(&Run { settings: Settings::default(), program })? {}
 }

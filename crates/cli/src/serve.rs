@@ -14,7 +14,6 @@ use ::nvme::serve::{
 };
 use clap::Subcommand;
 
-use crate::args::{Run, Settings};
 use crate::{Error, run};
 
 /// The name of a subsystem that was given none.
@@ -343,22 +342,13 @@ fn serve(nvme: &Nvme) -> Result<(), Error> {
     let config = nvme.config()?;
     let wants_rdma = config.ports.iter().any(|port| port.transport == TransportConfig::Rdma);
     if wants_rdma && !nvme.system_verbs {
-        return over_our_devices();
+        return run::over_our_devices();
     }
     let control = Control::listen(&nvme.socket.control).map_err(Error::file(&nvme.socket.control))?;
     let server = Server::start(config, nvme.state.clone(), tuning)?;
     announce(&server);
     let server = Arc::new(Mutex::new(server));
     control.serve(&server).map_err(Error::file(&nvme.socket.control))
-}
-
-/// Becomes the same again, where the dynamic linker finds rockery's libraries.
-fn over_our_devices() -> Result<(), Error> {
-    let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
-    let mut program = vec![own.into_os_string()];
-    program.extend(std::env::args_os().skip(1));
-    program.push("--system-verbs".into());
-    match run::replace_this_process(&Run { settings: Settings::default(), program })? {}
 }
 
 /// Says what is served and where, in lines that a script can read.

@@ -7,7 +7,8 @@ use wire::nvme::Io;
 
 use super::HostError;
 use super::client::{Namespace, transfer};
-use super::queue::{Done, Payload, Queue};
+use super::commands::{Done, Payload};
+use super::queue::Queue;
 
 /// What to do, and for how long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,7 +139,8 @@ pub fn run(queue: &mut Queue, namespace: &Namespace, job: &Job) -> Result<Figure
         queue.submit(transfer(kind, namespace.nsid, place(), count), payload, token)
     };
     for token in 0..job.depth {
-        submit(queue, &mut begun, token as u64, Buffer::zeroed(job.bytes))?;
+        let buffer = queue.buffer(job.bytes)?;
+        submit(queue, &mut begun, token as u64, buffer)?;
     }
     let (mut latency, mut errors, mut done) = (Histogram::default(), 0, Vec::<Done>::new());
     let mut started = Instant::now();

@@ -11,13 +11,16 @@ use wire::nvme::tcp::Digests;
 use wire::nvme::{Admin, Command, Fabrics, Io, feature, log, text};
 
 use super::HostError;
-use super::queue::{Payload, Queue};
-use crate::limits::{ADMIN_ENTRIES, TRANSFER_BYTES_MAX};
+use super::commands::Payload;
+use super::queue::{Queue, Role, Transport};
+use crate::limits::{ADMIN_ENTRIES, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
 use crate::nqn::Nqn;
 
 /// How a host connects.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Over what.
+    pub transport: Transport,
     /// Who it is.
     pub host: Nqn,
     /// Who it is, as a UUID.
@@ -74,18 +77,21 @@ pub struct Client {
     controller: Controller,
 }
 
-fn little(command: Command, length: usize) -> (Command, Payload) {
-    (command, Payload::In(Buffer::zeroed(length), length))
-}
-
 impl Client {
     /// Connects to a subsystem and switches its controller on.
     ///
     /// # Errors
     /// When the target does not answer, or refuses.
     pub fn connect(address: SocketAddr, subsystem: &Nqn, options: &Options) -> Result<Self, HostError> {
-        let congestion = options.congestion.as_deref();
-        let mut admin = Queue::connect(address, ADMIN_ENTRIES, options.digests, congestion)?;
+        let (id, controller) = (0, CONTROLLER_DYNAMIC);
+        let (depth, entries) = (ADMIN_ENTRIES, ADMIN_ENTRIES);
+        let in_capsule = match options.transport {
+            Transport::Tcp => TCP_IN_CAPSULE_ADMIN,
+            // Only Connect's data, which every target takes (RDMA transport 2.1).
+            Transport::Rdma => ConnectData::SIZE,
+        };
+        let role = Role { id, controller, depth, entries, in_capsule };
+        let mut admin = Queue::connect(address, role, options)?;
         let id = say_connect(&mut admin, 0, ADMIN_ENTRIES, CONTROLLER_DYNAMIC, subsystem, options)?;
         let value = u64::from(configuration::ENABLE | configuration::ENTRIES);
         let enable = Property { wide: false, offset: property::CONFIGURATION, value };
@@ -156,12 +162,13 @@ impl Client {
     }
 
     fn queue(&self, number: u16, depth: u16) -> Result<Queue, HostError> {
-        let congestion = self.options.congestion.as_deref();
-        let mut queue = Queue::connect(self.address, depth, self.options.digests, congestion)?;
-        // A queue of n entries has n - 1 commands at once.
-        say_connect(&mut queue, number, depth + 1, self.id, &self.subsystem, &self.options)?;
         let capsule = self.controller.identified.command_capsule as usize * 16;
-        queue.in_capsule = capsule.saturating_sub(wire::nvme::COMMAND_SIZE);
+        let in_capsule = capsule.saturating_sub(wire::nvme::COMMAND_SIZE);
+        // A queue of n entries has n - 1 commands at once.
+        let (id, controller, entries) = (number, self.id, depth + 1);
+        let role = Role { id, controller, depth, entries, in_capsule };
+        let mut queue = Queue::connect(self.address, role, &self.options)?;
+        say_connect(&mut queue, number, entries, self.id, &self.subsystem, &self.options)?;
         Ok(queue)
     }
 
@@ -190,8 +197,8 @@ pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered
             length: length as u64,
             offset: offset as u64,
         };
-        let (command, payload) = little(request.to_command(0, 0), length);
-        let done = client.admin.call("Get Log Page", command, payload)?;
+        let payload = Payload::In(client.admin.buffer(length)?, length);
+        let done = client.admin.call("Get Log Page", request.to_command(0, 0), payload)?;
         done.buffer.ok_or(HostError::Protocol("no data"))
     };
     let bytes = page(0, Head::SIZE)?;
@@ -222,7 +229,7 @@ pub const DISCOVERY: &str = DISCOVERY_NQN;
 
 fn identify_with(admin: &mut Queue, kind: u8, nsid: u32) -> Result<Buffer, HostError> {
     let command = Command { opcode: Admin::Identify as u8, nsid, cdw10: kind.into(), ..Command::default() };
-    let (command, payload) = little(command, IDENTIFY_SIZE);
+    let payload = Payload::In(admin.buffer(IDENTIFY_SIZE)?, IDENTIFY_SIZE);
     admin.call("Identify", command, payload)?.buffer.ok_or(HostError::Protocol("no data"))
 }
 
@@ -242,7 +249,7 @@ fn say_connect(
     };
     let keep_alive_ms = if queue_id == 0 { KEEP_ALIVE_MS } else { 0 };
     let connect = Connect { format: 0, queue_id, size: entries - 1, attributes: FLOW, keep_alive_ms };
-    let mut buffer = Buffer::zeroed(ConnectData::SIZE);
+    let mut buffer = queue.buffer(ConnectData::SIZE)?;
     buffer[..ConnectData::SIZE].copy_from_slice(&data.to_bytes());
     let payload = Payload::Out(buffer, ConnectData::SIZE);
     let done = queue.call("Connect", connect.to_command(0), payload)?;

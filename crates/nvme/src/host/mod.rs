@@ -2,20 +2,30 @@
 //!
 //! A [`Client`] has the admin queue, and makes [`Queue`]s for I/O. What a queue is given it works on while
 //! [`Queue::poll`] or [`Queue::wait`] is called; nothing happens behind its back.
+//!
+//! Over TCP, [`Machine`] says what is sent and understands what comes, without a socket. Over RDMA there is
+//! little to say: a message is a capsule, and the target fetches and places data by itself.
 
 mod bench;
 mod client;
+mod commands;
+mod machine;
 mod queue;
+mod rdma;
+mod tcp;
 
 use std::io;
 
 use thiserror::Error;
 use wire::nvme::Status;
+use wire::nvme::rdma::RejectReason;
 use wire::nvme::tcp::Fatal;
 
 pub use bench::{Figures, Histogram, Job, run as bench};
 pub use client::{Client, Controller, DISCOVERY, Discovered, Namespace, Options, discover, transfer};
-pub use queue::{Done, Payload, Queue};
+pub use commands::{Done, Payload};
+pub use machine::Machine;
+pub use queue::{Queue, Transport};
 
 /// Why something did not work.
 #[derive(Debug, Error)]
@@ -23,6 +33,18 @@ pub enum HostError {
     /// The connection failed.
     #[error("the connection to the target failed: {0}")]
     Io(#[from] io::Error),
+    /// The RDMA connection failed.
+    #[error("the RDMA connection to the target failed: {0}")]
+    Rdma(#[from] ::rdma::Error),
+    /// The target refuses the RDMA connection, and says why.
+    #[error("the target refuses the RDMA connection: {0:?}")]
+    Refused(RejectReason),
+    /// A request of the RDMA connection failed.
+    #[error("a request of the RDMA connection failed with verbs status {0}")]
+    Request(u32),
+    /// A buffer that the queue's device does not know.
+    #[error("the buffer belongs to another connection: ask the queue for buffers")]
+    Buffer,
     /// The target ended the connection.
     #[error("the target ended the connection ({0:?})")]
     Terminated(Option<Fatal>),

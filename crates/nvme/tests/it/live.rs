@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use nvme::host::{Client, HostError, Job, Options, Payload, Queue, bench, discover, transfer};
+use nvme::host::{Client, HostError, Job, Options, Payload, Queue, Transport, bench, discover, transfer};
 use nvme::serve::{
     BackendConfig, BlockSize, Bytes, Config, NamespaceConfig, PortConfig, Server, SubsystemConfig,
     TransportConfig, Tuning,
@@ -45,7 +45,8 @@ fn start(namespaces: Vec<NamespaceConfig>, state: Option<&Path>) -> (Server, Soc
 fn options(number: u8, digests: bool) -> Options {
     let host = nqn(&host_name(number));
     let host_id = host.to_host_id();
-    Options { host, host_id, digests: Digests { header: digests, data: digests }, congestion: None }
+    let digests = Digests { header: digests, data: digests };
+    Options { transport: Transport::Tcp, host, host_id, digests, congestion: None }
 }
 
 fn client(address: SocketAddr, digests: bool) -> Client {

@@ -20,6 +20,8 @@ pub const ALIGNMENT: usize = 4096;
 
 /// `IBV_ACCESS_LOCAL_WRITE`: what requests of this process need, and no more.
 const LOCAL_WRITE: c_int = 1;
+/// `IBV_ACCESS_REMOTE_WRITE` and `IBV_ACCESS_REMOTE_READ`.
+const REMOTE: c_int = 2 | 4;
 
 /// Bytes on the heap whose address is fixed while it lives.
 pub struct Buffer {
@@ -32,6 +34,8 @@ struct Registration {
     domain: Arc<Domain>,
     region: NonNull<ibv_mr>,
     key: u32,
+    /// The key that peers need, if they may reach it.
+    remote: Option<u32>,
 }
 
 // SAFETY: a buffer owns its memory alone, as a Box would, and verbs may be called from any thread.
@@ -58,17 +62,38 @@ impl Buffer {
     /// # Errors
     /// When the device takes no more memory.
     pub fn registered(domain: &Arc<Domain>, length: usize) -> Result<Self, Error> {
+        Self::with_access(domain, length, LOCAL_WRITE)
+    }
+
+    /// The same, opened to the peers of this domain's connections: one that is told [`Buffer::remote`] can
+    /// read and write it until it is dropped. What a peer writes while it was not asked to may be seen half
+    /// written, so nothing in it is to be believed before it was checked.
+    ///
+    /// # Errors
+    /// As [`Buffer::registered`].
+    pub fn open(domain: &Arc<Domain>, length: usize) -> Result<Self, Error> {
+        Self::with_access(domain, length, LOCAL_WRITE | REMOTE)
+    }
+
+    fn with_access(domain: &Arc<Domain>, length: usize, access: c_int) -> Result<Self, Error> {
         let mut buffer = Self::zeroed(length);
         let (start, size) = (buffer.start.as_ptr(), buffer.layout.size());
         // SAFETY: the memory is this buffer's, and stays until it was deregistered, in `drop`. Without remote
-        // access only requests of this process touch it, which own the buffer meanwhile.
-        let region =
-            unsafe { (domain.library.ibv_reg_mr)(domain.raw.as_ptr(), start.cast(), size, LOCAL_WRITE) };
+        // access only requests of this process touch it, which own the buffer meanwhile; with it the peer
+        // does what it was asked to while the buffer waits for the answer, and holds plain bytes always.
+        let region = unsafe { (domain.library.ibv_reg_mr)(domain.raw.as_ptr(), start.cast(), size, access) };
         let region = NonNull::new(region).ok_or_else(|| failed("ibv_reg_mr"))?;
         // SAFETY: a region that was just made.
-        let key = unsafe { region.as_ref() }.lkey;
-        buffer.registration = Some(Registration { domain: Arc::clone(domain), region, key });
+        let (key, rkey) = unsafe { (region.as_ref().lkey, region.as_ref().rkey) };
+        let remote = (access & REMOTE != 0).then_some(rkey);
+        buffer.registration = Some(Registration { domain: Arc::clone(domain), region, key, remote });
         Ok(buffer)
+    }
+
+    /// Address and key for peers of this domain's connections; `None` when it was not opened to them.
+    pub fn remote(&self, domain: &Arc<Domain>) -> Option<(u64, u32)> {
+        let registration = self.registration.as_ref().filter(|it| Arc::ptr_eq(&it.domain, domain))?;
+        Some((self.start.as_ptr() as u64, registration.remote?))
     }
 
     /// The key for requests of this domain.

@@ -1,0 +1,196 @@
+//! One queue over RDMA: capsules are messages, and the target reads and writes the buffers of commands by the
+//! key that a command names (RDMA transport 1.0).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use rdma::{Buffer, Completion as Completed, Connection, Done as Finished, Error, Sizes};
+use wire::nvme::rdma::{Accept, Reject, RejectReason, Request};
+use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Sgl};
+
+use super::HostError;
+use super::commands::{Commands, Done, Payload};
+use super::queue::{PATIENCE, Role};
+
+/// Data that go with their command. More is fetched by the target, which costs no copy.
+const IN_CAPSULE_MAX: usize = 4096;
+/// SENDs whose completions were not seen yet, beyond those of commands.
+const SPARE: u32 = 64;
+/// How often polling looks whether the connection is there: it costs a system call.
+const LOOK_EVERY: u32 = 4096;
+
+/// What a completion's token says.
+mod token {
+    pub(super) const RECEIVE: u64 = 0;
+    pub(super) const CAPSULE: u64 = 1;
+}
+
+/// One queue over RDMA.
+#[derive(Debug)]
+pub(super) struct RdmaQueue {
+    connection: Connection,
+    commands: Commands,
+    /// Capsules to use again.
+    capsules: Vec<Buffer>,
+    completed: Vec<Completed>,
+    poll: Poll,
+    events: Events,
+    in_capsule: usize,
+    idle_polls: u32,
+}
+
+impl RdmaQueue {
+    /// Connects by RDMA-CM.
+    pub(super) fn connect(address: SocketAddr, role: Role) -> Result<Self, HostError> {
+        let depth = u32::from(role.depth);
+        let sizes = Sizes { send: depth + SPARE, receive: u32::from(role.entries) };
+        let request = Request {
+            format: 0,
+            queue_id: role.id,
+            receive_size: role.entries,
+            send_size: role.entries - 1,
+            controller_id: role.controller,
+        };
+        let prepare = |connection: &mut Connection, domain: &Arc<_>| {
+            (0..sizes.receive).try_for_each(|_| {
+                let buffer = Buffer::registered(domain, COMPLETION_SIZE)?;
+                connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| error)
+            })
+        };
+        let connected = Connection::connect(address, sizes, &request.to_bytes(), prepare);
+        let (connection, answer) = connected.map_err(refusal)?;
+        let accept = Accept::split(&answer).ok_or(HostError::Protocol("an answer without private data"))?;
+        if accept.0.format != 0 {
+            return Err(HostError::Protocol("private data of an unknown format"));
+        }
+        let poll = Poll::new()?;
+        for (number, descriptor) in connection.descriptors().into_iter().enumerate() {
+            poll.registry().register(&mut SourceFd(&descriptor), Token(number), Interest::READABLE)?;
+        }
+        Ok(Self {
+            connection,
+            commands: Commands::new(role.depth),
+            capsules: Vec::new(),
+            completed: Vec::new(),
+            poll,
+            events: Events::with_capacity(4),
+            in_capsule: role.in_capsule.min(IN_CAPSULE_MAX),
+            idle_polls: 0,
+        })
+    }
+
+    pub(super) fn outstanding(&self) -> usize {
+        self.commands.len()
+    }
+
+    pub(super) fn buffer(&self, length: usize) -> Result<Buffer, HostError> {
+        Ok(Buffer::open(self.connection.domain(), length)?)
+    }
+
+    pub(super) fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
+        if self.connection.room() == 0 {
+            self.advance()?;
+        }
+        if self.connection.room() == 0 {
+            return Err(HostError::Full);
+        }
+        let mut capsule = match self.capsules.pop() {
+            Some(capsule) => capsule,
+            None => Buffer::registered(self.connection.domain(), COMMAND_SIZE + self.in_capsule)?,
+        };
+        let mut end = COMMAND_SIZE;
+        let sgl = match &payload {
+            Payload::None => Sgl::Address { address: 0, length: 0 },
+            Payload::Out(buffer, length) if *length <= self.in_capsule => {
+                end += length;
+                let data = buffer.get(..*length).ok_or(HostError::Buffer)?;
+                capsule[COMMAND_SIZE..end].copy_from_slice(data);
+                Sgl::InCapsule { offset: 0, length: *length as u32 }
+            }
+            Payload::Out(buffer, length) | Payload::In(buffer, length) => {
+                let (address, key) = buffer.remote(self.connection.domain()).ok_or(HostError::Buffer)?;
+                Sgl::Keyed { address, length: *length as u32, key, invalidate: false }
+            }
+        };
+        let cid = self.commands.begin(payload, token)?;
+        let command = Command { cid, ..command }.with_sgl(sgl);
+        capsule[..COMMAND_SIZE].copy_from_slice(&command.to_bytes());
+        let sent = self.connection.send(capsule, end, None, token::CAPSULE);
+        sent.map_err(|(error, _)| error.into())
+    }
+
+    pub(super) fn poll(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
+        self.advance()?;
+        let count = self.commands.take(out);
+        if count > 0 {
+            self.idle_polls = 0;
+        } else {
+            self.idle_polls += 1;
+            if self.idle_polls == LOOK_EVERY {
+                self.idle_polls = 0;
+                self.connection.look()?;
+            }
+        }
+        Ok(count)
+    }
+
+    pub(super) fn wait(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
+        loop {
+            self.advance()?;
+            if !self.commands.has_done() && self.commands.len() > 0 {
+                // What came before this is looked for once more.
+                self.connection.arm()?;
+                self.advance()?;
+            }
+            let count = self.commands.take(out);
+            if count > 0 || self.commands.len() == 0 {
+                return Ok(count);
+            }
+            self.connection.look()?;
+            match self.poll.poll(&mut self.events, Some(PATIENCE)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+                Ok(()) if self.events.is_empty() => {
+                    return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes what has completed.
+    fn advance(&mut self) -> Result<(), HostError> {
+        let mut completed = std::mem::take(&mut self.completed);
+        while self.connection.poll(&mut completed)? > 0 {
+            for Completed { done, buffer, .. } in completed.drain(..) {
+                match (done.map_err(HostError::Request)?, buffer) {
+                    (Finished::Receive(bytes), Some(buffer)) => self.response(buffer, bytes)?,
+                    (Finished::Sent, Some(buffer)) => self.capsules.push(buffer),
+                    _ => {}
+                }
+            }
+        }
+        self.completed = completed;
+        Ok(())
+    }
+
+    fn response(&mut self, buffer: Buffer, bytes: usize) -> Result<(), HostError> {
+        let message = buffer.get(..bytes).unwrap_or_default();
+        let (completion, _) = Completion::split(message).ok_or(HostError::Protocol("a short response"))?;
+        self.connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| error)?;
+        self.commands.finish(completion)
+    }
+}
+
+fn refusal(error: Error) -> HostError {
+    let Error::Rejected { private_data, .. } = &error else { return error.into() };
+    use RejectReason::*;
+    let all = [Length, Format, QueueId, ReceiveSize, SendSize, Resources, InitiatorDepth, ControllerId];
+    let status = Reject::split(private_data).map(|(reject, _)| reject.status);
+    match all.into_iter().find(|reason| Some(*reason as u16) == status) {
+        Some(reason) => HostError::Refused(reason),
+        None => error.into(),
+    }
+}
