@@ -74,9 +74,12 @@ pub(crate) enum Command {
     /// Hosts reach it with the kernel's own initiator: nvme connect -t tcp -a ADDRESS -s 4420 -n NQN
     #[command(subcommand)]
     Serve(Box<crate::serve::Serve>),
-    /// Use and measure storage that somebody serves over NVMe/TCP, without privileges.
+    /// Use and measure storage that somebody serves over NVMe/TCP or NVMe/RDMA, without privileges.
     #[command(subcommand)]
     Nvme(crate::nvme::Nvme),
+    /// Measure this machine: comparisons that people publish, with tables, JSON and a page of plots.
+    #[command(subcommand)]
+    Bench(crate::bench::Bench),
     /// Print the variables that `run` sets, for a shell to read.
     ///
     /// Use it where rockery cannot start the program itself: eval "$(rockery env)"

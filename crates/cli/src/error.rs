@@ -67,6 +67,9 @@ pub(crate) enum Error {
     /// A target of NVMe over Fabrics.
     #[error(transparent)]
     Host(#[from] ::nvme::host::HostError),
+    /// A measurement that did not take place.
+    #[error("{0}: nothing could be measured; what target or host said about it stands above")]
+    NothingMeasured(&'static str),
     /// A name that leads nowhere.
     #[error("{0} is no address: write HOST:PORT, as in server:4420")]
     NoSuchHost(String),

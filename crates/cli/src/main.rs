@@ -1,10 +1,12 @@
 //! `rockery`: runs unmodified RDMA programs on a RoCEv2 device made of software.
 
 mod args;
+mod bench;
 mod devices;
 mod elf;
 mod environment;
 mod error;
+mod html;
 mod libraries;
 mod listeners;
 mod nvme;
@@ -39,6 +41,7 @@ fn act(args: Args) -> Result<(), Error> {
         Command::Listeners { json } => listeners::show(json),
         Command::Nvme(what) => nvme::act(what),
         Command::Serve(what) => serve::act(*what),
+        Command::Bench(what) => bench::act(&what),
         Command::Sim(what) => sim::act(&what),
         Command::Env(settings) => environment::print(&settings),
         Command::Completions { shell } => {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use ::nvme::Nqn;
 use ::nvme::host::{Client, Figures, Job, Options, Payload, Transport, bench, discover, transfer};
 use clap::Subcommand;
-use serde_json::json;
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Io, text};
 
 use crate::Error;
+use crate::bench::{Measured, Spec};
 
 const NQN: &str = "nqn.2024-01.org.rockery:disk";
 const HOST: &str = "nqn.2024-01.org.rockery:host";
@@ -88,9 +88,19 @@ pub(crate) struct Bench {
     /// Also measure writes, which destroys what is in the namespace.
     #[arg(long)]
     destroy: bool,
+    /// What to measure: randread, randwrite, read or write, the size of a command, and how many at once,
+    /// on how many queues: randread:4k:32x16. May be repeated.
+    #[arg(long, value_name = "JOB")]
+    job: Vec<Spec>,
     /// Seconds of each measurement.
-    #[arg(long, default_value_t = 3)]
-    seconds: u64,
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Seconds before each.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
+    warm_up: f64,
+    /// The target's process, where it is on this host: its processor time is measured as well.
+    #[arg(long, value_name = "PID")]
+    target_process: Option<u32>,
     /// Sleep while waiting, instead of polling.
     #[arg(long)]
     block: bool,
@@ -230,69 +240,63 @@ fn write(range: &Range) -> Result<(), Error> {
     Ok(())
 }
 
-/// Latency over depth, then depth, then bandwidth: write, random, bytes, commands at once.
-const JOBS: &[(bool, bool, usize, usize)] = &[
-    (false, true, 4096, 1),
-    (false, true, 4096, 4),
-    (false, true, 4096, 16),
-    (false, true, 4096, 128),
-    (true, true, 4096, 1),
-    (true, true, 4096, 128),
-    (false, false, 128 << 10, 32),
-    (true, false, 128 << 10, 32),
-    (false, false, 1 << 20, 8),
-    (true, false, 1 << 20, 8),
+/// Latency over depth, then depth, then bandwidth.
+const JOBS: &[&str] = &[
+    "randread:4k:1",
+    "randread:4k:4",
+    "randread:4k:16",
+    "randread:4k:128",
+    "randwrite:4k:1",
+    "randwrite:4k:128",
+    "read:128k:32",
+    "write:128k:32",
+    "read:1m:8",
+    "write:1m:8",
 ];
 
 fn measure(what: &Bench) -> Result<(), Error> {
     let mut client = what.target.connect()?;
     let namespace = client.namespace(what.namespace)?;
-    let mut queue = client.queues(1, 128)?.remove(0);
+    let all: Vec<Spec> = JOBS.iter().filter_map(|text| text.parse().ok()).collect();
+    let jobs = if what.job.is_empty() { &all } else { &what.job };
+    let most = |of: fn(&Spec) -> u16| jobs.iter().map(of).max().unwrap_or(1);
+    let mut queues = client.queues(most(|job| job.queues), most(|job| job.depth))?;
     if !what.json {
         say(format_args!(
             "                     per second       MB/s   mean us    p50    p99  p99.9      max  processor"
         ))?;
     }
-    for &(write, random, bytes, depth) in JOBS.iter().filter(|(write, ..)| what.destroy || !write) {
-        let time = Duration::from_secs(what.seconds);
-        let warm_up = Duration::from_millis(500);
-        let job = Job { write, random, bytes, depth, warm_up, time, block: what.block };
-        let figures = bench(&mut queue, &namespace, &job)?;
+    for spec in jobs.iter().filter(|job| what.destroy || !job.write) {
+        let job = Job {
+            warm_up: Duration::from_secs_f64(what.warm_up),
+            time: Duration::from_secs_f64(what.seconds),
+            block: what.block,
+            target: what.target_process,
+            ..spec.job()
+        };
+        let figures = bench(&mut queues[..usize::from(spec.queues)], &namespace, &job)?;
         // The admin queue has been silent meanwhile.
         client.keep_alive()?;
-        if what.json { print_json(&job, &figures)? } else { print(&job, &figures)? }
+        if what.json {
+            say(format_args!("{}", Measured::new(spec, &figures).to_json()))?;
+        } else {
+            print(spec, &figures)?;
+        }
     }
     Ok(())
 }
 
-fn print(job: &Job, figures: &Figures) -> Result<(), Error> {
-    let what = if job.write { "write" } else { "read" };
-    let how = if job.random { "rnd" } else { "seq" };
+fn print(spec: &Spec, figures: &Figures) -> Result<(), Error> {
     let us = |ns: u64| ns as f64 / 1000.0;
     let latency = &figures.latency;
     let [p50, p99, p999] = [500, 990, 999].map(|it| us(latency.per_mille_ns(it)));
     say(format_args!(
-        "{how} {what:5} {:4}K QD{:<4} {:10.0} {:10.0} {:9.1} {p50:6.1} {p99:6.1} {p999:6.1} {:8.1} {:9.0}%",
-        job.bytes >> 10,
-        job.depth,
+        "{:20} {:10.0} {:10.0} {:9.1} {p50:6.1} {p99:6.1} {p999:6.1} {:8.1} {:9.0}%",
+        spec.to_string(),
         figures.per_second,
         figures.bytes_per_second / 1e6,
         us(latency.mean_ns()),
         us(latency.max_ns()),
         figures.processor * 100.0
-    ))
-}
-
-fn print_json(job: &Job, figures: &Figures) -> Result<(), Error> {
-    let latency = &figures.latency;
-    say(format_args!(
-        "{}",
-        json!({
-            "write": job.write, "random": job.random, "bytes": job.bytes, "depth": job.depth,
-            "per-second": figures.per_second, "bytes-per-second": figures.bytes_per_second,
-            "errors": figures.errors, "mean-ns": latency.mean_ns(), "p50-ns": latency.per_mille_ns(500),
-            "p99-ns": latency.per_mille_ns(990), "p99.9-ns": latency.per_mille_ns(999),
-            "max-ns": latency.max_ns(), "processor": figures.processor,
-        })
     ))
 }

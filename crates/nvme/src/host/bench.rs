@@ -1,5 +1,6 @@
 //! Measures a queue: how many commands it carries, and how long each takes.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use rdma::Buffer;
@@ -9,6 +10,7 @@ use super::HostError;
 use super::client::{Namespace, transfer};
 use super::commands::{Done, Payload};
 use super::queue::Queue;
+use crate::store::Store;
 
 /// What to do, and for how long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,19 +21,21 @@ pub struct Job {
     pub random: bool,
     /// Bytes of a command: a multiple of the block size.
     pub bytes: usize,
-    /// Commands at once.
+    /// Commands at once, on each queue.
     pub depth: usize,
     /// Before counting.
     pub warm_up: Duration,
     /// While counting.
     pub time: Duration,
-    /// Sleep while nothing is finished, instead of looking all the time.
+    /// Sleep while nothing is finished, instead of looking all the time. For one queue.
     pub block: bool,
+    /// A process whose processor time is counted beside: the target, where it is on this host.
+    pub target: Option<u32>,
 }
 
 /// What came of it. Latencies are in nanoseconds, from giving a command to the queue to having its
 /// completion.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Commands per second.
     pub per_second: f64,
@@ -43,7 +47,14 @@ pub struct Figures {
     pub latency: Histogram,
     /// Processor time of this thread per second.
     pub processor: f64,
+    /// Processor time of the target per second, if that could be seen.
+    pub target_processor: Option<f64>,
+    /// Commands per second in each of [`MOMENTS`] parts of the time, one after the other.
+    pub over_time: Vec<f64>,
 }
+
+/// Parts of a measurement that are counted apart, to see whether it is steady.
+pub const MOMENTS: usize = 20;
 
 /// Counts of latencies, with 64 steps between powers of two: each is known to 1.6 %.
 #[derive(Clone, Debug)]
@@ -114,66 +125,186 @@ impl Histogram {
     }
 }
 
-/// Runs a job on a queue.
+/// What is counted while a job runs.
+struct Count {
+    warm_up: Duration,
+    time: Duration,
+    started: Instant,
+    is_warm: bool,
+    processor_ns: u64,
+    target: Option<u32>,
+    target_ns: Option<u64>,
+    latency: Histogram,
+    errors: u64,
+    moments: Vec<u64>,
+}
+
+impl Count {
+    fn new(job: &Job) -> Self {
+        Self {
+            warm_up: job.warm_up,
+            time: job.time,
+            started: Instant::now(),
+            is_warm: job.warm_up.is_zero(),
+            processor_ns: processor_ns(),
+            target: job.target,
+            target_ns: job.target.and_then(process_ns),
+            latency: Histogram::default(),
+            errors: 0,
+            moments: vec![0; MOMENTS],
+        }
+    }
+
+    /// Whether the time is over.
+    fn look(&mut self, now: Instant) -> bool {
+        if !self.is_warm && now - self.started >= self.warm_up {
+            (self.started, self.is_warm) = (now, true);
+            (self.processor_ns, self.target_ns) = (processor_ns(), self.target.and_then(process_ns));
+            (self.latency, self.errors) = (Histogram::default(), 0);
+            self.moments.fill(0);
+        }
+        self.is_warm && now - self.started >= self.time
+    }
+
+    fn one(&mut self, begun: Instant, now: Instant, is_success: bool) {
+        self.latency.count((now - begun).as_nanos() as u64);
+        self.errors += u64::from(!is_success);
+        let part = (now - self.started).as_nanos() * MOMENTS as u128 / self.time.as_nanos().max(1);
+        if let Some(moment) = self.moments.get_mut(part as usize) {
+            *moment += 1;
+        }
+    }
+
+    fn figures(self, now: Instant, bytes: usize) -> Figures {
+        let seconds = (now - self.started).as_secs_f64();
+        let per_second = self.latency.total() as f64 / seconds;
+        let part = self.time.as_secs_f64() / MOMENTS as f64;
+        let target_ns = self.target.and_then(process_ns).zip(self.target_ns);
+        Figures {
+            per_second,
+            bytes_per_second: per_second * bytes as f64,
+            errors: self.errors,
+            latency: self.latency,
+            processor: (processor_ns() - self.processor_ns) as f64 / 1e9 / seconds,
+            target_processor: target_ns.map(|(now, then)| now.saturating_sub(then) as f64 / 1e9 / seconds),
+            over_time: self.moments.iter().map(|count| *count as f64 / part).collect(),
+        }
+    }
+}
+
+/// Where commands go.
+struct Places {
+    count: u64,
+    next: u64,
+    random: Option<u64>,
+}
+
+impl Places {
+    fn new(job: &Job, count: u64, first: u64) -> Self {
+        Self { count, next: first % count, random: job.random.then_some(first ^ 0x9e37_79b9_7f4a_7c15) }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.next = match &mut self.random {
+            Some(state) => random(state) % self.count,
+            None => (self.next + 1) % self.count,
+        };
+        self.next
+    }
+}
+
+/// A queue with what it has to do.
+struct Lane<'a> {
+    queue: &'a mut Queue,
+    begun: Vec<Instant>,
+    places: Places,
+}
+
+impl Lane<'_> {
+    fn submit(
+        &mut self,
+        job: &Job,
+        namespace: &Namespace,
+        token: u64,
+        buffer: Buffer,
+    ) -> Result<(), HostError> {
+        let count = (job.bytes / namespace.block_size) as u32;
+        let start = self.places.next() * u64::from(count);
+        self.begun[token as usize] = Instant::now();
+        let (kind, payload) = match job.write {
+            true => (Io::Write, Payload::Out(buffer, job.bytes)),
+            false => (Io::Read, Payload::In(buffer, job.bytes)),
+        };
+        self.queue.submit(transfer(kind, namespace.nsid, start, count), payload, token)
+    }
+}
+
+/// Runs a job on queues of one controller, all of them in this thread.
 ///
 /// # Errors
-/// When the connection is broken, or the namespace is smaller than one command.
-pub fn run(queue: &mut Queue, namespace: &Namespace, job: &Job) -> Result<Figures, HostError> {
-    let count = (job.bytes / namespace.block_size) as u32;
-    let places = namespace.blocks.checked_div(count.into()).filter(|places| *places > 0);
-    let places = places.ok_or(HostError::Protocol("the namespace is smaller than one command"))?;
-    let mut generator = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next_place = 0;
-    let mut place = || {
-        next_place = if job.random { random(&mut generator) % places } else { (next_place + 1) % places };
-        next_place * u64::from(count)
-    };
-    let kind = if job.write { Io::Write } else { Io::Read };
-    let mut begun = vec![Instant::now(); job.depth];
-    let mut submit = |queue: &mut Queue, begun: &mut [Instant], token: u64, buffer: Buffer| {
-        begun[token as usize] = Instant::now();
-        let payload = match job.write {
-            true => Payload::Out(buffer, job.bytes),
-            false => Payload::In(buffer, job.bytes),
-        };
-        queue.submit(transfer(kind, namespace.nsid, place(), count), payload, token)
-    };
-    for token in 0..job.depth {
-        let buffer = queue.buffer(job.bytes)?;
-        submit(queue, &mut begun, token as u64, buffer)?;
+/// When a connection is broken, or the namespace is smaller than one command.
+pub fn run(queues: &mut [Queue], namespace: &Namespace, job: &Job) -> Result<Figures, HostError> {
+    let blocks = (job.bytes / namespace.block_size) as u64;
+    let count = namespace.blocks.checked_div(blocks).filter(|count| *count > 0);
+    let count = count.ok_or(HostError::Protocol("the namespace is smaller than one command"))?;
+    let share = count / queues.len().max(1) as u64;
+    let mut lanes = Vec::new();
+    for (index, queue) in queues.iter_mut().enumerate() {
+        let places = Places::new(job, count, share * index as u64);
+        let mut lane = Lane { queue, begun: vec![Instant::now(); job.depth], places };
+        for token in 0..job.depth {
+            let buffer = lane.queue.buffer(job.bytes)?;
+            lane.submit(job, namespace, token as u64, buffer)?;
+        }
+        lanes.push(lane);
     }
-    let (mut latency, mut errors, mut done) = (Histogram::default(), 0, Vec::<Done>::new());
-    let mut started = Instant::now();
-    let mut processor_ns = processor_ns();
-    let mut is_warm = job.warm_up.is_zero();
+    let is_alone = lanes.len() == 1;
+    let (mut counted, mut done) = (Count::new(job), Vec::<Done>::new());
     loop {
-        if job.block {
-            queue.wait(&mut done)?
-        } else {
-            queue.poll(&mut done)?
-        };
+        for lane in &mut lanes {
+            if job.block && is_alone {
+                lane.queue.wait(&mut done)?;
+            } else {
+                lane.queue.poll(&mut done)?;
+            }
+            let now = Instant::now();
+            if counted.look(now) {
+                for lane in &mut lanes {
+                    while lane.queue.outstanding() > 0 {
+                        lane.queue.wait(&mut done)?;
+                    }
+                }
+                return Ok(counted.figures(now, job.bytes));
+            }
+            for Done { token, completion, buffer } in done.drain(..) {
+                counted.one(lane.begun[token as usize], now, completion.status().is_success());
+                if let Some(buffer) = buffer {
+                    lane.submit(job, namespace, token, buffer)?;
+                }
+            }
+        }
+    }
+}
+
+/// Runs a job on a store in this process, without a network, one command after the other: a store that
+/// answers at once has no use for depth.
+///
+/// # Errors
+/// As the store.
+pub fn run_local(store: &Store, size: u64, job: &Job) -> io::Result<Figures> {
+    let mut places = Places::new(job, (size / job.bytes as u64).max(1), 0);
+    let mut buffer = Buffer::zeroed(job.bytes);
+    let mut counted = Count::new(job);
+    loop {
+        let (offset, begun) = (places.next() * job.bytes as u64, Instant::now());
+        match job.write {
+            true => store.write(offset, &buffer[..job.bytes], false)?,
+            false => store.read(offset, &mut buffer[..job.bytes])?,
+        }
         let now = Instant::now();
-        if !is_warm && now - started >= job.warm_up {
-            (started, is_warm, processor_ns) = (now, true, self::processor_ns());
-            (latency, errors) = (Histogram::default(), 0);
-        }
-        let is_over = is_warm && now - started >= job.time;
-        for Done { token, completion, buffer } in done.drain(..) {
-            latency.count((now - begun[token as usize]).as_nanos() as u64);
-            errors += u64::from(!completion.status().is_success());
-            if let Some(buffer) = buffer.filter(|_| !is_over) {
-                submit(queue, &mut begun, token, buffer)?;
-            }
-        }
-        if is_over {
-            let seconds = (now - started).as_secs_f64();
-            let processor = (self::processor_ns() - processor_ns) as f64 / 1e9 / seconds;
-            while queue.outstanding() > 0 {
-                queue.wait(&mut done)?;
-            }
-            let per_second = latency.total() as f64 / seconds;
-            let bytes_per_second = per_second * job.bytes as f64;
-            return Ok(Figures { per_second, bytes_per_second, errors, latency, processor });
+        counted.one(begun, now, true);
+        if counted.look(now) {
+            return Ok(counted.figures(now, job.bytes));
         }
     }
 }
@@ -191,6 +322,16 @@ fn random(state: &mut u64) -> u64 {
 fn processor_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Processor time of all threads of a process.
+fn process_ns(process: u32) -> Option<u64> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let of = |path: std::path::PathBuf| {
+        let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+        text.split(' ').next().and_then(|number| number.parse::<u64>().ok())
+    };
+    Some(threads.flatten().filter_map(|thread| of(thread.path())).sum())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -46,7 +47,7 @@ impl RdmaQueue {
     /// Connects by RDMA-CM.
     pub(super) fn connect(address: SocketAddr, role: Role) -> Result<Self, HostError> {
         let depth = u32::from(role.depth);
-        let sizes = Sizes { send: depth + SPARE, receive: u32::from(role.entries) };
+        let sizes = Sizes { send: 2 * depth + SPARE, receive: u32::from(role.entries) };
         let request = Request {
             format: 0,
             queue_id: role.id,
@@ -91,12 +92,7 @@ impl RdmaQueue {
     }
 
     pub(super) fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
-        if self.connection.room() == 0 {
-            self.advance()?;
-        }
-        if self.connection.room() == 0 {
-            return Err(HostError::Full);
-        }
+        self.make_room()?;
         let mut capsule = match self.capsules.pop() {
             Some(capsule) => capsule,
             None => Buffer::registered(self.connection.domain(), COMMAND_SIZE + self.in_capsule)?,
@@ -157,6 +153,25 @@ impl RdmaQueue {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Waits until there is room for a SEND. Each command has room; a SEND that the target has answered may
+    /// still wait for its acknowledgement, which is on its way.
+    fn make_room(&mut self) -> Result<(), HostError> {
+        if self.connection.room() > 0 {
+            return Ok(());
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.advance()?;
+            if self.connection.room() > 0 {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            }
+            std::thread::yield_now();
         }
     }
 

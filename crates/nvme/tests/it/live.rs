@@ -216,18 +216,20 @@ fn a_measurement_counts_what_it_did() {
     let (server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))], None);
     let mut client = client(address, false);
     let disk = client.namespace(1).unwrap();
-    let mut queue = client.queues(1, 16).unwrap().remove(0);
+    let mut queues = client.queues(2, 16).unwrap();
     for (write, block) in [(false, true), (true, false)] {
         let time = Duration::from_millis(50);
         let (random, bytes, depth, warm_up) = (true, BLOCK, 8, Duration::ZERO);
-        let job = Job { write, random, bytes, depth, warm_up, time, block };
-        let figures = bench(&mut queue, &disk, &job).unwrap();
+        let target = Some(std::process::id());
+        let job = Job { write, random, bytes, depth, warm_up, time, block, target };
+        let figures = bench(&mut queues, &disk, &job).unwrap();
+        assert!(figures.target_processor.is_some() && figures.over_time.iter().sum::<f64>() > 0.0);
         assert_eq!(figures.errors, 0);
         assert!(figures.latency.total() > 0);
         let disk = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(1).unwrap();
         let counter = if write { &disk.counters.writes } else { &disk.counters.reads };
         let counted = counter.load(std::sync::atomic::Ordering::Relaxed);
         // Those that were outstanding at the end are finished, and not counted by the bench.
-        assert!((figures.latency.total()..=figures.latency.total() + 8).contains(&counted));
+        assert!((figures.latency.total()..=figures.latency.total() + 16).contains(&counted));
     }
 }

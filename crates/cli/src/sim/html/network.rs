@@ -7,7 +7,7 @@ use ::sim::experiment::Experiment;
 use ::sim::report::{PortReport, Report};
 use fabric::topology::{Node, Topology};
 
-use super::escape;
+use crate::html::escape;
 
 const WIDTH: f64 = 1000.0;
 const ROW: f64 = 110.0;

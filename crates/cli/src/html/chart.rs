@@ -18,19 +18,19 @@ const POINTS_MAX: usize = 800;
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
 
 /// A line.
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// A chart.
-pub(super) struct Chart<'a> {
-    pub(super) title: &'a str,
-    pub(super) x: &'a str,
-    pub(super) y: &'a str,
-    pub(super) lines: Vec<Line>,
+pub(crate) struct Chart<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) x: &'a str,
+    pub(crate) y: &'a str,
+    pub(crate) lines: Vec<Line>,
     /// Steps between points, not slopes.
-    pub(super) step: bool,
+    pub(crate) step: bool,
 }
 
 /// From values to places.
@@ -82,7 +82,7 @@ fn label(value: f64) -> String {
 
 impl Chart<'_> {
     /// The chart as a figure; nothing if there is nothing in it.
-    pub(super) fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let all = || self.lines.iter().flat_map(|line| &line.points);
         if all().next().is_none() {
             return String::new();

@@ -1,0 +1,140 @@
+//! What is measured, and what came of it, as words and as JSON.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ::nvme::host::{Figures, Job};
+use ::nvme::serve::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// The most queues, and the most commands at once on each.
+const QUEUES_MAX: u16 = 64;
+const DEPTH_MAX: u16 = 1000;
+/// The longest command in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// A measurement: `randread:4k:32x16` are random reads of 4 KiB, 32 at once on each of 16 queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spec {
+    pub(crate) write: bool,
+    pub(crate) random: bool,
+    pub(crate) bytes: usize,
+    pub(crate) depth: u16,
+    pub(crate) queues: u16,
+}
+
+impl Spec {
+    /// The same as the library has it, for no time.
+    pub(crate) fn job(&self) -> Job {
+        let (warm_up, time) = (Duration::ZERO, Duration::ZERO);
+        let (block, target) = (false, None);
+        let (write, random, bytes, depth) = (self.write, self.random, self.bytes, self.depth.into());
+        Job { write, random, bytes, depth, warm_up, time, block, target }
+    }
+}
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split(':');
+        let (write, random) = match parts.next() {
+            Some("randread") => (false, true),
+            Some("randwrite") => (true, true),
+            Some("read") => (false, false),
+            Some("write") => (true, false),
+            _ => return Err("begin with randread, randwrite, read or write, as in randread:4k:32".to_owned()),
+        };
+        let bytes: Bytes = parts.next().unwrap_or("4k").to_uppercase().parse()?;
+        if !(512..=BYTES_MAX).contains(&bytes.0) || bytes.0 % 512 != 0 {
+            return Err("a command has 512 bytes to 1 MiB, and a multiple of 512".to_owned());
+        }
+        let many = parts.next().unwrap_or("1");
+        let (depth, queues) = many.split_once('x').unwrap_or((many, "1"));
+        let number = |text: &str, most: u16| {
+            let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+            number.ok_or_else(|| format!("{text} is no number from 1 to {most}"))
+        };
+        let (depth, queues) = (number(depth, DEPTH_MAX)?, number(queues, QUEUES_MAX)?);
+        Ok(Self { write, random, bytes: bytes.0 as usize, depth, queues })
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (how, what) = (if self.random { "rand" } else { "" }, if self.write { "write" } else { "read" });
+        write!(f, "{how}{what}:")?;
+        match (self.bytes >> 20 << 20 == self.bytes, self.bytes % 1024) {
+            (true, _) => write!(f, "{}m:", self.bytes >> 20)?,
+            (_, 0) => write!(f, "{}k:", self.bytes >> 10)?,
+            _ => write!(f, "{}:", self.bytes)?,
+        }
+        match self.queues {
+            1 => write!(f, "{}", self.depth),
+            queues => write!(f, "{}x{queues}", self.depth),
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Measured {
+    pub(crate) job: String,
+    pub(crate) per_second: f64,
+    pub(crate) bytes_per_second: f64,
+    pub(crate) errors: u64,
+    pub(crate) mean_us: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+    pub(crate) max_us: f64,
+    /// Processor time per second of the host's thread, and of all of the target's.
+    pub(crate) host_processor: f64,
+    pub(crate) target_processor: Option<f64>,
+    /// Commands per second, part by part of the time.
+    pub(crate) over_time: Vec<f64>,
+}
+
+impl Measured {
+    pub(crate) fn new(spec: &Spec, figures: &Figures) -> Self {
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let latency = &figures.latency;
+        let [p50_us, p99_us, p999_us] = [500, 990, 999].map(|it| us(latency.per_mille_ns(it)));
+        Self {
+            job: spec.to_string(),
+            per_second: figures.per_second,
+            bytes_per_second: figures.bytes_per_second,
+            errors: figures.errors,
+            mean_us: us(latency.mean_ns()),
+            p50_us,
+            p99_us,
+            p999_us,
+            max_us: us(latency.max_ns()),
+            host_processor: figures.processor,
+            target_processor: figures.target_processor,
+            over_time: figures.over_time.clone(),
+        }
+    }
+
+    /// One line.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_read_as_they_are_written() {
+        for text in ["randread:4k:1", "randwrite:512:32x16", "read:1m:8", "write:128k:1x64"] {
+            assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
+        }
+        for text in ["", "erase:4k:1", "read:4k:0", "read:3:1", "read:2m:1", "read:4k:1x65", "read:4k:q"] {
+            assert!(text.parse::<Spec>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Medians of repeats, and the tables.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::job::Measured;
+use super::nvme::{MATRIX, sequential};
+use super::place::Transport;
+use super::published::{self, Published};
+
+/// What it was measured on.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Machine {
+    pub(super) processor: String,
+    pub(super) cores: usize,
+    pub(super) kernel: String,
+}
+
+impl Machine {
+    pub(super) fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let info = read("/proc/cpuinfo");
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        Self {
+            processor: model.map_or_else(|| "unknown".to_owned(), |(_, name)| name.to_owned()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        }
+    }
+}
+
+/// One measurement: medians of its repeats, and how far these were apart.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Median {
+    #[serde(flatten)]
+    pub(super) figures: Measured,
+    /// Commands per second of the slowest and the fastest repeat.
+    pub(super) spread: [f64; 2],
+}
+
+/// All of one transport.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Series {
+    pub(super) transport: &'static str,
+    #[serde(skip)]
+    pub(super) kind: Transport,
+    pub(super) jobs: Vec<Median>,
+}
+
+/// Everything.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    pub(super) warm_up: f64,
+    pub(super) seconds: f64,
+    pub(super) repeats: u32,
+    pub(super) remarks: Vec<String>,
+    pub(super) series: Vec<Series>,
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+impl Median {
+    fn new(repeats: &[&Measured]) -> Self {
+        let of = |field: fn(&Measured) -> f64| median(repeats.iter().map(|it| field(it)).collect());
+        let per_second = of(|it| it.per_second);
+        let target: Vec<f64> = repeats.iter().filter_map(|it| it.target_processor).collect();
+        let typical = repeats.iter().min_by(|one, other| {
+            (one.per_second - per_second).abs().total_cmp(&(other.per_second - per_second).abs())
+        });
+        let all = || repeats.iter().map(|it| it.per_second);
+        Self {
+            figures: Measured {
+                job: typical.map(|it| it.job.clone()).unwrap_or_default(),
+                per_second,
+                bytes_per_second: of(|it| it.bytes_per_second),
+                errors: repeats.iter().map(|it| it.errors).sum(),
+                mean_us: of(|it| it.mean_us),
+                p50_us: of(|it| it.p50_us),
+                p99_us: of(|it| it.p99_us),
+                p999_us: of(|it| it.p999_us),
+                // The longest of all is the longest.
+                max_us: repeats.iter().map(|it| it.max_us).fold(0.0, f64::max),
+                host_processor: of(|it| it.host_processor),
+                target_processor: (!target.is_empty()).then(|| median(target)),
+                over_time: typical.map(|it| it.over_time.clone()).unwrap_or_default(),
+            },
+            spread: [all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max)],
+        }
+    }
+
+    /// Microseconds of processor time that a command takes on both sides.
+    pub(super) fn processor_us(&self) -> f64 {
+        let all = self.figures.host_processor + self.figures.target_processor.unwrap_or_default();
+        all * 1e6 / self.figures.per_second.max(1.0)
+    }
+}
+
+impl Series {
+    pub(super) fn new(kind: Transport, runs: &[Vec<Measured>]) -> Self {
+        let count = runs.first().map_or(0, Vec::len);
+        let of =
+            |index: usize| Median::new(&runs.iter().filter_map(|run| run.get(index)).collect::<Vec<_>>());
+        Self { transport: kind.name(), kind, jobs: (0..count).map(of).collect() }
+    }
+
+    pub(super) fn job(&self, job: &str) -> Option<&Median> {
+        self.jobs.iter().find(|median| median.figures.job == job)
+    }
+
+    pub(super) const fn published(&self) -> Option<Published> {
+        match self.kind {
+            Transport::Local => None,
+            Transport::Rdma | Transport::RdmaUdp => Some(published::RDMA),
+            Transport::Tcp => Some(published::TCP),
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// Bandwidth in GB/s by queues, where it was measured.
+    pub(super) fn bandwidth(series: &Series, what: &str) -> Vec<(u32, f64)> {
+        let of = |queues: u32| Some((queues, series.job(&sequential(what, queues))?));
+        let all = (0..7).filter_map(|power| of(1 << power));
+        all.map(|(queues, median)| (queues, median.figures.bytes_per_second / 1e9)).collect()
+    }
+}
+
+/// Everything as text.
+pub(super) fn table(report: &Report) -> String {
+    let Machine { processor, cores, kernel } = &report.machine;
+    let mut text = format!(
+        "{processor}, {cores} processors, Linux {kernel}. Medians of {}, {} s each after {} s; memory disk, one \
+         thread per side, which polls.\n",
+        report.repeats, report.seconds, report.warm_up
+    );
+    for remark in &report.remarks {
+        let _ = writeln!(text, "{remark}.");
+    }
+    latency(report, &mut text);
+    throughput(report, &mut text);
+    stability(report, &mut text);
+    matrix(report, &mut text);
+    ratios(report, &mut text);
+    text
+}
+
+fn latency(report: &Report, text: &mut String) {
+    let jobs = [1, 4, 16].map(|depth| (depth, format!("randread:4k:{depth}")));
+    let has = |series: &Series| jobs.iter().any(|(_, job)| series.job(job).is_some());
+    if !report.series.iter().any(has) {
+        return;
+    }
+    *text += "\n4 KiB random read     QD   mean us    p50    p99  p99.9      max      per second     spread  \
+              published mean, p99, max\n";
+    for series in &report.series {
+        for (depth, job) in &jobs {
+            let Some(median) = series.job(job) else { continue };
+            let it = &median.figures;
+            let published = match (series.published(), depth) {
+                (Some(Published { latency_us: [mean, p99, max], .. }), 1) => format!("{mean}, {p99}, {max}"),
+                (Some(published), 16) => format!("{} more than alone", published.growth_us),
+                _ => String::new(),
+            };
+            let _ = writeln!(
+                text,
+                "{:20} {depth:3} {:9.2} {:6.2} {:6.2} {:6.1} {:8.1} {:15.0} {:>10}  {published}",
+                series.transport,
+                it.mean_us,
+                it.p50_us,
+                it.p99_us,
+                it.p999_us,
+                it.max_us,
+                it.per_second,
+                spread(median)
+            );
+        }
+    }
+}
+
+/// How far repeats were from their median, in percent.
+fn spread(median: &Median) -> String {
+    let per_second = median.figures.per_second.max(1.0);
+    let part = |value: f64| (value / per_second - 1.0) * 100.0;
+    format!("{:+.0}/{:+.0}%", part(median.spread[0]), part(median.spread[1]))
+}
+
+fn throughput(report: &Report, text: &mut String) {
+    for (index, what) in ["read", "write"].into_iter().enumerate() {
+        let found: Vec<_> =
+            report.series.iter().map(|series| (series, Report::bandwidth(series, what))).collect();
+        let Some((_, first)) = found.first().filter(|(_, all)| !all.is_empty()) else { continue };
+        let _ = write!(text, "\n{:20}", format!("1 MiB {what}, GB/s"));
+        first.iter().for_each(|(queues, _)| _ = write!(text, " {queues:>6}"));
+        *text += " queues  published peak\n";
+        for (series, all) in &found {
+            let _ = write!(text, "{:20}", series.transport);
+            all.iter().for_each(|(_, rate)| _ = write!(text, " {rate:6.2}"));
+            let published = series
+                .published()
+                .map(|it| format!("{}, from {} threads on", it.bandwidth[index], it.saturates_at));
+            let _ = writeln!(text, "         {}", published.unwrap_or_default());
+        }
+    }
+}
+
+fn stability(report: &Report, text: &mut String) {
+    let found: Vec<_> =
+        report.series.iter().filter_map(|series| Some((series, series.job("randread:4k:128")?))).collect();
+    if found.is_empty() {
+        return;
+    }
+    *text += "\n4 KiB read, QD 128     per second  slowest  fastest part  errors  host CPU  target CPU  us/command  \
+              published\n";
+    for (series, median) in found {
+        let it = &median.figures;
+        let lowest = it.over_time.iter().copied().fold(f64::MAX, f64::min);
+        let highest = it.over_time.iter().copied().fold(0.0, f64::max);
+        let published = series.published().map(|it| {
+            let [low, high] = it.rate.map(|rate| rate / 1e6);
+            let rate = if low == high { format!("{low} M") } else { format!("{low} to {high} M") };
+            format!("{rate}, CPU {}", it.processor)
+        });
+        let target =
+            it.target_processor.map_or_else(|| "-".to_owned(), |part| format!("{:.0}%", part * 100.0));
+        let _ = writeln!(
+            text,
+            "{:20} {:12.0} {lowest:8.0} {highest:13.0} {:7} {:8.0}% {target:>11} {:11.2}  {}",
+            series.transport,
+            it.per_second,
+            it.errors,
+            it.host_processor * 100.0,
+            median.processor_us(),
+            published.unwrap_or_default()
+        );
+    }
+}
+
+fn matrix(report: &Report, text: &mut String) {
+    let is_there = |series: &Series| series.job("randwrite:4k:32x16").is_some();
+    if !report.series.iter().any(is_there) {
+        return;
+    }
+    let _ = write!(text, "\n{:22}", "MB/s");
+    report.series.iter().for_each(|series| _ = write!(text, "{:>18}", series.transport));
+    for what in ["read", "write"] {
+        for (name, how, many) in MATRIX {
+            let _ = write!(text, "\n{:22}", format!("{what} {name}"));
+            for series in &report.series {
+                let found = series.job(&format!("{how}{what}:{many}"));
+                let rate = found.map_or(0.0, |it| it.figures.bytes_per_second / 1e6);
+                let _ = write!(text, "{rate:18.1}");
+            }
+        }
+    }
+    text.push('\n');
+}
+
+/// A ratio of TCP to RDMA, or the other way round: what, here, published.
+pub(super) fn compared(report: &Report, kind: Transport) -> Vec<(&'static str, f64, Option<f64>)> {
+    let of = |kind: Transport| report.series.iter().find(|series| series.kind == kind);
+    let (Some(rdma), Some(tcp)) = (of(kind), of(Transport::Tcp)) else { return Vec::new() };
+    let both = |job: &str| rdma.job(job).zip(tcp.job(job));
+    let (fast, slow) = (published::RDMA, published::TCP);
+    let mut all = Vec::new();
+    if let Some((rdma, tcp)) = both("randread:4k:1") {
+        let ratio = tcp.figures.mean_us / rdma.figures.mean_us;
+        all.push(("latency at QD 1, TCP to RDMA", ratio, Some(slow.latency_us[0] / fast.latency_us[0])));
+    }
+    if let Some((rdma, tcp)) = both("randread:4k:128") {
+        let ratio = rdma.figures.per_second / tcp.figures.per_second;
+        let published = fast.rate[0] / ((slow.rate[0] + slow.rate[1]) / 2.0);
+        all.push(("commands at QD 128, RDMA to TCP", ratio, Some(published)));
+        all.push(("processor time per command, TCP to RDMA", tcp.processor_us() / rdma.processor_us(), None));
+    }
+    for (index, what) in ["read", "write"].into_iter().enumerate() {
+        let peak = |series| Report::bandwidth(series, what).iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+        let (rdma, tcp) = (peak(rdma), peak(tcp));
+        if tcp > 0.0 {
+            let name = ["1 MiB read, RDMA to TCP", "1 MiB write, RDMA to TCP"][index];
+            all.push((name, rdma / tcp, Some(fast.bandwidth[index] / slow.bandwidth[index])));
+        }
+    }
+    all
+}
+
+fn ratios(report: &Report, text: &mut String) {
+    for kind in [Transport::Rdma, Transport::RdmaUdp] {
+        let all = compared(report, kind);
+        if all.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "\n{:44} {:>6}  published", format!("{} beside TCP", kind.name()), "ratio");
+        for (name, ratio, published) in all {
+            let published = published.map_or_else(String::new, |ratio| format!("{ratio:.1}"));
+            let _ = writeln!(text, "{name:44} {ratio:6.1}  {published:>9}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(per_second: f64, max_us: f64) -> Measured {
+        Measured { job: "randread:4k:1".to_owned(), per_second, max_us, ..Measured::default() }
+    }
+
+    #[test]
+    fn medians_are_of_repeats_and_the_longest_is_of_all() {
+        let all = [measured(3.0, 1.0), measured(1.0, 9.0), measured(2.0, 5.0)];
+        let median = Median::new(&all.iter().collect::<Vec<_>>());
+        assert_eq!((median.figures.per_second, median.figures.max_us), (2.0, 9.0));
+        assert_eq!(median.spread, [1.0, 3.0]);
+    }
+}

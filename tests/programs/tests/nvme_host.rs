@@ -1,0 +1,141 @@
+//! Rockery as the host: over RDMA and TCP, on its own target and on the Linux kernel's.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use programs::namespace::Process;
+use programs::{Guest, Job, Machine, Namespace, Pair, Rockery, Segment};
+use tempfile::TempDir;
+
+const NQN: &str = "nqn.2024-01.org.example:disk";
+const SECONDS: u64 = 60;
+/// Bytes that are written and read: many commands, the last of them short.
+const BYTES: usize = (5 << 20) + 4096 * 3;
+
+/// Where on the disk.
+const START: usize = 4096 * 3;
+
+/// A folder with a file of bytes that all differ from their neighbours.
+struct Files {
+    folder: TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        let files = Self { folder: TempDir::new().expect("a folder") };
+        let mut state = 7_u32;
+        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .take(BYTES)
+        .collect();
+        std::fs::write(files.path("written"), bytes).expect("it is written");
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+fn rockery() -> String {
+    Rockery::built().path().display().to_string()
+}
+
+fn serve(place: &Namespace, address: IpAddr, files: &Files) -> Process {
+    let control = files.path("control").display().to_string();
+    let line = format!(
+        "{} serve nvme --memory 64M --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420 \
+         --control {control}",
+        rockery()
+    );
+    let argv: Vec<&str> = line.split_whitespace().collect();
+    let server = place.start_plain(&argv).expect("it starts");
+    place.wait_for_listener(4420, SECONDS).expect("it listens");
+    server
+}
+
+/// Runs `rockery nvme`, which has to succeed, as a line of shell so that files can be given.
+fn nvme(place: &Namespace, line: &str) -> String {
+    let line = format!("{} nvme {line}", rockery());
+    let mut job = place.start_plain(&["sh", "-c", &line]).expect("it starts");
+    job.wait(SECONDS).expect("in time").expect_success().output
+}
+
+/// Finds a disk, writes it and reads it, over one transport.
+fn use_a_disk(place: &Namespace, transport: &str, address: IpAddr, files: &Files) {
+    let to = format!("{address}:4420 --transport {transport}");
+    let found = nvme(place, &format!("discover {to}"));
+    assert!(found.contains(NQN) && found.contains(transport), "{found}");
+    let to = format!("{to} --subsystem {NQN}");
+    let said = nvme(place, &format!("id-ctrl {to}"));
+    assert!(said.contains("namespace   1"), "{said}");
+    let block = if said.contains("blocks of 512 bytes") { 512 } else { 4096 };
+    let (start, blocks) = (START / block, BYTES / block);
+    let (written, read) = (files.path("written"), files.path("read"));
+    nvme(place, &format!("write {to} --start {start} <{}", written.display()));
+    nvme(place, &format!("read {to} --start {start} --blocks {blocks} >{}", read.display()));
+    assert!(same(&written, &read), "{transport}: what was read is not what was written");
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    std::fs::read(one).expect("it is there") == std::fs::read(other).expect("it is there")
+}
+
+#[test]
+fn our_host_uses_our_disk_over_every_transport() {
+    let pair = Pair::new(9000).expect("a pair");
+    let files = Files::new();
+    let address = pair.left.address();
+    let mut server = serve(&pair.left, address, &files);
+    for transport in ["tcp", "rdma"] {
+        // Packets between two namespaces, then what has an address in common.
+        use_a_disk(&pair.right, transport, address, &files);
+        use_a_disk(&pair.left, transport, address, &files);
+    }
+    let address = pair.left.address_v6();
+    let wrong = format!("{} nvme discover [{address}]:4420 --transport rdma", rockery());
+    let mut job = pair.right.start_plain(&["sh", "-c", &wrong]).expect("it starts");
+    let finished = job.wait(SECONDS).expect("in time");
+    assert!(finished.status != Some(0), "nobody listens there: {}", finished.output);
+    server.kill().expect("it was there");
+}
+
+/// Makes the kernel's own target in a guest: a disk in memory, on TCP and RDMA.
+fn nvmet(guest: &Guest) {
+    let address = guest.address();
+    let line = format!(
+        "/sbin/modprobe nvmet_tcp && /sbin/modprobe nvmet_rdma && /sbin/modprobe loop && \
+         dd if=/dev/zero of=/tmp/disk bs=1M count=32 2>/dev/null && losetup /dev/loop0 /tmp/disk && \
+         mount -t configfs config /sys/kernel/config; \
+         s=/sys/kernel/config/nvmet/subsystems/{NQN}; mkdir $s && echo 1 >$s/attr_allow_any_host && \
+         mkdir $s/namespaces/1 && echo /dev/loop0 >$s/namespaces/1/device_path && \
+         echo 1 >$s/namespaces/1/enable && n=0 && for t in tcp rdma; do n=$((n+1)); \
+         p=/sys/kernel/config/nvmet/ports/$n; mkdir $p && echo {address} >$p/addr_traddr && \
+         echo $t >$p/addr_trtype && echo 4420 >$p/addr_trsvcid && echo ipv4 >$p/addr_adrfam && \
+         ln -s $s $p/subsystems/disk || exit 1; done"
+    );
+    guest.shell(&line).expect("the guest answers").expect_success();
+}
+
+/// rxe, and the kernel's own NVMe, at the other end.
+#[test]
+fn our_host_uses_the_kernels_disk_over_tcp_and_rdma() {
+    let segment = Segment::new(1500).expect("a segment");
+    let place = segment.namespace(1).expect("a namespace");
+    let guest = segment.storage_guest(11).expect("a guest");
+    segment.introduce(&place, &guest).expect("they hear each other");
+    nvmet(&guest);
+    let files = Files::new();
+    for transport in ["tcp", "rdma"] {
+        use_a_disk(&place, transport, guest.address(), &files);
+        // What the kernel has on its disk is what was written.
+        let digest = guest.shell("sync; dd if=/dev/loop0 bs=4096 skip=3 count=1283 2>/dev/null | md5sum");
+        let theirs = digest.expect("the guest answers").expect_success().output;
+        let line = format!("md5sum <{}", files.path("written").display());
+        let mut job = place.start_plain(&["sh", "-c", &line]).expect("it starts");
+        assert_eq!(theirs, job.wait(SECONDS).expect("in time").output, "{transport}");
+        guest.shell("dd if=/dev/zero of=/dev/loop0 bs=1M count=8 2>/dev/null").expect("the guest answers");
+    }
+}
