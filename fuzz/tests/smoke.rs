@@ -48,6 +48,7 @@ const FUZZERS: &[Fuzzer] = &[
         seed: nvme_steps_of,
         seeds_min: 50,
     },
+    Fuzzer { name: "nbd", program: env!("CARGO_BIN_EXE_nbd"), seed: nbd_of, seeds_min: 50 },
 ];
 
 fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {
@@ -79,6 +80,15 @@ fn nvme_steps_of(frame: &[u8]) -> Option<Vec<u8>> {
     let pdu = nvme_of(frame)?;
     let command = pdu.get(8..72).filter(|_| pdu[0] == 4)?;
     Some([&[0, 2, 72], &pdu[..72], &[0x92, 64], command].concat())
+}
+
+/// A client that negotiates, and one request that is made of a packet: no capture has NBD.
+fn nbd_of(frame: &[u8]) -> Option<Vec<u8>> {
+    let request = frame.get(18..34).filter(|_| frame.len() < 200)?;
+    let hello = [&[64, 0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 7, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0]].concat();
+    let kind = [0x25, 0x60, 0x95, 0x13, 0, 0, 0, frame[20] % 8];
+    let place = [0, 0, 0, 0, 0, request[0] % 16, 0, 0, 0, 0, request[1] % 4, 0];
+    Some([&hello[..], &kind, &request[..8], &place].concat())
 }
 
 fn mad_of(frame: &[u8]) -> Option<Vec<u8>> {

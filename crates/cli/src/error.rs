@@ -67,6 +67,18 @@ pub(crate) enum Error {
     /// A target of NVMe over Fabrics.
     #[error(transparent)]
     Host(#[from] ::nvme::host::HostError),
+    /// An NBD client.
+    #[error(transparent)]
+    Nbd(#[from] ::nvme::nbd::NbdError),
+    /// A name that is taken.
+    #[error("{0} is connected already: choose another --name, or rockery nvme disconnect {0}")]
+    Connected(String),
+    /// The export did not start.
+    #[error("it could not be connected; the reason stands above")]
+    NotConnected,
+    /// No connection of this name.
+    #[error("nothing is connected as {0}: rockery nvme list")]
+    NoSuchConnection(String),
     /// A measurement that did not take place.
     #[error("{0}: nothing could be measured; what target or host said about it stands above")]
     NothingMeasured(&'static str),

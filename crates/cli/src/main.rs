@@ -6,6 +6,7 @@ mod devices;
 mod elf;
 mod environment;
 mod error;
+mod export;
 mod html;
 mod libraries;
 mod listeners;

@@ -12,6 +12,7 @@ use wire::nvme::{Io, text};
 
 use crate::Error;
 use crate::bench::{Measured, Spec};
+use crate::export::{self, Connect, Export, Name};
 
 const NQN: &str = "nqn.2024-01.org.rockery:disk";
 const HOST: &str = "nqn.2024-01.org.rockery:host";
@@ -31,6 +32,20 @@ pub(crate) enum Nvme {
     Write(Range),
     /// Measure a namespace.
     Bench(Bench),
+    /// Serve a namespace to NBD clients (nbdcopy, qemu-img, fio, nbd-client) until interrupted.
+    ///
+    /// Neither end needs privileges or a kernel module: qemu-img convert disk.qcow2 nbd+unix:///?socket=PATH
+    Export(Export),
+    /// The same in the background: prints where NBD clients find it.
+    Connect(Connect),
+    /// Show what is connected.
+    List,
+    /// End what was connected.
+    Disconnect {
+        /// Its name.
+        #[arg(default_value = "disk")]
+        name: Name,
+    },
 }
 
 /// Where, and as whom.
@@ -110,11 +125,14 @@ pub(crate) struct Bench {
 }
 
 impl Nvme {
-    fn target(&self) -> &Target {
+    /// Whom this process talks to itself.
+    fn target(&self) -> Option<&Target> {
         match self {
-            Self::Discover(target) | Self::IdCtrl(target) => target,
-            Self::Read(range) | Self::Write(range) => &range.target,
-            Self::Bench(bench) => &bench.target,
+            Self::Discover(target) | Self::IdCtrl(target) => Some(target),
+            Self::Read(range) | Self::Write(range) => Some(&range.target),
+            Self::Bench(bench) => Some(&bench.target),
+            Self::Export(export) => Some(&export.target),
+            Self::Connect(_) | Self::List | Self::Disconnect { .. } => None,
         }
     }
 }
@@ -135,7 +153,35 @@ impl Target {
         }
     }
 
-    fn connect(&self) -> Result<Client, Error> {
+    pub(crate) fn place(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn subsystem(&self) -> &Nqn {
+        &self.subsystem
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// The same on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = vec![self.address.clone()];
+        for (option, value) in [
+            ("--transport", self.transport.to_string()),
+            ("--subsystem", self.subsystem.to_string()),
+            ("--host", self.host.to_string()),
+            ("--congestion", self.congestion.clone()),
+        ] {
+            words.extend([option.to_owned(), value]);
+        }
+        let flags = [("--digests", self.digests), ("--system-verbs", self.system_verbs)];
+        words.extend(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| (*flag).to_owned()));
+        words
+    }
+
+    pub(crate) fn connect(&self) -> Result<Client, Error> {
         Ok(Client::connect(self.address()?, &self.subsystem, &self.options())?)
     }
 }
@@ -147,8 +193,7 @@ fn say(line: std::fmt::Arguments<'_>) -> Result<(), Error> {
 
 /// Does what was asked.
 pub(crate) fn act(what: Nvme) -> Result<(), Error> {
-    let target = what.target();
-    if target.transport == Transport::Rdma && !target.system_verbs {
+    if what.target().is_some_and(|it| it.transport == Transport::Rdma && !it.system_verbs) {
         return crate::run::over_our_devices();
     }
     match what {
@@ -157,6 +202,10 @@ pub(crate) fn act(what: Nvme) -> Result<(), Error> {
         Nvme::Read(range) => read(&range),
         Nvme::Write(range) => write(&range),
         Nvme::Bench(what) => measure(&what),
+        Nvme::Export(what) => export::export(what),
+        Nvme::Connect(what) => export::connect(&what),
+        Nvme::List => export::list(),
+        Nvme::Disconnect { name } => export::disconnect(&name),
     }
 }
 

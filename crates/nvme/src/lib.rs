@@ -19,6 +19,7 @@
 pub mod engine;
 pub mod host;
 pub mod limits;
+pub mod nbd;
 pub mod nqn;
 mod pool;
 pub mod serve;

@@ -139,3 +139,62 @@ fn our_host_uses_the_kernels_disk_over_tcp_and_rdma() {
         guest.shell("dd if=/dev/zero of=/dev/loop0 bs=1M count=8 2>/dev/null").expect("the guest answers");
     }
 }
+
+/// Runs a line of shell, which has to succeed.
+fn shell(place: &Namespace, line: &str) -> String {
+    let mut job = place.start_plain(&["sh", "-c", line]).expect("it starts");
+    job.wait(SECONDS).expect("in time").expect_success().output
+}
+
+/// nbdinfo, nbdcopy and fio, which know nothing of NVMe, on a disk that is reached over RDMA and TCP.
+#[test]
+fn nbd_clients_use_a_remote_disk() {
+    let pair = Pair::new(9000).expect("a pair");
+    let files = Files::new();
+    let address = pair.left.address();
+    let _server = serve(&pair.left, address, &files);
+    let (here, written, read) = (&pair.right, files.path("written"), files.path("read"));
+    let run = format!("XDG_RUNTIME_DIR={} {} nvme", files.folder.path().display(), rockery());
+    for transport in ["tcp", "rdma"] {
+        let connect = format!("{run} connect {address}:4420 --transport {transport} --subsystem {NQN}");
+        let uri = shell(here, &connect);
+        let uri = uri.trim();
+        assert!(uri.starts_with("nbd+unix://"), "{uri}");
+        assert!(shell(here, &format!("{run} list")).contains(uri));
+        let said = shell(here, &format!("nbdinfo '{uri}'"));
+        assert!(said.contains("export-size: 67108864") && said.contains("can_trim: true"), "{said}");
+        let (written, read) = (written.display(), read.display());
+        shell(here, &format!("nbdcopy --flush {written} '{uri}'"));
+        shell(here, &format!("nbdcopy '{uri}' {read} && truncate -s {BYTES} {read}"));
+        assert!(same(&files.path("written"), &files.path("read")), "{transport}");
+        shell(
+            here,
+            &format!(
+                "fio --name=v --ioengine=nbd --uri='{uri}' --rw=randrw --bsrange=4k-512k --size=48M \
+                 --io_size=16M --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7"
+            ),
+        );
+        let again = format!("{connect} 2>&1; test $? != 0");
+        assert!(shell(here, &again).contains("is connected already"));
+        shell(here, &format!("{run} disconnect"));
+        assert_eq!(shell(here, &format!("{run} list")), "");
+    }
+}
+
+/// The comparison that people publish, in a few seconds: every transport is there, and nothing failed.
+#[test]
+fn the_comparison_is_made_and_opens_offline() {
+    let alone = Namespace::alone().expect("a namespace");
+    let files = Files::new();
+    let (json, page) = (files.path("bench.json"), files.path("bench.html"));
+    let bench =
+        format!("{} bench nvme --quick --json {} --html {}", rockery(), json.display(), page.display());
+    let said = shell(&alone, &bench);
+    for word in ["local", "RDMA, same host", "RDMA over UDP", "TCP", "read SEQ1M Q8T1", "published"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let json = std::fs::read_to_string(json).expect("it was written");
+    assert!(json.contains("\"errors\": 0") && !json.contains("\"per-second\": 0.0"), "{json}");
+    let page = std::fs::read_to_string(page).expect("it was written");
+    assert!(page.matches("<svg").count() == 4 && !page.contains("src=") && !page.contains("href="));
+}

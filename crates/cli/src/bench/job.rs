@@ -47,7 +47,7 @@ impl FromStr for Spec {
             _ => return Err("begin with randread, randwrite, read or write, as in randread:4k:32".to_owned()),
         };
         let bytes: Bytes = parts.next().unwrap_or("4k").to_uppercase().parse()?;
-        if !(512..=BYTES_MAX).contains(&bytes.0) || bytes.0 % 512 != 0 {
+        if !(512..=BYTES_MAX).contains(&bytes.0) || !bytes.0.is_multiple_of(512) {
             return Err("a command has 512 bytes to 1 MiB, and a multiple of 512".to_owned());
         }
         let many = parts.next().unwrap_or("1");

@@ -13,6 +13,7 @@ use super::client::Options;
 use super::commands::{Done, Payload};
 use super::rdma::RdmaQueue;
 use super::tcp::TcpQueue;
+use crate::sys::wait::Watched;
 
 /// How long the target may be silent while something is expected of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -132,6 +133,25 @@ impl Queue {
         match &mut self.0 {
             Over::Tcp(queue) => queue.wait(out),
             Over::Rdma(queue) => queue.wait(out),
+        }
+    }
+
+    /// What to sleep on, with [`crate::sys::wait`], after [`Queue::arm`].
+    pub fn watched(&self) -> [Watched; 2] {
+        match &self.0 {
+            Over::Tcp(queue) => [queue.watched(), (-1, false)],
+            Over::Rdma(queue) => queue.watched(),
+        }
+    }
+
+    /// Before sleeping: what came before this has to be polled for once more.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn arm(&mut self) -> Result<(), HostError> {
+        match &mut self.0 {
+            Over::Tcp(_) => Ok(()),
+            Over::Rdma(queue) => queue.arm(),
         }
     }
 

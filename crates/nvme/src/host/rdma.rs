@@ -15,6 +15,7 @@ use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Sgl};
 use super::HostError;
 use super::commands::{Commands, Done, Payload};
 use super::queue::{PATIENCE, Role};
+use crate::sys::wait::Watched;
 
 /// Data that go with their command. More is fetched by the target, which costs no copy.
 const IN_CAPSULE_MAX: usize = 4096;
@@ -154,6 +155,15 @@ impl RdmaQueue {
                 _ => {}
             }
         }
+    }
+
+    pub(super) fn watched(&self) -> [Watched; 2] {
+        self.connection.descriptors().map(|descriptor| (descriptor, false))
+    }
+
+    pub(super) fn arm(&mut self) -> Result<(), HostError> {
+        self.connection.look()?;
+        Ok(self.connection.arm()?)
     }
 
     /// Waits until there is room for a SEND. Each command has room; a SEND that the target has answered may

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -13,6 +14,7 @@ use super::client::Options;
 use super::commands::{Done, Payload};
 use super::machine::Machine;
 use super::queue::{PATIENCE, Role};
+use crate::sys::wait::Watched;
 
 /// One queue over TCP.
 #[derive(Debug)]
@@ -74,6 +76,10 @@ impl TcpQueue {
                 self.sleep()?;
             }
         }
+    }
+
+    pub(super) fn watched(&self) -> Watched {
+        (self.stream.as_raw_fd(), self.machine.has_output())
     }
 
     fn sleep(&mut self) -> Result<(), HostError> {

@@ -1,0 +1,28 @@
+//! Sleeping until one of a few descriptors is ready: level-triggered, so that nobody has to drain anything.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// A descriptor, and whether room to write is waited for as well as bytes to read.
+pub type Watched = (RawFd, bool);
+
+/// Sleeps until one is ready, or the time is over; returns whether one is. Those below 0 are left out.
+///
+/// # Errors
+/// As `poll`; not when a signal came, which counts as the end of the time.
+pub fn wait<const COUNT: usize>(watched: [Watched; COUNT], most: Duration) -> io::Result<bool> {
+    let mut polled = watched.map(|(fd, writes)| {
+        let events = libc::POLLIN | if writes { libc::POLLOUT } else { 0 };
+        libc::pollfd { fd, events, revents: 0 }
+    });
+    let timeout = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: as many entries as are said; descriptors that are not open are reported, not touched.
+    match unsafe { libc::poll(polled.as_mut_ptr(), COUNT as libc::nfds_t, timeout) } {
+        -1 => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            error => Err(error),
+        },
+        ready => Ok(ready > 0),
+    }
+}

@@ -1,0 +1,39 @@
+//! An NBD client that says anything: demands stay within the export, and answers go out.
+#![no_main]
+
+use nvme::nbd::{Demand, Errno, Export, Session, flag};
+
+const SIZE: u64 = 1 << 20;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let flags = flag::HAS_FLAGS | flag::FLUSH | flag::FUA | flag::TRIM | flag::WRITE_ZEROES;
+    let mut session = Session::new(Export { name: "disk".to_owned(), size: SIZE, block_size: 512, flags });
+    // The first byte says in which pieces the rest comes.
+    let Some((piece, mut rest)) = bytes.split_first() else { return };
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at(rest.len().min(usize::from(*piece).max(1)));
+        rest = later;
+        if !session.wants_input() {
+            return;
+        }
+        session.received(now);
+        loop {
+            let (cookie, within) = match session.next_demand() {
+                Ok(None) => break,
+                Err(_) => return,
+                Ok(Some(Demand::Read { cookie, offset, length })) => (cookie, offset + length as u64 <= SIZE),
+                Ok(Some(Demand::Write { cookie, offset, data, .. })) => {
+                    (cookie, offset + data.len() as u64 <= SIZE && offset % 512 == 0 && data.len() % 512 == 0)
+                }
+                Ok(Some(Demand::Flush { cookie })) => (cookie, true),
+                Ok(Some(
+                    Demand::Trim { cookie, offset, length } | Demand::Zero { cookie, offset, length, .. },
+                )) => (cookie, offset + length <= SIZE && length > 0),
+            };
+            assert!(within, "beyond the export");
+            session.reply(cookie, Errno::Success, &[]);
+        }
+        let out = session.output().len();
+        session.sent(out);
+    }
+});
