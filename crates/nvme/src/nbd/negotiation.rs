@@ -73,8 +73,11 @@ pub(super) fn client_flags(flags: u32) -> Result<bool, Fault> {
     Ok(flags & u32::from(handshake::NO_ZEROES) != 0)
 }
 
-/// An option's number, data, and where the next begins; `None` while not all of it is there.
-pub(super) fn option(bytes: &[u8]) -> Result<Option<(u32, &[u8], usize)>, Fault> {
+/// An option's number, data, and where the next begins.
+pub(super) type Asked<'a> = (u32, &'a [u8], usize);
+
+/// What a client asks; `None` while not all of it is there.
+pub(super) fn option(bytes: &[u8]) -> Result<Option<Asked<'_>>, Fault> {
     let Some((head, rest)) = bytes.split_first_chunk::<16>() else { return Ok(None) };
     let magic = u64::from_be_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]);
     if magic != OPTION_MAGIC {

@@ -9,6 +9,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{SockRef, Socket};
 
+use super::idle::Idle;
 use super::{Counted, Shared, Tuning};
 use crate::engine::Engine;
 use crate::limits::{CONNECT_TIMEOUT_NS, CONNECTIONS_MAX, STRANGERS_MAX};
@@ -93,8 +94,7 @@ impl<'a> Driver<'a> {
     /// Until the host has gone, or has to.
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
-        let poll_ns = self.shared.tuning.poll.as_nanos() as u64;
-        let mut idle_since_ns = None;
+        let mut idle = Idle::new(self.shared, Duration::ZERO);
         loop {
             let now_ns = self.shared.now_ns();
             let mut progress = self.receive(now_ns)?;
@@ -105,11 +105,11 @@ impl<'a> Driver<'a> {
                 return Ok(());
             }
             if progress {
-                idle_since_ns = None;
+                idle.worked();
                 continue;
             }
-            let since_ns = *idle_since_ns.get_or_insert(now_ns);
-            if now_ns - since_ns < poll_ns {
+            let is_admin = self.connection.queue().id().is_none_or(|id| id == 0);
+            if !is_admin && idle.may_look(now_ns) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -117,7 +117,7 @@ impl<'a> Driver<'a> {
             self.connection.rest();
             match self.poll.poll(&mut events, self.sleep(now_ns)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => idle_since_ns = None,
+                _ => idle.slept(),
             }
         }
     }

@@ -6,6 +6,7 @@
 mod config;
 mod connection;
 mod control;
+mod idle;
 mod listener;
 mod rdma;
 mod state;
@@ -98,6 +99,8 @@ pub struct Shared {
     tuning: Tuning,
     connections: AtomicUsize,
     strangers: AtomicUsize,
+    lookers: AtomicUsize,
+    lookers_max: usize,
     began: Instant,
 }
 
@@ -109,6 +112,8 @@ impl Shared {
             tuning,
             connections: AtomicUsize::new(0),
             strangers: AtomicUsize::new(0),
+            lookers: AtomicUsize::new(0),
+            lookers_max: std::thread::available_parallelism().map_or(1, |count| (count.get() / 2).max(1)),
             began: Instant::now(),
         })
     }

@@ -14,6 +14,7 @@ use wire::nvme::rdma::{Accept, Reject, RejectReason, Request as Private};
 use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Direction, Sgl, Status};
 
 use super::connection::{LOOK_EVERY_NS, RING, WOKEN, Waking};
+use super::idle::Idle;
 use super::{Counted, Shared};
 use crate::engine::{Engine, Finished};
 use crate::limits::{CONNECT_TIMEOUT_NS, QUEUE_ENTRIES_MAX, RDMA_IN_CAPSULE};
@@ -25,7 +26,7 @@ const STATE: Token = Token(4);
 
 /// How long completions are looked for before the thread sleeps, whatever the tuning: a wake-up costs as
 /// much.
-const LOOK_NS: u64 = 20_000;
+const LOOK: Duration = Duration::from_micros(20);
 /// Requests beyond those of commands: responses whose completions were not seen yet.
 const SPARE: u32 = 64;
 
@@ -145,8 +146,7 @@ impl<'a> Driver<'a> {
     /// Until the host has gone, or has to.
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
-        let poll_ns = (self.shared.tuning.poll.as_nanos() as u64).max(LOOK_NS);
-        let mut idle_since_ns = None;
+        let mut idle = Idle::new(self.shared, LOOK);
         let mut is_armed = false;
         loop {
             let now_ns = self.shared.now_ns();
@@ -155,11 +155,10 @@ impl<'a> Driver<'a> {
             self.look(now_ns)?;
             self.flush()?;
             if progress {
-                idle_since_ns = None;
+                (is_armed, _) = (false, idle.worked());
                 continue;
             }
-            let since_ns = *idle_since_ns.get_or_insert(now_ns);
-            if now_ns - since_ns < poll_ns {
+            if !is_armed && self.queue.id() != Some(0) && idle.may_look(now_ns) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -173,7 +172,7 @@ impl<'a> Driver<'a> {
             self.connection.look().map_err(other)?;
             match self.poll.poll(&mut events, self.sleep(now_ns)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => (idle_since_ns, is_armed) = (None, false),
+                _ => (is_armed, _) = (false, idle.slept()),
             }
         }
     }
