@@ -65,7 +65,9 @@ impl Held {
     fn new() -> Option<Self> {
         // `cat` waits for an end of its input that never comes while we are there.
         let mut command = Command::new("unshare");
-        command.args(["--net", "sh", "-c", "ip link set lo up && echo && exec cat"]);
+        // Devices are looked up in a /sys that shows this namespace.
+        let prepare = "mount -t sysfs sysfs /sys && ip link set lo up && echo && exec cat";
+        command.args(["--net", "--mount", "sh", "-c", prepare]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         let mut ready = [0];
@@ -82,7 +84,7 @@ impl Held {
     /// A program in it.
     fn enter(&self) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.process()));
+        command.args(["--target", &self.process(), "--net", "--mount"]);
         command
     }
 
