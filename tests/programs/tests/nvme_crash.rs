@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nvme::host::{Client, HostError, Options};
+use nvme::host::{Client, HostError, Options, Transport};
 use nvme::{Nqn, host};
 use programs::ledger::{BLOCK, Writer};
 use programs::{Ledger, Loss, Rockery};
@@ -48,7 +48,13 @@ impl Server {
         let name = "nqn.2014-08.org.nvmexpress:uuid:2cd2c43b-a90a-45c1-a8cd-86b33ab273b5";
         let host: Nqn = name.parse().expect("a name");
         let host_id = host.to_host_id();
-        let options = Options { host, host_id, digests: Default::default(), congestion: None };
+        let options = Options {
+            transport: Transport::Tcp,
+            host,
+            host_id,
+            digests: Default::default(),
+            congestion: None,
+        };
         let nqn = NQN.parse().expect("a name");
         let mut client = Client::connect(self.address, &nqn, &options).expect("it answers");
         let queues = client.queues(WRITERS as u16, DEPTH).expect("queues");
