@@ -12,7 +12,7 @@ packages=(
   infiniband-diags ucx-utils openmpi-bin libopenmpi-dev   # programs that look for devices in /sys and /dev
   iproute2 iputils-ping procps iperf3                              # namespaces, and TCP to compare with
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
-  nvme-cli fio e2fsprogs libnbd-bin                      # the kernel as a host of NVMe over Fabrics; NBD clients
+  nvme-cli fio e2fsprogs libnbd-bin                      # the kernel as a host of NVMe; NBD clients
   tshark                                                  # a dissector that others wrote
 )
 

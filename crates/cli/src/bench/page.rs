@@ -42,10 +42,10 @@ pub(super) fn page(report: &Report) -> String {
         page += &throughput(report, what);
     }
     page += &stability(report);
-    page += "</div>\n<p class=\"soft\">The model is a closed network of one station, whose service time is one \
-             over the rate at 128 at once, and a delay: what one command alone takes beyond that (mean value \
-             analysis). Where the line of what was measured leaves it, depth costs more than waiting in \
-             turn.</p>\n";
+    page += "</div>\n<p class=\"soft\">The model is a closed network of one station, whose service time is \
+             one over the rate at 128 at once, and a delay: what one command alone takes beyond that (mean \
+             value analysis). Where the line of what was measured leaves it, depth costs more than waiting \
+             in turn.</p>\n";
     let _ = write!(page, "<h2>As text</h2>\n<pre>{}</pre>\n</body></html>\n", escape(&report::table(report)));
     page
 }

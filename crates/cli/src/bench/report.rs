@@ -139,8 +139,8 @@ impl Report {
 pub(super) fn table(report: &Report) -> String {
     let Machine { processor, cores, kernel } = &report.machine;
     let mut text = format!(
-        "{processor}, {cores} processors, Linux {kernel}. Medians of {}, {} s each after {} s; memory disk, one \
-         thread per side, which polls.\n",
+        "{processor}, {cores} processors, Linux {kernel}. Medians of {}, {} s each after {} s; memory disk, \
+         one thread per side, which polls.\n",
         report.repeats, report.seconds, report.warm_up
     );
     for remark in &report.remarks {
@@ -219,8 +219,8 @@ fn stability(report: &Report, text: &mut String) {
     if found.is_empty() {
         return;
     }
-    *text += "\n4 KiB read, QD 128     per second  slowest  fastest part  errors  host CPU  target CPU  us/command  \
-              published\n";
+    *text += "\n4 KiB read, QD 128     per second  slowest  fastest part  errors  host CPU  target CPU  \
+              us/command  published\n";
     for (series, median) in found {
         let it = &median.figures;
         let lowest = it.over_time.iter().copied().fold(f64::MAX, f64::min);

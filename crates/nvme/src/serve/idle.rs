@@ -1,7 +1,8 @@
-//! How a connection's thread waits: it looks for work for a while, which is fast, then it sleeps, which is free.
+//! How a connection's thread waits: it looks for work for a while, which is fast, then it sleeps, which is
+//! free.
 //!
-//! Threads that look take a processor each. No more than half of the processors look at once; the others sleep
-//! at once, since what they would look for needs a processor as well.
+//! Threads that look take a processor each. No more than half of the processors look; the others sleep at
+//! once, since what they would look for needs a processor as well.
 
 use std::time::Duration;
 
