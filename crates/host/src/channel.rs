@@ -8,6 +8,7 @@ use rnic::Event;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A queue of events behind a file descriptor.
@@ -65,6 +66,14 @@ impl<T> EventQueue<T> {
         }
     }
 
+    /// Takes the oldest event if there is one, whatever the descriptor's mode.
+    fn next_now(&self) -> Option<T> {
+        let mut queue = self.lock();
+        let event = queue.pop_front()?;
+        self.fd.take_if_there();
+        Some(event)
+    }
+
     /// Takes events out, wherever they stand; their count is taken off unless a reader was faster, who then
     /// finds nothing and waits again.
     pub fn take_out(&self, mut wanted: impl FnMut(&T) -> bool) -> Vec<T> {
@@ -86,7 +95,11 @@ impl<T> EventQueue<T> {
 /// Completion events of any number of completion queues (`ibv_comp_channel`). An event is the cookie that was
 /// given to [`crate::Device::attach_cq`].
 #[derive(Debug)]
-pub struct CompletionChannel(EventQueue<u64>);
+pub struct CompletionChannel {
+    events: EventQueue<u64>,
+    /// A program waits for the device's bell, and not for the descriptor.
+    waiting: AtomicBool,
+}
 
 impl CompletionChannel {
     /// Makes a channel.
@@ -94,12 +107,12 @@ impl CompletionChannel {
     /// # Errors
     /// Those of `eventfd(2)`: no descriptors or memory left.
     pub fn new() -> io::Result<Self> {
-        EventQueue::new().map(Self)
+        Ok(Self { events: EventQueue::new()?, waiting: AtomicBool::new(false) })
     }
 
     /// Readable while events wait. Programs may set `O_NONBLOCK`; it stays open until the channel is dropped.
     pub fn fd(&self) -> RawFd {
-        self.0.fd.raw()
+        self.events.fd.raw()
     }
 
     /// Takes the oldest event, waiting for one.
@@ -107,15 +120,38 @@ impl CompletionChannel {
     /// # Errors
     /// `EAGAIN` when there is none and the descriptor is non-blocking, `EINTR` when a signal came.
     pub fn next(&self) -> io::Result<u64> {
-        self.0.next()
+        self.events.next()
+    }
+
+    pub(crate) fn next_now(&self) -> Option<u64> {
+        self.events.next_now()
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.lock().is_empty()
+    }
+
+    /// Whether a program that waits is to wait.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.events.fd.is_blocking()
+    }
+
+    /// Whether a program waits for the device's bell.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// With the device's lock held.
+    pub(crate) fn set_waiting(&self, waiting: bool) {
+        self.waiting.store(waiting, Ordering::Relaxed);
     }
 
     pub(crate) fn push(&self, cookie: u64) {
-        self.0.push(cookie);
+        self.events.push(cookie);
     }
 
     pub(crate) fn forget(&self, cookie: u64) {
-        self.0.forget(|&event| event == cookie);
+        self.events.forget(|&event| event == cookie);
     }
 }
 
@@ -167,7 +203,7 @@ mod tests {
     #[test]
     fn a_non_blocking_descriptor_says_so() {
         let channel = CompletionChannel::new().unwrap();
-        channel.0.fd.set_nonblocking();
+        channel.events.fd.set_nonblocking();
         assert_eq!(channel.next().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         channel.push(1);
         channel.forget(1);

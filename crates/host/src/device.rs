@@ -15,6 +15,7 @@ use crate::settings;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
 use crate::sys::{fork, process};
+use crate::wait::{self, Waiting};
 use rnic::{
     Arm, AttrMask, Completion, Config, Cq, Data, Error, Gid, Instant, Nanos, Operation, QpAttr, QpInit,
     QpType, ReceiveRequest, SendRequest, Srq,
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) wake: EventFd,
     pub(crate) stop: AtomicBool,
     pub(crate) presence: Presence,
+    pub(crate) waiting: Waiting,
     sockets: Mutex<Sockets>,
 }
 
@@ -278,15 +280,15 @@ impl Device {
 
     /// Posts any number of work requests under one lock, and sends what is worth sending now.
     pub fn post<T>(&self, requests: impl FnOnce(&mut Poster<'_>) -> T) -> T {
-        let now = clock::now();
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
         let idle = pump.is_idle();
-        let mut poster = Poster { pump: &mut pump, now, sends: false };
+        let mut poster = Poster { now: pump.read_at, pump: &mut pump, sends: false };
         let result = requests(&mut poster);
         if poster.sends {
-            pump.transmit_posted(now, idle);
+            pump.transmit_posted(idle);
         }
+        let now = pump.read_at;
         self.shared.finish(pump, now);
         result
     }
@@ -325,8 +327,8 @@ impl Device {
             pump.note_taken();
             return taken;
         }
-        let now = clock::now();
-        pump.poll_empty(now, cq);
+        let now = pump.clock();
+        pump.poll_empty(now, cq, most);
         let taken = pump.rnic.poll_cq(cq, most, take);
         let waits = taken == 0 && pump.waits_long(now);
         self.shared.finish(pump, now);
@@ -347,13 +349,22 @@ impl Device {
         pump.rnic.arm_cq(cq, arm)?;
         pump.note_away();
         pump.transmit(now);
-        if self.shared.presence.leave() {
+        // A program that looks for a while when it waits has not left.
+        if !self.shared.waiting.looks() && self.shared.presence.leave() {
             // The thread ticks, and does not look at the socket: it wakes now and sees that we are away.
             pump.wakes_at = now;
             self.shared.wake.add();
         }
         self.shared.finish(pump, now);
         Ok(())
+    }
+
+    /// Takes a channel's oldest event, waiting for one; the program serves the network meanwhile if it can.
+    ///
+    /// # Errors
+    /// As [`CompletionChannel::next`].
+    pub fn next_event(&self, channel: &CompletionChannel) -> io::Result<u64> {
+        wait::next_event(&self.shared, channel)
     }
 
     /// Sends the queue's completion events to a channel, as `cookie`. A queue is attached to one channel.
@@ -407,10 +418,10 @@ fn share(pump: Pump, socket: RawFd) -> io::Result<Shared> {
     epoll.add(socket)?;
     epoll.add(wake.raw())?;
     let events = AsyncEvents::new()?;
-    let (stop, presence) = (AtomicBool::new(false), Presence::default());
+    let (stop, presence, waiting) = (AtomicBool::new(false), Presence::default(), Waiting::default());
     let sockets = Mutex::new(Sockets { descriptors: vec![socket], watched: true });
     let (pump, lane_news) = (Mutex::new(pump), Condvar::new());
-    Ok(Shared { pump, events, epoll, lane_news, wake, stop, presence, sockets })
+    Ok(Shared { pump, events, epoll, lane_news, wake, stop, presence, waiting, sockets })
 }
 
 /// Unacknowledged bytes that may be on their way: what the peer's socket keeps, taken to be as large as ours.
@@ -425,6 +436,7 @@ fn window_bytes(receive_buffer: usize) -> u32 {
 #[derive(Debug)]
 pub struct Poster<'a> {
     pump: &'a mut Pump,
+    /// As of the last look at the clock: it counts only for what completes at once because it failed.
     now: Instant,
     sends: bool,
 }

@@ -11,6 +11,7 @@
 //! read.
 mod agent;
 mod attend;
+mod bell;
 pub mod capture;
 mod channel;
 mod clock;
@@ -31,6 +32,7 @@ pub mod settings;
 mod source_ports;
 mod sys;
 mod transmit;
+mod wait;
 
 pub use channel::{AsyncEvents, CompletionChannel, EventQueue};
 pub use counters::LinkCounters;

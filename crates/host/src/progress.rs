@@ -70,8 +70,9 @@ impl Thread<'_> {
         self.tick = Nanos(self.tick.0 * 2).min(TICK);
         // Whoever has the lock runs the timers as well.
         let Some(mut pump) = self.shared.try_lock() else { return next };
-        pump.lanes.wake();
-        pump.tick(clock::now());
+        pump.wake();
+        let now = pump.clock();
+        pump.tick(now);
         pump.pump_events(&self.shared.events);
         pump.wakes_at = pump.rnic.next_timeout().map_or(next, |at| at.min(next));
         pump.wakes_at
@@ -84,10 +85,10 @@ impl Thread<'_> {
         self.watch(true);
         let (calls_seen, start) = (self.shared.presence.calls(), clock::now());
         let mut until = None;
-        self.shared.lock().lanes.wake();
+        self.shared.lock().wake();
         loop {
-            let now = clock::now();
             let mut pump = self.shared.lock();
+            let now = pump.clock();
             let arrived = pump.progress(now);
             pump.pump_events(&self.shared.events);
             if arrived {
@@ -106,7 +107,7 @@ impl Thread<'_> {
                 if !pump.sleep() {
                     return pump.wakes_at;
                 }
-                pump.lanes.wake();
+                pump.wake();
                 continue;
             }
             drop(pump);

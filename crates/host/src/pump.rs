@@ -1,10 +1,12 @@
 //! What a device's lock protects: the state machine, and what joins it with the network.
 
 use crate::channel::{AsyncEvents, CompletionChannel};
+use crate::clock;
 use crate::counters::LinkCounters;
 use crate::lane::{Exit, Lanes};
 use crate::receive::Receiver;
 use crate::transmit::Transmitter;
+use link::memory::Sleeper;
 use link::udp::Socket;
 use rnic::{Cq, Error, Event, Gid, Instant, Nanos, Pending};
 use std::collections::HashMap;
@@ -60,6 +62,12 @@ pub(crate) struct Pump {
     polled: bool,
     /// When the progress thread wakes at the latest.
     pub(crate) wakes_at: Instant,
+    /// The progress thread sleeps, and is woken by what comes.
+    pub(crate) thread_sleeps: bool,
+    /// The program sleeps in its place, see [`crate::wait`].
+    pub(crate) program_sleeps: bool,
+    /// When the clock was read last.
+    pub(crate) read_at: Instant,
 }
 
 impl Pump {
@@ -85,7 +93,16 @@ impl Pump {
             transmissions_at_tick: 0,
             polled: true,
             wakes_at: Instant(0),
+            thread_sleeps: false,
+            program_sleeps: false,
+            read_at: clock::now(),
         })
+    }
+
+    /// Reads the clock: a fifth of what a small message costs.
+    pub(crate) fn clock(&mut self) -> Instant {
+        self.read_at = clock::now();
+        self.read_at
     }
 
     /// In the child of a fork: the network is the parent's.
@@ -155,6 +172,9 @@ impl Pump {
                 Event::Completion(cq) => {
                     if let Some((channel, cookie)) = self.channels.get(&cq) {
                         channel.push(*cookie);
+                        if let Some(bell) = self.lanes.bell().filter(|_| channel.is_waiting()) {
+                            bell.ring();
+                        }
                     }
                 }
                 event => events.push(event),
@@ -189,15 +209,20 @@ impl Pump {
 
     /// After posting: the first request goes at once when nothing is on its way, others wait for company
     /// until the next poll. `idle` says whether nothing was on its way before.
-    pub(crate) fn transmit_posted(&mut self, now: Instant, idle: bool) {
+    pub(crate) fn transmit_posted(&mut self, idle: bool) {
         self.empty_since = None;
         self.polled = false;
+        let full = self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX;
+        if !idle && !full {
+            return;
+        }
+        let now = self.clock();
         if idle && !self.lanes.is_empty() {
             self.fill_with(now, true);
             self.transmitter.hold();
         } else if idle {
             self.transmit_holding(now);
-        } else if self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX {
+        } else {
             // What makes no full batch waits for the rest.
             self.fill(now);
         }
@@ -256,19 +281,23 @@ impl Pump {
     }
 
     /// A poll that found no completion: sends, takes what arrived, and answers it as far as it cannot wait.
-    pub(crate) fn poll_empty(&mut self, now: Instant, cq: Cq) {
+    /// The program takes up to `most` completions. One is enough for a program that waits: to see that there
+    /// is no second one costs as much time as to bring the first.
+    pub(crate) fn poll_empty(&mut self, now: Instant, cq: Cq, most: usize) {
         self.polled = true;
+        let enough = if self.empty_since.is_some() { 1 } else { most };
         self.empty_since.get_or_insert(now);
-        self.progress_until(now, |rnic| rnic.has_completions(cq));
+        self.progress_until(now, Some((cq, enough)));
     }
 
     /// Timers, out, in, out. Says whether anything arrived. Positive acknowledgements of what arrives stay
     /// for the next call, so that they travel with what the program answers.
     pub(crate) fn progress(&mut self, now: Instant) -> bool {
-        self.progress_until(now, |_| false)
+        self.progress_until(now, None)
     }
 
-    fn progress_until(&mut self, now: Instant, is_enough: impl Fn(&rnic::Device) -> bool) -> bool {
+    /// `enough` are so many completions of a queue.
+    fn progress_until(&mut self, now: Instant, enough: Option<(Cq, usize)>) -> bool {
         if self.rnic.next_timeout().is_some_and(|at| at <= now) {
             self.rnic.handle_timeout(now);
         }
@@ -278,7 +307,9 @@ impl Pump {
         if self.rnic.pending() != Pending::Nothing {
             self.transmit_holding(now);
         }
-        let mut arrived = self.receive_from_lanes(now, &is_enough);
+        let mut arrived = self.receive_from_lanes(now, |rnic| {
+            enough.is_some_and(|(cq, enough)| rnic.completions(cq) >= enough)
+        });
         if !self.lanes.is_empty() && (arrived || now < self.looked_at + SOCKET_INTERVAL) {
             return arrived;
         }
@@ -291,7 +322,7 @@ impl Pump {
             if self.rnic.pending() == Pending::Data {
                 self.transmit_holding(now);
             }
-            if is_enough(&self.rnic) {
+            if enough.is_some_and(|(cq, _)| self.rnic.has_completions(cq)) {
                 break;
             }
         }
@@ -310,6 +341,8 @@ impl Pump {
         if records == 0 {
             return false;
         }
+        // What they may do by themselves from now on has to be known before the answer.
+        self.lanes.publish(&mut self.rnic);
         if self.rnic.pending() == Pending::Data {
             self.transmit_holding(now);
         }
@@ -319,7 +352,14 @@ impl Pump {
 
     /// Before the progress thread sleeps: whether there is something to do instead.
     pub(crate) fn sleep(&mut self) -> bool {
-        self.lanes.sleep()
+        self.thread_sleeps = true;
+        self.lanes.sleep(if self.program_sleeps { Sleeper::Program } else { Sleeper::Thread })
+    }
+
+    /// The progress thread looks by itself.
+    pub(crate) fn wake(&mut self) {
+        self.thread_sleeps = false;
+        self.lanes.wake();
     }
 
     /// Whether something waits to be sent.

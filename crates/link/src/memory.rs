@@ -12,7 +12,7 @@ use crate::sys::shared::Mapping;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-pub use crate::sys::ring::{Broken, HEADERS_MAX, PAYLOAD_MAX, Reader, Record, Writer};
+pub use crate::sys::ring::{Broken, HEADERS_MAX, PAYLOAD_MAX, Reader, Record, Sleeper, Writer};
 
 /// Makes the memory of a link: our two ends, and the descriptor that the other side opens.
 ///
@@ -37,7 +37,11 @@ mod tests {
     use super::*;
 
     fn put(writer: &mut Writer, headers: &[u8], payload: &[u8]) -> bool {
-        let filled = writer.write(headers, 7, payload.len(), |place| {
+        let lead = |place: &mut [u8; HEADERS_MAX]| {
+            place[..headers.len()].copy_from_slice(headers);
+            Some(headers.len())
+        };
+        let filled = writer.write(7, payload.len(), lead, |place| {
             place.copy_from_slice(payload);
             Ok::<(), ()>(())
         });
@@ -94,9 +98,9 @@ mod tests {
     fn a_payload_that_cannot_be_had_leaves_nothing_behind() {
         let (mut writer, _ours, fd) = create().unwrap();
         let (_theirs, mut reader) = open(&fd).unwrap();
-        assert_eq!(writer.write(&[1], 7, 10, |_| Err("fault")), Some(Err("fault")));
+        assert_eq!(writer.write(7, 10, |_| Some(1), |_| Err("fault")), Some(Err("fault")));
         assert_eq!(take(&mut reader), None);
-        assert!(!writer.must_wake());
+        assert!(writer.must_wake().is_none());
         assert!(put(&mut writer, &[9], &[8]));
         assert_eq!(take(&mut reader), Some((vec![9], vec![8])));
     }
@@ -105,12 +109,14 @@ mod tests {
     fn who_sleeps_is_woken_once() {
         let (mut writer, _ours, fd) = create().unwrap();
         let (_theirs, mut reader) = open(&fd).unwrap();
-        assert!(put(&mut writer, &[1], &[]) && !writer.must_wake());
-        assert!(reader.sleep(), "there is a record");
+        assert!(put(&mut writer, &[1], &[]) && writer.must_wake().is_none());
+        assert!(reader.sleep(Sleeper::Thread), "there is a record");
         reader.wake();
-        assert!(take(&mut reader).is_some() && !reader.sleep());
-        assert!(put(&mut writer, &[1], &[]));
-        assert!(writer.must_wake() && !writer.must_wake());
+        for sleeper in [Sleeper::Thread, Sleeper::Program] {
+            assert!(take(&mut reader).is_some() && !reader.sleep(sleeper));
+            assert!(put(&mut writer, &[1], &[]));
+            assert_eq!((writer.must_wake(), writer.must_wake()), (Some(sleeper), None));
+        }
     }
 
     #[test]

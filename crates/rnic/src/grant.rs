@@ -42,7 +42,7 @@ pub struct QueueGrant {
     pub destination: Gid,
     /// Its protection domain.
     pub pd: Pd,
-    /// Its rights. Those to READ are left out where it takes no READs.
+    /// Its rights. Those to READ and to atomics are left out where it takes none.
     pub access: Access,
 }
 
@@ -57,7 +57,7 @@ pub enum Change {
 
 impl RegionGrant {
     /// The memory behind a range, if a queue pair of this protection domain may do this to all of it.
-    #[inline]
+    #[inline(always)]
     pub fn piece(&self, pd: Pd, qpn: Qpn, address: u64, length: u32, need: Access) -> Option<Piece> {
         let granted = self.pd == pd && self.access.contains(need) && self.only.is_none_or(|only| only == qpn);
         let offset = address.checked_sub(self.iova)?;

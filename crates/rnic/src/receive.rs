@@ -51,7 +51,7 @@ impl ReceiveQueue {
     pub(crate) fn take(&mut self, sges: &mut Vec<Sge>) -> Option<u64> {
         let (id, count) = self.requests.pop_front()?;
         sges.clear();
-        sges.extend(self.sges.drain(..count as usize));
+        sges.extend((0..count).filter_map(|_| self.sges.pop_front()));
         Some(id)
     }
 

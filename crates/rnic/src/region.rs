@@ -14,6 +14,7 @@ use crate::random::Random;
 use crate::work::{Sge, WindowBinding};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use wire::{Qpn, Rkey};
 
 /// Bits of a slot's number; the other four of the 24 are salt, new at each reuse.
@@ -85,6 +86,7 @@ struct Entry {
 
 impl Entry {
     /// The memory behind `length` bytes at `address`, if all of it belongs to the entry.
+    #[inline(always)]
     fn piece(&self, address: u64, length: u32) -> Option<Piece> {
         let offset = address.checked_sub(self.iova)?;
         let end = offset.checked_add(u64::from(length))?;
@@ -112,6 +114,8 @@ pub(crate) struct Regions {
     free: VecDeque<u32>,
     limit: u32,
     used: u32,
+    /// The last key that was looked up, and its slot.
+    last: Cell<(u32, u32)>,
     /// Somebody wants to know which keys change.
     pub(crate) is_watched: bool,
     pub(crate) changed: Vec<Rkey>,
@@ -119,12 +123,14 @@ pub(crate) struct Regions {
 
 impl Regions {
     pub(crate) fn new(limit: u32, random: &mut Random) -> Self {
+        let secret = core::array::from_fn(|_| random.next_u32());
         Self {
-            secret: core::array::from_fn(|_| random.next_u32()),
+            secret,
             slots: Vec::new(),
             free: VecDeque::new(),
             limit: limit.min(1 << SLOT_BITS),
             used: 0,
+            last: Cell::new((0, slot_of(&secret, 0))),
             is_watched: false,
             changed: Vec::new(),
         }
@@ -293,7 +299,9 @@ impl Regions {
         }
     }
 
-    /// The memory behind a local scatter/gather element.
+    /// The memory behind a local scatter/gather element. Part of its caller, as those below: what comes back
+    /// from a call through memory is read in other widths than it was written, and that waits.
+    #[inline(always)]
     pub(crate) fn local(&self, pd: Pd, sge: &Sge, need: Access) -> Option<Piece> {
         let entry = self.entry(sge.lkey.0)?;
         let fits = matches!(entry.kind, Kind::Region { .. }) && entry.pd == pd && entry.access.contains(need);
@@ -301,6 +309,7 @@ impl Regions {
     }
 
     /// The memory that a peer names.
+    #[inline(always)]
     pub(crate) fn remote(
         &self,
         pd: Pd,
@@ -314,7 +323,7 @@ impl Regions {
     }
 
     /// What a key grants; `None` for a window that is not bound.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn grant(&self, rkey: Rkey) -> Option<RegionGrant> {
         let entry = self.entry(rkey.0)?;
         let only = match entry.kind {
@@ -353,10 +362,14 @@ impl Regions {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&self, key: u32) -> Option<&Entry> {
-        let slot = self.slot_of(key) as usize;
-        self.slots.get(slot)?.as_ref().filter(|entry| entry.key == key)
+        let (last, mut slot) = self.last.get();
+        if last != key {
+            slot = slot_of(&self.secret, key);
+            self.last.set((key, slot));
+        }
+        self.slots.get(slot as usize)?.as_ref().filter(|entry| entry.key == key)
     }
 
     fn insert(&mut self, mut entry: Entry, random: &mut Random) -> Result<u32, Error> {
@@ -393,8 +406,13 @@ impl Regions {
 
     #[inline]
     fn slot_of(&self, key: u32) -> u32 {
-        unpermute(&self.secret, key >> 8) & ((1 << SLOT_BITS) - 1)
+        slot_of(&self.secret, key)
     }
+}
+
+#[inline]
+fn slot_of(secret: &[u32; 4], key: u32) -> u32 {
+    unpermute(secret, key >> 8) & ((1 << SLOT_BITS) - 1)
 }
 
 /// Where the window's first byte is, if the region may carry the binding.

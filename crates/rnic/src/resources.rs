@@ -128,7 +128,7 @@ impl Resources {
         })
     }
 
-    /// Resolves `length` bytes from `offset` on of a list of elements into `self.pieces`.
+    /// The memory behind `length` bytes from `offset` on of a list of elements.
     pub(crate) fn resolve<'a>(
         &mut self,
         pd: Pd,
@@ -136,8 +136,9 @@ impl Resources {
         mut offset: u32,
         mut length: u32,
         need: Access,
-    ) -> Result<(), Unresolved> {
+    ) -> Result<&[Piece], Unresolved> {
         self.pieces.clear();
+        let mut count = 0;
         for sge in sges {
             if length == 0 {
                 break;
@@ -148,33 +149,41 @@ impl Resources {
             }
             let taken = length.min(sge.length - offset);
             let part = crate::qp::send_queue::part(sge, offset, taken);
-            self.pieces.push(self.regions.local(pd, &part, need).ok_or(Unresolved::Key)?);
+            let Some(piece) = self.regions.local(pd, &part, need) else { return Err(Unresolved::Key) };
+            self.pieces.push(piece);
+            count += 1;
             length -= taken;
             offset = 0;
         }
-        if length == 0 { Ok(()) } else { Err(Unresolved::TooShort) }
+        // Counted, because a length read back together with the pointer waits for all stores before it.
+        if length == 0 { Ok(self.pieces.get(..count).unwrap_or_default()) } else { Err(Unresolved::TooShort) }
     }
+}
 
-    /// Writes a packet's payload over `self.pieces`, which hold as many bytes.
-    pub(crate) fn scatter(
-        &self,
-        mut payload: Payload<'_>,
-        memory: &mut impl Memory,
-    ) -> Result<(), Unresolved> {
-        for piece in &self.pieces {
-            let (part, rest) = payload.split_at(piece.length);
-            memory.write(*piece, part).map_err(|_| Unresolved::Key)?;
-            payload = rest;
-        }
-        Ok(())
+/// Writes a packet's payload over pieces, which hold as many bytes.
+pub(crate) fn scatter(
+    pieces: &[Piece],
+    mut payload: Payload<'_>,
+    memory: &mut impl Memory,
+) -> Result<(), Unresolved> {
+    if let [only] = pieces {
+        return memory.write(*only, payload).map_err(|_| Unresolved::Key);
     }
+    for piece in pieces {
+        let (part, rest) = payload.split_at(piece.length);
+        memory.write(*piece, part).map_err(|_| Unresolved::Key)?;
+        payload = rest;
+    }
+    Ok(())
 }
 
 /// TTL of a path that names none: Linux's default for RoCEv2.
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// Why a list of elements has no memory behind it.
+/// Why a list of elements has no memory behind it. As wide as the first field of a [`Piece`], for which it
+/// stands in a `Result`: a narrower one is copied in parts, which the processor waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
 pub(crate) enum Unresolved {
     /// A key, range or right is wrong.
     Key,

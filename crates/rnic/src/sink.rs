@@ -11,6 +11,22 @@ pub enum Direct<'a> {
     Write(Gather<'a>),
     /// RDMA READ into these bytes.
     Read(Gather<'a>),
+    /// Fetch and add.
+    FetchAdd {
+        /// The addend.
+        add: u64,
+        /// What was there goes here.
+        into: Gather<'a>,
+    },
+    /// Compare and swap.
+    CompareSwap {
+        /// Expected.
+        compare: u64,
+        /// New.
+        swap: u64,
+        /// What was there goes here.
+        into: Gather<'a>,
+    },
 }
 
 /// Takes the packets that [`crate::Device::transmit`] makes, one call each, in the order in which they are to
@@ -31,6 +47,12 @@ pub trait Sink {
     /// reach that memory. False, with nothing said about what the range holds then, where the request has to
     /// go the usual way.
     fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
+        false
+    }
+
+    /// Whether requests on this way are executed so cheaply that it pays to wait until the peer has shown
+    /// that it is ready, and to execute all of them.
+    fn prefers_to_execute(&mut self, _path: &Path) -> bool {
         false
     }
 

@@ -80,7 +80,7 @@ door! {
     fn ibv_get_cq_event(raw: *mut ibv_comp_channel, queue: *mut *mut ibv_cq, cookie: *mut *mut c_void)
         -> number(i32) {
         let channel = raw.cast::<Channel>().as_ref().ok_or(Errno::INVALID)?;
-        let taken = channel.queue.next()? as *mut ibv_cq;
+        let taken = context(channel.abi.context).device.next_event(&channel.queue)? as *mut ibv_cq;
         *queue = taken;
         *cookie = (*taken).cq_context;
         cq(taken)?.completion_events.took();

@@ -214,6 +214,7 @@ pub struct Packet {
 
 impl Packet {
     /// A packet with every flag clear, in the default partition.
+    #[inline(always)]
     pub const fn new(service: Service, dest: Qpn, psn: Psn, message: Message) -> Self {
         Self {
             service,

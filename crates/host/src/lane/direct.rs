@@ -1,4 +1,5 @@
-//! WRITEs and READs that the sender executes itself, on the memory of the process at the other end of a lane.
+//! WRITEs, READs and atomics that the sender executes itself, on the memory of the process at the other end
+//! of a lane.
 //!
 //! Each device keeps a book of what it grants, which its peers can read. Who wants to write finds there what
 //! the responder would find in its tables, and asks the same questions of it (`rnic::RegionGrant`). While it
@@ -6,9 +7,12 @@
 
 use crate::sys::book::{OwnBook, PeersBook, QUEUES, REGIONS, Table, WORDS};
 use crate::sys::foreign::Foreign;
-use rnic::{Access, Change, Direct, Gid, Path, Pd, Piece, QueueGrant, RegionGrant};
+use crate::sys::memory::ProcessMemory;
+use crate::sys::shares::{self, Part};
+use crate::sys::views::{Views, are_pinned};
+use rnic::{Access, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant, RegionGrant};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use wire::{Qpn, Reth, Rkey};
 
 /// Places at which a region may stand in the book.
@@ -19,10 +23,16 @@ pub(super) const SMALL: u32 = 4096;
 /// And where it sleeps: waking it costs as much time as moving this.
 pub(super) const LARGE: u32 = 128 << 10;
 
+/// The most that is moved at once, with the device's lock held, to and from memory of both: 0.1 ms.
+const SHARED_MAX: u32 = 4 << 20;
+
 /// Another process's memory, and what it grants.
 #[derive(Debug)]
 pub(super) struct Reach {
-    memory: Foreign,
+    /// None where the kernel does not let us.
+    memory: Option<Foreign>,
+    /// What both have.
+    views: Views,
     book: PeersBook,
 }
 
@@ -30,27 +40,71 @@ impl Reach {
     /// Opens both, and makes sure that they belong together.
     pub(super) fn open(process: u32, book: &impl AsFd, address: u64) -> io::Result<Self> {
         let book = PeersBook::open(book)?;
-        Ok(Self { memory: Foreign::open(process, address, book.token())?, book })
+        let memory = Foreign::open(process, address, book.token()).ok();
+        Ok(Self { memory, views: Views::default(), book })
+    }
+
+    /// The other side shows a file of which it has mapped something.
+    pub(super) fn show(&mut self, number: u8, file: OwnedFd) {
+        self.views.add(number, file);
+    }
+
+    /// Whether there can be memory of both.
+    pub(super) fn has_views(&self) -> bool {
+        !self.views.is_empty()
+    }
+
+    /// Whether a request of this length is worth a system call, or needs none. The first that is sent after
+    /// a while is, if it is short or the other side `sleeps`: waking it takes as long.
+    pub(super) fn is_worth(&self, reth: &Reth, first: bool, sleeps: bool) -> Option<Means> {
+        let call =
+            first && self.memory.is_some() && (reth.length <= SMALL || (reth.length <= LARGE && sleeps));
+        match (call, !self.views.is_empty() && reth.length <= SHARED_MAX) {
+            (false, false) => None,
+            (call, shared) => Some(Means { call, shared }),
+        }
     }
 
     /// Executes a request, if the other side grants it; otherwise nothing was done, or not all.
-    pub(super) fn execute(&self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool {
+    pub(super) fn execute(
+        &mut self,
+        path: &Path,
+        (from, to): (Qpn, Qpn),
+        reth: &Reth,
+        direct: Direct<'_>,
+        means: Means,
+    ) -> bool {
         if reth.length == 0 {
             return false;
         }
         let need = match direct {
             Direct::Write(_) => Access::REMOTE_WRITE,
             Direct::Read(_) => Access::REMOTE_READ,
+            Direct::FetchAdd { .. } | Direct::CompareSwap { .. } => Access::REMOTE_ATOMIC,
         };
-        let Some(piece) = self.find(path, from, to, reth, need) else { return false };
-        match direct {
-            Direct::Write(bytes) => self.memory.write(piece.address, bytes),
-            Direct::Read(bytes) => self.memory.read(piece.address, bytes),
+        let Some((piece, region, part)) = self.find(path, from, to, reth, need) else { return false };
+        let offset = piece.address.wrapping_sub(region.start);
+        let length = reth.length as usize;
+        let part = part.filter(|_| means.shared);
+        if let Some(both) = part.and_then(|part| self.views.stretch(part, region.length, offset, length)) {
+            return match direct {
+                Direct::Write(bytes) => both.write(bytes),
+                Direct::Read(bytes) => both.read(bytes),
+                Direct::FetchAdd { add, into } => keep(into, || both.fetch_add(add)),
+                Direct::CompareSwap { compare, swap, into } => {
+                    keep(into, || both.compare_swap(compare, swap))
+                }
+            };
+        }
+        match (self.memory.as_ref().filter(|_| means.call), direct) {
+            (Some(memory), Direct::Write(bytes)) => memory.write(piece.address, bytes),
+            (Some(memory), Direct::Read(bytes)) => memory.read(piece.address, bytes),
+            _ => false,
         }
     }
 
     /// The place that a request names, as the responder would find it.
-    fn find(&self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, need: Access) -> Option<Piece> {
+    fn find(&self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, need: Access) -> Option<Found> {
         let queue = queue_of(self.book.read(Table::Queues, queue_index(to))?)?;
         let connected = queue.qpn == to
             && queue.peer == from
@@ -60,18 +114,64 @@ impl Reach {
             return None;
         }
         let words = region_indices(reth.rkey).filter_map(|index| self.book.read(Table::Regions, index));
-        let region = words.filter_map(region_of).find(|region| region.rkey == reth.rkey)?;
-        region.piece(queue.pd, to, reth.address, reth.length, need)
+        let regions = words.filter_map(|words| Some((region_of(words)?, part_of(words))));
+        let (region, part) = { regions }.find(|(region, _)| region.rkey == reth.rkey)?;
+        let piece = region.piece(queue.pd, to, reth.address, reth.length, need)?;
+        Some((piece, region, part))
     }
 }
 
-/// Writes down what changed. True when something that was granted is no longer, and peers have to be waited
-/// for.
-pub(super) fn publish(book: &OwnBook, rnic: &rnic::Device, change: Change) -> bool {
+/// What a request names, the region that it is of, and the part of a file that the region is.
+type Found = (Piece, RegionGrant, Option<Part>);
+
+/// How a request may be executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Means {
+    /// By a call to the kernel.
+    call: bool,
+    /// In memory of both.
+    shared: bool,
+}
+
+/// Puts what an atomic found where the program wants it. Nothing is done where that cannot be written.
+fn keep(into: Gather<'_>, atomic: impl FnOnce() -> Option<u64>) -> bool {
+    let Gather::Pieces(pieces) = into else { return false };
+    if !are_pinned(pieces) {
+        return false;
+    }
+    let Some(before) = atomic() else { return false };
+    let bytes = before.to_ne_bytes();
+    let mut rest = &bytes[..];
+    for piece in pieces {
+        let (part, more) = rest.split_at(rest.len().min(piece.length as usize));
+        // Pinned memory takes everything.
+        let _ = ProcessMemory.write(*piece, Payload::Bytes(part));
+        rest = more;
+    }
+    true
+}
+
+/// What a change was, for peers.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Published {
+    /// Something that was granted is no longer, and peers have to be waited for.
+    pub(super) taken_back: bool,
+    /// A file has to be shown.
+    pub(super) shows: bool,
+}
+
+/// Writes down what changed.
+pub(super) fn publish(book: &OwnBook, rnic: &rnic::Device, change: Change) -> Published {
+    let mut shows = false;
     let (table, place, words) = match change {
         Change::Region(rkey) => {
             let place = region_place(book, rkey);
-            (Table::Regions, place, rnic.region_grant(rkey).map(|grant| region_words(&grant)))
+            let words = rnic.region_grant(rkey).map(|grant| {
+                let part = shared_part(&grant);
+                shows = part.is_some();
+                region_words(&grant, part)
+            });
+            (Table::Regions, place, words)
         }
         Change::Queue(qpn) => {
             let (index, words) = (queue_index(qpn), rnic.queue_grant(qpn).map(|grant| queue_words(&grant)));
@@ -80,12 +180,19 @@ pub(super) fn publish(book: &OwnBook, rnic: &rnic::Device, change: Change) -> bo
             (Table::Queues, ours.then_some(index), words)
         }
     };
-    let Some(index) = place else { return false };
+    let Some(index) = place else { return Published::default() };
     let taken_back = book.first(table, index) != 0;
     if words.is_some() || taken_back {
         book.write(table, index, words.unwrap_or_default());
     }
-    taken_back
+    Published { taken_back, shows }
+}
+
+/// The part of a file that a region is, if peers may do something to it.
+fn shared_part(grant: &RegionGrant) -> Option<Part> {
+    let remote = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    let fits = grant.access.intersects(remote) && !grant.access.contains(Access::ON_DEMAND);
+    if fits { shares::part_behind(grant.start, grant.length) } else { None }
 }
 
 /// Where a region stands, or has room; `None` where it has none.
@@ -112,10 +219,11 @@ fn region_first(rkey: Rkey) -> u64 {
     u64::from(rkey.0) | 1 << 32
 }
 
-fn region_words(grant: &RegionGrant) -> [u64; WORDS] {
+fn region_words(grant: &RegionGrant, part: Option<Part>) -> [u64; WORDS] {
     let rights = u64::from(grant.pd.value()) | u64::from(grant.access.bits()) << 32;
     let only = grant.only.map_or(0, |qpn| u64::from(qpn.value()) + 1);
-    [region_first(grant.rkey), rights, grant.start, grant.length, grant.iova, only, 0]
+    let part = part.map_or(0, |part| part.offset << 8 | (u64::from(part.file) + 1));
+    [region_first(grant.rkey), rights, grant.start, grant.length, grant.iova, only, part]
 }
 
 fn region_of(words: [u64; WORDS]) -> Option<RegionGrant> {
@@ -129,6 +237,11 @@ fn region_of(words: [u64; WORDS]) -> Option<RegionGrant> {
         access: Access::from_bits_truncate((rights >> 32) as u32),
         only: only.checked_sub(1).map(|qpn| Qpn::new(qpn as u32)),
     })
+}
+
+fn part_of(words: [u64; WORDS]) -> Option<Part> {
+    let file = (words[6] as u8).checked_sub(1)?;
+    Some(Part { file, offset: words[6] >> 8 })
 }
 
 fn queue_words(grant: &QueueGrant) -> [u64; WORDS] {
@@ -168,9 +281,12 @@ mod tests {
             access: Access::REMOTE_WRITE | Access::LOCAL_WRITE | Access::ON_DEMAND,
             only: Some(Qpn::new(0xff_fffe)),
         };
-        assert_eq!(region_of(region_words(&region)), Some(region));
+        assert_eq!(region_of(region_words(&region, None)), Some(region));
+        assert_eq!(part_of(region_words(&region, None)), None);
+        let part = Some(Part { file: 63, offset: 0x1234_5678_9000 });
+        assert_eq!(part_of(region_words(&region, part)), part);
         let any = RegionGrant { only: None, ..region };
-        assert_eq!(region_of(region_words(&any)), Some(any));
+        assert_eq!(region_of(region_words(&any, part)), Some(any));
         let queue = QueueGrant {
             qpn: Qpn::new(0x4001),
             peer: Qpn::new(0x8002),

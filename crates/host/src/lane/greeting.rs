@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! Hello: version, the asker's slot, the slot asked for, the address of its book;
-//!        with the descriptors of the lane's memory and, if there is one, of the book
-//! Answer: welcome, the address of the book; with the book's descriptor, if there is one
+//!        with the descriptors of the lane's memory, of the bell and, if there is one, of the book
+//! Answer: welcome, the address of the book; with the bell's descriptor and, if there is one, the book's
 //!         crossed (both asked at once, and the other way it is)
 //! ```
 
 /// Changes whenever what is said, or what is in the memory, means something else. Another version has no
 /// lane, and is reached by packets.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Asks for a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,13 +10,16 @@ mod direct;
 mod greeting;
 mod traffic;
 
+use crate::bell::Bell;
 use crate::interface;
 use crate::settings;
 use crate::sys::book::OwnBook;
 use crate::sys::epoll::Epoll;
+use crate::sys::shares;
 use crate::sys::{process, unix};
 use direct::Reach;
 use greeting::{Answer, Hello};
+use link::memory::Sleeper;
 use link::udp::QPN_BITS;
 use rnic::{Gid, Instant, Nanos, Senders};
 use std::collections::HashMap;
@@ -32,6 +35,8 @@ use traffic::Traffic;
 const LANES_MAX: usize = 256;
 /// For how long nobody is asked again who did not answer, or is not there.
 const REFUSED_FOR: Nanos = Nanos::from_millis(1000);
+/// What a message begins with that brings the descriptor of a file; its number follows. Others are bells.
+const FILE: u8 = 2;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -46,6 +51,8 @@ pub(crate) struct Lanes {
     listeners: Vec<(Slot, OwnedFd)>,
     /// What we grant. Without one, peers ask for everything.
     book: Option<OwnBook>,
+    /// Where a program of ours waits for an event, and is woken.
+    bell: Option<Arc<Bell>>,
     /// Lane number `n` is at index `n - 1`.
     lanes: Vec<Option<Lane>>,
     open: usize,
@@ -105,6 +112,7 @@ impl Lanes {
             epoll: None,
             listeners: Vec::new(),
             book: None,
+            bell: None,
             lanes: Vec::new(),
             open: 0,
             by_slots: HashMap::new(),
@@ -130,6 +138,9 @@ impl Lanes {
         }
         self.epoll = Some(Arc::clone(epoll));
         self.addresses = interface::addresses();
+        if self.bell.is_none() {
+            self.bell = Bell::new().ok().map(Arc::new);
+        }
         let Ok(listener) = unix::listen(&name(slot(first)), BACKLOG) else { return };
         let ready =
             unix::set_nonblocking(listener.as_raw_fd()).and_then(|()| epoll.add(listener.as_raw_fd()));
@@ -150,6 +161,7 @@ impl Lanes {
         self.is_wanted = false;
         self.listeners.clear();
         self.book = None;
+        self.bell = None;
         self.lanes.clear();
         self.by_slots.clear();
         self.open = 0;
@@ -219,14 +231,22 @@ impl Lanes {
         check_user(&socket)?;
         let (writer, reader, memory) = link::memory::create()?;
         let hello = Hello { from: ours, to: theirs, book: self.book_address() };
-        let fds: Vec<RawFd> = [Some(&memory), self.book.as_ref().map(OwnBook::fd)]
-            .into_iter()
-            .flatten()
-            .map(AsRawFd::as_raw_fd)
-            .collect();
+        let mut fds = vec![memory.as_raw_fd()];
+        fds.extend(self.shown());
         unix::send_fds(socket.as_raw_fd(), &hello.to_bytes(), &fds)?;
         let stage = Stage::Asked(Box::new(Traffic::new(writer, reader)));
         self.insert(Lane { socket, ours, theirs, stage }).map(|_| ())
+    }
+
+    /// What the other side needs of us: the bell, and the book if there is one. Without a bell, neither.
+    fn shown(&self) -> Vec<RawFd> {
+        let Some(bell) = &self.bell else { return Vec::new() };
+        [bell.button()].into_iter().chain(self.book.as_ref().map(|book| book.fd().as_raw_fd())).collect()
+    }
+
+    /// Where a program of ours waits.
+    pub(crate) fn bell(&self) -> Option<&Arc<Bell>> {
+        self.bell.as_ref()
     }
 
     fn book_address(&self) -> u64 {
@@ -278,7 +298,7 @@ impl Lanes {
         let mut bytes = [0; Hello::BYTES];
         let received = unix::receive_fds(lane.socket.as_raw_fd(), &mut bytes);
         let (ours, socket) = (lane.ours, lane.socket.as_raw_fd());
-        let Ok((Hello::BYTES, [Some(memory), book])) = received else { return self.remove(index) };
+        let Ok((Hello::BYTES, [Some(memory), bell, book])) = received else { return self.remove(index) };
         let Some(hello) = Hello::parse(bytes).filter(|hello| hello.to == ours) else {
             return self.remove(index);
         };
@@ -288,12 +308,13 @@ impl Lanes {
             return self.remove(index);
         }
         let Ok((writer, reader)) = link::memory::open(&memory) else { return self.remove(index) };
-        let (answer, ours) = (Answer::Welcome(self.book_address()), self.book.as_ref().map(OwnBook::fd));
-        if unix::send(socket, &answer.to_bytes(), ours.map(AsRawFd::as_raw_fd)).is_err() {
+        let answer = Answer::Welcome(self.book_address());
+        if unix::send_fds(socket, &answer.to_bytes(), &self.shown()).is_err() {
             return self.remove(index);
         }
         let mut traffic = Box::new(Traffic::new(writer, reader));
         traffic.reach = reach(socket, book.as_ref(), hello.book);
+        traffic.bell = bell;
         self.open(index, hello.from, traffic);
     }
 
@@ -302,14 +323,15 @@ impl Lanes {
         let Some(lane) = &self.lanes[index] else { return };
         let (theirs, mut bytes) = (lane.theirs, [0; Answer::BYTES]);
         let socket = lane.socket.as_raw_fd();
-        let (answer, book) = match unix::receive(socket, &mut bytes) {
-            Ok((Answer::BYTES, book)) => (Answer::parse(bytes), book),
-            _ => (None, None),
+        let (answer, bell, book) = match unix::receive_fds(socket, &mut bytes) {
+            Ok((Answer::BYTES, [bell, book, _])) => (Answer::parse(bytes), bell, book),
+            _ => (None, None, None),
         };
         let Some(Lane { stage, .. }) = &mut self.lanes[index] else { return };
         match (answer, std::mem::replace(stage, Stage::Invited)) {
             (Some(Answer::Welcome(address)), Stage::Asked(mut traffic)) => {
                 traffic.reach = reach(socket, book.as_ref(), address);
+                traffic.bell = bell;
                 self.open(index, theirs, traffic);
             }
             // Theirs is on its way.
@@ -327,6 +349,7 @@ impl Lanes {
         lane.stage = Stage::Open(traffic);
         self.open += 1;
         self.by_slots.entry((lane.ours, theirs)).or_insert(index as u16 + 1);
+        self.show_files();
     }
 
     /// They woke us, or they are gone. What they sent before that still counts.
@@ -336,6 +359,7 @@ impl Lanes {
         let gone = loop {
             match unix::receive(lane.socket.as_raw_fd(), &mut bytes) {
                 Ok((0, _)) => break true,
+                Ok((2, Some(file))) if bytes[0] == FILE => show(&mut lane.stage, bytes[1], file),
                 Ok(_) => {}
                 Err(error) => break error.kind() != io::ErrorKind::WouldBlock,
             }
@@ -382,12 +406,33 @@ impl Lanes {
 
     /// Writes down what the device grants now. When this returns, no peer goes on with what it no longer may.
     pub(crate) fn publish(&mut self, rnic: &mut rnic::Device) {
-        let mut taken_back = false;
+        let (mut taken_back, mut shows) = (false, false);
         while let Some(change) = rnic.poll_change() {
-            taken_back |= self.book.as_ref().is_some_and(|book| direct::publish(book, rnic, change));
+            if let Some(book) = &self.book {
+                let published = direct::publish(book, rnic, change);
+                taken_back |= published.taken_back;
+                shows |= published.shows;
+            }
+        }
+        if shows {
+            self.show_files();
         }
         if taken_back {
             self.open_lanes().for_each(|(_, socket, _, traffic)| traffic.wait_while_busy(socket));
+        }
+    }
+
+    /// Shows peers the files that they have not seen. A message that does not fit leaves them to the usual
+    /// ways, until the next one.
+    fn show_files(&mut self) {
+        let files = shares::files();
+        for (_, socket, _, traffic) in self.open_lanes() {
+            for (number, file) in files.iter().enumerate().skip(traffic.files_shown) {
+                if unix::send_fds(socket, &[FILE, number as u8], &[*file]).is_err() {
+                    break;
+                }
+                traffic.files_shown = number + 1;
+            }
         }
     }
 
@@ -429,16 +474,22 @@ impl Lanes {
     /// Wakes those that sleep over what was sent to them, or that wait for room.
     pub(crate) fn ring_bells(&mut self) {
         for (_, socket, _, traffic) in self.open_lanes() {
-            if traffic.must_wake() {
-                // A bell that does not fit is one of many: they will wake.
+            let (sleeper, room) = traffic.must_wake();
+            // A bell that does not fit is one of many: they will wake.
+            match (sleeper, &traffic.bell) {
+                (Some(Sleeper::Program), Some(bell)) => drop(unix::send_now(bell.as_raw_fd(), &[1])),
+                (Some(_), _) => drop(unix::send_now(socket, &[1])),
+                (None, _) => {}
+            }
+            if room {
                 let _ = unix::send_now(socket, &[1]);
             }
         }
     }
 
     /// We are about to sleep, and want to be woken. True when there is something to do already.
-    pub(crate) fn sleep(&mut self) -> bool {
-        self.open_lanes().fold(false, |busy, (_, _, _, traffic)| busy | traffic.sleep())
+    pub(crate) fn sleep(&mut self, sleeper: Sleeper) -> bool {
+        self.open_lanes().fold(false, |busy, (_, _, _, traffic)| busy | traffic.sleep(sleeper))
     }
 
     /// We look by ourselves.
@@ -451,6 +502,14 @@ impl Lanes {
             Stage::Open(traffic) => Some(traffic),
             _ => None,
         }
+    }
+}
+
+fn show(stage: &mut Stage, number: u8, file: OwnedFd) {
+    if let Stage::Open(traffic) = stage
+        && let Some(reach) = &mut traffic.reach
+    {
+        reach.show(number, file);
     }
 }
 

@@ -3,14 +3,14 @@
 //! A record has the addresses, unless they are those of the record before it, then the headers as they would
 //! be on the wire, then the payload.
 
-use super::direct::{LARGE, Reach, SMALL};
+use super::direct::Reach;
 use super::{Found, Lanes};
 use crate::sys::memory::ProcessMemory;
 use crate::sys::unix;
 use crate::transmit::{Transmitter, gather};
-use link::memory::{Broken, PAYLOAD_MAX, Reader, Record, Writer};
+use link::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, Reader, Record, Sleeper, Writer};
 use rnic::{Arrival, Direct, Fault, Gather, Gid, Instant, Path, Payload, Senders, Sink};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use wire::opcode::MAX_HEADERS;
 use wire::{Packet, Qpn, Reth};
 
@@ -24,28 +24,32 @@ const TURN_RECORDS: usize = 64;
 const LOOKS: u64 = 1000;
 /// Payload up to this length is copied out of the shared memory before it is handled: a store of eight bytes
 /// at once needs bytes that do not change.
-const COPIED_MAX: usize = 64;
+const COPIED_MAX: usize = 8;
 
-const _: () = assert!(WAY_BYTES + MAX_HEADERS <= link::memory::HEADERS_MAX);
+const _: () = assert!(WAY_BYTES + MAX_HEADERS <= HEADERS_MAX);
 
 /// Both directions of a lane.
 #[derive(Debug)]
 pub(super) struct Traffic {
     writer: Writer,
     reader: Reader,
-    sent: Option<[u8; WAY_BYTES]>,
+    sent: Option<Way>,
     arrival: Option<Arrival>,
     /// The other side's memory, where we can reach it.
     pub(super) reach: Option<Reach>,
+    /// Wakes a program of the other side that waits for an event.
+    pub(super) bell: Option<OwnedFd>,
+    /// How many of our files the other side was shown.
+    pub(super) files_shown: usize,
 }
 
 impl Traffic {
     pub(super) fn new(writer: Writer, reader: Reader) -> Self {
-        Self { writer, reader, sent: None, arrival: None, reach: None }
+        Self { writer, reader, sent: None, arrival: None, reach: None, bell: None, files_shown: 0 }
     }
 
-    pub(super) fn sleep(&mut self) -> bool {
-        self.reader.sleep()
+    pub(super) fn sleep(&mut self, sleeper: Sleeper) -> bool {
+        self.reader.sleep(sleeper)
     }
 
     pub(super) fn wake(&mut self) {
@@ -62,15 +66,23 @@ impl Traffic {
         }
     }
 
-    fn execute(&self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool {
-        let Some(reach) = &self.reach else { return false };
-        let worth = reth.length <= SMALL || (reth.length <= LARGE && self.writer.reader_sleeps());
-        worth && self.writer.busy(|| reach.execute(path, from, to, reth, direct))
+    fn execute(
+        &mut self,
+        path: &Path,
+        ends: (Qpn, Qpn),
+        reth: &Reth,
+        direct: Direct<'_>,
+        first: bool,
+    ) -> bool {
+        let Some(reach) = &mut self.reach else { return false };
+        let Some(means) = reach.is_worth(reth, first, self.writer.reader_sleeps()) else { return false };
+        self.writer.busy(|| reach.execute(path, ends, reth, direct, means))
     }
 
-    pub(super) fn must_wake(&mut self) -> bool {
-        let (sent, taken) = (self.writer.must_wake(), self.reader.must_wake());
-        sent || taken
+    /// Who has to be woken over what was sent, and whether their thread has to be for the room that there is
+    /// now.
+    pub(super) fn must_wake(&mut self) -> (Option<Sleeper>, bool) {
+        (self.writer.must_wake(), self.reader.must_wake())
     }
 
     /// Takes records until it is enough. Says how many there were.
@@ -122,19 +134,20 @@ impl Traffic {
         Ok(())
     }
 
+    #[inline]
     fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Option<Result<(), Fault>> {
-        let mut headers = [0; WAY_BYTES + MAX_HEADERS];
-        let mut encoded = [0; MAX_HEADERS];
-        let length = packet.encode(0, &mut encoded).ok()?;
-        let way = way(path);
+        let way = Way::of(path);
         let same = self.sent == Some(way);
-        let from = if same { 0 } else { WAY_BYTES };
-        headers[..from].copy_from_slice(&way[..from]);
-        headers[from..from + length].copy_from_slice(&encoded[..length]);
-        let flags = if same { SAME_WAY } else { 0 };
+        let (from, flags) = if same { (0, SAME_WAY) } else { (WAY_BYTES, 0) };
+        let headers = |place: &mut [u8; HEADERS_MAX]| {
+            if !same {
+                place[..WAY_BYTES].copy_from_slice(&way.to_bytes());
+            }
+            let length = packet.encode(0, place[from..].first_chunk_mut()?).ok()?;
+            Some(from + length)
+        };
         let bytes = payload.len() as usize;
-        let written =
-            self.writer.write(&headers[..from + length], flags, bytes, |place| gather(payload, place))?;
+        let written = self.writer.write(flags, bytes, headers, |place| gather(payload, place))?;
         if written.is_ok() {
             self.sent = Some(way);
         }
@@ -142,12 +155,33 @@ impl Traffic {
     }
 }
 
-fn way(path: &Path) -> [u8; WAY_BYTES] {
-    let mut way = [0; WAY_BYTES];
-    way[..16].copy_from_slice(&path.source.0);
-    way[16..32].copy_from_slice(&path.destination.0);
-    (way[32], way[33]) = (path.traffic_class, path.hop_limit);
-    way
+/// Where packets come from and go. In numbers, because it is compared for each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Way {
+    source: u128,
+    destination: u128,
+    traffic_class: u8,
+    hop_limit: u8,
+}
+
+impl Way {
+    #[inline]
+    fn of(path: &Path) -> Self {
+        Self {
+            source: u128::from_ne_bytes(path.source.0),
+            destination: u128::from_ne_bytes(path.destination.0),
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+        }
+    }
+
+    fn to_bytes(self) -> [u8; WAY_BYTES] {
+        let mut way = [0; WAY_BYTES];
+        way[..16].copy_from_slice(&self.source.to_ne_bytes());
+        way[16..32].copy_from_slice(&self.destination.to_ne_bytes());
+        (way[32], way[33]) = (self.traffic_class, self.hop_limit);
+        way
+    }
 }
 
 fn arrival(way: &[u8; WAY_BYTES]) -> Arrival {
@@ -160,7 +194,7 @@ fn arrival(way: &[u8; WAY_BYTES]) -> Arrival {
 pub(crate) struct Exit<'a> {
     pub(crate) transmitter: &'a mut Transmitter,
     pub(crate) lanes: &'a mut Lanes,
-    /// The first request may be executed here and now, for nothing else is about to be sent.
+    /// The first request may be executed here and now by a system call, for nothing else is about to be sent.
     pub(crate) direct: bool,
 }
 
@@ -182,11 +216,16 @@ impl Sink for Exit<'_> {
     }
 
     fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool {
-        let allowed = std::mem::take(&mut self.direct);
-        let lane = self.lanes.traffic(path.lane).filter(|_| allowed);
-        let done = lane.is_some_and(|lane| lane.execute(path, from, to, reth, direct));
+        let first = std::mem::take(&mut self.direct);
+        let lane = self.lanes.traffic(path.lane);
+        let done = lane.is_some_and(|lane| lane.execute(path, (from, to), reth, direct, first));
         self.transmitter.counters.lane_direct += u64::from(done);
         done
+    }
+
+    fn prefers_to_execute(&mut self, path: &Path) -> bool {
+        let lane = self.lanes.traffic(path.lane);
+        lane.and_then(|lane| lane.reach.as_ref()).is_some_and(Reach::has_views)
     }
 
     fn lane(&mut self, path: &Path, from: Qpn, to: Qpn) -> u16 {

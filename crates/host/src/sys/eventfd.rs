@@ -61,6 +61,12 @@ impl EventFd {
         let _ = self.take();
     }
 
+    /// Whether taking waits.
+    pub(crate) fn is_blocking(&self) -> bool {
+        // SAFETY: no pointers.
+        unsafe { libc::fcntl(self.raw(), libc::F_GETFL) & libc::O_NONBLOCK == 0 }
+    }
+
     #[cfg(test)]
     pub(crate) fn set_nonblocking(&self) {
         // SAFETY: no pointers.

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub(crate) struct ProcessMemory;
 
 impl Memory for ProcessMemory {
+    #[inline]
     fn write(&mut self, piece: Piece, payload: Payload<'_>) -> Result<(), Fault> {
         let (bytes, length) = match payload {
             Payload::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),

@@ -6,9 +6,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// Descriptors that a message may carry.
-const FDS_MAX: usize = 2;
+const FDS_MAX: usize = 3;
 /// Them in a control message: header, the descriptors.
-const CONTROL_BYTES: usize = 16 + 4 * FDS_MAX;
+const CONTROL_BYTES: usize = 16 + (4 * FDS_MAX).next_multiple_of(8);
 
 fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
@@ -205,9 +205,27 @@ pub(crate) fn send_fds(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Two ends of a stream.
+pub(crate) fn pair() -> io::Result<[OwnedFd; 2]> {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: room for two descriptors.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    // SAFETY: new descriptors that nobody else owns.
+    Ok(ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Receives what is there, waiting for something. 0 bytes: the other side is gone. A signal ends it, or does
+/// not, as its handler was installed.
+pub(crate) fn receive_some(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: a slice and its length.
+    let received = unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
+}
+
 /// Receives a message, and the descriptor that came with it. 0 bytes: the other side is gone.
 pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    receive_fds(socket, bytes).map(|(length, [first, _])| (length, first))
+    receive_fds(socket, bytes).map(|(length, [first, ..])| (length, first))
 }
 
 /// Receives a message, and the descriptors that came with it.

@@ -1,6 +1,7 @@
 //! Two devices on the loopback interface, over real sockets.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod events;
 mod kills;
 mod lane;
 mod pair;

@@ -27,6 +27,8 @@ pub const HEADERS_MAX: usize = 96;
 /// The longest record: what has room whenever [`Writer::has_room`] says so.
 pub const PAYLOAD_MAX: usize = RING_BYTES / 4;
 const RECORD_MAX: usize = (PREFIX + HEADERS_MAX + PAYLOAD_MAX).next_multiple_of(LINE) + LINE;
+/// Headers that end within the first line of their record: only that line is touched for them.
+const HEADERS_SHORT: usize = LINE - PREFIX;
 
 /// What the two sides tell each other beside records; each on cache lines of its own.
 #[repr(C, align(128))]
@@ -35,7 +37,7 @@ struct Control {
     done: Own<AtomicU64>,
     /// The writer found no room, and wants to be told.
     full: Own<AtomicU32>,
-    /// The reader sleeps, and wants to be told.
+    /// The reader sleeps, and wants to be told: 0, or a [`Sleeper`].
     asleep: Own<AtomicU32>,
     /// The writer is busy with the reader's memory.
     busy: Own<AtomicU32>,
@@ -115,33 +117,36 @@ impl Writer {
         RING_BYTES.saturating_sub(self.position.wrapping_sub(self.done) as usize)
     }
 
-    /// Writes a record: `fill` gets the place for the payload. When it fails, nothing is written. `None` when
-    /// there is no room for it, or it is too long.
+    /// Writes a record, in its place: `headers` says how long those are that it wrote, `fill` gets the place
+    /// for the payload. When it fails, nothing is written. `None` when there is no room for the record, it
+    /// is too long, or there are no headers.
+    #[inline]
     pub fn write<E>(
         &mut self,
-        headers: &[u8],
         flags: u16,
         payload: usize,
+        headers: impl FnOnce(&mut [u8; HEADERS_MAX]) -> Option<usize>,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Option<Result<(), E>> {
-        let lines = (PREFIX + headers.len() + payload).div_ceil(LINE);
-        if headers.len() > HEADERS_MAX || payload > PAYLOAD_MAX || (lines + 1) * LINE > self.free() {
+        if payload > PAYLOAD_MAX || PREFIX + HEADERS_MAX + payload + 2 * LINE > self.free() {
             return None;
         }
         let start = self.ring.at(self.position);
         // SAFETY: free room, as was checked, which is ours until the record is published. The reader, if it
         // keeps to the rules, looks at nothing here but the first number.
+        let length = headers(unsafe { &mut *start.add(PREFIX).cast() })?.min(HEADERS_MAX);
+        // SAFETY: as above.
         let place = unsafe {
             let prefix = start.add(4);
-            prefix.cast::<u16>().write(headers.len() as u16);
+            prefix.cast::<u16>().write(length as u16);
             prefix.add(2).cast::<u16>().write(flags);
             prefix.add(4).cast::<u32>().write(payload as u32);
-            start.add(PREFIX).copy_from_nonoverlapping(headers.as_ptr(), headers.len());
-            std::slice::from_raw_parts_mut(start.add(PREFIX + headers.len()), payload)
+            std::slice::from_raw_parts_mut(start.add(PREFIX + length), payload)
         };
         if let Err(error) = fill(place) {
             return Some(Err(error));
         }
+        let lines = (PREFIX + length + payload).div_ceil(LINE);
         let next = self.position + (lines * LINE) as u64;
         self.ring.lines(next).store(0, Ordering::Relaxed);
         self.ring.lines(self.position).store(lines as u32, Ordering::Release);
@@ -166,15 +171,37 @@ impl Writer {
         result
     }
 
-    /// After any number of records: whether the reader sleeps, and has to be woken. Says so once.
-    pub fn must_wake(&mut self) -> bool {
+    /// After any number of records: whether the reader sleeps, and who has to be woken. Says so once.
+    pub fn must_wake(&mut self) -> Option<Sleeper> {
         if !std::mem::take(&mut self.written) {
-            return false;
+            return None;
         }
         // The reader says that it sleeps, then looks for a record; we the other way round.
         fence(Ordering::SeqCst);
         let asleep = &self.ring.control().asleep.0;
-        asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0
+        match asleep.load(Ordering::Relaxed) {
+            0 => None,
+            _ => Sleeper::of(asleep.swap(0, Ordering::Relaxed)),
+        }
+    }
+}
+
+/// Who waits for records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sleeper {
+    /// The thread that serves the link.
+    Thread = 1,
+    /// The program itself, in a call that waits for an event.
+    Program = 2,
+}
+
+impl Sleeper {
+    fn of(value: u32) -> Option<Self> {
+        match value {
+            0 => None,
+            2 => Some(Self::Program),
+            _ => Some(Self::Thread),
+        }
     }
 }
 
@@ -253,12 +280,17 @@ impl Reader {
             return Err(Broken);
         }
         let mut headers = [0; HEADERS_MAX];
-        // SAFETY: within the record, as was checked, and within the array.
-        let payload = unsafe {
-            let from = start.add(PREFIX);
-            headers.as_mut_ptr().copy_from_nonoverlapping(from, usize::from(headers_length));
-            from.add(usize::from(headers_length)) as u64
-        };
+        let from = start.wrapping_add(PREFIX);
+        // Two lengths that are known to the compiler, instead of any: no call.
+        let copied = if usize::from(headers_length) <= HEADERS_SHORT { HEADERS_SHORT } else { HEADERS_MAX };
+        // SAFETY: mapped from any record's start on, and within the array.
+        unsafe {
+            match copied {
+                HEADERS_SHORT => headers.as_mut_ptr().copy_from_nonoverlapping(from, HEADERS_SHORT),
+                _ => headers.as_mut_ptr().copy_from_nonoverlapping(from, HEADERS_MAX),
+            }
+        }
+        let payload = from.wrapping_add(usize::from(headers_length)) as u64;
         let end = self.position + (lines * LINE) as u64;
         Ok(Some(Record { headers, headers_length: headers_length as u8, flags, payload, length, end }))
     }
@@ -281,9 +313,9 @@ impl Reader {
         full.load(Ordering::Relaxed) != 0 && full.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Says that we are about to sleep, and want to be woken. True when there is a record already.
-    pub fn sleep(&self) -> bool {
-        self.ring.control().asleep.0.store(1, Ordering::Relaxed);
+    /// Says that we are about to sleep, and who wants to be woken. True when there is a record already.
+    pub fn sleep(&self, sleeper: Sleeper) -> bool {
+        self.ring.control().asleep.0.store(sleeper as u32, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.has_record()
     }

@@ -112,9 +112,14 @@ impl Device {
         taken
     }
 
+    /// How many completions [`Self::poll_cq`] would find.
+    pub fn completions(&self, cq: Cq) -> usize {
+        self.resources.cqs.get(cq.0 as usize).map_or(0, |queue| queue.len() as usize)
+    }
+
     /// Whether [`Self::poll_cq`] would find something.
     pub fn has_completions(&self, cq: Cq) -> bool {
-        self.resources.cqs.get(cq.0 as usize).is_some_and(|queue| queue.len() > 0)
+        self.completions(cq) > 0
     }
 
     fn cq(&mut self, cq: Cq) -> Result<&mut CompletionQueue, Error> {

@@ -6,7 +6,7 @@ use super::timer;
 use crate::access::Access;
 use crate::completion::Status;
 use crate::memory::{Memory, Payload};
-use crate::resources::{Resources, Unresolved};
+use crate::resources::{Resources, Unresolved, scatter};
 use crate::time::Instant;
 use crate::work::Operation;
 use wire::{Aeth, Message, Packet, Psn, Syndrome};
@@ -283,7 +283,7 @@ impl Qp {
         let sges = self.send.sges(entry);
         resources
             .resolve(self.pd(), sges, offset, payload.len(), Access::LOCAL_WRITE)
-            .and_then(|()| resources.scatter(payload, memory))
+            .and_then(|pieces| scatter(pieces, payload, memory))
             .map_err(|error| match error {
                 Unresolved::Key => Status::LocalProtection,
                 Unresolved::TooShort => Status::LocalLength,

@@ -46,6 +46,8 @@ impl Qp {
         self.dispatch(resources, entry, &header, offset, carried, sink)
     }
 
+    // Copied together in a register, and not through memory: the packet is read at once.
+    #[inline(always)]
     fn message(&self, entry: &SendEntry, position: Position, offset: u32, length: u32) -> Message {
         let at = |address: u64| address.wrapping_add(u64::from(offset));
         match entry.operation {
@@ -133,10 +135,10 @@ impl Qp {
                 sink.send(path, header, Gather::Inline(&bytes[from..to]))
             }
             None => {
-                resources
+                let pieces = resources
                     .resolve(self.pd(), self.send.sges(entry), offset, length, Access::empty())
                     .map_err(|_| Status::LocalProtection)?;
-                sink.send(path, header, Gather::Pieces(&resources.pieces))
+                sink.send(path, header, Gather::Pieces(pieces))
             }
         };
         sent.map_err(|_| Status::LocalProtection)?;

@@ -8,7 +8,7 @@ use crate::completion::{CompletionKind, Extra, Status};
 use crate::cq::Notice;
 use crate::handle::{Pd, Srq};
 use crate::memory::{Memory, Payload, Piece};
-use crate::resources::{Resources, Unresolved, completion};
+use crate::resources::{Resources, Unresolved, completion, scatter};
 use crate::time::Instant;
 use wire::{Message, Packet, Position, Reth, Rkey, Tail};
 
@@ -94,6 +94,7 @@ impl Qp {
 
     /// The memory that the peer names, `None` if it is none: a transfer of no bytes needs no key (IBTA
     /// 9.7.4.1.5).
+    #[inline(always)]
     pub(super) fn remote_piece(
         &self,
         resources: &Resources,
@@ -206,7 +207,7 @@ impl Qp {
         let sges = self.responder.sges.iter();
         resources
             .resolve(pd, sges, offset, payload.len(), Access::LOCAL_WRITE)
-            .and_then(|()| resources.scatter(payload, memory))
+            .and_then(|pieces| scatter(pieces, payload, memory))
             .map_err(|error| match error {
                 Unresolved::Key => Refusal::LocalProtection,
                 Unresolved::TooShort => Refusal::TooLong,
@@ -263,17 +264,23 @@ impl Qp {
         if position.ends() != (left == 0) {
             return Err(Refusal::Invalid);
         }
-        if position.starts() {
+        let need = Access::REMOTE_WRITE;
+        let whole = if position.starts() {
             // The whole range at once: a message must not be half done before it is refused (IBTA 9.7.4.1.5).
-            self.remote_piece(resources, packet, rkey, address, remaining, Access::REMOTE_WRITE)?;
-        }
+            self.remote_piece(resources, packet, rkey, address, remaining, need)?
+        } else {
+            None
+        };
         let srq = self.shared_queue(resources, packet)?;
         if let Tail::Immediate(_) = tail {
             self.take_receive(resources, srq)?;
         }
         if let Body::Here(payload) = body {
-            let need = Access::REMOTE_WRITE;
-            if let Some(piece) = self.remote_piece(resources, packet, rkey, address, payload.len(), need)? {
+            let piece = match whole {
+                Some(whole) if left == 0 => Some(whole),
+                _ => self.remote_piece(resources, packet, rkey, address, payload.len(), need)?,
+            };
+            if let Some(piece) = piece {
                 memory.write(piece, payload).map_err(|_| Refusal::Access)?;
             }
         }

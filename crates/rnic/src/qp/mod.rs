@@ -165,14 +165,17 @@ impl Qp {
             ReadyToSend | SendQueueDrained | SendQueueError => true,
             _ => false,
         };
-        let reads = if self.attr.max_dest_rd_atomic > 0 { Access::REMOTE_READ } else { Access::empty() };
+        let answered = match self.attr.max_dest_rd_atomic {
+            0 => Access::empty(),
+            _ => Access::REMOTE_READ | Access::REMOTE_ATOMIC,
+        };
         (takes && self.kind == QpType::Rc).then(|| QueueGrant {
             qpn: self.qpn,
             peer: self.attr.destination,
             source: self.path.source,
             destination: self.path.destination,
             pd: self.pd(),
-            access: self.attr.access & (Access::REMOTE_WRITE | reads),
+            access: self.attr.access & (Access::REMOTE_WRITE | answered),
         })
     }
 

@@ -241,7 +241,7 @@ impl Qp {
         if entry.is_local() {
             return self.execute_locally(resources, &entry, fresh, now);
         }
-        if !self.pace(now) {
+        if !self.pace(now) || (index > 0 && fresh && self.waits_to_execute(&entry, sink)) {
             return Step::Blocked;
         }
         let room = self.room(resources, index, sink);
@@ -263,8 +263,9 @@ impl Qp {
         Step::Sent
     }
 
-    /// A WRITE or READ that nothing is before may be executed here and now, on a lane. Never the first
-    /// request: what the peer dropped because it was not ready could not be told from what it need not see.
+    /// A WRITE, READ or atomic that nothing is before may be executed here and now, on a lane. Never the
+    /// first request: what the peer dropped because it was not ready could not be told from what it need not
+    /// see.
     fn execute_itself(
         &mut self,
         resources: &mut Resources,
@@ -277,9 +278,11 @@ impl Qp {
         if self.path.lane == 0 || !ready || self.kind != QpType::Rc {
             return false;
         }
-        let (address, rkey, reads) = match entry.operation {
-            Operation::Write { address, rkey, immediate: None } => (address, rkey, false),
-            Operation::Read { address, rkey } => (address, rkey, true),
+        let (address, rkey, need) = match entry.operation {
+            Operation::Write { address, rkey, immediate: None } => (address, rkey, Access::empty()),
+            Operation::Read { address, rkey }
+            | Operation::FetchAdd { address, rkey, .. }
+            | Operation::CompareSwap { address, rkey, .. } => (address, rkey, Access::LOCAL_WRITE),
             _ => return false,
         };
         let (path, from, to) = (&self.path, self.qpn, self.attr.destination);
@@ -287,13 +290,28 @@ impl Qp {
         if let Some(bytes) = self.send.inline(entry) {
             return sink.execute(path, from, to, &reth, Direct::Write(Gather::Inline(bytes)));
         }
-        let need = if reads { Access::LOCAL_WRITE } else { Access::empty() };
-        if resources.resolve(self.pd(), self.send.sges(entry), 0, entry.length, need).is_err() {
-            return false;
-        }
-        let pieces = Gather::Pieces(&resources.pieces);
-        let direct = if reads { Direct::Read(pieces) } else { Direct::Write(pieces) };
+        let resolved = resources.resolve(self.pd(), self.send.sges(entry), 0, entry.length, need);
+        let Ok(pieces) = resolved.map(Gather::Pieces) else { return false };
+        let direct = match entry.operation {
+            Operation::Read { .. } => Direct::Read(pieces),
+            Operation::FetchAdd { add, .. } => Direct::FetchAdd { add, into: pieces },
+            Operation::CompareSwap { compare, swap, .. } => {
+                Direct::CompareSwap { compare, swap, into: pieces }
+            }
+            _ => Direct::Write(pieces),
+        };
         sink.execute(path, from, to, &reth, direct)
+    }
+
+    /// Once requests follow each other on the lane, those behind have to go there too.
+    fn waits_to_execute(&self, entry: &SendEntry, sink: &mut impl Sink) -> bool {
+        let unheard = self.path.lane != 0 && !self.requester.heard && self.kind == QpType::Rc;
+        let executable = match entry.operation {
+            Operation::Write { immediate, .. } => immediate.is_none(),
+            Operation::Read { .. } | Operation::FetchAdd { .. } | Operation::CompareSwap { .. } => true,
+            _ => false,
+        };
+        unheard && executable && self.requester.is_waiting() && sink.prefers_to_execute(&self.path)
     }
 
     /// A request was sent, executed and answered at once.
@@ -327,6 +345,7 @@ impl Qp {
         }
         resources
             .resolve(self.pd(), self.send.sges(entry), 0, entry.length, Access::LOCAL_WRITE)
+            .map(|_| ())
             .map_err(|_| Status::LocalProtection)
     }
 
@@ -398,7 +417,8 @@ impl Qp {
         let (window, in_flight) = (self.window_packets(), self.requester.in_flight());
         let silent = self.requester.packets_since_ack_request;
         let interval = (window / 4).clamp(1, self.ack_interval);
-        ends || silent + 1 >= interval || (in_flight + packets >= window && silent >= in_flight)
+        let first = self.path.lane != 0 && !self.requester.heard;
+        ends || first || silent + 1 >= interval || (in_flight + packets >= window && silent >= in_flight)
     }
 
     /// Whether the entry at `index` leaves right after the one before it.
@@ -497,10 +517,10 @@ impl Qp {
             if self.requester.unacknowledged.is_before(front.end_psn()) {
                 break;
             }
-            let Some(entry) = self.send.pop() else { break };
+            self.report(resources, front, now);
+            self.send.drop_front();
             self.requester.cursor -= 1;
             self.requester.started -= 1;
-            self.report(resources, &entry, now);
         }
         if let (Some(status), 0) = (self.requester.fault, self.requester.cursor) {
             self.fail_request(resources, status, now);

@@ -147,8 +147,10 @@ impl Responder {
     }
 }
 
-/// Why a request was not executed.
+/// Why a request was not executed. As wide as the first field of a [`crate::memory::Piece`], as
+/// [`crate::resources::Unresolved`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
 pub(super) enum Refusal {
     /// No receive is posted.
     NotReady,

@@ -187,14 +187,25 @@ impl SendQueue {
 
     /// Removes the oldest entry.
     pub(crate) fn pop(&mut self) -> Option<SendEntry> {
-        let entry = self.entries.pop_front()?;
+        let entry = *self.entries.front()?;
+        self.drop_front();
+        Some(entry)
+    }
+
+    /// The same without a look at it.
+    pub(crate) fn drop_front(&mut self) {
+        let Some(entry) = self.entries.pop_front() else { return };
         if !entry.inline {
-            self.sges.drain(..entry.sge_count as usize);
+            for _ in 0..entry.sge_count {
+                self.sges.pop_front();
+            }
             self.sge_base = self.sge_base.wrapping_add(entry.sge_count);
         }
         self.destinations.pop_front();
-        self.inline_slot_base = (self.inline_slot_base + 1) % self.max_wr;
-        Some(entry)
+        self.inline_slot_base += 1;
+        if self.inline_slot_base >= self.max_wr {
+            self.inline_slot_base = 0;
+        }
     }
 
     /// Forgets everything, and gives back memory.

@@ -1,0 +1,155 @@
+//! Files in memory that a program has mapped shared, and registered: peers map them too.
+//!
+//! The kernel says what is mapped where (`PROCMAP_QUERY`, Linux 6.11). The file is opened by its name, or
+//! found among the program's descriptors; it has to be the very file that is mapped. Only files that live in
+//! memory (tmpfs, hugetlbfs, memfd): what opening or mapping another one does, we do not know.
+//!
+//! Descriptors stay open as long as the process: closing one would drop the locks (`fcntl(2)`) that the
+//! program holds on the same file.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Files that a process shows, and that it takes from one peer, at most.
+pub(crate) const FILES_MAX: usize = 64;
+/// Descriptors of the program that are looked at for one that is the file.
+const DESCRIPTORS_MAX: usize = 4096;
+
+/// Part of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// The file's number in this process.
+    pub(crate) file: u8,
+    pub(crate) offset: u64,
+}
+
+/// A file, by its device and number, and our descriptor of it.
+#[derive(Clone, Copy)]
+struct Known {
+    identity: (u64, u64),
+    fd: RawFd,
+}
+
+static FILES: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+/// The kernel's `struct procmap_query`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Query {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    vma_flags: u64,
+    page_size: u64,
+    offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    name_size: u32,
+    build_id_size: u32,
+    name: u64,
+    build_id: u64,
+}
+
+const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+const _: () = assert!(size_of::<Query>() == 0x68);
+/// Only mappings that are shared, and of a file.
+const SHARED: u64 = 0x08;
+const FILE_BACKED: u64 = 0x20;
+
+/// The part of a file that is mapped, shared, at an address range, if it is one and peers can have it.
+pub(crate) fn part_behind(address: u64, length: u64) -> Option<Part> {
+    let mut name = [0; libc::PATH_MAX as usize];
+    let found = query(address, &mut name).ok()?;
+    if length == 0 || found.end - address < length {
+        return None;
+    }
+    let identity = (libc::makedev(found.dev_major, found.dev_minor), found.inode);
+    let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = files.iter().position(|known| known.identity == identity);
+    let file = match known {
+        Some(file) => file,
+        None if files.len() < FILES_MAX => {
+            let fd = open(CStr::from_bytes_until_nul(&name).ok()?, identity)?;
+            files.push(Known { identity, fd: fd.into_raw_fd() });
+            files.len() - 1
+        }
+        None => return None,
+    };
+    Some(Part { file: file as u8, offset: found.offset + (address - found.start) })
+}
+
+/// Descriptors of all files so far, in the order of their numbers.
+pub(crate) fn files() -> Vec<RawFd> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|known| known.fd).collect()
+}
+
+fn query(address: u64, name: &mut [u8]) -> io::Result<Query> {
+    static MAPS: OnceLock<Option<File>> = OnceLock::new();
+    let maps = MAPS.get_or_init(|| File::open("/proc/self/maps").ok());
+    let maps = maps.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+    // SAFETY: all zeros is a valid question.
+    let mut query: Query = unsafe { zeroed() };
+    (query.size, query.flags, query.address) = (size_of::<Query>() as u64, SHARED | FILE_BACKED, address);
+    (query.name, query.name_size) = (name.as_mut_ptr() as u64, name.len() as u32);
+    // SAFETY: a question, and room for a name of that length.
+    match unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) } {
+        0 => Ok(query),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The file of this name, or one that the program has open, if it is the one.
+fn open(name: &CStr, identity: (u64, u64)) -> Option<OwnedFd> {
+    // SAFETY: all zeros is a valid value, and there is room for one.
+    let is_it = |fd: RawFd| unsafe {
+        let mut stat: libc::stat = zeroed();
+        libc::fstat(fd, &mut stat) == 0 && (stat.st_dev, stat.st_ino) == identity && is_in_memory(fd)
+    };
+    // First without the right to do anything: opening some files has effects.
+    let place = path(name, libc::O_PATH);
+    if place.is_some_and(|place| is_it(place.as_raw_fd())) {
+        return path(name, libc::O_RDWR).filter(|fd| is_it(fd.as_raw_fd()));
+    }
+    let own = std::fs::read_dir("/proc/self/fd").ok()?.take(DESCRIPTORS_MAX);
+    let numbers = own.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let found = { numbers }.find(|fd| is_it(*fd) && is_writable(*fd))?;
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::fcntl(found, libc::F_DUPFD_CLOEXEC, 0) };
+    // SAFETY: a new descriptor that nobody else owns.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn path(name: &CStr, rights: i32) -> Option<OwnedFd> {
+    let flags = rights | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    // SAFETY: a name that lives until the call returns.
+    let fd = unsafe { libc::open(name.as_ptr(), flags) };
+    // SAFETY: a new descriptor that nobody else owns.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn is_writable(fd: RawFd) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_ACCMODE == libc::O_RDWR }
+}
+
+/// The size of the pages of a file that lives in memory.
+pub(crate) fn page_bytes(fd: RawFd) -> Option<u64> {
+    // SAFETY: all zeros is a valid value, and there is room for one.
+    let stat = unsafe {
+        let mut stat: libc::statfs = zeroed();
+        (libc::fstatfs(fd, &mut stat) == 0).then_some(stat)?
+    };
+    let in_memory = stat.f_type == libc::TMPFS_MAGIC || stat.f_type == libc::HUGETLBFS_MAGIC;
+    in_memory.then_some((stat.f_bsize as u64).max(4096))
+}
+
+fn is_in_memory(fd: RawFd) -> bool {
+    page_bytes(fd).is_some()
+}

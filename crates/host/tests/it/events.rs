@@ -1,0 +1,102 @@
+//! Programs that sleep until an event comes.
+
+use crate::pair::{Side, WAYS, Way, pair};
+use host::CompletionChannel;
+use rnic::{Arm, Operation, Status};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Waits for one receive as programs do: asks for an event, looks once more, sleeps.
+fn sleep_for_receive(side: &Side, length: u32) {
+    loop {
+        let mut received = 0;
+        side.device.arm_cq(side.cq, Arm::Any).unwrap();
+        side.device.poll_cq(side.cq, 16, |completion| {
+            assert_eq!(completion.status, Status::Success);
+            received += u32::from(completion.kind == rnic::CompletionKind::Receive) * completion.length;
+        });
+        if received > 0 {
+            assert_eq!(received, length);
+            return;
+        }
+        assert_eq!(side.device.next_event(&side.channel).unwrap(), 77);
+    }
+}
+
+fn echo(side: &Side, rounds: u64, begins: bool, pause: Duration) {
+    let length = 48;
+    for round in 0..rounds {
+        if begins {
+            std::thread::sleep(pause);
+            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, length));
+        }
+        sleep_for_receive(side, length as u32);
+        side.receive(round, side.sge(64, 64));
+        if !begins {
+            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, length));
+        }
+    }
+}
+
+#[test]
+fn two_that_sleep_wake_each_other() {
+    for way in WAYS {
+        // Answers that come soon are looked for, others are slept for.
+        for (rounds, pause) in [(2000, Duration::ZERO), (40, Duration::from_micros(500))] {
+            let (a, b) = pair(4096, way);
+            (0..8).for_each(|id| (a.receive(id, a.sge(64, 64)), b.receive(id, b.sge(64, 64))).0);
+            std::thread::scope(|scope| {
+                scope.spawn(|| echo(&b, rounds, false, pause));
+                echo(&a, rounds, true, pause);
+            });
+        }
+    }
+}
+
+/// Another thread of the same program finds the event of the one that sleeps.
+#[test]
+fn what_another_thread_polls_wakes_the_one_that_sleeps() {
+    let (a, b) = pair(4096, Way::Lane);
+    let idle = Arc::new(CompletionChannel::new().unwrap());
+    b.device.arm_cq(b.cq, Arm::Any).unwrap();
+    std::thread::scope(|scope| {
+        let event = scope.spawn(|| b.device.next_event(&b.channel).unwrap());
+        // Polling an empty queue of its own serves the device, and so the other one's.
+        let other = b.device.with(|rnic, _| rnic.create_cq(8).unwrap());
+        b.device.attach_cq(other, &idle, 5);
+        b.receive(1, b.sge(0, 64));
+        a.post(1, Operation::Send(wire::Tail::None), a.sge(0, 64));
+        while !event.is_finished() {
+            b.device.poll_cq(other, 1, |_| {});
+        }
+        assert_eq!(event.join().unwrap(), 77);
+    });
+}
+
+/// One sleeps in the thread's place, the other on its descriptor.
+#[test]
+fn two_threads_sleep_for_two_queues() {
+    let (a, b) = pair(4096, Way::Lane);
+    let (second, channel) = (b.device.with(|rnic, _| rnic.create_cq(8).unwrap()), CompletionChannel::new());
+    let channel = Arc::new(channel.unwrap());
+    b.device.attach_cq(second, &channel, 78);
+    b.device.arm_cq(b.cq, Arm::Any).unwrap();
+    std::thread::scope(|scope| {
+        let sleepers = [scope.spawn(|| b.device.next_event(&b.channel)), {
+            std::thread::sleep(Duration::from_millis(2));
+            scope.spawn(|| b.device.next_event(&channel))
+        }];
+        std::thread::sleep(Duration::from_millis(2));
+        b.receive(1, b.sge(0, 64));
+        a.post(1, Operation::Send(wire::Tail::None), a.sge(0, 64));
+        let [first, other] = sleepers;
+        assert_eq!(first.join().unwrap().unwrap(), 77);
+        // The second queue's completion: a WRITE of our own, signalled on another channel.
+        b.device.detach_cq(b.cq);
+        b.device.attach_cq(b.cq, &channel, 79);
+        b.device.arm_cq(b.cq, Arm::Any).unwrap();
+        let write = Operation::Write { address: a.sge(0, 8).address, rkey: a.keys.rkey, immediate: None };
+        b.post(2, write, b.sge(0, 8));
+        assert_eq!(other.join().unwrap().unwrap(), 79);
+    });
+}
