@@ -7,6 +7,7 @@
 mod check;
 mod document;
 mod error;
+pub mod hosts;
 mod names;
 mod network;
 mod profile;

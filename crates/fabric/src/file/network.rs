@@ -2,6 +2,7 @@
 
 use super::document::{Document, ReadFile};
 use super::error::{FileError, Mistake, Problem, nearest};
+use super::hosts::{Drive, Processor};
 use super::names::{Names, expand, is_pattern};
 use super::profile::{bytes, is_closed};
 use super::schema::{FabricFile, Generator, Host, Link, Nic, Qos, Shape, SpreadKind, Switch};
@@ -11,6 +12,7 @@ use crate::time::Span;
 use crate::topology::{self, End, Extra, LinkConfig, Node, Speeds, Topology};
 use crate::vendor::{Imported, Place};
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -28,6 +30,12 @@ pub struct Attached {
     pub name: String,
     /// Its adapter.
     pub nic: Nic,
+    /// Its processor.
+    pub processor: Processor,
+    /// Its drives, and how many.
+    pub drive: Drive,
+    /// See `drive`.
+    pub drives: u32,
 }
 
 /// A switch.
@@ -354,11 +362,23 @@ impl Builder<'_> {
                 let instead = format!("[[link]] between = [\"{name}\", \"a switch\"]");
                 self.wrong(Mistake::Combination, &field.replace(".nic", ".name"), what, &instead);
             }
-            let found = self.file.nic.get(nic).cloned();
-            let found = found.or_else(|| (nic == "default").then(Nic::default));
-            match found {
-                Some(nic) => hosts.push(Attached { name, nic }),
-                None => self.no_such_table(&field, "nic", nic, entry),
+            let of = |name: fn(&Host) -> &str| entry.map_or("default", |entry| name(&self.file.host[entry]));
+            let (processor, drive) = (of(|host| &host.processor), of(|host| &host.drive));
+            let drives = entry.map_or(1, |entry| self.file.host[entry].drives.max(1));
+            let nic_table = table(&self.file.nic, nic);
+            let processor_table = table(&self.file.processor, processor);
+            let drive_table = table(&self.file.drive, drive);
+            for (missing, kind, wanted) in [
+                (nic_table.is_none(), "nic", nic),
+                (processor_table.is_none(), "processor", processor),
+                (drive_table.is_none(), "drive", drive),
+            ] {
+                if missing {
+                    self.no_such_table(&field.replace(".nic", &format!(".{kind}")), kind, wanted, entry);
+                }
+            }
+            if let (Some(nic), Some(processor), Some(drive)) = (nic_table, processor_table, drive_table) {
+                hosts.push(Attached { name, nic, processor, drive, drives });
             }
         }
         let tables: Vec<(String, Nic)> =
@@ -400,6 +420,8 @@ impl Builder<'_> {
         }
         let names: Vec<&str> = match kind {
             "nic" => self.file.nic.keys().map(String::as_str).collect(),
+            "processor" => self.file.processor.keys().map(String::as_str).collect(),
+            "drive" => self.file.drive.keys().map(String::as_str).collect(),
             _ => self.file.qos.keys().map(String::as_str).collect(),
         };
         let instead = match nearest(name, names.iter().copied()) {
@@ -555,6 +577,11 @@ struct Entry {
     number: usize,
     index: usize,
     kind: &'static str,
+}
+
+/// A table by name; the one called `default` is there without being written.
+fn table<T: Clone + Default>(tables: &BTreeMap<String, T>, name: &str) -> Option<T> {
+    tables.get(name).cloned().or_else(|| (name == "default").then(T::default))
 }
 
 /// Ports, with profiles that are alike kept once.

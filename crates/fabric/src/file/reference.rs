@@ -22,6 +22,9 @@ const TABLES: &[(&str, &str)] = &[
     ("[qos.NAME.pfc]", "Pfc"),
     ("[[link]]", "Link"),
     ("[[workload]]", "Workload"),
+    ("[[storage]]", "Storage"),
+    ("[processor.NAME]", "Processor"),
+    ("[drive.NAME]", "Drive"),
 ];
 
 /// The field-by-field part of the documentation, in Markdown.

@@ -1,5 +1,6 @@
 //! The fabric file, field by field. The documentation and the JSON schema are made of these comments.
 
+use super::hosts::{Drive, Processor, Storage};
 use super::units::{Bandwidth, Headroom, Length, Ratio, Size, Threshold, Timespan};
 use crate::config::Limit;
 use crate::time::{Rate, Span};
@@ -41,6 +42,12 @@ pub struct FabricFile {
     pub link: Vec<Link>,
     /// What is transferred.
     pub workload: Vec<Workload>,
+    /// Kinds of processors, by name. Hosts that name none have the one called `default`.
+    pub processor: BTreeMap<String, Processor>,
+    /// Kinds of drives, by name. Hosts that name none have the one called `default`.
+    pub drive: BTreeMap<String, Drive>,
+    /// NVMe over Fabrics between hosts.
+    pub storage: Vec<Storage>,
     /// Values to try, by path: `"nic.default.mtu" = [1024, 4096]`. Every combination is a run.
     pub sweep: BTreeMap<String, Vec<Scalar>>,
 }
@@ -140,6 +147,8 @@ pub enum SpreadKind {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Nic {
+    /// What storage is carried by. Plain workloads are RDMA.
+    pub protocol: Protocol,
     /// Path MTU: payload bytes per packet; 256, 512, 1024, 2048 or 4096.
     pub mtu: u32,
     /// Speed of the adapter, if it is below its link's.
@@ -189,6 +198,17 @@ pub struct Nic {
     pub congestion: Congestion,
     /// Parameters of DCQCN, by the names of its paper's section 5.
     pub dcqcn: Dcqcn,
+}
+
+/// What storage is carried by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// NVMe/RDMA: the adapter moves data, and the processor polls.
+    Rdma,
+    /// NVMe/TCP: the processor copies data and is interrupted. The stream itself is this adapter's reliable
+    /// connection with `congestion`, `data-overhead` and so on as they are set.
+    Tcp,
 }
 
 /// A PCI Express slot.
@@ -379,6 +399,15 @@ pub struct Host {
     /// Its adapter: a table `[nic.NAME]`.
     #[serde(default = "default_name")]
     pub nic: String,
+    /// Its processor: a table `[processor.NAME]`.
+    #[serde(default = "default_name")]
+    pub processor: String,
+    /// Its drives: a table `[drive.NAME]`.
+    #[serde(default = "default_name")]
+    pub drive: String,
+    /// How many drives; I/Os take them in turn.
+    #[serde(default = "one")]
+    pub drives: u32,
 }
 
 /// A switch, or several alike.
@@ -542,6 +571,7 @@ impl Default for Routing {
 impl Default for Nic {
     fn default() -> Self {
         Self {
+            protocol: Protocol::Rdma,
             mtu: 4096,
             rate: None,
             pcie: None,

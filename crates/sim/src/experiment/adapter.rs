@@ -1,10 +1,12 @@
 //! From `[nic.NAME]` to what the engine runs.
 
-use crate::world::{Bus, Headers, HostConfig, Marking};
-use fabric::Rate;
+use crate::world::{Bus, Drives, Headers, HostConfig, Marking, Media, Processor, StorageConfig};
 use fabric::config::PfcConfig;
-use fabric::file::schema::{Congestion, Dcqcn, Nic, Pcie};
-use fabric::file::units::{Size, Timespan};
+use fabric::file::Attached;
+use fabric::file::hosts;
+use fabric::file::schema::{Congestion, Dcqcn, Pcie, Protocol};
+use fabric::file::units::{Bandwidth, Size, Timespan};
+use fabric::{Rate, Span};
 use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, Mtu, Nanos};
 
 /// Bytes around the payload of a packet on the bus: framing 4, header 16 with 64-bit addresses, LCRC 4 (PCI
@@ -12,7 +14,8 @@ use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, Mtu, Nanos};
 const BUS_OVERHEAD_BYTES: u64 = 24;
 
 /// The adapter of a host whose link has this rate.
-pub(super) fn host(nic: &Nic, link: Rate) -> HostConfig {
+pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
+    let nic = &host.nic;
     let base = HostConfig::new();
     let data = Marking { class: nic.priority, dscp: nic.dscp, pcp: nic.pcp, ecn: nic.ecn };
     let notifications = Marking {
@@ -55,6 +58,36 @@ pub(super) fn host(nic: &Nic, link: Rate) -> HostConfig {
             Congestion::Dcqcn => CongestionConfig::Dcqcn(dcqcn(&nic.dcqcn, line)),
         },
         bus: nic.pcie.as_ref().map(bus),
+        storage: stores.then(|| storage(host)),
+    }
+}
+
+fn storage(host: &Attached) -> StorageConfig {
+    let hosts::Processor { cores, io, request, call, packet, copy, moderation, interrupt, late, late_by } =
+        host.processor.clone();
+    let drive = &host.drive;
+    let media = |latency: Timespan, rate: Bandwidth| Media { latency: latency.0, rate: rate.0 };
+    StorageConfig {
+        processor: Processor {
+            cores,
+            io: io.0,
+            request: request.0,
+            call: call.0,
+            packet: packet.0,
+            copy: copy.0,
+            moderation: moderation.0,
+            interrupt: interrupt.0,
+            late_chance: late.chance(),
+            late_by: late_by.0,
+        },
+        drives: Drives {
+            count: host.drives,
+            read: media(drive.read_latency, drive.read),
+            write: media(drive.write_latency, drive.write),
+            tail: drive.tail.0,
+            per_command: Span(1_000_000_000_000 / u64::from(drive.commands.max(1))),
+        },
+        stream: host.nic.protocol == Protocol::Tcp,
     }
 }
 

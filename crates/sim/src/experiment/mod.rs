@@ -3,6 +3,7 @@
 mod adapter;
 mod path;
 mod run;
+mod storage;
 mod workload;
 
 pub use adapter::slot_bps;
@@ -45,6 +46,11 @@ impl Experiment {
             flows.extend(workload::flows(document, &field, workload, index, &network, file.seed)?);
             workloads.push(workload.name.clone().unwrap_or_else(|| workload::pattern_name(workload.pattern)));
         }
+        for (index, storage) in file.storage.iter().enumerate() {
+            let field = format!("storage[{index}]");
+            flows.extend(storage::flows(document, &field, storage, workloads.len(), &network)?);
+            workloads.push(storage.name.clone());
+        }
         check_end(document, &file, &flows)?;
         let rates = attached_rates(&network);
         let hosts = network.hosts.iter().zip(&rates);
@@ -52,7 +58,7 @@ impl Experiment {
             topology: network.topology.clone(),
             switches: network.switches.iter().map(|switch| switch.config.clone()).collect(),
             spread: network.spread,
-            hosts: hosts.map(|(host, rate)| adapter::host(&host.nic, *rate)).collect(),
+            hosts: hosts.map(|(host, rate)| adapter::host(host, !file.storage.is_empty(), *rate)).collect(),
             flows,
             seed: file.seed,
             end: file.duration.map_or(Time::NEVER, |duration| Time(duration.0.0)),
@@ -75,7 +81,7 @@ impl Experiment {
 /// A run without an end is refused beforehand.
 fn check_end(document: &Document, file: &FabricFile, flows: &[Flow]) -> Result<(), FileError> {
     if flows.is_empty() {
-        let instead = "add [[workload]]";
+        let instead = "add [[workload]] or [[storage]]";
         return Err(document.mistake(
             Mistake::Combination,
             "workload",
@@ -85,14 +91,14 @@ fn check_end(document: &Document, file: &FabricFile, flows: &[Flow]) -> Result<(
     }
     let endless = flows.iter().find(|flow| flow.messages == u64::MAX);
     if let Some(flow) = endless.filter(|_| file.duration.is_none()) {
-        let field = format!("workload[{}]", flow.workload);
+        let (field, instead) = if flow.operation.is_storage() {
+            let index = flow.workload as usize - file.workload.len();
+            (format!("storage[{index}]"), "add ios, or duration = \"10ms\"")
+        } else {
+            (format!("workload[{}]", flow.workload), "add messages, bytes, or duration = \"10ms\"")
+        };
         let what = "it goes on for ever, and the file gives no duration".to_owned();
-        return Err(document.mistake(
-            Mistake::Combination,
-            &field,
-            what,
-            "add messages, bytes, or duration = \"10ms\"",
-        ));
+        return Err(document.mistake(Mistake::Combination, &field, what, instead));
     }
     Ok(())
 }

@@ -31,23 +31,8 @@ pub(super) fn flows(
     let wrong = |mistake, name: &str, what: String, instead: &str| {
         document.mistake(mistake, &format!("{field}.{name}"), what, instead)
     };
-    let hosts = |name: &str, patterns: &[String]| {
-        let mut found = Vec::new();
-        for (index, pattern) in patterns.iter().enumerate() {
-            let matching = network.hosts_matching(pattern);
-            if matching.is_empty() {
-                let what = format!("no host is called \"{pattern}\"");
-                return Err(wrong(
-                    Mistake::UnknownName,
-                    &format!("{name}[{index}]"),
-                    what,
-                    &some_hosts(network),
-                ));
-            }
-            found.extend(matching);
-        }
-        Ok(found)
-    };
+    let hosts =
+        |name: &str, patterns: &[String]| hosts(document, network, &format!("{field}.{name}"), patterns);
     let (from, to) = (hosts("from", &workload.from)?, hosts("to", &workload.to)?);
     let mut dice = Dice::new(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let pairs = match workload.pattern {
@@ -83,6 +68,26 @@ pub(super) fn flows(
     };
     let repeated = pairs.into_iter().flat_map(|pair| std::iter::repeat_n(pair, workload.qps as usize));
     Ok(repeated.map(flow).collect())
+}
+
+/// The hosts that patterns stand for.
+pub(super) fn hosts(
+    document: &Document,
+    network: &Network,
+    field: &str,
+    patterns: &[String],
+) -> Result<Vec<u32>, FileError> {
+    let mut found = Vec::new();
+    for (index, pattern) in patterns.iter().enumerate() {
+        let matching = network.hosts_matching(pattern);
+        if matching.is_empty() {
+            let what = format!("no host is called \"{pattern}\"");
+            let field = format!("{field}[{index}]");
+            return Err(document.mistake(Mistake::UnknownName, &field, what, &some_hosts(network)));
+        }
+        found.extend(matching);
+    }
+    Ok(found)
 }
 
 fn some_hosts(network: &Network) -> String {

@@ -1,8 +1,8 @@
 //! From results to the report.
 
 use super::{
-    FlowReport, PortReport, PortSamples, QueueReport, Report, Series, Spread, SwitchReport, WorkloadReport,
-    diagnosis,
+    FlowReport, PortReport, PortSamples, QueueReport, Report, Series, Spread, StoreReport, SwitchReport,
+    WorkloadReport, diagnosis,
 };
 use crate::experiment::{Experiment, Paths};
 use crate::world::{FlowResult, Latency, Results, Sample};
@@ -27,6 +27,7 @@ impl Report {
             workloads: workloads(experiment, results, &flows),
             flows,
             ports: ports(experiment, results),
+            stores: stores(experiment, results),
             switches: switches(experiment, results),
             findings: Vec::new(),
             series: series(experiment, &results.samples),
@@ -65,7 +66,10 @@ fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
             bytes,
             start_us: us(flow.start.0),
             completion_us: completion.map(us),
-            slowdown: completion.zip(alone).map(|(took, alone)| took as f64 / alone.0.max(1) as f64),
+            slowdown: completion
+                .zip(alone)
+                .filter(|_| !flow.operation.is_storage())
+                .map(|(took, alone)| took as f64 / alone.0.max(1) as f64),
             goodput_bps: goodput,
             retransmitted: result.sender.retransmitted_packets,
             notifications: result.sender.rp_cnp_handled,
@@ -103,6 +107,7 @@ fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -
             completion_us: Spread::of(mine.iter().filter_map(|flow| flow.completion_us)),
             slowdown: Spread::of(mine.iter().filter_map(|flow| flow.slowdown)),
             latency_us: Spread::of_latency(&latency),
+            ios_per_s: ios_per_s(experiment, results, index),
             retransmitted: mine.iter().map(|flow| flow.retransmitted).sum(),
             timeouts: raw.iter().map(|result| result.sender.local_ack_timeout_err).sum(),
             notifications: mine.iter().map(|flow| flow.notifications).sum(),
@@ -113,6 +118,33 @@ fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -
         }
     };
     experiment.workloads.iter().enumerate().map(one).collect()
+}
+
+/// I/Os per second of a storage workload: of each job between its first and its last.
+fn ios_per_s(experiment: &Experiment, results: &Results, workload: usize) -> Option<f64> {
+    let flows = experiment.scenario.flows.iter().zip(&results.flows);
+    let mine = flows.filter(|(flow, _)| flow.workload as usize == workload && flow.operation.is_storage());
+    let rates = mine.map(|(flow, result)| {
+        result.goodput_bps(flow.message_bytes).unwrap_or(0.0) / 8.0 / f64::from(flow.message_bytes)
+    });
+    let rates: Vec<f64> = rates.collect();
+    (!rates.is_empty()).then(|| rates.iter().sum())
+}
+
+fn stores(experiment: &Experiment, results: &Results) -> Vec<StoreReport> {
+    let percent = |busy: &[u64]| {
+        let all = busy.len() as f64 * results.end.0.max(1) as f64;
+        100.0 * busy.iter().sum::<u64>() as f64 / all.max(1.0)
+    };
+    let hosts = experiment.network.hosts.iter().zip(&results.hosts);
+    let taking_part = hosts.filter(|(_, result)| !result.cores_busy_ps.is_empty());
+    let report = |(host, result): (&fabric::file::Attached, &crate::world::HostResult)| StoreReport {
+        host: host.name.clone(),
+        cores: result.cores_busy_ps.len(),
+        cores_busy_percent: percent(&result.cores_busy_ps),
+        drives_busy_percent: percent(&result.drives_busy_ps),
+    };
+    taking_part.map(report).collect()
 }
 
 /// Jain, Chiu and Hawe, 1984; of one there is none.

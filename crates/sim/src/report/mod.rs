@@ -40,6 +40,9 @@ pub struct Report {
     pub flows: Vec<FlowReport>,
     /// By port that sends, hosts first; those that sent or received nothing are left out.
     pub ports: Vec<PortReport>,
+    /// Hosts that take part in storage.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<StoreReport>,
     /// By switch.
     pub switches: Vec<SwitchReport>,
     /// What is wrong, or worth knowing, the worst first.
@@ -68,6 +71,19 @@ pub struct Spread {
     pub mean: f64,
 }
 
+/// A host that takes part in storage.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct StoreReport {
+    /// Its name.
+    pub host: String,
+    /// Cores that worked for storage.
+    pub cores: usize,
+    /// How much of the time they did, of a hundred, on average. What polls for nothing does not work.
+    pub cores_busy_percent: f64,
+    /// How much of the time its drives moved data or commands, on average.
+    pub drives_busy_percent: f64,
+}
+
 /// A workload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct WorkloadReport {
@@ -91,6 +107,8 @@ pub struct WorkloadReport {
     pub slowdown: Option<Spread>,
     /// From posting a message to its completion, in microseconds.
     pub latency_us: Option<Spread>,
+    /// Storage: I/Os per second, all jobs together.
+    pub ios_per_s: Option<f64>,
     /// Packets of data that were sent again.
     pub retransmitted: u64,
     /// Local ACK timers that expired.

@@ -59,6 +59,7 @@ pub fn table(report: &Report) -> String {
     {
         text += &distances(workload);
     }
+    text += &storage(report);
     text += &ports(&report.ports);
     text += &switches(report);
     text += &findings(report);
@@ -126,6 +127,35 @@ fn distances(workload: &WorkloadReport) -> String {
         let _ = writeln!(text, "  {range:>12}  {count:>10}  {bar}");
     }
     text
+}
+
+fn storage(report: &Report) -> String {
+    if report.stores.is_empty() {
+        return String::new();
+    }
+    let mut rows = Rows::new(&["storage", "IOPS", "GB/s", "latency mean", "p50", "p99", "max"]);
+    for workload in report.workloads.iter().filter(|workload| workload.ios_per_s.is_some()) {
+        let at = |of: fn(Spread) -> f64| workload.latency_us.map_or("-".to_owned(), |all| time(of(all)));
+        rows.0.push(vec![
+            workload.name.clone(),
+            format!("{:.0}", workload.ios_per_s.unwrap_or_default()),
+            format!("{:.2}", workload.goodput_bps / 8e9),
+            at(|all| all.mean),
+            at(|all| all.p50),
+            at(|all| all.p99),
+            at(|all| all.max),
+        ]);
+    }
+    let mut hosts = Rows::new(&["host", "cores", "busy", "drives busy"]);
+    for store in report.stores.iter().take(PORTS_SHOWN) {
+        hosts.0.push(vec![
+            store.host.clone(),
+            store.cores.to_string(),
+            format!("{:.1}%", store.cores_busy_percent),
+            format!("{:.1}%", store.drives_busy_percent),
+        ]);
+    }
+    format!("\n{}\n{}", rows.text(), hosts.text())
 }
 
 /// How much a port has to say.

@@ -6,7 +6,8 @@ use super::host::{Attachment, BUFFER_ADDRESS, Host, Kind, Poster, Receiving, gid
 use super::part::{Attached, Part};
 use super::results::Latency;
 use super::scenario::{Flow, HostConfig, Scenario, Transfer};
-use super::wires::{LaneInfo, STREAM_HOSTS, STREAM_SWITCHES, Wires};
+use super::storage::{self, Store};
+use super::wires::{LaneInfo, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES, Wires};
 use fabric::config::{CLASSES, ClassMap, GroupConfig, Profile, QueueConfig, Treatment, Weigh};
 use fabric::topology::{End, Node};
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packets, Pcg32, Rate, Routes, Span, Switch, Time};
@@ -69,6 +70,9 @@ pub enum ScenarioError {
         /// What the device said.
         reason: rnic::Error,
     },
+    /// Storage where there are no drives, or no processor.
+    #[error("host {0} takes part in storage and has neither processor nor drives")]
+    NoStorage(u32),
     /// A link without delay where threads divide the network.
     #[error("with several threads every link needs a delay: set `delay` of the links or use one thread")]
     NoDelay,
@@ -334,6 +338,10 @@ impl<'a> Builder<'a> {
             let random = Pcg32::new(self.scenario.seed, STREAM_HOSTS + u64::from(number));
             let mut host = Host::new((number, kind, number), device, objects, egress, random);
             host.slot = config.bus.map(|bus| Box::new(Slot::new(bus)));
+            host.store = config.storage.map(|store| {
+                let random = Pcg32::new(self.scenario.seed, STREAM_STORES + u64::from(number));
+                Box::new(Store::new(store, config.mtu.bytes(), config.bus, random))
+            });
             part.hosts.push(host);
         }
         Ok(())
@@ -345,7 +353,10 @@ impl<'a> Builder<'a> {
             let ends = [poster(flow), if poster(flow) == flow.from { flow.to } else { flow.from }];
             let mut qpns = [Qpn::new(0); 2];
             for (qpn, host) in qpns.iter_mut().zip(ends) {
-                *qpn = self.host(parts, host).create(flow).map_err(|reason| fault(host, reason))?;
+                *qpn = self
+                    .host(parts, host)
+                    .create(flow, &self.scenario.hosts[flow.from as usize])
+                    .map_err(|reason| fault(host, reason))?;
             }
             let now = Instant(0);
             for (this, other) in [(0, 1), (1, 0)] {
@@ -358,6 +369,22 @@ impl<'a> Builder<'a> {
             let peer = self.host(parts, ends[1]).keys;
             if flow.operation == Transfer::Send {
                 (0..flow.depth).for_each(|_| self.host(parts, ends[1]).post_receive(Time(0), qpns[1]));
+            }
+            if flow.operation.is_storage() {
+                let receives = storage::requests(flow, &self.scenario.hosts[flow.from as usize])[1];
+                let keys = [self.host(parts, ends[0]).keys, peer];
+                for (this, other) in [(0, 1), (1, 0)] {
+                    let host = self.host(parts, ends[this]);
+                    (0..receives).for_each(|_| host.post_receive(Time(0), qpns[this]));
+                    let poster = (this == 0).then_some(host.posters.len() as u32);
+                    host.store.as_mut().ok_or(ScenarioError::NoStorage(ends[this]))?.add(
+                        flow,
+                        qpns[this],
+                        keys[other],
+                        poster,
+                    );
+                }
+                parts.iter_mut().for_each(|part| part.receiving[number as usize].both_ways = true);
             }
             let part = usize::from(self.host_at[ends[0] as usize].0);
             parts[part].unfinished += 1;
@@ -478,9 +505,13 @@ fn device(
 const FIRST_QPN: u32 = 0x100;
 
 impl Host {
-    fn create(&mut self, flow: &Flow) -> Result<Qpn, rnic::Error> {
+    fn create(&mut self, flow: &Flow, config: &HostConfig) -> Result<Qpn, rnic::Error> {
         let unreliable = flow.operation == Transfer::UnreliableWrite;
-        let receives = if flow.operation == Transfer::Send { 2 * flow.depth } else { 1 };
+        let [sends, receives] = match flow.operation {
+            Transfer::Send => [flow.depth, 2 * flow.depth],
+            Transfer::StorageRead | Transfer::StorageWrite => storage::requests(flow, config),
+            _ => [flow.depth, 1],
+        };
         self.device.create_qp(&QpInit {
             kind: if unreliable { QpType::Uc } else { QpType::Rc },
             pd: Some(self.pd),
@@ -489,7 +520,7 @@ impl Host {
             receive_cq: Some(self.cq),
             srq: None,
             capacity: Capacity {
-                send_wr: flow.depth,
+                send_wr: sends,
                 receive_wr: receives,
                 send_sge: 1,
                 receive_sge: 1,

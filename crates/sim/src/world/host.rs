@@ -3,6 +3,7 @@
 use super::bus::{Slot, Tell};
 use super::results::{HostResult, Latency, Order};
 use super::scenario::{Flow, Headers, HostConfig, Marking, Transfer};
+use super::storage::Store;
 use super::wires::{Content, ECT_0, Wires, kind};
 use fabric::config::Profile;
 use fabric::{Egress, Next, Packet, PacketId, Packets, PauseFrame, Pcg32, Time, UNTAGGED};
@@ -111,6 +112,8 @@ pub(super) struct Receiving {
     highest: u32,
     last: u32,
     begun: bool,
+    /// Data goes both ways: there is no order.
+    pub(super) both_ways: bool,
     /// `highest`, counted on beyond 24 bits.
     count: u64,
     /// PSNs below it that have not come, counted likewise.
@@ -144,6 +147,7 @@ pub(super) struct Host {
     pub(super) starts: Vec<u32>,
     pub(super) pauses_received: u64,
     pub(super) slot: Option<Box<Slot>>,
+    pub(super) store: Option<Box<Store>>,
     random: Pcg32,
 }
 
@@ -183,6 +187,7 @@ impl Host {
             starts: Vec::new(),
             pauses_received: 0,
             slot: None,
+            store: None,
             random,
         }
     }
@@ -197,6 +202,8 @@ impl Host {
             dropped: self.slot.as_ref().map_or(0, |slot| slot.dropped),
             receive_peak_bytes: self.slot.as_ref().map_or(0, |slot| slot.peak_bytes),
             bus_busy_ps: self.slot.as_ref().map_or(0, |slot| slot.busy_ps()),
+            cores_busy_ps: self.store.as_ref().map_or_else(Vec::new, |store| store.cores_busy_ps()),
+            drives_busy_ps: self.store.as_ref().map_or_else(Vec::new, |store| store.drives_busy_ps()),
         }
     }
 
@@ -303,6 +310,7 @@ impl Host {
         }
         self.device.handle_timeout(Instant(now.ns()));
         self.handle_slot(now, around);
+        self.handle_store(now, around);
         self.look(now, around);
         self.pump(now, around);
     }
@@ -384,7 +392,8 @@ impl Host {
         let device = self.device.next_timeout().map_or(Time::NEVER, |at| Time::from_ns(at.0));
         let start = self.starts.last().map_or(Time::NEVER, |index| self.posters[*index as usize].flow.start);
         let slot = self.slot.as_ref().map_or(Time::NEVER, |slot| slot.next_at());
-        let at = device.min(start).min(slot);
+        let store = self.store.as_ref().map_or(Time::NEVER, |store| store.next_at());
+        let at = device.min(start).min(slot).min(store);
         if at < self.clock {
             self.clock = at;
             wires.events.push(at, self.lane * 4 + kind::CLOCK);
@@ -392,6 +401,9 @@ impl Host {
     }
 
     fn take_completions(&mut self, now: Time, around: &mut Surroundings<'_>) {
+        if self.store.is_some() {
+            self.take_storage_completions(now, around);
+        }
         loop {
             let mut done = [(0, Status::Success, 0); POLL_MAX];
             let mut count = 0;
@@ -408,7 +420,14 @@ impl Host {
         }
     }
 
-    fn completed(&mut self, now: Time, id: u64, status: Status, qpn: Qpn, around: &mut Surroundings<'_>) {
+    pub(super) fn completed(
+        &mut self,
+        now: Time,
+        id: u64,
+        status: Status,
+        qpn: Qpn,
+        around: &mut Surroundings<'_>,
+    ) {
         if id == RECEIVE_ID {
             if status == Status::Success {
                 self.post_receive(now, qpn);
@@ -440,6 +459,9 @@ impl Host {
     /// Posts as many messages as the flow's depth allows.
     fn post(&mut self, now: Time, index: usize) {
         let flow = self.posters[index].flow;
+        if flow.operation.is_storage() {
+            return self.begin_storage(now, index);
+        }
         loop {
             let poster = &mut self.posters[index];
             if poster.posts.len() >= flow.depth as usize || poster.posted >= flow.messages || poster.failed {
@@ -463,6 +485,7 @@ impl Host {
             }
             Transfer::Send => Operation::Send(Tail::None),
             Transfer::Read => Operation::Read { address, rkey },
+            Transfer::StorageRead | Transfer::StorageWrite => return,
         };
         let sges = [Sge { address, length: flow.message_bytes, lkey: self.keys.lkey }];
         let request = SendRequest {
@@ -492,7 +515,7 @@ pub(super) const RECEIVE_ID: u64 = u64::MAX;
 impl Receiving {
     #[inline]
     fn note(&mut self, headers: &wire::Packet) {
-        if !is_data(&headers.message) {
+        if !is_data(&headers.message) || self.both_ways {
             return;
         }
         let psn = headers.psn.value();

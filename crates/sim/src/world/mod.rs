@@ -22,6 +22,7 @@ mod part;
 mod partition;
 mod results;
 mod scenario;
+mod storage;
 mod threads;
 mod wires;
 
@@ -33,6 +34,7 @@ pub use results::{
     SwitchResult,
 };
 pub use scenario::{Bus, Flow, Headers, HostConfig, Marking, Scenario, Transfer, Watch};
+pub use storage::{Drives, Media, Processor, StorageConfig};
 
 use fabric::config::CLASSES;
 use fabric::{Egress, Span, Time};

@@ -107,6 +107,10 @@ pub struct HostResult {
     pub receive_peak_bytes: u32,
     /// What limited it.
     pub bus_busy_ps: u64,
+    /// How long each core worked for storage; those that did not are left out at the end.
+    pub cores_busy_ps: Vec<u64>,
+    /// How long each drive moved data, or commands.
+    pub drives_busy_ps: Vec<u64>,
 }
 
 /// A switch.

@@ -1,6 +1,7 @@
 //! What the engine takes: a network, the hosts in it, what they transfer, and a seed. All of it plain data
 //! that a fabric file, a test or a program fills in.
 
+use super::storage::StorageConfig;
 use fabric::config::{CLASSES, PfcConfig, SwitchConfig};
 use fabric::topology::Topology;
 use fabric::{Rate, Span, Spread, Time};
@@ -66,6 +67,8 @@ pub struct HostConfig {
     pub congestion: CongestionConfig,
     /// The slot and the memory behind it; none is no limit.
     pub bus: Option<Bus>,
+    /// What it needs to store, or to use others' storage.
+    pub storage: Option<StorageConfig>,
 }
 
 /// What a packet is marked with, and the adapter's queue that it goes through.
@@ -153,6 +156,17 @@ pub enum Transfer {
     Read,
     /// WRITE over an unreliable connection: what is lost stays so.
     UnreliableWrite,
+    /// NVMe over Fabrics: `from` reads from the drives of `to`; messages are I/Os.
+    StorageRead,
+    /// The same, and writes.
+    StorageWrite,
+}
+
+impl Transfer {
+    /// Whether it is asked for by commands, between programs that take time.
+    pub const fn is_storage(self) -> bool {
+        matches!(self, Self::StorageRead | Self::StorageWrite)
+    }
 }
 
 /// What is written down besides counters. Nothing costs nothing.
@@ -194,6 +208,7 @@ impl HostConfig {
             levels: [0, 0, 0, 0, 0, 0, 1, 1],
             congestion: CongestionConfig::Off,
             bus: None,
+            storage: None,
         }
     }
 }

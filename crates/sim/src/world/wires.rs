@@ -325,6 +325,7 @@ impl Wires {
 const STREAM_LINKS: u64 = 1 << 32;
 pub(super) const STREAM_SWITCHES: u64 = 2 << 32;
 pub(super) const STREAM_HOSTS: u64 = 3 << 32;
+pub(super) const STREAM_STORES: u64 = 4 << 32;
 
 /// The ports of one switch, as the switch sees them.
 pub(super) struct Cables<'a> {

@@ -1,0 +1,154 @@
+//! The fabric file's tables about hosts that store: processors, drives, and the storage workloads between them.
+
+use super::units::{Bandwidth, Ratio, Size, Timespan};
+use crate::time::{Rate, Span};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A processor: what storage costs it. A host polls for completions over RDMA; over TCP it waits for interrupts.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Processor {
+    /// Cores. The n-th job of a host runs on core n modulo this.
+    pub cores: u32,
+    /// What software takes for one I/O besides talking to the adapter, at each end.
+    pub io: Timespan,
+    /// RDMA: what posting a work request takes, and what taking a completion does.
+    pub request: Timespan,
+    /// TCP: what a system call and the stack take to send or receive a message.
+    pub call: Timespan,
+    /// TCP: what the stack takes for a packet besides.
+    pub packet: Timespan,
+    /// TCP: how fast one core copies.
+    pub copy: Bandwidth,
+    /// TCP: how long the adapter holds an interrupt back, so that more arrives with it.
+    pub moderation: Timespan,
+    /// TCP: what an interrupt takes until the program runs: handler, softirq, wake-up, change of context.
+    pub interrupt: Timespan,
+    /// TCP: chance that the core is busy with something else, or asleep, when an interrupt comes.
+    pub late: Ratio,
+    /// TCP: how long it then takes at most to come; evenly from 0.
+    pub late_by: Timespan,
+}
+
+/// A drive.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Drive {
+    /// From a read command until its first byte.
+    pub read_latency: Timespan,
+    /// From a write's last byte until it is safe.
+    pub write_latency: Timespan,
+    /// Both take longer by chance, on average by this much; exponentially distributed.
+    pub tail: Timespan,
+    /// How fast it reads.
+    pub read: Bandwidth,
+    /// How fast it writes.
+    pub write: Bandwidth,
+    /// Commands per second at most.
+    pub commands: u32,
+}
+
+/// Storage: NVMe over Fabrics between hosts, over RDMA or, with adapters whose `protocol` is `tcp`, over TCP.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Storage {
+    /// Its name in results.
+    #[serde(default = "storage")]
+    pub name: String,
+    /// Hosts that ask.
+    pub from: Vec<String>,
+    /// Hosts whose drives are asked; each of `from` asks each of them.
+    pub to: Vec<String>,
+    /// What is asked for.
+    #[serde(default = "reads")]
+    pub operation: Access,
+    /// Bytes of one I/O.
+    #[serde(default = "block")]
+    pub block: Size,
+    /// I/Os that a job has under way.
+    #[serde(default = "one")]
+    pub depth: u32,
+    /// Jobs per pair of hosts: each has a core and a queue pair of its own.
+    #[serde(default = "one")]
+    pub jobs: u32,
+    /// I/Os of each job; without it, as many as the duration lasts.
+    pub ios: Option<u64>,
+    /// When it begins.
+    #[serde(default = "at_once")]
+    pub start: Timespan,
+}
+
+/// What is asked of storage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// Data comes from the drives.
+    Read,
+    /// Data goes there.
+    Write,
+}
+
+fn storage() -> String {
+    "storage".to_owned()
+}
+
+fn reads() -> Access {
+    Access::Read
+}
+
+fn block() -> Size {
+    Size(4096)
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn at_once() -> Timespan {
+    Timespan(Span::ZERO)
+}
+
+impl Default for Processor {
+    fn default() -> Self {
+        // call: Peter et al., Arrakis (OSDI 2014), table 1: Linux' stack takes 1.26 us in and 1.05 us out, a call
+        // 0.1 us and the way back 0.1 us. packet, copy: Cai et al., Understanding host network stack overheads
+        // (SIGCOMM 2021): one core receives 42 Gb/s, half of its time it copies; the rest is 0.14 us for each
+        // 1,500 bytes. request: Kalia et al., Design guidelines for high performance RDMA systems (ATC 2016):
+        // some ten million verbs per second and core. io: Zhong et al., XRP (OSDI 2022), table 1: block layer
+        // and NVMe driver take 0.38 and 0.11 us. moderation: Linux' mlx4_en, MLX4_EN_RX_COAL_TIME. interrupt:
+        // Arrakis' difference between a receiver that sleeps and one that runs, 2.4 us of scheduling, and the
+        // same again for the kernel's thread that NVMe/TCP works in.
+        let ns = |ns| Timespan(Span::from_ns(ns));
+        Self {
+            cores: 48,
+            io: ns(490),
+            request: ns(100),
+            call: ns(1_350),
+            packet: ns(140),
+            copy: Bandwidth(Rate::from_gbps(84)),
+            moderation: ns(16_000),
+            interrupt: ns(4_800),
+            late: Ratio(0),
+            late_by: ns(0),
+        }
+    }
+}
+
+impl Default for Drive {
+    fn default() -> Self {
+        // Intel Optane SSD P5800X. Zhong et al., XRP (OSDI 2022), table 1: 3.22 us for 512 bytes. Its product
+        // brief: 7.2 GB/s reading, 6.2 writing, 1.5 million random reads of 4 KiB per second.
+        Self {
+            read_latency: Timespan(Span::from_ns(3_220)),
+            write_latency: Timespan(Span::from_ns(3_220)),
+            tail: Timespan(Span::ZERO),
+            read: Bandwidth(Rate::from_bps(57_600_000_000)),
+            write: Bandwidth(Rate::from_bps(49_600_000_000)),
+            commands: 1_500_000,
+        }
+    }
+}

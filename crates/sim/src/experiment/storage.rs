@@ -1,0 +1,65 @@
+//! Who uses whose storage.
+
+use super::workload::hosts;
+use crate::world::{DEPTH_MAX, Flow, Transfer};
+use fabric::Time;
+use fabric::file::hosts::{Access, Storage};
+use fabric::file::{Document, FileError, Mistake, Network};
+
+/// Jobs of one table at most.
+const JOBS_MAX: usize = 1 << 20;
+
+/// The flows of a storage workload: one per job.
+pub(super) fn flows(
+    document: &Document,
+    field: &str,
+    storage: &Storage,
+    number: usize,
+    network: &Network,
+) -> Result<Vec<Flow>, FileError> {
+    let wrong = |name: &str, what: String, instead: &str| {
+        Err(document.mistake(Mistake::Value, &format!("{field}.{name}"), what, instead))
+    };
+    let from = hosts(document, network, &format!("{field}.from"), &storage.from)?;
+    let to = hosts(document, network, &format!("{field}.to"), &storage.to)?;
+    let pairs = from.iter().flat_map(|from| to.iter().map(|to| (*from, *to)));
+    let pairs: Vec<(u32, u32)> = pairs.filter(|(from, to)| from != to).collect();
+    if pairs.is_empty() {
+        return wrong("from", "nobody asks anybody else".to_owned(), "choose other hosts for from or to");
+    }
+    let protocol = |host: &u32| network.hosts[*host as usize].nic.protocol;
+    if let Some((from, to)) = pairs.iter().find(|(from, to)| protocol(from) != protocol(to)) {
+        let name = |host: &u32| &network.hosts[*host as usize].name;
+        let what = format!("{} and {} speak different protocols", name(from), name(to));
+        return wrong("to", what, "nic.NAME.protocol is the same at both ends");
+    }
+    let jobs = pairs.len().saturating_mul(storage.jobs as usize);
+    if jobs == 0 || jobs > JOBS_MAX {
+        return wrong("jobs", format!("{jobs} jobs, where 1 to {JOBS_MAX} can be"), "");
+    }
+    let block = u32::try_from(storage.block.0).ok().filter(|bytes| (512..=1 << 24).contains(bytes));
+    let Some(message_bytes) = block else {
+        return wrong("block", "an I/O has 512 bytes to 16 MiB".to_owned(), "write \"4KiB\"");
+    };
+    if !(1..=DEPTH_MAX).contains(&storage.depth) {
+        return wrong("depth", format!("{} is not from 1 to {DEPTH_MAX}", storage.depth), "");
+    }
+    let flow = |(from, to): (u32, u32)| Flow {
+        from,
+        to,
+        operation: match storage.operation {
+            Access::Read => Transfer::StorageRead,
+            Access::Write => Transfer::StorageWrite,
+        },
+        message_bytes,
+        messages: storage.ios.unwrap_or(u64::MAX),
+        depth: storage.depth,
+        start: Time(storage.start.0.0),
+        workload: number as u32,
+    };
+    Ok(pairs
+        .into_iter()
+        .flat_map(|pair| std::iter::repeat_n(pair, storage.jobs as usize))
+        .map(flow)
+        .collect())
+}

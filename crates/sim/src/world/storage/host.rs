@@ -1,0 +1,141 @@
+//! The host's side: what storage says goes through the device, and comes from it.
+
+use super::session::{Step, Word, Work};
+use crate::world::host::{BUFFER_ADDRESS, Host, Surroundings};
+use fabric::Time;
+use rnic::{
+    Completion, CompletionKind, Data, Extra, Instant, Operation, SendFlags, SendRequest, Sge, Status,
+};
+use wire::Tail;
+
+/// Completions that are taken at once.
+const POLL_MAX: usize = 64;
+
+impl Host {
+    /// A job begins.
+    pub(in super::super) fn begin_storage(&mut self, now: Time, poster: usize) {
+        let Some(store) = &mut self.store else { return };
+        let mine = |session: &super::Session| session.poster == Some(poster as u32);
+        if let Some(session) = store.sessions.iter().position(mine) {
+            store.ask(now, session as u32);
+        }
+    }
+
+    /// Does what is due.
+    pub(in super::super) fn handle_store(&mut self, now: Time, around: &mut Surroundings<'_>) {
+        while let Some(store) = &mut self.store {
+            match store.due(now) {
+                None => return,
+                Some(Step::Post { session, work }) => self.post_storage(now, session, work),
+                Some(Step::Interrupt { core }) => store.interrupt(now, core),
+                Some(Step::Served { session, number }) => store.served(now, session, number),
+                Some(Step::Hear { session, word, number }) => {
+                    if store.hear(now, session, word, number) {
+                        self.finish_io(now, session, number, around);
+                    }
+                }
+            }
+        }
+    }
+
+    /// All completions, those of storage and of others.
+    pub(in super::super) fn take_storage_completions(&mut self, now: Time, around: &mut Surroundings<'_>) {
+        loop {
+            let mut done: Vec<Completion> = Vec::with_capacity(POLL_MAX);
+            let took = self.device.poll_cq(self.cq, POLL_MAX, |completion| done.push(*completion));
+            for completion in &done {
+                let store = self.store.as_ref();
+                let session = store.and_then(|store| store.by_qpn.get(&completion.qpn.value()).copied());
+                match session {
+                    None => self.completed(now, completion.id, completion.status, completion.qpn, around),
+                    Some(session) => self.completed_storage(now, session, completion, around),
+                }
+            }
+            if took < POLL_MAX {
+                return;
+            }
+        }
+    }
+
+    fn completed_storage(
+        &mut self,
+        now: Time,
+        session: u32,
+        completion: &Completion,
+        around: &mut Surroundings<'_>,
+    ) {
+        if completion.status != Status::Success {
+            return self.fail_storage(session, around);
+        }
+        match (completion.kind, completion.extra) {
+            (CompletionKind::Receive, Extra::Immediate(bytes)) => {
+                self.post_receive(now, completion.qpn);
+                let (word, number) = Word::parse(bytes);
+                if let Some(store) = &mut self.store {
+                    store.arrived(now, session, word, number, completion.length + super::NUMBER_BYTES);
+                }
+            }
+            (CompletionKind::Read, _) => {
+                if let Some(store) = &mut self.store {
+                    store.arrived(now, session, Word::Fetched, completion.id, 0);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn post_storage(&mut self, now: Time, session: u32, work: Work) {
+        let Some(store) = &self.store else { return };
+        let session = &store.sessions[session as usize];
+        let (address, rkey) = (BUFFER_ADDRESS, session.peer.rkey);
+        let (id, operation, length) = match work {
+            Work::Say { word, number, bytes } => {
+                (0, Operation::Send(Tail::Immediate(word.immediate(number))), bytes)
+            }
+            Work::Place { bytes } => (0, Operation::Write { address, rkey, immediate: None }, bytes),
+            Work::Fetch { number, bytes } => (number, Operation::Read { address, rkey }, bytes),
+        };
+        let sges = [Sge { address, length, lkey: self.keys.lkey }];
+        let request = SendRequest {
+            id,
+            operation,
+            flags: SendFlags::SIGNALED,
+            data: Data::Sges(&sges),
+            destination: None,
+            xrc_srq: None,
+        };
+        let (qpn, poster) = (session.qpn, session.poster);
+        if self.device.post_send(qpn, &request, Instant(now.ns())).is_err()
+            && let Some(poster) = poster
+        {
+            self.posters[poster as usize].failed = true;
+        }
+    }
+
+    fn finish_io(&mut self, now: Time, session: u32, number: u64, around: &mut Surroundings<'_>) {
+        let Some(store) = &mut self.store else { return };
+        let this = &mut store.sessions[session as usize];
+        let (Some(begun), Some(poster)) = (this.open.remove(&number), this.poster) else { return };
+        let poster = &mut self.posters[poster as usize];
+        if poster.completed == 0 {
+            poster.first_completion = now;
+        }
+        poster.completed += 1;
+        poster.last_completion = now;
+        poster.latency.add((now - begun).0 / 1000);
+        if poster.completed == poster.flow.messages {
+            *around.unfinished -= 1;
+        }
+        store.ask(now, session);
+    }
+
+    /// The queue pair is gone, and the job with it.
+    fn fail_storage(&mut self, session: u32, around: &mut Surroundings<'_>) {
+        let Some(store) = &mut self.store else { return };
+        let Some(poster) = store.sessions[session as usize].poster else { return };
+        let poster = &mut self.posters[poster as usize];
+        if !std::mem::replace(&mut poster.failed, true) {
+            *around.unfinished -= 1;
+        }
+    }
+}

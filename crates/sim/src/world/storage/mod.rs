@@ -1,0 +1,330 @@
+//! NVMe over Fabrics between hosts: programs that ask and answer, on processors that take time, over RDMA or
+//! over a byte stream. The network carries what they say; the drives take the time that drives take.
+//!
+//! ```text
+//! RDMA, read:   command ─▶ drive ─▶ WRITE of the data, response
+//! RDMA, write:  command ─▶ READ of the data ─▶ drive ─▶ response
+//! TCP, read:    command ─▶ drive ─▶ data, the last of it with the response
+//! TCP, write:   command ─▶ ready to transfer ─▶ data ─▶ drive ─▶ response; short data comes with the command
+//! ```
+//!
+//! (NVMe RDMA transport 1.0, section 3.2; NVMe TCP transport 1.0, sections 3.2 and 3.3.)
+
+mod host;
+mod session;
+mod station;
+
+use super::scenario::{Bus, Flow, HostConfig, Transfer};
+use fabric::{Pcg32, Rate, Span, Time};
+use rnic::RegionKeys;
+use session::{Session, Step, Word, Work};
+use station::{Core, Shelf};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use wire::Qpn;
+
+/// Bytes of a command and of a response over RDMA (NVMe base specification 2.0, figures 87 and 90).
+const COMMAND_BYTES: u32 = 64;
+const RESPONSE_BYTES: u32 = 16;
+
+/// Bytes of the headers of a command PDU and of all others over TCP (NVMe TCP transport 1.0, section 3.6).
+const TCP_COMMAND_BYTES: u32 = 72;
+const TCP_HEADER_BYTES: u32 = 24;
+
+/// Data over TCP travels in pieces of this size: what segmentation offload takes at once.
+const PIECE_BYTES: u32 = 64 << 10;
+
+/// Data up to this travels with its command over TCP: what Linux' target offers (`inline_data_size`).
+const INLINE_BYTES: u32 = 8 << 10;
+
+/// The number of a message travels as an immediate, besides what NVMe has.
+const NUMBER_BYTES: u32 = 4;
+
+/// What a host needs to store, or to use others' storage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StorageConfig {
+    /// What its software costs.
+    pub processor: Processor,
+    /// What it stores on.
+    pub drives: Drives,
+    /// Over a byte stream instead of RDMA.
+    pub stream: bool,
+}
+
+/// What software costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Processor {
+    /// Cores, at least 1.
+    pub cores: u32,
+    /// For each I/O, at each end.
+    pub io: Span,
+    /// RDMA: for each work request and each completion.
+    pub request: Span,
+    /// Stream: for each message sent or received.
+    pub call: Span,
+    /// Stream: for each packet received.
+    pub packet: Span,
+    /// Stream: how fast a core copies.
+    pub copy: Rate,
+    /// Stream: how long the adapter holds an interrupt back.
+    pub moderation: Span,
+    /// Stream: from the interrupt until the program runs.
+    pub interrupt: Span,
+    /// Stream: chance that an interrupt finds its core elsewhere, in units of 2^-32, and for how long at most.
+    pub late_chance: u32,
+    /// See `late_chance`.
+    pub late_by: Span,
+}
+
+/// What a host stores on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drives {
+    /// How many; I/Os take them in turn.
+    pub count: u32,
+    /// Reading.
+    pub read: Media,
+    /// Writing.
+    pub write: Media,
+    /// What an I/O takes longer by chance: the mean of an exponential distribution.
+    pub tail: Span,
+    /// Between two commands of a drive at least.
+    pub per_command: Span,
+}
+
+/// One direction of a drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Media {
+    /// Besides moving the data.
+    pub latency: Span,
+    /// How fast data moves.
+    pub rate: Rate,
+}
+
+/// Work requests and receives that a storage queue pair needs.
+pub(super) fn requests(flow: &Flow, config: &HostConfig) -> [u32; 2] {
+    let stream = config.storage.is_some_and(|storage| storage.stream);
+    let pieces = if stream { flow.message_bytes.div_ceil(PIECE_BYTES) } else { 1 };
+    let all = flow.depth.saturating_mul(pieces + 2);
+    [all, all]
+}
+
+/// A host's part in storage.
+#[derive(Debug)]
+pub(super) struct Store {
+    config: StorageConfig,
+    /// From posting work until the adapter has it, and its data.
+    posting: Span,
+    mtu: u32,
+    cores: Vec<Core>,
+    shelf: Shelf,
+    sessions: Vec<Session>,
+    by_qpn: BTreeMap<u32, u32>,
+    /// What waits for an interrupt, by core: session, word, number, bytes.
+    waiting: Vec<Vec<(u32, Word, u64, u32)>>,
+    steps: BinaryHeap<Reverse<(Time, u64, Step)>>,
+    /// Steps that ever were: those of one moment are done in their order.
+    steps_made: u64,
+    random: Pcg32,
+}
+
+impl Store {
+    pub(super) fn new(config: StorageConfig, mtu: u32, bus: Option<Bus>, random: Pcg32) -> Self {
+        let cores = config.processor.cores.max(1) as usize;
+        Self {
+            config,
+            posting: bus.map_or(Span::ZERO, |bus| bus.doorbell + bus.read_latency),
+            mtu,
+            cores: vec![Core::default(); cores],
+            shelf: Shelf::new(config.drives),
+            sessions: Vec::new(),
+            by_qpn: BTreeMap::new(),
+            waiting: vec![Vec::new(); cores],
+            steps: BinaryHeap::new(),
+            steps_made: 0,
+            random,
+        }
+    }
+
+    /// Takes part in a flow.
+    pub(super) fn add(&mut self, flow: &Flow, qpn: Qpn, peer: RegionKeys, poster: Option<u32>) {
+        let number = self.sessions.len() as u32;
+        self.by_qpn.insert(qpn.value(), number);
+        let core = number % self.cores.len() as u32;
+        self.sessions.push(Session {
+            flow: *flow,
+            qpn,
+            peer,
+            poster,
+            core,
+            issued: 0,
+            open: BTreeMap::new(),
+        });
+    }
+
+    pub(super) fn next_at(&self) -> Time {
+        self.steps.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at)
+    }
+
+    /// How long each core that works did.
+    pub(super) fn cores_busy_ps(&self) -> Vec<u64> {
+        self.cores.iter().take(self.sessions.len()).map(|core| core.busy_ps).collect()
+    }
+
+    /// How long each drive did.
+    pub(super) fn drives_busy_ps(&self) -> Vec<u64> {
+        self.shelf.busy_ps.clone()
+    }
+
+    fn plan(&mut self, at: Time, step: Step) {
+        self.steps_made += 1;
+        self.steps.push(Reverse((at, self.steps_made, step)));
+    }
+
+    fn due(&mut self, now: Time) -> Option<Step> {
+        let due = self.steps.peek().is_some_and(|Reverse((at, ..))| *at <= now);
+        if due { self.steps.pop().map(|Reverse((_, _, step))| step) } else { None }
+    }
+
+    fn work(&mut self, now: Time, session: u32, span: Span) -> Time {
+        let core = self.sessions[session as usize].core;
+        self.cores[core as usize].work(now, span)
+    }
+
+    /// The job asks for as many I/Os as its depth allows.
+    fn ask(&mut self, now: Time, session: u32) {
+        loop {
+            let this = &mut self.sessions[session as usize];
+            let flow = this.flow;
+            if this.open.len() >= flow.depth as usize || this.issued >= flow.messages {
+                return;
+            }
+            let number = this.issued;
+            this.issued += 1;
+            this.open.insert(number & u64::from(u32::MAX >> 3), now);
+            let begun = self.work(now, session, self.config.processor.io);
+            let with_data = flow.operation == Transfer::StorageWrite && flow.message_bytes <= INLINE_BYTES;
+            let bytes = match self.config.stream {
+                true if with_data => TCP_COMMAND_BYTES + flow.message_bytes,
+                true => TCP_COMMAND_BYTES,
+                false => COMMAND_BYTES,
+            };
+            self.say(begun, session, Word::Command, number, bytes);
+        }
+    }
+
+    /// Sends a message.
+    fn say(&mut self, now: Time, session: u32, word: Word, number: u64, bytes: u32) {
+        let processor = self.config.processor;
+        let span = match self.config.stream {
+            true => processor.call + processor.copy.time_of(bytes),
+            false => processor.request,
+        };
+        let done = self.work(now, session, span);
+        let work = Work::Say { word, number, bytes: bytes - NUMBER_BYTES };
+        self.plan(done + self.posting, Step::Post { session, work });
+    }
+
+    /// Sends data over the stream.
+    fn say_data(&mut self, now: Time, session: u32, number: u64) {
+        let mut left = self.sessions[session as usize].flow.message_bytes;
+        while left > 0 {
+            let piece = left.min(PIECE_BYTES);
+            left -= piece;
+            let word = if left == 0 { Word::Data } else { Word::Part };
+            self.say(now, session, word, number, piece + TCP_HEADER_BYTES);
+        }
+    }
+
+    /// A message is in memory.
+    fn arrived(&mut self, now: Time, session: u32, word: Word, number: u64, bytes: u32) {
+        if !self.config.stream {
+            let done = self.work(now, session, self.config.processor.request);
+            return self.plan(done, Step::Hear { session, word, number });
+        }
+        let index = self.sessions[session as usize].core;
+        let core = &mut self.cores[index as usize];
+        if core.is_busy(now) && !core.interrupted {
+            // It looks for more before it goes back to sleep.
+            return self.receive(now, session, word, number, bytes);
+        }
+        self.waiting[index as usize].push((session, word, number, bytes));
+        if !std::mem::replace(&mut core.interrupted, true) {
+            self.plan(now + self.config.processor.moderation, Step::Interrupt { core: index });
+        }
+    }
+
+    /// The stack takes a message off the stream.
+    fn receive(&mut self, now: Time, session: u32, word: Word, number: u64, bytes: u32) {
+        let processor = self.config.processor;
+        let packets = u64::from(bytes.div_ceil(self.mtu));
+        let span = processor.call + processor.packet.times(packets) + processor.copy.time_of(bytes);
+        let done = self.work(now, session, span);
+        self.plan(done, Step::Hear { session, word, number });
+    }
+
+    fn interrupt(&mut self, now: Time, index: u32) {
+        let processor = self.config.processor;
+        let late = processor.lateness(&mut self.random);
+        let core = &mut self.cores[index as usize];
+        core.interrupted = false;
+        core.rest(now, late);
+        core.work(now, processor.interrupt);
+        for (session, word, number, bytes) in std::mem::take(&mut self.waiting[index as usize]) {
+            self.receive(now, session, word, number, bytes);
+        }
+    }
+
+    /// The program has a message. Whether an I/O of its own is done with it.
+    fn hear(&mut self, now: Time, session: u32, word: Word, number: u64) -> bool {
+        let Session { flow, poster, .. } = self.sessions[session as usize];
+        let writes = flow.operation == Transfer::StorageWrite;
+        match (word, poster) {
+            (Word::Command, None) => {
+                let begun = self.work(now, session, self.config.processor.io);
+                match (writes, self.config.stream) {
+                    (true, false) => {
+                        let done = self.work(begun, session, self.config.processor.request);
+                        let work = Work::Fetch { number, bytes: flow.message_bytes };
+                        self.plan(done + self.posting, Step::Post { session, work });
+                    }
+                    (true, true) if flow.message_bytes > INLINE_BYTES => {
+                        self.say(begun, session, Word::Ready, number, TCP_HEADER_BYTES);
+                    }
+                    _ => self.serve(begun, session, number),
+                }
+            }
+            (Word::Data | Word::Fetched, None) => self.serve(now, session, number),
+            (Word::Ready, Some(_)) => self.say_data(now, session, number),
+            (Word::Response | Word::Data, Some(_)) => return true,
+            _ => {}
+        }
+        false
+    }
+
+    fn serve(&mut self, now: Time, session: u32, number: u64) {
+        let flow = self.sessions[session as usize].flow;
+        let writes = flow.operation == Transfer::StorageWrite;
+        // Jobs begin with different drives.
+        let turn = number + u64::from(session);
+        let done = self.shelf.serve(now, turn, flow.message_bytes, writes, &mut self.random);
+        self.plan(done, Step::Served { session, number });
+    }
+
+    /// The drive is done: the answer.
+    fn served(&mut self, now: Time, session: u32, number: u64) {
+        let flow = self.sessions[session as usize].flow;
+        let reads = flow.operation == Transfer::StorageRead;
+        if self.config.stream {
+            return match reads {
+                true => self.say_data(now, session, number),
+                false => self.say(now, session, Word::Response, number, TCP_HEADER_BYTES),
+            };
+        }
+        if reads {
+            let done = self.work(now, session, self.config.processor.request);
+            let work = Work::Place { bytes: flow.message_bytes };
+            self.plan(done + self.posting, Step::Post { session, work });
+        }
+        self.say(now, session, Word::Response, number, RESPONSE_BYTES);
+    }
+}

@@ -1,0 +1,100 @@
+//! What is said about an I/O, and what is to be done about it when.
+
+use crate::world::scenario::Flow;
+use fabric::Time;
+use rnic::RegionKeys;
+use std::collections::BTreeMap;
+use wire::Qpn;
+
+/// What a message says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Word {
+    /// An I/O is asked for.
+    Command,
+    /// TCP: data may come.
+    Ready,
+    /// TCP: the last data of an I/O.
+    Data,
+    /// TCP: data of which more follows.
+    Part,
+    /// An I/O is done.
+    Response,
+    /// RDMA: data was read from its owner. Said by the adapter, not by the peer.
+    Fetched,
+}
+
+/// Bits of an immediate that hold the I/O's number; the word is above.
+const NUMBER_BITS: u32 = 29;
+const NUMBER_MASK: u32 = (1 << NUMBER_BITS) - 1;
+
+impl Word {
+    /// As it travels: the number of the I/O stands for NVMe's command identifier.
+    pub(super) const fn immediate(self, number: u64) -> [u8; 4] {
+        ((self as u32) << NUMBER_BITS | number as u32 & NUMBER_MASK).to_be_bytes()
+    }
+
+    pub(super) const fn parse(bytes: [u8; 4]) -> (Self, u64) {
+        let value = u32::from_be_bytes(bytes);
+        let word = match value >> NUMBER_BITS {
+            0 => Self::Command,
+            1 => Self::Ready,
+            2 => Self::Data,
+            3 => Self::Part,
+            4 => Self::Response,
+            _ => Self::Fetched,
+        };
+        (word, (value & NUMBER_MASK) as u64)
+    }
+}
+
+/// What is posted to the adapter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Work {
+    /// A message.
+    Say { word: Word, number: u64, bytes: u32 },
+    /// RDMA: data goes into the asker's memory.
+    Place { bytes: u32 },
+    /// RDMA: data comes from there.
+    Fetch { number: u64, bytes: u32 },
+}
+
+/// What is to be done at a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Step {
+    /// The adapter learns of work.
+    Post { session: u32, work: Work },
+    /// An interrupt comes to a core.
+    Interrupt { core: u32 },
+    /// The program has a message.
+    Hear { session: u32, word: Word, number: u64 },
+    /// A drive is done.
+    Served { session: u32, number: u64 },
+}
+
+/// One job's I/Os, at one of its ends.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) flow: Flow,
+    pub(super) qpn: Qpn,
+    pub(super) peer: RegionKeys,
+    /// The end that asks: which poster of its host it is.
+    pub(super) poster: Option<u32>,
+    pub(super) core: u32,
+    /// I/Os that were asked for.
+    pub(super) issued: u64,
+    /// When those under way were, by number.
+    pub(super) open: BTreeMap<u64, Time>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_travel() {
+        for word in [Word::Command, Word::Ready, Word::Data, Word::Part, Word::Response] {
+            assert_eq!(Word::parse(word.immediate(77)), (word, 77));
+        }
+        assert_eq!(Word::parse(Word::Data.immediate(u64::from(NUMBER_MASK) + 3)), (Word::Data, 2));
+    }
+}

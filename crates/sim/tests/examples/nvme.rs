@@ -1,0 +1,81 @@
+//! NVMe over RDMA and over TCP, against the published comparison, within 20 %.
+
+use super::{Ran, run};
+use sim::report::{StoreReport, WorkloadReport};
+
+fn storage(ran: &Ran) -> &WorkloadReport {
+    &ran.report.workloads[0]
+}
+
+#[track_caller]
+fn near(value: f64, published: f64) {
+    assert!((value / published - 1.0).abs() <= 0.2, "{value}, and {published} is published");
+}
+
+#[test]
+fn small_reads_take_as_long_as_published() {
+    for (file, mean, p99, max) in [("nvme/rdma.toml", 8.2, 12.5, 15.0), ("nvme/tcp.toml", 65.0, 120.0, 200.0)]
+    {
+        let ran = run(file, &[]);
+        let latency = storage(&ran).latency_us.unwrap();
+        near(latency.mean, mean);
+        near(latency.p99, p99);
+        near(latency.max, max);
+        assert_eq!(storage(&ran).bytes, 20_000 * 4096);
+        assert_eq!((storage(&ran).retransmitted, storage(&ran).failed), (0, 0));
+    }
+}
+
+fn throughput(file: &str, operation: &str) -> f64 {
+    let sets = [
+        ("storage.0.block", "1MiB"),
+        ("storage.0.operation", operation),
+        ("storage.0.jobs", "16"),
+        ("storage.0.ios", "20"),
+    ];
+    storage(&run(file, &sets)).goodput_bps / 8e9
+}
+
+#[test]
+fn large_blocks_fill_the_link() {
+    near(throughput("nvme/rdma.toml", "read"), 11.8);
+    near(throughput("nvme/rdma.toml", "write"), 11.5);
+    // 3.8 and 3.5 are published for TCP: three quarters of the line. Nothing here explains the rest.
+    for operation in ["read", "write"] {
+        let line = 5.0 * 4096.0 / (4096.0 + 90.0);
+        let rate = throughput("nvme/tcp.toml", operation);
+        assert!((0.9 * line..1.03 * line).contains(&rate), "{operation}: {rate}, {line} by the line");
+    }
+}
+
+fn ios(file: &str, depth: &str, jobs: &str, count: &str) -> (f64, [StoreReport; 2]) {
+    let sets = [
+        ("host.1.drives", "1"),
+        ("storage.0.depth", depth),
+        ("storage.0.jobs", jobs),
+        ("storage.0.ios", count),
+    ];
+    let ran = run(file, &sets);
+    let [asks, stores] = &ran.report.stores[..] else { panic!("two hosts") };
+    (storage(&ran).ios_per_s.unwrap(), [asks.clone(), stores.clone()])
+}
+
+#[test]
+fn many_small_reads_are_limited_by_the_drive_or_by_the_processor_and_the_line() {
+    let (rate, hosts) = ios("nvme/rdma.toml", "128", "16", "1000");
+    near(rate, 1_450_000.0);
+    assert!(hosts.iter().all(|host| host.cores_busy_percent < 15.0), "{hosts:?}");
+    let (rate, _) = ios("nvme/tcp.toml", "128", "16", "500");
+    near(rate, 1_100_000.0);
+    // On few cores these are what is full.
+    let (rate, hosts) = ios("nvme/tcp.toml", "128", "4", "1000");
+    assert!((800_000.0..1_150_000.0).contains(&rate), "{rate}");
+    assert!(hosts.iter().all(|host| host.cores_busy_percent > 90.0), "{hosts:?}");
+}
+
+#[test]
+fn threads_help_until_the_drive_is_full() {
+    let at = |jobs| ios("nvme/rdma.toml", "1", jobs, "1000").0;
+    let [eight, sixteen, more] = ["8", "16", "32"].map(at);
+    assert!(eight < 0.75 * more && sixteen > 0.95 * more, "{eight} {sixteen} {more}");
+}
