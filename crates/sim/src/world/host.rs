@@ -139,8 +139,8 @@ pub(super) struct Host {
     pub(super) pd: Pd,
     pub(super) cq: Cq,
     pub(super) keys: RegionKeys,
-    /// The next moment that was asked for.
-    clock: Time,
+    /// Moments that were asked for and have not come, the next one last: each is asked for once.
+    clocks: Vec<Time>,
     /// Flows that begin here, those that begin last first.
     pub(super) posters: Vec<Poster>,
     /// Indices into `posters`, by start, the first last.
@@ -182,7 +182,7 @@ impl Host {
             pd,
             cq,
             keys,
-            clock: Time::NEVER,
+            clocks: Vec::new(),
             posters: Vec::new(),
             starts: Vec::new(),
             pauses_received: 0,
@@ -297,10 +297,9 @@ impl Host {
 
     /// The host's clock.
     pub(super) fn handle_clock(&mut self, now: Time, around: &mut Surroundings<'_>) {
-        if self.clock != now {
+        if self.clocks.pop_if(|at| *at == now).is_none() {
             return;
         }
-        self.clock = Time::NEVER;
         let starts = |host: &Self| host.starts.last().map(|index| host.posters[*index as usize].flow.start);
         while starts(self).is_some_and(|start| start <= now) {
             if let Some(index) = self.starts.pop() {
@@ -394,8 +393,8 @@ impl Host {
         let slot = self.slot.as_ref().map_or(Time::NEVER, |slot| slot.next_at());
         let store = self.store.as_ref().map_or(Time::NEVER, |store| store.next_at());
         let at = device.min(start).min(slot).min(store);
-        if at < self.clock {
-            self.clock = at;
+        if self.clocks.last().is_none_or(|next| at < *next) && at != Time::NEVER {
+            self.clocks.push(at);
             wires.events.push(at, self.lane * 4 + kind::CLOCK);
         }
     }

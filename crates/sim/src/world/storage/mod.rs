@@ -5,7 +5,7 @@
 //! RDMA, read:   command ─▶ drive ─▶ WRITE of the data, response
 //! RDMA, write:  command ─▶ READ of the data ─▶ drive ─▶ response
 //! TCP, read:    command ─▶ drive ─▶ data, the last of it with the response
-//! TCP, write:   command ─▶ ready to transfer ─▶ data ─▶ drive ─▶ response; short data comes with the command
+//! TCP, write:   command ─▶ ready to transfer ─▶ data ─▶ drive ─▶ response (short data: with the command)
 //! ```
 //!
 //! (NVMe RDMA transport 1.0, section 3.2; NVMe TCP transport 1.0, sections 3.2 and 3.3.)
@@ -70,7 +70,7 @@ pub struct Processor {
     pub moderation: Span,
     /// Stream: from the interrupt until the program runs.
     pub interrupt: Span,
-    /// Stream: chance that an interrupt finds its core elsewhere, in units of 2^-32, and for how long at most.
+    /// Stream: chance that an interrupt finds its core elsewhere, in units of 2^-32, and how long at most.
     pub late_chance: u32,
     /// See `late_chance`.
     pub late_by: Span,
