@@ -1,7 +1,9 @@
 //! The calls as C makes them: those of sockets, with an `r` before their names.
 
 use super::socket::{Phase, Socket};
-use super::{poll, table};
+use super::table::Found;
+use super::wait::Endpoint;
+use super::{datagram, poll, table, transfer};
 use crate::address::rdma_bind_addr;
 use crate::listen::rdma_listen;
 use crate::sockaddr;
@@ -17,8 +19,16 @@ const CALL_BYTES_MAX: usize = 0x7fff_f000;
 /// Elements of a vector, as the kernel has it (UIO_MAXIOV).
 const ELEMENTS_MAX: usize = 1024;
 
-fn socket(fd: c_int) -> Result<Arc<Socket>, Errno> {
+fn found(fd: c_int) -> Result<Found, Errno> {
     table::find(fd).ok_or(Errno(libc::EBADF))
+}
+
+/// A socket of a stream.
+fn socket(fd: c_int) -> Result<Arc<Socket>, Errno> {
+    match found(fd)? {
+        Found::Stream(socket) => Ok(socket),
+        Found::Datagram(_) => Err(Errno::UNSUPPORTED),
+    }
 }
 
 /// Copies an address to where a caller wants one, as much as there is room for.
@@ -39,87 +49,55 @@ unsafe fn give_address(storage: &sockaddr_storage, to: *mut c_void, room: *mut u
     Ok(())
 }
 
-/// Receives into one piece of memory after the other.
-fn receive(fd: c_int, pieces: &mut [&mut [u8]], flags: c_int) -> Result<usize, Errno> {
-    let socket = socket(fd)?;
-    let (nonblocking, time) = {
-        let inner = socket.lock();
-        (inner.nonblocking || flags & libc::MSG_DONTWAIT != 0, inner.options.receive_timeout)
-    };
-    let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let (mut piece, mut at, mut copied) = (0, 0, 0);
-    let received = socket.wait(nonblocking, time, |inner| {
-        if wanted == 0 {
-            return Ok(Some(0));
+/// What a receive fetched.
+struct Fetched {
+    bytes: usize,
+    from: sockaddr_storage,
+    flags: c_int,
+}
+
+fn receive(fd: c_int, pieces: &mut [&mut [u8]], flags: c_int) -> Result<Fetched, Errno> {
+    match found(fd)? {
+        Found::Stream(socket) => {
+            let bytes = transfer::receive(&socket, pieces, flags)?;
+            // SAFETY: the identifier lives as long as its socket.
+            let from = unsafe { (*socket.lock().id).route.addr.dst_storage };
+            Ok(Fetched { bytes, from, flags: 0 })
         }
-        if matches!(inner.phase, Phase::Connecting) {
-            return Ok(None);
+        Found::Datagram(socket) => {
+            let received = datagram::receive(&socket, pieces, flags)?;
+            let is_cut = received.copied < received.length;
+            Ok(Fetched {
+                bytes: if flags & libc::MSG_TRUNC != 0 { received.length } else { received.copied },
+                from: received.from.map_or_else(sockaddr_storage::default, sockaddr::storage),
+                flags: if is_cut { libc::MSG_TRUNC } else { 0 },
+            })
         }
-        let stream = inner.stream()?;
-        while piece < pieces.len() && stream.has_data() {
-            let room = &mut pieces[piece][at..];
-            let now = stream.take(room, flags & libc::MSG_PEEK != 0);
-            (at, copied) = (at + now, copied + now);
-            if flags & libc::MSG_PEEK != 0 {
-                return Ok(Some(copied));
-            }
-            if at == pieces[piece].len() {
-                (piece, at) = (piece + 1, 0);
-            }
-        }
-        let enough = copied == wanted || (copied > 0 && flags & libc::MSG_WAITALL == 0);
-        if enough || !stream.readable {
-            let is_broken = stream.ended == Some(super::stream::End::Broken);
-            return if copied == 0 && is_broken { Err(Errno(libc::ECONNRESET)) } else { Ok(Some(copied)) };
-        }
-        Ok(None)
-    });
-    match received {
-        Err(_) if copied > 0 => Ok(copied),
-        other => other,
     }
 }
 
-/// Sends one piece of memory after the other.
-fn send(fd: c_int, pieces: &[&[u8]], flags: c_int) -> Result<usize, Errno> {
-    let socket = socket(fd)?;
-    let (nonblocking, time) = {
-        let inner = socket.lock();
-        (inner.nonblocking || flags & libc::MSG_DONTWAIT != 0, inner.options.send_timeout)
-    };
-    let mut sent = 0;
-    for piece in pieces {
-        let mut rest = *piece;
-        while !rest.is_empty() {
-            let now = socket.wait(nonblocking, time, |inner| {
-                match inner.phase {
-                    Phase::Connecting | Phase::Accepted => return Ok(None),
-                    Phase::Fresh | Phase::Bound | Phase::Listening => return Err(Errno(libc::ENOTCONN)),
-                    Phase::Connected | Phase::Failed => {}
-                }
-                inner.tell_mappings()?;
-                let told = inner.mappings_are_told();
-                let stream = inner.stream()?;
-                if !stream.writable {
-                    let is_broken = stream.ended == Some(super::stream::End::Broken);
-                    return Err(Errno(if is_broken { libc::ECONNRESET } else { libc::EPIPE }));
-                }
-                let now = if told { stream.send(rest)? } else { 0 };
-                Ok((now > 0).then_some(now))
-            });
-            match now {
-                Ok(now) => (sent, rest) = (sent + now, &rest[now..]),
-                Err(_) if sent > 0 => return Ok(sent),
-                Err(error) => return Err(error),
-            }
-            // What did not go at once waits for the next call.
-            if nonblocking && !rest.is_empty() {
-                return Ok(sent);
-            }
+/// # Safety
+/// `to` is NULL, or an address of `length` bytes.
+unsafe fn send(
+    fd: c_int,
+    pieces: &[&[u8]],
+    flags: c_int,
+    (to, length): (*const c_void, u32),
+) -> Result<isize, Errno> {
+    let sent = match found(fd)? {
+        // Of a stream, the address says nothing new.
+        Found::Stream(socket) => transfer::send(&socket, pieces, flags)?,
+        Found::Datagram(socket) => {
+            // SAFETY: as above.
+            let to = (!to.is_null() && length > 0).then(|| unsafe { sockaddr::read(to) }).transpose()?;
+            datagram::send(&socket, pieces, flags, to)?
         }
-    }
-    Ok(sent)
+    };
+    Ok(sent as isize)
 }
+
+/// Nobody is named: the peer that the socket is connected to.
+const NOBODY: (*const c_void, u32) = (core::ptr::null(), 0);
 
 /// # Safety
 /// `length` bytes are at `memory`.
@@ -153,20 +131,32 @@ unsafe fn vector<'a>(list: *const iovec, count: usize) -> Result<&'a [iovec], Er
 
 /// # Safety
 /// As [`vector`].
-unsafe fn receive_vector(fd: c_int, list: *const iovec, count: usize, flags: c_int) -> Result<isize, Errno> {
+unsafe fn receive_vector(
+    fd: c_int,
+    list: *const iovec,
+    count: usize,
+    flags: c_int,
+) -> Result<Fetched, Errno> {
     // SAFETY: as above.
     let pieces = unsafe { vector(list, count)?.iter().map(|it| room(it.iov_base, it.iov_len)) };
     let mut pieces: Vec<&mut [u8]> = pieces.collect();
-    receive(fd, &mut pieces, flags).map(|received| received as isize)
+    receive(fd, &mut pieces, flags)
 }
 
 /// # Safety
-/// As [`vector`].
-unsafe fn send_vector(fd: c_int, list: *const iovec, count: usize, flags: c_int) -> Result<isize, Errno> {
+/// As [`vector`] and [`send`].
+unsafe fn send_vector(
+    fd: c_int,
+    list: *const iovec,
+    count: usize,
+    flags: c_int,
+    to: (*const c_void, u32),
+) -> Result<isize, Errno> {
     // SAFETY: as above.
     let pieces = unsafe { vector(list, count)?.iter().map(|it| bytes(it.iov_base, it.iov_len)) };
     let pieces: Vec<&[u8]> = pieces.collect();
-    send(fd, &pieces, flags).map(|sent| sent as isize)
+    // SAFETY: as above.
+    unsafe { send(fd, &pieces, flags, to) }
 }
 
 fn elements(count: c_int) -> Result<usize, Errno> {
@@ -180,16 +170,10 @@ fn milliseconds(time: c_int) -> Option<Duration> {
 
 /// Ends what is connected, and frees it.
 fn close(fd: c_int) -> Result<(), Errno> {
-    let socket = table::remove(fd).ok_or(Errno(libc::EBADF))?;
-    let is_open = {
-        let mut inner = socket.lock();
-        inner.progress();
-        let is_connected = matches!(inner.phase, Phase::Accepted | Phase::Connected);
-        is_connected && inner.stream.as_ref().is_some_and(|stream| stream.ended.is_none())
-    };
-    if is_open {
-        // A peer that is gone does not hear it, and that is no failure of closing.
-        _ = socket.shutdown(libc::SHUT_RDWR);
+    match table::remove(fd).ok_or(Errno(libc::EBADF))? {
+        Found::Stream(socket) => socket.part(),
+        // What it cannot send any more is lost, as datagrams are.
+        Found::Datagram(socket) => _ = datagram::shutdown(&socket, libc::SHUT_RDWR),
     }
     Ok(())
 }
@@ -205,25 +189,32 @@ fn connected(socket: &Socket, nonblocking: bool) -> Result<(), Errno> {
 }
 
 door! {
-    /// Streams of IPv4 and IPv6.
+    /// Streams and datagrams of IPv4 and IPv6.
     fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> number(c_int) {
         if domain != libc::AF_INET && domain != libc::AF_INET6 {
             return Err(Errno(libc::EAFNOSUPPORT));
         }
-        let nonblocking = kind & libc::SOCK_NONBLOCK != 0;
-        if kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != libc::SOCK_STREAM {
-            return Err(Errno(libc::ESOCKTNOSUPPORT));
-        }
-        if protocol != 0 && protocol != libc::IPPROTO_TCP {
-            return Err(Errno(libc::EPROTONOSUPPORT));
-        }
-        let socket = Socket::fresh()?;
-        socket.lock().nonblocking = nonblocking;
-        Ok(table::add(socket))
+        let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+        let found = match (kind & !flags, protocol) {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => {
+                let socket = Socket::fresh()?;
+                socket.lock().nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+                Found::Stream(Arc::new(socket))
+            }
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => {
+                Found::Datagram(Arc::new(datagram::fresh(domain, flags)?))
+            }
+            (libc::SOCK_STREAM | libc::SOCK_DGRAM, _) => return Err(Errno(libc::EPROTONOSUPPORT)),
+            _ => return Err(Errno(libc::ESOCKTNOSUPPORT)),
+        };
+        Ok(table::add(found))
     }
 
-    fn rbind(fd: c_int, address: *const c_void, _length: u32) -> status(c_int) {
-        let socket = socket(fd)?;
+    fn rbind(fd: c_int, address: *const c_void, length: u32) -> status(c_int) {
+        let socket = match found(fd)? {
+            Found::Stream(socket) => socket,
+            Found::Datagram(socket) => return datagram::bind(&socket, address, length),
+        };
         let mut inner = socket.lock();
         Errno::check(rdma_bind_addr(inner.id, address))?;
         inner.phase = Phase::Bound;
@@ -257,13 +248,16 @@ door! {
             Ok(None)
         })?;
         let storage = (*accepted.id).route.addr.dst_storage;
-        let fd = table::add(Socket::of(accepted));
+        let fd = table::add(Found::Stream(Arc::new(Socket::of(accepted))));
         give_address(&storage, address, length)?;
         Ok(fd)
     }
 
-    fn rconnect(fd: c_int, address: *const c_void, _length: u32) -> status(c_int) {
-        let socket = socket(fd)?;
+    fn rconnect(fd: c_int, address: *const c_void, length: u32) -> status(c_int) {
+        let socket = match found(fd)? {
+            Found::Stream(socket) => socket,
+            Found::Datagram(socket) => return datagram::connect(&socket, address, length),
+        };
         let nonblocking = {
             let mut inner = socket.lock();
             match inner.phase {
@@ -285,7 +279,10 @@ door! {
     }
 
     fn rshutdown(fd: c_int, how: c_int) -> status(c_int) {
-        socket(fd)?.shutdown(how)
+        match found(fd)? {
+            Found::Stream(socket) => socket.shutdown(how),
+            Found::Datagram(socket) => datagram::shutdown(&socket, how),
+        }
     }
 
     fn rclose(fd: c_int) -> status(c_int) {
@@ -293,40 +290,40 @@ door! {
     }
 
     fn rrecv(fd: c_int, memory: *mut c_void, length: usize, flags: c_int) -> number(isize) {
-        receive(fd, &mut [room(memory, length)], flags).map(|received| received as isize)
+        receive(fd, &mut [room(memory, length)], flags).map(|fetched| fetched.bytes as isize)
     }
 
     fn rrecvfrom(fd: c_int, memory: *mut c_void, length: usize, flags: c_int, address: *mut c_void,
         address_length: *mut u32) -> number(isize) {
-        let received = receive(fd, &mut [room(memory, length)], flags)?;
-        let storage = (*socket(fd)?.lock().id).route.addr.dst_storage;
-        give_address(&storage, address, address_length)?;
-        Ok(received as isize)
+        let fetched = receive(fd, &mut [room(memory, length)], flags)?;
+        give_address(&fetched.from, address, address_length)?;
+        Ok(fetched.bytes as isize)
     }
 
     fn rrecvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> number(isize) {
         let message = message.as_mut().ok_or(Errno::INVALID)?;
+        let fetched = receive_vector(fd, message.msg_iov, message.msg_iovlen, flags)?;
         message.msg_controllen = 0;
-        message.msg_flags = 0;
-        receive_vector(fd, message.msg_iov, message.msg_iovlen, flags)
+        message.msg_flags = fetched.flags;
+        give_address(&fetched.from, message.msg_name, &mut message.msg_namelen)?;
+        Ok(fetched.bytes as isize)
     }
 
     fn rread(fd: c_int, memory: *mut c_void, length: usize) -> number(isize) {
-        receive(fd, &mut [room(memory, length)], 0).map(|received| received as isize)
+        receive(fd, &mut [room(memory, length)], 0).map(|fetched| fetched.bytes as isize)
     }
 
     fn rreadv(fd: c_int, list: *const iovec, count: c_int) -> number(isize) {
-        receive_vector(fd, list, elements(count)?, 0)
+        receive_vector(fd, list, elements(count)?, 0).map(|fetched| fetched.bytes as isize)
     }
 
     fn rsend(fd: c_int, memory: *const c_void, length: usize, flags: c_int) -> number(isize) {
-        send(fd, &[bytes(memory, length)], flags).map(|sent| sent as isize)
+        send(fd, &[bytes(memory, length)], flags, NOBODY)
     }
 
-    /// Of a stream, the address says nothing new.
-    fn rsendto(fd: c_int, memory: *const c_void, length: usize, flags: c_int, _address: *const c_void,
-        _address_length: u32) -> number(isize) {
-        send(fd, &[bytes(memory, length)], flags).map(|sent| sent as isize)
+    fn rsendto(fd: c_int, memory: *const c_void, length: usize, flags: c_int, address: *const c_void,
+        address_length: u32) -> number(isize) {
+        send(fd, &[bytes(memory, length)], flags, (address, address_length))
     }
 
     fn rsendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> number(isize) {
@@ -334,15 +331,16 @@ door! {
         if !message.msg_control.is_null() && message.msg_controllen > 0 {
             return Err(Errno::UNSUPPORTED);
         }
-        send_vector(fd, message.msg_iov, message.msg_iovlen, flags)
+        let to = (message.msg_name.cast_const(), message.msg_namelen);
+        send_vector(fd, message.msg_iov, message.msg_iovlen, flags, to)
     }
 
     fn rwrite(fd: c_int, memory: *const c_void, length: usize) -> number(isize) {
-        send(fd, &[bytes(memory, length)], 0).map(|sent| sent as isize)
+        send(fd, &[bytes(memory, length)], 0, NOBODY)
     }
 
     fn rwritev(fd: c_int, list: *const iovec, count: c_int) -> number(isize) {
-        send_vector(fd, list, elements(count)?, 0)
+        send_vector(fd, list, elements(count)?, 0, NOBODY)
     }
 
     fn rpoll(list: *mut pollfd, count: libc::nfds_t, time_ms: c_int) -> number(c_int) {
@@ -380,7 +378,10 @@ door! {
     }
 
     fn rgetpeername(fd: c_int, address: *mut c_void, length: *mut u32) -> status(c_int) {
-        let socket = socket(fd)?;
+        let socket = match found(fd)? {
+            Found::Stream(socket) => socket,
+            Found::Datagram(socket) => return datagram::peer(&socket, address, length),
+        };
         let inner = socket.lock();
         if !matches!(inner.phase, Phase::Accepted | Phase::Connected) {
             return Err(Errno(libc::ENOTCONN));
@@ -389,13 +390,19 @@ door! {
     }
 
     fn rgetsockname(fd: c_int, address: *mut c_void, length: *mut u32) -> status(c_int) {
-        let socket = socket(fd)?;
-        let inner = socket.lock();
-        give_address(&(*inner.id).route.addr.src_storage, address, length)
+        match found(fd)? {
+            Found::Stream(socket) => {
+                give_address(&(*socket.lock().id).route.addr.src_storage, address, length)
+            }
+            Found::Datagram(socket) => Errno::check(libc::getsockname(socket.fd, address.cast(), length)),
+        }
     }
 
     fn rsetsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: u32) -> status(c_int) {
-        let socket = socket(fd)?;
+        let socket = match found(fd)? {
+            Found::Stream(socket) => socket,
+            Found::Datagram(socket) => return datagram::set_option(&socket, level, name, value, length),
+        };
         let mut inner = socket.lock();
         inner.set_option(level, name, value, length)?;
         if inner.options.keepalive {
@@ -406,21 +413,36 @@ door! {
 
     fn rgetsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32)
         -> status(c_int) {
-        socket(fd)?.lock().option(level, name, value, length)
+        match found(fd)? {
+            Found::Stream(socket) => socket.lock().option(level, name, value, length),
+            Found::Datagram(socket) => datagram::option(&socket, level, name, value, length),
+        }
     }
 
     /// `F_GETFL` and `F_SETFL`, of which only whether it blocks has a meaning. The argument is where a number
     /// that is always there would be.
     fn rfcntl(fd: c_int, command: c_int, argument: c_int) -> number(c_int) {
-        let socket = socket(fd)?;
-        let mut inner = socket.lock();
+        let found = found(fd)?;
         match command {
-            libc::F_GETFL => Ok(libc::O_RDWR | if inner.nonblocking { libc::O_NONBLOCK } else { 0 }),
+            libc::F_GETFL => {
+                let nonblocking = match &found {
+                    Found::Stream(socket) => socket.lock().nonblocking,
+                    Found::Datagram(socket) => socket.lock().is_nonblocking(),
+                };
+                Ok(libc::O_RDWR | if nonblocking { libc::O_NONBLOCK } else { 0 })
+            }
             libc::F_SETFL => {
-                inner.nonblocking = argument & libc::O_NONBLOCK != 0;
+                let nonblocking = argument & libc::O_NONBLOCK != 0;
+                match &found {
+                    Found::Stream(socket) => socket.lock().nonblocking = nonblocking,
+                    Found::Datagram(socket) => socket.lock().set_nonblocking(nonblocking),
+                }
                 Ok(0)
             }
-            libc::F_GETFD | libc::F_SETFD => Errno::check(0).map(|()| libc::fcntl(fd, command, argument)),
+            libc::F_GETFD | libc::F_SETFD => match libc::fcntl(fd, command, argument) {
+                -1 => Err(Errno::last()),
+                flags => Ok(flags),
+            },
             _ => Err(Errno::INVALID),
         }
     }
@@ -435,26 +457,6 @@ door! {
     }
 
     fn riowrite(fd: c_int, memory: *const c_void, length: usize, offset: i64, flags: c_int) -> number(usize) {
-        let (socket, mut rest) = (socket(fd)?, bytes(memory, length));
-        let nonblocking = socket.lock().nonblocking || flags & libc::MSG_DONTWAIT != 0;
-        let mut at = offset as u64;
-        while !rest.is_empty() {
-            let now = socket.wait(nonblocking, None, |inner| {
-                let stream = inner.stream()?;
-                if !stream.writable {
-                    return Err(Errno(libc::EPIPE));
-                }
-                if !stream.can_map() {
-                    return Ok(None);
-                }
-                stream.write_mapped(rest, at)?.ok_or(Errno::INVALID).map(Some)
-            });
-            match now {
-                Ok(now) => (rest, at) = (&rest[now..], at + now as u64),
-                Err(_) if rest.len() < length => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(length - rest.len())
+        transfer::write_mapped(&*socket(fd)?, bytes(memory, length), offset, flags)
     }
 }

@@ -106,3 +106,15 @@ impl Inner {
         self.mappings.iter().all(|mapping| mapping.told)
     }
 }
+
+/// Writes to memory that the peer has mapped, as much as goes; `None` when that is nothing yet.
+pub(super) fn write(inner: &mut Inner, bytes: &[u8], offset: u64) -> Result<Option<usize>, Errno> {
+    let stream = inner.stream()?;
+    if !stream.writable {
+        return Err(Errno(libc::EPIPE));
+    }
+    if !stream.can_map() {
+        return Ok(None);
+    }
+    stream.write_mapped(bytes, offset)?.ok_or(Errno::INVALID).map(Some)
+}

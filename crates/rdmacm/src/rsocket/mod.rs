@@ -1,13 +1,17 @@
-//! Sockets over RDMA: streams whose bytes the sender writes straight into the receiver's buffer.
+//! Sockets over RDMA: streams whose bytes the sender writes straight into the receiver's buffer, and
+//! datagrams.
 //!
 //! - [`calls`] has what C calls; [`table`] finds what a descriptor stands for.
-//! - [`socket`] is how far a socket is, and how calls wait; [`poll`] waits for several.
-//! - [`stream`] moves bytes, as [`protocol`] has it agreed; [`buffer`] is its memory, [`iomap`] what the
-//!   program maps.
-//! - [`options`] is what can be set.
+//! - [`wait`] is how calls wait for a socket, [`poll`] how they wait for several.
+//! - [`socket`] is how far a stream's socket is, [`transfer`] what calls do with its bytes. [`stream`] moves
+//!   them, as [`protocol`] has it agreed; [`buffer`] is its memory, [`iomap`] what the program maps.
+//! - [`datagram`] is the other kind of sockets.
+//! - [`options`] is what can be set, [`defaults`] what holds where it is not.
 
 mod buffer;
 mod calls;
+mod datagram;
+mod defaults;
 mod iomap;
 mod options;
 mod poll;
@@ -15,6 +19,8 @@ mod protocol;
 mod socket;
 mod stream;
 mod table;
+mod transfer;
+mod wait;
 
 pub(crate) use calls::{
     raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap, riounmap,

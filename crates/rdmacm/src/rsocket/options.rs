@@ -1,5 +1,6 @@
 //! `rsetsockopt` and `rgetsockopt`: what is set, and what of it has an effect.
 
+use super::defaults::{self, Sizes};
 use super::protocol::{scale, unscale};
 use super::socket::{Inner, Phase};
 use crate::options::rdma_set_option;
@@ -9,32 +10,21 @@ use door::Errno;
 use std::time::Duration;
 
 /// Levels and names of rdma/rsocket.h.
-const SOL_RDMA: c_int = 0x1_0000;
-const RDMA_SQSIZE: c_int = 0;
-const RDMA_RQSIZE: c_int = 1;
-const RDMA_INLINE: c_int = 2;
+pub(super) const SOL_RDMA: c_int = 0x1_0000;
+pub(super) const RDMA_SQSIZE: c_int = 0;
+pub(super) const RDMA_RQSIZE: c_int = 1;
+pub(super) const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 
 /// Work requests of a direction: the fewest that the messages of control leave room for others, and what 16
 /// bits of credits can count.
-const REQUESTS: core::ops::RangeInclusive<u32> = 16..=0x7ffe;
+pub(super) const REQUESTS: core::ops::RangeInclusive<u32> = 16..=0x7ffe;
 /// Two halves of a page at least, and what one WRITE could announce at most.
-const BYTES: core::ops::RangeInclusive<usize> = 4096..=256 << 20;
-const INLINE_BYTES_MAX: u32 = 1024;
+pub(super) const BYTES: core::ops::RangeInclusive<usize> = 4096..=256 << 20;
+pub(super) const INLINE_BYTES_MAX: u32 = 1024;
 /// As TCP's: two hours.
 const KEEPALIVE: Duration = Duration::from_secs(7200);
 const SEGMENT_BYTES: c_int = 4096;
-
-/// What a connection is made with.
-#[derive(Clone, Debug)]
-pub(super) struct Sizes {
-    pub(super) sends: u32,
-    pub(super) receives: u32,
-    pub(super) inline_bytes: u32,
-    pub(super) send_bytes: usize,
-    pub(super) receive_bytes: usize,
-    pub(super) mappings: u32,
-}
 
 /// Everything that can be set.
 #[derive(Clone, Debug)]
@@ -53,16 +43,8 @@ pub(super) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let sizes = Sizes {
-            sends: 384,
-            receives: 384,
-            inline_bytes: 64,
-            send_bytes: 1 << 20,
-            receive_bytes: 1 << 20,
-            mappings: 0,
-        };
         Self {
-            sizes,
+            sizes: defaults::of_this_host().sizes.clone(),
             keepalive: false,
             keepalive_idle: KEEPALIVE,
             linger: None,
@@ -76,9 +58,11 @@ impl Default for Options {
     }
 }
 
+/// What a caller sets.
+///
 /// # Safety
 /// `length` bytes are at `value`.
-unsafe fn read<T: Copy>(value: *const c_void, length: u32) -> Result<T, Errno> {
+pub(super) unsafe fn read<T: Copy>(value: *const c_void, length: u32) -> Result<T, Errno> {
     if value.is_null() || (length as usize) < size_of::<T>() {
         return Err(Errno::INVALID);
     }
@@ -86,13 +70,13 @@ unsafe fn read<T: Copy>(value: *const c_void, length: u32) -> Result<T, Errno> {
     Ok(unsafe { value.cast::<T>().read_unaligned() })
 }
 
-fn timeout(value: libc::timeval) -> Option<Duration> {
+pub(super) fn timeout(value: libc::timeval) -> Option<Duration> {
     let seconds = u64::try_from(value.tv_sec).unwrap_or(0);
     let rest = u64::try_from(value.tv_usec).unwrap_or(0);
     Some(Duration::from_secs(seconds) + Duration::from_micros(rest)).filter(|time| !time.is_zero())
 }
 
-fn timeval(time: Option<Duration>) -> libc::timeval {
+pub(super) fn timeval(time: Option<Duration>) -> libc::timeval {
     let time = time.unwrap_or_default();
     libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) }
 }
@@ -232,9 +216,11 @@ const fn even(bytes: usize) -> usize {
     bytes & !1
 }
 
+/// What a caller is told.
+///
 /// # Safety
 /// `*length` bytes can be written at `value`.
-unsafe fn write<T>(from: T, value: *mut c_void, length: *mut u32) -> Result<(), Errno> {
+pub(super) unsafe fn write<T>(from: T, value: *mut c_void, length: *mut u32) -> Result<(), Errno> {
     // SAFETY: as above.
     unsafe {
         let room = length.as_mut().ok_or(Errno::INVALID)?;

@@ -3,6 +3,7 @@
 use super::options::Options;
 use super::protocol::{CONNECT_BYTES, Connect, Message};
 use super::stream::{End, Stream};
+use super::wait::{Endpoint, Shared};
 use crate::address::{rdma_resolve_addr, rdma_resolve_route};
 use crate::channel::{rdma_create_event_channel, rdma_destroy_event_channel};
 use crate::connect::{rdma_accept, rdma_connect, rdma_reject};
@@ -13,14 +14,8 @@ use core::ffi::{c_int, c_void};
 use door::Errno;
 use std::collections::VecDeque;
 use std::ptr::null_mut;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A call that waits looks so long by itself before it sleeps: waking up costs as much.
-const SPIN: Duration = Duration::from_micros(30);
-/// A sleep lasts no longer: two threads of a program may wait for one socket, and an event wakes one of
-/// them.
-const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How long closing waits for what was sent.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 const RESOLVE_MS: c_int = 2000;
@@ -61,7 +56,6 @@ pub(super) struct Inner {
     /// Mappings of this end's memory, and whether the peer was told.
     pub(super) mappings: Vec<super::iomap::Mapping>,
     requests: VecDeque<Request>,
-    polling: bool,
     pub(super) last_used: Instant,
 }
 
@@ -69,11 +63,7 @@ pub(super) struct Inner {
 unsafe impl Send for Inner {}
 
 /// What a descriptor stands for.
-pub(super) struct Socket {
-    pub(super) fd: c_int,
-    inner: Mutex<Inner>,
-    turn: Condvar,
-}
+pub(super) type Socket = Shared<Inner>;
 
 /// What an event said, with it acknowledged.
 struct Told {
@@ -98,7 +88,6 @@ impl Inner {
             stream: None,
             mappings: Vec::new(),
             requests: VecDeque::new(),
-            polling: false,
             last_used: Instant::now(),
         };
         // SAFETY: ours.
@@ -111,33 +100,6 @@ impl Inner {
     pub(super) fn channel_fd(&self) -> c_int {
         // SAFETY: ours.
         unsafe { (*self.channel).fd }
-    }
-
-    /// What a thread sleeps on.
-    pub(super) fn descriptors(&self) -> [libc::pollfd; 2] {
-        let stream = self.stream.as_ref().map_or(-1, Stream::descriptor);
-        [self.channel_fd(), stream].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
-    }
-
-    /// Does what has become possible.
-    pub(super) fn progress(&mut self) {
-        if let Some(stream) = &mut self.stream {
-            stream.progress();
-            if self.phase == Phase::Accepted && stream.heard {
-                stream.open = true;
-                self.phase = Phase::Connected;
-            }
-        }
-    }
-
-    /// Takes what the connection manager tells.
-    pub(super) fn attend(&mut self) {
-        while self.requests.len() < BACKLOG_MAX {
-            let Some(told) = self.next_told() else { break };
-            if let Err(Errno(error)) = self.act(&told) {
-                self.fail(error);
-            }
-        }
     }
 
     fn next_told(&mut self) -> Option<Told> {
@@ -287,7 +249,6 @@ impl Inner {
             stream: Some(stream),
             mappings: Vec::new(),
             requests: VecDeque::new(),
-            polling: false,
             last_used: Instant::now(),
         })
     }
@@ -301,8 +262,58 @@ impl Inner {
         }
     }
 
-    /// What `poll` says of the socket.
-    pub(super) fn readiness(&self) -> i16 {
+    /// Keeps a quiet connection from being taken for dead, or finds out that it is.
+    pub(super) fn keep_alive(&mut self) {
+        if !self.options.keepalive || self.last_used.elapsed() < self.options.keepalive_idle {
+            return;
+        }
+        self.progress();
+        if let Some(stream) = &mut self.stream
+            && self.phase == Phase::Connected
+            && stream.can_control()
+        {
+            self.last_used = Instant::now();
+            _ = stream.control(Message::KeepAlive);
+        }
+    }
+}
+
+impl Endpoint for Inner {
+    fn progress(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.progress();
+            if self.phase == Phase::Accepted && stream.heard {
+                stream.open = true;
+                self.phase = Phase::Connected;
+            }
+        }
+    }
+
+    fn attend(&mut self) {
+        while self.requests.len() < BACKLOG_MAX {
+            let Some(told) = self.next_told() else { break };
+            if let Err(Errno(error)) = self.act(&told) {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn arm(&mut self) -> Result<(), Errno> {
+        self.stream.as_mut().map_or(Ok(()), Stream::arm)
+    }
+
+    fn quiet(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            stream.quiet();
+        }
+    }
+
+    fn descriptors(&self) -> [libc::pollfd; 2] {
+        let stream = self.stream.as_ref().map_or(-1, Stream::descriptor);
+        [self.channel_fd(), stream].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+    }
+
+    fn readiness(&self) -> i16 {
         let (read, write) = (libc::POLLIN | libc::POLLRDNORM, libc::POLLOUT | libc::POLLWRNORM);
         match (self.phase, &self.stream) {
             (Phase::Listening, _) => {
@@ -334,19 +345,8 @@ impl Inner {
         }
     }
 
-    /// Keeps a quiet connection from being taken for dead, or finds out that it is.
-    pub(super) fn keep_alive(&mut self) {
-        if !self.options.keepalive || self.last_used.elapsed() < self.options.keepalive_idle {
-            return;
-        }
-        self.progress();
-        if let Some(stream) = &mut self.stream
-            && self.phase == Phase::Connected
-            && stream.can_control()
-        {
-            self.last_used = Instant::now();
-            _ = stream.control(Message::KeepAlive);
-        }
+    fn used(&mut self) {
+        self.last_used = Instant::now();
     }
 }
 
@@ -390,78 +390,30 @@ impl Socket {
 
     /// Its descriptor is that of its channel: a number that the process uses for nothing else.
     pub(super) fn of(inner: Inner) -> Self {
-        Self { fd: inner.channel_fd(), inner: Mutex::new(inner), turn: Condvar::new() }
+        Self::new(inner.channel_fd(), inner)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Tries until there is a result. `time` limits it, and a socket that does not block tries once.
-    pub(super) fn wait<T>(
-        &self,
-        nonblocking: bool,
-        time: Option<Duration>,
-        mut attempt: impl FnMut(&mut Inner) -> Result<Option<T>, Errno>,
-    ) -> Result<T, Errno> {
-        let deadline = time.map(|time| Instant::now() + time);
-        let mut inner = self.lock();
-        inner.last_used = Instant::now();
-        let mut spinning = None;
-        loop {
+    /// Ends what is connected. What was sent is waited for as `SO_LINGER` says: not at all with 0 seconds.
+    pub(super) fn part(&self) {
+        let (is_open, linger) = {
+            let mut inner = self.lock();
             inner.progress();
-            if let Some(done) = attempt(&mut inner)? {
-                return Ok(done);
-            }
-            // Events of the connection manager are rare, and looking for them is a system call.
-            if spinning.is_none() {
-                inner.attend();
-                if let Some(done) = attempt(&mut inner)? {
-                    return Ok(done);
-                }
-            }
-            if nonblocking || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Errno(libc::EAGAIN));
-            }
-            if spinning.get_or_insert_with(Instant::now).elapsed() < SPIN {
-                drop(inner);
-                std::hint::spin_loop();
-                inner = self.lock();
-                continue;
-            }
-            let left =
-                deadline.map_or(SLEEP_MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
-            let left = left.min(SLEEP_MAX);
-            if inner.polling {
-                let waited = self.turn.wait_timeout(inner, left);
-                inner = waited.unwrap_or_else(PoisonError::into_inner).0;
-                spinning = None;
-                continue;
-            }
-            if let Some(stream) = &mut inner.stream {
-                stream.arm()?;
-            }
-            inner.progress();
-            if let Some(done) = attempt(&mut inner)? {
-                return Ok(done);
-            }
-            inner.polling = true;
-            let mut descriptors = inner.descriptors();
-            drop(inner);
-            let slept = super::poll::sleep(&mut descriptors, Some(left));
-            inner = self.lock();
-            inner.polling = false;
-            if let Some(stream) = &mut inner.stream {
-                stream.quiet();
-            }
-            self.turn.notify_all();
-            spinning = None;
-            slept?;
+            let is_connected = matches!(inner.phase, Phase::Accepted | Phase::Connected);
+            let is_open = is_connected && inner.stream.as_ref().is_some_and(|stream| stream.ended.is_none());
+            (is_open, inner.options.linger.map_or(CLOSE_MAX, |seconds| Duration::from_secs(seconds.into())))
+        };
+        if is_open && !linger.is_zero() {
+            // A peer that is gone does not hear it, and that is no failure of closing.
+            _ = self.say_goodbye(libc::SHUT_RDWR, linger);
         }
     }
 
     /// Says that no more is sent, or read.
     pub(super) fn shutdown(&self, how: c_int) -> Result<(), Errno> {
+        self.say_goodbye(how, CLOSE_MAX)
+    }
+
+    fn say_goodbye(&self, how: c_int, patience: Duration) -> Result<(), Errno> {
         let message = {
             let mut inner = self.lock();
             inner.progress();
@@ -485,7 +437,7 @@ impl Socket {
             message
         };
         if let Some(message) = message {
-            self.wait(false, Some(CLOSE_MAX), |inner| {
+            self.wait(false, Some(patience), |inner| {
                 let Ok(stream) = inner.stream() else { return Ok(Some(())) };
                 if stream.can_control() {
                     return stream.control(message).map(Some);
@@ -493,7 +445,7 @@ impl Socket {
                 Ok(stream.ended.map(drop))
             })?;
         }
-        self.wait(false, Some(CLOSE_MAX), |inner| {
+        self.wait(false, Some(patience), |inner| {
             Ok(inner.stream().map_or(Some(()), |stream| stream.is_idle().then_some(())))
         })
     }

@@ -4,7 +4,7 @@
 //! reader has made room.
 
 use super::buffer::Buffer;
-use super::options::Sizes;
+use super::defaults::Sizes;
 use super::protocol::{
     Connect, GRANTS, LENGTH_MAX, MAPPING_BYTES, Message, RANGE_BYTES, Range, scale, unscale,
 };

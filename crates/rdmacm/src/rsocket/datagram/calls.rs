@@ -1,0 +1,259 @@
+//! What programs ask of sockets for datagrams.
+
+use super::{Datagrams, Place, Waiting, udp};
+use crate::rsocket::options::{
+    BYTES, INLINE_BYTES_MAX, RDMA_INLINE, RDMA_RQSIZE, RDMA_SQSIZE, REQUESTS, SOL_RDMA, read, timeout,
+    timeval, write,
+};
+use crate::rsocket::wait::{Endpoint, Shared};
+use crate::sockaddr;
+use core::ffi::{c_int, c_void};
+use door::Errno;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long closing waits for what was sent.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+
+/// A datagram that was read.
+pub(in crate::rsocket) struct Received {
+    /// Bytes that there was room for, and bytes that there were.
+    pub(in crate::rsocket) copied: usize,
+    pub(in crate::rsocket) length: usize,
+    /// As the program knows it.
+    pub(in crate::rsocket) from: Option<SocketAddr>,
+}
+
+/// The next datagram, into one piece of memory after the other.
+pub(in crate::rsocket) fn receive(
+    socket: &Shared<Datagrams>,
+    pieces: &mut [&mut [u8]],
+    flags: c_int,
+) -> Result<Received, Errno> {
+    let (nonblocking, time) = {
+        let inner = socket.lock();
+        (inner.nonblocking || flags & libc::MSG_DONTWAIT != 0, inner.receive_timeout)
+    };
+    socket.wait(nonblocking, time, |inner| {
+        if let Some(first) = inner.arrived.front() {
+            let received = inner.copy(first, pieces);
+            if flags & libc::MSG_PEEK == 0 {
+                inner.drop_first();
+            }
+            return Ok(Some(received));
+        }
+        match inner.error.take() {
+            Some(error) => Err(error),
+            None if inner.is_readable => Ok(None),
+            None => Ok(Some(Received { copied: 0, length: 0, from: None })),
+        }
+    })
+}
+
+impl Datagrams {
+    fn copy(&self, waiting: &Waiting, pieces: &mut [&mut [u8]]) -> Received {
+        let mut copied = 0;
+        for piece in pieces {
+            copied += match &waiting.place {
+                Place::Slot(at, arrival) => self.outlets[*at].copy(arrival, copied, piece),
+                Place::Apart(bytes) => {
+                    let rest = bytes.get(copied..).unwrap_or_default();
+                    let now = rest.len().min(piece.len());
+                    piece[..now].copy_from_slice(&rest[..now]);
+                    now
+                }
+            };
+        }
+        let length = match &waiting.place {
+            Place::Slot(_, arrival) => arrival.length as usize,
+            Place::Apart(bytes) => bytes.len(),
+        };
+        Received { copied, length, from: Some(self.udp.seen(waiting.from)) }
+    }
+
+    /// The port of the UDP socket; the kernel gives a socket that sends one.
+    fn port(&mut self) -> Result<u16, Errno> {
+        if let Some(port) = self.port {
+            return Ok(port);
+        }
+        let local = self.udp.local()?;
+        if local.port() == 0 {
+            let any = self.udp.seen(SocketAddr::new(local.ip(), 0));
+            let storage = sockaddr::storage(any);
+            // SAFETY: an address as long as it says.
+            Errno::check(unsafe {
+                libc::bind(self.udp.descriptor(), storage.as_ptr().cast(), sockaddr::length(&any))
+            })?;
+        }
+        let port = self.udp.local()?.port();
+        self.port = Some(port);
+        Ok(port)
+    }
+}
+
+/// Sends one datagram, to the peer that the socket is connected to if no other is named.
+pub(in crate::rsocket) fn send(
+    socket: &Shared<Datagrams>,
+    pieces: &[&[u8]],
+    flags: c_int,
+    to: Option<SocketAddr>,
+) -> Result<usize, Errno> {
+    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let (nonblocking, time) = {
+        let inner = socket.lock();
+        (inner.nonblocking || flags & libc::MSG_DONTWAIT != 0, inner.send_timeout)
+    };
+    socket.wait(nonblocking, time, |inner| {
+        if let Some(error) = inner.error.take() {
+            return Err(error);
+        }
+        if !inner.is_writable {
+            return Err(Errno(libc::EPIPE));
+        }
+        let to = to.map(udp::plain).or(inner.connected).ok_or(Errno(libc::EDESTADDRREQ))?;
+        // What has come meanwhile may tell the peer's queue pair.
+        inner.attend();
+        let port = inner.port()?;
+        Ok(inner.send_to(to, pieces, length, port)?.map(|()| length))
+    })
+}
+
+/// # Safety
+/// `length` bytes are at `address`.
+pub(in crate::rsocket) unsafe fn bind(
+    socket: &Shared<Datagrams>,
+    address: *const c_void,
+    length: u32,
+) -> Result<(), Errno> {
+    // SAFETY: as above.
+    Errno::check(unsafe { libc::bind(socket.fd, address.cast(), length) })
+}
+
+/// From now on the socket hears this peer only; an address of no family parts from it.
+///
+/// # Safety
+/// `length` bytes are at `address`.
+pub(in crate::rsocket) unsafe fn connect(
+    socket: &Shared<Datagrams>,
+    address: *const c_void,
+    length: u32,
+) -> Result<(), Errno> {
+    let mut inner = socket.lock();
+    // SAFETY: as above; an address begins with its family.
+    let (connected, family) = unsafe {
+        let family = address.cast::<libc::sockaddr>().as_ref().ok_or(Errno::INVALID)?.sa_family;
+        (libc::connect(socket.fd, address.cast(), length), c_int::from(family))
+    };
+    Errno::check(connected)?;
+    if family == libc::AF_UNSPEC {
+        inner.connected = None;
+        return Ok(());
+    }
+    // SAFETY: as above.
+    let peer = udp::plain(unsafe { sockaddr::read(address) }?);
+    inner.meet(peer)?;
+    inner.connected = Some(peer);
+    Ok(())
+}
+
+/// Whom it is connected to.
+///
+/// # Safety
+/// `*length` bytes can be written at `address`.
+pub(in crate::rsocket) unsafe fn peer(
+    socket: &Shared<Datagrams>,
+    address: *mut c_void,
+    length: *mut u32,
+) -> Result<(), Errno> {
+    // SAFETY: as above.
+    Errno::check(unsafe { libc::getpeername(socket.fd, address.cast(), length) })
+}
+
+/// Says that no more is sent, or read, once what was sent has left.
+pub(in crate::rsocket) fn shutdown(socket: &Shared<Datagrams>, how: c_int) -> Result<(), Errno> {
+    let left = socket.wait(false, Some(CLOSE_MAX), |inner| Ok(inner.is_idle().then_some(())));
+    let mut inner = socket.lock();
+    if inner.connected.is_none() {
+        return Err(Errno(libc::ENOTCONN));
+    }
+    match how {
+        libc::SHUT_RD => inner.is_readable = false,
+        libc::SHUT_WR => inner.is_writable = false,
+        libc::SHUT_RDWR => (inner.is_readable, inner.is_writable) = (false, false),
+        _ => return Err(Errno::INVALID),
+    }
+    left
+}
+
+/// Sizes of queues and times are ours, the rest is the UDP socket's.
+///
+/// # Safety
+/// `length` bytes are at `value`.
+pub(in crate::rsocket) unsafe fn set_option(
+    socket: &Shared<Datagrams>,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: u32,
+) -> Result<(), Errno> {
+    let mut inner = socket.lock();
+    // SAFETY: as above.
+    let number = || unsafe { read::<c_int>(value, length) }.map(|value| value.max(0) as u32);
+    let requests = || number().map(|value| value.clamp(*REQUESTS.start(), *REQUESTS.end()));
+    let bytes = || number().map(|value| (value as usize).clamp(*BYTES.start(), *BYTES.end()));
+    let is_fresh = inner.outlets.is_empty();
+    match (level, name) {
+        (SOL_RDMA, RDMA_SQSIZE) if is_fresh => inner.sizes.sends = requests()?,
+        (SOL_RDMA, RDMA_RQSIZE) if is_fresh => inner.sizes.receives = requests()?,
+        (SOL_RDMA, RDMA_INLINE) if is_fresh => inner.sizes.inline_bytes = number()?.min(INLINE_BYTES_MAX),
+        (SOL_RDMA, _) => return Err(Errno::INVALID),
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
+            // SAFETY: as above.
+            inner.receive_timeout = timeout(unsafe { read(value, length) }?);
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
+            // SAFETY: as above.
+            inner.send_timeout = timeout(unsafe { read(value, length) }?);
+        }
+        _ => {
+            // SAFETY: as above.
+            Errno::check(unsafe { libc::setsockopt(socket.fd, level, name, value, length) })?;
+            if (level, name) == (libc::SOL_SOCKET, libc::SO_RCVBUF) {
+                inner.sizes.receive_bytes = bytes()?;
+            } else if (level, name) == (libc::SOL_SOCKET, libc::SO_SNDBUF) {
+                inner.sizes.send_bytes = bytes()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// `*length` bytes can be written at `value`.
+pub(in crate::rsocket) unsafe fn option(
+    socket: &Shared<Datagrams>,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut u32,
+) -> Result<(), Errno> {
+    let mut inner = socket.lock();
+    // SAFETY: as above.
+    unsafe {
+        match (level, name) {
+            (SOL_RDMA, RDMA_SQSIZE) => write(inner.sizes.sends as c_int, value, length),
+            (SOL_RDMA, RDMA_RQSIZE) => write(inner.sizes.receives as c_int, value, length),
+            (SOL_RDMA, RDMA_INLINE) => write(inner.sizes.inline_bytes as c_int, value, length),
+            (SOL_RDMA, _) => Err(Errno(libc::ENOPROTOOPT)),
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => write(timeval(inner.receive_timeout), value, length),
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => write(timeval(inner.send_timeout), value, length),
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => write(inner.sizes.receive_bytes as c_int, value, length),
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => write(inner.sizes.send_bytes as c_int, value, length),
+            (libc::SOL_SOCKET, libc::SO_ERROR) if inner.error.is_some() => {
+                let error = inner.error.take().map_or(0, |Errno(error)| error);
+                write(error, value, length)
+            }
+            _ => Errno::check(libc::getsockopt(socket.fd, level, name, value, length)),
+        }
+    }
+}

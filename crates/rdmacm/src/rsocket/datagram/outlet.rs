@@ -1,0 +1,348 @@
+//! The UD queue pair of one local address: a socket that is bound to none has one for each that it uses.
+
+use super::header;
+use crate::address::{active_mtu, rdma_bind_addr};
+use crate::id::{rdma_create_id, rdma_destroy_id};
+use crate::qp::{self, address_vector};
+use crate::rsocket::buffer::Buffer;
+use crate::rsocket::defaults::Sizes;
+use crate::sockaddr;
+use crate::verbs::{self, verbs};
+use abi::{
+    IBV_QPT_UD, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_GRH, IBV_WR_SEND, ibv_ah, ibv_comp_channel,
+    ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wr_remote, ibv_wr_ud,
+    rdma_cm_id,
+};
+use core::ffi::c_int;
+use door::Errno;
+use rnic::Path;
+use std::net::{IpAddr, SocketAddr};
+use std::ptr::null_mut;
+
+/// `IBV_ACCESS_LOCAL_WRITE`.
+const LOCAL_WRITE: u32 = 1;
+/// What a slot takes of a datagram, its header included: as much as rdma-core's.
+const SLOT_BYTES: usize = 2048;
+/// Global route header: the first bytes that a UD queue pair receives.
+const GRH_BYTES: usize = 40;
+/// Slots begin at cache lines.
+const RECEIVE_STRIDE: usize = (GRH_BYTES + SLOT_BYTES).next_multiple_of(64);
+const BATCH: usize = 32;
+/// Marks work request ids of receives; the rest is a slot.
+const RECEIVE: u64 = 1 << 63;
+const HOP_LIMIT: u8 = 64;
+
+/// A peer's queue pair, and the way there.
+pub(super) struct Way {
+    ah: *mut ibv_ah,
+    pub(super) qpn: u32,
+}
+
+// SAFETY: an address handle may be used and destroyed from any thread.
+unsafe impl Send for Way {}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        if let Ok(verbs) = verbs() {
+            // SAFETY: ours.
+            unsafe { (verbs.ibv_destroy_ah)(self.ah) };
+        }
+    }
+}
+
+/// A datagram that lies in a slot.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) from: SocketAddr,
+    slot: u32,
+    offset: u32,
+    pub(super) length: u32,
+}
+
+/// An identifier of our own.
+struct Identifier(*mut rdma_cm_id);
+
+impl Drop for Identifier {
+    fn drop(&mut self) {
+        // SAFETY: ours; its queue pair is gone.
+        unsafe { rdma_destroy_id(self.0) };
+    }
+}
+
+/// The queue pair, with its memory.
+pub(super) struct Outlet {
+    pub(super) address: IpAddr,
+    id: Identifier,
+    cq: *mut ibv_cq,
+    events: *mut ibv_comp_channel,
+    events_taken: u32,
+    inline_bytes: usize,
+    outgoing: Buffer,
+    /// Slots of `outgoing` that nothing is sent from.
+    free: Vec<u32>,
+    slots: usize,
+    incoming: Buffer,
+    /// The longest datagram, its header included.
+    packet_bytes: usize,
+}
+
+// SAFETY: what the pointers lead to belongs to the outlet, and verbs may be called from any thread.
+unsafe impl Send for Outlet {}
+
+impl Outlet {
+    /// One for an address of this host that has a device.
+    pub(super) fn new(address: IpAddr, sizes: &Sizes) -> Result<Self, Errno> {
+        let mut raw: *mut rdma_cm_id = null_mut();
+        // SAFETY: the place is ours; without a channel the identifier is synchronous.
+        Errno::check(unsafe { rdma_create_id(null_mut(), &mut raw, null_mut(), abi::RDMA_PS_UDP) })?;
+        let id = Identifier(raw);
+        let verbs = verbs()?;
+        let local = sockaddr::storage(SocketAddr::new(address, 0));
+        // SAFETY: nobody else has the identifier. What is made is destroyed by `drop`, or here where making the
+        // next thing fails.
+        unsafe {
+            Errno::check(rdma_bind_addr(raw, local.as_ptr().cast()))?;
+            let device = crate::id::id(raw)?.state().device.ok_or(Errno::NO_DEVICE)?;
+            let pd = device.pd()?;
+            let slots = slots(sizes.sends, sizes.send_bytes);
+            let receives = slots_of_receives(sizes);
+            let outgoing = Buffer::new(pd, slots as usize * SLOT_BYTES, 0)?;
+            let incoming = Buffer::new(pd, receives as usize * RECEIVE_STRIDE, LOCAL_WRITE)?;
+            let events = Errno::check_pointer((verbs.ibv_create_comp_channel)((*raw).verbs))?;
+            let entries = (slots + receives) as c_int;
+            let cq = (verbs.ibv_create_cq)((*raw).verbs, entries, null_mut(), events, 0);
+            let made = Errno::check_pointer(cq).and_then(|cq| {
+                let inline_bytes = make_queue_pair(raw, cq, slots, receives, sizes.inline_bytes)
+                    .inspect_err(|_| _ = (verbs.ibv_destroy_cq)(cq))?;
+                Ok((cq, inline_bytes))
+            });
+            let (cq, inline_bytes) = made.inspect_err(|_| _ = (verbs.ibv_destroy_comp_channel)(events))?;
+            let mut outlet = Self {
+                address,
+                id,
+                cq,
+                events,
+                events_taken: 0,
+                inline_bytes,
+                outgoing,
+                free: (0..slots).collect(),
+                slots: slots as usize,
+                incoming,
+                packet_bytes: (128_usize << active_mtu(device)).min(SLOT_BYTES),
+            };
+            crate::rsocket::set_nonblocking((*events).fd)?;
+            (0..receives).try_for_each(|slot| outlet.post_receive(slot))?;
+            outlet.arm()?;
+            Ok(outlet)
+        }
+    }
+
+    /// Its number, which peers send to.
+    pub(super) fn qpn(&self) -> u32 {
+        // SAFETY: the identifier and its queue pair are ours.
+        unsafe { (*(*self.id.0).qp).qp_num }
+    }
+
+    /// For `epoll`: readable while completions wait that were asked for.
+    pub(super) fn descriptor(&self) -> c_int {
+        // SAFETY: ours.
+        unsafe { (*self.events).fd }
+    }
+
+    /// Asks for an event with the next completion.
+    pub(super) fn arm(&mut self) -> Result<(), Errno> {
+        // SAFETY: ours.
+        Errno::check(unsafe { verbs::req_notify_cq(self.cq, 0) })
+    }
+
+    /// Takes the events that were asked for.
+    pub(super) fn quiet(&mut self) {
+        let Ok(verbs) = verbs() else { return };
+        let (mut cq, mut context) = (null_mut(), null_mut());
+        // SAFETY: ours; the descriptor does not block.
+        while unsafe { (verbs.ibv_get_cq_event)(self.events, &mut cq, &mut context) } == 0 {
+            self.events_taken += 1;
+        }
+    }
+
+    /// The way to a peer's queue pair.
+    pub(super) fn way(&self, to: IpAddr, qpn: u32) -> Result<Way, Errno> {
+        // SAFETY: the identifier is ours.
+        let this = unsafe { crate::id::id(self.id.0) }?;
+        let path = Path {
+            source: sockaddr::gid(self.address),
+            destination: sockaddr::gid(to),
+            hop_limit: HOP_LIMIT,
+            ..Path::default()
+        };
+        let mut attr = address_vector(this, &path)?;
+        // SAFETY: the domain is that of the queue pair.
+        let ah = unsafe { (verbs()?.ibv_create_ah)((*self.id.0).pd, &mut attr) };
+        Ok(Way { ah: Errno::check_pointer(ah)?, qpn })
+    }
+
+    /// Whether a datagram of so many bytes behind its header goes in one packet.
+    pub(super) fn fits(&self, length: usize) -> bool {
+        length + header::SOURCE_BYTES_MAX <= self.packet_bytes
+    }
+
+    /// Whether there is a slot to send from.
+    pub(super) fn can_send(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Whether nothing is on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.free.len() == self.slots
+    }
+
+    /// Sends a datagram, if there is a slot.
+    pub(super) fn send(&mut self, header: &[u8], pieces: &[&[u8]], way: &Way) -> Result<bool, Errno> {
+        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let start = slot as usize * SLOT_BYTES;
+        let mut at = start;
+        for piece in [header].iter().chain(pieces) {
+            self.outgoing.put(at, piece);
+            at += piece.len();
+        }
+        let length = at - start;
+        let ([mut piece, _], _) = self.outgoing.pieces(start, length);
+        let mut request = ibv_send_wr {
+            wr_id: slot.into(),
+            next: null_mut(),
+            sg_list: &mut piece,
+            num_sge: 1,
+            opcode: IBV_WR_SEND,
+            send_flags: IBV_SEND_SIGNALED | if length <= self.inline_bytes { IBV_SEND_INLINE } else { 0 },
+            imm_data: 0,
+            wr: ibv_wr_remote {
+                ud: ibv_wr_ud { ah: way.ah, remote_qpn: way.qpn, remote_qkey: abi::RDMA_UDP_QKEY },
+            },
+            xrc_remote_srqn: 0,
+            // SAFETY: not looked at; zeros are a valid value.
+            bind_mw: unsafe { core::mem::zeroed() },
+        };
+        let mut bad = null_mut();
+        // SAFETY: the slot is ours until its request has completed.
+        let posted = Errno::check(unsafe { verbs::post_send((*self.id.0).qp, &mut request, &mut bad) });
+        posted.inspect_err(|_| self.free.push(slot))?;
+        Ok(true)
+    }
+
+    /// Takes completions, and hands over what has arrived.
+    pub(super) fn progress(&mut self, mut arrived: impl FnMut(Arrival)) {
+        loop {
+            let mut completions = [ibv_wc::default(); BATCH];
+            // SAFETY: room for as many as are asked for.
+            let count = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, completions.as_mut_ptr()) };
+            let count = usize::try_from(count).unwrap_or(0);
+            for completion in completions.iter().take(count) {
+                let slot = completion.wr_id as u32;
+                if completion.wr_id & RECEIVE == 0 {
+                    self.free.push(slot);
+                } else if let Some(arrival) = self.arrival(slot, completion) {
+                    arrived(arrival);
+                } else if completion.status == 0 {
+                    // Nobody's datagram. A queue pair that takes no receives any more is told by sending.
+                    _ = self.post_receive(slot);
+                }
+            }
+            if count < BATCH {
+                break;
+            }
+        }
+    }
+
+    /// What a slot holds; `None` for what no rsocket has sent.
+    fn arrival(&self, slot: u32, completion: &ibv_wc) -> Option<Arrival> {
+        let is_whole = completion.status == 0 && completion.wc_flags & IBV_WC_GRH != 0;
+        let length = (completion.byte_len as usize).checked_sub(GRH_BYTES).filter(|_| is_whole)?;
+        let start = slot as usize * RECEIVE_STRIDE;
+        let route: [u8; GRH_BYTES] = self.incoming.read(start);
+        let head: [u8; header::SOURCE_BYTES_MAX] = self.incoming.read(start + GRH_BYTES);
+        let (from, header) = header::source(head.get(..length.min(head.len()))?, &route)?;
+        let length = length.checked_sub(header)? as u32;
+        Some(Arrival { from, slot, offset: (GRH_BYTES + header) as u32, length })
+    }
+
+    /// Copies a datagram from `at` on; how many bytes of it there was room for.
+    pub(super) fn copy(&self, arrival: &Arrival, at: usize, to: &mut [u8]) -> usize {
+        let length = (arrival.length as usize).saturating_sub(at).min(to.len());
+        let start = arrival.slot as usize * RECEIVE_STRIDE + arrival.offset as usize + at;
+        self.incoming.take(start, &mut to[..length]);
+        length
+    }
+
+    /// Its slot may be used anew.
+    pub(super) fn release(&mut self, arrival: &Arrival) -> Result<(), Errno> {
+        self.post_receive(arrival.slot)
+    }
+
+    fn post_receive(&mut self, slot: u32) -> Result<(), Errno> {
+        let ([mut piece, _], _) =
+            self.incoming.pieces(slot as usize * RECEIVE_STRIDE, GRH_BYTES + SLOT_BYTES);
+        let mut request = ibv_recv_wr {
+            wr_id: RECEIVE | u64::from(slot),
+            next: null_mut(),
+            sg_list: &mut piece,
+            num_sge: 1,
+        };
+        let mut bad = null_mut();
+        // SAFETY: the slot is nobody's until the request completes.
+        Errno::check(unsafe { verbs::post_recv((*self.id.0).qp, &mut request, &mut bad) })
+    }
+}
+
+/// # Safety
+/// The identifier has a device and no queue pair.
+unsafe fn make_queue_pair(
+    raw: *mut rdma_cm_id,
+    cq: *mut ibv_cq,
+    sends: u32,
+    receives: u32,
+    inline_bytes: u32,
+) -> Result<usize, Errno> {
+    let mut attr = ibv_qp_init_attr {
+        qp_context: null_mut(),
+        send_cq: cq,
+        recv_cq: cq,
+        srq: null_mut(),
+        cap: ibv_qp_cap {
+            max_send_wr: sends,
+            max_recv_wr: receives,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: inline_bytes,
+        },
+        qp_type: IBV_QPT_UD,
+        sq_sig_all: 0,
+    };
+    // SAFETY: as above.
+    Errno::check(unsafe { qp::rdma_create_qp(raw, null_mut(), &mut attr) })?;
+    Ok(attr.cap.max_inline_data as usize)
+}
+
+/// As many as the queue takes and the memory has room for.
+fn slots(requests: u32, bytes: usize) -> u32 {
+    requests.min((bytes / SLOT_BYTES) as u32).max(1)
+}
+
+/// How many datagrams wait to be read at most.
+pub(super) fn slots_of_receives(sizes: &Sizes) -> u32 {
+    slots(sizes.receives, sizes.receive_bytes)
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        let Ok(verbs) = verbs() else { return };
+        // SAFETY: ours, in the order in which they use each other; identifier and buffers go after
+        // this.
+        unsafe {
+            qp::rdma_destroy_qp(self.id.0);
+            self.quiet();
+            (verbs.ibv_ack_cq_events)(self.cq, self.events_taken);
+            (verbs.ibv_destroy_cq)(self.cq);
+            (verbs.ibv_destroy_comp_channel)(self.events);
+        }
+    }
+}

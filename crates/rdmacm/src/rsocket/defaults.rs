@@ -1,0 +1,97 @@
+//! What sockets begin with: what the host's administrator says in `/etc/rdma/rsocket`, as rdma-core reads it.
+
+use super::options::{BYTES, INLINE_BYTES_MAX, REQUESTS};
+use super::protocol::{scale, unscale};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Each file holds one number.
+const FOLDER: &str = "/etc/rdma/rsocket";
+/// The longest that a call may be told to look before it sleeps.
+const SPIN_MAX: Duration = Duration::from_secs(1);
+
+/// What a connection is made with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Sizes {
+    pub(super) sends: u32,
+    pub(super) receives: u32,
+    pub(super) inline_bytes: u32,
+    pub(super) send_bytes: usize,
+    pub(super) receive_bytes: usize,
+    pub(super) mappings: u32,
+}
+
+/// What applies to every socket that is told nothing else.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Defaults {
+    pub(super) sizes: Sizes,
+    /// A call that waits looks so long by itself before it sleeps: waking up costs as much.
+    pub(super) spin: Duration,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        let sizes = Sizes {
+            sends: 384,
+            receives: 384,
+            inline_bytes: 64,
+            send_bytes: 1 << 20,
+            receive_bytes: 1 << 20,
+            mappings: 0,
+        };
+        Self { sizes, spin: Duration::from_micros(30) }
+    }
+}
+
+/// Read once.
+pub(super) fn of_this_host() -> &'static Defaults {
+    static DEFAULTS: OnceLock<Defaults> = OnceLock::new();
+    DEFAULTS.get_or_init(|| read(Path::new(FOLDER)))
+}
+
+/// What is not there, or no number, leaves a default as it is.
+fn read(folder: &Path) -> Defaults {
+    let number = |name: &str| -> Option<u32> {
+        std::fs::read_to_string(folder.join(name)).ok()?.split_whitespace().next()?.parse().ok()
+    };
+    let requests = |name| number(name).map(|value| value.clamp(*REQUESTS.start(), *REQUESTS.end()));
+    let bytes = |name| number(name).map(|value| (value as usize).clamp(*BYTES.start(), *BYTES.end()) & !1);
+    let Defaults { sizes, spin } = Defaults::default();
+    Defaults {
+        sizes: Sizes {
+            sends: requests("sqsize_default").unwrap_or(sizes.sends),
+            receives: requests("rqsize_default").unwrap_or(sizes.receives),
+            inline_bytes: number("inline_default")
+                .map_or(sizes.inline_bytes, |value| value.min(INLINE_BYTES_MAX)),
+            send_bytes: bytes("wmem_default").unwrap_or(sizes.send_bytes),
+            receive_bytes: bytes("mem_default").unwrap_or(sizes.receive_bytes),
+            mappings: number("iomap_size").map_or(sizes.mappings, |value| unscale(scale(value))),
+        },
+        spin: number("polling_time")
+            .map_or(spin, |microseconds| Duration::from_micros(microseconds.into()).min(SPIN_MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_administrators_numbers_are_taken_as_far_as_they_make_sense() {
+        let folder = std::env::temp_dir().join(format!("rsocket-defaults-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        write("mem_default", "300001\n");
+        write("wmem_default", "1");
+        write("sqsize_default", "99999999");
+        write("polling_time", "0");
+        write("iomap_size", "many");
+        let found = read(&folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((found.sizes.receive_bytes, found.sizes.send_bytes), (300_000, *BYTES.start()));
+        assert_eq!((found.sizes.sends, found.sizes.mappings), (*REQUESTS.end(), 0));
+        assert_eq!(found.spin, Duration::ZERO);
+        assert_eq!(read(&folder), Defaults::default());
+    }
+}
