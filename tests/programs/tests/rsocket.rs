@@ -96,6 +96,38 @@ fn riostream_writes_to_mapped_memory() {
     }
 }
 
+/// How many datagrams the server's queue pair has received.
+fn received_datagrams(server: &Namespace) -> u64 {
+    let listed = server.call(&format!("{} devices", Rockery::built().path().display())).expect("devices");
+    let figure = |line: &str| line.trim().strip_prefix("received_datagrams")?.trim().parse().ok();
+    listed.lines().find_map(figure).unwrap_or(0)
+}
+
+/// Datagrams longer than the path MTU go by UDP, the others by RDMA once the peer's queue pair is known.
+#[test]
+fn udpong_sends_datagrams_and_gets_them_back() {
+    for (mtu, address) in [(1500, "10.88.0.1"), (9000, "fd88::1")] {
+        let pair = pair(mtu);
+        for way in ["b", "n", "a"] {
+            let serve = format!("udpong -b {address} -T {way}");
+            let mut server = pair.left.start(&words(&serve)).expect("the server starts");
+            for size in [64, 1400] {
+                let line = format!("udpong -s {address} -T {way} -T e -S {size} -C 200");
+                let mut output = String::new();
+                let done = until(SECONDS, || {
+                    let (succeeded, said) = attempt(&pair.right, &words(&line));
+                    output = said;
+                    Ok(succeeded && output.contains("custom"))
+                });
+                assert!(done.unwrap(), "{line}:\n{output}\nserver:\n{}", server.output().unwrap_or_default());
+                let received = received_datagrams(&pair.left);
+                assert!(received >= 150, "{line}: {received} datagrams by RDMA");
+            }
+            server.kill().unwrap();
+        }
+    }
+}
+
 /// Writes a file that has no two equal parts, and returns its bytes.
 fn make(path: &Path, length: u32) -> Vec<u8> {
     let bytes: Vec<u8> = (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
