@@ -7,6 +7,7 @@ install -Dm755 "$built/rockery" "$prefix/bin/rockery"
 # The libraries lie in a folder of their own: only programs that `rockery run` starts are to find them.
 install -Dm755 "$built/libibverbs.so" "$prefix/lib/rockery/libibverbs.so.1"
 install -Dm755 "$built/libview.so" "$prefix/lib/rockery/librockery-view.so"
+install -Dm755 "$built/libsockets.so" "$prefix/lib/rockery/librspreload.so"
 if [[ -e $built/librdmacm.so ]]; then
   install -Dm755 "$built/librdmacm.so" "$prefix/lib/rockery/librdmacm.so.1"
 fi

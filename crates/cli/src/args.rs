@@ -22,6 +22,10 @@ Examples:
   What every program's device is doing, twice a second:
     rockery devices --watch 0.5
 
+  Programs that know only sockets, over RDMA:
+    host1$ rockery run --sockets -- iperf3 -s
+    host2$ rockery run --sockets -- iperf3 -c host1
+
   By hand, for a program that something else starts:
     eval \"$(rockery env)\"";
 
@@ -244,6 +248,11 @@ pub(crate) struct Settings {
     /// want to.
     #[arg(long, value_enum, value_name = "HOW", default_value = "preload")]
     pub(crate) view: View,
+
+    /// Turn the program's sockets of IPv4 and IPv6 into rsockets: what it sends goes by RDMA to a program at
+    /// the other end whose sockets are rsockets too. For programs that know nothing of RDMA.
+    #[arg(long)]
+    pub(crate) sockets: bool,
 
     /// Load the libraries with LD_PRELOAD as well: for programs that bring a library path of their own.
     #[arg(long)]

@@ -27,6 +27,9 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
         preloaded.push(library);
         variables.push((view::VARIABLE, folder.into()));
     }
+    if settings.sockets {
+        preloaded.push(libraries.sockets.clone().ok_or_else(|| missing(libraries::SOCKETS, &libraries))?);
+    }
     if settings.preload {
         preloaded.extend(libraries.files.iter().cloned());
     }
@@ -45,10 +48,12 @@ pub(crate) fn devices(settings: &Settings) -> Vec<DeviceInfo> {
 
 /// The library that shows them in `/sys` and `/dev`, and the folder it answers from.
 fn looking(libraries: &Libraries, settings: &Settings) -> Result<(PathBuf, PathBuf), Error> {
-    let missing =
-        || Error::NoLibrary { library: libraries::VIEW, looked: libraries.folder.display().to_string() };
-    let library = libraries.view.clone().ok_or_else(missing)?;
+    let library = libraries.view.clone().ok_or_else(|| missing(libraries::VIEW, libraries))?;
     Ok((library, view::in_folder(&devices(settings))?))
+}
+
+fn missing(library: &'static str, libraries: &Libraries) -> Error {
+    Error::NoLibrary { library, looked: libraries.folder.display().to_string() }
 }
 
 /// What the library is told about devices.

@@ -15,11 +15,14 @@ struct Library {
 
 /// Not asked for by programs: preloaded.
 pub(crate) const VIEW: &str = "librockery-view.so";
+/// The same. Programs that are told to preload it by hand know this name.
+pub(crate) const SOCKETS: &str = "librspreload.so";
 
-const LIBRARIES: [Library; 3] = [
+const LIBRARIES: [Library; 4] = [
     Library { soname: "libibverbs.so.1", built: "libibverbs.so", required: true },
     Library { soname: "librdmacm.so.1", built: "librdmacm.so", required: false },
     Library { soname: VIEW, built: "libview.so", required: false },
+    Library { soname: SOCKETS, built: "libsockets.so", required: false },
 ];
 
 /// The folder that holds them, and those that are there.
@@ -31,6 +34,8 @@ pub(crate) struct Libraries {
     pub(crate) files: Vec<PathBuf>,
     /// For LD_PRELOAD: shows the devices in `/sys` and `/dev`.
     pub(crate) view: Option<PathBuf>,
+    /// For LD_PRELOAD: turns sockets into rsockets.
+    pub(crate) sockets: Option<PathBuf>,
 }
 
 /// Looks beside `binary`: in `../lib/rockery` where it is installed, in its own folder where cargo built it.
@@ -52,11 +57,13 @@ pub(crate) fn beside(binary: &Path) -> Result<Libraries, Error> {
 }
 
 fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
-    let (mut files, mut view) = (Vec::new(), None);
+    let (mut files, mut view, mut sockets) = (Vec::new(), None, None);
     for library in &LIBRARIES {
         let file = folder.join(library.soname);
         if library.soname == VIEW {
             view = file.exists().then_some(file);
+        } else if library.soname == SOCKETS {
+            sockets = file.exists().then_some(file);
         } else if file.exists() {
             files.push(file);
         } else if library.required {
@@ -64,7 +71,7 @@ fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
             return Err(Error::NoLibrary { library: library.soname, looked });
         }
     }
-    Ok(Libraries { folder, files, view })
+    Ok(Libraries { folder, files, view, sockets })
 }
 
 /// A folder within `built` where what cargo made has the names that programs ask for. Within, and not in

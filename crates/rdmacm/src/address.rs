@@ -13,6 +13,7 @@ use door::{Errno, door};
 use rnic::Path;
 use rnic::cm::ListenAddress;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// How long a packet may live on RoCE: 4.096 us times 2 to this power. Linux 6.1 says 18; newer ones, as we
@@ -65,19 +66,28 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
 /// The device that has an address; `EADDRNOTAVAIL` when the address is not ours at all, `ENODEV` when its
 /// interface has no device.
 fn device_of(this: &Id, address: IpAddr) -> Result<&'static crate::world::Opened, Errno> {
-    this.world.device_of(sockaddr::gid(address)).map_err(|error| match UdpSocket::bind((address, 0)) {
-        Err(unknown) if unknown.raw_os_error() == Some(libc::EADDRNOTAVAIL) => unknown.into(),
+    this.world.device_of(sockaddr::gid(address)).map_err(|error| match bind(address) {
+        Err(unknown @ Errno(libc::EADDRNOTAVAIL)) => unknown,
         _ => error,
     })
 }
 
+/// Whether the kernel has an address.
+fn bind(address: IpAddr) -> Result<(), Errno> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let socket = sockaddr::kernel_socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?;
+    let address = SocketAddr::new(address, 0);
+    let storage = sockaddr::storage(address);
+    let place = storage.as_ptr().cast();
+    // SAFETY: an address as long as it says.
+    Errno::check(unsafe { libc::bind(socket.as_raw_fd(), place, sockaddr::length(&address)) })
+}
+
 /// The address that the kernel would send from.
 fn route_to(remote: SocketAddr) -> Result<IpAddr, Errno> {
-    let any: IpAddr = match remote {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0))?;
+    let family = if remote.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let socket = sockaddr::kernel_socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?;
+    let socket = UdpSocket::from(socket);
     let mut remote = remote;
     // Which port does not matter, but it must not be 0.
     remote.set_port(1);

@@ -1,10 +1,11 @@
 //! Socket addresses of C, and ours.
 
 use abi::sockaddr_storage;
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use door::Errno;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Reads the address behind a pointer.
 ///
@@ -76,6 +77,18 @@ pub(crate) fn length(address: &SocketAddr) -> u32 {
         SocketAddr::V4(_) => size_of::<libc::sockaddr_in>() as u32,
         SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>() as u32,
     }
+}
+
+/// A socket of the kernel. Not by the C library's function, which a library that turns sockets into rsockets
+/// replaces.
+pub(crate) fn kernel_socket(family: c_int, kind: c_int) -> Result<OwnedFd, Errno> {
+    // SAFETY: numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) } as c_int;
+    if fd < 0 {
+        return Err(Errno::last());
+    }
+    // SAFETY: just made, and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The GID of an address.

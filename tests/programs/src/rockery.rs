@@ -30,6 +30,11 @@ impl Rockery {
         Self { options: &["--no-same-host"], ..Self::built() }
     }
 
+    /// The same, for programs whose sockets become rsockets.
+    pub fn with_sockets() -> Self {
+        Self { options: &["--sockets"], ..Self::built() }
+    }
+
     /// The options with which programs are run.
     pub fn options(&self) -> &[&str] {
         self.options
@@ -57,8 +62,9 @@ impl Rockery {
     }
 
     /// All that it takes on another machine, at the same paths: itself and its libraries.
-    pub fn files(&self) -> [PathBuf; 4] {
-        ["rockery", "libibverbs.so", "librdmacm.so", "libview.so"].map(|name| self.path.with_file_name(name))
+    pub fn files(&self) -> [PathBuf; 5] {
+        ["rockery", "libibverbs.so", "librdmacm.so", "libview.so", "libsockets.so"]
+            .map(|name| self.path.with_file_name(name))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use programs::machine::until;
 use programs::probe::Probe;
-use programs::{Machine, Namespace, Pair, Rockery};
+use programs::{Job, Machine, Namespace, Pair, Rockery};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 90;
@@ -147,50 +147,106 @@ fn rcopy_copies_a_file() {
     server.kill().unwrap();
 }
 
-#[test]
-fn iperf3_runs_over_rsockets() {
-    let pair = pair(9000);
-    let preload = format!("env LD_PRELOAD={PRELOAD}");
-    let mut server = pair.left.start(&words(&format!("{preload} iperf3 -s -1"))).unwrap();
-    let line = format!("{preload} iperf3 -c {} -n 50M", pair.left.address());
+/// How many segments of TCP have left a host.
+fn tcp_segments(host: &Namespace) -> u64 {
+    let text = host.call("cat /proc/net/snmp").unwrap();
+    let tcp = text.lines().filter(|line| line.starts_with("Tcp:")).nth(1).unwrap_or_default();
+    tcp.split_whitespace().nth(10).and_then(|word| word.parse().ok()).expect("Linux counts segments")
+}
+
+/// Runs a client again until it has found its server, and returns what it said.
+fn patiently(server: &mut dyn Job, client: &Namespace, line: &str) -> String {
     let mut output = String::new();
     let done = until(SECONDS, || {
-        let (succeeded, said) = attempt(&pair.right, &words(&line));
+        let (succeeded, said) = attempt(client, &words(line));
         output = said;
         Ok(succeeded)
     });
-    assert!(
-        done.unwrap() && output.contains("receiver"),
-        "{output}\n{}",
-        server.output().unwrap_or_default()
-    );
+    assert!(done.unwrap(), "{line}:\n{output}\nserver:\n{}", server.output().unwrap_or_default());
+    output
+}
+
+/// Sockets become rsockets by rockery's own library.
+fn with_sockets(mtu: u32) -> Pair {
+    Pair::new(mtu).expect("a pair").with(&Rockery::with_sockets())
+}
+
+fn source(name: &str) -> String {
+    format!("{}/probe/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn iperf3(pair: &Pair, prefix: &str) {
+    let mut server = pair.left.start(&words(&format!("{prefix} iperf3 -s -1"))).unwrap();
+    let line = format!("{prefix} iperf3 -c {} -n 50M", pair.left.address());
+    let output = patiently(&mut *server, &pair.right, &line);
+    assert!(output.contains("receiver"), "{output}");
     server.wait(SECONDS).unwrap().expect_success();
-    let tcp = pair.left.call("cat /proc/net/snmp").unwrap();
-    let octets = tcp.lines().filter(|line| line.starts_with("Tcp:")).nth(1).unwrap_or_default().to_owned();
-    let segments: u64 = octets.split_whitespace().nth(10).and_then(|word| word.parse().ok()).unwrap();
-    assert!(segments < 1000, "the bytes went over TCP: {octets}");
+    let segments = tcp_segments(&pair.left);
+    assert!(segments < 100, "{segments} segments went over TCP");
 }
 
 #[test]
-fn curl_downloads_over_rsockets() {
-    let (pair, folder) = (pair(1500), TempDir::new().unwrap());
-    let bytes = make(&folder.path().join("file"), 3_000_001);
-    let preload = format!("env LD_PRELOAD={PRELOAD}");
-    let address = pair.left.address();
-    let probe = Probe::compile_with("cc", "serve", &[]).unwrap();
+fn iperf3_runs_over_rsockets() {
+    iperf3(&with_sockets(9000), "");
+}
+
+#[test]
+fn rdma_cores_library_turns_sockets_into_our_rsockets() {
+    iperf3(&pair(9000), &format!("env LD_PRELOAD={PRELOAD}"));
+}
+
+#[test]
+fn curl_downloads_from_a_server_in_c() {
+    let (pair, folder) = (with_sockets(1500), TempDir::new().unwrap());
     let file = folder.path().join("file");
-    let line = format!("{preload} {} {address} 8000 {}", probe.path().display(), file.display());
+    let bytes = make(&file, 3_000_001);
+    let probe = Probe::compile_with("cc", "serve", &[]).unwrap();
+    let address = pair.left.address();
+    let line = format!("{} {address} 8000 {}", probe.path().display(), file.display());
     let mut server = pair.left.start(&words(&line)).unwrap();
     let target = folder.path().join("downloaded");
-    let line = format!("{preload} curl -sS -o {} http://{address}:8000/file", target.display());
-    let mut output = String::new();
-    let done = until(SECONDS, || {
-        let (succeeded, said) = attempt(&pair.right, &words(&line));
-        output = said;
-        Ok(succeeded)
-    });
-    assert!(done.unwrap(), "{output}\n{}", server.output().unwrap_or_default());
+    let line = format!("curl -sS -f -o {} http://{address}:8000/file", target.display());
+    patiently(&mut *server, &pair.right, &line);
     assert!(fs::read(&target).unwrap() == bytes, "what was downloaded is not what was there");
     assert!(!pair.left.listens(8000).unwrap(), "the server listens on TCP");
     server.kill().unwrap();
+}
+
+/// Python's own web server; with processes of its own for its clients, both ends are told so.
+#[test]
+fn curl_downloads_from_a_server_in_python() {
+    let (pair, folder) = (with_sockets(9000), TempDir::new().unwrap());
+    let bytes = make(&folder.path().join("file"), 3_000_001);
+    let web = source("web.py");
+    for (kind, port) in [("thread", 8001), ("fork", 8002)] {
+        let address = pair.left.address();
+        let variable = if kind == "fork" { "RDMAV_FORK_SAFE=1" } else { "RDMAV_FORK_SAFE=0" };
+        let shown = folder.path().display();
+        let line = format!("env {variable} /usr/bin/python3 {web} {address} {port} {shown} {kind}");
+        let mut server = pair.left.start(&words(&line)).unwrap();
+        for _ in 0..2 {
+            let target = folder.path().join("downloaded");
+            let url = format!("http://{address}:{port}/file");
+            let line = format!("env {variable} curl -sS -f -o {} {url}", target.display());
+            patiently(&mut *server, &pair.right, &line);
+            assert!(fs::read(&target).unwrap() == bytes, "{kind}: what was downloaded is not what was there");
+        }
+        server.kill().unwrap();
+    }
+    let segments = tcp_segments(&pair.left);
+    assert!(segments < 200, "{segments} segments went over TCP");
+}
+
+/// Twenty connections at once in one process, at both ends.
+#[test]
+fn programs_that_wait_with_epoll_get_every_byte() {
+    let (pair, echo) = (with_sockets(1500), source("echo.py"));
+    for address in [pair.left.address(), pair.left.address_v6()] {
+        let line = format!("/usr/bin/python3 {echo} {address} 8003");
+        let mut server = pair.left.start(&words(&line)).unwrap();
+        let said = patiently(&mut *server, &pair.right, &format!("{line} 20 300000"));
+        assert!(said.contains("20 clients had 300000 bytes back"), "{said}");
+        server.kill().unwrap();
+    }
+    assert_eq!(tcp_segments(&pair.left), 0);
 }

@@ -15,7 +15,7 @@ pub const RANKS: &[&[&str]] = &[
     &["rnic", "fabric", "link"],
     &["host", "sim", "rdma"],
     &["door"],
-    &["verbs", "rdmacm", "view", "nvme", "smb", "gear"],
+    &["verbs", "rdmacm", "view", "sockets", "nvme", "smb", "gear"],
     &["bench", "web"],
     &["cli", "python"],
 ];

@@ -16,6 +16,7 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/rdmacm/src/", "the C ABI of librdmacm"),
     ("examples/ci/rust/src/", "registering memory, with someone else's crate"),
     ("crates/view/src/", "the C library's functions that take a path"),
+    ("crates/sockets/src/", "the C library's functions on sockets and descriptors"),
     ("crates/cli/src/sys/", "namespaces and mounts of a program that is started"),
     ("crates/python/src/", "Python's extension interface"),
 ];

@@ -19,10 +19,11 @@ fn check(result: i32) -> io::Result<i32> {
 }
 
 pub(crate) fn open() -> io::Result<(OwnedFd, Family)> {
-    let make = |family| {
+    let make = |family: i32| {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // Not by the C library's function, which a library that turns sockets into rsockets replaces.
         // SAFETY: no pointers.
-        let fd = check(unsafe { libc::socket(family, kind, 0) })?;
+        let fd = check(unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) } as i32)?;
         // SAFETY: a new descriptor that nobody else owns.
         Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
     };

@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 use door::Errno;
 use libc::{iovec, msghdr, pollfd, sockaddr as raw_sockaddr};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Pieces of one datagram, as the kernel has it (UIO_MAXIOV), and its header.
 const PIECES_MAX: usize = 1024;
@@ -22,13 +22,7 @@ impl Udp {
     /// One of IPv4 or IPv6.
     pub(super) fn new(family: c_int, flags: c_int) -> Result<Self, Errno> {
         let kind = libc::SOCK_DGRAM | (flags & libc::SOCK_CLOEXEC);
-        // SAFETY: numbers only.
-        let fd = unsafe { libc::socket(family, kind, 0) };
-        if fd < 0 {
-            return Err(Errno::last());
-        }
-        // SAFETY: just made, and ours.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, is_v6: family == libc::AF_INET6 })
+        Ok(Self { fd: sockaddr::kernel_socket(family, kind)?, is_v6: family == libc::AF_INET6 })
     }
 
     pub(super) fn descriptor(&self) -> c_int {

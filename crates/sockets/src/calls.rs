@@ -1,0 +1,327 @@
+//! The C library's functions on sockets.
+
+use crate::rsockets as r;
+use crate::table::{self, Kind, Pending, READ, WRITTEN};
+use crate::{config, fork, real};
+use core::ffi::{c_int, c_void};
+use libc::{iovec, msghdr, sockaddr, socklen_t};
+
+/// Bytes of a file that are sent at a time.
+const PIECE_BYTES: usize = 1 << 16;
+/// Levels and names of rdma/rsocket.h.
+const SOL_RDMA: c_int = 0x1_0000;
+const RDMA_SQSIZE: c_int = 0;
+const RDMA_RQSIZE: c_int = 1;
+const RDMA_INLINE: c_int = 2;
+
+pub(crate) fn errno() -> c_int {
+    // SAFETY: errno is a variable of this thread.
+    unsafe { *libc::__errno_location() }
+}
+
+pub(crate) fn set_errno(value: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// An rsocket of this kind, with what the environment says of it.
+///
+/// # Safety
+/// None beyond what `rsocket` asks, which takes numbers.
+pub(crate) unsafe fn make(domain: c_int, kind: c_int, protocol: c_int) -> Option<c_int> {
+    // SAFETY: numbers; options lead to a number that lives until the call returns.
+    unsafe {
+        let rsocket = r::rsocket(domain, kind, protocol);
+        if rsocket < 0 {
+            return None;
+        }
+        let settings = config::settings();
+        for (name, value) in [
+            (RDMA_SQSIZE, settings.send_queue),
+            (RDMA_RQSIZE, settings.receive_queue),
+            (RDMA_INLINE, settings.inline_bytes),
+        ] {
+            if let Some(value) = value {
+                let place = core::ptr::from_ref(&value).cast();
+                r::rsetsockopt(rsocket, SOL_RDMA, name, place, size_of::<c_int>() as socklen_t);
+            }
+        }
+        Some(rsocket)
+    }
+}
+
+/// Functions that the program calls in place of the C library's.
+macro_rules! replace {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block
+    )*) => {$(
+        $(#[$meta])*
+        /// As the C library's.
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        #[cfg_attr(test, allow(dead_code))]
+        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
+            // SAFETY: the caller owes the C library's function the same arguments.
+            unsafe { $body }
+        }
+    )*};
+}
+pub(crate) use replace;
+
+/// Those that do the same on an rsocket, under another name. What they have done is noted.
+macro_rules! pass_on {
+    ($(
+        fn $name:ident($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $ret:ty = $rsocket:ident, $touch:expr;
+    )*) => {
+        replace! {$(
+            fn $name($fd: c_int $(, $arg: $type)*) -> $ret {
+                if matches!(table::kind($fd), Kind::Pending(Pending::Active | Pending::Passive)) {
+                    fork::settle($fd);
+                }
+                match table::rsocket($fd) {
+                    Some(rsocket) => {
+                        table::touch($fd, $touch);
+                        r::$rsocket(rsocket $(, $arg)*)
+                    }
+                    None => real::$name($fd $(, $arg)*),
+                }
+            }
+        )*}
+    };
+}
+
+pass_on! {
+    fn read(fd: c_int, to: *mut c_void, length: usize) -> isize = rread, READ;
+    fn readv(fd: c_int, list: *const iovec, count: c_int) -> isize = rreadv, READ;
+    fn recv(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> isize = rrecv, READ;
+    fn recvfrom(fd: c_int, to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr,
+        address_length: *mut socklen_t) -> isize = rrecvfrom, READ;
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize = rrecvmsg, READ;
+    fn write(fd: c_int, from: *const c_void, length: usize) -> isize = rwrite, WRITTEN;
+    fn writev(fd: c_int, list: *const iovec, count: c_int) -> isize = rwritev, WRITTEN;
+    fn send(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize = rsend, WRITTEN;
+    fn sendto(fd: c_int, from: *const c_void, length: usize, flags: c_int, address: *const sockaddr,
+        address_length: socklen_t) -> isize = rsendto, WRITTEN;
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize = rsendmsg, WRITTEN;
+}
+
+replace! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        let fd = real::socket(domain, kind, protocol);
+        let plain = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+        if fd < 0 || r::inside() || !config::settings().takes(domain, plain, protocol) {
+            return fd;
+        }
+        if config::settings().forks && plain == libc::SOCK_STREAM {
+            table::set(fd, Kind::Pending(Pending::Fresh));
+        } else if let Some(rsocket) = make(domain, kind, protocol)
+            && !table::set(fd, Kind::Rsocket(rsocket))
+        {
+            r::rclose(rsocket);
+        }
+        fd
+    }
+
+    fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+        match table::rsocket(fd) {
+            Some(rsocket) => r::rbind(rsocket, address, length),
+            None => real::bind(fd, address, length),
+        }
+    }
+
+    fn listen(fd: c_int, backlog: c_int) -> c_int {
+        match table::kind(fd) {
+            Kind::Rsocket(rsocket) => r::rlisten(rsocket, backlog),
+            kind => {
+                let answer = real::listen(fd, backlog);
+                if answer == 0 && kind == Kind::Pending(Pending::Fresh) {
+                    table::set(fd, Kind::Pending(Pending::Listening));
+                }
+                answer
+            }
+        }
+    }
+
+    fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        accept4(fd, address, length, 0)
+    }
+
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+        match table::kind(fd) {
+            Kind::Rsocket(rsocket) => {
+                table::touch(fd, READ);
+                let accepted = r::raccept(rsocket, address, length);
+                if accepted < 0 { accepted } else { stand_for(accepted, flags) }
+            }
+            kind => {
+                let accepted = real::accept4(fd, address, length, flags);
+                if accepted >= 0 && kind == Kind::Pending(Pending::Listening) {
+                    table::set(accepted, Kind::Pending(Pending::Passive));
+                }
+                accepted
+            }
+        }
+    }
+
+    /// Where nobody answers by RDMA, and the program waits for it, TCP is tried: as rdma-core does.
+    fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+        match table::kind(fd) {
+            Kind::Rsocket(rsocket) => {
+                table::touch(fd, WRITTEN);
+                let answer = r::rconnect(rsocket, address, length);
+                let goes_on = [libc::EINPROGRESS, libc::EALREADY, libc::EISCONN, libc::EINTR];
+                if answer == 0 || goes_on.contains(&errno()) {
+                    return answer;
+                }
+                if let Some(unused) = table::forget(fd) {
+                    r::rclose(unused);
+                }
+                real::connect(fd, address, length)
+            }
+            kind => {
+                let answer = real::connect(fd, address, length);
+                let begun = answer == 0 || errno() == libc::EINPROGRESS;
+                if begun && kind == Kind::Pending(Pending::Fresh) {
+                    table::set(fd, Kind::Pending(Pending::Active));
+                }
+                answer
+            }
+        }
+    }
+
+    fn shutdown(fd: c_int, how: c_int) -> c_int {
+        match table::rsocket(fd) {
+            Some(rsocket) => r::rshutdown(rsocket, how),
+            None => real::shutdown(fd, how),
+        }
+    }
+
+    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        match table::rsocket(fd) {
+            Some(rsocket) => r::rgetpeername(rsocket, address, length),
+            None => real::getpeername(fd, address, length),
+        }
+    }
+
+    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        match table::rsocket(fd) {
+            Some(rsocket) => r::rgetsockname(rsocket, address, length),
+            None => real::getsockname(fd, address, length),
+        }
+    }
+
+    /// What an rsocket does not know is told to the socket that holds its number, which may take its place.
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int {
+        let Some(rsocket) = table::rsocket(fd) else {
+            return real::setsockopt(fd, level, name, value, length);
+        };
+        let answer = r::rsetsockopt(rsocket, level, name, value, length);
+        if level == SOL_RDMA || (answer != 0 && errno() != libc::ENOPROTOOPT) {
+            return answer;
+        }
+        let held = real::setsockopt(fd, level, name, value, length);
+        if answer == 0 { answer } else { held }
+    }
+
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int {
+        let Some(rsocket) = table::rsocket(fd) else {
+            return real::getsockopt(fd, level, name, value, length);
+        };
+        let answer = r::rgetsockopt(rsocket, level, name, value, length);
+        if answer == 0 || errno() != libc::ENOPROTOOPT || level == SOL_RDMA {
+            return answer;
+        }
+        real::getsockopt(fd, level, name, value, length)
+    }
+
+    fn sendfile(to: c_int, from: c_int, offset: *mut libc::off_t, count: usize) -> isize {
+        if matches!(table::kind(to), Kind::Pending(Pending::Active | Pending::Passive)) {
+            fork::settle(to);
+        }
+        match table::rsocket(to) {
+            Some(rsocket) => send_file(rsocket, from, offset, count),
+            None => real::sendfile(to, from, offset, count),
+        }
+    }
+
+    fn sendfile64(to: c_int, from: c_int, offset: *mut libc::off_t, count: usize) -> isize {
+        sendfile(to, from, offset, count)
+    }
+
+    fn __read_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize) -> isize {
+        read(fd, to, length)
+    }
+
+    fn __recv_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int) -> isize {
+        recv(fd, to, length, flags)
+    }
+
+    fn __recvfrom_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int,
+        address: *mut sockaddr, address_length: *mut socklen_t) -> isize {
+        recvfrom(fd, to, length, flags, address, address_length)
+    }
+}
+
+/// A descriptor for an rsocket that was accepted.
+///
+/// # Safety
+/// `accepted` is an rsocket that nobody else has.
+unsafe fn stand_for(accepted: c_int, flags: c_int) -> c_int {
+    // SAFETY: numbers, and an rsocket of ours.
+    unsafe {
+        let fd = real::socket(libc::AF_INET, libc::SOCK_STREAM | flags, 0);
+        if fd < 0 || !table::set(fd, Kind::Rsocket(accepted)) {
+            let error = if fd < 0 { errno() } else { libc::EMFILE };
+            r::rclose(accepted);
+            if fd >= 0 {
+                real::close(fd);
+            }
+            set_errno(error);
+            return -1;
+        }
+        if flags & libc::SOCK_NONBLOCK != 0 {
+            r::rfcntl(accepted, libc::F_SETFL, libc::O_NONBLOCK);
+        }
+        fd
+    }
+}
+
+/// # Safety
+/// As `sendfile` asks.
+unsafe fn send_file(rsocket: c_int, from: c_int, offset: *mut libc::off_t, count: usize) -> isize {
+    let mut piece = vec![0_u8; PIECE_BYTES.min(count)];
+    let mut sent = 0;
+    // SAFETY: as above; the piece has room for what is read.
+    unsafe {
+        let mut at = offset.as_ref().map_or_else(|| libc::lseek(from, 0, libc::SEEK_CUR), |at| *at);
+        while sent < count {
+            let wanted = piece.len().min(count - sent);
+            let got = libc::pread(from, piece.as_mut_ptr().cast(), wanted, at);
+            let Ok(length @ 1..) = usize::try_from(got) else {
+                if got < 0 && sent == 0 {
+                    return -1;
+                }
+                break;
+            };
+            let went = r::rwrite(rsocket, piece.as_ptr().cast(), length);
+            let Ok(went) = usize::try_from(went) else {
+                if sent == 0 {
+                    return -1;
+                }
+                break;
+            };
+            (sent, at) = (sent + went, at + went as libc::off_t);
+            if went < length {
+                break;
+            }
+        }
+        match offset.as_mut() {
+            Some(offset) => *offset = at,
+            None => _ = libc::lseek(from, at, libc::SEEK_SET),
+        }
+    }
+    sent as isize
+}
