@@ -66,14 +66,14 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
 /// The device that has an address; `EADDRNOTAVAIL` when the address is not ours at all, `ENODEV` when its
 /// interface has no device.
 fn device_of(this: &Id, address: IpAddr) -> Result<&'static crate::world::Opened, Errno> {
-    this.world.device_of(sockaddr::gid(address)).map_err(|error| match bind(address) {
+    this.world.device_of(sockaddr::gid(address)).map_err(|error| match is_known(address) {
         Err(unknown @ Errno(libc::EADDRNOTAVAIL)) => unknown,
         _ => error,
     })
 }
 
 /// Whether the kernel has an address.
-fn bind(address: IpAddr) -> Result<(), Errno> {
+fn is_known(address: IpAddr) -> Result<(), Errno> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let socket = sockaddr::kernel_socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?;
     let address = SocketAddr::new(address, 0);

@@ -4,6 +4,8 @@
 //! Machines differ and their speed varies while they work, so what counts are ratios: each figure is measured
 //! several times, each time between two measurements of its limit, and the median ratio is taken.
 
+mod connections;
+
 use std::fs;
 use std::path::Path;
 
@@ -31,8 +33,13 @@ struct Row {
 
 fn main() {
     // What takes a minute, without the rest: shown, and not written down.
-    let only_same_host = std::env::args().any(|argument| argument == "--same-host");
-    let table = match if only_same_host { measure_same_host() } else { measure() } {
+    let asked = |name: &str| std::env::args().any(|argument| argument == name);
+    let (outcome, is_part) = match (asked("--same-host"), asked("--connections")) {
+        (true, _) => (measure_same_host(), true),
+        (_, true) => (connections::measure(), true),
+        _ => (measure(), false),
+    };
+    let table = match outcome {
         Ok(rows) => table(&rows),
         Err(error) => {
             eprintln!("bench: {error}");
@@ -40,7 +47,7 @@ fn main() {
         }
     };
     println!("{table}");
-    if only_same_host {
+    if is_part {
         return;
     }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/performance.md");
@@ -76,6 +83,7 @@ fn measure() -> Result<Vec<Row>, Error> {
     let alone = Namespace::alone()?.with(&rockery);
     rows.extend(crowds(&alone, &crowd)?);
     rows.extend(same_host(&alone, &limits)?);
+    rows.extend(connections::measure()?);
     Ok(rows)
 }
 
