@@ -25,6 +25,9 @@ fn follow(fd: c_int, new: c_int) -> c_int {
 /// # Safety
 /// The program is done with it.
 unsafe fn leave(fd: c_int) -> c_int {
+    if r::inside() {
+        return 0;
+    }
     epoll::closed(fd);
     match table::forget(fd) {
         // SAFETY: nobody stands for it any more.
@@ -43,8 +46,7 @@ fn settle(fd: c_int) {
 
 replace! {
     fn close(fd: c_int) -> c_int {
-        if table::kind(fd) == Kind::Plain {
-            epoll::closed(fd);
+        if r::inside() {
             return real::close(fd);
         }
         // The number first: another thread may be given it as soon as it is closed.

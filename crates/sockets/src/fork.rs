@@ -3,18 +3,26 @@
 //! replaces that by a connection by RDMA, as rdma-core does it.
 //!
 //! The end that accepted listens at the same port by RDMA, and tells so by four bytes of zeros over TCP. The
-//! other end looks at them and connects. One process of a host does this at a time, since they share a port.
+//! other end looks at them and connects. One process of a host does this at a time, since they share a port:
+//! whoever has bound a name of Unix sockets, which goes with the process. (rdma-core has a semaphore, which
+//! nobody raises any more when its owner is killed.)
 
 use crate::calls::make;
 use crate::real;
 use crate::rsockets as r;
 use crate::table::{self, Kind, Pending};
-use core::ffi::{CStr, c_int};
+use core::ffi::c_int;
+use core::mem::offset_of;
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// As rdma-core's is called, whose programs take part.
-const TURN: &CStr = c"/rsocket_fork";
+/// Of Unix sockets without a file; the user's number follows.
+const TURN: &[u8] = b"\0rockery-rsocket-fork-";
+/// How long another process may take, and how often it is asked.
+const TURN_MAX: Duration = Duration::from_secs(10);
+const TURN_AGAIN: Duration = Duration::from_millis(1);
 const READY: [u8; 4] = [0; 4];
 
 /// Makes an rsocket of a connection that is TCP's so far. Where that fails it stays TCP's.
@@ -72,20 +80,43 @@ unsafe fn meet_as_active(fd: c_int) -> Option<c_int> {
 /// # Safety
 /// As [`settle`].
 unsafe fn meet_as_passive(fd: c_int) -> Option<c_int> {
-    // SAFETY: the name ends with 0; a semaphore is used until it is closed.
+    let turn = take_turn();
+    // SAFETY: as above.
+    let accepted = unsafe { accept_once(fd) };
+    drop(turn);
+    if let Some(rsocket) = accepted {
+        // SAFETY: both are ours.
+        unsafe { inherit(rsocket, fd) };
+    }
+    accepted
+}
+
+/// Waits until no other process accepts in this way. After a while it goes on without: a peer that is mistaken
+/// for another is better than none.
+fn take_turn() -> Option<OwnedFd> {
+    // SAFETY: numbers.
+    let user = unsafe { libc::getuid() };
+    let name = [TURN, user.to_string().as_bytes()].concat();
+    // SAFETY: zeros are a valid value.
+    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as u16;
+    for (to, from) in address.sun_path.iter_mut().zip(&name) {
+        *to = *from as _;
+    }
+    let length = (offset_of!(libc::sockaddr_un, sun_path) + name.len()) as socklen_t;
+    // SAFETY: numbers; an address of that length.
     unsafe {
-        let turn = libc::sem_open(TURN.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o666, 1);
-        if turn == libc::SEM_FAILED {
+        let socket = real::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if socket < 0 {
             return None;
         }
-        while libc::sem_wait(turn) != 0 {}
-        let accepted = accept_once(fd);
-        libc::sem_post(turn);
-        libc::sem_close(turn);
-        if let Some(rsocket) = accepted {
-            inherit(rsocket, fd);
+        let turn = OwnedFd::from_raw_fd(socket);
+        let limit = Instant::now() + TURN_MAX;
+        while real::bind(socket, core::ptr::from_ref(&address).cast(), length) != 0 && Instant::now() < limit
+        {
+            std::thread::sleep(TURN_AGAIN);
         }
-        accepted
+        Some(turn)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which of the program's descriptors stand for rsockets. Every call on a descriptor looks here, also those
 //! that have nothing to do with sockets, so looking is one load.
 
+use crate::rsockets;
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering};
 
@@ -45,9 +46,13 @@ fn slot<T>(table: &'static [T], fd: c_int) -> Option<&'static T> {
     table.get(usize::try_from(fd).ok()?)
 }
 
-/// What it stands for.
+/// What it stands for. To librdmacm all descriptors are the kernel's: also in the processes that it makes,
+/// which go on using the numbers of descriptors that they have closed.
 pub(crate) fn kind(fd: c_int) -> Kind {
     let value = slot(&KINDS, fd).map_or(0, |kind| kind.load(Ordering::Relaxed));
+    if value != 0 && rsockets::inside() {
+        return Kind::Plain;
+    }
     match value {
         1.. => Kind::Rsocket(value - 1),
         -1 => Kind::Pending(Pending::Fresh),
