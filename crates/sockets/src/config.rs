@@ -98,6 +98,7 @@ fn one_of(word: &str, known: &[(&str, c_int)], prefixes: &[&str]) -> Option<Opti
 
 /// This program's name, without its folder.
 fn program() -> String {
+    // SAFETY: the C library has a variable of this name and type.
     unsafe extern "C" {
         static program_invocation_short_name: *const core::ffi::c_char;
     }

@@ -91,8 +91,8 @@ unsafe fn meet_as_passive(fd: c_int) -> Option<c_int> {
     accepted
 }
 
-/// Waits until no other process accepts in this way. After a while it goes on without: a peer that is mistaken
-/// for another is better than none.
+/// Waits until no other process accepts in this way. After a while it goes on without: a peer that is
+/// mistaken for another is better than none.
 fn take_turn() -> Option<OwnedFd> {
     // SAFETY: numbers.
     let user = unsafe { libc::getuid() };

@@ -98,8 +98,8 @@ impl Outlet {
         let id = Identifier(raw);
         let verbs = verbs()?;
         let local = sockaddr::storage(SocketAddr::new(address, 0));
-        // SAFETY: nobody else has the identifier. What is made is destroyed by `drop`, or here where making the
-        // next thing fails.
+        // SAFETY: nobody else has the identifier. What is made is destroyed by `drop`, or here where making
+        // the next thing fails.
         unsafe {
             Errno::check(rdma_bind_addr(raw, local.as_ptr().cast()))?;
             let device = crate::id::id(raw)?.state().device.ok_or(Errno::NO_DEVICE)?;
