@@ -1,5 +1,5 @@
-"""echo.py ADDRESS PORT [CLIENTS BYTES]: sends back what it is sent; with CLIENTS, so many clients at once that
-check what comes back. Written for plain sockets, with epoll underneath (asyncio's selector on Linux)."""
+"""echo.py ADDRESS PORT [CLIENTS BYTES]: sends back what it is sent; with CLIENTS, so many clients at once
+that check what comes back. Written for plain sockets, with epoll underneath (asyncio's selector on Linux)."""
 
 import asyncio
 import hashlib

@@ -1,5 +1,5 @@
-"""web.py ADDRESS PORT FOLDER KIND: Python's own web server, which serves each client in a thread or in a process
-of its own (KIND is `thread` or `fork`)."""
+"""web.py ADDRESS PORT FOLDER KIND: Python's own web server, which serves each client in a thread or in a
+process of its own (KIND is `thread` or `fork`)."""
 
 import functools
 import http.server

@@ -149,7 +149,7 @@ fn rcopy_copies_a_file() {
 
 /// How many segments of TCP have left a host.
 fn tcp_segments(host: &Namespace) -> u64 {
-    let text = host.call("cat /proc/net/snmp").unwrap();
+    let text = host.call("cat /proc/net/snmp").expect("Linux counts");
     let tcp = text.lines().filter(|line| line.starts_with("Tcp:")).nth(1).unwrap_or_default();
     tcp.split_whitespace().nth(10).and_then(|word| word.parse().ok()).expect("Linux counts segments")
 }
@@ -162,7 +162,8 @@ fn patiently(server: &mut dyn Job, client: &Namespace, line: &str) -> String {
         output = said;
         Ok(succeeded)
     });
-    assert!(done.unwrap(), "{line}:\n{output}\nserver:\n{}", server.output().unwrap_or_default());
+    let said = server.output().unwrap_or_default();
+    assert!(done.expect("the client runs"), "{line}:\n{output}\nserver:\n{said}");
     output
 }
 
@@ -176,11 +177,11 @@ fn source(name: &str) -> String {
 }
 
 fn iperf3(pair: &Pair, prefix: &str) {
-    let mut server = pair.left.start(&words(&format!("{prefix} iperf3 -s -1"))).unwrap();
+    let mut server = pair.left.start(&words(&format!("{prefix} iperf3 -s -1"))).expect("iperf3");
     let line = format!("{prefix} iperf3 -c {} -n 50M", pair.left.address());
     let output = patiently(&mut *server, &pair.right, &line);
     assert!(output.contains("receiver"), "{output}");
-    server.wait(SECONDS).unwrap().expect_success();
+    server.wait(SECONDS).expect("the server ends").expect_success();
     let segments = tcp_segments(&pair.left);
     assert!(segments < 100, "{segments} segments went over TCP");
 }
