@@ -50,8 +50,9 @@ pub(crate) fn next_event(shared: &Shared, channel: &CompletionChannel) -> io::Re
         return Ok(event);
     }
     let turn = if channel.is_blocking() { Turn::take(shared, channel) } else { None };
-    match turn {
-        Some(turn) => turn.wait(),
+    match turn.map(|turn| turn.wait()).transpose()?.flatten() {
+        Some(event) => Ok(event),
+        // Nobody waits in the thread's place now.
         None => channel.next(),
     }
 }
@@ -71,20 +72,19 @@ impl<'a> Turn<'a> {
         (!taken).then(|| Self { shared, channel, bell: Arc::clone(bell) })
     }
 
-    fn wait(&self) -> io::Result<u64> {
+    /// The event; none where the bell is broken.
+    fn wait(&self) -> io::Result<Option<u64>> {
         if self.shared.waiting.tries() {
             let found = self.look_for_a_while();
             self.shared.waiting.looks.store(found.is_some(), Ordering::Relaxed);
-            if let Some(event) = found {
-                return Ok(event);
+            if found.is_some() {
+                return Ok(found);
             }
         }
         loop {
-            if let Some(event) = self.look() {
-                return Ok(event);
-            }
-            if self.lie_down() && !self.bell.wait()? {
-                return self.channel.next();
+            let found = self.look();
+            if found.is_some() || (self.lie_down() && !self.bell.wait()?) {
+                return Ok(found);
             }
             self.get_up();
         }

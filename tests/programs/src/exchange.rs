@@ -22,7 +22,8 @@ impl Exchange {
     /// Runs `argv` at both ends; the client gets the server's address as one more argument.
     ///
     /// Where a machine's device has to be named, `-d` and `index` (the option that takes a GID index: `-x` in
-    /// perftest, `-g` in the ping-pongs) say which, but for an index that `argv` has already.
+    /// perftest, `-g` in the ping-pongs) say which, but for an index that `argv` has already. `{end}` in it
+    /// is `server` or `client`.
     ///
     /// # Errors
     /// When an end cannot be started, the server does not listen on `port`, or an end is too late.
@@ -34,7 +35,7 @@ impl Exchange {
         port: u16,
         seconds: u64,
     ) -> Result<Self, Error> {
-        let words = words_for(server, argv, index);
+        let words = named(words_for(server, argv, index), "server");
         let mut serving = server.start(&borrowed(&words))?;
         // A server that ended has more to say than that it does not listen.
         let mut ended = None;
@@ -48,7 +49,7 @@ impl Exchange {
         if !ready {
             return Err(server.does_not_listen(port, READY_SECONDS));
         }
-        let mut words = words_for(client, argv, index);
+        let mut words = named(words_for(client, argv, index), "client");
         words.push(server.address().to_string());
         let client = client.run(&borrowed(&words), seconds)?;
         let server = serving.wait(FAREWELL_SECONDS)?;
@@ -72,6 +73,10 @@ impl Exchange {
         );
         self
     }
+}
+
+fn named(words: Vec<String>, end: &str) -> Vec<String> {
+    words.into_iter().map(|word| word.replace("{end}", end)).collect()
 }
 
 fn words_for(machine: &dyn Machine, argv: &[&str], index: &str) -> Vec<String> {

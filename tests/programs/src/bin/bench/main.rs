@@ -94,7 +94,7 @@ fn same_host(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Error> {
         let argv = [path.as_str(), "copy", bytes];
         number(&succeeded(alone.start_plain(&argv)?.wait(SECONDS)?, &argv)?, figure)
     };
-    let mut rows = Vec::new();
+    let mut rows = shared(alone, copy("65536", "gigabytes per second")?)?;
     for (program, bytes, options) in [
         ("ib_write_bw", "4096", "-n 300000"),
         ("ib_write_bw", "65536", "-n 100000"),
@@ -144,6 +144,40 @@ fn same_host(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Error> {
         });
     }
     Ok(rows)
+}
+
+/// Memory that both programs can map: a file in memory for each end.
+fn shared(alone: &Namespace, limit: f64) -> Result<Vec<Row>, Error> {
+    let files = ["server", "client"].map(|end| format!("/dev/shm/rockery-bench-{end}"));
+    for file in &files {
+        let made = std::fs::File::create(file).and_then(|file| file.set_len(64 << 20));
+        made.map_err(|error| Error::Failed { command: file.clone(), output: error.to_string() })?;
+    }
+    let measured = [
+        ("ib_write_lat -s 8 -n 100000", 2, "us, p50", "0.25 us"),
+        ("ib_read_lat -s 8 -n 100000", 2, "us, p50", "0.25 us"),
+        ("ib_atomic_lat -n 100000", 2, "us, p50", "0.5 us"),
+        ("ib_write_bw -s 64 -n 3000000", 2, "million messages/s", "8 million"),
+        ("ib_write_bw -s 4096 -n 1000000", 1, "GB/s", ""),
+        ("ib_write_bw -s 65536 -n 100000", 1, "GB/s", "40 GB/s"),
+        ("ib_write_bw -s 1048576 -n 10000", 1, "GB/s", "40 GB/s"),
+        ("ib_read_bw -s 65536 -n 100000", 1, "GB/s", "40 GB/s"),
+    ]
+    .map(|(line, column, unit, goal)| {
+        eprintln!("{line}, memory of both");
+        let whole = format!("{line} --mmap=/dev/shm/rockery-bench-{{end}}");
+        let rounds = (0..ROUNDS).map(|_| figure(alone, &whole, column)).collect::<Result<_, _>>();
+        let scale = if unit == "GB/s" { 1_048_576.0 / 1e9 } else { 1.0 };
+        rounds.map(|rounds| Row {
+            name: format!("`{line}`, memory of both"),
+            figure: format!("{:.2} {unit}", median(rounds) * scale),
+            limit: if scale == 1.0 { String::new() } else { format!("`process_vm_writev` {limit:.1} GB/s") },
+            ratio: String::new(),
+            goal: goal.into(),
+        })
+    });
+    files.iter().for_each(|file| _ = std::fs::remove_file(file));
+    measured.into_iter().collect()
 }
 
 /// A figure and its limit, measured in turns, and the median of their ratios.
