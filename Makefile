@@ -1,6 +1,6 @@
 # Two commands are enough: `make demo` shows rockery, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test programs bench fuzz install packages check
+.PHONY: help demo test programs bench fuzz nightly sanitize install packages check
 
 PREFIX ?= /usr/local
 CARGO ?= cargo
@@ -33,6 +33,14 @@ bench: packages ## rockery beside the limits of what it stands on; writes docs/p
 
 fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)
 	cd fuzz && $(CARGO) test --release
+
+sanitize: ## lanes under Miri, ThreadSanitizer and AddressSanitizer; installs a nightly toolchain where there is none
+	scripts/sanitize.sh
+
+nightly: packages sanitize ## what takes an hour: sanitizers, thousands of kills, ten thousand processes
+	$(CARGO) build --release --workspace
+	ROCKERY_TEST_KILLS=3000 $(CARGO) test --release -p rockery-host --test it kills
+	ROCKERY_TEST_VISITORS=10000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test same_host
 
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
 	$(CARGO) build --release --workspace --bins --lib

@@ -11,6 +11,7 @@ use crate::sys::ring::ends;
 use crate::sys::shared::Mapping;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 pub use crate::sys::ring::{Broken, HEADERS_MAX, PAYLOAD_MAX, Reader, Record, Sleeper, Writer};
 
@@ -20,7 +21,7 @@ pub use crate::sys::ring::{Broken, HEADERS_MAX, PAYLOAD_MAX, Reader, Record, Sle
 /// Those of `memfd_create(2)` and `mmap(2)`: no descriptors or memory left, or a sandbox forbids it.
 pub fn create() -> io::Result<(Writer, Reader, OwnedFd)> {
     let (mapping, fd) = Mapping::create()?;
-    let (writer, reader) = ends(mapping, true);
+    let (writer, reader) = ends(&Arc::new(mapping), true);
     Ok((writer, reader, fd))
 }
 
@@ -29,7 +30,7 @@ pub fn create() -> io::Result<(Writer, Reader, OwnedFd)> {
 /// # Errors
 /// `InvalidData` when it is not such memory, otherwise those of `mmap(2)`.
 pub fn open(fd: &impl AsFd) -> io::Result<(Writer, Reader)> {
-    Ok(ends(Mapping::open(fd)?, false))
+    Ok(ends(&Arc::new(Mapping::open(fd)?), false))
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 // kinds: every kind of memory that a program may register, as target of every operation between two queue
 // pairs of one program; each byte is checked, and those around it.
 //
-//   kinds [-d DEVICE] [-g GID_INDEX]
+//   kinds [-d DEVICE] [-g GID_INDEX] [-2]
 //
-// Prints a line for each kind.
+// With -2 each queue pair is of a device of its own, as if they were of two programs. Prints a line for each
+// kind.
 
 #include "meeting.h"
 
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -19,10 +21,10 @@
   (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define PATIENCE_MS 20000
 
-static struct ibv_context *context;
-static struct ibv_pd *pd;
-static struct ibv_cq *cq;
-static struct ibv_qp *ask, *answer;
+// Who asks, and who has the memory.
+struct end { struct ibv_context *context; struct ibv_pd *pd; struct ibv_cq *cq; struct ibv_qp *qp; };
+
+static struct end ask, answer;
 static union ibv_gid gid;
 static int gid_index = 1;
 static unsigned char own[BYTES];
@@ -46,21 +48,24 @@ static void join(struct ibv_qp *qp, uint32_t peer) {
   done(ibv_modify_qp(qp, &attr, send), "RTS");
 }
 
-static struct ibv_qp *make_qp(void) {
-  struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+static struct ibv_qp *make_qp(const struct end *end) {
+  struct ibv_qp_init_attr init = {.send_cq = end->cq, .recv_cq = end->cq, .qp_type = IBV_QPT_RC,
+    .sq_sig_all = 1,
     .cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1}};
-  return have(ibv_create_qp(pd, &init), "ibv_create_qp");
+  return have(ibv_create_qp(end->pd, &init), "ibv_create_qp");
+}
+
+static struct ibv_wc next(void) {
+  struct ibv_wc wc;
+  for (const long end = now_ms() + PATIENCE_MS; ; )
+    if (ibv_poll_cq(ask.cq, 1, &wc) || (answer.cq != ask.cq && ibv_poll_cq(answer.cq, 1, &wc))) return wc;
+    else if (now_ms() > end) fail("no completion");
 }
 
 static void wait_for(int count, enum ibv_wc_status status) {
-  const long end = now_ms() + PATIENCE_MS;
-  for (struct ibv_wc wc; count; ) {
-    if (!ibv_poll_cq(cq, 1, &wc)) {
-      if (now_ms() > end) fail("no completion");
-      continue;
-    }
+  for (; count; count--) {
+    const struct ibv_wc wc = next();
     if (wc.status != status) fail("%s, not %s", ibv_wc_status_str(wc.status), ibv_wc_status_str(status));
-    count--;
   }
 }
 
@@ -75,7 +80,7 @@ static void post(enum ibv_wr_opcode opcode, unsigned char *local, unsigned lengt
     wr.wr.atomic.rkey = mr->rkey;
     wr.wr.atomic.compare_add = add;
   }
-  done(ibv_post_send(ask, &wr, &bad), "ibv_post_send");
+  done(ibv_post_send(ask.qp, &wr, &bad), "ibv_post_send");
 }
 
 static void fill(unsigned char *place, unsigned length, unsigned seed) {
@@ -91,7 +96,7 @@ static void same(const char *kind, const char *what, const unsigned char *a, con
 // Every operation on all of the memory's parts that are worth a look.
 static void try_all(const char *kind, unsigned char *memory, unsigned bytes, bool writable) {
   const int rights = writable ? RIGHTS : IBV_ACCESS_REMOTE_READ;
-  struct ibv_mr *mr = have(ibv_reg_mr(pd, memory, bytes, rights), kind);
+  struct ibv_mr *mr = have(ibv_reg_mr(answer.pd, memory, bytes, rights), kind);
   static unsigned char expected[HUGE_BYTES];
   static const unsigned lengths[] = {1, 8, 63, 64, 65, 4095, 4096, 4097, 30000};
   for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -108,7 +113,7 @@ static void try_all(const char *kind, unsigned char *memory, unsigned bytes, boo
         same(kind, "WRITE", memory, expected, bytes);
         struct ibv_sge piece = {(uintptr_t)place, length, mr->lkey};
         struct ibv_recv_wr *bad, wr = {.sg_list = &piece, .num_sge = 1};
-        done(ibv_post_recv(answer, &wr, &bad), "ibv_post_recv");
+        done(ibv_post_recv(answer.qp, &wr, &bad), "ibv_post_recv");
         fill(own, length, length + k + 100);
         memcpy(expected + offsets[k], own, length);
         post(IBV_WR_SEND, own, length, mr, place, 0);
@@ -150,7 +155,7 @@ static int file(size_t bytes) {
 static void across_fork(void) {
   unsigned char *memory = map(BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   memset(memory, 1, BYTES);
-  struct ibv_mr *mr = have(ibv_reg_mr(pd, memory, BYTES, RIGHTS), "fork");
+  struct ibv_mr *mr = have(ibv_reg_mr(answer.pd, memory, BYTES, RIGHTS), "fork");
   int to_child[2], to_parent[2];
   char token = 0;
   if (pipe(to_child) || pipe(to_parent)) fail("pipe: %s", strerror(errno));
@@ -180,7 +185,7 @@ static void across_fork(void) {
 static void given_back(void) {
   unsigned char *memory = map(BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   memset(memory, 5, BYTES);
-  struct ibv_mr *mr = have(ibv_reg_mr(pd, memory, BYTES, RIGHTS), "madvise");
+  struct ibv_mr *mr = have(ibv_reg_mr(answer.pd, memory, BYTES, RIGHTS), "madvise");
   if (madvise(memory, BYTES, MADV_DONTNEED)) fail("madvise: %s", strerror(errno));
   own[0] = 77;
   post(IBV_WR_RDMA_WRITE, own, 1, mr, memory + 5000, 0);
@@ -191,10 +196,22 @@ static void given_back(void) {
   printf("madvise: as it should be\n");
 }
 
+// New queue pairs, for errors end old ones.
+static void connect_again(void) {
+  if (ask.qp) {
+    done(ibv_destroy_qp(ask.qp), "ibv_destroy_qp");
+    done(ibv_destroy_qp(answer.qp), "ibv_destroy_qp");
+  }
+  for (struct ibv_wc wc; ibv_poll_cq(ask.cq, 1, &wc) || ibv_poll_cq(answer.cq, 1, &wc); ) {}
+  ask.qp = make_qp(&ask), answer.qp = make_qp(&answer);
+  join(ask.qp, answer.qp->qp_num);
+  join(answer.qp, ask.qp->qp_num);
+}
+
 // A key that is gone grants nothing, and the memory stays as it is.
 static void deregistered(void) {
   unsigned char *memory = map(4096, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-  struct ibv_mr *mr = have(ibv_reg_mr(pd, memory, 4096, RIGHTS), "dereg"), gone = *mr;
+  struct ibv_mr *mr = have(ibv_reg_mr(answer.pd, memory, 4096, RIGHTS), "dereg"), gone = *mr;
   done(ibv_dereg_mr(mr), "ibv_dereg_mr");
   own[0] = 1;
   post(IBV_WR_RDMA_WRITE, own, 1, &gone, memory, 0);
@@ -203,23 +220,69 @@ static void deregistered(void) {
   printf("dereg: as it should be\n");
 }
 
+struct taken { unsigned char *memory; struct ibv_mr *mr; unsigned after_us; };
+
+// Takes the memory back while it is used, gives it another content, and looks whether that stays.
+static void *take_back(void *argument) {
+  const struct taken *taken = argument;
+  usleep(taken->after_us);
+  done(ibv_dereg_mr(taken->mr), "ibv_dereg_mr");
+  memset(taken->memory, 7, BYTES);
+  sleep_ms(10);
+  for (unsigned i = 0; i < BYTES; i++)
+    if (taken->memory[i] != 7) fail("dereg meanwhile: byte %u is %u", i, taken->memory[i]);
+  return NULL;
+}
+
+// The same while requests are on their way, one or many at a time.
+static void deregistered_meanwhile(enum ibv_wr_opcode opcode, unsigned length, unsigned depth) {
+  unsigned char *memory = map(BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  for (unsigned round = 0; round < 8; round++) {
+    connect_again();
+    struct ibv_mr *mr = have(ibv_reg_mr(answer.pd, memory, BYTES, RIGHTS), "dereg meanwhile"), copy = *mr;
+    struct taken taken = {memory, mr, 300 * round};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, take_back, &taken)) fail("no thread");
+    memset(own, 9, length);
+    unsigned waiting = 0, failed = 0;
+    while (!failed) {
+      for (; waiting < depth; waiting++) post(opcode, own, length, &copy, memory, 0);
+      const struct ibv_wc wc = next();
+      waiting--;
+      if (wc.status && wc.status != IBV_WC_REM_ACCESS_ERR) fail("%s", ibv_wc_status_str(wc.status));
+      failed = wc.status;
+    }
+    wait_for(waiting, IBV_WC_WR_FLUSH_ERR);
+    pthread_join(thread, NULL);
+  }
+  munmap(memory, BYTES);
+  printf("dereg during %s of %u bytes: as it should be\n", opcode == IBV_WR_RDMA_READ ? "READs" : "WRITEs",
+         length);
+}
+
+static void open_end(struct end *end, struct ibv_device *device) {
+  end->context = have(ibv_open_device(device), "ibv_open_device");
+  end->pd = have(ibv_alloc_pd(end->context), "ibv_alloc_pd");
+  end->cq = have(ibv_create_cq(end->context, 64, NULL, NULL, 0), "ibv_create_cq");
+}
+
 int main(int argc, char **argv) {
   const char *name = NULL;
-  for (int option; (option = getopt(argc, argv, "d:g:")) != -1; )
+  bool two = false;
+  for (int option; (option = getopt(argc, argv, "d:g:2")) != -1; )
     if (option == 'd') name = optarg;
     else if (option == 'g') gid_index = atoi(optarg);
+    else if (option == '2') two = true;
     else return 2;
   struct ibv_device **list = have(ibv_get_device_list(NULL), "devices"), *device = NULL;
   for (int i = 0; list[i]; i++)
     if (!name || !strcmp(name, ibv_get_device_name(list[i]))) device = list[i];
-  context = have(ibv_open_device(have(device, "the device")), "ibv_open_device");
-  pd = have(ibv_alloc_pd(context), "ibv_alloc_pd");
-  cq = have(ibv_create_cq(context, 64, NULL, NULL, 0), "ibv_create_cq");
-  own_mr = have(ibv_reg_mr(pd, own, sizeof own, RIGHTS), "own memory");
-  done(ibv_query_gid(context, 1, gid_index, &gid), "ibv_query_gid");
-  ask = make_qp(), answer = make_qp();
-  join(ask, answer->qp_num);
-  join(answer, ask->qp_num);
+  open_end(&ask, have(device, "the device"));
+  if (two) open_end(&answer, device);
+  else answer = ask;
+  own_mr = have(ibv_reg_mr(ask.pd, own, sizeof own, RIGHTS), "own memory");
+  done(ibv_query_gid(ask.context, 1, gid_index, &gid), "ibv_query_gid");
+  connect_again();
 
   static unsigned char fixed[BYTES];
   unsigned char stack[BYTES];
@@ -243,5 +306,9 @@ int main(int argc, char **argv) {
   across_fork();
   given_back();
   deregistered();
+  deregistered_meanwhile(IBV_WR_RDMA_WRITE, 64, 1);
+  deregistered_meanwhile(IBV_WR_RDMA_WRITE, BYTES, 8);
+  deregistered_meanwhile(IBV_WR_RDMA_READ, 64, 1);
+  deregistered_meanwhile(IBV_WR_RDMA_READ, BYTES, 8);
   return 0;
 }

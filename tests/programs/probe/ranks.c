@@ -1,4 +1,4 @@
-// MPI between two ranks, every byte checked: messages of all protocols' sizes in both directions at once,
+// MPI between two ranks or four, every byte checked: messages of all protocols' sizes, to and fro at once,
 // collectives, and one-sided windows.
 #include <mpi.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@ enum { MOST = 4 << 20, WINDOW = 1 << 20 };
 static const int sizes[] = {0, 1, 7, 64, 1000, 4096, 8191, 65536, 300001, MOST};
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
 
-static int rank, peer;
+static int rank, ranks, peer;
 
 static void fail(const char *what, int size, int at) {
   fprintf(stderr, "rank %d: %s of %d bytes is wrong at %d\n", rank, what, size, at);
@@ -48,11 +48,13 @@ static void messages(unsigned char *out, unsigned char *in) {
 static void collectives(unsigned char *out, unsigned char *in) {
   long sum = 0, mine = rank + 1;
   MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-  if (sum != 3) fail("sum", (int)sum, 0);
-  fill(out, 7, 2 * WINDOW);
+  if (sum != ranks * (ranks + 1) / 2) fail("sum", (int)sum, 0);
+  fill(out, 7, ranks * WINDOW);
   MPI_Alltoall(out, WINDOW, MPI_BYTE, in, WINDOW, MPI_BYTE, MPI_COMM_WORLD);
-  for (int i = 0; i < WINDOW; i++)
-    if (in[peer * WINDOW + i] != pattern(peer, 7, rank * WINDOW + i)) fail("part of an alltoall", WINDOW, i);
+  for (int from = 0; from < ranks; from++)
+    for (int i = 0; i < WINDOW; i++)
+      if (in[from * WINDOW + i] != pattern(from, 7, rank * WINDOW + i))
+        fail("part of an alltoall", WINDOW, i);
 }
 
 static void windows(unsigned char *out, unsigned char *in) {
@@ -76,13 +78,13 @@ static void windows(unsigned char *out, unsigned char *in) {
 }
 
 int main(int count, char **words) {
-  int ranks;
   MPI_Init(&count, &words);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  peer = 1 - rank;
+  // Neighbours, two by two.
+  peer = rank ^ 1;
   unsigned char *out = malloc(MOST), *in = malloc(MOST);
-  if (ranks != 2 || !out || !in) MPI_Abort(MPI_COMM_WORLD, 2);
+  if (ranks % 2 || ranks * WINDOW > MOST || !out || !in) MPI_Abort(MPI_COMM_WORLD, 2);
   messages(out, in);
   collectives(out, in);
   windows(out, in);

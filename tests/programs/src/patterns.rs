@@ -4,7 +4,7 @@ use crate::probe::Probe;
 use crate::{Exchange, Machine};
 
 /// Where the end that waits listens.
-const PORT: u16 = 18521;
+pub const PORT: u16 = 18521;
 /// Each operation takes a second or two, in a guest as well.
 const SECONDS: u64 = 90;
 

@@ -143,6 +143,16 @@ fn options_go_with_every_program_and_transport_at_mtu_1500() {
     all_options(&pair.left, &pair.right);
 }
 
+fn loopback() -> Namespace {
+    Namespace::alone().expect("a namespace").with(&Rockery::built())
+}
+
+#[test]
+fn options_go_with_every_program_and_transport_on_one_host() {
+    let alone = loopback();
+    all_options(&alone, &alone);
+}
+
 #[test]
 fn every_latency_program_passes_all_its_sizes() {
     let pair = pair(1500);

@@ -106,11 +106,24 @@ fn uc_ud_and_srq_wait_for_events_and_carry_several_sizes() {
     }
 }
 
+/// Both ends on one host reach each other by memory.
 #[test]
 fn all_of_them_run_over_the_loopback() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     for program in ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"] {
-        expect(&alone, &alone, &format!("{program} -g 1 -n 100 -c"));
+        for options in ["", "-e", "-s 1", "-s 1048576", "-s 65537 -e"] {
+            expect(&alone, &alone, &format!("{program} -g 1 -n 100 -c {options}"));
+        }
+    }
+    for options in ["", "-e", "-s 1", "-s 4096 -e"] {
+        expect(&alone, &alone, &format!("ibv_ud_pingpong -g 1 -n 100 -c {options}"));
+    }
+    for options in ["", "-e", "-s 4097"] {
+        let line = format!("ibv_xsrq_pingpong -g 1 -n 100 {options}");
+        let argv: Vec<&str> = line.split_whitespace().collect();
+        let exchange = Exchange::run(&alone, &alone, &argv, "-g", PORT, SECONDS).unwrap();
+        let client = exchange.expect_success().client;
+        assert!(client.output.ends_with("success\n"), "{line}:\n{}", client.output);
     }
 }
 

@@ -4,6 +4,8 @@ use programs::probe::Probe;
 use programs::{Machine, Namespace, Rockery, patterns};
 
 const SECONDS: u64 = 60;
+/// A thousand visitors take five seconds on two cores that have nothing else to do.
+const VISITS_SECONDS: u64 = 600;
 
 fn alone() -> Namespace {
     Namespace::alone().expect("a namespace").with(&Rockery::built())
@@ -20,11 +22,39 @@ fn every_byte_between_two_programs_is_where_it_belongs() {
 
 #[test]
 fn every_kind_of_memory_can_be_registered() {
-    let probe = Probe::compile("kinds").unwrap();
+    let probe = Probe::compile_with("cc", "kinds", &["-libverbs", "-pthread"]).unwrap();
     let path = probe.path().to_string_lossy();
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
-        let run = alone.run(&[&path, "-d", "rk_lo"], SECONDS).unwrap().expect_success();
-        assert_eq!(run.output.matches(": as it should be").count(), 13, "{}", run.output);
+        for devices in [&[][..], &["-2"]] {
+            let line = [&[&*path, "-d", "rk_lo"], devices].concat();
+            let run = alone.run(&line, SECONDS).unwrap().expect_success();
+            assert_eq!(run.output.matches(": as it should be").count(), 17, "{}", run.output);
+        }
+    }
+}
+
+#[test]
+fn atomics_of_four_programs_and_of_the_owners_processor_do_not_overlap() {
+    let probe = Probe::compile_with("cc", "counter", &["-libverbs", "-pthread"]).unwrap();
+    let path = probe.path().to_string_lossy();
+    for rockery in [Rockery::built(), Rockery::by_packets()] {
+        let alone = Namespace::alone().unwrap().with(&rockery);
+        let said = alone.run(&[&path, "-d", "rk_lo"], SECONDS).unwrap().expect_success().output;
+        assert!(said.contains("412000 counted by 4 programs and 2 threads, each once"), "{said}");
+    }
+}
+
+/// `ROCKERY_TEST_VISITORS` says another number.
+#[test]
+fn a_thousand_processes_come_and_go_and_leave_nothing() {
+    let visitors = std::env::var("ROCKERY_TEST_VISITORS").unwrap_or_else(|_| "1000".to_owned());
+    let probe = Probe::compile("visitors").unwrap();
+    let path = probe.path().to_string_lossy();
+    for rockery in [Rockery::built(), Rockery::by_packets()] {
+        let alone = Namespace::alone().unwrap().with(&rockery);
+        let visit = alone.run(&[&path, "-d", "rk_lo", &visitors], VISITS_SECONDS).unwrap();
+        let said = visit.expect_success().output;
+        assert!(said.contains(&format!("{visitors} visitors left nothing")), "{said}");
     }
 }

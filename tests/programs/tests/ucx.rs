@@ -71,6 +71,27 @@ fn its_protocol_layer_runs_over_both() {
 }
 
 #[test]
+fn both_layers_run_on_one_host() {
+    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    for (transport, test) in [
+        ("rc_verbs", "put_lat -s 8"),
+        ("rc_verbs", "put_bw -s 65536 -D zcopy"),
+        ("rc_verbs", "get -s 4096 -D zcopy"),
+        ("rc_verbs", "am_bw -s 2048 -D zcopy"),
+        ("ud_verbs", "am_lat -s 8"),
+        ("ud_verbs", "am_bw -s 2048 -D bcopy"),
+    ] {
+        expect(&alone, &alone, "", &format!("-d rk_lo:1 -x {transport} -n 500 -t {test}"));
+    }
+    for transport in ["rc", "ud"] {
+        let variables = format!("UCX_TLS={transport} UCX_NET_DEVICES=rk_lo:1");
+        for test in ["tag_lat -s 8", "ucp_put_bw -s 65536", "ucp_get -s 65536", "stream_bw -s 1024"] {
+            expect(&alone, &alone, &variables, &format!("-n 200 -t {test}"));
+        }
+    }
+}
+
+#[test]
 fn it_runs_over_the_loopback_and_over_ipv6() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     expect(&alone, &alone, "UCX_TLS=rc UCX_NET_DEVICES=rk_lo:1", "-n 200 -t tag_bw -s 65536");
@@ -87,16 +108,16 @@ fn mpi_program() -> Probe {
 }
 
 const MPIRUN: &str =
-    "mpirun -np 2 --allow-run-as-root --oversubscribe --mca pml ucx --mca osc ucx --mca btl ^openib,ofi";
+    "mpirun --allow-run-as-root --oversubscribe --mca pml ucx --mca osc ucx --mca btl ^openib,ofi";
 
 #[test]
 fn mpi_ranks_on_one_host_exchange_what_they_check() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     let probe = mpi_program();
-    for transports in ["rc", "ud"] {
-        let line = format!("{MPIRUN} -x UCX_TLS={transports} {}", probe.path().display());
+    for (transports, ranks) in [("rc", 2), ("ud", 2), ("rc", 4), ("ud", 4)] {
+        let line = format!("{MPIRUN} -np {ranks} -x UCX_TLS={transports} {}", probe.path().display());
         let argv: Vec<&str> = line.split_whitespace().collect();
         let said = alone.run(&argv, SECONDS).unwrap().expect_success().output;
-        assert!(said.contains("all 2 ranks are right"), "{said}");
+        assert!(said.contains(&format!("all {ranks} ranks are right")), "{said}");
     }
 }

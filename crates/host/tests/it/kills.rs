@@ -9,8 +9,19 @@ use wire::{Qpn, Rkey, Tail};
 
 /// Set for the victim.
 const VICTIM: &str = "ROCKERY_TEST_VICTIM";
-/// Victims in every test run; `ROCKERY_TEST_KILLS` says another number.
-const KILLS: u64 = 60;
+/// Set for a survivor: its seed.
+const SURVIVOR: &str = "ROCKERY_TEST_SURVIVOR";
+/// Says how many are killed, and with which seed.
+const KILLS: &str = "ROCKERY_TEST_KILLS";
+const SEED: &str = "ROCKERY_TEST_SEED";
+/// In every test run.
+const KILLS_DEFAULT: u64 = 200;
+/// Survivors at a time: most of their time they wait for timeouts.
+const SURVIVORS: u64 = 4;
+/// Kills before what the survivor holds is counted.
+const WARM: u64 = 5;
+/// Sockets that a device makes when it sends packets, once.
+const PACKET_SOCKETS: usize = 32;
 const BYTES: usize = 1 << 16;
 /// Requests that are posted at once.
 const DEPTH: u64 = 16;
@@ -18,6 +29,8 @@ const DEPTH: u64 = 16;
 const RECEIVE: u64 = 1 << 32;
 /// The code of the ACK timeout: 17 ms, so a kill is known after 140.
 const TIMEOUT: u8 = 12;
+/// The survivor's: 4 ms, so a kill is known after 34.
+const SHORT_TIMEOUT: u8 = 10;
 
 /// What the two have to know of each other: queue pair, key, address.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +95,35 @@ fn work(side: &Side, peer: Card, until: impl Fn() -> bool) -> Option<Status> {
     failed
 }
 
+/// Numbers of a run, by its seed (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// Starts this program again to run one of its tests, with pipes to it.
+fn start(test: &str, role: &str, value: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(role, value)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    (child, output)
+}
+
 #[test]
 fn a_victim() {
     if std::env::var_os(VICTIM).is_none() {
@@ -90,48 +132,83 @@ fn a_victim() {
     let side = Side { timeout: TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
     Card::of(&side).write(std::io::stdout());
     let Some(peer) = Card::read(&mut std::io::stdin().lock()) else { return };
-    side.connect_to(peer.qpn, Way::Lane);
+    side.bring_up(peer.qpn, Way::Lane);
     println!("card 0 0 0");
     work(&side, peer, || false);
 }
 
-fn start_victim() -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kills::a_victim", "--nocapture", "--test-threads=1"])
-        .env(VICTIM, "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let output = BufReader::new(victim.stdout.take().unwrap());
-    (victim, output)
+/// What a process holds that it could forget to give back: descriptors, and memory that it shares.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+struct Holdings {
+    descriptors: usize,
+    shared: usize,
 }
 
+impl Holdings {
+    fn look() -> Self {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        Self { descriptors, shared: maps.matches("memfd:rockery").count() }
+    }
+}
+
+/// Its device outlives many peers, which die at any moment: while they make a lane, while they work. Then
+/// the next peer gets the same numbers, and all is as it was.
 #[test]
-fn whoever_survives_has_what_verbs_promise() {
-    let kills = std::env::var("ROCKERY_TEST_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
-    for round in 0..kills {
-        let (mut victim, mut output) = start_victim();
-        let side = Side { timeout: TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
+fn a_survivor() {
+    let Ok(seed) = std::env::var(SURVIVOR) else { return };
+    let mut random = Random(seed.parse().unwrap());
+    let mut side = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
+    let mut first = None;
+    for round in 0..setting(KILLS, KILLS_DEFAULT) / SURVIVORS {
+        let (mut victim, mut output) = start("kills::a_victim", VICTIM, "1");
         let peer = Card::read(&mut output).unwrap();
         Card::of(&side).write(victim.stdin.take().unwrap());
-        side.connect_to(peer.qpn, Way::Lane);
-        Card::read(&mut output).unwrap();
-        // Some die in the middle of their work, some of ours.
-        let start = Instant::now();
-        let after = Duration::from_micros(round * 7919 % 4000);
+        // Half of them before or while the two connect.
+        let (works, after) = (random.below(2) == 0, Duration::from_micros(random.below(4000)));
         let killer = std::thread::spawn(move || {
+            if works {
+                Card::read(&mut output).unwrap();
+            }
             std::thread::sleep(after);
             victim.kill().unwrap();
             victim.wait().unwrap();
         });
+        let start = Instant::now();
+        side.bring_up(peer.qpn, Way::Lane);
         let failed = work(&side, peer, || start.elapsed() > Duration::from_secs(20));
         killer.join().unwrap();
-        assert_eq!(failed, Some(Status::RetryExceeded), "round {round}");
-        // Everything else is flushed, and there is nothing that was not posted.
+        assert_eq!(failed, Some(Status::RetryExceeded), "round {round} of seed {seed}");
         let mut rest = Vec::new();
         while side.device.poll_cq(side.cq, 64, |completion| rest.push(*completion)) > 0 {}
         assert!(rest.iter().all(|completion| completion.status == Status::Flushed), "{rest:?}");
-        side.device.with(|rnic, _| rnic.destroy_qp(side.qpn)).unwrap();
+        side.renew();
+        if round == WARM {
+            first = Some(Holdings::look());
+        }
+    }
+    let Some(first) = first else { return };
+    // Lanes to the dead are closed a moment later.
+    let start = Instant::now();
+    let mut last = Holdings::look();
+    while last > first && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(10));
+        last = Holdings::look();
+    }
+    assert!(last.shared <= first.shared, "{first:?}, then {last:?}");
+    assert!(last.descriptors <= first.descriptors + PACKET_SOCKETS, "{first:?}, then {last:?}");
+    println!("survived");
+}
+
+#[test]
+fn whoever_survives_has_what_verbs_promise() {
+    let seed = setting(SEED, 1);
+    let survivors: Vec<_> = (0..SURVIVORS)
+        .map(|index| start("kills::a_survivor", SURVIVOR, &(seed + index).to_string()))
+        .collect();
+    for (mut survivor, mut output) in survivors {
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut output, &mut said).unwrap();
+        assert!(survivor.wait().unwrap().success() && said.contains("survived"), "seed {seed}: {said}");
     }
 }

@@ -75,6 +75,22 @@ impl Side {
 
     /// The same, to a queue pair on the loopback interface.
     pub(crate) fn connect_to(&self, peer: Qpn, way: Way) {
+        self.bring_up(peer, way);
+        let lane = self.device.with(|rnic, _| rnic.lane(self.qpn).unwrap());
+        assert_eq!(lane != 0, way == Way::Lane);
+    }
+
+    /// A new queue pair like the one before, which goes.
+    pub(crate) fn renew(&mut self) {
+        self.qpn = self.device.with(|rnic, _| {
+            let (_, init) = rnic.query_qp(self.qpn).unwrap();
+            rnic.destroy_qp(self.qpn).unwrap();
+            rnic.create_qp(&init).unwrap()
+        });
+    }
+
+    /// The same as [`Side::connect_to`], to a peer that may be gone: then it goes by packets.
+    pub(crate) fn bring_up(&self, peer: Qpn, way: Way) {
         let vector =
             AddressVector { destination: self.device.info().gids[1], source_index: 1, ..Default::default() };
         let attr = |state| QpAttr {
@@ -117,8 +133,6 @@ impl Side {
                 }
             }
         }
-        let lane = self.device.with(|rnic, _| rnic.lane(self.qpn).unwrap());
-        assert_eq!(lane != 0, way == Way::Lane);
     }
 
     pub(crate) fn sge(&self, offset: usize, length: usize) -> Sge {

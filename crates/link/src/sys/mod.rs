@@ -2,6 +2,8 @@
 
 mod control;
 pub(crate) mod interface;
+#[cfg(test)]
+mod races;
 pub(crate) mod ring;
 pub(crate) mod shared;
 pub(crate) mod udp;

@@ -336,10 +336,9 @@ impl Reader {
 }
 
 /// The two rings of a mapping: `first` says which of the two sides we are.
-pub(crate) fn ends(mapping: Mapping, first: bool) -> (Writer, Reader) {
-    let mapping = Arc::new(mapping);
+pub(crate) fn ends(mapping: &Arc<Mapping>, first: bool) -> (Writer, Reader) {
     let writer =
-        Writer { ring: Ring::new(&mapping, usize::from(!first)), position: 0, done: 0, written: false };
-    let reader = Reader { ring: Ring::new(&mapping, usize::from(first)), position: 0, released: false };
+        Writer { ring: Ring::new(mapping, usize::from(!first)), position: 0, done: 0, written: false };
+    let reader = Reader { ring: Ring::new(mapping, usize::from(first)), position: 0, released: false };
     (writer, reader)
 }

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# sanitize.sh [miri] [thread] [address]: the lanes under Miri, ThreadSanitizer and AddressSanitizer; without a
+# word, under all three. Needs rustup: it installs the nightly toolchain where there is none, and what builds
+# the standard library with it. docs/testing.md says what each shows.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+toolchain=nightly
+target=$(rustc -vV | sed -n 's/^host: //p')
+rustup toolchain list | grep -q "^$toolchain" || rustup toolchain install "$toolchain" --profile minimal
+rustup component add --toolchain "$toolchain" miri rust-src >/dev/null
+
+# Schedules that Miri tries for each test.
+SEEDS=${SEEDS:-16}
+
+miri() {
+  export CARGO_TARGET_DIR=target/miri
+  # Addresses travel as numbers through verbs, so pointers come from integers here and there.
+  export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-many-seeds=0..$SEEDS"
+  cargo +$toolchain miri test -p rockery-link --lib races
+  cargo +$toolchain miri test -p rockery-host --lib an_entry_is_read_whole
+}
+
+sanitized() {
+  # The doctests' compiler would need the same flags.
+  RUSTFLAGS="-Zsanitizer=$1" CARGO_TARGET_DIR=target/$1 \
+    cargo +$toolchain test -Zbuild-std --target "$target" -p rockery-link -p rockery-host --lib --tests
+}
+
+thread() {
+  local suppressions
+  suppressions=$(mktemp)
+  # A program that looks at memory which a peer writes to, as RDMA programs do: no language calls that
+  # ordered.
+  echo 'race:it::pair::Side::byte' >"$suppressions"
+  TSAN_OPTIONS="suppressions=$suppressions halt_on_error=1" sanitized thread
+  rm "$suppressions"
+}
+
+address() {
+  sanitized address
+}
+
+(($#)) || set -- miri thread address
+for which; do
+  case $which in
+    miri | thread | address) ("$which") ;;
+    *) sed -n '2,4s/^# //p' "$0" >&2 && exit 2 ;;
+  esac
+done
