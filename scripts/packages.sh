@@ -11,6 +11,7 @@ packages=(
   rdmacm-utils                                            # sockets over RDMA, and what turns others into them
   infiniband-diags ucx-utils openmpi-bin libopenmpi-dev   # programs that look for devices in /sys and /dev
   iproute2 iputils-ping procps iperf3                              # namespaces, and TCP to compare with
+  libfabric-bin qperf                                     # programs whose connections come by RDMA-CM
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
   nvme-cli fio e2fsprogs libnbd-bin                      # the kernel as a host of NVMe; NBD clients
   tshark                                                  # a dissector that others wrote

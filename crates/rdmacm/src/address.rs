@@ -54,7 +54,9 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
     let mut address = address;
     address.set_port(bound.port);
     this.set_local(address);
-    if let Some(device) = device {
+    // As on Linux a loopback address says nothing of a device: libfabric binds "localhost", and takes one that
+    // it got for the only one that its user may have.
+    if let Some(device) = device.filter(|_| !address.ip().is_loopback()) {
         this.attach(device);
         let gid = sockaddr::gid(address.ip());
         // SAFETY: calls on one identifier come one at a time.

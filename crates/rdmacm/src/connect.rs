@@ -165,7 +165,7 @@ unsafe fn connect(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno>
         this.world.with(|session, now| {
             let mut state = this.state();
             let link = &mut state.link;
-            (link.local_psn, link.retry_count, link.rnr_retry_count) =
+            (link.expected_psn, link.retry_count, link.rnr_retry_count) =
                 (psn, wish.retry_count, wish.rnr_retry_count);
             let connect = Connect {
                 path: *link.path().ok_or(Errno::INVALID)?,
@@ -239,7 +239,7 @@ unsafe fn accept(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno> 
             let link = &mut this.state().link;
             link.responder_resources = wish.responder_resources;
             link.initiator_depth = wish.initiator_depth;
-            link.local_psn
+            link.expected_psn
         };
         if !(*this.raw()).qp.is_null() {
             qp::make_ready(this)?;

@@ -261,7 +261,7 @@ fn conn_param(private_data: *const c_void, private_data_len: u8) -> rdma_conn_pa
 /// # Safety
 /// `listener` is alive.
 unsafe fn introduce(listener: &Id, newcomer: Newcomer, param: &Param) -> Result<*mut rdma_cm_id, Errno> {
-    let Newcomer { comm, local, remote, link, ece } = newcomer;
+    let Newcomer { comm, local, remote, mut link, ece } = newcomer;
     let withdraw = || {
         let _ = listener.world.with(|session, now| {
             session.owner.drop_unclaimed(comm);
@@ -269,6 +269,7 @@ unsafe fn introduce(listener: &Id, newcomer: Newcomer, param: &Param) -> Result<
             Ok(())
         });
     };
+    let psn = crate::qp::random_psn().inspect_err(|_| withdraw())?;
     // SAFETY: the listener is alive.
     let seen = unsafe { *listener.raw() };
     let (space, is_synchronous, tos) = {
@@ -282,6 +283,7 @@ unsafe fn introduce(listener: &Id, newcomer: Newcomer, param: &Param) -> Result<
         Ok((device, new))
     });
     let (device, new) = made.inspect_err(|_| withdraw())?;
+    link.expected_psn = psn;
     // SAFETY: just made.
     let this = unsafe { &*new };
     this.attach(device);

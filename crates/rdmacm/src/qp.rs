@@ -36,9 +36,11 @@ pub(crate) struct Link {
     path: Option<Path>,
     /// A peer has answered or asked: the rest has a meaning.
     is_agreed: bool,
-    pub(crate) local_psn: u32,
+    /// With which the peer begins: we told it (IBTA 12.7.31).
+    pub(crate) expected_psn: u32,
     remote_qpn: u32,
-    remote_psn: u32,
+    /// With which we begin: the peer told us.
+    first_psn: u32,
     /// As `enum ibv_mtu` has it.
     pub(crate) mtu: u8,
     pub(crate) ack_timeout: u8,
@@ -65,10 +67,9 @@ impl Link {
         Self {
             path: Some(path),
             is_agreed: true,
-            // As Linux does, whose active side expects the number that it sent.
-            local_psn: request.starting_psn.value(),
+            expected_psn: 0,
             remote_qpn: request.local_qpn.value(),
-            remote_psn: request.starting_psn.value(),
+            first_psn: request.starting_psn.value(),
             mtu: request.path_mtu,
             ack_timeout: request.primary_path.local_ack_timeout,
             retry_count: request.retry_count,
@@ -85,7 +86,7 @@ impl Link {
         // An XRC target is told in another field (IBTA A14.3.2).
         let is_target = reply.local_qpn.value() == 0;
         self.remote_qpn = if is_target { reply.local_eecn } else { reply.local_qpn }.value();
-        self.remote_psn = reply.starting_psn.value();
+        self.first_psn = reply.starting_psn.value();
         self.ack_timeout = rnic::cm::ack_timeout(reply.target_ack_delay, self.packet_lifetime);
         self.rnr_retry_count = reply.rnr_retry_count;
         self.responder_resources = reply.initiator_depth;
@@ -140,7 +141,7 @@ fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, At
             attr.ah_attr = address_vector(this, path)?;
             attr.path_mtu = link.mtu.into();
             attr.dest_qp_num = link.remote_qpn;
-            attr.rq_psn = link.remote_psn;
+            attr.rq_psn = link.expected_psn;
             if matches!(qp_type, IBV_QPT_RC | IBV_QPT_XRC_RECV) {
                 mask |= AttrMask::MAX_DEST_RD_ATOMIC | AttrMask::MIN_RNR_TIMER;
                 attr.max_dest_rd_atomic = link.responder_resources;
@@ -149,7 +150,7 @@ fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, At
         }
         RTS => {
             mask |= AttrMask::SQ_PSN;
-            attr.sq_psn = link.local_psn;
+            attr.sq_psn = link.first_psn;
             if matches!(qp_type, IBV_QPT_RC | IBV_QPT_XRC_SEND) {
                 mask |= AttrMask::RETRY_CNT | AttrMask::RNR_RETRY | AttrMask::MAX_QP_RD_ATOMIC;
                 attr.retry_cnt = link.retry_count;

@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 /// Reads the address behind a pointer.
 ///
 /// # Errors
-/// `EAFNOSUPPORT` for what is neither IPv4 nor IPv6, `EINVAL` for NULL.
+/// `EINVAL`, as rdma-core, for what is neither IPv4 nor IPv6, and for NULL.
 ///
 /// # Safety
 /// NULL, or an address as long as its family says.
@@ -30,7 +30,7 @@ pub(crate) unsafe fn read(raw: *const c_void) -> Result<SocketAddr, Errno> {
                 let address = v6.sin6_addr.s6_addr.into();
                 Ok(SocketAddrV6::new(address, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
             }
-            Some(_) => Err(Errno(libc::EAFNOSUPPORT)),
+            Some(_) => Err(Errno::INVALID),
         }
     }
 }

@@ -189,9 +189,11 @@ impl Ports {
         Some(Request { ask: Ask::List, space, port, count: index, address, shared })
     }
 
-    /// The slot that takes requests for a port at an address: of those that listen the most particular.
+    /// The slot that takes requests for a port at an address: of those that listen the most particular. Where
+    /// nobody listens and nobody did, who listened on the same port of another space may do so next.
     pub(super) fn listener(&self, space: PortSpace, port: u16, address: Option<IpAddr>) -> Option<u16> {
         let takes = |entry: &&Entry| address.is_none_or(|address| entry.address.takes(address));
+        let is_former = |entry: &&Entry| entry.role == Role::Former && entry.first == port;
         let rank = |entry: &&Entry| {
             let particularity = match entry.address {
                 ListenAddress::One(_) => 0,
@@ -203,7 +205,9 @@ impl Ports {
         let answers = |entry: &&Entry| {
             matches!(entry.role, Role::Listening | Role::Former) && entry.has(space, port) && takes(entry)
         };
-        self.entries[..self.used].iter().filter(answers).min_by_key(rank).map(|entry| entry.slot)
+        let entries = || self.entries[..self.used].iter();
+        let found = entries().filter(answers).min_by_key(rank);
+        found.or_else(|| entries().filter(takes).find(is_former)).map(|entry| entry.slot)
     }
 
     /// A client is gone, and its ports are free.
@@ -290,6 +294,8 @@ mod tests {
         assert_eq!(ports.listener(PortSpace::Tcp, 7, address), Some(1));
         ports.answer(1, &request(Ask::Unlisten, 7, any)).unwrap();
         assert_eq!(ports.listener(PortSpace::Tcp, 7, address), Some(2), "requests that were answered");
+        assert_eq!(ports.listener(PortSpace::Udp, 7, address), Some(2), "it may listen there next");
+        assert_eq!(ports.listener(PortSpace::Udp, 8, address), None);
         ports.forget(2);
         ports.forget(1);
         assert_eq!(ports.listener(PortSpace::Tcp, 7, address), None);

@@ -1,31 +1,50 @@
 //! Listeners that come back. Programs (perftest is one) close a listener and open the next one on the same
-//! port, while their peer already asks for its next connection. Requests for a port that was closed a moment
-//! ago wait for that; after it they are refused as any other.
+//! port a second later, while their peer already asks for its next connection. A request for a port that was
+//! closed lately waits for a moment; after it it is refused as any other. The next listener may be of another
+//! port space: perftest exchanges what it has to say over a connection, and then listens for datagrams.
 
 use rnic::{Instant, Nanos};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use wire::cm::{Req, ServiceId, SidrReq};
 use wire::mad::{MAD_HEADER_SIZE, MadHeader};
 
-/// How long a listener may be away.
-const GRACE: Nanos = Nanos::from_millis(500);
+/// How long a closed listener is remembered. perftest is away for one second and what its buffers take.
+const MEMORY: Nanos = Nanos::from_millis(5_000);
+/// How long a request waits.
+const PATIENCE: Nanos = Nanos::from_millis(1_000);
 /// Requests that wait; more are refused.
 const HELD_MAX: usize = 256;
 /// Closed listeners that are remembered.
 const CLOSED_MAX: usize = 256;
 
+/// A request that waits.
+#[derive(Debug)]
+struct Held {
+    service: ServiceId,
+    until: Instant,
+    message: Box<[u8]>,
+}
+
 /// What was closed, and what waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Grace {
     closed: VecDeque<(ServiceId, Instant)>,
-    held: VecDeque<Box<[u8]>>,
+    held: VecDeque<Held>,
+    /// How many listen: on several addresses, perhaps.
+    open: HashMap<ServiceId, u32>,
 }
 
 impl Grace {
     /// Nobody listens any more.
     pub(super) fn close(&mut self, service: ServiceId, now: Instant) {
-        self.open(service);
-        self.closed.push_back((service, now + GRACE));
+        if let Some(count) = self.open.get_mut(&service) {
+            *count -= 1;
+            if *count == 0 {
+                self.open.remove(&service);
+            }
+        }
+        self.closed.retain(|(closed, _)| *closed != service);
+        self.closed.push_back((service, now + MEMORY));
         if self.closed.len() > CLOSED_MAX {
             self.closed.pop_front();
         }
@@ -34,6 +53,7 @@ impl Grace {
     /// Somebody listens again.
     pub(super) fn open(&mut self, service: ServiceId) {
         self.closed.retain(|(closed, _)| *closed != service);
+        *self.open.entry(service).or_default() += 1;
     }
 
     /// Keeps a message when the datagram in it is a request that may still find a listener.
@@ -44,22 +64,35 @@ impl Grace {
         if self.closed.is_empty() || self.held.len() >= HELD_MAX {
             return false;
         }
-        let holds = service_of(mad).is_some_and(|service| self.closed.iter().any(|(it, _)| *it == service));
-        if holds {
-            self.held.push_back(message.into());
-        }
-        holds
+        let Some(service) = service_of(mad).filter(|service| self.is_away(*service)) else { return false };
+        self.held.push_back(Held { service, until: now + PATIENCE, message: message.into() });
+        true
+    }
+
+    /// Whether nobody listens, but somebody may do so soon.
+    fn is_away(&self, service: ServiceId) -> bool {
+        let port = |service: ServiceId| service.port().map(|(_, port)| port);
+        let may_become =
+            |it: ServiceId| it == service || port(it).is_some_and(|it| port(service) == Some(it));
+        !self.open.contains_key(&service) && self.closed.iter().any(|(it, _)| may_become(*it))
     }
 
     /// When what waits has waited long enough.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let (_, until) = self.closed.front()?;
-        (!self.held.is_empty()).then_some(*until)
+        self.held.front().map(|held| held.until)
     }
 
-    /// What waited, to be handled as if it came now.
-    pub(super) fn take(&mut self) -> VecDeque<Box<[u8]>> {
-        std::mem::take(&mut self.held)
+    /// What waits no longer: its listener is there, or it has waited long enough.
+    pub(super) fn take(&mut self, now: Instant) -> Vec<Box<[u8]>> {
+        let (open, mut taken) = (&self.open, Vec::new());
+        self.held.retain_mut(|held| {
+            let goes = held.until <= now || open.contains_key(&held.service);
+            if goes {
+                taken.push(std::mem::take(&mut held.message));
+            }
+            !goes
+        });
+        taken
     }
 }
 
@@ -87,19 +120,37 @@ mod tests {
     }
 
     #[test]
-    fn a_request_waits_for_a_listener_that_was_closed_a_moment_ago() {
+    fn a_request_waits_for_a_listener_that_was_closed_lately() {
         let (mut grace, now) = (Grace::default(), Instant(1_000));
         let request = request(SERVICE);
         assert!(!grace.hold(&request, b"message", now), "nobody ever listened");
         grace.close(SERVICE, now);
         assert!(grace.hold(&request, b"message", now));
-        assert_eq!(grace.next_timeout(), Some(now + GRACE));
-        assert_eq!(grace.take().len(), 1);
+        assert_eq!(grace.next_timeout(), Some(now + PATIENCE));
+        assert!(grace.take(now).is_empty());
+        assert_eq!(grace.take(now + PATIENCE).len(), 1, "it has waited long enough");
         assert_eq!(grace.next_timeout(), None);
+        assert!(grace.hold(&request, b"message", now));
         grace.open(SERVICE);
+        assert_eq!(grace.take(now).len(), 1, "somebody listens");
         assert!(!grace.hold(&request, b"message", now), "somebody listens");
         grace.close(SERVICE, now);
-        assert!(!grace.hold(&request, b"message", now + GRACE), "for a moment only");
+        assert!(!grace.hold(&request, b"message", now + MEMORY), "for a moment only");
+    }
+
+    #[test]
+    fn the_next_listener_may_be_of_another_port_space() {
+        let (mut grace, now) = (Grace::default(), Instant(1_000));
+        let (datagrams, other) = (ServiceId::ip(PortSpace::Udp, 7), ServiceId::ip(PortSpace::Udp, 8));
+        grace.open(SERVICE);
+        grace.close(SERVICE, now);
+        assert!(grace.hold(&request(datagrams), b"message", now));
+        assert!(!grace.hold(&request(other), b"message", now), "another port");
+        grace.open(datagrams);
+        assert!(!grace.hold(&request(datagrams), b"message", now), "somebody listens");
+        assert!(grace.hold(&request(SERVICE), b"message", now));
+        assert_eq!(grace.take(now).len(), 1, "the other one still waits");
+        assert_eq!(grace.open.len(), 1, "who closed is forgotten");
     }
 
     #[test]

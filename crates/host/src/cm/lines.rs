@@ -87,10 +87,14 @@ impl Lines {
         }
     }
 
-    /// Handles what waited for a listener once more.
+    /// Handles what waited for a listener and waits no longer.
     pub(super) fn replay(&mut self, cm: &mut Cm, now: Instant) {
-        for message in self.grace.take() {
-            self.handle(cm, &message, now);
+        for message in self.grace.take(now) {
+            if let Some((from, datagram)) = unwrap_message(&message)
+                && let Some((arrival, mad)) = gsi::decode(&from, datagram)
+            {
+                cm.handle_datagram(&arrival, mad, now);
+            }
         }
     }
 

@@ -95,7 +95,7 @@ pub struct Connect {
     pub transport: Service,
     /// Our queue pair.
     pub qpn: Qpn,
-    /// The first PSN that we send.
+    /// The first PSN that the peer is to send (IBTA 12.7.31).
     pub psn: Psn,
     /// Path MTU.
     pub mtu: Mtu,
@@ -126,7 +126,7 @@ pub struct Connect {
 pub struct Accept {
     /// Our queue pair.
     pub qpn: Qpn,
-    /// The first PSN that we send.
+    /// The first PSN that the peer is to send (IBTA 12.7.31).
     pub psn: Psn,
     /// READs and atomics that we take at a time.
     pub responder_resources: u8,

@@ -84,7 +84,7 @@ layouts! {
         transport: u8 = (43, 5, 2);
         /// Whether the sender's ACKs carry credits.
         flow_control: bool = (43, 7, 1);
-        /// The first PSN that the sender will send.
+        /// The PSN with which the receiver of this begins to send (IBTA 12.7.31).
         starting_psn: Psn = (44, 0, 24);
         /// Within what time the sender will answer: 4.096 µs times 2 to this power.
         local_response_timeout: u8 = (47, 0, 5);
@@ -158,7 +158,7 @@ layouts! {
         vendor_id: u32 = (15, 0, 8) (19, 0, 8) (23, 0, 8);
         /// End-to-end context of RD; the queue pair of an XRC target.
         local_eecn: Qpn = (16, 0, 24);
-        /// The first PSN that the sender will send.
+        /// The PSN with which the receiver of this begins to send (IBTA 12.7.31).
         starting_psn: Psn = (20, 0, 24);
         /// How many READs and atomics the sender takes at a time.
         responder_resources: u8 = (24, 0, 8);

@@ -1,0 +1,113 @@
+//! Connections by RDMA-CM between Linux's rdma_cm in a guest and rockery, in both directions.
+
+use programs::machine::until;
+use programs::probe::Probe;
+use programs::{Guest, Machine, Namespace, Rockery, Segment, connection};
+
+/// A guest under emulation on a busy machine takes its time.
+const SECONDS: u64 = 120;
+
+/// rockery's end, the kernel's, and what joins them; dropped in this order.
+fn rockery_and_kernel(mtu: u32) -> (Namespace, Guest, Segment) {
+    let segment = Segment::new(mtu).expect("a segment");
+    let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
+    let theirs = segment.guest(11, &[]).expect("a guest");
+    segment.introduce(&ours, &theirs).expect("they hear each other");
+    (ours, theirs, segment)
+}
+
+/// Runs a server and its client at both ends, once each way around. `@` in a line is the server's address.
+fn both_directions(ours: &Namespace, theirs: &Guest, server: &str, client: &str, said: &str) {
+    let ends: [(&dyn Machine, &dyn Machine); 2] = [(ours, theirs), (theirs, ours)];
+    for (serving, asking) in ends {
+        for address in [serving.address(), serving.address_v6()] {
+            let line = |line: &str| line.replace('@', &address.to_string());
+            let exchange = connection::expect((serving, &line(server)), (asking, &line(client)), SECONDS);
+            for (end, what) in [(exchange.server, "server"), (exchange.client, "client")] {
+                let name = serving.name();
+                assert!(end.output.contains(said), "{what} of {name}: {}", end.output);
+            }
+        }
+    }
+}
+
+#[test]
+fn rping_checks_every_byte_between_rockery_and_the_kernel() {
+    for mtu in [1500, 9000] {
+        let (ours, theirs, _segment) = rockery_and_kernel(mtu);
+        both_directions(
+            &ours,
+            &theirs,
+            "rping -s -a @ -V -C 20 -S 9000",
+            "rping -c -a @ -V -C 20 -S 9000",
+            "",
+        );
+    }
+}
+
+#[test]
+fn ucmatose_connects_rockery_and_the_kernel() {
+    let (ours, theirs, _segment) = rockery_and_kernel(1500);
+    let (server, client) = ("ucmatose -b @ -c 4 -C 10 -S 3000", "ucmatose -s @ -c 4 -C 10 -S 3000");
+    both_directions(&ours, &theirs, server, client, "return status 0");
+}
+
+#[test]
+fn udaddy_finds_datagram_services_of_rockery_and_the_kernel() {
+    let (ours, theirs, _segment) = rockery_and_kernel(1500);
+    let (server, client) = ("udaddy -b @ -c 4 -C 10 -S 500", "udaddy -s @ -c 4 -C 10 -S 500");
+    both_directions(&ours, &theirs, server, client, "return status 0");
+}
+
+#[test]
+fn endpoints_of_rockery_and_the_kernel_connect() {
+    let (ours, theirs, _segment) = rockery_and_kernel(1500);
+    both_directions(&ours, &theirs, "rdma_server -s @", "rdma_client -s @", "end 0");
+}
+
+#[test]
+fn the_kernel_hears_at_once_that_nobody_listens() {
+    let segment = Segment::new(1500).expect("a segment");
+    let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
+    let theirs = segment.storage_guest(11).expect("a guest");
+    segment.introduce(&ours, &theirs).expect("they hear each other");
+    theirs.shell("/sbin/modprobe nvme_rdma").unwrap().expect_success();
+    // Somebody has to have the port of RoCE; of connections this one takes others.
+    let mut other = ours.start(&["rping", "-s", "-a", "10.88.0.1"]).unwrap();
+    assert!(until(SECONDS, || ours.awaits_requests()).unwrap());
+    let connect = "nvme connect -t rdma -a 10.88.0.1 -s 4420 -n nqn.2024-01.org.example:disk";
+    let refused = theirs.shell(connect).unwrap();
+    assert!(!refused.succeeded(), "{}", refused.output);
+    let said = theirs.shell("dmesg").unwrap().output;
+    assert!(said.contains("Connect rejected: status 8 (invalid service ID)"), "{said}");
+    let rping = theirs.run(&["rping", "-c", "-a", "10.88.0.1", "-p", "7"], SECONDS).unwrap();
+    assert!(rping.output.contains("RDMA_CM_EVENT_REJECTED, error 8"), "{}", rping.output);
+    let udaddy = theirs.run(&["udaddy", "-s", "10.88.0.1", "-c", "1"], SECONDS).unwrap();
+    assert!(udaddy.output.contains("UNREACHABLE, error: 1"), "{}", udaddy.output);
+    other.kill().unwrap();
+}
+
+/// Where the kernel says something else. rdma-core's library crashes where there is nothing.
+const OTHER_WITH_THE_KERNEL: [(&str, &str); 5] = [
+    ("a port in use at any address: -1 EADDRINUSE", "a port in use at any address: -1 EADDRNOTAVAIL"),
+    ("one listens: 0", "one listens: -1 EADDRINUSE"),
+    ("route without address: -1 EINVAL", ""),
+    ("connect without route: -1 EINVAL", ""),
+    ("accept without request: -1 EINVAL", ""),
+];
+
+/// What the manual pages promise to who makes mistakes: the probe prints a line for each.
+#[test]
+fn the_kernel_keeps_the_same_promises() {
+    let probe = Probe::compile_with("cc", "promises", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
+    let segment = Segment::new(1500).unwrap();
+    let guest = segment.guest(11, &[probe.path()]).unwrap();
+    let path = probe.path().to_string_lossy();
+    let argv = [&path, "10.88.0.11", "192.0.2.1", "careful"];
+    let said = guest.run(&argv, SECONDS).unwrap().expect_success().output;
+    let other =
+        |line| OTHER_WITH_THE_KERNEL.iter().find(|(ours, _)| *ours == line).map_or(line, |(_, it)| it);
+    let expected = include_str!("../probe/promises.expected").lines().map(other);
+    let expected: Vec<&str> = expected.filter(|line| !line.is_empty()).collect();
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}

@@ -1,0 +1,55 @@
+//! libfabric's provider for verbs, and qperf: their connections come by RDMA-CM.
+
+use programs::{Exchange, Machine, Namespace, Pair, Rockery};
+
+const SECONDS: u64 = 60;
+/// Where fi_pingpong's server talks to its client.
+const PINGPONG_PORT: u16 = 47592;
+/// Where qperf's does.
+const QPERF_PORT: u16 = 19765;
+
+/// Connected endpoints, and reliable datagrams made of them and of UD.
+const PROVIDERS: [(&str, &str); 3] = [("verbs", "msg"), ("verbs;ofi_rxm", "rdm"), ("verbs;ofi_rxd", "rdm")];
+
+/// Runs `fi_pingpong`, which looks at every byte (`-c`).
+fn pingpong(server: &dyn Machine, client: &dyn Machine) {
+    for (provider, endpoint) in PROVIDERS {
+        let argv = ["fi_pingpong", "-p", provider, "-e", endpoint, "-I", "10", "-c"];
+        let exchange = Exchange::run(server, client, &argv, "", PINGPONG_PORT, SECONDS);
+        let exchange = exchange.unwrap_or_else(|error| panic!("{provider}: {error}")).expect_success();
+        assert!(exchange.client.output.contains("1m"), "{provider}: {}", exchange.client.output);
+    }
+}
+
+#[test]
+fn libfabric_plays_between_two_hosts_and_on_one() {
+    let pair = Pair::new(1500).expect("a pair").with(&Rockery::built());
+    pingpong(&pair.left, &pair.right);
+    pingpong(&pair.left, &pair.left);
+}
+
+/// It finds devices as it would find hardware.
+#[test]
+fn libfabric_offers_all_that_verbs_have() {
+    let alone = Namespace::alone().expect("a namespace").with(&Rockery::built());
+    let said = alone.run(&["fi_info", "-p", "verbs"], SECONDS).unwrap().expect_success().output;
+    for what in ["FI_EP_MSG", "FI_EP_DGRAM", "FI_PROTO_RDMA_CM_IB_RC", "FI_PROTO_IB_UD", "domain: rk_lo"] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+}
+
+/// qperf has connections for RC alone: its other transports use no GID, which RoCE needs.
+#[test]
+fn qperf_measures_connected_queue_pairs() {
+    let pair = Pair::new(9000).expect("a pair").with(&Rockery::built());
+    let mut server = pair.left.start(&["qperf"]).expect("it starts");
+    pair.left.wait_for_listener(QPERF_PORT, SECONDS).expect("it listens");
+    for test in
+        ["rc_bw", "rc_lat", "rc_rdma_write_bw", "rc_rdma_read_bw", "ver_rc_compare_swap", "ver_rc_fetch_add"]
+    {
+        let argv = ["qperf", "-t", "1", "-cm", "1", "10.88.0.1", test];
+        let client = pair.right.run(&argv, SECONDS).unwrap().expect_success();
+        assert!(client.output.contains(" = "), "{test}: {}", client.output);
+    }
+    server.kill().unwrap();
+}
