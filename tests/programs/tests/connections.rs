@@ -139,8 +139,8 @@ fn the_peer_of_who_is_killed_hears_of_it() {
     }
 }
 
-/// perftest closes a listener and opens the next a second later, perhaps of the other port space; a client that
-/// is refused in between crashes. Over IPv6 it has no connections.
+/// perftest closes a listener and opens the next a second later, perhaps of the other port space; a client
+/// that is refused in between crashes. Over IPv6 it has no connections.
 #[test]
 fn perftest_connects_by_rdma_cm() {
     let run = |server: &Namespace, client: &Namespace, address: &str, line: &str| {
