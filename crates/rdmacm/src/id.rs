@@ -198,13 +198,16 @@ impl Id {
         unsafe { (*self.raw()).route.addr.dst_storage = sockaddr::storage(address) };
     }
 
-    /// It belongs to this device from now on.
+    /// It belongs to this device from now on. As in rdma-core it has the device's protection domain, with which
+    /// programs make queue pairs of their own.
     pub(crate) fn attach(&self, device: &'static Opened) {
         self.state().device = Some(device);
         // SAFETY: calls on one identifier come one at a time.
         unsafe {
             (*self.raw()).verbs = device.context();
             (*self.raw()).port_num = PORT;
+            // Where there is none, the call that needs it says so.
+            (*self.raw()).pd = device.pd().unwrap_or(null_mut());
         }
     }
 

@@ -118,7 +118,10 @@ pub(crate) fn address_vector(this: &Id, path: &Path) -> Result<ibv_ah_attr, Errn
 
 /// What a queue pair needs for a state, and the mask that says which fields those are.
 fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, AttrMask), Errno> {
-    let link = this.state().link;
+    let (link, ack_timeout) = {
+        let state = this.state();
+        (state.link, state.options.ack_timeout)
+    };
     let mut attr = ibv_qp_attr { qp_state, ..ibv_qp_attr::default() };
     let mut mask = AttrMask::STATE;
     let is_datagram = qp_type == IBV_QPT_UD;
@@ -159,7 +162,7 @@ fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, At
             }
             if !is_datagram && qp_type != IBV_QPT_UC {
                 mask |= AttrMask::TIMEOUT;
-                attr.timeout = link.ack_timeout;
+                attr.timeout = ack_timeout.unwrap_or(link.ack_timeout);
             }
         }
         ERR => {}

@@ -1,9 +1,11 @@
 """Runs the cases of rdma-core's own tests and prints the result and name of each: `run.py FOLDER --dev …`.
 
-FOLDER is where the distribution has them, compressed.
+FOLDER is where the distribution has them, compressed. Where the variable CASES is set, only those run that have
+it in their names.
 """
 
 import gzip
+import os
 import pathlib
 import shutil
 import sys
@@ -44,4 +46,11 @@ with tempfile.TemporaryDirectory() as name:
 
     tests = SourceFileLoader("tests", str(folder / "__init__.py")).load_module()
     parser.parse_args()
-    unittest.defaultTestLoader.loadTestsFromModule(tests).run(Report())
+
+    def of(suite):
+        for test in suite:
+            yield from of(test) if isinstance(test, unittest.TestSuite) else [test]
+
+    wanted = os.environ.get("CASES", "")
+    cases = of(unittest.defaultTestLoader.loadTestsFromModule(tests))
+    unittest.TestSuite(case for case in cases if wanted in case.id()).run(Report())
