@@ -54,8 +54,8 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
     let mut address = address;
     address.set_port(bound.port);
     this.set_local(address);
-    // As on Linux a loopback address says nothing of a device: libfabric binds "localhost", and takes one that
-    // it got for the only one that its user may have.
+    // As on Linux a loopback address says nothing of a device: libfabric binds "localhost", and takes one
+    // that it got for the only one that its user may have.
     if let Some(device) = device.filter(|_| !address.ip().is_loopback()) {
         this.attach(device);
         let gid = sockaddr::gid(address.ip());

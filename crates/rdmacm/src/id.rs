@@ -198,8 +198,8 @@ impl Id {
         unsafe { (*self.raw()).route.addr.dst_storage = sockaddr::storage(address) };
     }
 
-    /// It belongs to this device from now on. As in rdma-core it has the device's protection domain, with which
-    /// programs make queue pairs of their own.
+    /// It belongs to this device from now on. As in rdma-core it has the device's protection domain, with
+    /// which programs make queue pairs of their own.
     pub(crate) fn attach(&self, device: &'static Opened) {
         self.state().device = Some(device);
         // SAFETY: calls on one identifier come one at a time.

@@ -1,7 +1,7 @@
 """Runs the cases of rdma-core's own tests and prints the result and name of each: `run.py FOLDER --dev …`.
 
-FOLDER is where the distribution has them, compressed. Where the variable CASES is set, only those run that have
-it in their names.
+FOLDER is where the distribution has them, compressed. Where the variable CASES is set, only those run
+that have it in their names.
 """
 
 import gzip
