@@ -1,7 +1,7 @@
-// promises OURS FOREIGN [careful]: what the manual pages of librdmacm promise to who makes mistakes, case by
-// case. OURS is an IPv4 address of this host that has a device, FOREIGN one that no route leads to. Each case is
-// a line: its name and what came of it, without anything that differs from run to run. Whoever is careful leaves
-// out the calls that make rdma-core's own library crash.
+// promises OURS FOREIGN [careful]: what the manual pages of librdmacm promise to who makes mistakes, case
+// by case. OURS is an IPv4 address of this host that has a device, FOREIGN one that no route leads to. Each
+// case is a line: its name and what came of it, without anything that differs from run to run. Whoever is
+// careful leaves out the calls that make rdma-core's own library crash.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-// removal ADDRESS: connects two identifiers of this process over the device that has the address, says "ready",
-// and then prints what both hear while somebody takes the device's interface away.
+// removal ADDRESS: connects two identifiers of this process over the device that has the address, says
+// "ready", and then prints what both hear while somebody takes the device's interface away.
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-//! rdma-core's own tests of RDMA-CM: they look for a device with an address in `/sys`, which takes `rockery run`.
-//! Those of verbs alone run without it (`crates/verbs/tests/pyverbs.rs`).
+//! rdma-core's own tests of RDMA-CM: they look for a device with an address in `/sys`, which takes
+//! `rockery run`. Those of verbs alone run without it (`crates/verbs/tests/pyverbs.rs`).
 
 use programs::{Machine, Pair, Rockery};
 
