@@ -41,6 +41,7 @@ pub mod topology;
 #[cfg(feature = "file")]
 pub mod vendor;
 mod watchdog;
+mod ways;
 
 pub use counters::{Drop, IngressCounters, QueueCounters};
 pub use egress::{Egress, Frame, Next, PauseFrame};
@@ -51,3 +52,4 @@ pub use route::{Routes, Spread, way_by_hash};
 pub use switch::{Switch, Wire};
 pub use time::{RATE_BPS_MAX, RATE_BPS_MIN, Rate, Span, Time};
 pub use watchdog::Watchdog;
+pub use ways::Ways;

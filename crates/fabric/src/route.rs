@@ -1,8 +1,10 @@
-//! Which way: ports by destination switch, and how traffic is spread over several that are equally good.
+//! Which way: how traffic is spread over several that are equally good.
 
 use crate::packet::Packet;
 use crate::random::{Pcg32, mix};
 use crate::time::{Span, Time};
+use crate::ways::Ways;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// How packets are spread over paths of equal cost.
@@ -36,14 +38,10 @@ pub fn way_by_hash(entropy: u32, salt: u64, count: u16) -> u16 {
 /// Flowlets that a switch can tell apart.
 const FLOWLETS: usize = 4096;
 
-/// The ways that a switch knows.
+/// How a switch finds ways, and what it remembers of them.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// By destination switch: which group of ports leads there.
-    groups_by_leaf: Vec<u16>,
-    /// Where a group begins in `ports`, and how many it has.
-    groups: Vec<(u32, u16)>,
-    ports: Vec<u16>,
+    ways: Arc<Ways>,
     spread: Spread,
     salt: u64,
     turn: u32,
@@ -51,39 +49,11 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// `ways` gives the ports by destination switch, in ascending order; none means that there is no way.
     /// `salt` makes switches hash differently, as vendors recommend.
-    pub fn new<'a>(ways: impl Iterator<Item = &'a [u16]>, spread: Spread, salt: u64) -> Self {
-        let mut routes = Self {
-            groups_by_leaf: Vec::new(),
-            groups: Vec::new(),
-            ports: Vec::new(),
-            spread,
-            salt: mix(salt),
-            turn: 0,
-            flowlets: Vec::new(),
-        };
-        for way in ways {
-            let group = routes.group(way);
-            routes.groups_by_leaf.push(group);
-        }
-        if let Spread::Flowlet(_) = spread {
-            routes.flowlets.resize(FLOWLETS, (Time(0), u16::MAX));
-        }
-        routes
-    }
-
-    /// The number of the group with these ports: most destinations share one of few.
-    fn group(&mut self, way: &[u16]) -> u16 {
-        let same = |&(from, count): &(u32, u16)| {
-            &self.ports[from as usize..from as usize + usize::from(count)] == way
-        };
-        if let Some(found) = self.groups.iter().position(same) {
-            return found as u16;
-        }
-        self.groups.push((self.ports.len() as u32, way.len() as u16));
-        self.ports.extend_from_slice(way);
-        self.groups.len() as u16 - 1
+    pub fn new(ways: Arc<Ways>, spread: Spread, salt: u64) -> Self {
+        let flowlets = if let Spread::Flowlet(_) = spread { FLOWLETS } else { 0 };
+        let flowlets = alloc::vec![(Time(0), u16::MAX); flowlets];
+        Self { ways, spread, salt: mix(salt), turn: 0, flowlets }
     }
 
     /// The port for a packet to another switch; `load` tells how many bytes wait at a port.
@@ -95,15 +65,13 @@ impl Routes {
         random: &mut Pcg32,
         load: impl Fn(u16) -> u32,
     ) -> Option<u16> {
-        let group = *self.groups_by_leaf.get(packet.leaf as usize)?;
-        let (from, count) = *self.groups.get(usize::from(group))?;
-        let ports = &self.ports[from as usize..from as usize + usize::from(count)];
+        let ports = self.ways.to(packet.leaf);
         match ports {
             [] => None,
             [only] => Some(*only),
             _ => {
                 let hash = hash_of(packet.entropy, self.salt);
-                let by_hash = ((u64::from(hash) * u64::from(count)) >> 32) as usize;
+                let by_hash = ((u64::from(hash) * ports.len() as u64) >> 32) as usize;
                 let index = match self.spread {
                     Spread::Hash => by_hash,
                     Spread::Flowlet(gap) => {
@@ -116,7 +84,7 @@ impl Routes {
                         usize::from(slot.1) % ports.len()
                     }
                     _ if !packet.sprayable => by_hash,
-                    Spread::Random => random.below(u32::from(count)) as usize,
+                    Spread::Random => random.below(ports.len() as u32) as usize,
                     Spread::RoundRobin => {
                         self.turn = self.turn.wrapping_add(1);
                         self.turn as usize % ports.len()
@@ -142,7 +110,7 @@ mod tests {
 
     fn taken(spread: Spread, sprayable: bool) -> BTreeSet<u16> {
         let ways: [&[u16]; 2] = [&[4], &[5, 6, 7, 8]];
-        let mut routes = Routes::new(ways.into_iter(), spread, 1);
+        let mut routes = Routes::new(Arc::new(Ways::new(ways.into_iter())), spread, 1);
         let mut random = Pcg32::new(1, 1);
         let packet = Packet { sprayable, ..Packet::new(1, 0, 64, 0, 99) };
         (0..100).filter_map(|_| routes.choose(&packet, Time(0), &mut random, |_| 0)).collect()
@@ -161,7 +129,7 @@ mod tests {
     #[test]
     fn flows_spread_evenly_over_paths() {
         let ways: [&[u16]; 1] = [&[0, 1, 2, 3]];
-        let mut routes = Routes::new(ways.into_iter(), Spread::Hash, 3);
+        let mut routes = Routes::new(Arc::new(Ways::new(ways.into_iter())), Spread::Hash, 3);
         let mut random = Pcg32::new(1, 1);
         let mut counts = [0; 4];
         for entropy in 0..4000 {
@@ -174,7 +142,7 @@ mod tests {
     #[test]
     fn adaptive_takes_the_shortest_queue_and_no_way_is_none() {
         let ways: [&[u16]; 2] = [&[0, 1, 2], &[]];
-        let mut routes = Routes::new(ways.into_iter(), Spread::Adaptive, 3);
+        let mut routes = Routes::new(Arc::new(Ways::new(ways.into_iter())), Spread::Adaptive, 3);
         let mut random = Pcg32::new(1, 1);
         let mut packet = Packet { sprayable: true, ..Packet::new(0, 0, 64, 0, 1) };
         let load = |port: u16| [500, 200, 900][usize::from(port)];

@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(dragonfly.links().len(), 72 + 9 * 6 + 36);
         assert!((0..36).all(|switch| dragonfly.ports(switch) == 7), "radix p + h + a - 1");
         let ways = dragonfly.ways();
-        assert!((0..36).all(|from| (0..36).all(|to| from == to || !ways[from][to].is_empty())));
+        assert!((0..36).all(|from| (0..36).all(|to| from == to || !ways[from as usize].to(to).is_empty())));
     }
 
     #[test]
@@ -59,6 +59,6 @@ mod tests {
         assert_eq!((fabric.hosts(), fabric.switches(), fabric.links().len()), (32, 10, 48));
         let attached = fabric.attachments();
         assert_eq!(attached[3].map(|(leaf, _)| leaf), attached[8 + 3].map(|(leaf, _)| leaf));
-        assert_eq!(fabric.ways()[0][1].len(), 2);
+        assert_eq!(fabric.ways()[0].to(1).len(), 2);
     }
 }

@@ -89,6 +89,8 @@ pub fn fat_tree(k: u32, speeds: Speeds) -> Result<Topology, LinkError> {
 mod tests {
     use super::*;
     use crate::time::{Rate, Span};
+    use alloc::collections::BTreeSet;
+    use alloc::sync::Arc;
 
     const LINK: LinkConfig = LinkConfig { rate: Rate::from_gbps(100), delay: Span(1), loss: 0 };
     const SPEEDS: Speeds = Speeds { hosts: LINK, fabric: LINK };
@@ -99,16 +101,18 @@ mod tests {
         assert_eq!((tree.hosts(), tree.switches(), tree.links().len()), (128, 80, 384));
         assert!((0..80).all(|switch| tree.ports(switch) == 8));
         let ways = tree.ways();
-        assert_eq!(ways[0][31], [4, 5, 6, 7], "an edge to another pod: all of its uplinks");
-        assert_eq!(ways[32][31], [4, 5, 6, 7], "so does an aggregation switch");
-        assert_eq!(ways[79][31].len(), 1, "from the core there is one way down");
+        assert_eq!(ways[0].to(31), [4, 5, 6, 7], "an edge to another pod: all of its uplinks");
+        assert_eq!(ways[32].to(31), [4, 5, 6, 7], "so does an aggregation switch");
+        assert_eq!(ways[79].to(31).len(), 1, "from the core there is one way down");
+        let different: BTreeSet<_> = ways.iter().map(Arc::as_ptr).collect();
+        assert_eq!(different.len(), 1 + 8 + 1, "all edges share one table, as do all cores and each pod");
     }
 
     #[test]
     fn leaves_and_spines_meet_once() {
         let fabric = leaf_spine(4, 2, 3, SPEEDS).unwrap();
         assert_eq!((fabric.hosts(), fabric.switches(), fabric.links().len()), (12, 6, 20));
-        assert_eq!(fabric.ways()[0][3], [3, 4]);
+        assert_eq!(fabric.ways()[0].to(3), [3, 4]);
         assert_eq!(fabric.ports(4), 4);
         assert_eq!(star(5, LINK).unwrap().ports(0), 5);
     }

@@ -10,7 +10,9 @@ pub use generate::{Speeds, fat_tree, leaf_spine, star};
 pub use rail::rail_optimised;
 
 use crate::time::{Rate, Span};
+use crate::ways::Ways;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// A host or a switch.
@@ -176,27 +178,34 @@ impl Topology {
         found
     }
 
-    /// For each switch, by destination switch, the ports that begin a shortest way, in ascending order.
-    /// Destinations are switches with hosts; others have no ports.
-    pub fn ways(&self) -> Vec<Vec<Vec<u16>>> {
-        let count = self.switch_ports.len();
+    /// For each switch the ports that begin a shortest way, by destination switch. Destinations are switches
+    /// with hosts; others have no ports. Switches whose ways are the same share them.
+    pub fn ways(&self) -> Vec<Arc<Ways>> {
         let neighbours = self.neighbours();
         let mut leaves: Vec<u32> = self.attachments().iter().flatten().map(|(switch, _)| *switch).collect();
         leaves.sort_unstable();
         leaves.dedup();
-        let mut ways: Vec<Vec<Vec<u16>>> = (0..count).map(|_| alloc::vec![Vec::new(); count]).collect();
+        let mut ways = alloc::vec![Ways::default(); neighbours.len()];
+        let mut nearer = Vec::new();
         for leaf in leaves {
             let distances = distances(leaf, &neighbours);
-            for (switch, ports) in neighbours.iter().enumerate() {
-                let here = distances[switch];
-                if here == 0 || here == u32::MAX {
-                    continue;
+            for ((ways, ports), here) in ways.iter_mut().zip(&neighbours).zip(&distances) {
+                if *here == 0 {
+                    ways.pass_over(leaf);
+                } else if *here != u32::MAX {
+                    nearer.clear();
+                    let on_the_way = ports.iter().filter(|(to, _)| distances[*to as usize] == here - 1);
+                    nearer.extend(on_the_way.map(|(_, port)| *port));
+                    ways.add(leaf, &nearer);
                 }
-                let nearer = ports.iter().filter(|(to, _)| distances[*to as usize] == here - 1);
-                ways[switch][leaf as usize] = nearer.map(|(_, port)| *port).collect();
             }
         }
-        ways
+        let mut shared: BTreeMap<Arc<Ways>, Arc<Ways>> = BTreeMap::new();
+        let share = |ways: Ways| {
+            let ways = Arc::new(ways);
+            shared.entry(ways.clone()).or_insert(ways).clone()
+        };
+        ways.into_iter().map(share).collect()
     }
 
     /// For each switch: its neighbours among the switches, and the ports that lead there, in order of ports.
@@ -247,9 +256,9 @@ mod tests {
         topology.connect(switches[0], switches[1], config).unwrap();
         topology.connect(hosts[1], switches[1], config).unwrap();
         let ways = topology.ways();
-        assert_eq!(ways[0][1], [1, 3]);
-        assert_eq!(ways[2][1], [1]);
-        assert!(ways[0][2].is_empty(), "no host there");
+        assert_eq!(ways[0].to(1), [1, 3]);
+        assert_eq!(ways[2].to(1), [1]);
+        assert!(ways[0].to(2).is_empty(), "no host there");
         assert_eq!(topology.attachments(), [Some((0, 0)), Some((1, 3))]);
         assert_eq!(topology.connect(hosts[0], switches[2], config), Err(LinkError::HostConnected(0)));
         assert_eq!(topology.connect(Node::Host(9), switches[2], config), Err(LinkError::NoSuchNode));

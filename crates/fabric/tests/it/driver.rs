@@ -129,7 +129,7 @@ impl Net {
             profiles: vec![profile.clone()],
             buffer: BufferConfig { total_bytes, headroom_pool_bytes: None, cell_bytes: cell },
         };
-        let routes = Routes::new(std::iter::empty(), Spread::Hash, 0);
+        let routes = Routes::new(Default::default(), Spread::Hash, 0);
         let plain = Profile { queues: [QueueConfig::default(); CLASSES], ..profile };
         Self {
             switch: Switch::new(&config, 0, routes, Pcg32::new(1, 0)),

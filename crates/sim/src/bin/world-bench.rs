@@ -5,7 +5,8 @@ use fabric::topology::{LinkConfig, Speeds, Topology, fat_tree, star};
 use fabric::{Rate, Span, Spread, Time};
 use rnic::{CongestionConfig, DcqcnConfig, Mtu};
 use sim::dice::Dice;
-use sim::world::{Flow, HostConfig, Lossless, Scenario, Watch, World, lossless_switches};
+use sim::world::{Flow, HostConfig, Lossless, Results, Scenario, Watch, World, lossless_switches};
+use std::fmt::Write;
 use std::process::ExitCode;
 
 const LINK: LinkConfig = LinkConfig { rate: Rate::from_gbps(100), delay: Span::from_us(1), loss: 0 };
@@ -52,26 +53,27 @@ fn permutation(hosts: u32, bytes: u32) -> Vec<Flow> {
     (0..order.len()).map(|at| Flow::write(order[at], order[(at + 1) % order.len()], bytes)).collect()
 }
 
-fn scenarios(threads: u32) -> Vec<(String, Option<Scenario>)> {
-    let tree = |k| fat_tree(k, SPEEDS).ok();
-    let fat = |k: u32, mtu, bytes| {
-        tree(k).map(|tree| scenario(tree, mtu, permutation(k * k * k / 4, bytes), threads))
-    };
-    let incast: Vec<Flow> = (1..=16).map(|from| Flow::write(from, 0, 10_000_000)).collect();
-    vec![
-        (
-            "one-flow".into(),
-            star(2, LINK)
-                .ok()
-                .map(|two| scenario(two, Mtu::B4096, vec![Flow::write(0, 1, 1_000_000_000)], threads)),
-        ),
-        ("incast-16".into(), star(17, LINK).ok().map(|star| scenario(star, Mtu::B1024, incast, threads))),
-        ("fat-tree-8".into(), fat(8, Mtu::B4096, 10_000_000)),
-        ("fat-tree-8-mtu-1024".into(), fat(8, Mtu::B1024, 10_000_000)),
-        ("fat-tree-16".into(), fat(16, Mtu::B4096, 10_000_000)),
-        ("fat-tree-32".into(), fat(32, Mtu::B4096, 1_000_000)),
-    ]
+/// A scenario, made when it is its turn: that of 65,536 hosts takes 100 MB by itself.
+type Make = fn(u32) -> Option<Scenario>;
+
+fn permutation_on_tree(k: u32, mtu: Mtu, bytes: u32, threads: u32) -> Option<Scenario> {
+    Some(scenario(fat_tree(k, SPEEDS).ok()?, mtu, permutation(k * k * k / 4, bytes), threads))
 }
+
+const SCENARIOS: [(&str, Make); 7] = [
+    ("one-flow", |threads| {
+        Some(scenario(star(2, LINK).ok()?, Mtu::B4096, vec![Flow::write(0, 1, 1_000_000_000)], threads))
+    }),
+    ("incast-16", |threads| {
+        let flows = (1..=16).map(|from| Flow::write(from, 0, 10_000_000)).collect();
+        Some(scenario(star(17, LINK).ok()?, Mtu::B1024, flows, threads))
+    }),
+    ("fat-tree-8", |threads| permutation_on_tree(8, Mtu::B4096, 10_000_000, threads)),
+    ("fat-tree-8-mtu-1024", |threads| permutation_on_tree(8, Mtu::B1024, 10_000_000, threads)),
+    ("fat-tree-16", |threads| permutation_on_tree(16, Mtu::B4096, 10_000_000, threads)),
+    ("fat-tree-32", |threads| permutation_on_tree(32, Mtu::B4096, 1_000_000, threads)),
+    ("fat-tree-64", |threads| permutation_on_tree(64, Mtu::B4096, 20_000, threads)),
+];
 
 fn resident_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -79,11 +81,31 @@ fn resident_mb() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
 
+/// Tells runs with different results apart.
+struct Digest(u64);
+
+impl std::fmt::Write for Digest {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        // FNV-1a.
+        self.0 = text.bytes().fold(self.0, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        Ok(())
+    }
+}
+
+/// Of what hosts saw. (How many events it took is not a result.)
+fn digest(results: &Results) -> u32 {
+    let mut digest = Digest(0xcbf2_9ce4_8422_2325);
+    // Writing into a number cannot fail.
+    let _always = write!(digest, "{:?} {:?} {:?}", results.end, results.flows, results.hosts);
+    (digest.0 ^ digest.0 >> 32) as u32
+}
+
 fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
     let threads = std::env::args().nth(2).and_then(|count| count.parse().ok()).unwrap_or(1);
-    for (title, scenario) in scenarios(threads).into_iter().filter(|(title, _)| title.starts_with(&name)) {
-        let Some(scenario) = scenario else { return ExitCode::FAILURE };
+    for (title, make) in SCENARIOS.into_iter().filter(|(title, _)| title.starts_with(&name)) {
+        let Some(scenario) = make(threads) else { return ExitCode::FAILURE };
+        let began = std::time::Instant::now();
         let mut world = match World::new(&scenario) {
             Ok(world) => world,
             Err(error) => {
@@ -91,20 +113,22 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         };
+        let built = began.elapsed().as_secs_f64();
         let began = std::time::Instant::now();
         world.run();
         let seconds = began.elapsed().as_secs_f64();
+        let resident_mb = resident_mb();
         let results = world.results();
         println!(
-            "{title}: {:.2} M hops/s, {seconds:.3} s, {} hops, {} events, {} us virtual, \
-             {} pauses, {} marks, {} MB",
+            "{title}: {:.2} M hops/s, {seconds:.3} s ({built:.1} s to build), {} hops, {} events, {} us virtual, \
+             {} pauses, {} marks, {resident_mb} MB, digest {:08x}",
             results.hops as f64 / seconds / 1e6,
             results.hops,
             results.events,
             results.end.0 / 1_000_000,
             results.pauses(),
             results.marks(),
-            resident_mb(),
+            digest(&results),
         );
     }
     ExitCode::SUCCESS

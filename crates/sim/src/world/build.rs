@@ -292,9 +292,8 @@ impl<'a> Builder<'a> {
         let ways = self.scenario.topology.ways();
         for (number, config) in (0_u32..).zip(&self.scenario.switches) {
             let seed = self.scenario.seed;
-            let ways = ways[number as usize].iter().map(Vec::as_slice);
             let salt = salt_of(seed, number);
-            let routes = Routes::new(ways, self.scenario.spread, salt);
+            let routes = Routes::new(ways[number as usize].clone(), self.scenario.spread, salt);
             let random = Pcg32::new(seed, STREAM_SWITCHES + u64::from(number));
             let switch = Switch::new(config, number, routes, random);
             let first_lane = self.first_lanes[number as usize];

@@ -183,7 +183,7 @@ fn as_there(topology: &Topology, flow: &Flow) -> Option<u32> {
     (0..u32::MAX).find(|entropy| {
         let mut switch = edge;
         while switch != leaf {
-            let ports = &ways[switch as usize][leaf as usize];
+            let ports = ways[switch as usize].to(leaf);
             let count = ports.len() as u16;
             let theirs = their_hash(HOSTS + switch, flow) % u32::from(count);
             let ours = fabric::way_by_hash(*entropy, sim::world::salt_of(SEED, switch), count);

@@ -1,0 +1,68 @@
+//! The ways that a switch knows: by destination switch, the ports that begin a shortest one.
+
+use alloc::vec::Vec;
+
+/// No way was added.
+const UNKNOWN: u16 = u16::MAX;
+
+/// The ways of a switch. Most destinations share one of few groups of ports, and most switches of a regular
+/// network have the same ways as others: so that a network of 65,536 hosts has some dozens of these, and what
+/// a packet looks up stays in the cache.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct Ways {
+    /// By destination switch: which group of ports leads there.
+    group_of_leaf: Vec<u16>,
+    /// Where a group begins in `ports`, and how many it has.
+    groups: Vec<(u32, u16)>,
+    ports: Vec<u16>,
+}
+
+impl Ways {
+    /// From the ports by destination switch, in ascending order; none means that there is no way.
+    pub fn new<'a>(ways: impl Iterator<Item = &'a [u16]>) -> Self {
+        let mut known = Self::default();
+        (0..).zip(ways).for_each(|(leaf, way)| known.add(leaf, way));
+        known
+    }
+
+    /// Notes the ports that lead to `leaf`, in ascending order.
+    pub(crate) fn add(&mut self, leaf: u32, way: &[u16]) {
+        let group = self.group(way);
+        self.put(leaf, group);
+    }
+
+    /// Notes that `leaf` is the switch itself: nobody asks, and what is written makes most switches equal.
+    pub(crate) fn pass_over(&mut self, leaf: u32) {
+        self.put(leaf, 0);
+    }
+
+    /// The ports that lead to a switch. For the switch itself they mean nothing.
+    #[inline]
+    pub fn to(&self, leaf: u32) -> &[u16] {
+        let group = self.group_of_leaf.get(leaf as usize).copied().unwrap_or(UNKNOWN);
+        let (from, count) = self.groups.get(usize::from(group)).copied().unwrap_or((0, 0));
+        &self.ports[from as usize..from as usize + usize::from(count)]
+    }
+
+    fn put(&mut self, leaf: u32, group: u16) {
+        let leaf = leaf as usize;
+        if self.group_of_leaf.len() <= leaf {
+            self.group_of_leaf.resize(leaf + 1, UNKNOWN);
+        }
+        self.group_of_leaf[leaf] = group;
+    }
+
+    /// The number of the group with these ports.
+    fn group(&mut self, way: &[u16]) -> u16 {
+        // The last one first: destinations that are numbered in a row often lie behind the same ports.
+        let same = |(from, count): &(u32, u16)| {
+            &self.ports[*from as usize..*from as usize + usize::from(*count)] == way
+        };
+        if let Some(found) = self.groups.iter().rposition(same) {
+            return found as u16;
+        }
+        self.groups.push((self.ports.len() as u32, way.len() as u16));
+        self.ports.extend_from_slice(way);
+        self.groups.len() as u16 - 1
+    }
+}
