@@ -15,6 +15,7 @@ packages=(
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
   nvme-cli fio e2fsprogs libnbd-bin                      # the kernel as a host of NVMe; NBD clients
   tshark                                                  # a dissector that others wrote
+  python3-distributed                                     # Dask: sweeps on several machines
 )
 
 die() { echo "packages: $*" >&2; exit 1; }

@@ -1,5 +1,5 @@
-//! How fast the engine is: `world-bench [NAME]` runs the scenarios whose names begin so, and prints packet
-//! hops per second of real time.
+//! How fast the engine is: `world-bench [NAME]` runs one scenario, or all of them, and prints packet hops per
+//! second of real time.
 
 use fabric::topology::{LinkConfig, Speeds, Topology, fat_tree, star};
 use fabric::{Rate, Span, Spread, Time};
@@ -103,7 +103,8 @@ fn digest(results: &Results) -> u32 {
 fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
     let threads = std::env::args().nth(2).and_then(|count| count.parse().ok()).unwrap_or(1);
-    for (title, make) in SCENARIOS.into_iter().filter(|(title, _)| title.starts_with(&name)) {
+    let wanted = |title: &str| name.is_empty() || title == name;
+    for (title, make) in SCENARIOS.into_iter().filter(|(title, _)| wanted(title)) {
         let Some(scenario) = make(threads) else { return ExitCode::FAILURE };
         let began = std::time::Instant::now();
         let mut world = match World::new(&scenario) {
@@ -120,8 +121,8 @@ fn main() -> ExitCode {
         let resident_mb = resident_mb();
         let results = world.results();
         println!(
-            "{title}: {:.2} M hops/s, {seconds:.3} s ({built:.1} s to build), {} hops, {} events, {} us virtual, \
-             {} pauses, {} marks, {resident_mb} MB, digest {:08x}",
+            "{title}: {:.2} M hops/s, {seconds:.3} s ({built:.1} s to build), {} hops, {} events, \
+             {} us virtual, {} pauses, {} marks, {resident_mb} MB, digest {:08x}",
             results.hops as f64 / seconds / 1e6,
             results.hops,
             results.events,

@@ -31,7 +31,22 @@ pub(crate) struct Events {
     occupied: Vec<u64>,
     shift: u32,
     far: BinaryHeap<Reverse<Event>>,
+    /// Events and slots that were taken since the width was last thought about.
+    taken: u32,
+    turned: u32,
+    is_large: bool,
 }
+
+/// From so many sources on, a slot is to hold at least [`EVENTS_PER_SLOT_MIN`].
+const LARGE: usize = 2048;
+
+/// Sorting so many takes less than going through slots, each of which is a cache line or two of its own, and
+/// the longer reach keeps events out of the heap. Measured with 1,024 hosts: 14.0 s with 3 in a slot, 11.3 s
+/// with 24; but with 17 hosts, where all slots are in the cache, it took a quarter longer.
+const EVENTS_PER_SLOT_MIN: u32 = 24;
+
+/// So many events tell how full slots are.
+const TUNE_AFTER: u32 = 4096;
 
 impl Events {
     /// `reach_ps` is how far ahead most events lie, `sources` how many things make events: a slot is to hold
@@ -43,7 +58,7 @@ impl Events {
         let wanted = sources.next_power_of_two().clamp(256, SLOTS_MAX) as u64;
         let shift = (reach_ps / wanted).max(1).next_power_of_two().trailing_zeros();
         let count = ((reach_ps >> shift) + 2).next_power_of_two().max(64) as usize;
-        Self::with_slots(count, shift)
+        Self { is_large: sources >= LARGE, ..Self::with_slots(count, shift) }
     }
 
     fn with_slots(count: usize, shift: u32) -> Self {
@@ -54,7 +69,27 @@ impl Events {
             occupied: vec![0; count / 64],
             shift,
             far: BinaryHeap::new(),
+            taken: 0,
+            turned: 0,
+            is_large: false,
         }
+    }
+
+    /// Makes slots wider while they hold too few events. To be called now and then.
+    pub(crate) fn tune(&mut self) {
+        if !self.is_large || self.taken < TUNE_AFTER {
+            return;
+        }
+        let (taken, turned) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.turned));
+        if taken / turned.max(1) >= EVENTS_PER_SLOT_MIN {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.current);
+        all.extend(self.slots.iter_mut().flat_map(|slot| slot.drain(..)));
+        self.occupied.fill(0);
+        self.shift += 1;
+        self.slot >>= 1;
+        all.into_iter().for_each(|(at, key)| self.push(Time(at), key));
     }
 
     #[inline]
@@ -111,6 +146,7 @@ impl Events {
         let far = self.far.peek().map(|Reverse((at, _))| at >> self.shift);
         let Some(slot) = near.into_iter().chain(far).min().filter(|slot| *slot <= last) else { return false };
         self.slot = slot;
+        self.turned += 1;
         if near == Some(slot) {
             let index = slot as usize & (self.slots.len() - 1);
             self.occupied[index / 64] &= !(1 << (index % 64));
@@ -120,6 +156,7 @@ impl Events {
             self.current.push(event.0);
             self.far.pop();
         }
+        self.taken += self.current.len() as u32;
         if self.current.len() > 1 {
             self.current.sort_unstable_by(|one, other| other.cmp(one));
         }
@@ -162,6 +199,9 @@ mod tests {
                     let ahead = dice.below(range);
                     events.push(Time(now + ahead), step);
                     expected.push(Reverse((now + ahead, step)));
+                }
+                if dice.below(100) == 0 {
+                    events.tune();
                 }
                 if dice.below(3) > 0 {
                     let limit = now + dice.below(3_000_000);

@@ -39,6 +39,7 @@ impl Part {
     /// Handles all events before `end`.
     pub(super) fn run_until(&mut self, end: Time) {
         let mut handled = 0;
+        self.wires.events.tune();
         while let Some((now, key)) = self.wires.events.pop_before(end) {
             self.now = now;
             handled += 1;
