@@ -1,16 +1,17 @@
 // patterns: sends patterns through every kind of operation and checks each byte that arrives, and each
 // that must not change.
 //
-//   patterns [-d DEVICE] [-g GID_INDEX] [-6] [-m PATH_MTU] OPERATION             waits for the other side
-//   patterns [-d DEVICE] [-g GID_INDEX] [-6] [-m PATH_MTU] OPERATION ADDRESS     goes to it
+//   patterns [-d DEVICE] [-g GID_INDEX] [-6] [-m PATH_MTU] [-s] OPERATION          waits for the other side
+//   patterns [-d DEVICE] [-g GID_INDEX] [-6] [-m PATH_MTU] [-s] OPERATION ADDRESS  goes to it
 //
-// OPERATION is send, write, read, atomic, uc or ud; -6 takes an IPv6 GID. Both sides ask and answer at the
-// same time, so one run shows both directions.
+// OPERATION is send, write, read, atomic, uc or ud; -6 takes an IPv6 GID; -s moves memory that is mapped
+// shared. Both sides ask and answer at the same time, so one run shows both directions.
 
 #include "device.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
+#include <sys/mman.h>
 
 #define PORT "18521"
 #define SLOTS 8u                 // messages on their way at once
@@ -31,7 +32,7 @@ struct card { uint32_t qpn, psn, rkey; uint64_t out, in; union ibv_gid gid; };
 
 struct side {
   enum operation operation;
-  bool client, ipv6;
+  bool client, ipv6, shared;
   const char *device;
   int gid_index, peer;
   unsigned mtu;
@@ -69,13 +70,21 @@ static void find_gid(struct side *side) {
   }
 }
 
+// Memory that the other end may map as well, where it is on this host.
+static unsigned char *shared_memory(void) {
+  int fd = memfd_create("patterns", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, 2 * AREA)) fail("memfd: %s", strerror(errno));
+  void *memory = mmap(NULL, 2 * AREA, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory == MAP_FAILED ? NULL : memory;
+}
+
 static void make_resources(struct side *side) {
   const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
     | IBV_ACCESS_REMOTE_ATOMIC;
   static const enum ibv_qp_type types[OPERATIONS] = {[SEND] = IBV_QPT_RC, [WRITE] = IBV_QPT_RC,
     [READ] = IBV_QPT_RC, [ATOMIC] = IBV_QPT_RC, [UC] = IBV_QPT_UC, [UD] = IBV_QPT_UD};
   side->context = open_device(side->device);
-  side->out = have(aligned_alloc(4096, 2 * AREA), "memory");
+  side->out = have(side->shared ? shared_memory() : aligned_alloc(4096, 2 * AREA), "memory");
   side->in = side->out + AREA;
   side->pd = have(ibv_alloc_pd(side->context), "ibv_alloc_pd");
   side->mr = have(ibv_reg_mr(side->pd, side->out, 2 * AREA, access), "ibv_reg_mr");
@@ -271,17 +280,19 @@ static void clean_up(struct side *side) {
   done(ibv_dereg_mr(side->mr), "ibv_dereg_mr");
   done(ibv_dealloc_pd(side->pd), "ibv_dealloc_pd");
   done(ibv_close_device(side->context), "ibv_close_device");
-  free(side->out);
+  if (side->shared) munmap(side->out, 2 * AREA);
+  else free(side->out);
   close(side->peer);
 }
 
 int main(int argc, char **argv) {
   struct side side = {.gid_index = 0, .mtu = 1024, .operation = OPERATIONS};
-  for (int option; (option = getopt(argc, argv, "d:g:m:6")) != -1;) {
+  for (int option; (option = getopt(argc, argv, "d:g:m:6s")) != -1;) {
     if (option == 'd') side.device = optarg;
     else if (option == 'g') side.gid_index = atoi(optarg);
     else if (option == 'm') side.mtu = atoi(optarg);
     else if (option == '6') side.ipv6 = true;
+    else if (option == 's') side.shared = true;
     else return 2;
   }
   for (int i = 0; i < OPERATIONS && optind < argc; i++)

@@ -11,7 +11,8 @@ const SECONDS: u64 = 90;
 /// What the probe can do. Both ends ask and answer at once, so each shows both directions.
 pub const OPERATIONS: [&str; 6] = ["send", "write", "read", "atomic", "uc", "ud"];
 
-/// Moves patterns with one operation; `options` of the probe are `-m PATH_MTU` and `-6`.
+/// Moves patterns with one operation; `options` of the probe are `-m PATH_MTU`, `-6`, and `-s`
+/// for memory that both ends can map.
 ///
 /// # Panics
 /// With what both ends said, when a byte or a completion is not what it has to be.

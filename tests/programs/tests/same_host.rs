@@ -17,6 +17,7 @@ fn every_byte_between_two_programs_is_where_it_belongs() {
     for operation in patterns::OPERATIONS {
         patterns::expect(&alone, &alone, &probe, "", operation);
         patterns::expect(&alone, &alone, &probe, "-m 256", operation);
+        patterns::expect(&alone, &alone, &probe, "-s", operation);
     }
 }
 
