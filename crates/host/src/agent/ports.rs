@@ -207,7 +207,8 @@ impl Ports {
         };
         let entries = || self.entries[..self.used].iter();
         let found = entries().filter(answers).min_by_key(rank);
-        found.or_else(|| entries().filter(takes).find(is_former)).map(|entry| entry.slot)
+        let next = || entries().filter(takes).filter(is_former).min_by_key(rank);
+        found.or_else(next).map(|entry| entry.slot)
     }
 
     /// A client is gone, and its ports are free.
