@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use ::nvme::Nqn;
-use ::nvme::host::{Client, Figures, Job, Options, Payload, Transport, bench, discover, transfer};
+use ::nvme::host::{Client, Figures, Job, Options, Payload, Transport, bench, discover, fill, transfer};
 use clap::Subcommand;
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Io, text};
@@ -107,6 +107,9 @@ pub(crate) struct Bench {
     /// on how many queues: randread:4k:32x16. May be repeated.
     #[arg(long, value_name = "JOB")]
     job: Vec<Spec>,
+    /// Write the whole namespace before: reading what was never written is faster than reading.
+    #[arg(long, requires = "destroy")]
+    fill: bool,
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
@@ -310,6 +313,9 @@ fn measure(what: &Bench) -> Result<(), Error> {
     let jobs = if what.job.is_empty() { &all } else { &what.job };
     let most = |of: fn(&Spec) -> u16| jobs.iter().map(of).max().unwrap_or(1);
     let mut queues = client.queues(most(|job| job.queues), most(|job| job.depth))?;
+    if what.fill {
+        fill(&mut queues[0], &namespace, client.controller().transfer_max)?;
+    }
     if !what.json {
         say(format_args!(
             "                     per second       MB/s   mean us    p50    p99  p99.9      max  processor"

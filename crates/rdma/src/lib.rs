@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use thiserror::Error;
 
 pub use sys::buffer::{ALIGNMENT, Buffer};
-pub use sys::connection::{Completion, Connection, Done, Sizes};
+pub use sys::connection::{BATCH, Completion, Connection, Done, Sizes};
 pub use sys::domain::Domain;
 pub use sys::listener::{Listener, Request};
 

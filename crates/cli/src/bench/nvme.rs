@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::nvme::host::bench_local;
+use ::nvme::host::{bench_local, fill_local};
 use ::nvme::serve::Bytes;
 use ::nvme::store::{Memory, Store};
 use indicatif::ProgressBar;
@@ -169,6 +169,7 @@ pub(super) fn act(what: &Nvme) -> Result<(), Error> {
 fn local(what: &Nvme, jobs: &[String]) -> Result<Vec<Measured>, Error> {
     let cannot = |source| Error::File { path: PathBuf::from("memory"), source };
     let store = Store::Memory(Memory::new(what.size.0).map_err(cannot)?);
+    fill_local(&store, what.size.0).map_err(cannot)?;
     let (warm_up, seconds) = what.time();
     let measure = |job: &String| {
         let spec: Spec = job.parse().map_err(|_| Error::NothingMeasured("local"))?;

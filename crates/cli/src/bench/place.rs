@@ -201,7 +201,7 @@ impl Place {
     pub(crate) fn measure(&self, jobs: &[String], time: (f64, f64)) -> Result<Vec<Measured>, Error> {
         let end = self.pair.as_ref().map(|pair| &pair.0[1]);
         let mut command = program(&self.binary, self.transport, end);
-        command.args(["nvme", "bench", &self.address.to_string(), "--destroy", "--json"]);
+        command.args(["nvme", "bench", &self.address.to_string(), "--destroy", "--fill", "--json"]);
         command.args(["--transport", self.transport.option()]);
         command.args(["--warm-up", &time.0.to_string(), "--seconds", &time.1.to_string()]);
         // Between namespaces and through `run`, each program becomes the next: the number stays.

@@ -21,7 +21,7 @@ use wire::nvme::Status;
 use wire::nvme::rdma::RejectReason;
 use wire::nvme::tcp::Fatal;
 
-pub use bench::{Figures, Histogram, Job, MOMENTS, run as bench, run_local as bench_local};
+pub use bench::{Figures, Histogram, Job, MOMENTS, fill, fill_local, run as bench, run_local as bench_local};
 pub use client::{Client, Controller, DISCOVERY, Discovered, Namespace, Options, discover, transfer};
 pub use commands::{Done, Payload};
 pub use machine::Machine;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use rdma::{Buffer, Completion as Completed, Connection, Done as Finished, Error, Sizes};
+use rdma::{BATCH, Buffer, Completion as Completed, Connection, Done as Finished, Error, Sizes};
 use wire::nvme::rdma::{Accept, Reject, RejectReason, Request};
 use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Sgl};
 
@@ -188,13 +188,18 @@ impl RdmaQueue {
     /// Takes what has completed.
     fn advance(&mut self) -> Result<(), HostError> {
         let mut completed = std::mem::take(&mut self.completed);
-        while self.connection.poll(&mut completed)? > 0 {
+        loop {
+            let count = self.connection.poll(&mut completed)?;
             for Completed { done, buffer, .. } in completed.drain(..) {
                 match (done.map_err(HostError::Request)?, buffer) {
                     (Finished::Receive(bytes), Some(buffer)) => self.response(buffer, bytes)?,
                     (Finished::Sent, Some(buffer)) => self.capsules.push(buffer),
                     _ => {}
                 }
+            }
+            // Fewer than asked for: that was all.
+            if count < BATCH {
+                break;
             }
         }
         self.completed = completed;

@@ -1,6 +1,6 @@
 //! One queue over TCP: a socket, and sleep.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
@@ -105,7 +105,13 @@ impl TcpQueue {
 
     /// Reads; `false` when there is nothing.
     fn fill(&mut self) -> Result<bool, HostError> {
-        match self.stream.read_vectored(&mut self.machine.room()) {
+        let [place, staging] = &mut self.machine.room();
+        // A vector of one costs the kernel more than no vector.
+        let read = match place.is_empty() {
+            true => self.stream.read(staging),
+            false => self.stream.read_vectored(&mut [IoSliceMut::new(place), IoSliceMut::new(staging)]),
+        };
+        match read {
             Ok(0) => Err(HostError::Terminated(None)),
             Ok(bytes) => {
                 self.machine.received(bytes)?;

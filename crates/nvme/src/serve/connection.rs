@@ -1,6 +1,6 @@
 //! The thread of one connection: its socket, its engine, and sleep.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,10 @@ pub(super) const RING: Token = Token(2);
 pub(super) const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// How long a connection that is ending may take to say its last words.
 const LAST_WORDS_NS: u64 = 2_000_000_000;
+
+/// How long nothing happens until memory is given back. Between two bursts it stays: what the kernel has to find
+/// and clear anew costs more than what was saved.
+const REST_AFTER: Duration = Duration::from_millis(500);
 
 /// Wakes a connection's thread through its poll.
 pub(super) struct Waking(pub(super) Waker);
@@ -95,6 +99,7 @@ impl<'a> Driver<'a> {
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
         let mut idle = Idle::new(self.shared, Duration::ZERO);
+        let mut is_resting = true;
         loop {
             let now_ns = self.shared.now_ns();
             let mut progress = self.receive(now_ns)?;
@@ -105,6 +110,7 @@ impl<'a> Driver<'a> {
                 return Ok(());
             }
             if progress {
+                is_resting = false;
                 idle.worked();
                 continue;
             }
@@ -114,10 +120,15 @@ impl<'a> Driver<'a> {
                 continue;
             }
             self.watch_ring()?;
-            self.connection.rest();
-            match self.poll.poll(&mut events, self.sleep(now_ns)) {
+            let most = self.sleep(now_ns);
+            let most = if is_resting { most } else { Some(most.map_or(REST_AFTER, |it| it.min(REST_AFTER))) };
+            match self.poll.poll(&mut events, most) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => idle.slept(),
+            }
+            if events.is_empty() && !is_resting {
+                self.connection.rest();
+                is_resting = true;
             }
         }
     }
@@ -126,7 +137,13 @@ impl<'a> Driver<'a> {
         if !self.connection.wants_input() {
             return Ok(false);
         }
-        match self.stream.read_vectored(&mut self.connection.room()) {
+        let [place, staging] = &mut self.connection.room();
+        // A vector of one costs the kernel more than no vector.
+        let read = match place.is_empty() {
+            true => self.stream.read(staging),
+            false => self.stream.read_vectored(&mut [IoSliceMut::new(place), IoSliceMut::new(staging)]),
+        };
+        match read {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(bytes) => {
                 self.connection.received(bytes, now_ns);

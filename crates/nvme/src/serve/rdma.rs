@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use rdma::{Buffer, Completion as Completed, Connection, Done, Sizes};
+use rdma::{BATCH, Buffer, Completion as Completed, Connection, Done, Sizes};
 use slab::Slab;
 use wire::nvme::rdma::{Accept, Reject, RejectReason, Request as Private};
 use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Direction, Sgl, Status};
@@ -101,6 +101,8 @@ struct Driver<'a> {
     stalled: VecDeque<usize>,
     outputs: VecDeque<Output>,
     completed: Vec<Completed>,
+    /// Capsules whose commands are taken, to receive into again.
+    taken: Vec<Buffer>,
     poll: Poll,
     ring_is_watched: bool,
     began_ns: u64,
@@ -114,7 +116,7 @@ impl<'a> Driver<'a> {
     fn new(shared: &'a Shared, request: rdma::Request, origin: Origin, entries: u16) -> io::Result<Self> {
         let domain = request.domain().map_err(other)?;
         let depth = u32::from(entries);
-        let sizes = Sizes { send: 2 * depth + SPARE, receive: depth + 1 };
+        let sizes = Sizes { send: 2 * depth + SPARE, receive: depth + 1 + BATCH as u32 };
         let mut connection = request.prepare(&domain, sizes).map_err(other)?;
         for _ in 0..sizes.receive {
             let buffer = Buffer::registered(&domain, COMMAND_SIZE + RDMA_IN_CAPSULE).map_err(other)?;
@@ -137,6 +139,7 @@ impl<'a> Driver<'a> {
             stalled: VecDeque::new(),
             outputs: VecDeque::new(),
             completed: Vec::new(),
+            taken: Vec::new(),
             poll,
             ring_is_watched: false,
             began_ns: shared.now_ns(),
@@ -154,6 +157,7 @@ impl<'a> Driver<'a> {
             progress |= self.work(now_ns);
             self.look(now_ns)?;
             self.flush()?;
+            self.receive_again()?;
             if progress {
                 (is_armed, _) = (false, idle.worked());
                 continue;
@@ -194,6 +198,15 @@ impl<'a> Driver<'a> {
         Ok(count > 0)
     }
 
+    /// After the answers have gone, which somebody waits for. Until then there are a batch of receives more
+    /// than the host has commands.
+    fn receive_again(&mut self) -> io::Result<()> {
+        for buffer in self.taken.drain(..) {
+            self.connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| other(error))?;
+        }
+        Ok(())
+    }
+
     /// Hands tasks to the engine and back.
     fn work(&mut self, now_ns: u64) -> bool {
         self.engine.submit();
@@ -230,7 +243,8 @@ impl<'a> Driver<'a> {
             return Err(io::ErrorKind::InvalidData.into());
         }
         self.command(&command, behind, now_ns);
-        self.connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| other(error))
+        self.taken.push(buffer);
+        Ok(())
     }
 
     fn command(&mut self, command: &Command, behind: &[u8], now_ns: u64) {

@@ -6,6 +6,8 @@ use wire::nvme::tcp::{CommonHeader, DIGEST_SIZE, Digests, Fatal, Frame, Header, 
 
 /// What one read takes from the socket: many commands at once, or a large write.
 const STAGING: usize = 128 << 10;
+/// What it takes while large writes come: their headers, and little that has to be copied.
+const STAGING_SMALL: usize = 4 << 10;
 /// Data from here on are read to their place directly.
 const DIRECT: usize = 8 << 10;
 
@@ -54,6 +56,8 @@ pub(super) struct Inbound {
     start: usize,
     end: usize,
     data: Option<Data>,
+    /// Whether the last data were many.
+    is_large: bool,
     /// The slot whose data were complete last.
     filled: Option<usize>,
     pub(super) digests: Digests,
@@ -62,7 +66,8 @@ pub(super) struct Inbound {
 impl Inbound {
     pub(super) fn new() -> Self {
         let staging = vec![0; STAGING].into_boxed_slice();
-        Self { staging, start: 0, end: 0, data: None, filled: None, digests: Digests::default() }
+        let (data, filled, digests) = (None, None, Digests::default());
+        Self { staging, start: 0, end: 0, data, is_large: false, filled, digests }
     }
 
     /// The place of the data that come next, when they are many and nothing lies before them.
@@ -82,7 +87,9 @@ impl Inbound {
             self.staging.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        IoSliceMut::new(&mut self.staging[self.end..])
+        let room = &mut self.staging[self.end..];
+        let take = if self.is_large && self.end == 0 { STAGING_SMALL.min(room.len()) } else { room.len() };
+        IoSliceMut::new(&mut room[..take])
     }
 
     /// So many bytes came, the first of them to the place that [`Inbound::direct`] named.
@@ -98,6 +105,7 @@ impl Inbound {
     /// Says where the data of the header that came last go.
     pub(super) fn expect(&mut self, sink: Sink, at: usize, frame: &Frame) {
         let (remaining, digest) = (frame.data, frame.data_digest);
+        self.is_large = remaining >= 2 * DIRECT;
         self.data = Some(Data { sink, at, remaining, length: frame.data, digest });
     }
 

@@ -21,8 +21,8 @@ use super::library::{Library, check, failed, set_nonblocking};
 use super::listener::{Channel, Event, Id, Link, sockaddr};
 use crate::Error;
 
-/// Completions that one call takes.
-const BATCH: usize = 32;
+/// Completions that one call of [`Connection::poll`] takes.
+pub const BATCH: usize = 32;
 /// How long each step of connecting may take.
 const STEP_SECONDS: u64 = 10;
 /// READs that a connection serves and issues at once, in each direction.
@@ -84,6 +84,8 @@ pub struct Connection {
     sizes: Sizes,
     established: bool,
     ended: bool,
+    /// Where completions are taken to.
+    found: Box<[ibv_wc; BATCH]>,
 }
 
 struct Queues {
@@ -117,7 +119,8 @@ impl Connection {
         let domain = Arc::clone(domain);
         let in_flight = Slab::new();
         let (established, ended, receives) = (false, false, 0);
-        let mut it = Self { queues, link, domain, in_flight, receives, sizes, established, ended };
+        let found = Box::new([ibv_wc::default(); BATCH]);
+        let mut it = Self { queues, link, domain, in_flight, receives, sizes, established, ended, found };
         // SAFETY: a channel that was just made.
         set_nonblocking(unsafe { wakeups.as_ref() }.fd)?;
         it.make_queue_pair()?;
@@ -388,15 +391,15 @@ impl Connection {
     /// # Errors
     /// When the completion queue is broken.
     pub fn poll(&mut self, out: &mut Vec<Completion>) -> Result<usize, Error> {
-        let mut found = [ibv_wc::default(); BATCH];
         let cq = self.queues.completions.as_ptr();
         // SAFETY: the queue's own table of functions, and room for as many as are asked for.
         let count = unsafe {
             let poll = (*(*cq).context).ops.poll_cq;
-            poll.map_or(-1, |poll| poll(cq, BATCH as c_int, found.as_mut_ptr()))
+            poll.map_or(-1, |poll| poll(cq, BATCH as c_int, self.found.as_mut_ptr()))
         };
         let Ok(count) = usize::try_from(count) else { return Err(failed("ibv_poll_cq")) };
-        for wc in found.iter().take(count) {
+        for index in 0..count.min(BATCH) {
+            let wc = self.found[index];
             let Some(InFlight { token, buffer, is_receive }) = self.take(wc.wr_id as usize) else { continue };
             let done = match (wc.status, is_receive) {
                 (0, true) => Ok(Done::Receive(wc.byte_len as usize)),
