@@ -171,7 +171,8 @@ fn nbd_clients_use_a_remote_disk() {
             here,
             &format!(
                 "fio --name=v --ioengine=nbd --uri='{uri}' --rw=randrw --bsrange=4k-512k --size=48M \
-                 --io_size=16M --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7"
+                 --io_size=16M --iodepth=16 --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7 \
+                 --verify_state_save=0"
             ),
         );
         let again = format!("{connect} 2>&1; test $? != 0");

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use super::job::Measured;
 use crate::Error;
@@ -88,6 +89,17 @@ impl Held {
         command
     }
 
+    /// Whether its link comes up: that takes the kernel up to a second after it was told.
+    fn is_up(&self) -> bool {
+        (0..50).any(|_| {
+            let up = self.call("grep -qx up /sys/class/net/v0/operstate");
+            if !up {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            up
+        })
+    }
+
     fn call(&self, words: &str) -> bool {
         let mut command = self.enter();
         command.args(words.split_whitespace()).stderr(Stdio::null());
@@ -108,7 +120,7 @@ impl Pair {
             && ends.iter().zip(ADDRESSES).all(|(end, address)| {
                 end.call(&format!("ip address add {address}/24 dev v0")) && end.call("ip link set v0 up")
             });
-        is_there.then_some(Self(ends))
+        (is_there && ends.iter().all(Held::is_up)).then_some(Self(ends))
     }
 }
 

@@ -87,8 +87,8 @@ impl Client {
         let (depth, entries) = (ADMIN_ENTRIES, ADMIN_ENTRIES);
         let in_capsule = match options.transport {
             Transport::Tcp => TCP_IN_CAPSULE_ADMIN,
-            // Only Connect's data, which every target takes (RDMA transport 2.1).
-            Transport::Rdma => ConnectData::SIZE,
+            // Linux's target has room for 64 bytes there: Connect's data are fetched as well.
+            Transport::Rdma => 0,
         };
         let role = Role { id, controller, depth, entries, in_capsule };
         let mut admin = Queue::connect(address, role, options)?;
