@@ -25,8 +25,8 @@ pub(super) const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// How long a connection that is ending may take to say its last words.
 const LAST_WORDS_NS: u64 = 2_000_000_000;
 
-/// How long nothing happens until memory is given back. Between two bursts it stays: what the kernel has to find
-/// and clear anew costs more than what was saved.
+/// How long nothing happens until memory is given back. Between two bursts it stays: what the kernel has to
+/// find and clear anew costs more than what was saved.
 const REST_AFTER: Duration = Duration::from_millis(500);
 
 /// Wakes a connection's thread through its poll.
