@@ -124,6 +124,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,
     /// Write one row per flow as CSV, and beside it FILE.ports.csv with one row per port and queue.
+    /// With - for FILE, flows only, to standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Write one row per flow as Parquet.

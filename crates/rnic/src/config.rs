@@ -62,6 +62,34 @@ pub enum CongestionConfig {
     Adaptive,
     /// DCQCN (Zhu et al., SIGCOMM 2015) with these parameters.
     Dcqcn(DcqcnConfig),
+    /// Swift (Kumar et al., SIGCOMM 2020) with these parameters.
+    Swift(SwiftConfig),
+}
+
+/// Parameters of Swift, as in its paper's section 3.1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwiftConfig {
+    /// The delay, from a packet's leaving to its acknowledgement, below which the window grows.
+    pub target_ns: Nanos,
+    /// ai: bytes that the window grows by per round trip.
+    pub additive_bytes: u32,
+    /// beta: how strongly the window shrinks, in units of 2^-16.
+    pub beta: u32,
+    /// max_mdf: the largest part by which it shrinks at once, in units of 2^-16.
+    pub decrease_max: u32,
+}
+
+impl Default for SwiftConfig {
+    /// The base target of the paper's figure 8, and the constants of its authors' simulations: a packet per
+    /// round trip, 0.8, and a half.
+    fn default() -> Self {
+        Self {
+            target_ns: Nanos::from_micros(25),
+            additive_bytes: 4096,
+            beta: (1 << 16) * 4 / 5,
+            decrease_max: 1 << 15,
+        }
+    }
 }
 
 /// Parameters of DCQCN, named as in the paper's section 5.

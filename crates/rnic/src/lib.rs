@@ -49,7 +49,7 @@ mod work;
 pub use access::Access;
 pub use address::{AddressVector, Arrival, Gid, Path, Senders};
 pub use completion::{Completion, CompletionKind, Extra, NetworkHeader, Status};
-pub use config::{Config, CongestionConfig, DcqcnConfig, FirmwareDcqcn};
+pub use config::{Config, CongestionConfig, DcqcnConfig, FirmwareDcqcn, SwiftConfig};
 pub use counters::{PortCounters, QpCounters};
 pub use cq::{Arm, Moderation};
 pub use device::{Device, Pending};

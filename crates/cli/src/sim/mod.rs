@@ -130,9 +130,12 @@ fn one(plan: &runs::Plan<'_>, number: usize, point: &Point) -> Result<(), Error>
     }
     if let Some(path) = &sim.csv {
         write(path, &flows_csv(&done.report, None, true))?;
-        let mut ports = path.as_os_str().to_owned();
-        ports.push(".ports.csv");
-        write(Path::new(&ports), &ports_csv(&done.report))?;
+        // What goes to standard output is one table.
+        if !is_stdout(Some(path)) {
+            let mut ports = path.as_os_str().to_owned();
+            ports.push(".ports.csv");
+            write(Path::new(&ports), &ports_csv(&done.report))?;
+        }
     }
     if let Some(path) = &sim.parquet {
         parquet::write(path, std::slice::from_ref(&done.report))?;
@@ -143,7 +146,7 @@ fn one(plan: &runs::Plan<'_>, number: usize, point: &Point) -> Result<(), Error>
     if let Some(path) = &sim.json {
         write(path, &(done.report.json() + "\n"))?;
     }
-    if !is_stdout(sim.json.as_deref()) {
+    if !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
         print!("{}", table(&done.report));
         for (switch, tables) in routeros_tables(&done.experiment, &done.results) {
             print!("\n{switch}, as RouterOS prints it\n\n{tables}");
@@ -170,7 +173,7 @@ fn sweep(plan: &runs::Plan<'_>) -> Result<(), Error> {
         let text: String = only.iter().map(|report| report.json() + "\n").collect();
         write(path, &text)?;
     }
-    if !is_stdout(sim.json.as_deref()) {
+    if !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
         print!("{}", summary::table(&reports));
     }
     Ok(())

@@ -5,12 +5,13 @@ use super::error::{FileError, Mistake, Problem, nearest};
 use super::hosts::{Drive, Processor};
 use super::names::{Names, expand, is_pattern};
 use super::profile::{bytes, is_closed};
-use super::schema::{FabricFile, Generator, Host, Link, Nic, Qos, Shape, SpreadKind, Switch};
+use super::schema::{FabricFile, Forwarding, Generator, Host, Link, Nic, Qos, Shape, SpreadKind, Switch};
 use crate::config::{BufferConfig, PROFILES_MAX, PortConfig, Profile, SwitchConfig};
 use crate::route::Spread;
-use crate::time::Span;
+use crate::time::{Span, Time};
 use crate::topology::{self, End, Extra, LinkConfig, Node, Speeds, Topology};
 use crate::vendor::{Imported, Place};
+use crate::watchdog::Watchdog;
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -22,6 +23,9 @@ pub const HOSTS_MAX: u32 = 1 << 17;
 
 /// Switches of one file at most.
 pub const SWITCHES_MAX: u32 = 1 << 15;
+
+/// How often one entry takes a link down at most.
+const OUTAGES_MAX: u32 = 10_000;
 
 /// A host.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,6 +53,8 @@ pub struct NamedSwitch {
     pub config: SwitchConfig,
     /// What was read, where it was a vendor's.
     pub imported: Option<Imported>,
+    /// Its PFC watchdog.
+    pub watchdog: Option<Watchdog>,
 }
 
 /// Everything that is connected.
@@ -298,11 +304,12 @@ impl Builder<'_> {
             for _ in 0..link.count {
                 match self.topology.connect(from, to, config) {
                     Ok(()) => {
-                        let extra = Extra { base: link.extra_delay.0, spread: link.extra_spread.0 };
+                        let extra = Extra { spread: link.extra_spread.0, ..Extra::of(link.extra_delay.0) };
                         if extra != Extra::default() {
                             let number = self.topology.links().len() as u32 - 1;
                             self.topology.slow_down(number, 0, extra);
                         }
+                        self.take_down(&field, link);
                         self.name_port(&field, from, from_port.as_deref());
                         self.name_port(&field, to, to_port.as_deref());
                     }
@@ -318,6 +325,24 @@ impl Builder<'_> {
                         return self.wrong(Mistake::Limit, &field, what, "");
                     }
                 }
+            }
+        }
+    }
+
+    /// The times when the last link is down.
+    fn take_down(&mut self, field: &str, link: &Link) {
+        let number = self.topology.links().len() as u32 - 1;
+        for (index, down) in link.down.iter().enumerate() {
+            let field = format!("{field}.down[{index}]");
+            if down.times > OUTAGES_MAX || (down.times > 1 && down.every.0 <= down.lasts.0) {
+                let what = format!("{} times, one every {}", down.times, down.every);
+                let instead =
+                    format!("at most {OUTAGES_MAX} times, and longer from one to the next than each");
+                return self.wrong(Mistake::Value, &field, what, &instead);
+            }
+            for time in 0..u64::from(down.times) {
+                let from = Time(0) + down.at.0 + down.every.0.times(time);
+                self.topology.take_down(number, from, from + down.lasts.0);
             }
         }
     }
@@ -456,7 +481,37 @@ impl Builder<'_> {
             };
             switches.extend(made);
         }
+        self.cut_through();
         switches
+    }
+
+    /// Links whose far end acts on first bits: into switches that cut through, as fast as any there.
+    fn cut_through(&mut self) {
+        let cuts = |entry: &Option<usize>| {
+            let entry = entry.map(|entry| &self.file.switch[entry]);
+            let vendor = entry.is_some_and(|entry| entry.routeros.is_some() || entry.sonic.is_some());
+            let qos = self.file.qos.get(entry.map_or("default", |entry| entry.qos.as_str()));
+            !vendor && qos.is_some_and(|qos| qos.forwarding == Forwarding::CutThrough)
+        };
+        let cuts: Vec<bool> = self.switch_entry.iter().map(cuts).collect();
+        let mut fastest = alloc::vec![0; cuts.len()];
+        for link in self.topology.links() {
+            for end in link.ends {
+                if let Node::Switch(switch) = end.node {
+                    let rate = &mut fastest[switch as usize];
+                    *rate = link.config.rate.bps().max(*rate);
+                }
+            }
+        }
+        for (number, link) in (0..).zip(self.topology.links().to_vec()) {
+            for (direction, to) in [(0, link.ends[1]), (1, link.ends[0])] {
+                let Node::Switch(to) = to.node else { continue };
+                if cuts[to as usize] && link.config.rate.bps() >= fastest[to as usize] {
+                    let extra = self.topology.extra(number, direction);
+                    self.topology.slow_down(number, direction, Extra { cut_through: true, ..extra });
+                }
+            }
+        }
     }
 
     fn native(&mut self, name: String, entry: Option<usize>, links: &[LinkConfig]) -> Option<NamedSwitch> {
@@ -503,7 +558,10 @@ impl Builder<'_> {
             self.wrong(Mistake::Combination, &format!("{table}.buffer"), what, instead);
         }
         let ports = (0..links.len()).map(|port| port.to_string()).collect();
-        Some(NamedSwitch { name, ports, config, imported: None })
+        let watchdog = qos.pfc.watchdog.as_ref();
+        let watchdog =
+            watchdog.map(|watchdog| Watchdog { detect: watchdog.detect.0, restore: watchdog.restore.0 });
+        Some(NamedSwitch { name, ports, config, imported: None, watchdog })
     }
 
     fn imported(
@@ -568,7 +626,8 @@ impl Builder<'_> {
         }
         let buffer = imported.buffer();
         let config = SwitchConfig { ports: ports.ports, profiles: ports.profiles, buffer };
-        Some(NamedSwitch { name, ports: names, config, imported: Some(imported) })
+        let watchdog = imported.watchdog();
+        Some(NamedSwitch { name, ports: names, config, imported: Some(imported), watchdog })
     }
 }
 

@@ -198,6 +198,8 @@ pub struct Nic {
     pub congestion: Congestion,
     /// Parameters of DCQCN, by the names of its paper's section 5.
     pub dcqcn: Dcqcn,
+    /// Parameters of Swift, as in its paper's section 3.1.
+    pub swift: Swift,
 }
 
 /// What storage is carried by.
@@ -241,6 +243,23 @@ pub enum Congestion {
     Window,
     /// DCQCN (Zhu et al., SIGCOMM 2015).
     Dcqcn,
+    /// Swift (Kumar et al., SIGCOMM 2020), without hop and flow scaling: a window steered by delay. `window`
+    /// is where it begins, and its largest.
+    Swift,
+}
+
+/// Parameters of Swift.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Swift {
+    /// The delay, from a packet's leaving to its acknowledgement, below which the window grows.
+    pub target: Timespan,
+    /// ai: what the window grows by per round trip.
+    pub additive: Size,
+    /// beta: how strongly it shrinks with the part of the delay that is above the target.
+    pub beta: Ratio,
+    /// max_mdf: the largest part by which it shrinks at once, which is once per round trip.
+    pub max_decrease: Ratio,
 }
 
 /// Parameters of DCQCN.
@@ -294,10 +313,22 @@ pub struct Qos {
     pub queue: BTreeMap<String, Queue>,
     /// What weights count.
     pub weigh: Weigh,
+    /// When a packet goes on. Cutting through works between ports of one speed; else packets are stored.
+    pub forwarding: Forwarding,
     /// Priority flow control.
     pub pfc: Pfc,
     /// How much of the shared buffer a lossy class of one port may use.
     pub lossy_limit: Threshold,
+}
+
+/// When a packet goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forwarding {
+    /// With its last bit.
+    StoreAndForward,
+    /// With its first: where a port is faster than the one it came from, it is stored all the same.
+    CutThrough,
 }
 
 /// Which header decides.
@@ -386,6 +417,18 @@ pub struct Pfc {
     pub quanta: u16,
     /// From the last bit of a pause frame until its receiver stops (802.3 annex 31B.3.7 sets the longest).
     pub response: Timespan,
+    /// The watchdog: drops what waits in queues that are paused for too long.
+    pub watchdog: Option<Watchdog>,
+}
+
+/// A PFC watchdog, as SONiC's `pfcwd` with the action drop.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Watchdog {
+    /// A queue that is paused for this long without a break is in a storm.
+    pub detect: Timespan,
+    /// It is out of it when it was not paused for this long.
+    pub restore: Timespan,
 }
 
 /// A host, or several alike.
@@ -455,6 +498,25 @@ pub struct Link {
     /// So many of them side by side.
     #[serde(default = "one")]
     pub count: u32,
+    /// When it is down: what is sent then is lost. Ways stay as they are.
+    #[serde(default)]
+    pub down: Vec<Down>,
+}
+
+/// A time, or times, when a link is down.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Down {
+    /// When it goes down.
+    pub at: Timespan,
+    /// For how long.
+    pub lasts: Timespan,
+    /// How often.
+    #[serde(default = "one")]
+    pub times: u32,
+    /// From one time to the next.
+    #[serde(default = "at_once")]
+    pub every: Timespan,
 }
 
 /// Transfers.
@@ -491,6 +553,22 @@ pub struct Workload {
     /// When it begins.
     #[serde(default = "at_once")]
     pub start: Timespan,
+    /// Messages come by chance, as many as use this part of each sender's link, until the duration ends (a
+    /// Poisson process). Each has a queue pair of its own and goes to one of `to`; the pattern does not
+    /// matter.
+    pub load: Option<Ratio>,
+    /// With `load`: how long messages are; without it all are as `message` says.
+    pub sizes: Option<Sizes>,
+}
+
+/// How long messages are, by chance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sizes {
+    /// Web search (Alizadeh et al., DCTCP, SIGCOMM 2010): up to 30 MB, 1.7 MB on average.
+    WebSearch,
+    /// Storage (Alibaba's block storage, 2019, with HPCC's model): up to 2 MB, most below 8 kB.
+    Storage,
 }
 
 /// Who sends to whom.
@@ -595,6 +673,7 @@ impl Default for Nic {
             pfc: alloc::vec![3],
             congestion: Congestion::Dcqcn,
             dcqcn: Dcqcn::default(),
+            swift: Swift::default(),
         }
     }
 }
@@ -634,6 +713,18 @@ impl Default for Dcqcn {
     }
 }
 
+impl Default for Swift {
+    /// The base target of the paper's figure 8, and the constants of its authors' simulations.
+    fn default() -> Self {
+        Self {
+            target: Timespan(Span::from_us(25)),
+            additive: Size(4096),
+            beta: Ratio((1 << 32) / 5 * 4),
+            max_decrease: Ratio(1 << 31),
+        }
+    }
+}
+
 impl Default for Qos {
     fn default() -> Self {
         let class = |entries: &[(&str, u8)]| {
@@ -649,6 +740,7 @@ impl Default for Qos {
             pcp: class(&[("3", 3), ("6", 6)]),
             queue: BTreeMap::new(),
             weigh: Weigh::Bytes,
+            forwarding: Forwarding::StoreAndForward,
             pfc: Pfc::default(),
             lossy_limit: Threshold(Limit::Dynamic(crate::config::ALPHA_ONE)),
         }
@@ -681,6 +773,13 @@ impl Default for Ecn {
     }
 }
 
+impl Default for Watchdog {
+    /// Those of SONiC's `pfcwd start_default`.
+    fn default() -> Self {
+        Self { detect: Timespan(Span::from_us(200_000)), restore: Timespan(Span::from_us(200_000)) }
+    }
+}
+
 impl Default for Pfc {
     fn default() -> Self {
         Self {
@@ -690,6 +789,7 @@ impl Default for Pfc {
             headroom: Headroom(None),
             quanta: 0xffff,
             response: Timespan(Span::from_ns(600)),
+            watchdog: None,
         }
     }
 }

@@ -9,7 +9,7 @@ pub use generate::{Speeds, fat_tree, leaf_spine, star};
 
 pub use rail::rail_optimised;
 
-use crate::time::{Rate, Span};
+use crate::time::{Rate, Span, Time};
 use crate::ways::Ways;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -60,12 +60,14 @@ pub struct Extra {
     pub base: Span,
     /// And up to this, evenly by chance for each: packets of the link then overtake each other.
     pub spread: Span,
+    /// Less by what a packet's bits take: the switch at its end acts on the first of them.
+    pub cut_through: bool,
 }
 
 impl Extra {
     /// The same for all.
     pub const fn of(base: Span) -> Self {
-        Self { base, spread: Span::ZERO }
+        Self { base, spread: Span::ZERO, cut_through: false }
     }
 }
 
@@ -77,6 +79,8 @@ pub struct Topology {
     links: Vec<Link>,
     /// By link and direction.
     extras: BTreeMap<(u32, u8), Extra>,
+    /// By link: from when until when it is down.
+    outages: BTreeMap<u32, Vec<(Time, Time)>>,
 }
 
 /// Why a link cannot be.
@@ -119,6 +123,16 @@ impl Topology {
     /// Delays one direction of a link further: 0 is from its first end to its second.
     pub fn slow_down(&mut self, link: u32, direction: u8, extra: Extra) {
         self.extras.insert((link, direction), extra);
+    }
+
+    /// Takes a link down from one time until another: what is on it or sent then is lost.
+    pub fn take_down(&mut self, link: u32, from: Time, until: Time) {
+        self.outages.entry(link).or_default().push((from, until));
+    }
+
+    /// When links are down.
+    pub const fn outages(&self) -> &BTreeMap<u32, Vec<(Time, Time)>> {
+        &self.outages
     }
 
     /// The extra delay of a direction of a link.

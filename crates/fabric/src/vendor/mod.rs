@@ -5,6 +5,7 @@ pub mod sonic;
 
 use crate::config::{BufferConfig, Profile};
 use crate::topology::LinkConfig;
+use crate::watchdog::Watchdog;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -87,6 +88,13 @@ impl Imported {
             Self::RouterOs(config) => config.ports.keys().cloned().collect(),
             Self::Sonic(config) => config.ports.keys().cloned().collect(),
         }
+    }
+
+    /// The PFC watchdog, where one is configured: that of the first port that has one.
+    pub fn watchdog(&self) -> Option<Watchdog> {
+        let Self::Sonic(config) = self else { return None };
+        let (detect, restore) = config.ports.values().find_map(|port| port.watchdog)?;
+        Some(Watchdog { detect, restore })
     }
 
     /// The packet memory.

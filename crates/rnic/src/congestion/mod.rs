@@ -2,18 +2,22 @@
 
 mod adaptive;
 mod dcqcn;
+mod swift;
 
 use crate::config::{Config, CongestionConfig};
 use crate::time::Instant;
 use adaptive::Adaptive;
 use alloc::boxed::Box;
 use dcqcn::Dcqcn;
+use swift::Swift;
 
 /// What an algorithm hears and says. All times are the driver's.
 trait Algorithm {
     /// Bytes that may be unacknowledged.
     fn window_bytes(&self) -> u32;
-    /// `bytes` were acknowledged.
+    /// Packets of `bytes`, counted as if all were full, have left.
+    fn sent(&mut self, _bytes: u32, _now: Instant) {}
+    /// `bytes` were acknowledged, counted likewise.
     fn acknowledged(&mut self, bytes: u32, now: Instant);
     /// A sequence error said that something was lost. Called once per window of data.
     fn lost(&mut self, now: Instant);
@@ -38,6 +42,7 @@ pub(crate) enum Control {
     },
     Adaptive(Adaptive),
     Dcqcn(Box<Dcqcn>),
+    Swift(Box<Swift>),
 }
 
 impl Control {
@@ -47,6 +52,7 @@ impl Control {
             CongestionConfig::Off => Self::Off { window_bytes },
             CongestionConfig::Adaptive => Self::Adaptive(Adaptive::new(window_bytes)),
             CongestionConfig::Dcqcn(dcqcn) => Self::Dcqcn(Box::new(Dcqcn::new(dcqcn, window_bytes))),
+            CongestionConfig::Swift(swift) => Self::Swift(Box::new(Swift::new(swift, window_bytes))),
         }
     }
 
@@ -55,6 +61,7 @@ impl Control {
             Self::Off { .. } => None,
             Self::Adaptive(algorithm) => Some(algorithm),
             Self::Dcqcn(algorithm) => Some(&mut **algorithm),
+            Self::Swift(algorithm) => Some(&mut **algorithm),
         }
     }
 
@@ -63,12 +70,20 @@ impl Control {
             Self::Off { window_bytes } => *window_bytes,
             Self::Adaptive(algorithm) => algorithm.window_bytes(),
             Self::Dcqcn(algorithm) => algorithm.window_bytes(),
+            Self::Swift(algorithm) => algorithm.window_bytes(),
         }
     }
 
     /// Whether packets may have to wait for their time.
     pub(crate) fn is_pacing(&self) -> bool {
         matches!(self, Self::Dcqcn(_))
+    }
+
+    /// Only an algorithm that measures delays wants to know.
+    pub(crate) fn sent(&mut self, bytes: u32, now: Instant) {
+        if let Self::Swift(algorithm) = self {
+            algorithm.sent(bytes, now);
+        }
     }
 
     pub(crate) fn acknowledged(&mut self, bytes: u32, now: Instant) {
@@ -97,14 +112,14 @@ impl Control {
 
     pub(crate) fn paced(&mut self, bytes: u32, now: Instant) -> Instant {
         match self {
-            Self::Off { .. } | Self::Adaptive(_) => now,
+            Self::Off { .. } | Self::Adaptive(_) | Self::Swift(_) => now,
             Self::Dcqcn(algorithm) => algorithm.paced(bytes, now),
         }
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self {
-            Self::Off { .. } | Self::Adaptive(_) => None,
+            Self::Off { .. } | Self::Adaptive(_) | Self::Swift(_) => None,
             Self::Dcqcn(algorithm) => algorithm.deadline(),
         }
     }

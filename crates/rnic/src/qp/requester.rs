@@ -444,6 +444,7 @@ impl Qp {
 
     fn sent(&mut self, resources: &mut Resources, entry: &SendEntry, packets: u32, ack: bool, now: Instant) {
         let bytes = if entry.wants_response() { 0 } else { (self.mtu() * packets).min(entry.length) };
+        self.congestion.sent(self.mtu() * packets, now);
         let next = self.congestion.paced(bytes + resources.config.overhead_bytes, now);
         let requester = &mut self.requester;
         requester.pace_at = next;

@@ -7,7 +7,7 @@ use fabric::file::hosts;
 use fabric::file::schema::{Congestion, Dcqcn, Pcie, Protocol};
 use fabric::file::units::{Bandwidth, Size, Timespan};
 use fabric::{Rate, Span};
-use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, Mtu, Nanos};
+use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, Mtu, Nanos, SwiftConfig};
 
 /// Bytes around the payload of a packet on the bus: framing 4, header 16 with 64-bit addresses, LCRC 4 (PCI
 /// Express base specification 4.0, sections 2.2 and 4.2.2).
@@ -56,6 +56,12 @@ pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
             Congestion::Off => CongestionConfig::Off,
             Congestion::Window => CongestionConfig::Adaptive,
             Congestion::Dcqcn => CongestionConfig::Dcqcn(dcqcn(&nic.dcqcn, line)),
+            Congestion::Swift => CongestionConfig::Swift(SwiftConfig {
+                target_ns: nanos(nic.swift.target),
+                additive_bytes: u32::try_from(nic.swift.additive.0).unwrap_or(u32::MAX),
+                beta: (nic.swift.beta.0 >> 16) as u32,
+                decrease_max: (nic.swift.max_decrease.0 >> 16) as u32,
+            }),
         },
         bus: nic.pcie.as_ref().map(bus),
         storage: stores.then(|| storage(host)),

@@ -1,6 +1,7 @@
 //! From a fabric file to a [`Scenario`], with the names that results are reported by.
 
 mod adapter;
+mod arrivals;
 mod path;
 mod run;
 mod storage;
@@ -43,7 +44,7 @@ impl Experiment {
         let mut workloads = Vec::new();
         for (index, workload) in file.workload.iter().enumerate() {
             let field = format!("workload[{index}]");
-            flows.extend(workload::flows(document, &field, workload, index, &network, file.seed)?);
+            flows.extend(workload::flows(document, &field, workload, index, &network, &file)?);
             workloads.push(workload.name.clone().unwrap_or_else(|| workload::pattern_name(workload.pattern)));
         }
         for (index, storage) in file.storage.iter().enumerate() {

@@ -40,6 +40,9 @@ impl Experiment {
     /// When the scenario does not fit together.
     pub fn run(&self, watch: &mut dyn FnMut(Progress) -> bool) -> Result<Ran, ScenarioError> {
         let mut world = World::new(&self.scenario)?;
+        for (number, switch) in (0..).zip(&self.network.switches) {
+            switch.watchdog.into_iter().for_each(|watchdog| world.set_watchdog_of(number, watchdog));
+        }
         let expected = self.expected_hops();
         let mut piece = Span(PIECE_PS_MIN);
         let mut partial = false;

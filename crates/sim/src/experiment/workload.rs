@@ -1,13 +1,14 @@
 //! Who sends to whom.
 
+use super::arrivals::{Arrivals, arrivals};
 use crate::dice::Dice;
 use crate::world::{Flow, Transfer};
 use fabric::Time;
 use fabric::file::schema::{Operation, Pattern, Workload};
-use fabric::file::{Document, FileError, Mistake, Network};
+use fabric::file::{Document, FabricFile, FileError, Mistake, Network};
 
 /// Flows of one workload at most.
-const FLOWS_MAX: usize = 1 << 22;
+pub(super) const FLOWS_MAX: usize = 1 << 22;
 
 pub(super) fn pattern_name(pattern: Pattern) -> String {
     match pattern {
@@ -26,8 +27,9 @@ pub(super) fn flows(
     workload: &Workload,
     number: usize,
     network: &Network,
-    seed: u64,
+    file: &FabricFile,
 ) -> Result<Vec<Flow>, FileError> {
+    let seed = file.seed;
     let wrong = |mistake, name: &str, what: String, instead: &str| {
         document.mistake(mistake, &format!("{field}.{name}"), what, instead)
     };
@@ -35,6 +37,15 @@ pub(super) fn flows(
         |name: &str, patterns: &[String]| hosts(document, network, &format!("{field}.{name}"), patterns);
     let (from, to) = (hosts("from", &workload.from)?, hosts("to", &workload.to)?);
     let mut dice = Dice::new(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    if let Some(load) = workload.load {
+        let Some(end) = file.duration else {
+            let what = "messages come for ever, and the file gives no duration".to_owned();
+            return Err(wrong(Mistake::Combination, "load", what, "add duration = \"10ms\""));
+        };
+        let all = Arrivals { workload, number: number as u32, load, end: Time(end.0.0), network };
+        return arrivals(&all, &from, &to, transfer(workload.operation), &mut dice)
+            .map_err(|what| wrong(Mistake::Limit, "load", what, "a lower load or a shorter duration"));
+    }
     let pairs = match workload.pattern {
         Pattern::Pairs => from.iter().copied().zip(to.iter().copied()).collect(),
         Pattern::Each => each(&from, &to),

@@ -325,7 +325,7 @@ impl View<'_> {
             let cause = "adapters do not mark data as ECN-capable: switches may not mark it".to_owned();
             return Some((cause, "nic.NAME.ecn = true (ToS 106 for DSCP 26)".to_owned()));
         }
-        if !matches!(sender.congestion, CongestionConfig::Dcqcn(_)) {
+        if matches!(sender.congestion, CongestionConfig::Off | CongestionConfig::Adaptive) {
             let cause = "switches mark, and adapters have no congestion control that listens".to_owned();
             return Some((cause, "nic.NAME.congestion = \"dcqcn\"".to_owned()));
         }

@@ -206,7 +206,11 @@ impl<'a> Builder<'a> {
                 let watched = self.scenario.watch.captures.contains(&number);
                 table[self.lane_of(from) as usize] = LaneInfo {
                     delay: link.config.delay + extra.base,
-                    head_start_ps_per_byte: 0,
+                    head_start_ps_per_byte: if extra.cut_through {
+                        link.config.rate.time_of(1).0 as u32
+                    } else {
+                        0
+                    },
                     response: self.response_of(to),
                     node,
                     port: to.port,
@@ -221,7 +225,10 @@ impl<'a> Builder<'a> {
                     link: number,
                     direction,
                     spread: extra.spread,
-                    is_plain: !watched && link.config.loss == 0 && extra.spread.0 == 0,
+                    is_plain: !self.scenario.topology.outages().contains_key(&number)
+                        && !watched
+                        && link.config.loss == 0
+                        && extra.spread.0 == 0,
                     watched,
                 };
             }
@@ -249,6 +256,7 @@ impl<'a> Builder<'a> {
                 Events::new(reach, table.len() / self.parts),
                 watch.captured_max,
                 *seed,
+                self.scenario.topology.outages(),
             ),
             switches: Vec::new(),
             hosts: Vec::new(),

@@ -121,6 +121,15 @@ impl World {
         self.watches = true;
     }
 
+    /// Gives one switch a PFC watchdog.
+    pub fn set_watchdog_of(&mut self, switch: u32, watchdog: fabric::Watchdog) {
+        if let Some((part, index)) = self.switch_at.get(switch as usize).copied() {
+            let attached = &mut self.parts[usize::from(part)].switches[index as usize];
+            attached.switch.set_watchdog(Some(watchdog));
+            self.watches = true;
+        }
+    }
+
     /// Has all packets of a flow, and its acknowledgements, hash as if this were the digest of their
     /// addresses and ports: with [`fabric::way_by_hash`] and [`salt_of`], it puts them on a certain path.
     pub fn set_entropy(&mut self, flow: u32, entropy: u32) {

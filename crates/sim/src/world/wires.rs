@@ -3,7 +3,7 @@
 use super::events::Events;
 use super::results::{Captured, CapturedFrame};
 use fabric::{ECN_CE, Frame, Lane, Packet, PacketId, Packets, PauseFrame, Pcg32, Span, Time, Wire};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What the packets of the fabric carry.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +146,8 @@ pub(super) struct Wires {
     random: Vec<Option<Pcg32>>,
     pub(super) captured: Vec<Captured>,
     captured_max: usize,
+    /// By link: from when until when it is down.
+    outages: BTreeMap<u32, Vec<(Time, Time)>>,
     part: u8,
     pub(super) hops: u64,
     pub(super) damaged: u64,
@@ -158,6 +160,7 @@ impl Wires {
         events: Events,
         captured_max: usize,
         seed: u64,
+        outages: &BTreeMap<u32, Vec<(Time, Time)>>,
     ) -> Self {
         let damaging = |(lane, info): (usize, &LaneInfo)| {
             (!info.is_plain).then(|| Pcg32::new(seed, STREAM_LINKS + lane as u64))
@@ -171,6 +174,7 @@ impl Wires {
             random: table.iter().enumerate().map(damaging).collect(),
             captured: Vec::new(),
             captured_max,
+            outages: outages.clone(),
             part,
             table,
             hops: 0,
@@ -221,6 +225,11 @@ impl Wires {
                 packets.remove(id);
                 return;
             }
+            if self.is_down(info.link, end, at) {
+                self.damaged += 1;
+                packets.remove(id);
+                return;
+            }
             at += Span(((u128::from(info.spread.0) * u128::from(self.throw(lane))) >> 32) as u64);
         }
         if info.part == self.part {
@@ -244,6 +253,12 @@ impl Wires {
         }
     }
 
+    /// Whether a link is down at some moment from one time until another.
+    fn is_down(&self, link: u32, from: Time, until: Time) -> bool {
+        let outages = self.outages.get(&link);
+        outages.is_some_and(|all| all.iter().any(|(down, up)| *down <= until && from < *up))
+    }
+
     fn throw(&mut self, lane: u32) -> u32 {
         self.random[lane as usize].as_mut().map_or(u32::MAX, Pcg32::next_u32)
     }
@@ -254,6 +269,9 @@ impl Wires {
         if info.watched && self.captured.len() < self.captured_max {
             let frame = CapturedFrame::Pause(frame);
             self.captured.push(Captured { at: end, link: info.link, direction: info.direction, frame });
+        }
+        if !info.is_plain && self.is_down(info.link, end, end + info.delay) {
+            return;
         }
         let at = end + info.delay + info.response;
         if info.part == self.part {

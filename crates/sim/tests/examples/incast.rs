@@ -1,6 +1,7 @@
 //! Many to one: what pauses alone do, what DCQCN does, and pauses in a circle.
 
-use super::{Ran, run};
+use super::{Ran, run, run_with};
+use fabric::Span;
 use sim::report::Severity;
 
 #[test]
@@ -33,4 +34,32 @@ fn a_deadlock_in_a_ring_is_named_port_by_port() {
         finding.seen
     );
     assert_eq!((ran.dropped(), ran.report.workloads[0].bytes), (0, 0), "nobody gets on");
+}
+
+/// Swift's paper, section 3.1: the delay settles at its target, the line is full, shares are fair.
+#[test]
+fn swift_holds_the_queue_at_its_target() {
+    let sets = [("duration", "40ms")];
+    let ran = run_with("incast/swift.toml", &sets, |experiment| {
+        experiment.scenario.watch.sample_every = Some(Span::from_us(20));
+    });
+    let [incast, victim] = &ran.report.workloads[..] else { panic!("two workloads") };
+    assert!(incast.goodput_bps > 0.97 * 40e9 * 1024.0 / 1106.0, "{:.2e}", incast.goodput_bps);
+    assert!(incast.fairness.unwrap() > 0.9, "{:?}", incast.fairness);
+    assert!(victim.slowdown.unwrap().p50 < 2.0, "{:?}", victim.slowdown);
+    let series = ran.report.series.iter().find(|series| series.port == "leaf1:0").unwrap();
+    let settled = series.at_us.iter().zip(&series.queued_bytes).filter(|(at, _)| **at > 10_000.0);
+    let queued: Vec<f64> = settled.map(|(_, bytes)| f64::from(*bytes)).collect();
+    let mean = queued.iter().sum::<f64>() / queued.len() as f64;
+    // 5 bytes per nanosecond, and 8 us for the links.
+    let delay_us = mean / 5_000.0 + 8.0;
+    assert!((18.0..32.0).contains(&delay_us), "{delay_us} us, and the target is 25");
+    let pauses: u64 = ran.report.switches.iter().map(|switch| switch.pauses_sent).sum();
+    assert_eq!((pauses, ran.dropped()), (0, 0));
+}
+
+#[test]
+fn a_watchdog_breaks_the_ring() {
+    let ran = run("incast/watchdog.toml", &[("workload.0.message", "16KiB"), ("workload.0.depth", "64")]);
+    assert!(ran.dropped() > 0 && ran.report.workloads[0].bytes > 0, "what is stuck is dropped");
 }

@@ -3,6 +3,7 @@
 
 mod crs504;
 mod incast;
+mod links;
 mod nvme;
 mod outputs;
 mod pcie;
