@@ -37,10 +37,12 @@ fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)
 sanitize: ## lanes under Miri, ThreadSanitizer and AddressSanitizer; installs a nightly toolchain where there is none
 	scripts/sanitize.sh
 
-nightly: packages sanitize ## what takes an hour: sanitizers, thousands of kills, ten thousand processes
+nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten thousand processes, a soak
 	$(CARGO) build --release --workspace
 	ROCKERY_TEST_KILLS=3000 $(CARGO) test --release -p rockery-host --test it kills
 	ROCKERY_TEST_VISITORS=10000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test same_host
+	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test nvme_crash
+	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
 
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
 	$(CARGO) build --release --workspace --bins --lib

@@ -49,6 +49,7 @@ const FUZZERS: &[Fuzzer] = &[
         seeds_min: 50,
     },
     Fuzzer { name: "nbd", program: env!("CARGO_BIN_EXE_nbd"), seed: nbd_of, seeds_min: 50 },
+    Fuzzer { name: "nvme_auth", program: env!("CARGO_BIN_EXE_nvme_auth"), seed: |_| None, seeds_min: 0 },
 ];
 
 fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {

@@ -78,6 +78,10 @@ pub(crate) enum Command {
     /// Hosts reach it with the kernel's own initiator: nvme connect -t tcp -a ADDRESS -s 4420 -n NQN
     #[command(subcommand)]
     Serve(Box<crate::serve::Serve>),
+    /// Show what a server of storage does just now: commands, bytes, latencies, by namespace and queue.
+    ///
+    /// On a terminal until Ctrl-C; elsewhere one page after the other.
+    Top(crate::top::Top),
     /// Use and measure storage that somebody serves over NVMe/TCP or NVMe/RDMA, without privileges.
     #[command(subcommand)]
     Nvme(crate::nvme::Nvme),

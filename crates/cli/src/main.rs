@@ -10,12 +10,14 @@ mod export;
 mod html;
 mod libraries;
 mod listeners;
+mod log;
 mod nvme;
 mod program;
 mod run;
 mod serve;
 mod sim;
 mod sys;
+mod top;
 mod view;
 
 use std::process::ExitCode;
@@ -43,6 +45,7 @@ fn act(args: Args) -> Result<(), Error> {
         Command::Nvme(what) => nvme::act(what),
         Command::Serve(what) => serve::act(*what),
         Command::Bench(what) => bench::act(&what),
+        Command::Top(what) => top::show(&what),
         Command::Sim(what) => sim::act(&what),
         Command::Env(settings) => environment::print(&settings),
         Command::Completions { shell } => {

@@ -10,10 +10,11 @@ use std::time::Duration;
 use ::nvme::Nqn;
 use ::nvme::serve::{
     BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig, ReferralConfig,
-    Server, SubsystemConfig, TransportConfig, Tuning, ask,
+    Report, Server, SubsystemConfig, TransportConfig, Tuning, ask, serve_metrics,
 };
 use clap::Subcommand;
 
+use crate::log::Log;
 use crate::{Error, run};
 
 /// The name of a subsystem that was given none.
@@ -25,11 +26,13 @@ const ADDRESS: &str = "[::]:4420";
 #[derive(Debug, Subcommand)]
 pub(crate) enum Serve {
     /// Serve files, block devices and memory as NVMe namespaces over TCP.
-    Nvme(Nvme),
+    Nvme(Box<Nvme>),
     /// What a server serves, and to whom.
     Status(Socket),
     /// What a server serves, as a file that --config reads.
     Config(Socket),
+    /// What a server has done, as Prometheus reads it.
+    Metrics(Socket),
     /// Add a namespace.
     Add {
         /// The subsystem.
@@ -183,7 +186,7 @@ pub(crate) struct Socket {
 }
 
 /// Where servers of this user listen to `rockery serve`.
-fn control_socket() -> PathBuf {
+pub(crate) fn control_socket() -> PathBuf {
     let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
     folder.unwrap_or_else(|| std::env::temp_dir().join("rockery")).join("rockery-nvme.sock")
 }
@@ -240,6 +243,12 @@ pub(crate) struct Nvme {
     /// TCP's congestion control, or `system` for the system's own.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
+    /// Answer Prometheus at http://ADDRESS:PORT/metrics.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// What is logged.
+    #[command(flatten)]
+    log: Log,
     /// Where `rockery serve` commands reach this server.
     #[command(flatten)]
     socket: Socket,
@@ -261,7 +270,7 @@ impl Nvme {
         let hosts: BTreeSet<Nqn> = self.host.iter().cloned().collect();
         let hosts = (!hosts.is_empty()).then_some(hosts);
         let nqn = self.subsystem.clone();
-        let subsystem = SubsystemConfig { nqn, serial: None, model: None, hosts, namespaces };
+        let subsystem = SubsystemConfig { hosts, namespaces, ..SubsystemConfig::new(nqn) };
         let tcp = self.listen.iter().map(|address| port(*address, TransportConfig::Tcp));
         let rdma = self.rdma.iter().map(|address| port(*address, TransportConfig::Rdma));
         Ok(Config {
@@ -282,6 +291,7 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
         Serve::Nvme(nvme) => return serve(&nvme),
         Serve::Status(socket) => (socket, Command::Status),
         Serve::Config(socket) => return print_config(&socket),
+        Serve::Metrics(socket) => return print_metrics(&socket),
         Serve::Add { nqn, file, id, disk, socket } => {
             let id = match id {
                 Some(id) => id,
@@ -292,11 +302,7 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
         }
         Serve::Remove { nqn, id, socket } => (socket, Command::RemoveNamespace { nqn, id }),
         Serve::Resize { nqn, id, size, socket } => (socket, Command::Resize { nqn, id, size }),
-        Serve::AddSubsystem { nqn, socket } => {
-            let none =
-                SubsystemConfig { nqn, serial: None, model: None, hosts: None, namespaces: Vec::new() };
-            (socket, Command::AddSubsystem(none))
-        }
+        Serve::AddSubsystem { nqn, socket } => (socket, Command::AddSubsystem(SubsystemConfig::new(nqn))),
         Serve::RemoveSubsystem { nqn, socket } => (socket, Command::RemoveSubsystem { nqn }),
         Serve::Hosts { nqn, hosts, socket } => {
             let hosts = (!hosts.is_empty()).then(|| hosts.into_iter().collect());
@@ -329,6 +335,13 @@ fn print_config(socket: &Socket) -> Result<(), Error> {
     Ok(())
 }
 
+fn print_metrics(socket: &Socket) -> Result<(), Error> {
+    let answer = ask(&socket.control, &Command::Report)?;
+    let report: Report = serde_json::from_value(answer).map_err(::nvme::serve::ControlError::Answer)?;
+    _ = write!(std::io::stdout().lock(), "{}", report.to_prometheus());
+    Ok(())
+}
+
 fn free_number(socket: &Socket, nqn: &Nqn) -> Result<u32, Error> {
     let config = current_config(socket)?;
     let subsystem = config.subsystems.iter().find(|it| it.nqn == *nqn);
@@ -344,21 +357,26 @@ fn serve(nvme: &Nvme) -> Result<(), Error> {
     if wants_rdma && !nvme.system_verbs {
         return run::over_our_devices();
     }
+    nvme.log.begin();
     let control = Control::listen(&nvme.socket.control).map_err(Error::file(&nvme.socket.control))?;
     let server = Server::start(config, nvme.state.clone(), tuning)?;
-    announce(&server);
+    let metrics = nvme.metrics.map(|address| serve_metrics(server.shared(), address)).transpose()?;
+    announce(&server, metrics);
     let server = Arc::new(Mutex::new(server));
     control.serve(&server).map_err(Error::file(&nvme.socket.control))
 }
 
 /// Says what is served and where, in lines that a script can read.
-fn announce(server: &Server) {
+fn announce(server: &Server, metrics: Option<SocketAddr>) {
     let mut out = std::io::stdout().lock();
     for subsystem in server.target().subsystems() {
         for namespace in subsystem.namespaces() {
             let size = Bytes(namespace.bytes());
             _ = writeln!(out, "{} namespace {}: {size}", subsystem.name(), namespace.nsid());
         }
+    }
+    if let Some(address) = metrics {
+        _ = writeln!(out, "metrics at http://{address}/metrics");
     }
     for address in server.addresses() {
         _ = writeln!(out, "listening on {address}");

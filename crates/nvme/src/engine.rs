@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering;
 use slab::Slab;
 use wire::nvme::Status;
 
+use crate::latency::{Class, Observer};
 use crate::store::{Clear, FileStore, Store};
 use crate::sys::file::is_full;
 use crate::sys::ring::{Completion, Operation, Ring};
-use crate::target::Namespace;
+use crate::target::{Namespace, Queue};
 use rdma::Buffer;
 
 /// Operations that one connection's ring has at once; more wait.
@@ -121,6 +122,7 @@ struct InKernel {
     length: usize,
     offset: u64,
     durable: bool,
+    began_ns: u64,
 }
 
 /// A connection's way to stores.
@@ -129,6 +131,7 @@ pub struct Engine {
     ring: RingState,
     in_kernel: Slab<InKernel>,
     finished: VecDeque<Finished>,
+    observer: Observer,
 }
 
 #[derive(Debug, Default)]
@@ -155,6 +158,16 @@ impl Engine {
         }
     }
 
+    /// A round of the connection's thread begins: what is begun in it counts from now.
+    pub fn begin_round(&mut self, now_ns: u64) {
+        self.observer.begin_round(now_ns);
+    }
+
+    /// A round ends: what has finished in it took until now.
+    pub fn end_round(&mut self, now_ns: u64, queue: &Queue) {
+        self.observer.end_round(now_ns, Some(queue));
+    }
+
     /// Tasks that the kernel works on.
     pub fn in_kernel(&self) -> usize {
         self.in_kernel.len()
@@ -176,7 +189,7 @@ impl Engine {
         if matches!(task.action, Action::CompareAndWrite { .. }) {
             self.drain();
         }
-        let finished = run(task);
+        let finished = run(task, &mut self.observer);
         self.finished.push_back(finished);
     }
 
@@ -197,7 +210,7 @@ impl Engine {
         let RingState::Here(ring) = &mut self.ring else { return None };
         let completion = ring.completed()?;
         let waiting = self.in_kernel.try_remove(completion.token as usize)?;
-        Some(conclude(waiting, completion))
+        Some(conclude(waiting, completion, &mut self.observer))
     }
 
     /// Waits for everything that the kernel has.
@@ -209,7 +222,7 @@ impl Engine {
             }
             while let Some(completion) = ring.completed() {
                 if let Some(waiting) = self.in_kernel.try_remove(completion.token as usize) {
-                    self.finished.push_back(conclude(waiting, completion));
+                    self.finished.push_back(conclude(waiting, completion, &mut self.observer));
                 }
             }
         }
@@ -250,7 +263,8 @@ impl Engine {
             action => return Some(Task { cid, action, namespace: Some(namespace), offset, length, tag }),
         };
         let bytes = if matches!(operation, Operation::Flush) { 0 } else { bytes };
-        let waiting = InKernel { cid, tag, namespace, is_read, length: bytes, offset, durable };
+        let began_ns = self.observer.now_ns();
+        let waiting = InKernel { cid, tag, namespace, is_read, length: bytes, offset, durable, began_ns };
         let token = self.in_kernel.insert(waiting) as u64;
         if let RingState::Here(ring) = &mut self.ring {
             let pushed = ring.push(file.file(), offset, operation, token);
@@ -267,8 +281,8 @@ impl Task {
     }
 }
 
-fn conclude(waiting: InKernel, completion: Completion) -> Finished {
-    let InKernel { cid, tag, namespace, is_read, length, offset, durable } = waiting;
+fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) -> Finished {
+    let InKernel { cid, tag, namespace, is_read, length, offset, durable, began_ns } = waiting;
     let Completion { result, mut buffer, .. } = completion;
     // The kernel may do less than asked, at the end of a file for one: the rest is done here.
     let result = result.and_then(|done| match buffer.as_deref_mut() {
@@ -287,6 +301,7 @@ fn conclude(waiting: InKernel, completion: Completion) -> Finished {
     }
     let status = status_of(&result, !is_read);
     count(&namespace, length, is_read, length != 0, status);
+    observer.ended(&namespace, class(is_read, length != 0), began_ns);
     Finished { cid, status, first_of_pair: None, buffer, length: if is_read { length } else { 0 }, tag }
 }
 
@@ -316,8 +331,16 @@ fn count(namespace: &Namespace, length: usize, is_read: bool, has_data: bool, st
     }
 }
 
+fn class(is_read: bool, has_data: bool) -> Class {
+    match (has_data, is_read) {
+        (false, _) => Class::Other,
+        (true, true) => Class::Read,
+        (true, false) => Class::Write,
+    }
+}
+
 /// Does a task here and now.
-fn run(task: Task) -> Finished {
+fn run(task: Task, observer: &mut Observer) -> Finished {
     let Task { cid, action, namespace, offset, length, tag } = task;
     let mut finished =
         Finished { cid, status: Status::SUCCESS, first_of_pair: None, buffer: None, length: 0, tag };
@@ -371,6 +394,7 @@ fn run(task: Task) -> Finished {
         Action::Copy { sources, durable } => copy(&namespace, offset, length, &sources, durable),
     };
     count(&namespace, bytes, is_read, has_data, finished.status);
+    observer.ended(&namespace, class(is_read, has_data), observer.now_ns());
     finished
 }
 

@@ -16,8 +16,10 @@
 //! a host can make the target hold is bounded by [`limits`].
 #![deny(unsafe_code)]
 
+pub mod auth;
 pub mod engine;
 pub mod host;
+pub mod latency;
 pub mod limits;
 pub mod nbd;
 pub mod nqn;

@@ -12,8 +12,11 @@ pub const IO_QUEUES_MAX: u16 = 128;
 pub const CONTROLLERS_MAX: usize = 4096;
 /// Connections of a target: the next is closed as soon as it is accepted.
 pub const CONNECTIONS_MAX: usize = 8192;
-/// Connections from one address that have not said Connect yet: the next is closed.
+/// Connections from one address that have not said Connect yet, or not proved who they are: the next is
+/// closed. Other addresses are not concerned.
 pub const STRANGERS_MAX: usize = 256;
+/// Connections from one address, so that one machine leaves room for three more: the next is closed.
+pub const ADDRESS_CONNECTIONS_MAX: usize = CONNECTIONS_MAX / 4;
 /// How long a connection may take until its Connect is complete. It is then closed.
 pub const CONNECT_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Data of one command, as a power of two of 4 KiB pages: Identify's MDTS. Longer gets "invalid field".
@@ -56,3 +59,10 @@ pub const COPY_RANGES_MAX: u8 = 128;
 pub const RANGE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a memory namespace: its table of chunks stays below 100 MB.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
+/// Namespaces whose commands a queue counts apart at once; with one more it begins anew.
+pub const QUEUE_NAMESPACES_OBSERVED_MAX: usize = 64;
+/// Clients that read metrics at once: the next is closed.
+pub const METRICS_CLIENTS_MAX: usize = 8;
+/// Bytes of one message of authentication, and of the room for one: the longest, a reply with the largest
+/// group, has 1168.
+pub const AUTHENTICATION_BYTES_MAX: u32 = 4096;

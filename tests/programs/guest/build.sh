@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# build.sh FOLDER: makes the guest that the tests boot as the other side: vmlinuz (the own kernel of the
-# distribution) and initrd.gz (its RoCE device rxe, the programs that speak to it, busybox). Does nothing when
-# FOLDER is complete and was made by this very script. Wants no root: packages are unpacked, not installed.
+# build.sh FOLDER [authenticating]: makes the guest that the tests boot as the other side: vmlinuz (the own
+# kernel of the distribution) and initrd.gz (its RoCE device rxe, the programs that speak to it, busybox).
+# Does nothing when FOLDER is complete and was made by this very script. `authenticating` takes a kernel whose
+# NVMe host can prove who it is, which Debian 12's own cannot. Wants no root: packages are unpacked, not
+# installed.
 set -euo pipefail
-folder=$1
+folder=$1 kind=${2:-plain}
 here=$(cd "$(dirname "$0")" && pwd)
 recipe=$(cat "$here/build.sh" "$here/init.sh" | sha256sum)
 [[ -s $folder/recipe && $(<"$folder/recipe") == "$recipe" ]] && exit 0
@@ -16,9 +18,14 @@ root=$work/root
 mkdir -p "$root"/{bin,sbin,busybox,dev,proc,sys,tmp,run,etc/libibverbs.d,usr/bin}
 
 # The kernel. Every Debian and Ubuntu has a package that depends on its current one.
+newest_kernel() {
+  apt-cache pkgnames linux-image- | grep -E '^linux-image-[0-9].*-(amd64-unsigned|generic)$' |
+    grep -vE 'cloud|rt-amd64|-dbg' | sort -V | tail -n 1
+}
 fetch_kernel() {
   local meta image modules
   for meta in linux-image-amd64 linux-image-generic; do
+    [[ $kind == authenticating ]] && image=$(newest_kernel) && break
     image=$(apt-cache depends "$meta" 2>/dev/null | awk '/Depends: linux-image/ {print $2; exit}')
     [[ -n $image ]] && break
   done
@@ -31,6 +38,8 @@ fetch_kernel() {
 }
 fetch_kernel
 release=$(basename "$work"/kernel/lib/modules/*)
+[[ $kind == plain ]] || find "$work/kernel/lib" -name 'nvme-auth.ko*' | grep -q . ||
+  die "kernel $release has no NVMe authentication, and it is the newest that apt-cache knows"
 depmod -b "$work/kernel" "$release"
 
 # Modules, each with what it needs, in the kernel's own layout so that modprobe finds them.
@@ -73,13 +82,13 @@ mkdir -p "$folder"
 storage=$work/storage
 mkdir -p "$storage"/{bin,lib/modules/"$release"} "$storage/sys"
 cp -r "$root/lib/modules/$release" "$storage/lib/modules/"
-for module in nvme_tcp nvme_rdma nvmet nvmet_tcp nvmet_rdma loop ext4 crc32c_generic; do
+for module in nvme_tcp nvme_rdma nvmet nvmet_tcp nvmet_rdma loop ext4 crc32c_generic sch_netem; do
   modprobe -d "$work/kernel" -S "$release" --show-depends "$module" || die "kernel $release has no $module"
 done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r path; do
   install -D "$path" "$storage/${path#"$work/kernel/"}"
 done
 depmod -b "$storage" "$release"
-for program in nvme fio mkfs.ext4 fsck.ext4; do
+for program in nvme fio mkfs.ext4 fsck.ext4 tc; do
   path=$(command -v "$program") || die "$program is not installed"
   cp -L "$path" "$storage/bin/$program"
   ldd "$path" | grep -oE '/[^ ]+\.so[^ ]*'

@@ -19,6 +19,7 @@ use crate::segment::addresses;
 use crate::{Error, Finished, Job, Machine, Namespace, Rockery};
 
 use control::Control;
+pub(crate) use image::Kernel;
 
 /// How long a guest may take to come up: it takes 3 s on an idle machine.
 const BOOT_SECONDS: u64 = 120;
@@ -34,7 +35,7 @@ pub(crate) enum Extras<'a> {
     /// Programs of this host.
     Programs(&'a [&'a Path]),
     /// What storage takes.
-    Storage,
+    Storage(Kernel),
 }
 
 /// A guest. It ends when it is dropped.
@@ -59,10 +60,11 @@ impl Guest {
         extras: Extras<'_>,
     ) -> Result<Self, Error> {
         let folder = TempDir::new().map_err(Error::file("a temporary folder"))?;
-        let image = image::build()?;
+        let kernel = if let Extras::Storage(kernel) = extras { kernel } else { Kernel::Plain };
+        let image = image::build(kernel)?;
         let initrd = match extras {
             Extras::Programs(programs) => image::with_programs(&image, programs, folder.path())?,
-            Extras::Storage => image::with_storage(&image, folder.path())?,
+            Extras::Storage(_) => image::with_storage(&image, folder.path())?,
         };
         let mut argv = qemu(&image.join("vmlinuz"), &initrd, folder.path(), tap, number, mtu);
         argv.extend(["-smp".to_owned(), processors.to_string()]);

@@ -20,6 +20,7 @@ pub mod probe;
 pub mod rockery;
 pub mod scenes;
 pub mod segment;
+pub mod storage;
 mod system;
 
 pub use error::Error;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use crate::guest::Extras;
+use crate::guest::{Extras, Kernel};
 use crate::machine::until;
 use crate::{Error, Guest, Machine, Namespace, Rockery};
 
@@ -146,9 +146,21 @@ impl Segment {
     /// # Errors
     /// As [`Segment::guest`].
     pub fn storage_guest(&self, number: u8) -> Result<Guest, Error> {
+        self.with_storage(number, Kernel::Plain)
+    }
+
+    /// The same with a kernel whose NVMe host can authenticate.
+    ///
+    /// # Errors
+    /// As [`Segment::guest`].
+    pub fn authenticating_guest(&self, number: u8) -> Result<Guest, Error> {
+        self.with_storage(number, Kernel::Authenticating)
+    }
+
+    fn with_storage(&self, number: u8, kernel: Kernel) -> Result<Guest, Error> {
         let tap = interface("tap", number);
         self.bridge.call(&format!("ip tuntap add {tap} mode tap"))?;
         self.bridge.call(&format!("ip link set {tap} mtu {} master bridge up", self.mtu))?;
-        Guest::boot(&self.bridge, &tap, number, self.mtu, 1, Extras::Storage)
+        Guest::boot(&self.bridge, &tap, number, self.mtu, 1, Extras::Storage(kernel))
     }
 }

@@ -1,15 +1,18 @@
 //! The file that says what is served. What a server is told at run time is kept in the same form, so that its
 //! state can be read, changed and used as a file again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs::OpenOptions;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::auth::Secrets;
 use crate::nqn::Nqn;
 
 /// Why a configuration cannot be used.
@@ -63,9 +66,20 @@ pub struct SubsystemConfig {
     /// The hosts that may use it; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<BTreeSet<Nqn>>,
+    /// Secrets by host. When there are any, hosts have to authenticate, and no others may come.
+    #[serde(default, rename = "host", skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<Nqn, Secrets>,
     /// Its namespaces.
     #[serde(default, rename = "namespace", skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceConfig>,
+}
+
+impl SubsystemConfig {
+    /// One that every host may use, without namespaces.
+    pub fn new(nqn: Nqn) -> Self {
+        let (hosts, secrets, namespaces) = (None, BTreeMap::new(), Vec::new());
+        Self { nqn, serial: None, model: None, hosts, secrets, namespaces }
+    }
 }
 
 /// Another name for who may use a subsystem.
@@ -270,7 +284,9 @@ impl Config {
         let new = PathBuf::from(new);
         let write = || {
             use std::io::Write;
-            let mut out = std::fs::File::create(&new)?;
+            // It may have secrets.
+            let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).clone();
+            let mut out = options.open(&new)?;
             out.write_all(text.as_bytes())?;
             out.sync_all()?;
             std::fs::rename(&new, path)

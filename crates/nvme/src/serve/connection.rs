@@ -1,6 +1,8 @@
 //! The thread of one connection: its socket, its engine, and sleep.
 
+use std::io::ErrorKind::{NotConnected, UnexpectedEof};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +11,13 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{SockRef, Socket};
 
+use super::doorman::Guest;
 use super::idle::Idle;
-use super::{Counted, Shared, Tuning};
+use super::{Counted, End, Shared, Tuning};
 use crate::engine::Engine;
-use crate::limits::{CONNECT_TIMEOUT_NS, CONNECTIONS_MAX, STRANGERS_MAX};
+use crate::limits::{CONNECT_TIMEOUT_NS, CONNECTIONS_MAX};
 use crate::target::{Origin, Queue, Wake};
-use crate::tcp::Connection;
+use crate::tcp::{Closing, Connection};
 
 const SOCKET: Token = Token(0);
 pub(super) const WOKEN: Token = Token(1);
@@ -50,18 +53,29 @@ pub(super) fn tune(socket: &Socket, tuning: &Tuning) {
 
 /// Serves one connection until it ends.
 pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16) {
-    let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else { return };
-    let Some(stranger) = Counted::one_more(&shared.strangers, STRANGERS_MAX) else { return };
+    let Ok(peer) = stream.peer_addr() else { return shared.count_end(End::Host) };
+    let address = peer.ip();
+    let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else {
+        return shared.ended(End::Full, None, peer, "");
+    };
+    let guest = match shared.doorman.let_in(address) {
+        Ok(guest) => guest,
+        Err(end) => return shared.ended(end, None, peer, ""),
+    };
     // What goes wrong here is the connection's end, which the host sees.
-    if let Ok(mut driver) = Driver::new(shared, stream, port) {
-        driver.stranger = Some(stranger);
-        _ = driver.run();
+    match Driver::new(shared, stream, port, peer, guest) {
+        Err(error) => shared.count_end(if error.kind() == NotConnected { End::Host } else { End::Broken }),
+        Ok(mut driver) => {
+            let ended = driver.run();
+            driver.say_end(&ended);
+        }
     }
 }
 
 struct Driver<'a> {
     shared: &'a Shared,
-    stranger: Option<Counted<'a>>,
+    peer: SocketAddr,
+    guest: Guest<'a>,
     stream: TcpStream,
     connection: Connection,
     engine: Engine,
@@ -72,7 +86,13 @@ struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    fn new(shared: &'a Shared, mut stream: TcpStream, port: u16) -> io::Result<Self> {
+    fn new(
+        shared: &'a Shared,
+        mut stream: TcpStream,
+        port: u16,
+        peer: SocketAddr,
+        guest: Guest<'a>,
+    ) -> io::Result<Self> {
         _ = stream.set_nodelay(true);
         if let Some(name) = &shared.tuning.congestion {
             _ = SockRef::from(&stream).set_tcp_congestion(name.as_bytes());
@@ -84,7 +104,8 @@ impl<'a> Driver<'a> {
         let queue = Queue::new(Arc::clone(&shared.target), origin, wake);
         Ok(Self {
             shared,
-            stranger: None,
+            peer,
+            guest,
             stream,
             connection: Connection::new(queue),
             engine: Engine::new(),
@@ -95,6 +116,20 @@ impl<'a> Driver<'a> {
         })
     }
 
+    /// Counts its end, and says it.
+    fn say_end(&self, ended: &io::Result<()>) {
+        let queue = self.connection.queue();
+        let (end, why) = match (ended, self.connection.closing()) {
+            (Err(error), _) if error.kind() == UnexpectedEof => (End::Host, String::new()),
+            (Err(error), _) => (End::Broken, error.to_string()),
+            (Ok(()), Closing::Host) => (End::Host, String::new()),
+            (Ok(()), Closing::Controller) => (End::Controller, String::new()),
+            (Ok(()), Closing::Fault(fatal)) => (End::Fault, format!("{fatal:?}")),
+            (Ok(()), Closing::No) => (End::Silent, String::new()),
+        };
+        self.shared.ended(end, Some(queue), self.peer, &why);
+    }
+
     /// Until the host has gone, or has to.
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
@@ -102,6 +137,7 @@ impl<'a> Driver<'a> {
         let mut is_resting = true;
         loop {
             let now_ns = self.shared.now_ns();
+            self.engine.begin_round(now_ns);
             let mut progress = self.receive(now_ns)?;
             progress |= self.work(now_ns);
             self.connection.poll(now_ns);
@@ -169,6 +205,9 @@ impl<'a> Driver<'a> {
                 more = true;
             }
             if !more {
+                if worked {
+                    self.engine.end_round(self.shared.now_ns(), self.connection.queue());
+                }
                 return worked;
             }
             worked = true;
@@ -193,8 +232,10 @@ impl<'a> Driver<'a> {
     }
 
     fn has_ended(&mut self, now_ns: u64) -> bool {
-        if self.connection.queue().id().is_some() {
-            self.stranger = None;
+        if self.connection.queue().is_trusted() {
+            if self.guest.is_known_now() {
+                self.shared.connected(self.connection.queue(), self.peer);
+            }
         } else if now_ns - self.began_ns > CONNECT_TIMEOUT_NS {
             return true;
         }

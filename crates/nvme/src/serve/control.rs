@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum Command {
     /// What is served, and to whom.
     Status,
+    /// What has been done so far, with the time that it took.
+    Report,
     /// What is served, as a configuration file has it.
     Config,
     /// One more subsystem.
@@ -201,6 +203,10 @@ fn answer(stream: &UnixStream, server: &Mutex<Server>) -> io::Result<()> {
     BufReader::new(stream.take(COMMAND_BYTES_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
         Ok(command) => {
+            let is_change = !matches!(command, Command::Status | Command::Report | Command::Config);
+            if is_change {
+                tracing::info!(command = line.trim_end(), "told");
+            }
             let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
             server.obey(command).unwrap_or_else(|error| json!({ "error": error.to_string() }))
         }
@@ -214,6 +220,7 @@ impl Server {
     fn obey(&mut self, command: Command) -> Result<Value, super::ServeError> {
         match command {
             Command::Status => return Ok(self.status()),
+            Command::Report => return Ok(json!(super::Report::of(self.shared()))),
             Command::Config => return Ok(json!(self.config())),
             Command::AddSubsystem(subsystem) => self.add_subsystem(subsystem)?,
             Command::RemoveSubsystem { nqn } => self.remove_subsystem(&nqn)?,

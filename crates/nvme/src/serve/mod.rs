@@ -6,16 +6,20 @@
 mod config;
 mod connection;
 mod control;
+mod doorman;
+mod end;
 mod idle;
 mod listener;
+mod metrics;
 mod rdma;
+mod report;
 mod state;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
@@ -25,7 +29,10 @@ pub use config::{
     ReferralConfig, SubsystemConfig, TransportConfig,
 };
 pub use control::{Access, Command, Control, ControlError, ask};
+pub use end::End;
 pub use listener::Listener;
+pub use metrics::serve_metrics;
+pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};
 pub use state::Server;
 
 use crate::target::{ChangeError, Target};
@@ -98,7 +105,8 @@ pub struct Shared {
     pub target: Arc<Target>,
     tuning: Tuning,
     connections: AtomicUsize,
-    strangers: AtomicUsize,
+    doorman: doorman::Doorman,
+    ended: [AtomicU64; End::ALL.len()],
     lookers: AtomicUsize,
     lookers_max: usize,
     began: Instant,
@@ -111,7 +119,8 @@ impl Shared {
             target,
             tuning,
             connections: AtomicUsize::new(0),
-            strangers: AtomicUsize::new(0),
+            doorman: doorman::Doorman::default(),
+            ended: Default::default(),
             lookers: AtomicUsize::new(0),
             lookers_max: std::thread::available_parallelism().map_or(1, |count| (count.get() / 2).max(1)),
             began: Instant::now(),
@@ -121,6 +130,16 @@ impl Shared {
     /// Nanoseconds since the beginning.
     fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// A connection has ended, or was not let in.
+    fn count_end(&self, end: End) {
+        self.ended[end as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Connections that have ended so.
+    pub fn ended_so_far(&self, end: End) -> u64 {
+        self.ended[end as usize].load(Ordering::Relaxed)
     }
 
     /// Connections that are open.

@@ -15,7 +15,7 @@ use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Direction, 
 
 use super::connection::{LOOK_EVERY_NS, RING, WOKEN, Waking};
 use super::idle::Idle;
-use super::{Counted, Shared};
+use super::{Counted, End, Shared};
 use crate::engine::{Engine, Finished};
 use crate::limits::{CONNECT_TIMEOUT_NS, QUEUE_ENTRIES_MAX, RDMA_IN_CAPSULE};
 use crate::pool::Pool;
@@ -72,6 +72,7 @@ fn refuse(request: rdma::Request, reason: RejectReason) {
 pub(super) fn serve(shared: &Arc<Shared>, request: rdma::Request, origin: Origin) {
     let limit = crate::limits::CONNECTIONS_MAX;
     let Some(_one) = Counted::one_more(&shared.connections, limit) else {
+        shared.ended(End::Full, None, "RDMA", "");
         return refuse(request, RejectReason::Resources);
     };
     let Some((private, _)) = Private::split(&request.private_data) else {
@@ -86,7 +87,18 @@ pub(super) fn serve(shared: &Arc<Shared>, request: rdma::Request, origin: Origin
     }
     // What goes wrong here is the connection's end, which the host sees.
     if let Ok(mut driver) = Driver::new(shared, request, origin, entries) {
-        _ = driver.run();
+        let ended = driver.run();
+        let (end, why) = match ended {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                (if driver.queue.is_over() { End::Controller } else { End::Host }, String::new())
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => (End::Fault, error.to_string()),
+            Err(error) => (End::Broken, error.to_string()),
+            Ok(()) => (End::Host, String::new()),
+        };
+        shared.ended(end, Some(&driver.queue), "RDMA", &why);
+    } else {
+        shared.count_end(End::Broken);
     }
 }
 
@@ -153,6 +165,7 @@ impl<'a> Driver<'a> {
         let mut is_armed = false;
         loop {
             let now_ns = self.shared.now_ns();
+            self.engine.begin_round(now_ns);
             let mut progress = self.receive(now_ns)?;
             progress |= self.work(now_ns);
             self.look(now_ns)?;
@@ -215,12 +228,15 @@ impl<'a> Driver<'a> {
             self.finish(finished, now_ns);
             worked = true;
         }
+        if worked {
+            self.engine.end_round(self.shared.now_ns(), &self.queue);
+        }
         worked
     }
 
     fn look(&mut self, now_ns: u64) -> io::Result<()> {
         let gone = || Err(io::ErrorKind::ConnectionAborted.into());
-        if self.queue.id().is_none() && now_ns - self.began_ns > CONNECT_TIMEOUT_NS || self.queue.is_over() {
+        if !self.queue.is_trusted() && now_ns - self.began_ns > CONNECT_TIMEOUT_NS || self.queue.is_over() {
             return gone();
         }
         if self.queue.id() == Some(0) {

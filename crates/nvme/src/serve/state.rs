@@ -26,6 +26,8 @@ pub struct Server {
     listeners: BTreeMap<u16, Listener>,
     config: Config,
     state: Option<PathBuf>,
+    /// The folder of what is kept of reservations.
+    reservations: Option<PathBuf>,
 }
 
 impl Server {
@@ -40,7 +42,9 @@ impl Server {
             _ => config,
         };
         let shared = Shared::new(Arc::new(Target::new()), tuning);
-        let mut server = Self { shared, listeners: BTreeMap::new(), config: Config::default(), state: None };
+        let reservations = state.as_ref().map(|path| path.with_extension("reservations"));
+        let (listeners, config_so_far) = (BTreeMap::new(), Config::default());
+        let mut server = Self { shared, listeners, config: config_so_far, state: None, reservations };
         for subsystem in config.subsystems {
             server.add_subsystem(subsystem)?;
         }
@@ -94,6 +98,7 @@ impl Server {
         let model = config.model.clone().unwrap_or_else(|| MODEL.to_owned());
         let hosts = config.hosts.clone().map_or(Hosts::Any, Hosts::Only);
         let subsystem = Subsystem::new(config.nqn.clone(), serial, model, hosts);
+        let subsystem = subsystem.with_secrets(config.secrets.clone());
         self.target().add_subsystem(subsystem)?;
         let name = config.nqn.clone();
         let namespaces = std::mem::take(&mut config.namespaces);
@@ -129,7 +134,12 @@ impl Server {
         let (store, bytes) = open(&config)?;
         let identity = Identity::of(name, config.id);
         let namespace = Namespace::new(config.id, identity, config.block_size.into(), bytes, store);
-        let namespace = namespace.with(config.group, config.read_only);
+        let mut namespace = namespace.with(config.group, config.read_only);
+        if let Some(folder) = &self.reservations {
+            let path = folder.join(format!("{}.json", identity.to_text()));
+            let kept = namespace.with_reservations_in(path.clone());
+            namespace = kept.map_err(|source| ServeError::Backend { path, source })?;
+        }
         self.target().add_namespace(name, namespace)?;
         if let Some(subsystem) = self.entry(name) {
             subsystem.namespaces.push(config);

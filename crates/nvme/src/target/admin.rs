@@ -102,7 +102,7 @@ impl Queue {
                 }
                 Ok((u64::from(!aborted), Vec::new()))
             }
-            Admin::GetFeatures => state.controller(id)?.feature(command, now_ns),
+            Admin::GetFeatures => state.feature(id, command, now_ns),
             Admin::SetFeatures => state.set_feature(id, command, sent, now_ns),
             Admin::KeepAlive => match state.controller(id)?.keep_alive_ms {
                 0 => Err(Status::INVALID_FIELD.permanent()),

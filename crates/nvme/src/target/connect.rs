@@ -11,6 +11,7 @@ use wire::nvme::fabrics::{
 use super::controller::{Controller, Session, Wake};
 use super::queue::Origin;
 use super::{State, Target};
+use crate::auth::Authenticator;
 use crate::limits::{CONTROLLERS_MAX, DISCOVERY_KEEP_ALIVE_MS, QUEUE_ENTRIES_MAX};
 use crate::nqn::Nqn;
 
@@ -58,6 +59,8 @@ pub(super) struct Connected {
     /// Entries.
     pub(super) entries: u16,
     pub(super) flow_control: bool,
+    /// When the host has to prove who it is.
+    pub(super) authenticator: Option<Box<Authenticator>>,
 }
 
 impl Target {
@@ -78,7 +81,7 @@ impl Target {
         let host = Nqn::of_field(&data.host).ok_or(wrong_data(place::HOST))?;
         let subsystem = Nqn::of_field(&data.subsystem).ok_or(wrong_data(place::SUBSYSTEM))?;
         let mut state = self.lock();
-        state.may_connect(&subsystem, &host, origin)?;
+        let authenticator = state.may_connect(&subsystem, &host, origin)?;
         let session = match fields.queue_id {
             0 => state.new_controller(fields, data, subsystem, host, origin, now_ns)?,
             _ => state.session_of(fields, data, &subsystem, &host)?,
@@ -88,23 +91,37 @@ impl Target {
             controller.queues.insert(queue_id, Arc::clone(wake));
         }
         let flow_control = fields.attributes & CONNECT_NO_FLOW_CONTROL == 0;
-        Ok(Connected { session, queue_id, entries: fields.size + 1, flow_control })
+        Ok(Connected { session, queue_id, entries: fields.size + 1, flow_control, authenticator })
     }
 }
 
 impl State {
-    fn may_connect(&self, subsystem: &Nqn, host: &Nqn, origin: &Origin) -> Result<(), Refusal> {
+    fn may_connect(
+        &self,
+        subsystem: &Nqn,
+        host: &Nqn,
+        origin: &Origin,
+    ) -> Result<Option<Box<Authenticator>>, Refusal> {
         if subsystem.is_discovery() {
-            return Ok(());
+            return Ok(None);
         }
         let found = self.subsystems.get(subsystem);
         let is_here = self.ports.get(&origin.port).is_none_or(|port| port.leads_to(subsystem));
         let Some(found) = found.filter(|_| is_here) else {
             return Err(wrong_data(place::SUBSYSTEM));
         };
-        match found.snapshot().hosts.allow(host) {
-            true => Ok(()),
-            false => Err(Status::CONNECT_INVALID_HOST.into()),
+        let snapshot = found.snapshot();
+        if !snapshot.hosts.allow(host) {
+            return Err(Status::CONNECT_INVALID_HOST.into());
+        }
+        match snapshot.secrets.get(host) {
+            None if snapshot.secrets.is_empty() => Ok(None),
+            // Otherwise a name that nobody has would be a way around.
+            None => Err(Status::CONNECT_INVALID_HOST.into()),
+            Some(secrets) => {
+                let authenticator = Authenticator::new(host.as_str(), subsystem.as_str(), secrets.clone());
+                Ok(Some(Box::new(authenticator)))
+            }
         }
     }
 

@@ -82,6 +82,7 @@ impl Controller {
             feature::RESERVATION_MASK => {
                 value(self.reservation_masks.get(&command.nsid).copied().unwrap_or_default().into())
             }
+            feature::RESERVATION_PERSISTENCE => value(0),
             _ => Err(invalid),
         }
     }
@@ -177,10 +178,23 @@ impl State {
         namespace.ok_or(Status::INVALID_NAMESPACE.permanent())
     }
 
+    /// Get Features, of those that are a namespace's as well.
+    pub(super) fn feature(&mut self, id: u16, command: &Command, now_ns: u64) -> Answer {
+        let is_current = Select::parse(command.cdw10) == Some(Select::Current);
+        if is_current && command.cdw10 as u8 == feature::RESERVATION_PERSISTENCE {
+            let namespace = self.reservable(id, command.nsid)?;
+            return Ok((
+                u64::from(namespace.reservations(super::reservation::Reservations::persists)),
+                Vec::new(),
+            ));
+        }
+        self.controller(id)?.feature(command, now_ns)
+    }
+
     fn set_persistence(&self, id: u16, command: &Command) -> Answer {
         let namespace = self.reservable(id, command.nsid)?;
         let persists = command.cdw11 & 1 == 1;
-        namespace.reservations(|reservations| reservations.set_persistence(persists))?;
+        namespace.change_reservations(|it| it.set_persistence(persists))?;
         Ok((0, Vec::new()))
     }
 }

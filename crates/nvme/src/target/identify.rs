@@ -37,8 +37,14 @@ const LOG_PAGES: u8 = 1 | 1 << 1 | 1 << 2;
 const ANA_CAPABILITIES: u8 = 0x1f;
 /// Seconds that a change of access may take.
 const ANA_TRANSITION: u8 = 10;
-/// All kinds of reservations, persistence, and "ignore existing key" as version 1.3 has it.
-const RESERVATIONS: u8 = 0xff;
+/// All kinds of reservations, and "ignore existing key" as version 1.3 has it.
+const RESERVATIONS: u8 = 0xfe;
+/// Reservations persist through power loss, when hosts ask for that.
+const PERSISTENT: u8 = 1;
+
+fn reservations(namespace: &Namespace) -> u8 {
+    RESERVATIONS | if namespace.keeps_reservations() { PERSISTENT } else { 0 }
+}
 
 const IO_COMMANDS: u16 = io_command::COMPARE
     | io_command::DATASET
@@ -107,7 +113,7 @@ fn identify_namespace(snapshot: &Snapshot, command: &Command, kind: u8, command_
             let namespace = namespace_of(snapshot, nsid)?;
             let independent = IndependentNamespace {
                 sharing: 1,
-                reservations: RESERVATIONS,
+                reservations: reservations(namespace),
                 ana_group: namespace.group(),
                 attributes: u8::from(namespace.is_read_only()),
                 status: 1,
@@ -253,6 +259,7 @@ fn identified(namespace: &Namespace) -> IdentifiedNamespace {
     let identity = namespace.identity();
     let is_file = matches!(namespace.store(), crate::store::Store::File(_));
     IdentifiedNamespace {
+        reservations: reservations(namespace),
         size: blocks,
         capacity: blocks,
         used: blocks,

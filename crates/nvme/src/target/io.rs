@@ -29,6 +29,12 @@ pub(super) struct Work {
     fuse: Fuse,
 }
 
+impl Work {
+    pub(super) fn fuse(&self) -> Fuse {
+        self.fuse
+    }
+}
+
 /// The first of a fused pair, and what is known of the second.
 #[derive(Debug)]
 pub(super) struct Pair {
@@ -133,6 +139,21 @@ impl Queue {
         }
     }
 
+    /// Half of a pair goes without having been carried out: so does the other.
+    pub(super) fn abandon_half(&mut self, cid: u16, fuse: Fuse) {
+        match fuse {
+            Fuse::Second => self.spoil(Status::ABORTED_FUSED_FAILED),
+            Fuse::First => {
+                let pair = self.pair.take_if(|pair| pair.first_cid == cid);
+                let second = pair.and_then(|pair| pair.second);
+                let status = Status::ABORTED_FUSED_FAILED;
+                let completion = second.map(|(work, _)| self.completion(work.command.cid, status, 0));
+                self.extra.extend(completion);
+            }
+            Fuse::No | Fuse::Reserved => {}
+        }
+    }
+
     fn spoil(&mut self, status: Status) {
         let Some(pair) = self.pair.as_mut() else { return };
         pair.spoiled = Some(status);
@@ -162,6 +183,11 @@ impl Queue {
             let subsystem = self.session().and_then(|it| self.target.subsystem(&it.subsystem).ok());
             let all = subsystem.map(|subsystem| subsystem.namespaces()).unwrap_or_default();
             return Outcome::Task(Task::new(cid, Action::FlushAll(all), None, 0, 0));
+        }
+        // Once more: the data may have come long after the command, and a reservation in between.
+        let host = self.session().map(|it| it.host_id).unwrap_or_default();
+        if work.namespace.as_ref().is_some_and(|it| !it.permits(&host, writes(work.kind))) {
+            return self.reply(cid, Status::RESERVATION_CONFLICT.permanent(), 0, buffer);
         }
         match self.task(cid, work, length, buffer) {
             Ok(task) => Outcome::Task(task),
@@ -259,7 +285,7 @@ impl Queue {
         }
         let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
         let (host, id) = (session.host_id, session.id);
-        let change = namespace.reservations(|it| change(it, work.kind, &work.command, data, host, id));
+        let change = namespace.change_reservations(|it| change(it, work.kind, &work.command, data, host, id));
         let status = match change {
             Err(status) => status,
             Ok(notices) => {
@@ -294,9 +320,12 @@ fn change(
     match kind {
         Io::ReservationRegister => {
             let (RegisterData { current, new }, _) = RegisterData::split(data).ok_or(INVALID)?;
-            const PERSIST: u32 = 3 << 30;
-            if command.cdw10 & PERSIST == PERSIST {
-                it.set_persistence(true)?;
+            // "Change persist through power loss state" (Base figure 421).
+            match command.cdw10 >> 30 {
+                0 => {}
+                2 => it.set_persistence(false)?,
+                3 => it.set_persistence(true)?,
+                _ => return Err(INVALID),
             }
             let key = (!ignores_key).then_some(current);
             match action {

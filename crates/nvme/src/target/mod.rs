@@ -2,6 +2,7 @@
 //! have made. It knows no transport; time is an argument, in nanoseconds from any beginning.
 
 mod admin;
+mod authentication;
 mod connect;
 mod controller;
 mod discovery;
@@ -9,6 +10,7 @@ mod events;
 mod features;
 mod identify;
 mod io;
+mod keeper;
 mod logs;
 mod namespace;
 mod property;

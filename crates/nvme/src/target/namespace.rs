@@ -1,13 +1,15 @@
 //! A namespace: blocks that a subsystem offers.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest, Sha256};
 use wire::nvme::Status;
 use wire::nvme::command::Blocks;
 
+use super::keeper::Keeper;
 use super::reservation::Reservations;
+use crate::latency::Observed;
 use crate::nqn::Nqn;
 use crate::store::Store;
 
@@ -32,6 +34,11 @@ impl Identity {
             bytes
         };
         Self::from_uuid(hash("uuid"), hash("nguid"))
+    }
+
+    /// The UUID in hexadecimal digits.
+    pub fn to_text(self) -> String {
+        self.uuid.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn from_uuid(mut uuid: [u8; 16], nguid: [u8; 16]) -> Self {
@@ -74,6 +81,8 @@ pub struct Namespace {
     pub(crate) fusing: Fusing,
     /// What has been done with it.
     pub counters: Counters,
+    observed: Arc<Observed>,
+    keeper: Option<Keeper>,
 }
 
 impl Namespace {
@@ -92,6 +101,8 @@ impl Namespace {
             reserved: AtomicU8::new(0),
             fusing: Fusing::default(),
             counters: Counters::default(),
+            observed: Arc::default(),
+            keeper: None,
         }
     }
 
@@ -99,6 +110,20 @@ impl Namespace {
     #[must_use]
     pub fn with(self, group: u32, read_only: bool) -> Self {
         Self { group, read_only, ..self }
+    }
+
+    /// The same, with a file that keeps reservations when the power goes; what it has holds.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub fn with_reservations_in(self, path: std::path::PathBuf) -> std::io::Result<Self> {
+        let keeper = Keeper::new(path);
+        let reservations = match keeper.kept()? {
+            Some(kept) => Reservations::from_kept(kept),
+            None => Reservations::that_can_persist(),
+        };
+        let reserved = AtomicU8::new(reservations.kind().map_or(0, |kind| kind as u8));
+        Ok(Self { reservations: Mutex::new(reservations), reserved, keeper: Some(keeper), ..self })
     }
 
     /// Its number.
@@ -134,6 +159,11 @@ impl Namespace {
     /// Its bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks() << self.shift
+    }
+
+    /// How long its commands take.
+    pub fn observed(&self) -> &Arc<Observed> {
+        &self.observed
     }
 
     /// Where they are.
@@ -175,12 +205,34 @@ impl Namespace {
         self.reservations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works on the reservations.
-    pub(crate) fn reservations<T>(&self, work: impl FnOnce(&mut Reservations) -> T) -> T {
+    /// Whether reservations can stay when the power goes.
+    pub(crate) fn keeps_reservations(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// Looks at the reservations.
+    pub(crate) fn reservations<T>(&self, look: impl FnOnce(&Reservations) -> T) -> T {
+        look(&self.lock_reservations())
+    }
+
+    /// Changes the reservations. What is to stay when the power goes has been written when this returns.
+    pub(crate) fn change_reservations<T>(
+        &self,
+        change: impl FnOnce(&mut Reservations) -> Result<T, Status>,
+    ) -> Result<T, Status> {
         let mut reservations = self.lock_reservations();
-        let result = work(&mut reservations);
+        let mut changed = reservations.clone();
+        let result = change(&mut changed)?;
+        if let Some(keeper) = &self.keeper
+            && (changed.persists() || reservations.persists())
+            && changed != *reservations
+        {
+            // What could not be written has not happened.
+            keeper.keep(changed.to_keep().as_ref()).map_err(|_| Status::INTERNAL_ERROR)?;
+        }
+        *reservations = changed;
         self.reserved.store(reservations.kind().map_or(0, |kind| kind as u8), Ordering::Release);
-        result
+        Ok(result)
     }
 }
 

@@ -6,17 +6,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use wire::nvme::auth::CONNECT_AUTHENTICATE;
 use wire::nvme::command::PSDT_SGL;
 use wire::nvme::fabrics::{Connect, ConnectData};
 use wire::nvme::log::AnaState;
 use wire::nvme::opcode::FABRICS;
 use wire::nvme::{Command, Completion, Direction, Fabrics, Fuse, Status};
 
+use super::authentication::Standing;
 use super::connect::Connected;
 use super::controller::{Session, Wake};
 use super::io::{Pair, Work as IoWork};
 use super::subsystem::Subsystem;
-use super::{Namespace, Target};
+use super::{Namespace, Target, authentication};
 use crate::engine::{Finished, Task};
 use crate::limits::TRANSFER_BYTES_MAX;
 use rdma::Buffer;
@@ -82,6 +84,7 @@ pub(super) struct Membership {
     pub(super) session: Arc<Session>,
     pub(super) queue_id: u16,
     epoch: u64,
+    pub(super) standing: Standing,
     pub(super) view: View,
 }
 
@@ -158,6 +161,11 @@ impl Queue {
         self.flow_control
     }
 
+    /// Whether the host has said who it is, and proved it where it has to.
+    pub fn is_trusted(&self) -> bool {
+        self.membership().is_some_and(|it| it.standing.is_trusted())
+    }
+
     /// Which queue of its controller it is; `None` before Connect.
     pub fn id(&self) -> Option<u16> {
         self.membership().map(|it| it.queue_id)
@@ -213,6 +221,9 @@ impl Queue {
                 _ => Err(Status::COMMAND_SEQUENCE.permanent()),
             };
         };
+        if !membership.standing.is_trusted() && !is_authentication(command) {
+            return Err(Status::AUTHENTICATION_REQUIRED.permanent());
+        }
         membership.session.heard_ns.store(now_ns, Ordering::Relaxed);
         let queue_id = membership.queue_id;
         if queue_id != 0 && !is_fabrics {
@@ -231,6 +242,7 @@ impl Queue {
     pub fn execute(&mut self, request: Request, buffer: Option<Buffer>, now_ns: u64) -> Outcome {
         let Request { cid, length, work, .. } = request;
         match work {
+            Work::Fabrics(Fabrics::AuthenticationReceive, command) => self.say(&command, length, buffer),
             Work::Fabrics(kind, command) => {
                 let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
                 let (status, result) = self.fabrics(kind, &command, data, now_ns);
@@ -239,6 +251,14 @@ impl Queue {
             Work::Admin(command) => self.admin(&command, length, buffer, now_ns),
             Work::Io(work) => self.execute_io(cid, work, length, buffer),
         }
+    }
+
+    /// A command that is not carried out after all: its transport could not bring its data.
+    pub fn abandon(&mut self, request: Request, status: Status) -> Completion {
+        if let Work::Io(work) = &request.work {
+            self.abandon_half(request.cid, work.fuse());
+        }
+        self.completion(request.cid, status, 0)
     }
 
     /// Turns what an engine has finished into a completion. A fused pair ends with one more in
@@ -301,9 +321,9 @@ impl Queue {
             Fabrics::Connect => self.connect(command, data, now_ns),
             Fabrics::PropertyGet | Fabrics::PropertySet => self.property(kind, command),
             Fabrics::Disconnect => (Status::SUCCESS, 0),
-            Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive => {
-                (Status::COMMAND_SEQUENCE.permanent(), 0)
-            }
+            Fabrics::AuthenticationSend => (self.hear(command, data), 0),
+            // It has data of its own: Queue::execute.
+            Fabrics::AuthenticationReceive => (Status::INTERNAL_ERROR, 0),
         }
     }
 
@@ -318,19 +338,21 @@ impl Queue {
         match self.target.connect(fields, &data, &self.origin, &self.wake, now_ns) {
             Err(refusal) => (refusal.status, refusal.result),
             Ok(connected) => {
-                let id = connected.session.id;
+                let id = u64::from(connected.session.id);
+                let asks = connected.authenticator.is_some();
                 self.join(connected);
-                (Status::SUCCESS, id.into())
+                (Status::SUCCESS, id | if asks { CONNECT_AUTHENTICATE } else { 0 })
             }
         }
     }
 
     fn join(&mut self, connected: Connected) {
-        let Connected { session, queue_id, entries, flow_control } = connected;
+        let Connected { session, queue_id, entries, flow_control, authenticator } = connected;
+        let standing = Standing::of(authenticator);
         let subsystem = self.target.subsystem(&session.subsystem).ok();
         let epoch = session.epoch.load(Ordering::Acquire);
         let view = View { subsystem, ..View::default() };
-        self.stage = Stage::Connected(Membership { session, queue_id, epoch, view });
+        self.stage = Stage::Connected(Membership { session, queue_id, epoch, standing, view });
         // The queue begins with Connect itself in the first entry.
         (self.head, self.entries, self.flow_control) = (1 % entries, entries, flow_control);
     }
@@ -369,6 +391,11 @@ impl Drop for Queue {
     }
 }
 
+fn is_authentication(command: &Command) -> bool {
+    let kind = Fabrics::parse(command.fabrics_type()).filter(|_| command.opcode == FABRICS);
+    matches!(kind, Some(Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive))
+}
+
 fn plan_fabrics(command: &Command, length: u32, queue_id: u16) -> Result<Request, Status> {
     let kind = Fabrics::parse(command.fabrics_type()).ok_or(Status::INVALID_OPCODE.permanent())?;
     let is_property = matches!(kind, Fabrics::PropertyGet | Fabrics::PropertySet);
@@ -382,7 +409,7 @@ fn fabrics(kind: Fabrics, command: &Command, length: u32) -> Result<Request, Sta
     let direction = Direction::of(kind as u8);
     let expected = match kind {
         Fabrics::Connect => ConnectData::SIZE as u32,
-        Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive => command.cdw11,
+        Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive => authentication::length(command)?,
         _ => 0,
     };
     let length = transfer(expected, length)?;

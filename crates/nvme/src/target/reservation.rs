@@ -6,6 +6,8 @@ use wire::nvme::reservation::{
     EXTENDED_HEAD_SIZE, Kind, Registrant as ReportedRegistrant, RegistrantExtended, ReportHead,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::REGISTRANTS_MAX;
 
 type Host = [u8; 16];
@@ -30,7 +32,7 @@ pub(crate) type Change = Result<Notices, Status>;
 const CONFLICT: Status = Status::RESERVATION_CONFLICT.permanent();
 const INVALID: Status = Status::INVALID_FIELD.permanent();
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Registrant {
     host: Host,
     key: u64,
@@ -38,13 +40,27 @@ struct Registrant {
 }
 
 /// Who may do what with a namespace.
-#[derive(Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Reservations {
     registrants: Vec<Registrant>,
     held: Option<(Kind, Host)>,
     generation: u32,
     persists: bool,
+    can_persist: bool,
 }
+
+/// What stays when the power goes (Base 8.19.1), as it is written down.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Kept {
+    registrants: Vec<Registrant>,
+    kind: Option<u8>,
+    holder: Host,
+    generation: u32,
+}
+
+/// The controller of a registrant that is not connected (NVM 3.2.7).
+const NO_CONTROLLER: u16 = 0xffff;
 
 impl Reservations {
     /// What is reserved.
@@ -74,7 +90,38 @@ impl Reservations {
 
     /// Keeps registrations over a restart, or not. What cannot be kept must not be promised.
     pub(crate) fn set_persistence(&mut self, persists: bool) -> Result<(), Status> {
-        if persists { Err(INVALID) } else { Ok(()) }
+        if persists && !self.can_persist {
+            return Err(INVALID);
+        }
+        self.persists = persists;
+        Ok(())
+    }
+
+    /// Whether registrations stay when the power goes.
+    pub(crate) fn persists(&self) -> bool {
+        self.persists
+    }
+
+    /// None, with somebody below who can keep them.
+    pub(crate) fn that_can_persist() -> Self {
+        Self { can_persist: true, ..Self::default() }
+    }
+
+    /// What has to be kept; `None` when nothing has.
+    pub(crate) fn to_keep(&self) -> Option<Kept> {
+        let (kind, holder) = self.held.map(|(kind, host)| (kind as u8, host)).unzip();
+        let (registrants, generation) = (self.registrants.clone(), self.generation);
+        let holder = holder.unwrap_or_default();
+        self.persists.then_some(Kept { registrants, kind, holder, generation })
+    }
+
+    /// What was kept before a restart: nobody is connected yet.
+    pub(crate) fn from_kept(kept: Kept) -> Self {
+        let held = kept.kind.and_then(Kind::parse).map(|kind| (kind, kept.holder));
+        let mut registrants = kept.registrants;
+        registrants.truncate(REGISTRANTS_MAX);
+        registrants.iter_mut().for_each(|it| it.controller = NO_CONTROLLER);
+        Self { registrants, held, generation: kept.generation, persists: true, can_persist: true }
     }
 
     fn check(&self, host: &Host, key: u64) -> Result<(), Status> {

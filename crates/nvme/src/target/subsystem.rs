@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use wire::nvme::log::AnaState;
 
 use super::Namespace;
+use crate::auth::Secrets;
 use crate::nqn::Nqn;
 
 /// Who may use a subsystem.
@@ -36,6 +37,8 @@ pub(crate) struct Snapshot {
     pub(crate) access: BTreeMap<(u16, u32), AnaState>,
     pub(crate) access_changes: u64,
     pub(crate) hosts: Hosts,
+    /// When there are any, only hosts that have some may come.
+    pub(crate) secrets: BTreeMap<Nqn, Secrets>,
 }
 
 impl Snapshot {
@@ -68,10 +71,17 @@ pub struct Subsystem {
 impl Subsystem {
     /// A subsystem without namespaces.
     pub fn new(name: Nqn, serial: String, model: String, hosts: Hosts) -> Self {
-        let snapshot =
-            Snapshot { namespaces: BTreeMap::new(), access: BTreeMap::new(), access_changes: 0, hosts };
+        let (namespaces, access, secrets) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let snapshot = Snapshot { namespaces, access, access_changes: 0, hosts, secrets };
         let snapshot = RwLock::new(Arc::new(snapshot));
         Self { name, serial, model, generation: AtomicU64::new(0), snapshot }
+    }
+
+    /// The same, where hosts have to authenticate: those that have secrets here, and no others may come.
+    #[must_use]
+    pub fn with_secrets(self, secrets: BTreeMap<Nqn, Secrets>) -> Self {
+        self.change(|snapshot| snapshot.secrets = secrets);
+        self
     }
 
     /// Its name.

@@ -49,6 +49,8 @@ struct Slot {
     length: usize,
     /// Whether the host was asked for data.
     asked: bool,
+    /// Whether some of the data were damaged on their way.
+    damaged: bool,
 }
 
 /// One connection of a host.
@@ -137,7 +139,7 @@ impl Connection {
                         self.fail(fault);
                     }
                 }
-                Ok(Some(Event::Data)) => self.data_came(now_ns),
+                Ok(Some(Event::Data { intact })) => self.data_came(intact, now_ns),
                 Err(fault) => self.fail(fault),
             }
         }
@@ -286,7 +288,15 @@ impl Connection {
 
     fn insert(&mut self, request: Request, buffer: Option<Buffer>) -> usize {
         let (cid, length) = (request.cid, request.length);
-        self.slots.insert(Slot { cid, request: Some(request), buffer, received: 0, length, asked: false })
+        self.slots.insert(Slot {
+            cid,
+            request: Some(request),
+            buffer,
+            received: 0,
+            length,
+            asked: false,
+            damaged: false,
+        })
     }
 
     /// A command has its buffer: asks for data, or executes it.
@@ -304,9 +314,22 @@ impl Connection {
 
     fn execute_slot(&mut self, index: usize, now_ns: u64) {
         let Some(slot) = self.slots.try_remove(index) else { return };
+        if slot.damaged {
+            return self.abandon(slot, now_ns);
+        }
         if let Some(request) = slot.request {
             self.execute(request, slot.buffer, now_ns);
         }
+    }
+
+    /// A command's data did not arrive as they were sent: it fails, and the host may send it again.
+    fn abandon(&mut self, slot: Slot, now_ns: u64) {
+        if let Some(request) = slot.request {
+            let completion = self.queue.abandon(request, Status::TRANSIENT_TRANSPORT);
+            self.respond(&completion);
+        }
+        self.give(slot.buffer, now_ns);
+        self.extra();
     }
 
     fn execute(&mut self, request: Request, buffer: Option<Buffer>, now_ns: u64) {
@@ -315,7 +338,8 @@ impl Connection {
         let cid = request.cid;
         match self.queue.execute(request, buffer, now_ns) {
             Outcome::Task(mut task) => {
-                let slot = Slot { cid, request: None, buffer: None, received: 0, length: 0, asked: false };
+                let (asked, damaged) = (false, false);
+                let slot = Slot { cid, request: None, buffer: None, received: 0, length: 0, asked, damaged };
                 task.tag = self.slots.insert(slot) as u32;
                 self.tasks.push_back(task);
             }
@@ -371,8 +395,11 @@ impl Connection {
     }
 
     /// All data of a PDU came: executes what has all of its own.
-    fn data_came(&mut self, now_ns: u64) {
+    fn data_came(&mut self, intact: bool, now_ns: u64) {
         let Some(index) = self.inbound.take_filled() else { return };
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.damaged |= !intact;
+        }
         let is_complete = self
             .slots
             .get(index)

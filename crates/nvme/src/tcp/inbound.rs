@@ -16,8 +16,8 @@ const DIRECT: usize = 8 << 10;
 pub(super) enum Event {
     /// A header. Its data follow, if it has any: say where to with [`Inbound::expect`].
     Header(Header, Frame),
-    /// All data of the PDU came.
-    Data,
+    /// All data of the PDU came; and whether they are what the host sent, by their digest.
+    Data { intact: bool },
 }
 
 /// Where data go.
@@ -171,22 +171,17 @@ impl Inbound {
         if data.remaining > 0 || self.end - self.start < trailer {
             return Ok(None);
         }
-        if let Some(place) = place.filter(|_| data.digest) {
-            let whole = place.get(data.at - data.length..data.at).unwrap_or_default();
-            if !digest_is_right(whole, self.staged()) {
-                // Not fatal by the letter (TCP transport 3.3.1.1), but these data are not to be trusted, nor
-                // is a path that damages them: the host connects anew.
-                let (status, information) = (Fatal::HeaderDigest, digest_of(self.staged()));
-                return Err(Fault { status, information, header: Vec::new() });
-            }
-        }
+        // An error of the command, not of the connection (TCP transport 3.3.1.1): the header was right, so
+        // it is known where the next PDU begins.
+        let whole = place.filter(|_| data.digest).and_then(|it| it.get(data.at - data.length..data.at));
+        let intact = whole.is_none_or(|whole| digest_is_right(whole, self.staged()));
         self.start += trailer;
         self.data = None;
         self.filled = match data.sink {
             Sink::Slot(slot) => Some(slot),
             Sink::Nowhere => None,
         };
-        Ok(Some(Event::Data))
+        Ok(Some(Event::Data { intact }))
     }
 }
 

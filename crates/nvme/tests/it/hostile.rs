@@ -3,7 +3,7 @@
 use nvme::tcp::Closing;
 use proptest::prelude::*;
 use wire::nvme::tcp::{CommonHeader, Data, Digests, Fatal, Header, Initialize, Kind, Terminate, flag};
-use wire::nvme::{Command, Io, Sgl};
+use wire::nvme::{Command, Io, Sgl, Status};
 
 use crate::support::{BLOCK, Host, Line, RESPONSE, fabrics_nothing, io, pattern, target};
 
@@ -70,16 +70,63 @@ fn data_that_nobody_asked_for_end_the_connection() {
 }
 
 #[test]
-fn damaged_digests_end_the_connection() {
+fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
     let target = target();
+    let mut host = Host::with(&target, 1, Digests { header: true, data: true }, 128, 0);
     let command = io(Io::Write, 0, 1).with_sgl(Sgl::InCapsule { offset: 0, length: BLOCK as u32 });
-    for at in [10, 73, 200, 72 + 4 + BLOCK] {
-        let mut host = Host::with(&target, 1, Digests { header: true, data: true }, 128, 0);
+    let damaged = |host: &mut Host, at: usize| {
         let mut bytes = host.io.encode(&Header::Command(command), 0, &pattern(1, BLOCK));
         bytes[at] ^= 4;
         host.io.bytes(&bytes);
+    };
+    for at in [80, 200, 72 + 4 + BLOCK] {
+        damaged(&mut host, at);
+        assert_eq!(host.io.response().status(), Status::TRANSIENT_TRANSPORT, "byte {at}");
+    }
+    // In the second of three parts of what was asked for: the command fails when all have come.
+    let write =
+        Command { cid: 9, ..io(Io::Write, 0, 3) }.with_sgl(Sgl::Transport { length: 3 * BLOCK as u32 });
+    host.io.send(&Header::Command(write), 0, &[]);
+    let Header::ReadyToTransfer(ready) = host.io.pdu().header else { panic!("no R2T") };
+    for part in 0..3 {
+        let offset = (part * BLOCK) as u32;
+        let header = Data { cid: 9, tag: ready.tag, offset, length: BLOCK as u32 };
+        let flags = if part == 2 { flag::LAST } else { 0 };
+        let mut bytes = host.io.encode(&Header::HostData(header), flags, &pattern(1, BLOCK));
+        bytes[100] ^= u8::from(part == 1);
+        host.io.bytes(&bytes);
+    }
+    assert_eq!(host.io.response().status(), Status::TRANSIENT_TRANSPORT);
+    assert_eq!(host.io.take(io(Io::Read, 0, 3), 3 * BLOCK).unwrap(), vec![0; 3 * BLOCK]);
+    for at in [10, 73] {
+        let mut host = Host::with(&target, 2, Digests { header: true, data: true }, 128, 0);
+        damaged(&mut host, at);
         assert_eq!(host.io.closing(), Closing::Fault(Fatal::HeaderDigest), "byte {at}");
     }
+}
+
+/// A pair of which half was damaged: neither is carried out, and both are answered.
+#[test]
+fn damaged_halves_take_the_other_with_them() {
+    let target = target();
+    let mut host = Host::with(&target, 1, Digests { header: true, data: true }, 128, 0);
+    for damaged in [0, 1] {
+        let half = |cid, kind, fuse: u8| {
+            let command = Command { cid, flags: fuse, ..io(kind, 0, 1) };
+            command.with_sgl(Sgl::InCapsule { offset: 0, length: BLOCK as u32 })
+        };
+        for (number, (kind, fuse)) in [(Io::Compare, 1), (Io::Write, 2)].into_iter().enumerate() {
+            let header = Header::Command(half(number as u16, kind, fuse));
+            let mut bytes = host.io.encode(&header, 0, &vec![0; BLOCK]);
+            bytes[100] ^= u8::from(number == damaged);
+            host.io.bytes(&bytes);
+        }
+        let mut answers = [host.io.response(), host.io.response()];
+        answers.sort_by_key(|it| it.cid);
+        assert_eq!(answers[damaged].status(), Status::TRANSIENT_TRANSPORT);
+        assert!(!answers[1 - damaged].status().is_success());
+    }
+    assert_eq!(host.io.take(io(Io::Read, 0, 1), BLOCK).unwrap(), vec![0; BLOCK]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::support::{SUBSYSTEM, host_name, nqn, pattern};
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = 1024;
 
-fn namespace(id: u32, backend: BackendConfig) -> NamespaceConfig {
+pub(crate) fn namespace(id: u32, backend: BackendConfig) -> NamespaceConfig {
     NamespaceConfig { id, backend, block_size: BlockSize::B4096, read_only: false, group: 1 }
 }
 
@@ -28,21 +28,20 @@ fn file(path: &Path) -> BackendConfig {
 }
 
 fn config(namespaces: Vec<NamespaceConfig>) -> Config {
-    let subsystem =
-        SubsystemConfig { nqn: nqn(SUBSYSTEM), serial: None, model: None, hosts: None, namespaces };
+    let subsystem = SubsystemConfig { namespaces, ..SubsystemConfig::new(nqn(SUBSYSTEM)) };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let port = PortConfig { id: None, transport: TransportConfig::Tcp, address, subsystems: None };
     Config { subsystems: vec![subsystem], ports: vec![port], referrals: Vec::new() }
 }
 
-fn start(namespaces: Vec<NamespaceConfig>, state: Option<&Path>) -> (Server, SocketAddr) {
+pub(crate) fn start(namespaces: Vec<NamespaceConfig>, state: Option<&Path>) -> (Server, SocketAddr) {
     let state = state.map(Path::to_owned);
     let server = Server::start(config(namespaces), state, Tuning::default()).unwrap();
     let address = server.addresses()[0];
     (server, address)
 }
 
-fn options(number: u8, digests: bool) -> Options {
+pub(crate) fn options(number: u8, digests: bool) -> Options {
     let host = nqn(&host_name(number));
     let host_id = host.to_host_id();
     let digests = Digests { header: digests, data: digests };
@@ -232,4 +231,61 @@ fn a_measurement_counts_what_it_did() {
         // Those that were outstanding at the end are finished, and not counted by the bench.
         assert!((figures.latency.total()..=figures.latency.total() + 16).contains(&counted));
     }
+}
+
+/// "Persist through power loss": who had a reservation has it after a restart, and nobody else writes.
+#[test]
+fn reservations_survive_a_restart_when_hosts_ask_for_it() {
+    const PERSIST: u32 = 3 << 30;
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state.toml");
+    let disk = || vec![namespace(1, file(&folder.path().join("one")))];
+    let reserve = |queue: &mut Queue, kind: Io, cdw10: u32, data: &[u8]| {
+        let mut buffer = Buffer::zeroed(data.len());
+        buffer[..data.len()].copy_from_slice(data);
+        let command = wire::nvme::Command { opcode: kind as u8, nsid: 1, cdw10, ..Default::default() };
+        queue.call("a reservation", command, Payload::Out(buffer, data.len())).map(drop)
+    };
+    let register = |queue: &mut Queue, persist: u32| {
+        let keys = [0_u64.to_le_bytes(), 5_u64.to_le_bytes()].concat();
+        reserve(queue, Io::ReservationRegister, persist, &keys)
+    };
+    let conflicts = |queue: &mut Queue| {
+        let command = transfer(Io::Write, 1, 0, 1);
+        let done = queue.call("Write", command, Payload::Out(Buffer::zeroed(BLOCK), BLOCK));
+        let conflict = Status::RESERVATION_CONFLICT;
+        matches!(done, Err(HostError::Status { status, .. }) if status.plain() == conflict)
+    };
+    let of = |address, number| {
+        let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(number, false)).unwrap();
+        let queue = client.queues(1, 4).unwrap().remove(0);
+        (client, queue)
+    };
+    {
+        let (_server, address) = start(disk(), Some(&state));
+        let (_client, mut queue) = of(address, 1);
+        register(&mut queue, PERSIST).unwrap();
+        let keys = [5_u64.to_le_bytes(), 0_u64.to_le_bytes()].concat();
+        reserve(&mut queue, Io::ReservationAcquire, 1 << 8, &keys).unwrap();
+        assert!(conflicts(&mut of(address, 2).1));
+    }
+    {
+        let server = Server::start(Config::default(), Some(state.clone()), Tuning::default()).unwrap();
+        let (_client, mut queue) = of(server.addresses()[0], 1);
+        assert!(!conflicts(&mut queue));
+        let (_other, mut other) = of(server.addresses()[0], 2);
+        assert!(conflicts(&mut other));
+        // Without the promise, the next restart forgets.
+        let keys = [5_u64.to_le_bytes(), 6_u64.to_le_bytes()].concat();
+        reserve(&mut queue, Io::ReservationRegister, 2 | 2 << 30, &keys).unwrap();
+        assert!(conflicts(&mut other));
+    }
+    let server = Server::start(Config::default(), Some(state), Tuning::default()).unwrap();
+    assert!(!conflicts(&mut of(server.addresses()[0], 2).1));
+    // Without a state there is nothing that could keep them, and that is said.
+    let (_server, address) = start(disk(), None);
+    let refused = register(&mut of(address, 1).1, PERSIST);
+    assert!(
+        matches!(refused, Err(HostError::Status { status, .. }) if status.plain() == Status::INVALID_FIELD)
+    );
 }

@@ -5,6 +5,7 @@
 //! Sections are of NVM Express Base 2.0 and, where said, of its command set, TCP and RDMA transport
 //! specifications. All numbers are little-endian.
 
+pub mod auth;
 pub mod command;
 pub mod completion;
 pub mod discovery;

@@ -7,18 +7,31 @@ use std::sync::Mutex;
 use super::of_this_package;
 use crate::{Error, system};
 
+/// Which kernel a guest has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kernel {
+    /// The distribution's current one.
+    Plain,
+    /// The newest that the distribution has, whose NVMe host can authenticate.
+    Authenticating,
+}
+
 /// Builds the image if that has not happened yet, and says where it lies.
-pub(super) fn build() -> Result<PathBuf, Error> {
+pub(super) fn build(kernel: Kernel) -> Result<PathBuf, Error> {
     // Tests run side by side, and one build is enough: within this process by the first lock, and among the
     // several test programs by the second.
     static BUILDING: Mutex<()> = Mutex::new(());
     let _building = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let folder = of_this_package("../../target/guest");
+    let (folder, kind) = match kernel {
+        Kernel::Plain => ("../../target/guest", "plain"),
+        Kernel::Authenticating => ("../../target/guest-authenticating", "authenticating"),
+    };
+    let folder = of_this_package(folder);
     fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
     let lock = File::create(folder.join("lock")).map_err(Error::file(&folder))?;
     lock.lock().map_err(Error::file(&folder))?;
     let script = of_this_package("guest/build.sh");
-    system::call(&[&script.to_string_lossy(), &folder.to_string_lossy()])?;
+    system::call(&[&script.to_string_lossy(), &folder.to_string_lossy(), kind])?;
     Ok(folder)
 }
 

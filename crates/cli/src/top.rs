@@ -1,0 +1,154 @@
+//! `rockery top`: what a server of storage does just now.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ::nvme::latency::Latency;
+use ::nvme::serve::{Command, ControlError, LatencyReport, Report, ask};
+
+use crate::Error;
+
+/// What to show.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Top {
+    /// The server's control socket.
+    #[arg(long, value_name = "PATH", default_value_os_t = crate::serve::control_socket())]
+    control: PathBuf,
+    /// Seconds between two looks.
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    interval: f64,
+    /// Look twice, show what was between, and end.
+    #[arg(long)]
+    once: bool,
+    /// Show what was since the server began, and end.
+    #[arg(long, conflicts_with = "once")]
+    total: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, as in 0.5".to_owned())?;
+    if (0.05..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.05 to 3600 seconds".to_owned()) }
+}
+
+/// Shows it until Ctrl-C, or the end of the server.
+pub(crate) fn show(what: &Top) -> Result<(), Error> {
+    let mut out = std::io::stdout().lock();
+    let mut before = if what.total { beginning() } else { look(&what.control)? };
+    if what.total {
+        _ = out.write_all(page(&look(&what.control)?, &before).as_bytes());
+        return Ok(());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopping = Arc::clone(&stop);
+    // Where there is no such thing as Ctrl-C, the default ends us.
+    _ = ctrlc::set_handler(move || stopping.store(true, Ordering::Relaxed));
+    let is_terminal = std::io::stdout().is_terminal();
+    while sleep(Duration::from_secs_f64(what.interval), &stop) {
+        let now = look(&what.control)?;
+        let page = page(&now, &before);
+        // From the top left corner, and nothing of the last page below.
+        let (head, tail) = if is_terminal { ("\x1b[H\x1b[2J", "") } else { ("", "\n") };
+        let written = write!(out, "{head}{page}{tail}").and_then(|()| out.flush());
+        if what.once || written.is_err() {
+            break;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+/// `false` when it has to end.
+fn sleep(time: Duration, stop: &AtomicBool) -> bool {
+    let until = Instant::now() + time;
+    while !stop.load(Ordering::Relaxed) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+    false
+}
+
+fn look(control: &Path) -> Result<Report, Error> {
+    let answer = ask(control, &Command::Report)?;
+    Ok(serde_json::from_value(answer).map_err(ControlError::Answer)?)
+}
+
+/// Of a server that has done nothing.
+fn beginning() -> Report {
+    let (ended, namespaces, queues) = (BTreeMap::new(), Vec::new(), Vec::new());
+    Report { at_ns: 0, connections: 0, controllers: 0, ended, namespaces, queues }
+}
+
+type Latencies = [LatencyReport; 3];
+
+fn page(now: &Report, before: &Report) -> String {
+    let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+    let mut page = String::new();
+    let (connections, controllers) = (now.connections, now.controllers);
+    _ = writeln!(page, "{connections} connections, {controllers} controllers, the last {seconds:.1} s");
+    _ = writeln!(page, "{:<44} {HEADS}", "NAMESPACE");
+    for it in &now.namespaces {
+        let same = before.namespaces.iter().find(|was| (&was.subsystem, was.id) == (&it.subsystem, it.id));
+        let name = format!("{} {}", it.subsystem, it.id);
+        let bytes = |of: fn(&::nvme::serve::NamespaceReport) -> u64| {
+            of(it).saturating_sub(same.map_or(0, of)) as f64 / 1e6 / seconds.max(1e-9)
+        };
+        let (read, written) = (bytes(|it| it.read_bytes), bytes(|it| it.written_bytes));
+        line(&mut page, &name, &it.latency, same.map(|it| &it.latency), seconds);
+        _ = writeln!(page, " {read:>8.1} {written:>8.1} {:>6}", it.errors);
+    }
+    let active = now.queues.iter().filter_map(|it| {
+        let key = |it: &::nvme::serve::QueueReport| (it.controller, it.queue, it.id);
+        let same = before.queues.iter().find(|was| key(was) == key(it) && was.subsystem == it.subsystem);
+        let mut text = String::new();
+        let name = format!("{} {}:{} namespace {}", short(it.host.as_str()), it.controller, it.queue, it.id);
+        let count = line(&mut text, &name, &it.latency, same.map(|it| &it.latency), seconds);
+        (count > 0).then_some((count, text))
+    });
+    let mut active: Vec<(u64, String)> = active.collect();
+    active.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    if !active.is_empty() {
+        _ = writeln!(page, "QUEUE");
+    }
+    for (_, text) in active.into_iter().take(QUEUES_SHOWN_MAX) {
+        _ = writeln!(page, "{}", text.trim_end());
+    }
+    page
+}
+
+/// Of busy queues, the busiest.
+const QUEUES_SHOWN_MAX: usize = 32;
+
+const HEADS: &str =
+    "   READ/s  p50 us p99.9 us  WRITE/s  p50 us p99.9 us  OTHER/s  READ MB/s  WRITE MB/s ERRORS";
+
+/// One line of commands per second and what they took; returns how many there were.
+fn line(page: &mut String, name: &str, now: &Latencies, before: Option<&Latencies>, seconds: f64) -> u64 {
+    let none = Latencies::default();
+    let since = |at: usize| now[at].since(&before.unwrap_or(&none)[at]);
+    let [reads, writes, others] = [0, 1, 2].map(since);
+    let per_second = |it: &Latency| it.total() as f64 / seconds.max(1e-9);
+    let us = |it: &Latency, per_mille| {
+        it.per_mille_ns(per_mille).map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3))
+    };
+    _ = write!(page, "{name:<44}");
+    for it in [&reads, &writes] {
+        _ = write!(page, " {:>9.0} {:>7} {:>8}", per_second(it), us(it, 500), us(it, 999));
+    }
+    _ = write!(page, " {:>8.0}", per_second(&others));
+    reads.total() + writes.total() + others.total()
+}
+
+/// The end of a long name says more than its beginning.
+fn short(name: &str) -> String {
+    const CHARACTERS: usize = 24;
+    let skipped = name.chars().count().saturating_sub(CHARACTERS);
+    name.chars().skip(skipped).collect()
+}

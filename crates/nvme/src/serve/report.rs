@@ -1,0 +1,268 @@
+//! What a server has done so far: for `rockery top`, and as text that Prometheus reads.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use super::{End, Shared};
+use crate::latency::{Class, Latency, longest_ns};
+use crate::nqn::Nqn;
+use crate::target::Namespace;
+
+/// Everything that is counted, at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Report {
+    /// When, in nanoseconds since the server began.
+    pub at_ns: u64,
+    /// Connections that are open.
+    pub connections: usize,
+    /// Controllers that hosts have.
+    pub controllers: usize,
+    /// Connections that ended, by why.
+    pub ended: BTreeMap<String, u64>,
+    /// The namespaces.
+    pub namespaces: Vec<NamespaceReport>,
+    /// The queues that have done something, each with one namespace.
+    pub queues: Vec<QueueReport>,
+}
+
+/// What was done with a namespace.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NamespaceReport {
+    /// Its subsystem.
+    pub subsystem: Nqn,
+    /// Its number.
+    pub id: u32,
+    /// Its size, in bytes.
+    pub bytes: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub written_bytes: u64,
+    /// Commands that failed.
+    pub errors: u64,
+    /// What commands took: reads, writes, others.
+    pub latency: [LatencyReport; 3],
+}
+
+/// What one queue did with one namespace.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct QueueReport {
+    /// The subsystem.
+    pub subsystem: Nqn,
+    /// The namespace.
+    pub id: u32,
+    /// The host.
+    pub host: Nqn,
+    /// Its controller.
+    pub controller: u16,
+    /// Its queue.
+    pub queue: u16,
+    /// What commands took: reads, writes, others.
+    pub latency: [LatencyReport; 3],
+}
+
+/// Counts by length, those that are not zero: place and count.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LatencyReport {
+    /// Place and count.
+    pub counts: Vec<(u16, u64)>,
+    /// What all took together, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+impl From<Latency> for LatencyReport {
+    fn from(latency: Latency) -> Self {
+        let numbered = (0..).zip(latency.places);
+        Self { counts: numbered.filter(|(_, count)| *count != 0).collect(), sum_ns: latency.sum_ns }
+    }
+}
+
+impl LatencyReport {
+    /// All places.
+    pub fn latency(&self) -> Latency {
+        let mut latency = Latency { sum_ns: self.sum_ns, ..Latency::default() };
+        for (place, count) in &self.counts {
+            if let Some(here) = latency.places.get_mut(usize::from(*place)) {
+                *here = *count;
+            }
+        }
+        latency
+    }
+
+    /// What came since an earlier report.
+    pub fn since(&self, earlier: &Self) -> Latency {
+        let mut latency = self.latency();
+        for (now, before) in latency.places.iter_mut().zip(earlier.latency().places) {
+            *now = now.saturating_sub(before);
+        }
+        latency.sum_ns = latency.sum_ns.saturating_sub(earlier.sum_ns);
+        latency
+    }
+}
+
+impl Report {
+    /// Of now.
+    pub(super) fn of(shared: &Shared) -> Self {
+        let mut report = Self {
+            at_ns: shared.now_ns(),
+            connections: shared.connections(),
+            controllers: shared.target.controllers().len(),
+            ended: End::ALL.iter().map(|end| (end.name().to_owned(), shared.ended_so_far(*end))).collect(),
+            namespaces: Vec::new(),
+            queues: Vec::new(),
+        };
+        for subsystem in shared.target.subsystems() {
+            for namespace in subsystem.namespaces() {
+                report.add(subsystem.name(), &namespace);
+            }
+        }
+        report
+    }
+
+    fn add(&mut self, subsystem: &Nqn, namespace: &Namespace) {
+        let counters = &namespace.counters;
+        let observed = namespace.observed();
+        self.namespaces.push(NamespaceReport {
+            subsystem: subsystem.clone(),
+            id: namespace.nsid(),
+            bytes: namespace.bytes(),
+            read_bytes: counters.read_bytes.load(Ordering::Relaxed),
+            written_bytes: counters.written_bytes.load(Ordering::Relaxed),
+            errors: counters.errors.load(Ordering::Relaxed),
+            latency: Class::ALL.map(|it| observed.latency(it).into()),
+        });
+        for figures in observed.queues() {
+            let Some(name) = figures.queue() else { continue };
+            self.queues.push(QueueReport {
+                subsystem: subsystem.clone(),
+                id: namespace.nsid(),
+                host: name.host.clone(),
+                controller: name.controller,
+                queue: name.queue,
+                latency: Class::ALL.map(|it| figures.latency(it).into()),
+            });
+        }
+    }
+
+    /// As Prometheus reads it (text format 0.0.4).
+    pub fn to_prometheus(&self) -> String {
+        let mut text = Text(String::new());
+        let one = |value: u64| vec![(String::new(), value)];
+        text.plain(
+            "rockery_nvme_connections",
+            "gauge",
+            "Connections that are open.",
+            &one(self.connections as u64),
+        );
+        text.plain(
+            "rockery_nvme_controllers",
+            "gauge",
+            "Controllers that hosts have.",
+            &one(self.controllers as u64),
+        );
+        let ended: Vec<_> = self.ended.iter().map(|(why, count)| (label("reason", why), *count)).collect();
+        text.plain(
+            "rockery_nvme_connections_ended_total",
+            "counter",
+            "Connections that ended, by why.",
+            &ended,
+        );
+        let of = |value: fn(&NamespaceReport) -> u64| -> Vec<_> {
+            self.namespaces.iter().map(|it| (it.labels(), value(it))).collect()
+        };
+        let values = of(|it| it.bytes);
+        text.plain("rockery_nvme_namespace_size_bytes", "gauge", "The namespace's size.", &values);
+        let values = of(|it| it.read_bytes);
+        text.plain("rockery_nvme_read_bytes_total", "counter", "Bytes that hosts read.", &values);
+        let values = of(|it| it.written_bytes);
+        text.plain("rockery_nvme_written_bytes_total", "counter", "Bytes that hosts wrote.", &values);
+        let values = of(|it| it.errors);
+        text.plain("rockery_nvme_errors_total", "counter", "Commands that failed.", &values);
+        let namespaces = self.namespaces.iter().map(|it| (it.labels(), &it.latency));
+        let help = "What commands took in the target, from the arrival of their data to their completion.";
+        text.histogram("rockery_nvme_latency_seconds", help, namespaces);
+        let queues = self.queues.iter().map(|it| (it.labels(), &it.latency));
+        text.histogram("rockery_nvme_queue_latency_seconds", "The same, of each queue that is open.", queues);
+        text.0
+    }
+}
+
+impl NamespaceReport {
+    fn labels(&self) -> String {
+        namespace_labels(&self.subsystem, self.id)
+    }
+}
+
+impl QueueReport {
+    fn labels(&self) -> String {
+        let Self { subsystem, id, host, controller, queue, .. } = self;
+        let host = label("host", host.as_str());
+        format!("{},{host},controller=\"{controller}\",queue=\"{queue}\"", namespace_labels(subsystem, *id))
+    }
+}
+
+fn namespace_labels(subsystem: &Nqn, id: u32) -> String {
+    format!("{},namespace=\"{id}\"", label("subsystem", subsystem.as_str()))
+}
+
+fn label(name: &str, value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{name}=\"{value}\"")
+}
+
+/// Limits of Prometheus' buckets: powers of two from 1 us to 8 s. Each is a limit of ours as well.
+const BUCKETS: std::ops::RangeInclusive<u32> = 10..=33;
+
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn plain(&mut self, name: &str, kind: &str, help: &str, values: &[(String, u64)]) {
+        self.head(name, kind, help);
+        for (labels, value) in values {
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            _ = writeln!(self.0, "{name}{labels} {value}");
+        }
+    }
+
+    fn histogram<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl Iterator<Item = (String, &'a [LatencyReport; 3])>,
+    ) {
+        self.head(name, "histogram", help);
+        for (labels, latency) in series {
+            for (operation, latency) in Class::ALL.iter().zip(latency) {
+                self.buckets(name, &format!("{labels},operation=\"{}\"", operation.name()), latency);
+            }
+        }
+    }
+
+    fn buckets(&mut self, name: &str, labels: &str, latency: &LatencyReport) {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let up_to = |ns: u64| -> u64 {
+            let below = latency.counts.iter().filter(|(place, _)| longest_ns((*place).into()) < ns);
+            below.map(|(_, count)| count).sum()
+        };
+        for shift in BUCKETS {
+            let limit_ns = 1_u64 << shift;
+            let count = up_to(limit_ns);
+            _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"{}\"}} {count}", seconds(limit_ns));
+        }
+        let total: u64 = latency.counts.iter().map(|(_, count)| count).sum();
+        _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"+Inf\"}} {total}");
+        _ = writeln!(self.0, "{name}_sum{{{labels}}} {}", seconds(latency.sum_ns));
+        _ = writeln!(self.0, "{name}_count{{{labels}}} {total}");
+    }
+}
