@@ -19,8 +19,8 @@ enum State {
     Challenging(Asked),
     /// The host has to answer it.
     Asked(Asked),
-    /// The host has to fetch that it is believed, and the answer to its own challenge.
-    Believing(Vec<u8>),
+    /// The host has to fetch that it is believed, and the answer to its own challenge, which may be none.
+    Believing(Hash, Vec<u8>),
     /// The host has to say that it believes the controller.
     AwaitingBelief,
     /// Both believe.
@@ -113,9 +113,10 @@ impl Authenticator {
                 self.state = State::Asked(asked);
                 Some(bytes)
             }
-            State::Believing(answer) => {
+            State::Believing(hash, answer) => {
                 let (class, id, answers) = (DHCHAP, message::SUCCESS1, u8::from(!answer.is_empty()));
-                let hash_length = answer.len() as u8;
+                // Linux wants it right even where no answer follows.
+                let hash_length = hash.length() as u8;
                 let head = Success1 { class, id, transaction, hash_length, answers };
                 self.state = if answers == 1 { State::AwaitingBelief } else { State::Done };
                 Some([&head.to_bytes()[..], &answer].concat())
@@ -188,7 +189,7 @@ impl Authenticator {
             return Err(Explanation::Failed);
         }
         if head.challenges == 0 {
-            return Ok((State::Believing(Vec::new()), Progress::Authenticated));
+            return Ok((State::Believing(*hash, Vec::new()), Progress::Authenticated));
         }
         // Whoever answers with the question has seen nothing but our own: a reflection.
         if challenge == &value[..] {
@@ -197,7 +198,7 @@ impl Authenticator {
         let secret = self.secrets.controller_secret.as_ref().ok_or(Explanation::Failed)?;
         let theirs = Challenge { value: challenge, sequence: head.sequence, ..ours };
         let answer = theirs.answer_of_controller(&secret.key(&self.subsystem));
-        Ok((State::Believing(answer), Progress::Continues))
+        Ok((State::Believing(*hash, answer), Progress::Continues))
     }
 }
 
