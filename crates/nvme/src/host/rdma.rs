@@ -100,7 +100,8 @@ impl RdmaQueue {
         };
         let mut end = COMMAND_SIZE;
         let sgl = match &payload {
-            Payload::None => Sgl::Address { address: 0, length: 0 },
+            // A key that grants nothing: Linux' target knows no descriptor of memory without one.
+            Payload::None => Sgl::Keyed { address: 0, length: 0, key: 0, invalidate: false },
             Payload::Out(buffer, length) if *length <= self.in_capsule => {
                 end += length;
                 let data = buffer.get(..*length).ok_or(HostError::Buffer)?;
