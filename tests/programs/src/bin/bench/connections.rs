@@ -105,11 +105,12 @@ fn opening(pair: &Pair) -> Result<Row, Error> {
     let mut rates = Vec::new();
     for _ in 0..ROUNDS {
         let output = succeeded(pair.right.run(&words(&line), SECONDS)?, &[&line])?;
-        let each = output.lines().find_map(|line| line.strip_prefix("connect")?.split_whitespace().last());
+        let each = output.lines().find_map(|line| line.strip_prefix("connect ")?.split_whitespace().last());
         let each: Option<f64> = each.and_then(|word| word.parse().ok());
         rates.push(1e6 / each.ok_or(Error::Failed { command: line.clone(), output })?);
     }
     server.kill()?;
+    until(SECONDS, || Ok(!pair.left.awaits_requests()?))?;
     Ok(Row {
         name: "`cmtime -c 1000`, connecting".into(),
         figure: format!("{:.0} connections/s", median(rates)),
@@ -124,17 +125,18 @@ fn setup(pair: &Pair) -> Result<Row, Error> {
     eprintln!("setting up connections");
     let probe = Probe::compile_with("cc", "setup", &["-lrdmacm", "-libverbs"])?;
     let (path, address) = (probe.path().display().to_string(), pair.left.address());
-    let mut server = pair.left.start(&words(&format!("{path} listen {address}")))?;
-    until(SECONDS, || pair.left.awaits_requests())?;
     let line = format!("{path} connect {address} 3000");
     let (mut p50s, mut p99s, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
+        let mut server = pair.left.start(&words(&format!("{path} listen {address}")))?;
+        until(SECONDS, || pair.left.awaits_requests())?;
         let output = succeeded(pair.right.run(&words(&line), SECONDS)?, &[&line])?;
         p50s.push(number(&output, "milliseconds p50")?);
         p99s.push(number(&output, "milliseconds p99")?);
         rates.push(number(&output, "opened and closed per second")?);
+        server.kill()?;
+        until(SECONDS, || Ok(!pair.left.awaits_requests()?))?;
     }
-    server.kill()?;
     Ok(Row {
         name: "a connection alone, from `rdma_getaddrinfo` to RTS".into(),
         figure: format!("p50 {:.2} ms, p99 {:.2} ms", median(p50s), median(p99s)),
