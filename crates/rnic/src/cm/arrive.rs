@@ -32,7 +32,9 @@ impl Cm {
             self.counters.unexpected += 1;
             return;
         }
-        if let Some(id) = self.connections.of_remote(arrival.source, req.local_comm_id) {
+        if let Some(id) = self.connections.of_remote(arrival.source, req.local_comm_id)
+            && !self.has_forgotten(id, req)
+        {
             self.handle_req_again(id, arrival, mad, req, now);
             return;
         }
@@ -44,6 +46,13 @@ impl Cm {
             }
             Err(Refusal::Drop) => {}
         }
+    }
+
+    /// Whether the peer gives the name of a connection that is over to another: it is another process, that
+    /// draws from the same names. The time-wait of our queue pair goes on without the name.
+    fn has_forgotten(&self, id: CommId, req: &Req) -> bool {
+        let over = |it: &Connection| it.state == State::TimeWait && it.remote_qpn != req.local_qpn;
+        self.connections.get(id).is_some_and(over)
     }
 
     /// The peer's name for the connection is known already.

@@ -1,8 +1,9 @@
 //! How connections end.
 
 use crate::cm::pair::*;
-use rnic::cm::{CmConfig, CmError, Event, Parting, State};
-use wire::cm::{CmMessage, RejectReason};
+use rnic::cm::{CmConfig, CmError, Datagram, Event, Parting, State};
+use wire::Qpn;
+use wire::cm::{CmMad, CmMessage, RejectReason};
 
 #[test]
 fn one_parts_and_the_other_confirms() {
@@ -304,4 +305,36 @@ fn a_listener_that_goes_rejects_what_waits_for_it() {
     pair.accept(bob);
     pair.carry();
     pair.reply(taken);
+}
+
+/// The names of a host's processes are drawn from few bits: of a thousand new connections one in five sets
+/// meets the name of one of a thousand that a process before it had.
+#[test]
+fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let alice = pair.connect();
+    let req = pair.alice.sent[0];
+    pair.carry();
+    let bob = pair.request();
+    pair.accept(bob);
+    pair.carry();
+    pair.reply(alice);
+    pair.ready(alice);
+    pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
+    pair.alice.drain();
+    pair.carry();
+    pair.bob.cm.disconnect(bob, [0; 220], pair.now).unwrap();
+    pair.bob.drain();
+    pair.carry();
+    assert_eq!(pair.bob.cm.state(bob), Some(State::TimeWait));
+    pair.bob.events.clear();
+    let mut mad = CmMad::parse(&req.mad).unwrap();
+    let CmMessage::Req(again) = &mut mad.message else { panic!("a REQ") };
+    again.local_qpn = Qpn::new(0x99);
+    pair.bob.receive(&Datagram { path: req.path, mad: mad.to_bytes() }, pair.now);
+    assert!(pair.request() != bob);
+    // Its own queue pair stays away for as long as it has to.
+    assert_eq!(pair.bob.cm.state(bob), Some(State::TimeWait));
+    pair.wait_until(|pair| pair.bob.events.contains(&Event::TimeWaitOver { id: bob }));
 }
