@@ -6,6 +6,7 @@ use crate::packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets};
 use crate::queue::Queue;
 use crate::random::Pcg32;
 use crate::schedule::{Levels, RoundRobin};
+use crate::telemetry::Hop;
 use crate::time::{Rate, Span, Time};
 use crate::watchdog::Watchdog;
 
@@ -214,6 +215,17 @@ impl Egress {
             marked_packets: queue.marked_packets,
             peak_bytes: queue.peak_bytes,
             paused_ps: self.paused_ps[class] + open.0,
+        }
+    }
+
+    /// What telemetry says of the port when a frame begins to leave.
+    pub(crate) fn hop(&self) -> Hop {
+        let bytes = |queue: &Queue| queue.sent_bytes + queue.sent_packets * u64::from(FRAME_OVERHEAD_BYTES);
+        Hop {
+            at: self.busy_until,
+            sent_bytes: self.queues.iter().map(bytes).sum(),
+            queued_bytes: self.queued_bytes,
+            rate: self.rate,
         }
     }
 

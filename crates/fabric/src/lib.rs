@@ -36,6 +36,7 @@ mod random;
 mod route;
 mod schedule;
 mod switch;
+mod telemetry;
 mod time;
 pub mod topology;
 #[cfg(feature = "file")]
@@ -50,6 +51,7 @@ pub use packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets, UNTAGG
 pub use random::Pcg32;
 pub use route::{Routes, Spread, way_by_hash};
 pub use switch::{Switch, Wire};
+pub use telemetry::{HOPS_MAX, Hop, TELEMETRY_BYTES, Telemetry};
 pub use time::{RATE_BPS_MAX, RATE_BPS_MIN, Rate, Span, Time};
 pub use watchdog::Watchdog;
 pub use ways::Ways;

@@ -1,6 +1,7 @@
 //! Packets as the network sees them: what decides their way and their treatment, and nothing of their
 //! content. What a packet carries stays with whoever drives the fabric, under the same number.
 
+use crate::telemetry::Records;
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -94,12 +95,13 @@ pub struct Packets {
     free: PacketId,
     count: u32,
     limit: u32,
+    pub(crate) records: Records,
 }
 
 impl Packets {
     /// Room for up to `limit` packets at once.
-    pub const fn new(limit: u32) -> Self {
-        Self { slots: Vec::new(), free: PacketId::NONE, count: 0, limit }
+    pub fn new(limit: u32) -> Self {
+        Self { slots: Vec::new(), free: PacketId::NONE, count: 0, limit, records: Records::default() }
     }
 
     /// Packets that are in the network.
@@ -149,6 +151,7 @@ impl Packets {
         slot.next = self.free;
         self.free = id;
         self.count -= 1;
+        self.records.forget(id);
         packet
     }
 }

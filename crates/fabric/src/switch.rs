@@ -103,6 +103,7 @@ impl Switch {
         if egress.is_clear(packet.class, now) {
             // It would leave the buffer in the moment in which it enters.
             let end = egress.send_at_once(packet, now);
+            packets.records.stamp(id, || egress.hop());
             return wire.send(out, Frame::Packet(id), end, packets);
         }
         self.enqueue(now, port, out, id, packets, wire);
@@ -264,6 +265,7 @@ impl Switch {
         }
         match next {
             Next::Packet { id, end } => {
+                packets.records.stamp(id, || egress.hop());
                 self.release(now, packets[id], packets, wire);
                 wire.send(port, Frame::Packet(id), end, packets);
             }

@@ -64,6 +64,37 @@ pub enum CongestionConfig {
     Dcqcn(DcqcnConfig),
     /// Swift (Kumar et al., SIGCOMM 2020) with these parameters.
     Swift(SwiftConfig),
+    /// HPCC (Li et al., SIGCOMM 2019) with these parameters: for networks whose switches tell of themselves,
+    /// and drivers that pass it on ([`crate::Device::handle_telemetry`]).
+    Hpcc(HpccConfig),
+}
+
+/// Parameters of HPCC, as in its paper's section 3.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HpccConfig {
+    /// Line rate in bits per second: where a flow starts.
+    pub line_rate_bps: u64,
+    /// T: the round trip's time in an empty network, a little more than the longest.
+    pub base_rtt_ns: Nanos,
+    /// eta: how full links may be, in units of 2^-16.
+    pub eta: u32,
+    /// maxStage: steps in a row by which the window only grows.
+    pub stages_max: u8,
+    /// W_AI: bytes of a step.
+    pub additive_bytes: u32,
+}
+
+impl Default for HpccConfig {
+    /// The paper's, for 100 Gb/s (section 5.1).
+    fn default() -> Self {
+        Self {
+            line_rate_bps: 100_000_000_000,
+            base_rtt_ns: Nanos::from_micros(13),
+            eta: (1 << 16) * 95 / 100,
+            stages_max: 5,
+            additive_bytes: 80,
+        }
+    }
 }
 
 /// Parameters of Swift, as in its paper's section 3.1.

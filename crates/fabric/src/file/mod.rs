@@ -5,6 +5,7 @@
 //! [`Document::fields`]. [`Network::build`] makes of them what switches run on.
 
 mod check;
+pub mod congestion;
 mod document;
 mod error;
 pub mod hosts;

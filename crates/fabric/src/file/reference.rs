@@ -16,6 +16,7 @@ const TABLES: &[(&str, &str)] = &[
     ("[nic.NAME.pcie]", "Pcie"),
     ("[nic.NAME.dcqcn]", "Dcqcn"),
     ("[nic.NAME.swift]", "Swift"),
+    ("[nic.NAME.hpcc]", "Hpcc"),
     ("[[switch]]", "Switch"),
     ("[qos.NAME]", "Qos"),
     ("[qos.NAME.queue.CLASS]", "Queue"),

@@ -1,5 +1,6 @@
 //! The fabric file, field by field. The documentation and the JSON schema are made of these comments.
 
+use super::congestion::{Congestion, Dcqcn, Hpcc, Swift};
 use super::hosts::{Drive, Processor, Storage};
 use super::units::{Bandwidth, Headroom, Length, Ratio, Size, Threshold, Timespan};
 use crate::config::Limit;
@@ -200,6 +201,8 @@ pub struct Nic {
     pub dcqcn: Dcqcn,
     /// Parameters of Swift, as in its paper's section 3.1.
     pub swift: Swift,
+    /// Parameters of HPCC, by the names of its paper's algorithm 1.
+    pub hpcc: Hpcc,
 }
 
 /// What storage is carried by.
@@ -231,64 +234,6 @@ pub struct Pcie {
     pub doorbell: Timespan,
     /// What the adapter can hold while the slot does not keep up; then it pauses the switch, or drops.
     pub receive_buffer: Size,
-}
-
-/// Which congestion control.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Congestion {
-    /// None: the window alone.
-    Off,
-    /// A window that shrinks on loss: for networks that drop.
-    Window,
-    /// DCQCN (Zhu et al., SIGCOMM 2015).
-    Dcqcn,
-    /// Swift (Kumar et al., SIGCOMM 2020), without hop and flow scaling: a window steered by delay. `window`
-    /// is where it begins, and its largest.
-    Swift,
-}
-
-/// Parameters of Swift.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Swift {
-    /// The delay, from a packet's leaving to its acknowledgement, below which the window grows.
-    pub target: Timespan,
-    /// ai: what the window grows by per round trip.
-    pub additive: Size,
-    /// beta: how strongly it shrinks with the part of the delay that is above the target.
-    pub beta: Ratio,
-    /// max_mdf: the largest part by which it shrinks at once, which is once per round trip.
-    pub max_decrease: Ratio,
-}
-
-/// Parameters of DCQCN.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Dcqcn {
-    /// Rates never fall below this.
-    pub minimum_rate: Bandwidth,
-    /// g: weight of a new observation in alpha; a power of two below 1.
-    pub g: Ratio,
-    /// N: at most one notification per queue pair in this time.
-    pub cnp_interval: Timespan,
-    /// K: alpha decays when no notification came for this long.
-    pub alpha_interval: Timespan,
-    /// T: time between rate increases.
-    pub increase_interval: Timespan,
-    /// B: bytes between rate increases.
-    pub increase_bytes: Size,
-    /// F: increases by halving the distance, before additive ones.
-    pub fast_recovery_steps: u8,
-    /// R_AI: additive increase.
-    pub additive_rate: Bandwidth,
-    /// R_HAI: hyper increase.
-    pub hyper_rate: Bandwidth,
-    /// As adapters' firmware has it, if given: alpha moves by the clock of `alpha-interval`, and the rate is
-    /// cut at most once in this time (`rate_reduce_monitor_period`).
-    pub cut_interval: Option<Timespan>,
-    /// With `cut-interval`: a cut that follows another without an increase between lowers the target too.
-    pub clamp_target: bool,
 }
 
 /// How switches treat traffic.
@@ -674,6 +619,7 @@ impl Default for Nic {
             congestion: Congestion::Dcqcn,
             dcqcn: Dcqcn::default(),
             swift: Swift::default(),
+            hpcc: Hpcc::default(),
         }
     }
 }
@@ -690,37 +636,6 @@ impl Default for Pcie {
             write_latency: Timespan(Span::from_ns(200)),
             doorbell: Timespan(Span::from_ns(150)),
             receive_buffer: Size(512 << 10),
-        }
-    }
-}
-
-impl Default for Dcqcn {
-    /// The paper's (SIGCOMM 2015, section 5.2 and figure 14).
-    fn default() -> Self {
-        Self {
-            minimum_rate: Bandwidth(Rate::from_bps(10_000_000)),
-            g: Ratio(1 << 24),
-            cnp_interval: Timespan(Span::from_us(50)),
-            alpha_interval: Timespan(Span::from_us(55)),
-            increase_interval: Timespan(Span::from_us(55)),
-            increase_bytes: Size(10 << 20),
-            fast_recovery_steps: 5,
-            additive_rate: Bandwidth(Rate::from_bps(40_000_000)),
-            hyper_rate: Bandwidth(Rate::from_bps(400_000_000)),
-            cut_interval: None,
-            clamp_target: false,
-        }
-    }
-}
-
-impl Default for Swift {
-    /// The base target of the paper's figure 8, and the constants of its authors' simulations.
-    fn default() -> Self {
-        Self {
-            target: Timespan(Span::from_us(25)),
-            additive: Size(4096),
-            beta: Ratio((1 << 32) / 5 * 4),
-            max_decrease: Ratio(1 << 31),
         }
     }
 }

@@ -22,8 +22,8 @@ impl Adaptive {
 }
 
 impl Algorithm for Adaptive {
-    fn window_bytes(&self) -> u32 {
-        self.window_bytes
+    fn window_packets(&self, mtu: u32) -> u32 {
+        self.window_bytes / mtu
     }
 
     fn acknowledged(&mut self, bytes: u32, _now: Instant) {
@@ -52,16 +52,6 @@ impl Algorithm for Adaptive {
     fn notified(&mut self, now: Instant) {
         self.lost(now);
     }
-
-    fn paced(&mut self, _bytes: u32, now: Instant) -> Instant {
-        now
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_timeout(&mut self, _now: Instant) {}
 }
 
 #[cfg(test)]
@@ -72,12 +62,12 @@ mod tests {
     fn loss_halves_the_window_and_acknowledgements_bring_it_back() {
         let mut control = Adaptive::new(1 << 20);
         control.lost(Instant(0));
-        assert_eq!(control.window_bytes(), 1 << 19);
+        assert_eq!(control.window_bytes, 1 << 19);
         control.timed_out(Instant(0));
-        assert_eq!(control.window_bytes(), WINDOW_BYTES_MIN);
+        assert_eq!(control.window_bytes, WINDOW_BYTES_MIN);
         for _ in 0..100_000 {
             control.acknowledged(4096, Instant(0));
         }
-        assert_eq!(control.window_bytes(), 1 << 20);
+        assert_eq!(control.window_bytes, 1 << 20);
     }
 }

@@ -1,8 +1,8 @@
 //! DCQCN's reaction point (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015,
-//! section
-//! 5.1 and figure 7). Integers only: alpha is a fraction of 2^32.
+//! section 5.1 and figure 7). Integers only: alpha is a fraction of 2^32.
 
 use super::Algorithm;
+use super::pace::Pace;
 use crate::config::DcqcnConfig;
 use crate::qp::earlier;
 use crate::time::{Instant, Nanos};
@@ -30,9 +30,7 @@ pub(crate) struct Dcqcn {
     cut_due: bool,
     alpha_due: bool,
     bytes_left: u64,
-    next_send: Instant,
-    /// Fractions of a nanosecond that pacing owes, in units of 1/current_bps.
-    remainder: u64,
+    pace: Pace,
 }
 
 impl Dcqcn {
@@ -50,8 +48,7 @@ impl Dcqcn {
             cut_due: false,
             alpha_due: false,
             bytes_left: config.increase_bytes,
-            next_send: Instant(0),
-            remainder: 0,
+            pace: Pace::default(),
             config: config.clone(),
         }
     }
@@ -143,15 +140,9 @@ impl Dcqcn {
 }
 
 impl Algorithm for Dcqcn {
-    fn window_bytes(&self) -> u32 {
-        self.window_bytes
+    fn window_packets(&self, mtu: u32) -> u32 {
+        self.window_bytes / mtu
     }
-
-    fn acknowledged(&mut self, _bytes: u32, _now: Instant) {}
-
-    fn lost(&mut self, _now: Instant) {}
-
-    fn timed_out(&mut self, _now: Instant) {}
 
     fn notified(&mut self, now: Instant) {
         if let Some(firmware) = &self.config.firmware {
@@ -173,11 +164,7 @@ impl Algorithm for Dcqcn {
                 self.bytes_left -= u64::from(bytes);
             }
         }
-        let from = self.next_send.max(now);
-        let amount = u64::from(bytes) * 8 * 1_000_000_000 + self.remainder;
-        self.remainder = amount % self.current_bps;
-        self.next_send = Instant(from.0 + amount / self.current_bps);
-        self.next_send
+        self.pace.after(bytes, self.current_bps, now)
     }
 
     fn deadline(&self) -> Option<Instant> {

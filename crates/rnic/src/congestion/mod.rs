@@ -2,35 +2,45 @@
 
 mod adaptive;
 mod dcqcn;
+mod hpcc;
+mod pace;
 mod swift;
 
 use crate::config::{Config, CongestionConfig};
+use crate::telemetry::Hop;
 use crate::time::Instant;
 use adaptive::Adaptive;
 use alloc::boxed::Box;
 use dcqcn::Dcqcn;
+use hpcc::Hpcc;
 use swift::Swift;
 
-/// What an algorithm hears and says. All times are the driver's.
+/// What an algorithm hears and says. All times are the driver's. What it does not care about does nothing.
 trait Algorithm {
-    /// Bytes that may be unacknowledged.
-    fn window_bytes(&self) -> u32;
+    /// Packets that may be unacknowledged.
+    fn window_packets(&self, mtu: u32) -> u32;
     /// Packets of `bytes`, counted as if all were full, have left.
     fn sent(&mut self, _bytes: u32, _now: Instant) {}
+    /// What switches told, in the order of the way; it came with the acknowledgement that is handled next.
+    fn told(&mut self, _hops: &[Hop]) {}
     /// `bytes` were acknowledged, counted likewise.
-    fn acknowledged(&mut self, bytes: u32, now: Instant);
+    fn acknowledged(&mut self, _bytes: u32, _now: Instant) {}
     /// A sequence error said that something was lost. Called once per window of data.
-    fn lost(&mut self, now: Instant);
+    fn lost(&mut self, _now: Instant) {}
     /// Nothing was heard for the whole timeout.
-    fn timed_out(&mut self, now: Instant);
+    fn timed_out(&mut self, _now: Instant) {}
     /// A congestion notification packet came.
-    fn notified(&mut self, now: Instant);
+    fn notified(&mut self, _now: Instant) {}
     /// `bytes` leave now; returns when the next packet may.
-    fn paced(&mut self, bytes: u32, now: Instant) -> Instant;
+    fn paced(&mut self, _bytes: u32, now: Instant) -> Instant {
+        now
+    }
     /// When `handle_timeout` is wanted.
-    fn deadline(&self) -> Option<Instant>;
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
     /// Does what is due.
-    fn handle_timeout(&mut self, now: Instant);
+    fn handle_timeout(&mut self, _now: Instant) {}
 }
 
 /// The algorithm of a queue pair.
@@ -43,6 +53,7 @@ pub(crate) enum Control {
     Adaptive(Adaptive),
     Dcqcn(Box<Dcqcn>),
     Swift(Box<Swift>),
+    Hpcc(Box<Hpcc>),
 }
 
 impl Control {
@@ -53,6 +64,7 @@ impl Control {
             CongestionConfig::Adaptive => Self::Adaptive(Adaptive::new(window_bytes)),
             CongestionConfig::Dcqcn(dcqcn) => Self::Dcqcn(Box::new(Dcqcn::new(dcqcn, window_bytes))),
             CongestionConfig::Swift(swift) => Self::Swift(Box::new(Swift::new(swift, window_bytes))),
+            CongestionConfig::Hpcc(hpcc) => Self::Hpcc(Box::new(Hpcc::new(hpcc, window_bytes))),
         }
     }
 
@@ -62,27 +74,39 @@ impl Control {
             Self::Adaptive(algorithm) => Some(algorithm),
             Self::Dcqcn(algorithm) => Some(&mut **algorithm),
             Self::Swift(algorithm) => Some(&mut **algorithm),
+            Self::Hpcc(algorithm) => Some(&mut **algorithm),
         }
     }
 
-    pub(crate) fn window_bytes(&self) -> u32 {
-        match self {
-            Self::Off { window_bytes } => *window_bytes,
-            Self::Adaptive(algorithm) => algorithm.window_bytes(),
-            Self::Dcqcn(algorithm) => algorithm.window_bytes(),
-            Self::Swift(algorithm) => algorithm.window_bytes(),
-        }
+    /// Packets that may be unacknowledged, at least one: progress must go on.
+    pub(crate) fn window_packets(&self, mtu: u32) -> u32 {
+        let packets = match self {
+            Self::Off { window_bytes } => window_bytes / mtu,
+            Self::Adaptive(algorithm) => algorithm.window_packets(mtu),
+            Self::Dcqcn(algorithm) => algorithm.window_packets(mtu),
+            Self::Swift(algorithm) => algorithm.window_packets(mtu),
+            Self::Hpcc(algorithm) => algorithm.window_packets(mtu),
+        };
+        packets.max(1)
     }
 
     /// Whether packets may have to wait for their time.
     pub(crate) fn is_pacing(&self) -> bool {
-        matches!(self, Self::Dcqcn(_))
+        matches!(self, Self::Dcqcn(_) | Self::Hpcc(_))
     }
 
-    /// Only an algorithm that measures delays wants to know.
+    /// Only algorithms that measure round trips want to know.
     pub(crate) fn sent(&mut self, bytes: u32, now: Instant) {
-        if let Self::Swift(algorithm) = self {
-            algorithm.sent(bytes, now);
+        match self {
+            Self::Off { .. } | Self::Adaptive(_) | Self::Dcqcn(_) => {}
+            Self::Swift(algorithm) => algorithm.sent(bytes, now),
+            Self::Hpcc(algorithm) => algorithm.sent(bytes, now),
+        }
+    }
+
+    pub(crate) fn told(&mut self, hops: &[Hop]) {
+        if let Some(algorithm) = self.algorithm() {
+            algorithm.told(hops);
         }
     }
 
@@ -114,13 +138,14 @@ impl Control {
         match self {
             Self::Off { .. } | Self::Adaptive(_) | Self::Swift(_) => now,
             Self::Dcqcn(algorithm) => algorithm.paced(bytes, now),
+            Self::Hpcc(algorithm) => algorithm.paced(bytes, now),
         }
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self {
-            Self::Off { .. } | Self::Adaptive(_) | Self::Swift(_) => None,
             Self::Dcqcn(algorithm) => algorithm.deadline(),
+            _ => None,
         }
     }
 
@@ -134,6 +159,7 @@ impl Control {
     pub(crate) fn rate_bps(&self) -> Option<u64> {
         match self {
             Self::Dcqcn(algorithm) => Some(algorithm.rate_bps()),
+            Self::Hpcc(algorithm) => Some(algorithm.rate_bps()),
             _ => None,
         }
     }

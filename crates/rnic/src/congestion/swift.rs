@@ -63,8 +63,8 @@ impl Swift {
 }
 
 impl Algorithm for Swift {
-    fn window_bytes(&self) -> u32 {
-        self.window_bytes
+    fn window_packets(&self, mtu: u32) -> u32 {
+        self.window_bytes / mtu
     }
 
     fn sent(&mut self, bytes: u32, now: Instant) {
@@ -101,18 +101,6 @@ impl Algorithm for Swift {
         self.forget();
         self.window_bytes = WINDOW_BYTES_MIN;
     }
-
-    fn notified(&mut self, _now: Instant) {}
-
-    fn paced(&mut self, _bytes: u32, now: Instant) -> Instant {
-        now
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_timeout(&mut self, _now: Instant) {}
 }
 
 #[cfg(test)]
@@ -132,11 +120,11 @@ mod tests {
         let target = config.target_ns.0;
         round_trip(&mut control, 0, 2 * target);
         // Half of the delay is excess: 0.8 / 2.
-        assert!(control.window_bytes().abs_diff(600_000) < 50, "{}", control.window_bytes());
+        assert!(control.window_bytes.abs_diff(600_000) < 50, "{}", control.window_bytes);
         round_trip(&mut control, 1, 2 * target);
-        assert!(control.window_bytes().abs_diff(600_000) < 50, "not twice in a round trip");
+        assert!(control.window_bytes.abs_diff(600_000) < 50, "not twice in a round trip");
         round_trip(&mut control, 10 * target, 100 * target);
-        assert!(control.window_bytes().abs_diff(300_000) < 50, "by a half at most");
+        assert!(control.window_bytes.abs_diff(300_000) < 50, "by a half at most");
     }
 
     #[test]
@@ -144,14 +132,14 @@ mod tests {
         let config = SwiftConfig::default();
         let mut control = Swift::new(&config, 1 << 20);
         control.timed_out(Instant(0));
-        assert_eq!(control.window_bytes(), WINDOW_BYTES_MIN);
+        assert_eq!(control.window_bytes, WINDOW_BYTES_MIN);
         round_trip(&mut control, 0, config.target_ns.0);
-        assert_eq!(control.window_bytes(), 2 * WINDOW_BYTES_MIN);
+        assert_eq!(control.window_bytes, 2 * WINDOW_BYTES_MIN);
         let mut now = 0;
         for _ in 0..1_000_000 {
             now += 1_000;
             round_trip(&mut control, now, config.target_ns.0 / 2);
         }
-        assert_eq!(control.window_bytes(), 1 << 20);
+        assert_eq!(control.window_bytes, 1 << 20);
     }
 }

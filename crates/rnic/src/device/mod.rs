@@ -18,6 +18,7 @@ use crate::random::Random;
 use crate::region::Regions;
 use crate::resources::{GID_TABLE_LENGTH, Resources};
 use crate::sink::Sink;
+use crate::telemetry::Hop;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -332,6 +333,13 @@ impl Device {
     /// The rate that congestion control allows a queue pair, in bits per second; `None` when it sets none.
     pub fn rate_bps(&self, qpn: Qpn) -> Result<Option<u64>, Error> {
         Ok(self.qp(qpn)?.congestion.rate_bps())
+    }
+
+    /// What switches told in the packet that is handled next, in the order of the way: in an acknowledgement
+    /// what the peer saw, in a READ response what that saw itself. Only HPCC wants to know.
+    pub fn handle_telemetry(&mut self, qpn: Qpn, hops: &[Hop]) {
+        let qp = self.qpns.index(qpn).and_then(|index| self.qps.get_mut(index));
+        qp.into_iter().for_each(|qp| qp.congestion.told(hops));
     }
 
     /// All queue pairs.

@@ -396,7 +396,7 @@ impl Qp {
             // A lane loses nothing, and says itself when it is full.
             return LANE_WINDOW_PACKETS;
         }
-        let window = (self.congestion.window_bytes() / self.mtu()).max(1);
+        let window = self.congestion.window_packets(self.mtu());
         // What arrives ahead is kept in a window of its own, which must not be outrun.
         if self.out_of_order { window.min(self.reorder_window) } else { window }
     }

@@ -3,11 +3,12 @@
 use crate::world::{Bus, Drives, Headers, HostConfig, Marking, Media, Processor, StorageConfig};
 use fabric::config::PfcConfig;
 use fabric::file::Attached;
+use fabric::file::congestion::{Congestion, Dcqcn};
 use fabric::file::hosts;
-use fabric::file::schema::{Congestion, Dcqcn, Pcie, Protocol};
+use fabric::file::schema::{Pcie, Protocol};
 use fabric::file::units::{Bandwidth, Size, Timespan};
 use fabric::{Rate, Span};
-use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, Mtu, Nanos, SwiftConfig};
+use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, Mtu, Nanos, SwiftConfig};
 
 /// Bytes around the payload of a packet on the bus: framing 4, header 16 with 64-bit addresses, LCRC 4 (PCI
 /// Express base specification 4.0, sections 2.2 and 4.2.2).
@@ -61,6 +62,13 @@ pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
                 additive_bytes: u32::try_from(nic.swift.additive.0).unwrap_or(u32::MAX),
                 beta: (nic.swift.beta.0 >> 16) as u32,
                 decrease_max: (nic.swift.max_decrease.0 >> 16) as u32,
+            }),
+            Congestion::Hpcc => CongestionConfig::Hpcc(HpccConfig {
+                line_rate_bps: line,
+                base_rtt_ns: nanos(nic.hpcc.base_rtt),
+                eta: (nic.hpcc.utilisation.0 >> 16) as u32,
+                stages_max: nic.hpcc.stages,
+                additive_bytes: u32::try_from(nic.hpcc.additive.0).unwrap_or(u32::MAX),
             }),
         },
         bus: nic.pcie.as_ref().map(bus),

@@ -96,7 +96,7 @@ impl Experiment {
         let host = &self.scenario.hosts[from as usize];
         let mtu = u64::from(host.mtu.bytes());
         let packets = bytes.div_ceil(mtu).max(1);
-        let overhead = u64::from(FRAME_OVERHEAD_BYTES);
+        let overhead = u64::from(FRAME_OVERHEAD_BYTES + host.telemetry_bytes());
         let (first, each, control) = match host.headers {
             Headers::Fixed { data, control } => (0, u64::from(data), u64::from(control)),
             Headers::RoceV2 if host.out_of_order => (0, HEADERS_BYTES + RETH_BYTES, HEADERS_BYTES + 4),

@@ -265,6 +265,7 @@ impl<'a> Builder<'a> {
             receiving: vec![Receiving::default(); flows.len()],
             poster_of_flow: poster_of_flow.clone(),
             entropies: BTreeMap::new(),
+            echoes: BTreeMap::new(),
             unfinished: 0,
             events: 0,
             now: Time(0),
@@ -488,7 +489,7 @@ fn device(
         reorder_window: config.reorder_window,
         ack_interval: config.ack_interval,
         recovery_ns: rnic::Nanos(config.recovery.0 / 1000),
-        overhead_bytes: config.headers.of_data() + FRAME_OVERHEAD_BYTES,
+        overhead_bytes: config.overhead_bytes(),
         congestion: config.congestion.clone(),
         ..Config::default()
     };

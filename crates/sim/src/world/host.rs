@@ -6,7 +6,7 @@ use super::scenario::{Flow, Headers, HostConfig, Marking, Transfer};
 use super::storage::Store;
 use super::wires::{Content, ECT_0, Wires, kind};
 use fabric::config::Profile;
-use fabric::{Egress, Next, Packet, PacketId, Packets, PauseFrame, Pcg32, Time, UNTAGGED};
+use fabric::{Egress, Next, Packet, PacketId, Packets, PauseFrame, Pcg32, Telemetry, Time, UNTAGGED};
 use rnic::{
     Arrival, Completion, Cq, Data, Device, Fault, Gather, Gid, Instant, Memory, Operation, Path, Payload, Pd,
     Pending, Piece, ReceiveRequest, RegionKeys, SendFlags, SendRequest, Sge, Sink, Status,
@@ -57,6 +57,8 @@ pub(super) struct Kind {
     pub(super) profile: Profile,
     /// Data, acknowledgements, notifications.
     marks: [Mark; 3],
+    /// Bytes that packets have for what switches tell.
+    telemetry_bytes: u32,
 }
 
 /// A [`Marking`] as packets carry it.
@@ -82,7 +84,8 @@ impl From<Marking> for Mark {
 impl Kind {
     pub(super) fn new(config: HostConfig, profile: Profile) -> Self {
         let marks = [config.data, config.acknowledgements, config.notifications].map(Mark::from);
-        Self { config, profile, marks }
+        let telemetry_bytes = config.telemetry_bytes();
+        Self { config, profile, marks, telemetry_bytes }
     }
 }
 
@@ -151,6 +154,9 @@ pub(super) struct Host {
     random: Pcg32,
 }
 
+/// What switches told in the last packet of each flow that a host received, until it sends that back.
+pub(super) type Echoes = BTreeMap<(u32, u32), Telemetry>;
+
 /// What a host works with that belongs to its part of the network.
 pub(super) struct Surroundings<'a> {
     pub(super) packets: &'a mut Packets,
@@ -161,6 +167,7 @@ pub(super) struct Surroundings<'a> {
     /// Which poster of its host a flow is.
     pub(super) poster_of_flow: &'a [u32],
     pub(super) entropies: &'a BTreeMap<u32, u32>,
+    pub(super) echoes: &'a mut Echoes,
     /// Flows that are not done.
     pub(super) unfinished: &'a mut u64,
 }
@@ -260,8 +267,11 @@ impl Host {
     /// The device takes a packet.
     #[inline]
     fn take(&mut self, now: Time, id: PacketId, around: &mut Surroundings<'_>) {
-        let packet = around.packets.remove(id);
         let content = around.wires.contents[id.0 as usize];
+        if let Some(telemetry) = around.packets.telemetry(id) {
+            self.take_telemetry(&content, &telemetry, around.echoes);
+        }
+        let packet = around.packets.remove(id);
         around.receiving[content.flow as usize].note(&content.headers);
         let arrival = Arrival {
             source: gid(content.from),
@@ -280,11 +290,30 @@ impl Host {
             wires: around.wires,
             attachments: around.attachments,
             entropies: around.entropies,
+            echoes: around.echoes,
             payload: 0,
         };
         let at = Instant(now.ns());
         self.device.handle_packet_and_answer(at, &arrival, &content.headers, payload, &mut Phantom, &mut nic);
         self.look(now, around);
+    }
+
+    /// What a packet brings of telemetry: what came with data goes back with an acknowledgement, what came with
+    /// an answer is for the device.
+    fn take_telemetry(&mut self, content: &Content, telemetry: &Telemetry, echoes: &mut Echoes) {
+        if matches!(content.headers.message, Message::Write { .. } | Message::Send { .. }) {
+            echoes.insert((self.number, content.flow), *telemetry);
+            return;
+        }
+        let hop = |hop: &fabric::Hop| rnic::Hop {
+            at: Instant(hop.at.ns()),
+            sent_bytes: hop.sent_bytes,
+            queued_bytes: hop.queued_bytes,
+            rate_bps: hop.rate.bps(),
+        };
+        let mut hops = [rnic::Hop::default(); fabric::HOPS_MAX];
+        let filled = hops.iter_mut().zip(telemetry.hops()).map(|(to, from)| *to = hop(from)).count();
+        self.device.handle_telemetry(content.headers.dest, &hops[..filled]);
     }
 
     /// The program takes completions, when it sees any.
@@ -361,6 +390,7 @@ impl Host {
                     wires: around.wires,
                     attachments: around.attachments,
                     entropies: around.entropies,
+                    echoes: around.echoes,
                     payload: 0,
                 };
                 self.device.transmit(Instant(now.ns()), 1, &mut nic);
@@ -558,6 +588,7 @@ struct Nic<'a> {
     wires: &'a mut Wires,
     attachments: &'a [Attachment],
     entropies: &'a BTreeMap<u32, u32>,
+    echoes: &'a mut Echoes,
     /// Bytes of payload that left.
     payload: u32,
 }
@@ -575,9 +606,14 @@ impl Sink for Nic<'_> {
         let mark = self.kind.marks[role];
         let to = host_of(&path.destination);
         let Attachment { leaf, exit } = self.attachments[to as usize];
-        let length = frame_bytes(self.kind.config.headers, headers, payload) + mark.tag_bytes;
         // The flow label is the flow's number: nothing else knows it here.
         let flow = path.flow_label - 1;
+        let telemetry = match self.kind.telemetry_bytes {
+            0 => None,
+            _ => self.telemetry(role, headers, flow),
+        };
+        let room = telemetry.map_or(0, |_| self.kind.telemetry_bytes);
+        let length = frame_bytes(self.kind.config.headers, headers, payload) + mark.tag_bytes + room;
         let entropy = match self.entropies.is_empty() {
             true => None,
             false => self.entropies.get(&flow).copied(),
@@ -591,6 +627,9 @@ impl Sink for Nic<'_> {
         let content =
             Content { headers: *headers, payload, flow, from: self.host, source_port: path.source_port };
         let id = self.wires.insert(packet, content, self.packets).ok_or(Fault)?;
+        if let Some(telemetry) = telemetry {
+            self.packets.set_telemetry(id, telemetry);
+        }
         if self.egress.is_clear(mark.class, self.now) {
             self.packets.put_into_class(id, mark.class);
             let end = self.egress.send_at_once(&self.packets[id], self.now);
@@ -599,6 +638,19 @@ impl Sink for Nic<'_> {
             self.egress.enqueue(id, mark.class, self.packets);
         }
         Ok(())
+    }
+}
+
+impl Nic<'_> {
+    /// What a packet has room for: data collects, acknowledgements return what data collected.
+    fn telemetry(&mut self, role: usize, headers: &wire::Packet, flow: u32) -> Option<Telemetry> {
+        if is_data(&headers.message) {
+            return Some(Telemetry::EMPTY);
+        }
+        if role != 1 {
+            return None;
+        }
+        self.echoes.remove(&(self.host, flow)).map(Telemetry::returned)
     }
 }
 

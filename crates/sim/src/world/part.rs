@@ -1,6 +1,6 @@
 //! A part of the network: what one thread drives.
 
-use super::host::{Attachment, Host, Kind, Receiving, Surroundings};
+use super::host::{Attachment, Echoes, Host, Kind, Receiving, Surroundings};
 use super::wires::{Cables, Wires, kind};
 use fabric::{Packets, Switch, Time};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub(super) struct Part {
     pub(super) poster_of_flow: Arc<[u32]>,
     /// Flows whose packets hash as they are told, not by addresses and ports.
     pub(super) entropies: BTreeMap<u32, u32>,
+    /// What is to be sent back of telemetry.
+    pub(super) echoes: Echoes,
     /// Flows of hosts of this part that are not done.
     pub(super) unfinished: u64,
     pub(super) events: u64,
@@ -74,6 +76,7 @@ impl Part {
                 receiving: &mut self.receiving,
                 poster_of_flow: &self.poster_of_flow,
                 entropies: &self.entropies,
+                echoes: &mut self.echoes,
                 unfinished: &mut self.unfinished,
             };
             let host = &mut hosts[node as usize];

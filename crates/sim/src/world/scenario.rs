@@ -4,7 +4,7 @@
 use super::storage::StorageConfig;
 use fabric::config::{CLASSES, PfcConfig, SwitchConfig};
 use fabric::topology::Topology;
-use fabric::{Rate, Span, Spread, Time};
+use fabric::{FRAME_OVERHEAD_BYTES, Rate, Span, Spread, TELEMETRY_BYTES, Time};
 use rnic::{CongestionConfig, Mtu};
 
 /// Everything that a run depends on. The same scenario gives the same results, whatever `threads`.
@@ -210,6 +210,21 @@ impl HostConfig {
             bus: None,
             storage: None,
         }
+    }
+}
+
+impl HostConfig {
+    /// Bytes that its packets have for what switches tell: none, unless its congestion control wants to know.
+    pub const fn telemetry_bytes(&self) -> u32 {
+        match self.congestion {
+            CongestionConfig::Hpcc(_) => TELEMETRY_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// Bytes that a data packet takes on a link besides its payload, preamble and gap included.
+    pub(super) fn overhead_bytes(&self) -> u32 {
+        self.headers.of_data() + FRAME_OVERHEAD_BYTES + self.telemetry_bytes()
     }
 }
 

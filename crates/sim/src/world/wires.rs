@@ -2,7 +2,9 @@
 
 use super::events::Events;
 use super::results::{Captured, CapturedFrame};
-use fabric::{ECN_CE, Frame, Lane, Packet, PacketId, Packets, PauseFrame, Pcg32, Span, Time, Wire};
+use fabric::{
+    ECN_CE, Frame, Lane, Packet, PacketId, Packets, PauseFrame, Pcg32, Span, Telemetry, Time, Wire,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the packets of the fabric carry.
@@ -126,9 +128,9 @@ pub(super) mod kind {
 }
 
 /// What crosses from one part of the network to another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Crossing {
-    Packet { lane: u32, at: Time, packet: Packet, content: Content },
+    Packet { lane: u32, at: Time, packet: Packet, content: Content, telemetry: Option<Box<Telemetry>> },
     Pause { lane: u32, at: Time, frame: PauseFrame },
 }
 
@@ -236,8 +238,10 @@ impl Wires {
             self.under_way(lane, &info, id, at, packets);
         } else {
             let content = self.contents[id.0 as usize];
+            let telemetry = packets.telemetry(id).map(Box::new);
             let packet = packets.remove(id);
-            self.crossing[usize::from(info.part)].push(Crossing::Packet { lane, at, packet, content });
+            let crossing = Crossing::Packet { lane, at, packet, content, telemetry };
+            self.crossing[usize::from(info.part)].push(crossing);
         }
     }
 
@@ -289,11 +293,12 @@ impl Wires {
     /// Takes in what comes from another part.
     pub(super) fn cross(&mut self, crossing: Crossing, packets: &mut Packets) {
         match crossing {
-            Crossing::Packet { lane, at, packet, content } => {
+            Crossing::Packet { lane, at, packet, content, telemetry } => {
                 let Some(id) = self.insert(packet, content, packets) else {
                     self.damaged += 1;
                     return;
                 };
+                telemetry.into_iter().for_each(|telemetry| packets.set_telemetry(id, *telemetry));
                 let info = self.table[lane as usize];
                 self.under_way(lane, &info, id, at, packets);
             }

@@ -36,6 +36,15 @@ fn a_deadlock_in_a_ring_is_named_port_by_port() {
     assert_eq!((ran.dropped(), ran.report.workloads[0].bytes), (0, 0), "nobody gets on");
 }
 
+/// What waits at a port, on average and at most, from some moment on.
+fn queue_at(ran: &Ran, port: &str, from_us: f64) -> (f64, f64) {
+    let series = ran.report.series.iter().find(|series| series.port == port).unwrap();
+    let settled = series.at_us.iter().zip(&series.queued_bytes).filter(|(at, _)| **at > from_us);
+    let queued: Vec<f64> = settled.map(|(_, bytes)| f64::from(*bytes)).collect();
+    let most = queued.iter().copied().fold(0.0, f64::max);
+    (queued.iter().sum::<f64>() / queued.len() as f64, most)
+}
+
 /// Swift's paper, section 3.1: the delay settles at its target, the line is full, shares are fair.
 #[test]
 fn swift_holds_the_queue_at_its_target() {
@@ -47,13 +56,29 @@ fn swift_holds_the_queue_at_its_target() {
     assert!(incast.goodput_bps > 0.97 * 40e9 * 1024.0 / 1106.0, "{:.2e}", incast.goodput_bps);
     assert!(incast.fairness.unwrap() > 0.9, "{:?}", incast.fairness);
     assert!(victim.slowdown.unwrap().p50 < 2.0, "{:?}", victim.slowdown);
-    let series = ran.report.series.iter().find(|series| series.port == "leaf1:0").unwrap();
-    let settled = series.at_us.iter().zip(&series.queued_bytes).filter(|(at, _)| **at > 10_000.0);
-    let queued: Vec<f64> = settled.map(|(_, bytes)| f64::from(*bytes)).collect();
-    let mean = queued.iter().sum::<f64>() / queued.len() as f64;
+    let (mean, _) = queue_at(&ran, "leaf1:0", 10_000.0);
     // 5 bytes per nanosecond, and 8 us for the links.
     let delay_us = mean / 5_000.0 + 8.0;
     assert!((18.0..32.0).contains(&delay_us), "{delay_us} us, and the target is 25");
+    let pauses: u64 = ran.report.switches.iter().map(|switch| switch.pauses_sent).sum();
+    assert_eq!((pauses, ran.dropped()), (0, 0));
+}
+
+/// HPCC's paper, section 3.2 and figure 13: links are used to eta, next to nothing waits, shares are fair.
+#[test]
+fn hpcc_keeps_the_queue_near_zero_and_the_line_at_eta() {
+    let ran = run_with("incast/hpcc.toml", &[], |experiment| {
+        experiment.scenario.watch.sample_every = Some(Span::from_us(5));
+    });
+    let incast = &ran.report.workloads[0];
+    // 42 bytes of each packet are for what switches tell.
+    let line = 100e9 * 1024.0 / (1024.0 + 82.0 + 42.0);
+    let load = incast.goodput_bps / line;
+    assert!((0.94..=0.96).contains(&load), "{load} of the line");
+    assert!(incast.fairness.unwrap() > 0.99, "{:?}", incast.fairness);
+    let (mean, most) = queue_at(&ran, "s0:0", 2_000.0);
+    // Two packets on average, and never a quarter of what the link and its acknowledgements hold.
+    assert!(mean < 2.0 * 1148.0 && most < 62_500.0 / 4.0, "{mean} and {most} bytes");
     let pauses: u64 = ran.report.switches.iter().map(|switch| switch.pauses_sent).sum();
     assert_eq!((pauses, ran.dropped()), (0, 0));
 }

@@ -3,7 +3,7 @@
 use fabric::topology::{LinkConfig, Speeds, fat_tree};
 use fabric::{Drop, Rate, Span, Spread, Time};
 use proptest::prelude::*;
-use rnic::{CongestionConfig, DcqcnConfig};
+use rnic::{CongestionConfig, DcqcnConfig, HpccConfig, Nanos};
 use sim::world::{Flow, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World, lossless_switches};
 
 fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
@@ -67,6 +67,23 @@ fn threads_and_pauses_of_the_clock_leave_no_trace() {
         }
         assert_eq!(piecewise.results(), one);
         assert_ne!(run(&scenario(2, spread, loss, 1)), one, "another seed is another run");
+    }
+}
+
+#[test]
+fn what_switches_tell_crosses_from_thread_to_thread() {
+    let told = |threads| {
+        let mut scenario = scenario(1, Spread::Hash, 0, threads);
+        let hpcc = HpccConfig { base_rtt_ns: Nanos(8_000), ..HpccConfig::default() };
+        scenario.hosts.iter_mut().for_each(|host| host.congestion = CongestionConfig::Hpcc(hpcc.clone()));
+        run(&scenario)
+    };
+    let one = told(1);
+    assert!(one.flows.iter().all(|flow| flow.finished != Time::NEVER), "everything is done");
+    let slowed = one.flows.iter().filter(|flow| flow.rate_bps.is_some_and(|bps| bps < 60_000_000_000));
+    assert!(slowed.count() > 2, "senders react");
+    for threads in [2, 3] {
+        assert_eq!(told(threads), one, "{threads} threads");
     }
 }
 

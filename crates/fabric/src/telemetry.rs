@@ -1,0 +1,88 @@
+//! In-band network telemetry: packets that ask for it collect what each switch says of the port by which they
+//! leave it, as HPCC wants to know it (Li et al., SIGCOMM 2019, section 4.1 and figure 7).
+
+use crate::packet::{PacketId, Packets};
+use crate::time::{Rate, Time};
+
+/// Switches that a packet has room for: the ways in a data centre's network cross five at most.
+pub const HOPS_MAX: usize = 5;
+
+/// What the room for them takes of each packet, and of each acknowledgement: 2 bytes, and 8 for each switch.
+pub const TELEMETRY_BYTES: u32 = 2 + 8 * HOPS_MAX as u32;
+
+/// What a switch says of a port, at the moment at which a packet's last bit leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// That moment.
+    pub at: Time,
+    /// Bytes that the port has sent, with preamble and gap: a port that always sends sends at its rate.
+    pub sent_bytes: u64,
+    /// Bytes that wait there.
+    pub queued_bytes: u32,
+    /// Its speed.
+    pub rate: Rate,
+}
+
+/// What a packet carries of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Telemetry {
+    hops: [Option<Hop>; HOPS_MAX],
+    /// Whether switches add to it; otherwise it is what a receiver sends back.
+    collects: bool,
+}
+
+impl Telemetry {
+    /// Nothing yet, to be collected.
+    pub const EMPTY: Self = Self { hops: [None; HOPS_MAX], collects: true };
+
+    /// The same, as it is sent back.
+    pub const fn returned(mut self) -> Self {
+        self.collects = false;
+        self
+    }
+
+    /// What was collected, in the order of the way.
+    pub fn hops(&self) -> impl Iterator<Item = &Hop> {
+        self.hops.iter().flatten()
+    }
+}
+
+/// The telemetry of packets, by their number. It has no entries until one asks for it.
+#[derive(Debug, Default)]
+pub(crate) struct Records(alloc::vec::Vec<Option<Telemetry>>);
+
+impl Records {
+    #[inline]
+    pub(crate) fn forget(&mut self, id: PacketId) {
+        if let Some(record) = self.0.get_mut(id.0 as usize) {
+            *record = None;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn stamp(&mut self, id: PacketId, hop: impl FnOnce() -> Hop) {
+        if let Some(Some(record)) = self.0.get_mut(id.0 as usize)
+            && record.collects
+            && let Some(free) = record.hops.iter_mut().find(|free| free.is_none())
+        {
+            *free = Some(hop());
+        }
+    }
+}
+
+impl Packets {
+    /// Has a packet carry telemetry; it is not made longer by that.
+    pub fn set_telemetry(&mut self, id: PacketId, telemetry: Telemetry) {
+        let (records, index) = (&mut self.records.0, id.0 as usize);
+        if records.len() <= index {
+            records.resize(index + 1, None);
+        }
+        records[index] = Some(telemetry);
+    }
+
+    /// What a packet carries of telemetry.
+    #[inline]
+    pub fn telemetry(&self, id: PacketId) -> Option<Telemetry> {
+        self.records.0.get(id.0 as usize).copied().flatten()
+    }
+}
