@@ -1,6 +1,8 @@
-//! One switch between senders that obey its pauses and a receiver.
+//! One switch between senders that obey its pauses and a receiver; and its ports by themselves.
 
 mod any;
 mod driver;
 mod lossless;
+mod pausing;
 mod queues;
+mod selection;
