@@ -125,9 +125,9 @@ proptest! {
         let mut port = Port::new(profile);
         let mut free = Time(0);
         for _ in 0..2000 {
-            for class in 0..CLASSES {
-                while port.waiting[class] < 2 {
-                    port.come(class as u8, lengths[class]);
+            for (class, length) in (0_u8..).zip(lengths) {
+                while port.waiting[usize::from(class)] < 2 {
+                    port.come(class, length);
                 }
             }
             free = port.choose(free)?.expect("everything waits");
