@@ -18,8 +18,8 @@ pub enum Congestion {
     /// Swift (Kumar et al., SIGCOMM 2020), without hop and flow scaling: a window steered by delay. `window`
     /// is where it begins, and its largest.
     Swift,
-    /// HPCC (Li et al., SIGCOMM 2019): a window steered by what switches tell of their queues and links in the
-    /// packets that cross them. Each packet of data and each acknowledgement is 42 bytes longer for that.
+    /// HPCC (Li et al., SIGCOMM 2019): a window steered by what switches tell of their queues and links in
+    /// the packets that cross them. Each packet of data and each acknowledgement is 42 bytes longer for that.
     Hpcc,
 }
 

@@ -298,8 +298,8 @@ impl Host {
         self.look(now, around);
     }
 
-    /// What a packet brings of telemetry: what came with data goes back with an acknowledgement, what came with
-    /// an answer is for the device.
+    /// What a packet brings of telemetry: what came with data goes back with an acknowledgement, what came
+    /// with an answer is for the device.
     fn take_telemetry(&mut self, content: &Content, telemetry: &Telemetry, echoes: &mut Echoes) {
         if matches!(content.headers.message, Message::Write { .. } | Message::Send { .. }) {
             echoes.insert((self.number, content.flow), *telemetry);
