@@ -17,6 +17,8 @@ pub struct DeviceInfo {
     pub interface: String,
     /// Its index.
     pub ifindex: u32,
+    /// Whether nobody but this host is behind it.
+    pub is_loopback: bool,
     /// Its MTU in bytes.
     pub interface_mtu: u32,
     /// The longest RoCEv2 payload that fits.
@@ -93,6 +95,7 @@ fn device_of(interface: &Interface) -> DeviceInfo {
         name: format!("rk_{}", interface.name),
         interface: interface.name.clone(),
         ifindex: interface.index,
+        is_loopback: interface.is_loopback,
         interface_mtu: interface.mtu,
         active_mtu: Mtu::fitting(interface.mtu),
         guid,

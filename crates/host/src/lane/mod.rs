@@ -169,11 +169,14 @@ impl Lanes {
 
     /// The lane from a queue pair of ours to one of theirs; asks for one where there is none.
     pub(crate) fn find(&mut self, from: Qpn, to: Qpn, at: Gid, now: Instant) -> Found {
+        if !self.is_here(at) {
+            return Found::None;
+        }
         let (ours, theirs) = (slot(from), slot(to));
         if let Some(lane) = self.by_slots.get(&(ours, theirs)) {
             return Found::Lane(*lane);
         }
-        if !self.is_wanted || !self.addresses.contains(&at) || self.is_refused(theirs, now) {
+        if self.is_refused(theirs, now) {
             return Found::None;
         }
         if self.has_asked(ours, theirs) {
@@ -190,14 +193,20 @@ impl Lanes {
 
     /// The same for a datagram, which does not wait: the lane is asked for, and those that follow use it.
     fn look_up(&mut self, from: Qpn, to: Qpn, at: Gid) -> Found {
+        if !self.is_here(at) {
+            return Found::None;
+        }
         let (ours, theirs) = (slot(from), slot(to));
         if let Some(lane) = self.by_slots.get(&(ours, theirs)) {
             return Found::Lane(*lane);
         }
-        if self.is_wanted && self.addresses.contains(&at) && to != Qpn::MULTICAST {
-            self.wanted = Some((ours, theirs));
-        }
+        self.wanted = Some((ours, theirs));
         Found::None
+    }
+
+    /// Whether a lane can lead there. Slots alone do not tell: each host counts its own from zero.
+    fn is_here(&self, at: Gid) -> bool {
+        self.is_wanted && self.addresses.contains(&at)
     }
 
     /// Notes that somebody did not answer.

@@ -1,7 +1,7 @@
 //! What only lanes have: requests that are executed without the other side, and grants that are taken back.
 
 use crate::pair::{Side, Way, pair};
-use rnic::{Access, Operation, RegionInit, Status};
+use rnic::{Access, Gid, Operation, RegionInit, Status};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 fn direct(side: &Side) -> u64 {
@@ -42,6 +42,17 @@ fn what_follows_is_in_order() {
     assert!(direct(&a) > 0);
     let counters = a.device.with(|rnic, _| *rnic.counters());
     assert_eq!((counters.packet_seq_err, counters.local_ack_timeout_err), (0, 0));
+}
+
+/// Hosts count their queue pairs alike: a lane to one of ours says nothing about another host's.
+#[test]
+fn a_queue_pair_of_another_host_with_the_same_number_is_reached_by_packets() {
+    let (mut a, b) = pair(4096, Way::Lane);
+    a.renew();
+    a.bring_up_towards(Gid::from_ipv4([192, 0, 2, 1]), b.qpn, Way::Lane);
+    assert_eq!(a.device.with(|rnic, _| rnic.lane(a.qpn).unwrap()), 0);
+    a.renew();
+    a.connect(&b, Way::Lane);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use host::{CompletionChannel, Device};
 use rnic::{
-    Access, AddressVector, AttrMask, Capacity, Completion, Cq, Data, Lkey, Mtu, Operation, QpAttr, QpInit,
-    QpType, ReceiveRequest, RegionInit, RegionKeys, SendFlags, SendRequest, Sge, State,
+    Access, AddressVector, AttrMask, Capacity, Completion, Cq, Data, Gid, Lkey, Mtu, Operation, QpAttr,
+    QpInit, QpType, ReceiveRequest, RegionInit, RegionKeys, SendFlags, SendRequest, Sge, State,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -91,8 +91,12 @@ impl Side {
 
     /// The same as [`Side::connect_to`], to a peer that may be gone: then it goes by packets.
     pub(crate) fn bring_up(&self, peer: Qpn, way: Way) {
-        let vector =
-            AddressVector { destination: self.device.info().gids[1], source_index: 1, ..Default::default() };
+        self.bring_up_towards(self.device.info().gids[1], peer, way);
+    }
+
+    /// The same, to a queue pair of whoever has this address.
+    pub(crate) fn bring_up_towards(&self, destination: Gid, peer: Qpn, way: Way) {
+        let vector = AddressVector { destination, source_index: 1, ..Default::default() };
         let attr = |state| QpAttr {
             state,
             path_mtu: Mtu::B4096,
