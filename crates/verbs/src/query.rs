@@ -16,11 +16,25 @@ use rnic::{Gid, Mtu};
 /// A locally administered OUI: software has none of its own. SPDK takes 0 and all ones for devices that
 /// cannot invalidate.
 const VENDOR_ID: u32 = 0x02_5a_1e;
-/// Port speed that is shown: 4 lanes of EDR, 100 Gb/s. Memory and the network below set the real limit;
-/// some programs choose their protocols by this figure.
-const WIDTH_4X: u8 = 2;
-const SPEED_EDR: u8 = 32;
-const SPEED_100_MBPS: u64 = 1000;
+/// A port's rate. Memory and the network below set the real limit, but programs choose their protocols and
+/// their devices by this figure.
+struct Rate {
+    width: u8,
+    speed: u8,
+    /// In units of 100 Mb/s.
+    total: u64,
+}
+
+/// 4 lanes of EDR.
+const INTERFACE_RATE: Rate = Rate { width: 2, speed: 32, total: 1000 };
+/// One of FDR10. UCX believes that every device of one host reaches every device of another, and spreads a
+/// transfer over all that have a quarter of the fastest one's rate: no loopback may be among them.
+const LOOPBACK_RATE: Rate = Rate { width: 1, speed: 8, total: 100 };
+
+fn rate(owner: &Context) -> &'static Rate {
+    if owner.device.info().is_loopback { &LOOPBACK_RATE } else { &INTERFACE_RATE }
+}
+
 const PHYSICAL_LINK_UP: u8 = 5;
 const PHYSICAL_DISABLED: u8 = 3;
 /// `IBV_PORT_CM_SUP`.
@@ -137,6 +151,7 @@ fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
 
 fn port_attr(owner: &Context) -> ibv_port_attr {
     let (active_mtu, is_active) = owner.device.with(|rnic, _| (rnic.active_mtu(), rnic.is_port_active()));
+    let rate = rate(owner);
     ibv_port_attr {
         state: if is_active { abi::IBV_PORT_ACTIVE } else { abi::IBV_PORT_DOWN },
         max_mtu: Mtu::B4096 as u32,
@@ -146,8 +161,8 @@ fn port_attr(owner: &Context) -> ibv_port_attr {
         max_msg_sz: MESSAGE_BYTES_MAX,
         pkey_tbl_len: 1,
         max_vl_num: 1,
-        active_width: WIDTH_4X,
-        active_speed: SPEED_EDR,
+        active_width: rate.width,
+        active_speed: rate.speed,
         phys_state: if is_active { PHYSICAL_LINK_UP } else { PHYSICAL_DISABLED },
         link_layer: abi::IBV_LINK_LAYER_ETHERNET as u8,
         ..ibv_port_attr::default()
@@ -215,9 +230,9 @@ door! {
     }
 
     /// In units of 100 Mb/s.
-    fn ibv_query_port_speed(_raw: *mut ibv_context, port: u32, speed: *mut u64) -> code(i32) {
+    fn ibv_query_port_speed(raw: *mut ibv_context, port: u32, speed: *mut u64) -> code(i32) {
         check_port(port)?;
-        *speed = SPEED_100_MBPS;
+        *speed = rate(context(raw)).total;
         Ok(())
     }
 

@@ -1,7 +1,12 @@
 //! UCX, and OpenMPI over it. No variable tells them of a device: they find it as they would find hardware.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
 use programs::probe::Probe;
 use programs::{Exchange, Machine, Namespace, Pair, Rockery};
+use tempfile::TempDir;
 
 const PORT: u16 = 13337;
 const SECONDS: u64 = 120;
@@ -119,5 +124,42 @@ fn mpi_ranks_on_one_host_exchange_what_they_check() {
         let argv: Vec<&str> = line.split_whitespace().collect();
         let said = alone.run(&argv, SECONDS).unwrap().expect_success().output;
         assert!(said.contains(&format!("all {ranks} ranks are right")), "{said}");
+    }
+}
+
+/// What mpirun calls to have its daemon started on another host, as it would call ssh.
+fn launch_agent(pair: &Pair, folder: &Path) -> PathBuf {
+    let path = folder.join("agent");
+    let (left, right) = (pair.left.netns(), pair.right.netns());
+    let rockery = Rockery::built().path().display().to_string();
+    let script = format!(
+        "#!/bin/sh\ncase $1 in {}) host={left};; *) host={right};; esac\nshift\n\
+         exec ip netns exec $host {rockery} run -- sh -c \"$*\"\n",
+        pair.left.address()
+    );
+    fs::write(&path, script).expect("a temporary file");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("our own file");
+    path
+}
+
+/// Each rank talks to one on the other host, and where there are four to one on its own as well. UCX is told of
+/// no device: it must not take the loopback's, which each host has, for a way to the other.
+#[test]
+fn mpi_ranks_on_two_hosts_exchange_what_they_check() {
+    let (probe, folder) = (mpi_program(), TempDir::new().unwrap());
+    for mtu in [1500, 9000] {
+        let pair = pair(mtu);
+        let agent = launch_agent(&pair, folder.path());
+        let [left, right] = [pair.left.address(), pair.right.address()];
+        let hosts =
+            format!("--host {left}:2,{right}:2 --map-by node --mca plm_rsh_agent {}", agent.display());
+        for (transports, ranks, gid) in [("rc", 2, 1), ("ud", 2, 1), ("rc", 4, 1), ("ud", 4, 1), ("rc", 2, 2)]
+        {
+            let variables = format!("-x UCX_TLS={transports} -x UCX_IB_GID_INDEX={gid}");
+            let line = format!("{MPIRUN} {hosts} -np {ranks} {variables} {}", probe.path().display());
+            let argv: Vec<&str> = line.split_whitespace().collect();
+            let said = pair.left.run(&argv, SECONDS).unwrap().expect_success().output;
+            assert!(said.contains(&format!("all {ranks} ranks are right")), "{line}:\n{said}");
+        }
     }
 }

@@ -15,7 +15,8 @@ const GIDS: usize = 16;
 const VERBS_ABI: &str = "6";
 const MAD_ABI: &str = "5";
 /// As `ibv_query_port` tells speed and width.
-const RATE: &str = "100 Gb/sec (4X EDR)";
+const INTERFACE_RATE: &str = "100 Gb/sec (4X EDR)";
+const LOOPBACK_RATE: &str = "10 Gb/sec (1X FDR10)";
 /// The port's capabilities: connection management, bit 16.
 const CAPABILITIES: &str = "0x00010000";
 /// Not attached to any node.
@@ -88,7 +89,7 @@ fn describe(class: &mut Folder<'_>, device: &DeviceInfo) {
     let mut port = class.folder("ports/1");
     port.file("state", "4: ACTIVE");
     port.file("phys_state", "5: LinkUp");
-    port.file("rate", RATE);
+    port.file("rate", if device.is_loopback { LOOPBACK_RATE } else { INTERFACE_RATE });
     port.file("link_layer", "Ethernet");
     port.file("cap_mask", CAPABILITIES);
     // Ethernet has neither LIDs nor a subnet manager.
