@@ -1,20 +1,67 @@
 //! fio's engine for RDMA: its connections, and its WRITEs, READs and SENDs.
 
+use programs::machine::until;
 use programs::{Machine, Pair, Rockery, connection};
 
 const SECONDS: u64 = 60;
-const JOB: &str = "--ioengine=rdma --port=7710 --bs=64k --size=32m";
+const JOB: &str = "--ioengine=rdma --port=7710 --bs=64k";
+
+fn pair() -> Pair {
+    Pair::new(9000).expect("a pair").with(&Rockery::built())
+}
 
 #[test]
 fn fio_moves_its_blocks_by_every_verb() {
-    let pair = Pair::new(9000).expect("a pair").with(&Rockery::built());
+    let pair = pair();
     let address = pair.left.address();
     for verb in ["write", "read", "send"] {
         // It does not wait for a receiver that is not ready: the server has more receives than SENDs come.
-        let server = format!("fio --name=server {JOB} --rw=read --iodepth=64");
-        let client =
-            format!("fio --name=client {JOB} --rw=write --iodepth=8 --hostname={address} --verb={verb}");
+        let server = format!("fio --name=server {JOB} --size=32m --rw=read --iodepth=64");
+        let client = format!(
+            "fio --name=client {JOB} --size=32m --rw=write --iodepth=8 --hostname={address} --verb={verb}"
+        );
         let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
         assert!(exchange.client.output.contains("io=32.0MiB"), "{verb}: {}", exchange.client.output);
     }
+}
+
+/// The receiver of SENDs looks at each block: its place in the file, and the sum of its bytes. With the other
+/// verbs fio has no verification: its server never looks at memory that was written, and its client does not
+/// know what it reads. All blocks have a receive from the start, since looking takes time.
+const VERIFYING: &str = "--size=16m --iodepth=256";
+
+#[test]
+fn fio_verifies_what_it_receives() {
+    let pair = pair();
+    let address = pair.left.address();
+    for sum in ["crc32c", "sha256"] {
+        let server = format!("fio --name=server {JOB} {VERIFYING} --rw=read --verify={sum}");
+        let client = format!(
+            "fio --name=client {JOB} --size=16m --iodepth=8 --rw=write --verify={sum} --do_verify=0 \
+             --hostname={address} --verb=send"
+        );
+        let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
+        let said = exchange.server.output;
+        assert!(said.contains("io=16.0MiB") && !said.contains("verify:"), "{sum}: {said}");
+    }
+}
+
+/// That verification can fail: these blocks have no sums.
+#[test]
+fn fio_finds_blocks_that_nobody_meant() {
+    let pair = pair();
+    let server = format!("fio --name=server {JOB} {VERIFYING} --rw=read --verify=crc32c");
+    let client = format!(
+        "fio --name=client {JOB} --size=16m --iodepth=8 --rw=write --hostname={} --verb=send",
+        pair.left.address()
+    );
+    let mut server = pair.left.start(&words(&server)).expect("fio starts");
+    assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap(), "it listens");
+    let _client = pair.right.start(&words(&client)).expect("fio starts");
+    let finished = server.wait(SECONDS).expect("it ends");
+    assert!(!finished.succeeded() && finished.output.contains("bad magic header"), "{}", finished.output);
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
 }
