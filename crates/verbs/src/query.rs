@@ -93,8 +93,9 @@ fn device_attr(owner: &Context) -> ibv_device_attr {
         max_res_rd_atom: max_rd_atom.saturating_mul(count(limits.max_qp)),
         max_qp_init_rd_atom: max_rd_atom,
         max_ee_init_rd_atom: 0,
-        // Atomics are the processor's own.
-        atomic_cap: abi::IBV_ATOMIC_GLOB,
+        // The weaker promise, as adapters and rxe give it: UCX 1.13 knows no other. That atomics are the
+        // processor's own, `pci_atomic_caps` tells.
+        atomic_cap: abi::IBV_ATOMIC_HCA,
         max_ee: 0,
         max_rdd: 0,
         max_mw: count(limits.max_mr),
@@ -126,6 +127,10 @@ const ODP_WRITE: u32 = 4;
 /// With READ and ATOMIC.
 const ODP_RELIABLE: u32 = ODP_MESSAGES | ODP_WRITE | 8 | 16;
 
+/// `IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP`: fetch and add, and compare and swap, are atomic for processors
+/// too.
+const EIGHT_BYTES: u16 = 2;
+
 fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
     // SAFETY: the struct is plain numbers, for which zero is "none".
     let none: ibv_device_attr_ex = unsafe { core::mem::zeroed() };
@@ -145,6 +150,7 @@ fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
         phys_port_cnt_ex: PORT.into(),
         cq_mod_caps: [u16::MAX; 2],
         max_dm_size: dm::BYTES_MAX as u64,
+        pci_atomic_caps: [EIGHT_BYTES, 0, EIGHT_BYTES],
         ..none
     }
 }

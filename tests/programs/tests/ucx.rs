@@ -51,6 +51,23 @@ fn its_transport_layer_runs_over_rc() {
 }
 
 #[test]
+fn its_atomics_are_the_devices() {
+    let pair = pair(1500);
+    let found =
+        pair.left.run(&["ucx_info", "-d", "-t", "rc_verbs"], SECONDS).unwrap().expect_success().output;
+    for what in ["atomic_add: 64 bit", "atomic_fadd: 64 bit", "atomic_cswap: 64 bit"] {
+        assert!(found.contains(what), "no {what}:\n{found}");
+    }
+    for test in ["add_lat", "add_mr", "fadd", "cswap"] {
+        expect(&pair.left, &pair.right, "", &format!("-d rk_eth0:1 -x rc_verbs -n 500 -s 8 -t {test}"));
+    }
+    for test in ["ucp_add", "ucp_fadd", "ucp_cswap", "ucp_swap"] {
+        let variables = "UCX_TLS=rc UCX_NET_DEVICES=rk_eth0:1";
+        expect(&pair.left, &pair.right, variables, &format!("-n 200 -s 8 -t {test}"));
+    }
+}
+
+#[test]
 fn its_transport_layer_runs_over_ud() {
     let pair = pair(9000);
     for test in ["am_lat -s 8", "am_bw -s 8", "am_bw -s 2048 -D bcopy", "am_bw -s 4000 -D zcopy"] {
@@ -142,8 +159,8 @@ fn launch_agent(pair: &Pair, folder: &Path) -> PathBuf {
     path
 }
 
-/// Each rank talks to one on the other host, and where there are four to one on its own as well. UCX is told of
-/// no device: it must not take the loopback's, which each host has, for a way to the other.
+/// Each rank talks to one on the other host, and where there are four to one on its own as well. UCX is told
+/// of no device: it must not take the loopback's, which each host has, for a way to the other.
 #[test]
 fn mpi_ranks_on_two_hosts_exchange_what_they_check() {
     let (probe, folder) = (mpi_program(), TempDir::new().unwrap());
