@@ -20,6 +20,10 @@ use std::time::Duration;
 const LINGER: Nanos = Nanos::from_micros(50);
 /// The first look after the program began to poll; each further one waits twice as long, up to [`TICK`].
 const FIRST_TICK: Nanos = Nanos::from_micros(50);
+/// How long an acknowledgement of what this thread took waits for the answer of a program that looks at its
+/// memory for it. Sent alone, it would end the peer's polling before the answer is there: the peer would then
+/// look at its memory too, until a thread of its own wakes, and so on back and forth.
+const ANSWERS_WITHIN: Nanos = Nanos::from_micros(10);
 /// A core that was offered to others comes back at once when nobody wants it.
 const WANTED: Nanos = Nanos::from_micros(150);
 /// For how long it does not linger where the core was wanted.
@@ -29,7 +33,8 @@ const FOR_EVER: Instant = Instant(u64::MAX);
 
 /// Runs until the device is closed.
 pub(crate) fn run(shared: &Shared, attendant: &Attendant) {
-    let mut thread = Thread { shared, watching: true, tick: FIRST_TICK, crowded_until: Instant(0) };
+    let mut thread =
+        Thread { shared, watching: true, tick: FIRST_TICK, crowded_until: Instant(0), calls_at_arrival: 0 };
     let (mut calls_seen, mut looked_at) = (0, clock::now());
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock::now();
@@ -53,9 +58,17 @@ struct Thread<'a> {
     tick: Nanos,
     /// Somebody else wanted the core when we lingered last: until then we do not.
     crowded_until: Instant,
+    /// The program's calls when something arrived last: one that calls after each arrival answers.
+    calls_at_arrival: u64,
 }
 
 impl Thread<'_> {
+    /// Something arrived: whether the program has called since that was so last.
+    fn program_answers(&mut self) -> bool {
+        let calls = self.shared.presence.calls();
+        std::mem::replace(&mut self.calls_at_arrival, calls) != calls
+    }
+
     fn watch(&mut self, wanted: bool) {
         if self.watching != wanted {
             self.watching = wanted;
@@ -84,15 +97,18 @@ impl Thread<'_> {
         self.tick = FIRST_TICK;
         self.watch(true);
         let (calls_seen, start) = (self.shared.presence.calls(), clock::now());
-        let mut until = None;
+        let (mut until, mut held_until) = (None, start);
         self.shared.lock().wake();
         loop {
             let mut pump = self.shared.lock();
             let now = pump.clock();
-            let arrived = pump.progress(now);
+            let arrived = pump.progress(now, now < held_until);
             pump.pump_events(&self.shared.events);
             if arrived {
                 until = Some(now + LINGER);
+                if self.program_answers() {
+                    held_until = now + ANSWERS_WITHIN;
+                }
             }
             let quiet = !arrived && (now < self.crowded_until || until.is_none_or(|until| now >= until));
             let replaced = self.shared.presence.is_polling(calls_seen, now - start);

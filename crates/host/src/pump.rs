@@ -287,24 +287,26 @@ impl Pump {
         self.polled = true;
         let enough = if self.empty_since.is_some() { 1 } else { most };
         self.empty_since.get_or_insert(now);
-        self.progress_until(now, Some((cq, enough)));
+        self.progress_until(now, false, Some((cq, enough)));
     }
 
     /// Timers, out, in, out. Says whether anything arrived. Positive acknowledgements of what arrives stay
-    /// for the next call, so that they travel with what the program answers.
-    pub(crate) fn progress(&mut self, now: Instant) -> bool {
-        self.progress_until(now, None)
+    /// for the next call, so that they travel with what the program answers; or for a later one, as long as
+    /// they are `held`.
+    pub(crate) fn progress(&mut self, now: Instant, held: bool) -> bool {
+        self.progress_until(now, held, None)
     }
 
     /// `enough` are so many completions of a queue.
-    fn progress_until(&mut self, now: Instant, enough: Option<(Cq, usize)>) -> bool {
+    fn progress_until(&mut self, now: Instant, held: bool, enough: Option<(Cq, usize)>) -> bool {
         if self.rnic.next_timeout().is_some_and(|at| at <= now) {
             self.rnic.handle_timeout(now);
         }
         if self.rnic.has_stalled() {
             self.rnic.resume();
         }
-        if self.rnic.pending() != Pending::Nothing {
+        let pending = self.rnic.pending();
+        if pending == Pending::Data || (pending == Pending::Acknowledgements && !held) {
             self.transmit_holding(now);
         }
         let mut arrived = self.receive_from_lanes(now, |rnic| {

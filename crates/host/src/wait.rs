@@ -105,7 +105,7 @@ impl<'a> Turn<'a> {
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
         let now = pump.clock();
-        pump.progress(now);
+        pump.progress(now, false);
         pump.pump_events(&self.shared.events);
         drop(pump);
         self.channel.next_now()

@@ -22,7 +22,7 @@ const SURVIVORS: u64 = 4;
 const WARM: u64 = 5;
 /// Sockets that a device makes when it sends packets, once.
 const PACKET_SOCKETS: usize = 32;
-const BYTES: usize = 1 << 16;
+pub(crate) const BYTES: usize = 1 << 16;
 /// Requests that are posted at once.
 const DEPTH: u64 = 16;
 /// What receives are called; sends count from 0.
@@ -30,28 +30,28 @@ const RECEIVE: u64 = 1 << 32;
 /// The code of the ACK timeout: 17 ms, so a kill is known after 140.
 const TIMEOUT: u8 = 12;
 /// The survivor's: 4 ms, so a kill is known after 34.
-const SHORT_TIMEOUT: u8 = 10;
+pub(crate) const SHORT_TIMEOUT: u8 = 10;
 
 /// What the two have to know of each other: queue pair, key, address.
 #[derive(Clone, Copy, Debug)]
-struct Card {
-    qpn: Qpn,
+pub(crate) struct Card {
+    pub(crate) qpn: Qpn,
     rkey: Rkey,
     address: u64,
 }
 
 impl Card {
-    fn of(side: &Side) -> Self {
+    pub(crate) fn of(side: &Side) -> Self {
         Self { qpn: side.qpn, rkey: side.keys.rkey, address: side.memory.as_ptr() as u64 }
     }
 
-    fn write(self, mut to: impl Write) {
+    pub(crate) fn write(self, mut to: impl Write) {
         writeln!(to, "card {} {} {}", self.qpn.value(), self.rkey.0, self.address).unwrap();
         to.flush().unwrap();
     }
 
     /// `None` when the other end is gone. A test program prints lines of its own.
-    fn read(from: &mut impl BufRead) -> Option<Self> {
+    pub(crate) fn read(from: &mut impl BufRead) -> Option<Self> {
         for line in from.lines() {
             let line = line.ok()?;
             let Some((_, card)) = line.split_once("card ") else { continue };
@@ -66,7 +66,7 @@ impl Card {
 
 /// Keeps requests of all kinds going, until it is killed or the connection ends. Says how the first request
 /// that failed did.
-fn work(side: &Side, peer: Card, until: impl Fn() -> bool) -> Option<Status> {
+pub(crate) fn work(side: &Side, peer: Card, until: impl Fn() -> bool) -> Option<Status> {
     let (mut posted, mut done, mut failed) = (0u64, 0, None);
     (0..DEPTH).for_each(|_| side.receive(RECEIVE, side.sge(0, 4096)));
     while failed.is_none() && !until() {
@@ -96,10 +96,10 @@ fn work(side: &Side, peer: Card, until: impl Fn() -> bool) -> Option<Status> {
 }
 
 /// Numbers of a run, by its seed (SplitMix64).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -107,12 +107,12 @@ impl Random {
     }
 }
 
-fn setting(name: &str, otherwise: u64) -> u64 {
+pub(crate) fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 /// Starts this program again to run one of its tests, with pipes to it.
-fn start(test: &str, role: &str, value: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+pub(crate) fn start(test: &str, role: &str, value: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(role, value)

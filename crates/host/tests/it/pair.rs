@@ -39,7 +39,10 @@ pub(crate) struct Side {
 impl Side {
     pub(crate) fn open(kind: QpType, bytes: usize) -> Self {
         let info = host::list().into_iter().find(|device| device.interface == "lo").expect("lo is up");
-        let device = Device::open(&info).expect("port 4791 is free");
+        Self::of(Device::open(&info).expect("port 4791 is free"), kind, bytes)
+    }
+
+    fn of(device: Arc<Device>, kind: QpType, bytes: usize) -> Self {
         let memory = vec![0; bytes].into_boxed_slice();
         let address = memory.as_ptr() as u64;
         host::pin(address, bytes as u64, true).unwrap();
@@ -66,6 +69,11 @@ impl Side {
         let channel = Arc::new(CompletionChannel::new().unwrap());
         device.attach_cq(cq, &channel, 77);
         Self { device, channel, cq, qpn, memory, keys, timeout: ACK_TIMEOUT }
+    }
+
+    /// Another queue pair of the same device, with a queue and memory of its own.
+    pub(crate) fn beside(&self, bytes: usize) -> Self {
+        Self::of(Arc::clone(&self.device), QpType::Rc, bytes)
     }
 
     /// Brings the queue pair up, towards `peer`.
@@ -186,7 +194,11 @@ impl Side {
 }
 
 pub(crate) fn pair(bytes: usize, way: Way) -> (Side, Side) {
-    let (a, b) = (Side::open(QpType::Rc, bytes), Side::open(QpType::Rc, bytes));
+    pair_of(Side::open(QpType::Rc, bytes), Side::open(QpType::Rc, bytes), way)
+}
+
+/// Two that are there, connected.
+pub(crate) fn pair_of(a: Side, b: Side, way: Way) -> (Side, Side) {
     a.connect(&b, way);
     b.connect(&a, way);
     (a, b)

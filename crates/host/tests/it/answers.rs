@@ -1,0 +1,61 @@
+//! Two programs that answer each other by WRITEs: each waits for its own to complete, then looks at its memory
+//! for the other's, and does not poll meanwhile. Its thread serves the network for it, and leaves it the time
+//! to answer.
+
+use crate::pair::{Side, Way, pair};
+use rnic::{Operation, Status};
+use std::time::Duration;
+
+/// Messages of a batch. On a busy machine a program may get its processor too late for some of them.
+const ROUNDS: u8 = 100;
+/// Most of them have to go as they should.
+const BATCHES: usize = 11;
+/// Who begins polls until the acknowledgement comes: the other thread's, for its program is away.
+const AWAY: Duration = Duration::from_millis(1);
+
+fn answer(side: &mut Side, to: Operation, begins: bool) {
+    if !begins {
+        std::thread::sleep(AWAY);
+    }
+    for number in 1..=ROUNDS {
+        if !begins {
+            wait_for(side, number);
+        }
+        side.memory[64] = number;
+        side.post(1, to, side.sge(64, 1));
+        assert_eq!(side.wait(1)[0].status, Status::Success);
+        if begins {
+            wait_for(side, number);
+        }
+    }
+}
+
+fn wait_for(side: &Side, number: u8) {
+    while side.byte(0) != number {
+        std::hint::spin_loop();
+    }
+}
+
+fn to(side: &Side) -> Operation {
+    Operation::Write { address: side.sge(0, 1).address, rkey: side.keys.rkey, immediate: None }
+}
+
+/// Alone, acknowledgements would end the peer's polling before the answer is there, and so on back and forth.
+#[test]
+fn acknowledgements_travel_with_the_answer() {
+    let (mut a, mut b) = pair(4096, Way::Packets);
+    let mut calls: Vec<u64> = (0..BATCHES)
+        .map(|_| {
+            let before = b.device.link_counters().sends;
+            let (to_a, to_b) = (to(&a), to(&b));
+            std::thread::scope(|scope| {
+                scope.spawn(|| answer(&mut a, to_b, true));
+                answer(&mut b, to_a, false);
+            });
+            b.device.link_counters().sends - before
+        })
+        .collect();
+    calls.sort_unstable();
+    // One call for an answer and its acknowledgement, or two.
+    assert!(calls[BATCHES / 2] < u64::from(ROUNDS) * 3 / 2, "{ROUNDS} answers took {calls:?} calls to send");
+}

@@ -1,0 +1,68 @@
+//! Processes that do nothing take no processor time. This program starts itself as the one that is measured:
+//! other tests run in this one.
+
+use crate::kills::start;
+use crate::pair::{Side, Way, pair};
+use rnic::{Arm, Operation, Status};
+use std::io::Read;
+use std::time::Duration;
+use wire::Tail;
+
+/// Set for who is measured: which way the two devices go.
+const IDLER: &str = "ROCKERY_TEST_IDLER";
+/// For how long nothing happens.
+const IDLE: Duration = Duration::from_millis(1500);
+/// Clock ticks of 10 ms that may be counted meanwhile: a thread that looked now and then would need more.
+const TICKS_MAX: u64 = 3;
+/// How long those need that served the program until just now.
+const SETTLING: Duration = Duration::from_millis(200);
+
+/// Clock ticks that this process has had of processors, in its own code and in the kernel's.
+fn ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, behind_name) = stat.rsplit_once(')').unwrap();
+    // The 14th and 15th field; behind the name is the third.
+    behind_name.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+fn while_nothing_happens(what: &str) {
+    std::thread::sleep(SETTLING);
+    let before = ticks();
+    std::thread::sleep(IDLE);
+    let taken = ticks() - before;
+    assert!(taken <= TICKS_MAX, "{what}: {taken} ticks in {IDLE:?}");
+}
+
+fn send(from: &Side, to: &Side) {
+    to.receive(1, to.sge(64, 64));
+    from.post(1, Operation::Send(Tail::None), from.sge(0, 64));
+}
+
+#[test]
+fn an_idler() {
+    let Ok(way) = std::env::var(IDLER) else { return };
+    let (a, b) = pair(4096, if way == "lane" { Way::Lane } else { Way::Packets });
+    for _ in 0..1000 {
+        send(&a, &b);
+        assert_eq!((a.wait(1)[0].status, b.wait(1)[0].status), (Status::Success, Status::Success));
+    }
+    while_nothing_happens("after polling");
+    b.device.arm_cq(b.cq, Arm::Any).unwrap();
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| b.device.next_event(&b.channel).unwrap());
+        while_nothing_happens("waiting for an event");
+        send(&a, &b);
+        assert_eq!(sleeper.join().unwrap(), 77);
+    });
+    println!("idled");
+}
+
+#[test]
+fn who_does_nothing_takes_no_processor() {
+    for way in ["packets", "lane"] {
+        let (mut idler, mut output) = start("idle::an_idler", IDLER, way);
+        let mut said = String::new();
+        output.read_to_string(&mut said).unwrap();
+        assert!(idler.wait().unwrap().success() && said.contains("idled"), "{way}: {said}");
+    }
+}

@@ -1,0 +1,136 @@
+//! A peer on the same host that scribbles over all that it shares while requests flow: what it breaks is its
+//! own. This program starts itself as the scribbler.
+
+use crate::kills::{BYTES, Card, Random, SHORT_TIMEOUT, setting, start, work};
+use crate::pair::{Side, Way, pair_of};
+use rnic::{Operation, QpType, Status};
+use std::fs::{File, OpenOptions, read_to_string};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use wire::Tail;
+
+/// Set for the scribbler: its seed.
+const SCRIBBLER: &str = "ROCKERY_TEST_SCRIBBLER";
+/// Says how many there are, and the first one's seed.
+const SCRIBBLERS: &str = "ROCKERY_TEST_SCRIBBLERS";
+const SEED: &str = "ROCKERY_TEST_SEED";
+const SCRIBBLERS_DEFAULT: u64 = 12;
+/// For how long one does, at most.
+const SCRIBBLES_FOR_MS: u64 = 200;
+/// Words between two pauses: some of the requests get through.
+const PATIENCE: u64 = 3;
+/// Control words, in front of everything; and the page that rings begin at.
+const CONTROL_BYTES: u64 = 1024;
+const RINGS: u64 = 1 << 16;
+/// What a writer says that is busy with our memory: the one thing that is believed, and waited for.
+const BUSY: u32 = 1;
+
+/// A mapping of ours that peers have as well: lanes, and the book.
+struct Mapped {
+    start: u64,
+    bytes: u64,
+}
+
+fn mapped() -> Vec<Mapped> {
+    let maps = read_to_string("/proc/self/maps").unwrap();
+    let lines = maps.lines().filter(|line| line.contains("memfd:rockery") && line.contains("rw-s"));
+    let range = |line: &str| {
+        let (start, rest) = line.split_once('-')?;
+        let (end, _) = rest.split_once(' ')?;
+        let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).ok());
+        Some(Mapped { start: start?, bytes: end? - start? })
+    };
+    lines.filter_map(range).collect()
+}
+
+/// Scribbles until it is killed, mostly where something stands that is looked at.
+fn scribble(seed: u64) -> ! {
+    let memory: File = OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
+    let (mut random, mut places) = (Random(seed), mapped());
+    for turn in 0u64.. {
+        if turn.is_multiple_of(PATIENCE) {
+            std::thread::sleep(Duration::from_micros(1));
+        }
+        let place = &places[random.below(places.len() as u64) as usize];
+        let at = match random.below(4) {
+            0 => random.below(CONTROL_BYTES),
+            // Where records begin.
+            1 => random.below(place.bytes / 64) * 64 + random.below(16),
+            2 => RINGS + random.below(1 << 13),
+            _ => random.below(place.bytes),
+        };
+        let at = at % place.bytes / 4 * 4;
+        let word = (random.below(1 << 32) >> random.below(32)) as u32;
+        // A lane that is broken is gone.
+        if word != BUSY && memory.write_all_at(&word.to_le_bytes(), place.start + at).is_err() {
+            places = mapped();
+        }
+    }
+    unreachable!("there is always a next turn")
+}
+
+#[test]
+fn a_scribbler() {
+    let Ok(seed) = std::env::var(SCRIBBLER) else { return };
+    let side = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
+    Card::of(&side).write(std::io::stdout());
+    let Some(peer) = Card::read(&mut std::io::stdin().lock()) else { return };
+    side.bring_up(peer.qpn, Way::Lane);
+    println!("card 0 0 0");
+    std::thread::spawn(move || scribble(seed.parse().unwrap()));
+    // What it breaks of its own, this included, is not our concern.
+    let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&side, peer, || false)));
+    println!("{worked:?}");
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// A connection that has nothing to do with it, byte for byte.
+fn go_on(one: &mut Side, other: &Side, number: u64) {
+    const LENGTH: usize = 3000;
+    one.memory[..LENGTH].fill(number as u8);
+    other.receive(number, other.sge(BYTES / 2, LENGTH));
+    let write = Operation::Write { address: other.sge(0, 8).address, rkey: other.keys.rkey, immediate: None };
+    one.post(number, write, one.sge(0, LENGTH));
+    one.post(number, Operation::Send(Tail::None), one.sge(0, LENGTH));
+    let done = [one.wait(2), other.wait(1)].concat();
+    assert!(done.iter().all(|completion| completion.status == Status::Success), "{done:?}");
+    for start in [0, BYTES / 2] {
+        assert!((start..start + LENGTH).all(|at| other.byte(at) == number as u8), "message {number}");
+        assert_eq!(other.byte(start + LENGTH), 0, "beyond message {number}");
+    }
+}
+
+/// The same device has a connection to a scribbler, and one that is none of its business.
+#[test]
+fn who_scribbles_over_what_it_shares_harms_itself_alone() {
+    let seed = setting(SEED, 1);
+    let mut victim = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
+    let (mut one, other) = pair_of(victim.beside(BYTES), Side::open(QpType::Rc, BYTES), Way::Lane);
+    let mut number = 0;
+    for seed in seed..seed + setting(SCRIBBLERS, SCRIBBLERS_DEFAULT) {
+        let (mut scribbler, mut output) = start("scribbles::a_scribbler", SCRIBBLER, &seed.to_string());
+        let peer = Card::read(&mut output).unwrap();
+        Card::of(&victim).write(scribbler.stdin.take().unwrap());
+        victim.bring_up(peer.qpn, Way::Lane);
+        Card::read(&mut output).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| work(&victim, peer, || over.load(Ordering::Relaxed)));
+            let time = Duration::from_millis(Random(seed).below(SCRIBBLES_FOR_MS));
+            let start = std::time::Instant::now();
+            while start.elapsed() < time {
+                number += 1;
+                go_on(&mut one, &other, number);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        scribbler.kill().unwrap();
+        scribbler.wait().unwrap();
+        victim.renew();
+        while victim.device.poll_cq(victim.cq, 64, |_| {}) > 0 {}
+        go_on(&mut one, &other, number);
+    }
+}
