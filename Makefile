@@ -40,6 +40,7 @@ sanitize: ## lanes under Miri, ThreadSanitizer and AddressSanitizer; installs a 
 nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten thousand processes, a soak
 	$(CARGO) build --release --workspace
 	ROCKERY_TEST_KILLS=3000 $(CARGO) test --release -p rockery-host --test it kills
+	ROCKERY_TEST_SCRIBBLERS=1000 $(CARGO) test --release -p rockery-host --test it scribbles
 	ROCKERY_TEST_VISITORS=10000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test same_host
 	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test nvme_crash
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600

@@ -2,6 +2,8 @@
 //! is for others.
 pub mod interface;
 pub mod memory;
+#[cfg(test)]
+mod scribbles;
 mod sys;
 pub mod udp;
 pub mod watch;

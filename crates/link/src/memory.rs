@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-pub use crate::sys::ring::{Broken, HEADERS_MAX, PAYLOAD_MAX, Reader, Record, Sleeper, Writer};
+pub use crate::sys::ring::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer};
 
 /// Makes the memory of a link: our two ends, and the descriptor that the other side opens.
 ///

@@ -49,6 +49,13 @@ impl Reach {
         self.views.add(number, file);
     }
 
+    /// The other side shows a System V segment, named as in this `namespace`.
+    pub(super) fn show_segment(&mut self, number: u8, id: i32, namespace: &OwnedFd) {
+        if shares::is_our_segment_namespace(namespace) {
+            self.views.add_segment(number, id);
+        }
+    }
+
     /// Whether there can be memory of both.
     pub(super) fn has_views(&self) -> bool {
         !self.views.is_empty()

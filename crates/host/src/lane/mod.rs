@@ -15,7 +15,7 @@ use crate::interface;
 use crate::settings;
 use crate::sys::book::OwnBook;
 use crate::sys::epoll::Epoll;
-use crate::sys::shares;
+use crate::sys::shares::{self, Source};
 use crate::sys::{process, unix};
 use direct::Reach;
 use greeting::{Answer, Hello};
@@ -35,8 +35,13 @@ use traffic::Traffic;
 const LANES_MAX: usize = 256;
 /// For how long nobody is asked again who did not answer, or is not there.
 const REFUSED_FOR: Nanos = Nanos::from_millis(1000);
-/// What a message begins with that brings the descriptor of a file; its number follows. Others are bells.
+/// What a message begins with that brings the descriptor of a file; its number follows.
 const FILE: u8 = 2;
+/// The same for a System V segment: the file's number and the segment's, with the namespace that names it.
+/// Other messages are bells.
+const SEGMENT: u8 = 3;
+/// Messages that are taken from one peer before others have their turn.
+const MESSAGES_MAX: usize = 256;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
@@ -365,14 +370,18 @@ impl Lanes {
     fn drain_bell(&mut self, index: usize, rnic: &mut rnic::Device, now: Instant) -> bool {
         let Some(lane) = &mut self.lanes[index] else { return false };
         let mut bytes = [0; 8];
-        let gone = loop {
+        let mut gone = false;
+        for _ in 0..MESSAGES_MAX {
             match unix::receive(lane.socket.as_raw_fd(), &mut bytes) {
-                Ok((0, _)) => break true,
-                Ok((2, Some(file))) if bytes[0] == FILE => show(&mut lane.stage, bytes[1], file),
-                Ok(_) => {}
-                Err(error) => break error.kind() != io::ErrorKind::WouldBlock,
+                Ok((0, _)) => gone = true,
+                Ok((length, file)) => {
+                    show(&mut lane.stage, &bytes[..length.min(bytes.len())], file);
+                    continue;
+                }
+                Err(error) => gone = error.kind() != io::ErrorKind::WouldBlock,
             }
-        };
+            break;
+        }
         if gone {
             if let Stage::Open(traffic) = &mut lane.stage {
                 traffic.receive_all(rnic, senders(lane.theirs), now);
@@ -427,8 +436,16 @@ impl Lanes {
             self.show_files();
         }
         if taken_back {
-            self.open_lanes().for_each(|(_, socket, _, traffic)| traffic.wait_while_busy(socket));
+            self.wait_while_busy(rnic);
         }
+    }
+
+    /// Waits until nobody is busy with our memory. A lane whose other side does not say ends.
+    fn wait_while_busy(&mut self, rnic: &mut rnic::Device) {
+        let broken: Vec<usize> = { self.open_lanes() }
+            .filter_map(|(index, socket, _, traffic)| traffic.wait_while_busy(socket).err().map(|_| index))
+            .collect();
+        broken.into_iter().for_each(|index| self.close(index, rnic));
     }
 
     /// Shows peers the files that they have not seen. A message that does not fit leaves them to the usual
@@ -437,7 +454,7 @@ impl Lanes {
         let files = shares::files();
         for (_, socket, _, traffic) in self.open_lanes() {
             for (number, file) in files.iter().enumerate().skip(traffic.files_shown) {
-                if unix::send_fds(socket, &[FILE, number as u8], &[*file]).is_err() {
+                if show_file(socket, number as u8, *file).is_err() {
                     break;
                 }
                 traffic.files_shown = number + 1;
@@ -514,11 +531,26 @@ impl Lanes {
     }
 }
 
-fn show(stage: &mut Stage, number: u8, file: OwnedFd) {
-    if let Stage::Open(traffic) = stage
-        && let Some(reach) = &mut traffic.reach
-    {
-        reach.show(number, file);
+fn show_file(socket: RawFd, number: u8, file: Source) -> io::Result<()> {
+    match file {
+        Source::File(fd) => unix::send_fds(socket, &[FILE, number], &[fd]),
+        Source::Segment(id) => {
+            let [a, b, c, d] = id.to_le_bytes();
+            let namespace = shares::segment_namespace()?;
+            unix::send_fds(socket, &[SEGMENT, number, a, b, c, d], &[namespace.as_raw_fd()])
+        }
+    }
+}
+
+/// Hears of a file, if that is what the message says.
+fn show(stage: &mut Stage, message: &[u8], file: Option<OwnedFd>) {
+    let Stage::Open(traffic) = stage else { return };
+    match (message, file, &mut traffic.reach) {
+        (&[FILE, number], Some(file), Some(reach)) => reach.show(number, file),
+        (&[SEGMENT, number, a, b, c, d], Some(namespace), Some(reach)) => {
+            reach.show_segment(number, i32::from_le_bytes([a, b, c, d]), &namespace);
+        }
+        _ => {}
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Found, Lanes};
 use crate::sys::memory::ProcessMemory;
 use crate::sys::unix;
 use crate::transmit::{Transmitter, gather};
-use link::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, Reader, Record, Sleeper, Writer};
+use link::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer};
 use rnic::{Arrival, Direct, Fault, Gather, Gid, Instant, Path, Payload, Senders, Sink};
 use std::os::fd::{OwnedFd, RawFd};
 use wire::opcode::MAX_HEADERS;
@@ -57,13 +57,14 @@ impl Traffic {
     }
 
     /// Waits until the other side is not busy with our memory, or is gone.
-    pub(super) fn wait_while_busy(&self, socket: RawFd) {
+    pub(super) fn wait_while_busy(&self, socket: RawFd) -> Result<(), Broken> {
         for look in 0u64.. {
-            if !self.reader.writer_is_busy() || (look % LOOKS == LOOKS - 1 && unix::is_closed(socket)) {
+            if !self.reader.writer_is_busy()? || (look % LOOKS == LOOKS - 1 && unix::is_closed(socket)) {
                 break;
             }
             if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
+        Ok(())
     }
 
     fn execute(
@@ -104,9 +105,13 @@ impl Traffic {
         Ok(TURN_RECORDS)
     }
 
-    /// Takes what is there, from somebody who adds no more.
+    /// Takes what is there, from somebody who adds no more: a ring has room for so much.
     pub(super) fn receive_all(&mut self, rnic: &mut rnic::Device, senders: Senders, now: Instant) {
-        while self.receive(rnic, senders, now, |_| false).is_ok_and(|taken| taken > 0) {}
+        for _ in 0..RECORDS_MAX / TURN_RECORDS {
+            if !self.receive(rnic, senders, now, |_| false).is_ok_and(|taken| taken > 0) {
+                break;
+            }
+        }
     }
 
     fn handle(

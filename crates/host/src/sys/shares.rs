@@ -1,4 +1,5 @@
-//! Files in memory that a program has mapped shared, and registered: peers map them too.
+//! Files in memory that a program has mapped shared, and registered: peers map them too. System V segments
+//! are such files, with a number for a name.
 //!
 //! The kernel says what is mapped where (`PROCMAP_QUERY`, Linux 6.11). The file is opened by its name, or
 //! found among the program's descriptors; it has to be the very file that is mapped. Only files that live in
@@ -12,6 +13,7 @@ use std::fs::File;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::ptr::{NonNull, null};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Files that a process shows, and that it takes from one peer, at most.
@@ -27,11 +29,20 @@ pub(crate) struct Part {
     pub(crate) offset: u64,
 }
 
-/// A file, by its device and number, and our descriptor of it.
+/// How a peer gets at a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// By a descriptor, which stays open as long as the process.
+    File(RawFd),
+    /// By the number of a System V segment, in the namespace where that number stands for it.
+    Segment(i32),
+}
+
+/// A file, by its device and number, and how it is reached.
 #[derive(Clone, Copy)]
 struct Known {
     identity: (u64, u64),
-    fd: RawFd,
+    source: Source,
 }
 
 static FILES: Mutex<Vec<Known>> = Mutex::new(Vec::new());
@@ -70,14 +81,18 @@ pub(crate) fn part_behind(address: u64, length: u64) -> Option<Part> {
     if length == 0 || found.end - address < length {
         return None;
     }
-    let identity = (libc::makedev(found.dev_major, found.dev_minor), found.inode);
+    let identity = found.identity();
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     let known = files.iter().position(|known| known.identity == identity);
     let file = match known {
         Some(file) => file,
         None if files.len() < FILES_MAX => {
-            let fd = open(CStr::from_bytes_until_nul(&name).ok()?, identity)?;
-            files.push(Known { identity, fd: fd.into_raw_fd() });
+            let name = CStr::from_bytes_until_nul(&name).ok()?;
+            let source = match segment(name, identity) {
+                Some(segment) => segment,
+                None => Source::File(open(name, identity)?.into_raw_fd()),
+            };
+            files.push(Known { identity, source });
             files.len() - 1
         }
         None => return None,
@@ -85,9 +100,83 @@ pub(crate) fn part_behind(address: u64, length: u64) -> Option<Part> {
     Some(Part { file: file as u8, offset: found.offset + (address - found.start) })
 }
 
-/// Descriptors of all files so far, in the order of their numbers.
-pub(crate) fn files() -> Vec<RawFd> {
-    FILES.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|known| known.fd).collect()
+/// All files so far, in the order of their numbers.
+pub(crate) fn files() -> Vec<Source> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|known| known.source).collect()
+}
+
+/// The namespace in which this process names System V segments.
+pub(crate) fn segment_namespace() -> io::Result<OwnedFd> {
+    File::open("/proc/self/ns/ipc").map(OwnedFd::from)
+}
+
+/// Whether this descriptor of a peer's namespace is of ours.
+pub(crate) fn is_our_segment_namespace(theirs: &OwnedFd) -> bool {
+    let Ok(ours) = segment_namespace() else { return false };
+    let [ours, theirs] = [&ours, theirs].map(|fd| identity_of(fd.as_raw_fd()));
+    ours.is_some() && ours == theirs
+}
+
+/// A System V segment, which the kernel maps as a file of this name with the segment's number. Attached once
+/// more it has to be the very file.
+fn segment(name: &CStr, identity: (u64, u64)) -> Option<Source> {
+    if !name.to_bytes().starts_with(b"/SYSV") {
+        return None;
+    }
+    let id = i32::try_from(identity.1).ok()?;
+    let attached = Attached::new(id).ok()?;
+    let found = query(attached.start.addr().get() as u64, &mut [0; libc::PATH_MAX as usize]).ok()?;
+    (found.identity() == identity).then_some(Source::Segment(id))
+}
+
+/// A System V segment, attached until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) start: NonNull<u8>,
+    pub(crate) bytes: u64,
+}
+
+impl Attached {
+    pub(crate) fn new(id: i32) -> io::Result<Self> {
+        // SAFETY: an address that the kernel chooses.
+        let start = unsafe { libc::shmat(id, null(), 0) };
+        if start.addr() == usize::MAX {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let mut attached = Self { start, bytes: 0 };
+        // SAFETY: all zeros is a valid value, and there is room for one.
+        attached.bytes = unsafe {
+            let mut about: libc::shmid_ds = zeroed();
+            if libc::shmctl(id, libc::IPC_STAT, &raw mut about) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            about.shm_segsz as u64
+        };
+        Ok(attached)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: attached by us, and nobody uses it any more.
+        unsafe { libc::shmdt(self.start.as_ptr().cast()) };
+    }
+}
+
+impl Query {
+    fn identity(&self) -> (u64, u64) {
+        (libc::makedev(self.dev_major, self.dev_minor), self.inode)
+    }
+}
+
+/// Device and number of an open file.
+fn identity_of(fd: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: all zeros is a valid value, and there is room for one.
+    unsafe {
+        let mut stat: libc::stat = zeroed();
+        (libc::fstat(fd, &mut stat) == 0).then_some((stat.st_dev, stat.st_ino))
+    }
 }
 
 fn query(address: u64, name: &mut [u8]) -> io::Result<Query> {
@@ -107,11 +196,7 @@ fn query(address: u64, name: &mut [u8]) -> io::Result<Query> {
 
 /// The file of this name, or one that the program has open, if it is the one.
 fn open(name: &CStr, identity: (u64, u64)) -> Option<OwnedFd> {
-    // SAFETY: all zeros is a valid value, and there is room for one.
-    let is_it = |fd: RawFd| unsafe {
-        let mut stat: libc::stat = zeroed();
-        libc::fstat(fd, &mut stat) == 0 && (stat.st_dev, stat.st_ino) == identity && is_in_memory(fd)
-    };
+    let is_it = |fd: RawFd| identity_of(fd) == Some(identity) && is_in_memory(fd);
     // First without the right to do anything: opening some files has effects.
     let place = path(name, libc::O_PATH);
     if place.is_some_and(|place| is_it(place.as_raw_fd())) {

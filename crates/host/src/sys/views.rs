@@ -1,7 +1,7 @@
 //! What a peer has mapped, and showed us the file of, mapped here as well: memory of both.
 
 use super::guarded::Guard;
-use super::shares::{FILES_MAX, Part, page_bytes};
+use super::shares::{Attached, FILES_MAX, Part, Source, page_bytes};
 use rnic::{Backing, Gather, Piece};
 use std::mem::zeroed;
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
@@ -13,8 +13,8 @@ const VIEWS_MAX: usize = 64;
 /// A peer's files, and what of them is mapped.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
-    /// By the peer's numbers. Open as long as the process, see [`super::shares`].
-    files: Vec<Option<RawFd>>,
+    /// By the peer's numbers. Descriptors are open as long as the process, see [`super::shares`].
+    files: Vec<Option<Source>>,
     mapped: Vec<View>,
     guard: Option<Guard>,
 }
@@ -26,19 +26,28 @@ struct View {
     length: u64,
     /// Where the part begins; none where it could not be mapped.
     start: Option<NonNull<u8>>,
-    /// The mapping as a whole.
-    base: *mut libc::c_void,
-    span: usize,
+    _mapping: Option<Mapping>,
+}
+
+/// What a view is part of.
+#[derive(Debug)]
+enum Mapping {
+    File {
+        base: *mut libc::c_void,
+        span: usize,
+    },
+    #[expect(dead_code, reason = "kept attached")]
+    Segment(Attached),
 }
 
 // SAFETY: a mapping that lives as long as this; it is used through guarded copies only.
 unsafe impl Send for View {}
 
-impl Drop for View {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        if self.start.is_some() {
+        if let Self::File { base, span } = self {
             // SAFETY: our own mapping, that nobody uses any more.
-            unsafe { libc::munmap(self.base, self.span) };
+            unsafe { libc::munmap(*base, *span) };
         }
     }
 }
@@ -54,6 +63,15 @@ pub(crate) struct Stretch {
 impl Views {
     /// The peer shows a file.
     pub(crate) fn add(&mut self, number: u8, file: OwnedFd) {
+        self.insert(number, || Source::File(file.into_raw_fd()));
+    }
+
+    /// The peer shows a System V segment of our namespace.
+    pub(crate) fn add_segment(&mut self, number: u8, id: i32) {
+        self.insert(number, || Source::Segment(id));
+    }
+
+    fn insert(&mut self, number: u8, source: impl FnOnce() -> Source) {
         let number = usize::from(number);
         if number >= FILES_MAX || self.files.get(number).is_some_and(Option::is_some) {
             return;
@@ -64,7 +82,7 @@ impl Views {
         if self.files.len() <= number {
             self.files.resize(number + 1, None);
         }
-        self.files[number] = Some(file.into_raw_fd());
+        self.files[number] = Some(source());
     }
 
     /// Whether there can be any.
@@ -93,15 +111,25 @@ impl Views {
         if self.mapped.len() >= VIEWS_MAX {
             self.mapped.remove(0);
         }
-        let fd = (*self.files.get(usize::from(part.file))?)?;
-        let view = View::new(fd, part, length);
-        self.mapped.push(view.unwrap_or(View { part, length, start: None, base: null_mut(), span: 0 }));
+        let view = match (*self.files.get(usize::from(part.file))?)? {
+            Source::File(fd) => View::of_file(fd, part, length),
+            Source::Segment(id) => View::of_segment(id, part, length),
+        };
+        self.mapped.push(view.unwrap_or(View { part, length, start: None, _mapping: None }));
         Some(self.mapped.len() - 1)
     }
 }
 
 impl View {
-    fn new(fd: RawFd, part: Part, length: u64) -> Option<Self> {
+    fn of_segment(id: i32, part: Part, length: u64) -> Option<Self> {
+        let attached = Attached::new(id).ok()?;
+        part.offset.checked_add(length).filter(|end| *end <= attached.bytes)?;
+        // SAFETY: within the segment, as was checked.
+        let start = unsafe { attached.start.add(part.offset as usize) };
+        Some(Self { part, length, start: Some(start), _mapping: Some(Mapping::Segment(attached)) })
+    }
+
+    fn of_file(fd: RawFd, part: Part, length: u64) -> Option<Self> {
         let page = page_bytes(fd)?;
         // SAFETY: all zeros is a valid value, and there is room for one.
         let size = unsafe {
@@ -119,7 +147,7 @@ impl View {
         }
         // SAFETY: within the mapping.
         let start = NonNull::new(unsafe { base.cast::<u8>().add((part.offset - from) as usize) });
-        Some(Self { part, length, start, base, span })
+        Some(Self { part, length, start, _mapping: Some(Mapping::File { base, span }) })
     }
 }
 
@@ -191,7 +219,7 @@ pub(crate) fn are_pinned(pieces: &[Piece]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::shares::{files, part_behind};
+    use crate::sys::shares::{files, is_our_segment_namespace, part_behind, segment_namespace};
     use std::fs::File;
     use std::os::fd::AsRawFd;
 
@@ -219,12 +247,17 @@ mod tests {
     fn views_of(part: Part) -> Views {
         let mut views = Views::default();
         assert!(views.is_empty());
-        // SAFETY: no pointers; a new descriptor.
-        let copy = unsafe {
-            use std::os::fd::FromRawFd;
-            OwnedFd::from_raw_fd(libc::dup(files()[usize::from(part.file)]))
-        };
-        views.add(part.file, copy);
+        match files()[usize::from(part.file)] {
+            Source::File(fd) => {
+                // SAFETY: no pointers; a new descriptor.
+                let copy = unsafe {
+                    use std::os::fd::FromRawFd;
+                    OwnedFd::from_raw_fd(libc::dup(fd))
+                };
+                views.add(part.file, copy);
+            }
+            Source::Segment(id) => views.add_segment(part.file, id),
+        }
         assert!(!views.is_empty());
         views
     }
@@ -280,6 +313,26 @@ mod tests {
         assert_eq!((stretch(8192, 8).fetch_add(1), stretch(8192, 8).compare_swap(0, 1)), (None, None));
         assert!(stretch(0, 4096).write(Gather::Inline(&bytes[..4096])));
         assert_eq!(byte(owner, 4095), 7);
+    }
+
+    #[test]
+    fn a_system_v_segment_is_memory_of_both() {
+        // SAFETY: no pointers.
+        let id = unsafe { libc::shmget(libc::IPC_PRIVATE, PAGES, libc::IPC_CREAT | 0o600) };
+        let owner = Attached::new(id).unwrap();
+        // Marked to be destroyed, as programs do at once: it stays while somebody has it.
+        // SAFETY: no pointers that are used.
+        assert_eq!(unsafe { libc::shmctl(id, libc::IPC_RMID, null_mut()) }, 0);
+        let part = part_behind(owner.start.addr().get() as u64 + 100, 10_000).unwrap();
+        assert_eq!((part.offset, files()[usize::from(part.file)]), (100, Source::Segment(id)));
+        let mut views = views_of(part);
+        let bytes = [7u8; 32];
+        assert!(views.stretch(part, 10_000, 9_968, 32).unwrap().write(Gather::Inline(&bytes)));
+        assert!((0..32).all(|at| byte(owner.start.as_ptr(), 100 + 9_968 + at) == 7));
+        assert_eq!(views.stretch(part, 10_000, 4, 8).unwrap().fetch_add(1), Some(0));
+        assert!(views.stretch(part, PAGES as u64, 0, 8).is_none(), "longer than the segment");
+        assert!(is_our_segment_namespace(&segment_namespace().unwrap()));
+        assert!(!is_our_segment_namespace(&std::fs::File::open("/proc/self/ns/net").unwrap().into()));
     }
 
     #[test]

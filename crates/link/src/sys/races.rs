@@ -124,7 +124,7 @@ fn what_is_taken_back_is_not_touched_any_more() {
                 }
             });
             granted.store(false, Ordering::Release);
-            while reader.writer_is_busy() {
+            while reader.writer_is_busy().unwrap() {
                 thread::yield_now();
             }
             // SAFETY: taken back, and nobody is busy.

@@ -26,9 +26,13 @@ const PREFIX: usize = 16;
 pub const HEADERS_MAX: usize = 96;
 /// The longest record: what has room whenever [`Writer::has_room`] says so.
 pub const PAYLOAD_MAX: usize = RING_BYTES / 4;
+/// Records that a ring has room for.
+pub const RECORDS_MAX: usize = RING_BYTES / LINE;
 const RECORD_MAX: usize = (PREFIX + HEADERS_MAX + PAYLOAD_MAX).next_multiple_of(LINE) + LINE;
 /// Headers that end within the first line of their record: only that line is touched for them.
 const HEADERS_SHORT: usize = LINE - PREFIX;
+/// What a writer says that is busy with the reader's memory.
+const BUSY: u32 = 1;
 
 /// What the two sides tell each other beside records; each on cache lines of its own.
 #[repr(C, align(128))]
@@ -164,7 +168,7 @@ impl Writer {
     /// still may: the reader changes what it grants, then looks whether we are busy; we the other way round.
     pub fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
         let busy = &self.ring.control().busy.0;
-        busy.store(1, Ordering::Relaxed);
+        busy.store(BUSY, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let result = work();
         busy.store(0, Ordering::Release);
@@ -321,9 +325,16 @@ impl Reader {
     }
 
     /// Whether the writer is busy with our memory; to be asked after a change of what it may do there.
-    pub fn writer_is_busy(&self) -> bool {
+    ///
+    /// # Errors
+    /// [`Broken`] when it says neither: nobody waits for what may never end.
+    pub fn writer_is_busy(&self) -> Result<bool, Broken> {
         fence(Ordering::SeqCst);
-        self.ring.control().busy.0.load(Ordering::Acquire) != 0
+        match self.ring.control().busy.0.load(Ordering::Acquire) {
+            0 => Ok(false),
+            BUSY => Ok(true),
+            _ => Err(Broken),
+        }
     }
 
     /// Says that we look by ourselves.

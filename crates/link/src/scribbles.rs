@@ -1,0 +1,106 @@
+//! A side that writes whatever it likes over the memory of a link: the other one finds records or a broken
+//! link, and never looks beyond the memory. By seed, with the memory's descriptor as the pen.
+
+use crate::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Sleeper, Writer, create, open};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Links that are scribbled over, and what happens on each.
+const LINKS: u64 = if cfg!(miri) { 1 } else { 100 };
+const STEPS: u64 = 400;
+/// The control words, and both rings.
+const CONTROL_WORDS: u64 = 1024;
+const FILE_BYTES: u64 = (1 << 16) + (2 << 19);
+
+/// Numbers of a run, by its seed (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    /// Few, many, or as many as never were.
+    fn word(&mut self) -> u32 {
+        let bits = 1 + self.below(32);
+        (self.below(1 << 32) >> (32 - bits)) as u32
+    }
+}
+
+/// Where something is read or written next, more often than elsewhere.
+fn scribble(pen: &File, random: &mut Random, near: u64) {
+    let at = match random.below(4) {
+        0 => random.below(CONTROL_WORDS / 4) * 4,
+        1 => random.below(FILE_BYTES / 4) * 4,
+        // The first words of a record of ours or theirs: lines, lengths.
+        _ => (1 << 16) + (random.below(2) << 19) + (near + random.below(16) * 4) % (1 << 19),
+    };
+    pen.write_all_at(&random.word().to_le_bytes(), at).unwrap();
+}
+
+fn write(writer: &mut Writer, random: &mut Random) -> u64 {
+    let bits = random.below(18);
+    let length = random.below(1 << bits) as usize;
+    let headers = 1 + random.below(HEADERS_MAX as u64) as usize;
+    let lead = |place: &mut [u8; HEADERS_MAX]| {
+        place[..headers].fill(1);
+        Some(headers)
+    };
+    let written = writer.write(0, length.min(PAYLOAD_MAX), lead, |place| {
+        place.fill(2);
+        Ok::<(), ()>(())
+    });
+    if written.is_some() { (16 + headers + length).div_ceil(64) as u64 * 64 } else { 0 }
+}
+
+/// Reads to the end or to what cannot be, with every byte looked at.
+fn read(reader: &mut Reader) -> Result<(), Broken> {
+    for _ in 0..RECORDS_MAX {
+        let Some(record) = reader.next()? else { return Ok(()) };
+        assert!(record.headers().len() <= HEADERS_MAX);
+        let mut payload = vec![0; record.length as usize];
+        assert_eq!(record.copy(&mut payload).len(), payload.len());
+        reader.release(&record);
+    }
+    Ok(())
+}
+
+#[test]
+fn whatever_is_scribbled_stays_within_the_link() {
+    let mut broken = 0;
+    for seed in 0..LINKS {
+        let mut random = Random(seed);
+        let (mut writer, mut reader, fd) = create().unwrap();
+        let (mut far_writer, mut far_reader) = open(&fd).unwrap();
+        let (pen, mut near) = (File::from(fd), 0);
+        for _ in 0..STEPS {
+            if random.below(3) == 0 {
+                scribble(&pen, &mut random, near);
+            }
+            near = (near + write(&mut far_writer, &mut random)) % (1 << 19);
+            write(&mut writer, &mut random);
+            let _ = (writer.has_room(), writer.wait_for_room(), writer.must_wake(), writer.reader_sleeps());
+            let _ =
+                (reader.sleep(Sleeper::Thread), reader.wake(), reader.must_wake(), reader.writer_is_busy());
+            if read(&mut reader).is_err() {
+                broken += 1;
+                break;
+            }
+            let _ = read(&mut far_reader);
+        }
+    }
+    assert!(broken > LINKS / 2, "scribbles are found out: {broken} of {LINKS}");
+}
+
+#[test]
+fn who_is_neither_busy_nor_not_has_broken_the_link() {
+    let (_writer, reader, fd) = create().unwrap();
+    let (far_writer, _) = open(&fd).unwrap();
+    assert_eq!(far_writer.busy(|| reader.writer_is_busy()), Ok(true));
+    assert_eq!(reader.writer_is_busy(), Ok(false));
+    File::from(fd).write_all_at(&[0xff; CONTROL_WORDS as usize], 0).unwrap();
+    assert_eq!(reader.writer_is_busy(), Err(Broken));
+}
