@@ -1,6 +1,6 @@
-//! Two programs that answer each other by WRITEs: each waits for its own to complete, then looks at its memory
-//! for the other's, and does not poll meanwhile. Its thread serves the network for it, and leaves it the time
-//! to answer.
+//! Two programs that answer each other by WRITEs: each waits for its own to complete, then looks at its
+//! memory for the other's, and does not poll meanwhile. Its thread serves the network for it, and leaves it
+//! the time to answer.
 
 use crate::pair::{Side, Way, pair};
 use rnic::{Operation, Status};
