@@ -75,9 +75,12 @@ fn a_scribbler() {
     let Ok(seed) = std::env::var(SCRIBBLER) else { return };
     let side = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
     Card::of(&side).write(std::io::stdout());
-    let Some(peer) = Card::read(&mut std::io::stdin().lock()) else { return };
+    let mut input = std::io::stdin().lock();
+    let Some(peer) = Card::read(&mut input) else { return };
     side.bring_up(peer.qpn, Way::Lane);
-    println!("card 0 0 0");
+    Card::of(&side).write(std::io::stdout());
+    // Both are connected.
+    let Some(_) = Card::read(&mut input) else { return };
     std::thread::spawn(move || scribble(seed.parse().unwrap()));
     // What it breaks of its own, this included, is not our concern.
     let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&side, peer, || false)));
@@ -113,9 +116,11 @@ fn who_scribbles_over_what_it_shares_harms_itself_alone() {
     for seed in seed..seed + setting(SCRIBBLERS, SCRIBBLERS_DEFAULT) {
         let (mut scribbler, mut output) = start("scribbles::a_scribbler", SCRIBBLER, &seed.to_string());
         let peer = Card::read(&mut output).unwrap();
-        Card::of(&victim).write(scribbler.stdin.take().unwrap());
+        let mut input = scribbler.stdin.take().unwrap();
+        Card::of(&victim).write(&mut input);
         victim.bring_up(peer.qpn, Way::Lane);
         Card::read(&mut output).unwrap();
+        Card::of(&victim).write(&mut input);
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| work(&victim, peer, || over.load(Ordering::Relaxed)));
