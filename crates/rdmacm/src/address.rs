@@ -65,6 +65,13 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Gives a bound identifier the device of its address, which for a loopback address binding does not.
+pub(crate) fn take_device(this: &Id, address: IpAddr) -> Result<&'static crate::world::Opened, Errno> {
+    let device = device_of(this, address)?;
+    this.attach(device);
+    Ok(device)
+}
+
 /// The device that has an address; `EADDRNOTAVAIL` when the address is not ours at all, `ENODEV` when its
 /// interface has no device.
 fn device_of(this: &Id, address: IpAddr) -> Result<&'static crate::world::Opened, Errno> {

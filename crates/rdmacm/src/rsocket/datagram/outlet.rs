@@ -1,7 +1,7 @@
 //! The UD queue pair of one local address: a socket that is bound to none has one for each that it uses.
 
 use super::header;
-use crate::address::{active_mtu, rdma_bind_addr};
+use crate::address::{active_mtu, rdma_bind_addr, take_device};
 use crate::id::{rdma_create_id, rdma_destroy_id};
 use crate::qp::{self, address_vector};
 use crate::rsocket::buffer::Buffer;
@@ -102,7 +102,7 @@ impl Outlet {
         // the next thing fails.
         unsafe {
             Errno::check(rdma_bind_addr(raw, local.as_ptr().cast()))?;
-            let device = crate::id::id(raw)?.state().device.ok_or(Errno::NO_DEVICE)?;
+            let device = take_device(crate::id::id(raw)?, address)?;
             let pd = device.pd()?;
             let slots = slots(sizes.sends, sizes.send_bytes);
             let receives = slots_of_receives(sizes);
