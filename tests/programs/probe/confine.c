@@ -2,6 +2,7 @@
 //
 //   confine memory PROGRAM …     nothing that reaches the memory of another process
 //   confine shared PROGRAM …     no anonymous files, so no memory to share
+//   confine namespaces PROGRAM … neither namespaces nor mounts
 //
 // What is refused fails with EPERM.
 
@@ -32,6 +33,7 @@
 static const int memory[] = {SYS_process_vm_readv, SYS_process_vm_writev, SYS_preadv, SYS_pwritev,
                              SYS_preadv2, SYS_pwritev2, SYS_ptrace};
 static const int shared[] = {SYS_memfd_create};
+static const int namespaces[] = {SYS_unshare, SYS_setns, SYS_mount};
 
 static void confine(const int *calls, unsigned count) {
   struct sock_filter filter[6 + CALLS_MAX] = {
@@ -52,6 +54,7 @@ int main(int argc, char **argv) {
   if (argc < 3) return 2;
   if (!strcmp(argv[1], "memory")) confine(memory, sizeof memory / sizeof *memory);
   else if (!strcmp(argv[1], "shared")) confine(shared, sizeof shared / sizeof *shared);
+  else if (!strcmp(argv[1], "namespaces")) confine(namespaces, sizeof namespaces / sizeof *namespaces);
   else return 2;
   execvp(argv[2], argv + 2);
   fprintf(stderr, "confine: %s: %s\n", argv[2], strerror(errno));

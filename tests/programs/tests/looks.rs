@@ -30,6 +30,7 @@ fn ibstat_and_ibstatus_tell_what_verbs_tell() {
         said("State: Active");
         said("Physical state: LinkUp");
         said("Rate: 100");
+        assert!(look(&pair.left, view, &["ibstat", "rk_lo"]).contains("Rate: 10 (FDR10)"));
         said("Link layer: Ethernet");
         assert!(devinfo.contains("board_id:\t\t\trockery"), "{devinfo}");
         let status = look(&pair.left, view, &["ibstatus", "rk_eth0:1"]);
@@ -63,6 +64,25 @@ fn an_ordinary_user_needs_no_rights() {
         let said = pair.left.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success().output;
         assert_eq!(said.lines().collect::<Vec<_>>(), ["65534", "rk_eth0", "rk_lo"], "{view}");
     }
+}
+
+/// The way that is taken when nothing is said makes no namespace; the other says why it cannot.
+#[test]
+fn where_namespaces_are_forbidden_nothing_is_missed() {
+    let confine = Probe::compile("confine").unwrap();
+    let pair = Pair::new(1500).unwrap();
+    let rockery = Rockery::built();
+    let run = [&*confine.path().to_string_lossy(), "namespaces", &*rockery.path().to_string_lossy(), "run"];
+    let confined = |argv: &[&str]| {
+        let mut job = pair.left.start_plain(&[&run, argv].concat()).expect("it starts");
+        job.wait(SECONDS).expect("in time")
+    };
+    let listed = confined(&["--", "ibstat", "-l"]).expect_success().output;
+    assert_eq!(listed.lines().collect::<Vec<_>>(), ["rk_eth0", "rk_lo"]);
+    let found = confined(&["--", "ucx_info", "-d"]).expect_success().output;
+    assert!(found.contains("Transport: rc_verbs\n#         Device: rk_eth0:1"), "{found}");
+    let refused = confined(&["--view", "namespace", "--", "ibstat", "-l"]);
+    assert!(!refused.succeeded() && refused.output.contains("--view preload"), "{}", refused.output);
 }
 
 #[test]

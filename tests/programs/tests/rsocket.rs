@@ -252,19 +252,23 @@ fn programs_that_wait_with_epoll_get_every_byte() {
     assert_eq!(tcp_segments(&pair.left), 0);
 }
 
-/// rdma-core's rsockets over the kernel's device, in a guest: streams both ways with every byte checked, and
-/// memory that is mapped. (Its datagrams do not get that far over RoCE: `rconnect` fails by itself.)
+/// rdma-core's rsockets over the kernel's device, in a guest, as the client and as the server: streams both
+/// ways with every byte checked, and memory that is mapped. (Its datagrams do not get that far over RoCE:
+/// `rconnect` fails by itself.)
 #[test]
-fn rdma_cores_rsockets_over_the_kernels_device_connect_to_ours() {
+fn rdma_cores_rsockets_over_the_kernels_device_are_peers() {
     let segment = Segment::new(1500).unwrap();
     let ours = segment.namespace(1).unwrap().with(&Rockery::built());
     let programs = ["/usr/bin/rstream", "/usr/bin/riostream"].map(Path::new);
     let theirs = segment.guest(11, &programs).unwrap();
     segment.introduce(&ours, &theirs).unwrap();
-    for program in ["rstream -T v -T b -S 5000 -C 20 -I 3", "riostream -T v -T b -S 5000 -C 10 -I 2"] {
-        let (one, other) = exchange(&ours, &theirs, ours.address(), &format!("/usr/bin/{program}"));
-        for said in [one, other] {
-            assert!(said.contains("Gb/sec") && !said.contains("failed"), "{program}:\n{said}");
+    let ends: [[&dyn Machine; 2]; 2] = [[&ours, &theirs], [&theirs, &ours]];
+    for [server, client] in ends {
+        for program in ["rstream -T v -T b -S 5000 -C 20 -I 3", "riostream -T v -T b -S 5000 -C 10 -I 2"] {
+            let (one, other) = exchange(server, client, server.address(), &format!("/usr/bin/{program}"));
+            for said in [one, other] {
+                assert!(said.contains("Gb/sec") && !said.contains("failed"), "{program}:\n{said}");
+            }
         }
     }
 }
