@@ -1,10 +1,10 @@
 // kinds: every kind of memory that a program may register, as target of every operation between two queue
 // pairs of one program; each byte is checked, and those around it.
 //
-//   kinds [-d DEVICE] [-g GID_INDEX] [-2]
+//   kinds [-d DEVICE] [-g GID_INDEX] [-2] [-H]
 //
-// With -2 each queue pair is of a device of its own, as if they were of two programs. Prints a line for each
-// kind.
+// With -2 each queue pair is of a device of its own, as if they were of two programs; with -H the system has
+// huge pages to give. Prints a line for each kind.
 
 #include "meeting.h"
 
@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/wait.h>
 
 #define BYTES 65536u
@@ -151,6 +152,20 @@ static int file(size_t bytes) {
   return fd;
 }
 
+static int in_memory(size_t bytes, unsigned flags) {
+  int fd = memfd_create("kinds", MFD_CLOEXEC | flags);
+  if (fd < 0 || ftruncate(fd, bytes)) fail("memfd: %s", strerror(errno));
+  return fd;
+}
+
+// A segment that is to be destroyed stays while it is attached.
+static unsigned char *segment(size_t bytes) {
+  int id = shmget(IPC_PRIVATE, bytes, IPC_CREAT | 0600);
+  unsigned char *memory = shmat(id, NULL, 0);
+  if (id < 0 || memory == (void *)-1 || shmctl(id, IPC_RMID, NULL)) fail("a segment: %s", strerror(errno));
+  return memory;
+}
+
 // What a child does to its copy is not seen here, and what is written here not there.
 static void across_fork(void) {
   unsigned char *memory = map(BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
@@ -268,11 +283,12 @@ static void open_end(struct end *end, struct ibv_device *device) {
 
 int main(int argc, char **argv) {
   const char *name = NULL;
-  bool two = false;
-  for (int option; (option = getopt(argc, argv, "d:g:2")) != -1; )
+  bool two = false, huge_files = false;
+  for (int option; (option = getopt(argc, argv, "d:g:2H")) != -1; )
     if (option == 'd') name = optarg;
     else if (option == 'g') gid_index = atoi(optarg);
     else if (option == '2') two = true;
+    else if (option == 'H') huge_files = true;
     else return 2;
   struct ibv_device **list = have(ibv_get_device_list(NULL), "devices"), *device = NULL;
   for (int i = 0; list[i]; i++)
@@ -295,6 +311,11 @@ int main(int argc, char **argv) {
   try_all("part of a page", map(4096, MAP_PRIVATE | MAP_ANONYMOUS, -1) + 104, 3000, true);
   try_all("file, shared", map(BYTES, MAP_SHARED, file(BYTES)), BYTES, true);
   try_all("file, private", map(BYTES, MAP_PRIVATE, file(BYTES)), BYTES, true);
+  try_all("memory, shared", map(BYTES, MAP_SHARED, in_memory(BYTES, 0)), BYTES, true);
+  try_all("System V", segment(BYTES), BYTES, true);
+  if (huge_files)
+    try_all("huge pages, shared", map(HUGE_BYTES, MAP_SHARED, in_memory(HUGE_BYTES, MFD_HUGETLB)), HUGE_BYTES,
+            true);
   unsigned char *sealed = map(BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   fill(sealed, BYTES, 1);
   if (mprotect(sealed, BYTES, PROT_READ)) fail("mprotect: %s", strerror(errno));

@@ -5,8 +5,9 @@
 //   limits pong                          answers each datagram until nothing came for half a second
 //   limits ping ADDRESS BYTES COUNT      one way, half a round trip: p50 and p99 in microseconds
 //   limits copy BYTES                    process_vm_writev into a child, again and again
+//   limits wake COUNT                    two processes that sleep wake each other by eventfds: p50, one way
 //
-// Both ends spin.
+// Both ends spin, but for those that are woken.
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -14,9 +15,11 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -165,12 +168,40 @@ static void copy(size_t bytes) {
   printf("microseconds: %.3f\n", (end - start) / count * 1e6);
 }
 
+static void pass(int from, int to) {
+  uint64_t token;
+  check(from >= 0 && read(from, &token, sizeof token) != sizeof token, "read");
+  token = 1;
+  check(to >= 0 && write(to, &token, sizeof token) != sizeof token, "write");
+}
+
+static void wake(int count) {
+  int there = eventfd(0, 0), back = eventfd(0, 0);
+  double *times = calloc(count, sizeof *times);
+  check(there < 0 || back < 0 || !times, "eventfd");
+  pid_t child = fork();
+  if (!child) {
+    for (;;) pass(there, back);
+  }
+  for (int i = 0; i < count; i++) {
+    double start = now();
+    pass(-1, there);
+    pass(back, -1);
+    times[i] = (now() - start) / 2 * 1e6;
+  }
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  qsort(times, count, sizeof *times, by_value);
+  printf("microseconds p50: %.2f\n", times[count / 2]);
+}
+
 int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "sink")) sink();
   else if (argc == 2 && !strcmp(argv[1], "pong")) pong();
   else if (argc == 5 && !strcmp(argv[1], "source")) source(argv[2], atoi(argv[3]), atof(argv[4]));
   else if (argc == 5 && !strcmp(argv[1], "ping")) ping(argv[2], atoi(argv[3]), atoi(argv[4]));
   else if (argc == 3 && !strcmp(argv[1], "copy")) copy(atoi(argv[2]));
+  else if (argc == 3 && !strcmp(argv[1], "wake")) wake(atoi(argv[2]));
   else return 2;
   return 0;
 }

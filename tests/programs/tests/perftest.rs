@@ -1,6 +1,6 @@
 //! perftest's programs over rockery: each operation and transport, and the options that people use.
 
-use programs::{Machine, Namespace, Pair, Rockery, perftest};
+use programs::{Job, Machine, Namespace, Pair, Rockery, perftest};
 
 /// Every program with a transport that it takes. Few messages: what counts is that all kinds pass.
 const MATRIX: &[&str] = &[
@@ -159,4 +159,88 @@ fn every_latency_program_passes_all_its_sizes() {
     for program in ["ib_send_lat", "ib_write_lat", "ib_read_lat"] {
         assert_eq!(perftest::expect(&pair.left, &pair.right, &format!("{program} -a -n 5")).len(), 23);
     }
+}
+
+/// Every program with each transport.
+const EVERY: &[&str] = &[
+    "ib_send_bw",
+    "ib_send_bw -c UC",
+    "ib_send_bw -c UD",
+    "ib_send_bw -c XRC",
+    "ib_write_bw",
+    "ib_write_bw -c UC",
+    "ib_write_bw -c XRC",
+    "ib_read_bw",
+    "ib_read_bw -c XRC",
+    "ib_atomic_bw",
+    "ib_atomic_bw -c XRC",
+    "ib_send_lat",
+    "ib_send_lat -c UC",
+    "ib_send_lat -c UD",
+    "ib_send_lat -c XRC",
+    "ib_write_lat",
+    "ib_write_lat -c UC",
+    "ib_write_lat -c XRC",
+    "ib_read_lat",
+    "ib_read_lat -c XRC",
+    "ib_atomic_lat",
+    "ib_atomic_lat -c XRC",
+];
+
+/// Sizes that a program takes from two bytes on, each twice the one before: a datagram is one packet, an
+/// atomic has one size.
+fn sizes_of(line: &str) -> usize {
+    match line {
+        _ if line.contains("atomic") => 1,
+        _ if line.contains("UD") => 12,
+        _ => 23,
+    }
+}
+
+/// `ROCKERY_TEST_SIZES=all` runs them with all sizes, for each of which perftest measures the processor's
+/// clock for a quarter of a second.
+fn every_program(options: &str, all_sizes: bool) {
+    let alone = loopback();
+    for line in EVERY {
+        let (sizes, count) = match (sizes_of(line), all_sizes) {
+            (1, _) => ("", 1),
+            (count, true) => (" -a", count),
+            (12, false) => (" -s 4096", 1),
+            (_, false) => (" -s 65536", 1),
+        };
+        let rows = perftest::expect(&alone, &alone, &format!("{line}{sizes} -n 20{options}"));
+        assert_eq!(rows.len(), count, "{line}");
+    }
+}
+
+#[test]
+fn every_program_and_transport_passes_on_one_host_with_memory_of_one_and_of_both() {
+    let all_sizes = std::env::var("ROCKERY_TEST_SIZES").is_ok_and(|sizes| sizes == "all");
+    let name = format!("/dev/shm/rockery-perftest-{}-{{end}}", std::process::id());
+    let files = ["server", "client"].map(|end| name.replace("{end}", end));
+    for file in &files {
+        std::fs::File::create(file).and_then(|file| file.set_len(64 << 20)).unwrap();
+    }
+    every_program(&format!(" --mmap={name}"), all_sizes);
+    // Otherwise others show the same.
+    if all_sizes {
+        every_program("", all_sizes);
+    }
+    files.iter().for_each(|file| std::fs::remove_file(file).unwrap());
+}
+
+/// What is lost comes again when an ACK timeout has passed, which nobody would notice here: so there is none
+/// (`-u 0`), and others want the processors meanwhile.
+#[test]
+fn nothing_on_one_host_waits_for_a_timeout() {
+    let alone = loopback();
+    let mut others: Vec<_> =
+        (0..6).map(|_| alone.start_plain(&["sh", "-c", "while :; do :; done"]).unwrap()).collect();
+    for _ in 0..3 {
+        for transport in ["RC", "XRC"] {
+            perftest::expect(&alone, &alone, &format!("ib_send_bw -c {transport} -s 32 -b -q 8 -n 800 -u 0"));
+            perftest::expect(&alone, &alone, &format!("ib_write_bw -c {transport} -q 8 -n 80 -u 0"));
+        }
+    }
+    others.iter_mut().for_each(|other| other.kill().unwrap());
 }

@@ -1,7 +1,7 @@
 //! Programs on one host, which reach each other through memory.
 
 use programs::probe::Probe;
-use programs::{Machine, Namespace, Rockery, patterns};
+use programs::{Exchange, Machine, Namespace, Rockery, patterns};
 
 const SECONDS: u64 = 60;
 /// A thousand visitors take five seconds on two cores that have nothing else to do.
@@ -25,13 +25,39 @@ fn every_byte_between_two_programs_is_where_it_belongs() {
 fn every_kind_of_memory_can_be_registered() {
     let probe = Probe::compile_with("cc", "kinds", &["-libverbs", "-pthread"]).unwrap();
     let path = probe.path().to_string_lossy();
+    let huge = HugePages::allow();
+    let (options, kinds) = if huge.is_some() { (&["-H"][..], 20) } else { (&[][..], 19) };
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
         for devices in [&[][..], &["-2"]] {
-            let line = [&[&*path, "-d", "rk_lo"], devices].concat();
+            let line = [&[&*path, "-d", "rk_lo"], devices, options].concat();
             let run = alone.run(&line, SECONDS).unwrap().expect_success();
-            assert_eq!(run.output.matches(": as it should be").count(), 17, "{}", run.output);
+            assert_eq!(run.output.matches(": as it should be").count(), kinds, "{}", run.output);
         }
+    }
+}
+
+/// Lets programs have huge pages while it lives.
+struct HugePages {
+    before: String,
+}
+
+impl HugePages {
+    const SETTING: &str = "/proc/sys/vm/nr_overcommit_hugepages";
+    /// 2 MiB each, on this architecture.
+    const PAGES: &str = "16";
+
+    /// None where only the real root may, and we are a user namespace's.
+    fn allow() -> Option<Self> {
+        let before = std::fs::read_to_string(Self::SETTING).ok()?;
+        std::fs::write(Self::SETTING, Self::PAGES).ok()?;
+        Some(Self { before })
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        std::fs::write(Self::SETTING, &self.before).unwrap();
     }
 }
 
@@ -57,5 +83,21 @@ fn a_thousand_processes_come_and_go_and_leave_nothing() {
         let visit = alone.run(&[&path, "-d", "rk_lo", &visitors], VISITS_SECONDS).unwrap();
         let said = visit.expect_success().output;
         assert!(said.contains(&format!("{visitors} visitors left nothing")), "{said}");
+    }
+}
+
+/// Shared receive queues and their limit, solicited events, windows and their invalidation, XRC.
+#[test]
+fn what_is_rarer_works_between_two_programs() {
+    const PORT: u16 = 18523;
+    let probe = Probe::compile("rarer").unwrap();
+    let path = probe.path().to_string_lossy();
+    for rockery in [Rockery::built(), Rockery::by_packets()] {
+        let alone = Namespace::alone().unwrap().with(&rockery);
+        let ends = Exchange::run(&alone, &alone, &[&*path, "-d", "rk_lo"], "-g", PORT, SECONDS).unwrap();
+        let ends = ends.expect_success();
+        for end in [ends.server, ends.client] {
+            assert_eq!(end.output.matches(": as it should be").count(), 4, "{}", end.output);
+        }
     }
 }

@@ -75,7 +75,7 @@ fn a_scribbler() {
     let Ok(seed) = std::env::var(SCRIBBLER) else { return };
     let side = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
     Card::of(&side).write(std::io::stdout());
-    let mut input = std::io::stdin().lock();
+    let mut input = std::io::BufReader::new(std::io::stdin());
     let Some(peer) = Card::read(&mut input) else { return };
     side.bring_up(peer.qpn, Way::Lane);
     Card::of(&side).write(std::io::stdout());
@@ -83,11 +83,9 @@ fn a_scribbler() {
     let Some(_) = Card::read(&mut input) else { return };
     std::thread::spawn(move || scribble(seed.parse().unwrap()));
     // What it breaks of its own, this included, is not our concern.
-    let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&side, peer, || false)));
-    println!("{worked:?}");
-    loop {
-        std::thread::sleep(Duration::from_secs(1));
-    }
+    std::thread::spawn(move || work(&side, peer, || false));
+    // Whoever started us is gone.
+    while Card::read(&mut input).is_some() {}
 }
 
 /// A connection that has nothing to do with it, byte for byte.

@@ -5,6 +5,7 @@
 //! several times, each time between two measurements of its limit, and the median ratio is taken.
 
 mod connections;
+mod neighbours;
 
 use std::fs;
 use std::path::Path;
@@ -58,7 +59,10 @@ fn main() {
 }
 
 fn measure_same_host() -> Result<Vec<Row>, Error> {
-    same_host(&Namespace::alone()?.with(&Rockery::built()), &Probe::compile("limits")?)
+    let (alone, limits) = (Namespace::alone()?.with(&Rockery::built()), Probe::compile("limits")?);
+    let mut rows = same_host(&alone, &limits)?;
+    rows.extend(neighbours::measure(&alone, &limits)?);
+    Ok(rows)
 }
 
 fn measure() -> Result<Vec<Row>, Error> {
@@ -83,6 +87,7 @@ fn measure() -> Result<Vec<Row>, Error> {
     let alone = Namespace::alone()?.with(&rockery);
     rows.extend(crowds(&alone, &crowd)?);
     rows.extend(same_host(&alone, &limits)?);
+    rows.extend(neighbours::measure(&alone, &limits)?);
     rows.extend(connections::measure()?);
     Ok(rows)
 }
@@ -147,13 +152,39 @@ fn same_host(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Error> {
 }
 
 /// Memory that both programs can map: a file in memory for each end.
-fn shared(alone: &Namespace, limit: f64) -> Result<Vec<Row>, Error> {
-    let files = ["server", "client"].map(|end| format!("/dev/shm/rockery-bench-{end}"));
-    for file in &files {
-        let made = std::fs::File::create(file).and_then(|file| file.set_len(64 << 20));
-        made.map_err(|error| Error::Failed { command: file.clone(), output: error.to_string() })?;
+struct SharedFiles;
+
+impl SharedFiles {
+    const BYTES: u64 = 64 << 20;
+
+    fn new() -> Result<Self, Error> {
+        let files = Self;
+        for file in files.all() {
+            let made = std::fs::File::create(&file).and_then(|made| made.set_len(Self::BYTES));
+            made.map_err(|error| Error::Failed { command: file, output: error.to_string() })?;
+        }
+        Ok(files)
     }
-    let measured = [
+
+    /// As the options of a program name them, for both ends.
+    fn name(&self) -> String {
+        format!("/dev/shm/rockery-bench-{}-{{end}}", std::process::id())
+    }
+
+    fn all(&self) -> [String; 2] {
+        ["server", "client"].map(|end| self.name().replace("{end}", end))
+    }
+}
+
+impl Drop for SharedFiles {
+    fn drop(&mut self) {
+        self.all().iter().for_each(|file| _ = std::fs::remove_file(file));
+    }
+}
+
+fn shared(alone: &Namespace, limit: f64) -> Result<Vec<Row>, Error> {
+    let files = SharedFiles::new()?;
+    [
         ("ib_write_lat -s 8 -n 100000", 2, "us, p50", "0.25 us"),
         ("ib_read_lat -s 8 -n 100000", 2, "us, p50", "0.25 us"),
         ("ib_atomic_lat -n 100000", 2, "us, p50", "0.5 us"),
@@ -165,7 +196,7 @@ fn shared(alone: &Namespace, limit: f64) -> Result<Vec<Row>, Error> {
     ]
     .map(|(line, column, unit, goal)| {
         eprintln!("{line}, memory of both");
-        let whole = format!("{line} --mmap=/dev/shm/rockery-bench-{{end}}");
+        let whole = format!("{line} --mmap={}", files.name());
         let rounds = (0..ROUNDS).map(|_| figure(alone, &whole, column)).collect::<Result<_, _>>();
         let scale = if unit == "GB/s" { 1_048_576.0 / 1e9 } else { 1.0 };
         rounds.map(|rounds| Row {
@@ -175,9 +206,9 @@ fn shared(alone: &Namespace, limit: f64) -> Result<Vec<Row>, Error> {
             ratio: String::new(),
             goal: goal.into(),
         })
-    });
-    files.iter().for_each(|file| _ = std::fs::remove_file(file));
-    measured.into_iter().collect()
+    })
+    .into_iter()
+    .collect()
 }
 
 /// A figure and its limit, measured in turns, and the median of their ratios.

@@ -1,0 +1,132 @@
+//! Other ways from process to process on one host, beside which rockery's stand: UCX over shared memory and
+//! over the kernel's copy, libfabric over shared memory.
+
+use programs::machine::until;
+use programs::probe::Probe;
+use programs::{Error, Exchange, Job, Machine, Namespace};
+
+use super::{Row, SECONDS, SharedFiles, beside, figure, number, succeeded};
+
+const UCX_PORT: u16 = 13338;
+const PINGPONG_PORT: u16 = 47592;
+const MIB: f64 = 1_048_576.0;
+/// Bytes, and how many messages of perftest's and of UCX' programs.
+const SIZES: [(&str, &str); 3] = [("4096", "300000"), ("65536", "100000"), ("1048576", "5000")];
+
+pub(crate) fn measure(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for (bytes, count) in SIZES {
+        eprintln!("UCX and libfabric, {bytes} B");
+        rows.extend(streams(alone, bytes, count)?);
+    }
+    rows.push(latency(alone)?);
+    rows.push(events(alone, limits)?);
+    Ok(rows)
+}
+
+/// The last figures that `ucx_perftest` prints: messages, microseconds three times, MB/s twice, messages per
+/// second twice.
+fn ucx(alone: &Namespace, transport: &str, test: &str) -> Result<Vec<f64>, Error> {
+    let line = format!("ucx_perftest -p {UCX_PORT} -f -w 100 -d memory -x {transport} {test}");
+    let argv: Vec<&str> = line.split_whitespace().collect();
+    let output = succeeded(Exchange::run(alone, alone, &argv, "-x", UCX_PORT, SECONDS)?.client, &[&line])?;
+    let numbers =
+        |line: &str| -> Vec<f64> { line.split_whitespace().filter_map(|w| w.parse().ok()).collect() };
+    let found = output.lines().rev().map(numbers).find(|numbers| numbers.len() >= 7);
+    found.ok_or(Error::Failed { command: line, output })
+}
+
+fn ucx_stream(
+    alone: &Namespace,
+    transport: &str,
+    layout: &str,
+    bytes: &str,
+    count: &str,
+) -> Result<f64, Error> {
+    let figures = ucx(alone, transport, &format!("-t put_bw -D {layout} -s {bytes} -n {count}"))?;
+    let rate = figures.iter().rev().nth(2).copied().unwrap_or_default();
+    Ok(rate * MIB / 1e9)
+}
+
+/// `fi_pingpong` prints: name of the size, sent, acknowledged, bytes in all, seconds, MB/s, and times.
+fn libfabric(alone: &Namespace, bytes: &str) -> Result<f64, Error> {
+    let line = format!("fi_pingpong -p shm -e rdm -I 20000 -S {bytes}");
+    let argv: Vec<&str> = line.split_whitespace().collect();
+    let mut server = alone.start_plain(&argv)?;
+    until(SECONDS, || alone.listens(PINGPONG_PORT))?;
+    let address = alone.address().to_string();
+    let output = succeeded(alone.start_plain(&[&argv[..], &[&address]].concat())?.wait(SECONDS)?, &[&line])?;
+    server.wait(SECONDS)?;
+    let words: Vec<&str> = output.lines().last().unwrap_or_default().split_whitespace().collect();
+    let rate = words.get(5).and_then(|word| word.parse::<f64>().ok());
+    Ok(rate.ok_or(Error::Failed { command: line, output })? / 1e3)
+}
+
+/// Memory of both beside memory of both, and one's beside the kernel's copy.
+fn streams(alone: &Namespace, bytes: &str, count: &str) -> Result<Vec<Row>, Error> {
+    let perftest = |options: &str| {
+        let line = format!("ib_write_bw -s {bytes} -n {count}{options}");
+        Ok(figure(alone, &line, 1)? * MIB / 1e9)
+    };
+    let files = SharedFiles::new()?;
+    let shared = format!(" --mmap={}", files.name());
+    let posix = || ucx_stream(alone, "posix", "short", bytes, count);
+    let row = |name: String, what: &str, (figure, limit, ratio): (f64, f64, f64)| Row {
+        name,
+        figure: format!("{figure:.1} GB/s"),
+        limit: format!("{what} {limit:.1} GB/s"),
+        ratio: format!("{ratio:.2}"),
+        goal: "above 1".into(),
+    };
+    let name = format!("`ib_write_bw` {bytes} B, same host");
+    Ok(vec![
+        row(
+            format!("{name}, memory of both"),
+            "UCX `put_bw` over `posix`",
+            beside(|| perftest(&shared), posix)?,
+        ),
+        row(name.clone(), "UCX `put_bw` over `cma`", {
+            beside(|| perftest(""), || ucx_stream(alone, "cma", "zcopy", bytes, count))?
+        }),
+        row(name, "libfabric's `shm`, `fi_pingpong`", beside(|| perftest(""), || libfabric(alone, bytes))?),
+    ])
+}
+
+/// 8 bytes, one way, in memory of both.
+fn latency(alone: &Namespace) -> Result<Row, Error> {
+    eprintln!("UCX, 8 B");
+    let files = SharedFiles::new()?;
+    let line = format!("ib_write_lat -s 8 -n 100000 --mmap={}", files.name());
+    let (figure, limit, ratio) = beside(
+        || figure(alone, &line, 2),
+        || {
+            let figures = ucx(alone, "posix", "-t put_lat -D short -s 8 -n 1000000")?;
+            Ok(figures.get(1).copied().unwrap_or_default())
+        },
+    )?;
+    Ok(Row {
+        name: "`ib_write_lat` 8 B, p50, memory of both".into(),
+        figure: format!("{figure:.2} us"),
+        limit: format!("UCX `put_lat` over `posix` {limit:.2} us"),
+        ratio: format!("{ratio:.2}"),
+        goal: String::new(),
+    })
+}
+
+/// Two that sleep, woken by events.
+fn events(alone: &Namespace, limits: &Probe) -> Result<Row, Error> {
+    eprintln!("events");
+    let path = limits.path().to_string_lossy().into_owned();
+    let wake = || -> Result<f64, Error> {
+        let argv = [path.as_str(), "wake", "20000"];
+        number(&succeeded(alone.start_plain(&argv)?.wait(SECONDS)?, &argv)?, "microseconds p50")
+    };
+    let (figure, limit, ratio) = beside(|| figure(alone, "ib_send_lat -e -s 8 -n 20000", 2), wake)?;
+    Ok(Row {
+        name: "`ib_send_lat -e` 8 B, p50, both asleep, same host".into(),
+        figure: format!("{figure:.2} us"),
+        limit: format!("eventfd {limit:.2} us"),
+        ratio: format!("{ratio:.2}"),
+        goal: "at most 1.3".into(),
+    })
+}
