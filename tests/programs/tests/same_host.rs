@@ -57,7 +57,7 @@ impl HugePages {
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        std::fs::write(Self::SETTING, &self.before).unwrap();
+        std::fs::write(Self::SETTING, &self.before).expect("it could be written before");
     }
 }
 
