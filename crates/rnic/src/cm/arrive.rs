@@ -12,6 +12,7 @@ use crate::qp::attr::Mtu;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv6Addr};
+use wire::Qpn;
 use wire::cm::{
     CMA_HEADER_SIZE, CmMad, CmaHeader, CommId, DREQ_PRIVATE_DATA, Rej, Req, ServiceId, SidrRep, SidrReq,
     SidrStatus, Subject,
@@ -33,7 +34,7 @@ impl Cm {
             return;
         }
         if let Some(id) = self.connections.of_remote(arrival.source, req.local_comm_id)
-            && !self.has_forgotten(id, req)
+            && !self.has_forgotten(id, req.local_qpn)
         {
             self.handle_req_again(id, arrival, mad, req, now);
             return;
@@ -50,8 +51,8 @@ impl Cm {
 
     /// Whether the peer gives the name of a connection that is over to another: it is another process, that
     /// draws from the same names. The time-wait of our queue pair goes on without the name.
-    fn has_forgotten(&self, id: CommId, req: &Req) -> bool {
-        let over = |it: &Connection| it.state == State::TimeWait && it.remote_qpn != req.local_qpn;
+    pub(super) fn has_forgotten(&self, id: CommId, qpn: Qpn) -> bool {
+        let over = |it: &Connection| it.state == State::TimeWait && it.remote_qpn != qpn;
         self.connections.get(id).is_some_and(over)
     }
 
@@ -131,7 +132,7 @@ impl Cm {
         connection.retries = req.max_cm_retries.min(RETRIES_MAX);
         connection.time_wait = duration(req.primary_path.local_ack_timeout);
         connection.transport = compose::transport_of(req).unwrap_or(connection.transport);
-        let Ok(id) = self.connections.add(connection, &self.config, &mut self.random) else {
+        let Ok(id) = self.connections.add(connection, &self.config, &mut self.ids) else {
             self.listeners.taken(listener);
             self.counters.table_full += 1;
             return;
@@ -191,7 +192,7 @@ impl Cm {
         let mut connection = Connection::new(State::SidrReqReceived, path, req.service_id, &self.config);
         connection.transaction = mad.transaction;
         connection.waits_at = Some(listener);
-        let Ok(id) = self.connections.add(connection, &self.config, &mut self.random) else {
+        let Ok(id) = self.connections.add(connection, &self.config, &mut self.ids) else {
             self.listeners.taken(listener);
             self.counters.table_full += 1;
             return;

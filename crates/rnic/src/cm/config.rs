@@ -1,5 +1,6 @@
 //! What can be set, and the limits of everything that others can fill.
 
+use super::ids::IdSeries;
 use crate::time::Nanos;
 
 /// Settings; the defaults are those of Linux's rdma_cm.
@@ -23,18 +24,10 @@ pub struct CmConfig {
     pub comm_id_prefix: u32,
     /// How many bits of an ID that is: 0..=24, default 0.
     pub comm_id_prefix_bits: u8,
+    /// Where IDs go on, when another used some of them before. Default: a series of its own, from the seed.
+    pub comm_id_series: Option<IdSeries>,
     /// Whether [`super::Cm::poll_change`] is called: default no.
     pub reports_changes: bool,
-}
-
-impl CmConfig {
-    /// A communication ID of ours, made of random bits.
-    pub(super) const fn comm_id(&self, random: u32) -> u32 {
-        match self.comm_id_prefix_bits {
-            0 => random,
-            bits => self.comm_id_prefix << (32 - bits as u32) | random >> bits,
-        }
-    }
 }
 
 impl Default for CmConfig {
@@ -48,6 +41,7 @@ impl Default for CmConfig {
             hop_limit: 64,
             comm_id_prefix: 0,
             comm_id_prefix_bits: 0,
+            comm_id_series: None,
             reports_changes: false,
         }
     }
@@ -65,9 +59,6 @@ pub(super) const TRANSMITS_MAX: usize = 4_096;
 
 /// Timers that one call handles.
 pub(super) const TIMEOUTS_PER_CALL: usize = 64;
-
-/// How often a communication ID is drawn before we believe that all are taken.
-pub(super) const DRAWS_MAX: usize = 64;
 
 /// How long an answer is kept that nobody confirms (a REJ, a SIDR_REP), in response times: a peer that missed
 /// it asks again after one and two packet lifetimes.

@@ -1,10 +1,10 @@
 //! One connection or service ID resolution, and the table of all.
 
-use super::config::{CmConfig, DRAWS_MAX, EVICTIONS_SCANNED_MAX, REPLAY_RESPONSES, duration};
+use super::config::{CmConfig, EVICTIONS_SCANNED_MAX, REPLAY_RESPONSES, duration};
+use super::ids::CommIds;
 use super::request::{CmError, ListenerId};
 use super::state::{Input, State, Step, step};
 use crate::address::{Gid, Path};
-use crate::random::Random;
 use crate::time::{Instant, Nanos};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -126,14 +126,15 @@ impl Connections {
         &mut self,
         connection: Connection,
         config: &CmConfig,
-        random: &mut Random,
+        ids: &mut CommIds,
     ) -> Result<CommId, CmError> {
         if self.by_id.len() >= config.connections_max && !self.make_room() {
             return Err(CmError::Exhausted("connections"));
         }
-        let mut draws = (0..DRAWS_MAX).map(|_| CommId(config.comm_id(random.next_u32())));
-        let is_free = |id: &CommId| id.0 != 0 && !self.by_id.contains_key(id);
-        let id = draws.find(is_free).ok_or(CmError::Exhausted("communication IDs"))?;
+        // Those that are in use may stand in a row, where many were made at once.
+        let mut names = (0..=self.by_id.len()).map(|_| ids.next());
+        let id =
+            names.find(|id| !self.by_id.contains_key(id)).ok_or(CmError::Exhausted("communication IDs"))?;
         self.by_id.insert(id, connection);
         self.note_change(id);
         Ok(id)

@@ -24,7 +24,7 @@
 //!   Event::Disconnected ◀─ DREP ── disconnect
 //! ```
 //!
-//! Connections are named by their local communication ID, which is random and does not come back soon. An
+//! Connections are named by their local communication ID, which cannot be guessed and comes back late. An
 //! owner that releases one need not have ended it: what politeness demands (REJ, DREQ and its repetitions)
 //! goes on without the owner, which is how the death of a program reaches its peers.
 
@@ -33,6 +33,7 @@ mod compose;
 mod config;
 mod connection;
 mod counters;
+mod ids;
 mod listen;
 mod network;
 mod owner;
@@ -41,6 +42,7 @@ mod state;
 
 pub use config::{CmConfig, TIMEOUT_CODE_MAX, ack_timeout};
 pub use counters::{CmCounters, MessageCounts};
+pub use ids::IdSeries;
 pub use request::{
     Accept, CmError, Connect, Datagram, Ece, Event, Listen, ListenAddress, ListenerId, LocalAddress, Parting,
     Reject, Resolution, Resolve,
@@ -54,6 +56,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use config::{TIMEOUTS_PER_CALL, TRANSMITS_MAX};
 use connection::Connections;
+use ids::CommIds;
 use listen::Listeners;
 use state::Input;
 use wire::cm::{CmMad, CmMessage, CommId, RejectReason};
@@ -62,7 +65,7 @@ use wire::cm::{CmMad, CmMessage, CommId, RejectReason};
 #[derive(Debug)]
 pub struct Cm {
     config: CmConfig,
-    random: Random,
+    ids: CommIds,
     addresses: Vec<LocalAddress>,
     listeners: Listeners,
     connections: Connections,
@@ -83,9 +86,9 @@ impl Cm {
             connections.report_changes();
         }
         Self {
+            ids: CommIds::new(&config, &mut random),
             config,
             transactions: random.next_u32(),
-            random,
             addresses: Vec::new(),
             listeners: Listeners::default(),
             connections,
@@ -232,6 +235,12 @@ impl Cm {
     /// The state of a connection that is still known.
     pub fn state(&self, id: CommId) -> Option<State> {
         self.connections.get(id).map(|connection| connection.state)
+    }
+
+    /// Communication IDs that were used so far, in [`CmConfig::comm_id_series`] too: where who comes next
+    /// goes on.
+    pub const fn comm_ids_used(&self) -> u32 {
+        self.ids.used()
     }
 
     /// What was counted.

@@ -97,7 +97,7 @@ impl Cm {
         let Some(connection) = self.connections.get(id) else { return };
         let qpn = queue_pair_of(rep, connection.transport);
         let known = self.connections.of_remote(arrival.source, rep.local_comm_id);
-        if known.is_some_and(|other| other != id) {
+        if known.is_some_and(|other| other != id && !self.has_forgotten(other, qpn)) {
             self.refuse_rep(arrival, mad, rep, RejectReason::DUPLICATE_LOCAL_COMM_ID);
             return;
         }

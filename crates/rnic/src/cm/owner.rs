@@ -53,7 +53,7 @@ impl Cm {
         connection.time_wait = duration(connect.packet_lifetime.saturating_add(1));
         connection.local_qpn = connect.qpn;
         connection.transport = connect.transport;
-        let id = self.connections.add(connection, &self.config, &mut self.random)?;
+        let id = self.connections.add(connection, &self.config, &mut self.ids)?;
         let message = compose::req(id, connect, &local, &self.config);
         self.open(id, connect.ece, message.into(), now);
         Ok(id)
@@ -67,7 +67,7 @@ impl Cm {
     pub fn resolve(&mut self, resolve: &Resolve, ece: Ece, now: Instant) -> Result<CommId, CmError> {
         self.address(resolve.path.source).ok_or(CmError::NotLocal)?;
         let connection = Connection::new(State::SidrReqSent, resolve.path, resolve.service, &self.config);
-        let id = self.connections.add(connection, &self.config, &mut self.random)?;
+        let id = self.connections.add(connection, &self.config, &mut self.ids)?;
         let message = compose::sidr_req(id, resolve);
         self.open(id, ece, message.into(), now);
         Ok(id)

@@ -65,6 +65,20 @@ fn a_full_table_refuses_owners_and_drops_requests() {
     pair.bob.cm.check().unwrap();
 }
 
+/// After all names come those again that are free, wherever they stand.
+#[test]
+fn names_are_used_up_when_all_are_in_use() {
+    let config = CmConfig { comm_id_prefix: 7, comm_id_prefix_bits: 24, ..CmConfig::default() };
+    let mut pair = Pair::with(config);
+    let mut ask = |qpn: u32| pair.alice.cm.connect(&connect(ALICE, BOB, SERVICE, qpn), pair.now);
+    let ids: Vec<_> = (0..256).map(|qpn| ask(qpn).unwrap()).collect();
+    assert!(ids.iter().all(|id| id.0 >> 8 == 7));
+    assert_eq!(ask(256), Err(CmError::Exhausted("communication IDs")));
+    pair.alice.cm.release(ids[99], pair.now).unwrap();
+    let again = pair.alice.cm.connect(&connect(ALICE, BOB, SERVICE, 257), pair.now);
+    assert_eq!(again, Ok(ids[99]));
+}
+
 #[test]
 fn two_listeners_that_take_the_same_are_one_too_many() {
     let mut pair = Pair::new();

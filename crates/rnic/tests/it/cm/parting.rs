@@ -3,7 +3,7 @@
 use crate::cm::pair::*;
 use rnic::cm::{CmConfig, CmError, Datagram, Event, Parting, State};
 use wire::Qpn;
-use wire::cm::{CmMad, CmMessage, RejectReason};
+use wire::cm::{CmMad, CmMessage, CommId, RejectReason};
 
 #[test]
 fn one_parts_and_the_other_confirms() {
@@ -307,12 +307,8 @@ fn a_listener_that_goes_rejects_what_waits_for_it() {
     pair.reply(taken);
 }
 
-/// The names of a host's processes are drawn from few bits: of a thousand new connections one in five sets
-/// meets the name of one of a thousand that a process before it had.
-#[test]
-fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
-    let mut pair = Pair::new();
-    pair.listen(8);
+/// Alice asks, Bob accepts, both part, and time-wait begins at both ends. Their names for it, and the REQ.
+fn over(pair: &mut Pair) -> (CommId, CommId, Datagram) {
     let alice = pair.connect();
     let req = pair.alice.sent[0];
     pair.carry();
@@ -327,8 +323,19 @@ fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
     pair.bob.cm.disconnect(bob, [0; 220], pair.now).unwrap();
     pair.bob.drain();
     pair.carry();
-    assert_eq!(pair.bob.cm.state(bob), Some(State::TimeWait));
+    let states = (pair.alice.cm.state(alice), pair.bob.cm.state(bob));
+    assert_eq!(states, (Some(State::TimeWait), Some(State::TimeWait)));
+    pair.alice.events.clear();
     pair.bob.events.clear();
+    (alice, bob, req)
+}
+
+/// A host's processes have names of few bits: one may come to that of a connection that another parted from.
+#[test]
+fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (_, bob, req) = over(&mut pair);
     let mut mad = CmMad::parse(&req.mad).unwrap();
     let CmMessage::Req(again) = &mut mad.message else { panic!("a REQ") };
     again.local_qpn = Qpn::new(0x99);
@@ -337,4 +344,23 @@ fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
     // Its own queue pair stays away for as long as it has to.
     assert_eq!(pair.bob.cm.state(bob), Some(State::TimeWait));
     pair.wait_until(|pair| pair.bob.events.contains(&Event::TimeWaitOver { id: bob }));
+}
+
+#[test]
+fn the_name_of_what_is_over_is_free_for_who_accepts_as_well() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (_, over, _) = over(&mut pair);
+    let next = pair.alice.cm.connect(&connect(ALICE, BOB, SERVICE, 0x33), pair.now).unwrap();
+    pair.alice.drain();
+    pair.carry();
+    let bob = pair.request();
+    pair.bob.cm.accept(bob, &accept(0x44), pair.now).unwrap();
+    pair.bob.drain();
+    let datagram = pair.bob.sent.pop_front().unwrap();
+    let mut mad = CmMad::parse(&datagram.mad).unwrap();
+    let CmMessage::Rep(rep) = &mut mad.message else { panic!("a REP") };
+    rep.local_comm_id = over;
+    pair.alice.receive(&Datagram { path: datagram.path, mad: mad.to_bytes() }, pair.now);
+    pair.reply(next);
 }

@@ -15,6 +15,8 @@ use wire::cm::{CommId, SidrStatus};
 const ATTEMPTS_MAX: u64 = 40;
 /// Over how much time they begin.
 const RAGE: Nanos = Nanos(400_000_000);
+/// Makes dice of their own for crashes.
+const CRASHES: u64 = 0x6372_6173_6865_7321;
 /// How long a healed world may take to end everything: each message may be repeated for the whole time again,
 /// and an MRA makes a peer wait once.
 const CALM: Nanos = Nanos(20_000_000_000);
@@ -26,6 +28,7 @@ enum Happening {
     Resolve { by: usize },
     Act { by: usize, id: CommId, act: Act },
     Relisten { by: usize },
+    Crash { by: usize },
 }
 
 /// Who is who in a connection that a host calls `CommId`.
@@ -33,6 +36,7 @@ type Role = (u64, Side);
 
 pub(crate) struct World {
     dice: Dice,
+    config: CmConfig,
     now: Instant,
     agenda: BTreeMap<(Instant, u64), Happening>,
     happened: u64,
@@ -68,6 +72,7 @@ impl World {
         let hosts = [0, 1].map(|index| Host::new(GIDS[index], config, dice.below(250) as u8 + index as u8));
         let manners = Manners::roll(&mut dice);
         let mut world = Self {
+            config,
             now: Instant(1),
             agenda: BTreeMap::new(),
             happened: 0,
@@ -85,6 +90,12 @@ impl World {
             dice,
         };
         world.plan();
+        // Of dice of its own: runs without it are as they were before there was any.
+        let mut fate = Dice::new(seed ^ CRASHES);
+        if fate.percent(25) {
+            let (by, after) = (fate.below(2) as usize, Nanos(fate.below(RAGE.0)));
+            world.after(after, Happening::Crash { by });
+        }
         world
     }
 
@@ -176,6 +187,7 @@ impl World {
             }
             Happening::Act { by, id, act } => self.act(by, id, act),
             Happening::Relisten { by } => self.relisten(by),
+            Happening::Crash { by } => self.crash(by),
         }
     }
 
@@ -201,6 +213,25 @@ impl World {
             self.hosts[by].cm.unlisten(id, self.now).unwrap();
         }
         self.hosts[by].drain();
+        self.listen(by);
+    }
+
+    /// All programs of a host die at once, whatever their connections were doing. What they leave to say is
+    /// said once; then others come, who know nothing of it.
+    fn crash(&mut self, by: usize) {
+        self.hosts[by].drain();
+        let died = std::mem::take(&mut self.roles[by]);
+        let words: Vec<Datagram> = died.keys().filter_map(|id| self.hosts[by].cm.last_words(*id)).collect();
+        self.hosts[by] = Host::new(GIDS[by], self.config, 252 + by as u8);
+        for (story, side) in died.into_values() {
+            if let Some(story) = self.stories.get_mut(story as usize) {
+                story.end(side);
+            }
+        }
+        (self.reliable, self.forgets) = (false, true);
+        self.summary.crashes += 1;
+        words.into_iter().for_each(|datagram| self.carry(1 - by, datagram));
+        self.listeners[by].clear();
         self.listen(by);
     }
 
