@@ -148,7 +148,7 @@ impl Device {
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, OpenError> {
         let gone = || OpenError::Gone(info.interface.clone());
         let info = list().into_iter().find(|device| device.name == info.name).ok_or_else(gone)?;
-        let Lease { socket, first, count, connection } = agent::lease()?;
+        let Lease { socket, first, count, connection, .. } = agent::lease()?;
         let buffer = socket.receive_buffer().map_err(OpenError::Socket)?;
         let mut config = Config { window_bytes: window_bytes(buffer), ..Config::default() };
         settings::apply(&mut config);
@@ -270,7 +270,7 @@ impl Device {
 
     /// Asks for one range more. When there is none, or no descriptor for its socket, numbers stay scarce.
     fn grow(&self) {
-        let Ok(Lease { socket, first, count, connection }) = agent::lease() else { return };
+        let Ok(Lease { socket, first, count, connection, .. }) = agent::lease() else { return };
         let mut pump = self.shared.lock();
         if !pump.is_severed() && self.shared.add_socket(socket.raw()).is_ok() {
             pump.add_share(socket, connection, first, count);

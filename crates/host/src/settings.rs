@@ -20,6 +20,16 @@ pub const SEGMENTATION: &str = "ROCKERY_SEGMENTATION";
 /// `0`: peers on the same host are reached by packets, as peers elsewhere are.
 pub const SAME_HOST: &str = "ROCKERY_SAME_HOST";
 
+/// How long peers may take to answer who asks for a connection, each of 16 times: 4.096 µs times 2 to this
+/// power, 0 to 24. Not set: 20 (4.3 s), as Linux has it.
+pub const CM_RESPONSE_TIMEOUT: &str = "ROCKERY_CM_RESPONSE_TIMEOUT";
+
+/// The time code that the environment names, if it is one.
+pub(crate) fn cm_response_timeout() -> Option<u8> {
+    let code = std::env::var(CM_RESPONSE_TIMEOUT).ok()?.parse().ok()?;
+    (code <= rnic::cm::TIMEOUT_CODE_MAX).then_some(code)
+}
+
 /// Whether peers on the same host are reached through memory. Whoever asks for a capture wants to see
 /// packets.
 pub(crate) fn same_host() -> bool {

@@ -4,7 +4,7 @@ use super::SLOTS;
 use super::ports::Ports;
 use crate::gsi;
 use link::udp::{Datagrams, QPN_BITS};
-use rnic::{Arrival, Path};
+use rnic::{Arrival, Gid, Path};
 use wire::cm::{CmMad, CmMessage, CommId, Drep, Rej, RejectReason, SidrRep, SidrStatus, Subject};
 
 /// Communication IDs begin with the slot of the client that chose them, in so many bits.
@@ -79,6 +79,12 @@ impl Question {
         }
     }
 
+    /// The answer to a DREQ, with the peer that gives it and the transaction.
+    pub(super) fn as_drep(&self) -> Option<(Gid, u64, &Drep)> {
+        let CmMessage::Drep(drep) = &self.mad.message else { return None };
+        Some((self.arrival.source, self.mad.transaction, drep))
+    }
+
     /// What is said for a client that is not there: nobody listens, and nobody knows the connection.
     pub(super) fn refusal(&self) -> Option<[u8; wire::mad::MAD_SIZE]> {
         let message: CmMessage = match &self.mad.message {
@@ -120,7 +126,6 @@ impl Question {
 mod tests {
     use super::*;
     use crate::agent::protocol::{Ask, Request};
-    use rnic::Gid;
     use rnic::cm::ListenAddress;
     use wire::cm::{PortSpace, Req, Rtu, ServiceId};
 

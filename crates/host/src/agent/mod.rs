@@ -8,8 +8,9 @@
 //!
 //! There is one agent per network namespace and user. The first process that opens a device starts it, it
 //! keeps every socket it made open so that no index in the group moves, and it ends a moment after the last
-//! device was closed. It is not on the data path.
+//! device was closed and its peers know. It is not on the data path.
 
+mod farewells;
 pub(crate) mod gsi;
 mod ports;
 pub(crate) mod protocol;
@@ -19,12 +20,13 @@ pub(crate) mod will;
 use crate::error::OpenError;
 use crate::sys::{process, unix};
 use link::udp::{QPN_BITS, Socket};
+use rnic::cm::IdSeries;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use wire::Qpn;
 
 /// Changes whenever [`Reply`], [`protocol`] or the meaning of slots does.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Slots: ranges of queue pair numbers. The first is the agent's, for the general services interface; the
 /// last has the multicast number in it.
 const SLOTS: usize = 1 << (24 - QPN_BITS);
@@ -42,22 +44,29 @@ struct Reply {
     errno: u32,
     /// The slot: 0 when all are taken.
     slot: u32,
+    /// Where the slot's communication IDs go on.
+    ids: IdSeries,
 }
 
-const REPLY_BYTES: usize = 12;
+const REPLY_BYTES: usize = 32;
 
 impl Reply {
     fn to_bytes(self) -> [u8; REPLY_BYTES] {
         let mut bytes = [0; REPLY_BYTES];
         bytes[..4].copy_from_slice(&self.version.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.errno.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.ids.used.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.ids.key[0].to_le_bytes());
+        bytes[24..].copy_from_slice(&self.ids.key[1].to_le_bytes());
         bytes
     }
 
     fn parse(bytes: [u8; REPLY_BYTES]) -> Self {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        Self { version: word(0), errno: word(4), slot: word(8) }
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        let ids = IdSeries { key: [long(16), long(24)], used: word(12) };
+        Self { version: word(0), errno: word(4), slot: word(8), ids }
     }
 }
 
@@ -67,6 +76,8 @@ pub(crate) struct Lease {
     pub(crate) socket: Socket,
     pub(crate) first: Qpn,
     pub(crate) count: u32,
+    /// Where communication IDs go on.
+    pub(crate) ids: IdSeries,
     /// Open as long as the share is used.
     pub(crate) connection: OwnedFd,
 }
@@ -130,6 +141,7 @@ fn ask(connection: OwnedFd) -> Result<Lease, OpenError> {
             socket: Socket::from_fd(fd).map_err(OpenError::Socket)?,
             first: Qpn::new(slot << QPN_BITS),
             count: 1 << QPN_BITS,
+            ids: reply.ids,
             connection,
         }),
         (0, _, None) => Err(OpenError::Agent(io::Error::from(io::ErrorKind::UnexpectedEof))),
@@ -153,7 +165,8 @@ mod tests {
 
     #[test]
     fn replies_come_back_as_they_were_sent() {
-        let reply = Reply { version: 3, errno: 98, slot: 1000 };
+        let ids = IdSeries { key: [u64::MAX - 1, 7], used: 9 };
+        let reply = Reply { version: 3, errno: 98, slot: 1000, ids };
         assert_eq!(Reply::parse(reply.to_bytes()), reply);
     }
 }

@@ -3,17 +3,20 @@
 //! It may run in a process that was forked off a program with many threads, so it allocates nothing: its
 //! tables have a fixed size, and stand on the stack or were there before the fork.
 
-use super::gsi::{self, Recipient};
+use super::farewells::Farewells;
+use super::gsi::{self, Question, Recipient};
 use super::ports::Ports;
 use super::protocol::{
     ANSWER_BYTES, Answer, Ask, DATAGRAM_BYTES, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, wrap,
 };
-use super::will;
+use super::will::Testament;
 use super::{REPLY_BYTES, Reply, SLOTS, VERSION};
 use crate::gsi::{encode, route};
 use crate::sys::epoll::Epoll;
 use crate::sys::{process, unix};
 use link::udp::Socket;
+use rnic::cm::IdSeries;
+use rnic::{Instant, Nanos};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +24,10 @@ use std::time::Duration;
 
 /// How long it stays when nobody uses it: long enough for the next program of a script, short enough not to
 /// hold a network namespace.
-const IDLE: Duration = Duration::from_millis(500);
+const IDLE: Nanos = Nanos::from_millis(500);
+/// How long it stays when connections were made: as long as peers may remember their names (twice the packet
+/// lifetime and the adapter's delay, up to 2.1 s with Linux 6.1), which it keeps from being used again.
+const IDLE_AFTER_CONNECTIONS: Nanos = Nanos::from_millis(3_000);
 /// Datagrams of a former owner that are thrown away before a socket gets a new one: more than fit its buffer.
 const STALE_MAX: usize = 1 << 16;
 /// Datagrams for queue pair 1 in a row before clients are looked at again.
@@ -47,10 +53,13 @@ struct Slot {
     will: Option<OwnedFd>,
     /// It did not take them when there was no room.
     is_stuck: bool,
+    /// Communication IDs that its clients have used.
+    ids_used: u32,
 }
 
 impl Slot {
-    const FREE: Self = Self { socket: None, lease: None, attends: false, will: None, is_stuck: false };
+    const FREE: Self =
+        Self { socket: None, lease: None, attends: false, will: None, is_stuck: false, ids_used: 0 };
 }
 
 /// Starts the agent behind a listening socket.
@@ -60,10 +69,13 @@ pub(super) fn start(listener: OwnedFd) -> io::Result<()> {
 
 fn run(listener: OwnedFd) {
     let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let Ok(epoll) = Epoll::new() else { return };
+    let (Ok(epoll), Ok(secret)) = (Epoll::new(), crate::device::random::<16>()) else { return };
     if epoll.add(listener.as_raw_fd()).is_ok() {
         let slots = [const { Slot::FREE }; SLOTS];
-        Agent { slots, ports: &mut ports, epoll }.serve(&listener);
+        let secret = u128::from_ne_bytes(secret);
+        let (ids_key, farewells) = ([secret as u64, (secret >> 64) as u64], Farewells::new());
+        let (start, ends) = (std::time::Instant::now(), Instant(0) + IDLE);
+        Agent { slots, ports: &mut ports, epoll, ids_key, farewells, start, ends }.serve(&listener);
     }
 }
 
@@ -71,17 +83,32 @@ struct Agent<'a> {
     slots: [Slot; SLOTS],
     ports: &'a mut Ports,
     epoll: Epoll,
+    /// From which the order of all communication IDs follows.
+    ids_key: [u64; 2],
+    farewells: Farewells,
+    start: std::time::Instant,
+    /// When it goes if nobody comes.
+    ends: Instant,
 }
 
 impl Agent<'_> {
+    fn now(&self) -> Instant {
+        Instant(self.start.elapsed().as_nanos() as u64)
+    }
+
     fn serve(&mut self, listener: &OwnedFd) {
         loop {
-            let idle = self.slots.iter().all(|slot| slot.lease.is_none());
-            let mut ready = self.epoll.wait(idle.then_some(IDLE)).peekable();
-            if ready.peek().is_none() && idle {
+            let now = self.now();
+            if let Some(socket) = &self.slots[0].socket {
+                self.farewells.repeat(socket, now);
+            }
+            let next = self.farewells.next_timeout();
+            let idle = next.is_none() && self.slots.iter().all(|slot| slot.lease.is_none());
+            if idle && self.ends <= now {
                 return;
             }
-            for fd in ready {
+            let next = if idle { Some(self.ends) } else { next };
+            for fd in self.epoll.wait(next.map(|next| Duration::from_nanos((next - now).0))) {
                 if fd == listener.as_raw_fd() {
                     self.admit(listener);
                 } else if self.slots[0].socket.as_ref().is_some_and(|socket| socket.raw() == fd) {
@@ -131,8 +158,13 @@ impl Agent<'_> {
         // Closing takes it out of what is waited for.
         self.slots[index].lease = None;
         self.slots[index].attends = false;
+        let now = self.now();
+        self.ends = self.ends.max(now + IDLE);
         if let (Some(will), Some(socket)) = (self.slots[index].will.take(), &self.slots[0].socket) {
-            will::execute(will, socket);
+            let testament = Testament::new(will);
+            self.slots[index].ids_used = testament.used().unwrap_or(self.slots[index].ids_used);
+            self.farewells.begin(testament, index, socket, now);
+            self.ends = now + IDLE_AFTER_CONNECTIONS;
         }
         self.ports.forget(index as u16);
     }
@@ -153,6 +185,7 @@ impl Agent<'_> {
             let mut message = [0; MESSAGE_BYTES_MAX];
             let Some(message) = wrap(&from, datagram, &mut message) else { continue };
             let attended = match recipient {
+                Recipient::Slot(index) if self.is_farewell(index, &question) => true,
                 Recipient::Slot(index) => self.hand(index, message),
                 Recipient::All => self.hand_to_all(message),
                 Recipient::Nobody => false,
@@ -167,6 +200,13 @@ impl Agent<'_> {
                 let _ = socket.send(&route(&path, from.interface), &datagram, datagram.len());
             }
         }
+    }
+
+    /// Whether somebody answers what was said for a client that is gone. Then that is done.
+    fn is_farewell(&mut self, index: usize, question: &Question) -> bool {
+        let answer = question.as_drep();
+        answer
+            .is_some_and(|(peer, transaction, drep)| self.farewells.answered(index, peer, transaction, drep))
     }
 
     /// Hands a message to a client. One that has no room gets a moment to make some, once: what it does not
@@ -205,7 +245,9 @@ impl Agent<'_> {
             _ => 0,
         };
         let index = free.filter(|_| errno == 0);
-        let reply = Reply { version: VERSION, errno: errno as u32, slot: index.unwrap_or(0) as u32 };
+        let slot = index.unwrap_or(0);
+        let ids = IdSeries { key: self.ids_key, used: self.slots[slot].ids_used };
+        let reply = Reply { version: VERSION, errno: errno as u32, slot: slot as u32, ids };
         let bytes: [u8; REPLY_BYTES] = reply.to_bytes();
         let socket = index.and_then(|index| self.slots[index].socket.as_ref());
         let sent = unix::send(client.as_raw_fd(), &bytes, socket.map(Socket::raw));

@@ -21,6 +21,7 @@ use crate::agent::{self, Lease};
 use crate::clock;
 use crate::error::OpenError;
 use crate::interface::DeviceInfo;
+use crate::settings;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
 use crate::sys::{fork, process, unix};
@@ -84,18 +85,21 @@ impl<O: Owner> Connector<O> {
     /// # Errors
     /// [`OpenError`] says what is in the way and what to do.
     pub fn start(owner: O) -> Result<Self, OpenError> {
-        let Lease { socket, first, connection, .. } = agent::lease()?;
+        let Lease { socket, first, connection, ids, .. } = agent::lease()?;
+        let usual = CmConfig::default();
         let config = CmConfig {
+            response_timeout: settings::cm_response_timeout().unwrap_or(usual.response_timeout),
             comm_id_prefix: first.value() >> QPN_BITS,
             comm_id_prefix_bits: SLOT_BITS as u8,
+            comm_id_series: Some(ids),
             reports_changes: true,
-            ..CmConfig::default()
+            ..usual
         };
         let seed = crate::device::random().map_err(OpenError::Thread)?;
         let mut lines = Lines::new(socket, connection);
         let file = unix::anonymous_file().map_err(OpenError::Thread)?;
         lines.attend(&file).map_err(OpenError::Agent)?;
-        let wills = Wills::new(Will::new(file));
+        let wills = Wills::new(Will::new(file), ids.used);
         fork::forsake(lines.connection.as_raw_fd());
         let mut cm = Cm::new(config, seed);
         lines.follow(&mut cm);
