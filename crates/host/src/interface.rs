@@ -3,6 +3,7 @@
 use crate::settings;
 use link::interface::{Address, Interface, interfaces};
 use rnic::{Gid, Mtu};
+use std::io;
 use std::net::IpAddr;
 
 /// Entries of the GID table that addresses fill; what an interface has beyond them has no device address.
@@ -52,6 +53,18 @@ pub fn list() -> Vec<DeviceInfo> {
     devices
 }
 
+/// The same, and of those that were known before also which are down for now: their connections wait until
+/// they come back. `None` when the kernel does not tell.
+pub(crate) fn list_keeping(known: &[DeviceInfo]) -> Option<Vec<DeviceInfo>> {
+    let mut devices = list();
+    let present = interfaces().ok()?;
+    let is_listed = |index| devices.iter().any(|device| device.ifindex == index);
+    let is_known = |index| known.iter().any(|device| device.ifindex == index);
+    let down = present.iter().filter(|interface| is_known(interface.index) && !is_listed(interface.index));
+    devices.extend(down.map(device_of).collect::<Vec<_>>());
+    Some(devices)
+}
+
 /// All devices of this host in order of interface index, the loopback interface last. Empty when no interface
 /// is up, or when the kernel does not tell.
 pub fn all() -> Vec<DeviceInfo> {
@@ -69,11 +82,13 @@ pub(crate) struct InterfaceState {
     pub(crate) gids: Vec<Gid>,
 }
 
-/// Looks at an interface again; `None` when it is gone, or when the kernel does not tell.
-pub(crate) fn state(ifindex: u32) -> Option<InterfaceState> {
-    let interface = interfaces().ok()?.into_iter().find(|interface| interface.index == ifindex)?;
-    let device = device_of(&interface);
-    Some(InterfaceState { is_up: interface.is_up, active_mtu: device.active_mtu, gids: device.gids })
+/// Looks at an interface again; `None` when it is gone.
+pub(crate) fn state(ifindex: u32) -> io::Result<Option<InterfaceState>> {
+    let found = interfaces()?.into_iter().find(|interface| interface.index == ifindex);
+    Ok(found.map(|interface| {
+        let device = device_of(&interface);
+        InterfaceState { is_up: interface.is_up, active_mtu: device.active_mtu, gids: device.gids }
+    }))
 }
 
 /// All addresses of the host.

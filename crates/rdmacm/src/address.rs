@@ -187,6 +187,7 @@ pub(crate) fn find_route(this: &Id) -> Result<(), Errno> {
         path.traffic_class = state.options.tos;
         path
     };
+    let path = Path { flow_label: flow_label(this), ..path };
     // SAFETY: calls on one identifier come one at a time.
     unsafe { describe_route(this, path) };
     let mut state = this.state();
@@ -198,6 +199,19 @@ pub(crate) fn find_route(this: &Id) -> Result<(), Errno> {
     let queue = Arc::clone(&state.queue);
     queue.push(Pending::plain(this.key(), RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
     Ok(())
+}
+
+/// What switches and receivers tell flows apart by, UDP's source port follows from it: what the program says
+/// in its IPv6 address, or a hash of both ports as Linux has it (`cma_get_roce_udp_flow_label`).
+fn flow_label(this: &Id) -> u32 {
+    const MASK: u32 = 0xf_ffff;
+    let (local, remote) = (this.local(), this.remote());
+    let said = match local {
+        Some(SocketAddr::V6(local)) => u32::from_be(local.flowinfo()) & MASK,
+        _ => 0,
+    };
+    let port = |address: Option<SocketAddr>| address.map_or(0, |address| u32::from(address.port()));
+    if said != 0 { said } else { (port(local) * 31 + port(remote)) & MASK }
 }
 
 /// The longest payload per packet of a device, as `enum ibv_mtu` has it.

@@ -202,6 +202,11 @@ impl Id {
     /// which programs make queue pairs of their own.
     pub(crate) fn attach(&self, device: &'static Opened) {
         self.state().device = Some(device);
+        // A child's copy of its parent's world hears nothing anyway.
+        let _ = self.world.with(|session, _| {
+            session.owner.attach(self.key());
+            Ok(())
+        });
         // SAFETY: calls on one identifier come one at a time.
         unsafe {
             (*self.raw()).verbs = device.context();

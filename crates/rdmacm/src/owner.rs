@@ -12,7 +12,7 @@ use host::DeviceInfo;
 use host::cm::Owner;
 use rnic::cm::{Cm, Ece, Event, ListenerId, Parting};
 use rnic::{Gid, Instant, Path};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use wire::cm::{CMA_HEADER_SIZE, CmaHeader, CommId, Rej, Rep, Req, SidrRep, SidrStatus};
@@ -25,6 +25,8 @@ pub(crate) struct Owners {
     pub(crate) listeners: HashMap<ListenerId, usize>,
     /// Requests that wait in the queues of their listeners.
     unclaimed: HashMap<CommId, usize>,
+    /// Identifiers that have a device.
+    attached: HashSet<usize>,
     /// Names of the devices that there are.
     devices: Vec<String>,
 }
@@ -52,6 +54,7 @@ impl Owners {
 
     /// An identifier is about to go.
     pub(crate) fn forget(&mut self, id: usize, state: &State) {
+        self.attached.remove(&id);
         if let Some(comm) = state.comm {
             self.connections.remove(&comm);
         }
@@ -59,6 +62,11 @@ impl Owners {
             self.listeners.remove(&listener);
             self.unclaimed.retain(|_, owner| *owner != id);
         }
+    }
+
+    /// An identifier has a device from now on.
+    pub(crate) fn attach(&mut self, id: usize) {
+        self.attached.insert(id);
     }
 
     fn of(&self, comm: CommId) -> Option<&Id> {
@@ -94,15 +102,18 @@ impl Owners {
         let _ = cm.release(comm, now);
     }
 
-    /// The address of a connection is gone, perhaps with its device.
-    fn removed(&self, comm: CommId) {
-        self.tell(comm, |key, state| {
-            if state.device.is_some_and(|device| self.devices.contains(&device.name)) {
-                return disconnected(key, state, -libc::ENETDOWN, &[]);
+    /// Tells whoever has a device that is gone, once: connections, listeners, who is bound.
+    fn devices_removed(&self) {
+        for key in &self.attached {
+            // SAFETY: the address is from the table.
+            let mut state = unsafe { at(*key) }.state();
+            let is_there = state.device.is_none_or(|device| self.devices.contains(&device.name));
+            if !is_there && state.step != Step::Removed {
+                state.step = Step::Removed;
+                let removal = Pending::plain(*key, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+                Arc::clone(&state.queue).push(removal);
             }
-            state.step = Step::Removed;
-            Some(Pending::plain(key, RDMA_CM_EVENT_DEVICE_REMOVAL, 0))
-        });
+        }
     }
 }
 
@@ -141,7 +152,11 @@ impl Owner for Owners {
             }),
             Event::AddressRemoved { id } => {
                 self.withdraw(id, cm, now);
-                self.removed(id);
+                // With its device, and that is told already; or alone.
+                self.tell(id, |key, state| match state.step {
+                    Step::Removed => None,
+                    _ => disconnected(key, state, -libc::ENETDOWN, &[]),
+                });
             }
             Event::TimeWaitOver { id } => self.tell(id, |key, state| {
                 state.step = Step::Parted;
@@ -152,6 +167,7 @@ impl Owner for Owners {
 
     fn devices_changed(&mut self, devices: &[DeviceInfo]) {
         self.devices = devices.iter().map(|device| device.name.clone()).collect();
+        self.devices_removed();
     }
 }
 

@@ -32,4 +32,7 @@ pub enum Event {
     PortError,
     /// The GID table changed after birth.
     GidChange,
+    /// The device is gone for good, and everything on it. The driver knows, and says so with
+    /// [`crate::Device::set_removed`].
+    DeviceFatal,
 }

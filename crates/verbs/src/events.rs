@@ -16,7 +16,7 @@ enum Subject {
     Cq(usize),
     Qp(usize),
     Srq(usize),
-    /// Nothing is owed for it.
+    /// The port, or the device: nothing is owed for it.
     Port,
 }
 
@@ -65,9 +65,10 @@ fn described(objects: &Objects, event: Event) -> Option<(u32, Subject)> {
         Event::PortActive => abi::IBV_EVENT_PORT_ACTIVE,
         Event::PortError => abi::IBV_EVENT_PORT_ERR,
         Event::GidChange => abi::IBV_EVENT_GID_CHANGE,
+        Event::DeviceFatal => abi::IBV_EVENT_DEVICE_FATAL,
     };
     let subject = match event {
-        Event::PortActive | Event::PortError | Event::GidChange => Subject::Port,
+        Event::PortActive | Event::PortError | Event::GidChange | Event::DeviceFatal => Subject::Port,
         Event::Completion(queue) | Event::CqError(queue) => Subject::Cq(*objects.cqs.get(&queue.value())?),
         Event::SrqLimitReached(queue) | Event::SrqError(queue) => {
             Subject::Srq(*objects.srqs.get(&queue.value())?)

@@ -5,16 +5,19 @@ use super::grace::Grace;
 use crate::agent::protocol::{
     ANSWER_BYTES, Answer, Ask, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, unwrap as unwrap_message,
 };
+use crate::capture::{Capture, Direction, Envelope};
 use crate::gsi;
 use crate::interface::{self, DeviceInfo};
 use crate::sys::unix;
-use link::udp::Socket;
+use crate::transmit::flow_between;
+use link::udp::{Datagrams, Socket};
 use rnic::cm::{Cm, Datagram, ListenAddress, LocalAddress};
 use rnic::{Gid, Instant};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
+use wire::ROCE_PORT;
 use wire::cm::PortSpace;
 
 /// Messages that are taken at once before others get the lock.
@@ -36,12 +39,14 @@ pub(super) struct Lines {
     /// What came while an answer was waited for.
     early: VecDeque<Box<[u8]>>,
     pub(super) grace: Grace,
+    capture: Option<Capture>,
 }
 
 impl Lines {
     pub(super) fn new(socket: Socket, connection: OwnedFd) -> Self {
         let (devices, interfaces, early) = (Vec::new(), HashMap::new(), VecDeque::new());
-        Self { socket, connection, devices, interfaces, early, grace: Grace::default() }
+        let (grace, capture) = (Grace::default(), Capture::from_environment());
+        Self { socket, connection, devices, interfaces, early, grace, capture }
     }
 
     /// From now on the agent hands over what concerns us, and says what is in the file when we are gone.
@@ -114,9 +119,23 @@ impl Lines {
     fn handle(&mut self, cm: &mut Cm, message: &[u8], now: Instant) {
         if let Some((from, datagram)) = unwrap_message(message)
             && let Some((arrival, mad)) = gsi::decode(&from, datagram)
-            && !self.grace.hold(mad, message, now)
         {
-            cm.handle_datagram(&arrival, mad, now);
+            self.record(Direction::Received, &from, datagram);
+            if !self.grace.hold(mad, message, now) {
+                cm.handle_datagram(&arrival, mad, now);
+            }
+        }
+    }
+
+    /// Writes a datagram to the capture, if there is one.
+    fn record(&mut self, direction: Direction, way: &Datagrams, datagram: &[u8]) {
+        let Some(capture) = &mut self.capture else { return };
+        let Datagrams { source, destination, source_port, traffic_class, hop_limit, .. } = *way;
+        let flow = &flow_between(source, destination, source_port);
+        let envelope =
+            Envelope { direction, source, destination, source_port, traffic_class, hop_limit, flow };
+        if !capture.write(&envelope, datagram, datagram.len()) {
+            self.capture = None;
         }
     }
 
@@ -125,17 +144,30 @@ impl Lines {
         self.interfaces.get(gid).copied().unwrap_or(0)
     }
 
-    pub(super) fn send(&self, datagram: &Datagram) {
+    pub(super) fn send(&mut self, datagram: &Datagram) {
         let interface = self.interface_of(&datagram.path.source);
         let bytes = gsi::encode(&datagram.path, &datagram.mad);
+        let route = gsi::route(&datagram.path, interface);
         // What cannot be sent now is lost, and said again.
-        let _ = self.socket.send(&gsi::route(&datagram.path, interface), &bytes, bytes.len());
+        let _ = self.socket.send(&route, &bytes, bytes.len());
+        let way = Datagrams {
+            length: bytes.len(),
+            segment: bytes.len(),
+            source: route.source,
+            source_port: ROCE_PORT,
+            destination: route.destination,
+            traffic_class: route.traffic_class,
+            hop_limit: route.hop_limit,
+            interface,
+        };
+        self.record(Direction::Sent, &way, &bytes);
     }
 
     /// Tells the connection manager which addresses there are.
     pub(super) fn follow(&mut self, cm: &mut Cm) {
+        let Some(devices) = interface::list_keeping(&self.devices) else { return };
         let mut now = HashMap::new();
-        self.devices = interface::list();
+        self.devices = devices;
         for device in &self.devices {
             let ca_guid = u64::from_be_bytes(device.guid);
             for gid in &device.gids {

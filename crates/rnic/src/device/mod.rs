@@ -60,6 +60,7 @@ pub struct Device {
     waiting: u32,
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     port_active: bool,
+    removed: bool,
     /// Queue pairs whose lane is full.
     stalled: Vec<usize>,
 }
@@ -97,6 +98,7 @@ impl Device {
             waiting: 0,
             timers: BinaryHeap::new(),
             port_active: true,
+            removed: false,
             stalled: Vec::new(),
         }
     }
@@ -133,6 +135,13 @@ impl Device {
     pub fn set_port_active(&mut self, active: bool) {
         if core::mem::replace(&mut self.port_active, active) != active {
             self.resources.events.push_back(if active { Event::PortActive } else { Event::PortError });
+        }
+    }
+
+    /// Says that the device is gone for good: what it stood for is no more.
+    pub fn set_removed(&mut self) {
+        if !core::mem::replace(&mut self.removed, true) {
+            self.resources.events.push_back(Event::DeviceFatal);
         }
     }
 
