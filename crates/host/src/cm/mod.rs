@@ -107,7 +107,9 @@ impl<O: Owner> Connector<O> {
             (Epoll::new().map_err(OpenError::Thread)?, EventFd::signal().map_err(OpenError::Thread)?);
         epoll.add(wake.raw()).map_err(OpenError::Thread)?;
         epoll.add(lines.connection.as_raw_fd()).map_err(OpenError::Thread)?;
-        let session = Session { cm, owner, lines, wills, pool: Pool::default(), wakes_at: Instant(0) };
+        // The thread begins with a sleep that only news end: a first timer has to wake it.
+        let wakes_at = Instant(u64::MAX);
+        let session = Session { cm, owner, lines, wills, pool: Pool::default(), wakes_at };
         let shared =
             Arc::new(Shared { session: Mutex::new(session), epoll, wake, stop: AtomicBool::new(false) });
         // A sandbox may forbid netlink: changes of addresses are not heard of then.
