@@ -43,6 +43,7 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	ROCKERY_TEST_SCRIBBLERS=1000 $(CARGO) test --release -p rockery-host --test it scribbles
 	ROCKERY_TEST_VISITORS=10000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test same_host
 	ROCKERY_TEST_SIZES=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test perftest every_program_and
+	ROCKERY_TEST_CONNECTING=600 scripts/as-root.sh $(CARGO) test -p rockery-programs --test connection_life thousand
 	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test nvme_crash
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
 

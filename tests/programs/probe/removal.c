@@ -1,6 +1,8 @@
-// removal ADDRESS: connects two identifiers of this process over the device that has the address, says
-// "ready", and then prints what both hear while somebody takes the device's interface away.
+// removal ADDRESS: connects two identifiers of this process over the device that has the address, binds and
+// resolves others, says "ready", and then prints what all hear while somebody takes the device's interface
+// away: the identifiers, and the device's own asynchronous events.
 #include <arpa/inet.h>
+#include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +42,9 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	struct rdma_event_channel *serving = rdma_create_event_channel(), *asking = rdma_create_event_channel();
-	struct rdma_cm_id *listener, *active, *passive;
+	struct rdma_event_channel *accepted = rdma_create_event_channel();
+	struct rdma_event_channel *idle = rdma_create_event_channel(), *anywhere = rdma_create_event_channel();
+	struct rdma_cm_id *listener, *active, *passive, *bound, *wild;
 	check(rdma_create_id(serving, &listener, NULL, RDMA_PS_TCP), "an identifier");
 	check(rdma_bind_addr(listener, (struct sockaddr *)&address) || rdma_listen(listener, 1), "a listener");
 	check(rdma_create_id(asking, &active, NULL, RDMA_PS_TCP), "an identifier");
@@ -58,16 +62,35 @@ int main(int argc, char **argv)
 	check(rdma_accept(passive, &param), "an acceptance");
 	rdma_ack_cm_event(await(asking, RDMA_CM_EVENT_ESTABLISHED));
 	rdma_ack_cm_event(await(serving, RDMA_CM_EVENT_ESTABLISHED));
+	check(rdma_migrate_id(passive, accepted), "another channel");
+	check(rdma_create_id(idle, &bound, NULL, RDMA_PS_TCP), "an identifier");
+	address.sin_port = 0;
+	check(rdma_bind_addr(bound, (struct sockaddr *)&address), "an address");
+	check(rdma_create_id(anywhere, &wild, NULL, RDMA_PS_TCP), "an identifier");
+	address.sin_addr.s_addr = INADDR_ANY;
+	check(rdma_bind_addr(wild, (struct sockaddr *)&address) || rdma_listen(wild, 1), "a listener");
 	puts("ready");
 	fflush(stdout);
 
 	rdma_ack_cm_event(await(asking, RDMA_CM_EVENT_DEVICE_REMOVAL));
 	puts("the active side is told");
-	event = await(serving, RDMA_CM_EVENT_DEVICE_REMOVAL);
-	puts(event->id == passive ? "the passive side is told" : "somebody else is told");
-	rdma_ack_cm_event(event);
+	rdma_ack_cm_event(await(accepted, RDMA_CM_EVENT_DEVICE_REMOVAL));
+	puts("the passive side is told");
+	rdma_ack_cm_event(await(serving, RDMA_CM_EVENT_DEVICE_REMOVAL));
+	puts("the listener is told");
+	rdma_ack_cm_event(await(idle, RDMA_CM_EVENT_DEVICE_REMOVAL));
+	puts("who is only bound is told");
+	struct pollfd waits = {.fd = anywhere->fd, .events = POLLIN};
+	puts(poll(&waits, 1, 0) == 0 ? "who listens anywhere goes on" : "who listens anywhere is told");
+	struct ibv_async_event news;
+	do {
+		check(ibv_get_async_event(active->verbs, &news), "an asynchronous event");
+		ibv_ack_async_event(&news);
+	} while (news.event_type != IBV_EVENT_DEVICE_FATAL);
+	puts("the device says so itself");
 	rdma_destroy_qp(active), rdma_destroy_qp(passive);
 	check(rdma_destroy_id(active) || rdma_destroy_id(passive) || rdma_destroy_id(listener), "an end");
+	check(rdma_destroy_id(bound) || rdma_destroy_id(wild), "an end");
 	puts("all is given back");
 	return 0;
 }

@@ -6,12 +6,11 @@
 // stays, and rockery's agent, hold after the first visitors and after the last one: the two must be the same.
 
 #include "meeting.h"
+#include "holdings.h"
 
-#include <dirent.h>
 #include <infiniband/verbs.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define QPS 10
@@ -24,8 +23,6 @@
 #define RIGHTS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 struct card { uint32_t qpn[QPS], rkey; uint64_t words; union ibv_gid gid; };
-
-struct holdings { long descriptors, mappings, agent_descriptors, agent_kib, names; };
 
 static const char *device_name;
 static int gid_index = 1;
@@ -142,63 +139,6 @@ static void receive(int visitor) {
   for (int i = 0; i < QPS; i++) done(ibv_destroy_qp(qps[i]), "ibv_destroy_qp");
 }
 
-// Entries of a folder.
-static long count(const char *path) {
-  long entries = 0;
-  DIR *folder = opendir(path);
-  while (folder && readdir(folder)) entries++;
-  if (folder) closedir(folder);
-  return entries;
-}
-
-// Lines of a file with a word in them, or the number that follows the word.
-static long lines(const char *path, const char *word, int number) {
-  char line[512];
-  long found = 0;
-  FILE *file = fopen(path, "r");
-  while (file && fgets(line, sizeof line, file)) {
-    const char *at = strstr(line, word);
-    if (at) found += number ? atol(at + strlen(word)) : 1;
-  }
-  if (file) fclose(file);
-  return found;
-}
-
-// The agent of our network namespace.
-static void look_at_agent(struct holdings *holdings) {
-  struct stat ours, theirs;
-  char path[300];
-  stat("/proc/self/ns/net", &ours);
-  DIR *processes = opendir("/proc");
-  for (struct dirent *entry; (entry = readdir(processes)); ) {
-    snprintf(path, sizeof path, "/proc/%s/comm", entry->d_name);
-    if (lines(path, "rockery-agent", 0) == 0) continue;
-    snprintf(path, sizeof path, "/proc/%s/ns/net", entry->d_name);
-    if (stat(path, &theirs) || theirs.st_ino != ours.st_ino) continue;
-    snprintf(path, sizeof path, "/proc/%s/fd", entry->d_name);
-    holdings->agent_descriptors = count(path);
-    snprintf(path, sizeof path, "/proc/%s/status", entry->d_name);
-    holdings->agent_kib = lines(path, "RssAnon:", 1);
-  }
-  closedir(processes);
-}
-
-static struct holdings look(void) {
-  struct holdings holdings = {
-    .descriptors = count("/proc/self/fd"),
-    .mappings = lines("/proc/self/maps", "memfd:rockery", 0),
-    .names = lines("/proc/net/unix", "@rockery-", 0),
-  };
-  look_at_agent(&holdings);
-  return holdings;
-}
-
-static void print(const char *when, struct holdings holdings) {
-  printf("%s: descriptors %ld, mappings %ld, the agent's descriptors %ld, its KiB %ld, names %ld\n", when,
-         holdings.descriptors, holdings.mappings, holdings.agent_descriptors, holdings.agent_kib,
-         holdings.names);
-}
-
 // Starts one visitor after another, a few at a time. Before any device is open, so that none is inherited.
 static void send_visitors(int *ends, int number) {
   int failed = 0, running = 0, status;
@@ -268,8 +208,8 @@ int main(int argc, char **argv) {
     after = look();
     if (now_ms() > end || (after.names <= before.names && after.mappings <= before.mappings)) break;
   }
-  print("after the first", before);
-  print("after the last", after);
+  print_holdings("after the first", before);
+  print_holdings("after the last", after);
   // The agent keeps a socket for each device that was ever open at the same time.
   if (after.descriptors > before.descriptors + PACKET_SOCKETS || after.mappings > before.mappings ||
       after.names > before.names || after.agent_descriptors > before.agent_descriptors + AT_ONCE ||

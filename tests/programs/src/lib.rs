@@ -8,6 +8,7 @@
 //! Reading order: [`machine`], [`namespace`], [`guest`], [`exchange`].
 
 pub mod connection;
+pub mod dissector;
 pub mod error;
 pub mod exchange;
 pub mod guest;

@@ -171,14 +171,3 @@ fn who_makes_mistakes_hears_what_the_manual_pages_promise() {
     let said = pair.left.run(&[&path, "10.88.0.1", "192.0.2.1"], SECONDS).unwrap().expect_success().output;
     assert_eq!(said, include_str!("../probe/promises.expected"));
 }
-
-#[test]
-fn who_is_connected_hears_that_its_device_is_gone() {
-    let probe = Probe::compile_with("cc", "removal", &["-lrdmacm", "-libverbs"]).unwrap();
-    let pair = pair(1500);
-    let mut program = pair.left.start(&[&probe.path().to_string_lossy(), "10.88.0.1"]).unwrap();
-    assert!(until(SECONDS, || Ok(program.output()?.contains("ready"))).unwrap(), "they connect");
-    pair.left.call("ip link delete eth0").unwrap();
-    let said = program.wait(SECONDS).unwrap().expect_success().output;
-    assert!(said.contains("active side is told\nthe passive side is told\nall is given back"), "{said}");
-}

@@ -28,14 +28,8 @@ fn perftest(pair: &Pair, server_options: &str, client_options: &str, program: &s
     server.wait(SECONDS).expect("in time").expect_success();
 }
 
-/// Fields of the packets in a capture that pass a filter, a line for each, parts separated by tabs.
 fn tshark(capture: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
-    let mut command = std::process::Command::new("tshark");
-    command.arg("-r").arg(capture).args(["-Y", filter, "-T", "fields"]);
-    fields.iter().for_each(|field| _ = command.args(["-e", field]));
-    let output = command.output().expect("tshark");
-    assert!(output.status.success(), "tshark: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    programs::dissector::read(capture, filter, fields).expect("tshark")
 }
 
 #[test]

@@ -65,6 +65,24 @@ fn endpoints_of_rockery_and_the_kernel_connect() {
     both_directions(&ours, &theirs, "rdma_server -s @", "rdma_client -s @", "end 0");
 }
 
+/// The kernel keeps the names of connections that are over, too, and refuses who has them again: programs
+/// that come one after the other never do.
+#[test]
+fn the_kernel_refuses_nobody_for_what_another_program_did_before() {
+    let probe = Probe::compile_with("cc", "setup", &["-lrdmacm", "-libverbs"]).unwrap();
+    let segment = Segment::new(1500).expect("a segment");
+    let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
+    let theirs = segment.guest(11, &[probe.path()]).expect("a guest");
+    segment.introduce(&ours, &theirs).expect("they hear each other");
+    let path = probe.path().to_string_lossy();
+    let mut server = theirs.start(&[&path, "listen", "10.88.0.11"]).unwrap();
+    assert!(until(SECONDS, || theirs.awaits_requests()).unwrap());
+    for count in ["200", "1", "200", "200"] {
+        ours.run(&[&path, "connect", "10.88.0.11", count], SECONDS).unwrap().expect_success();
+    }
+    server.kill().unwrap();
+}
+
 #[test]
 fn the_kernel_hears_at_once_that_nobody_listens() {
     let segment = Segment::new(1500).expect("a segment");

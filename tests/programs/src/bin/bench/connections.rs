@@ -127,16 +127,16 @@ fn setup(pair: &Pair) -> Result<Row, Error> {
     let (path, address) = (probe.path().display().to_string(), pair.left.address());
     let line = format!("{path} connect {address} 3000");
     let (mut p50s, mut p99s, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+    let mut server = pair.left.start(&words(&format!("{path} listen {address}")))?;
+    until(SECONDS, || pair.left.awaits_requests())?;
     for _ in 0..ROUNDS {
-        let mut server = pair.left.start(&words(&format!("{path} listen {address}")))?;
-        until(SECONDS, || pair.left.awaits_requests())?;
         let output = succeeded(pair.right.run(&words(&line), SECONDS)?, &[&line])?;
         p50s.push(number(&output, "milliseconds p50")?);
         p99s.push(number(&output, "milliseconds p99")?);
         rates.push(number(&output, "opened and closed per second")?);
-        server.kill()?;
-        until(SECONDS, || Ok(!pair.left.awaits_requests()?))?;
     }
+    server.kill()?;
+    until(SECONDS, || Ok(!pair.left.awaits_requests()?))?;
     Ok(Row {
         name: "a connection alone, from `rdma_getaddrinfo` to RTS".into(),
         figure: format!("p50 {:.2} ms, p99 {:.2} ms", median(p50s), median(p99s)),

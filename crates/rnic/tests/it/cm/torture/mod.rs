@@ -1,5 +1,5 @@
-//! Two hosts whose programs connect, dawdle, reject, part and die, one by one or all at once, over a network that loses, doubles, delays
-//! and forges. Everything follows from one seed.
+//! Two hosts whose programs connect, dawdle, reject, part and die, one by one or all at once, over a network
+//! that loses, doubles, delays and forges. Everything follows from one seed.
 //!
 //! Safety, while it rages: [`story`] knows what may be heard of each connection, and nothing of the state
 //! machine. Liveness, after it: the network heals, programs go, and in bounded time nothing is left.

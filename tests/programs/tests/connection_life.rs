@@ -1,0 +1,263 @@
+//! Connections that come and go, and ends that die: what the other end hears, and what is left.
+
+use programs::machine::until;
+use programs::probe::Probe;
+use programs::{Job, Machine, Namespace, Pair, Rockery};
+
+const SECONDS: u64 = 60;
+
+fn pair() -> Pair {
+    Pair::new(1500).expect("a pair").with(&Rockery::built())
+}
+
+fn compile(name: &str) -> Probe {
+    Probe::compile_with("cc", name, &["-lrdmacm", "-libverbs"]).expect("a probe")
+}
+
+fn start<'a>(machine: &'a Namespace, line: &str) -> Box<dyn Job + 'a> {
+    machine.start(&line.split(' ').collect::<Vec<_>>()).expect("it starts")
+}
+
+/// Waits until a program has said something.
+#[track_caller]
+fn expect(job: &mut dyn Job, said: &str) {
+    let in_time = until(SECONDS, || Ok(job.output()?.contains(said))).expect("its output");
+    assert!(in_time, "{said:?} is not in:\n{}", job.output().expect("its output"));
+}
+
+/// A server keeps the names of what is over for a while; programs that come one after the other have others.
+#[test]
+fn nobody_is_refused_for_what_another_program_did_before() {
+    let (pair, probe) = (pair(), compile("setup"));
+    let path = probe.path().to_string_lossy();
+    let mut server = pair.left.start(&[&path, "listen", "10.88.0.1"]).unwrap();
+    assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
+    for count in ["1000", "1", "1500", "1", "1", "1000"] {
+        pair.right.run(&[&path, "connect", "10.88.0.1", count], SECONDS).unwrap().expect_success();
+    }
+    server.kill().unwrap();
+}
+
+/// An end that is killed and what the other one hears: the process at each end, how far it comes, whom the
+/// kill hits.
+struct Death {
+    space: &'static str,
+    serve: &'static str,
+    ask: &'static str,
+    server_dies: bool,
+    heard: &'static str,
+}
+
+const fn death(
+    space: &'static str,
+    serve: &'static str,
+    ask: &'static str,
+    server_dies: bool,
+    heard: &'static str,
+) -> Death {
+    Death { space, serve, ask, server_dies, heard }
+}
+
+const DEATHS: [Death; 15] = [
+    // The REQ was sent, and waits at the listener, or at the program.
+    death("tcp", "listen", "connect", true, "REJECTED 28"),
+    death("tcp", "listen", "connect", false, "nothing waits"),
+    death("tcp", "request", "connect", true, "REJECTED 28"),
+    death("tcp", "request", "connect", false, "REJECTED 4"),
+    // The REP was sent, and the RTU was not.
+    death("tcp", "accept", "reply", true, "REJECTED 28"),
+    death("tcp", "accept", "reply", false, "REJECTED 28"),
+    death("tcp", "established", "established", true, "DISCONNECTED 0"),
+    death("tcp", "established", "established", false, "DISCONNECTED 0"),
+    // The DREQ was sent, and the program at the other end has not answered.
+    death("tcp", "established", "part", true, "DISCONNECTED 0"),
+    death("tcp", "part", "established", false, "DISCONNECTED 0"),
+    // Time-wait: the survivor's goes on to its end.
+    death("tcp", "established answer", "part", true, "TIMEWAIT_EXIT 0"),
+    death("tcp", "established answer", "part", false, "TIMEWAIT_EXIT 0"),
+    // The SIDR_REQ was sent.
+    death("udp", "listen", "connect", true, "UNREACHABLE 2"),
+    death("udp", "request", "connect", true, "UNREACHABLE 2"),
+    // Datagrams have no connection: nobody is told.
+    death("udp", "request", "connect", false, "CONNECT_REQUEST 0"),
+];
+
+#[test]
+fn who_survives_hears_of_it_in_every_state() {
+    let (pair, probe) = (pair(), compile("stages"));
+    let path = probe.path().to_string_lossy();
+    for Death { space, serve, ask, server_dies, heard } in DEATHS {
+        let line = |role: &str, stage: &str| format!("{path} {role} 10.88.0.1 {space} {stage}");
+        let (serve, ask) = (line("serve", serve), line("ask", ask));
+        let mut server = start(&pair.left, &serve);
+        assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
+        let mut client = start(&pair.right, &ask);
+        expect(&mut *server, "there\n");
+        expect(&mut *client, "there\n");
+        if serve.ends_with("answer") {
+            expect(&mut *client, "DISCONNECTED 0\n");
+        }
+        let (dies, lives) = if server_dies { (&mut server, &mut client) } else { (&mut client, &mut server) };
+        dies.kill().unwrap();
+        let in_time = until(SECONDS, || Ok(lives.output()?.contains(heard))).unwrap();
+        assert!(in_time, "{serve} / {ask}: {heard} is not in\n{}", lives.output().unwrap());
+        lives.kill().unwrap();
+        assert!(until(SECONDS, || Ok(!pair.left.awaits_requests()?)).unwrap());
+    }
+}
+
+/// What a dead program has left to say is said until it is answered: here the network is not there at first.
+#[test]
+fn last_words_are_repeated_until_they_are_heard() {
+    let (pair, probe) = (pair(), compile("stages"));
+    let path = probe.path().to_string_lossy();
+    let mut server = pair.left.start(&[&path, "serve", "10.88.0.1", "tcp", "established"]).unwrap();
+    assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
+    let mut client = pair.right.start(&[&path, "ask", "10.88.0.1", "tcp", "established"]).unwrap();
+    expect(&mut *server, "there\n");
+    pair.right.call("ip link set eth0 down").unwrap();
+    client.kill().unwrap();
+    client.wait(SECONDS).unwrap();
+    // The first words are lost by now: the agent says them as soon as the program's descriptors are closed.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!server.output().unwrap().contains("DISCONNECTED"));
+    pair.right.call("ip link set eth0 up").unwrap();
+    expect(&mut *server, "DISCONNECTED 0\n");
+    server.kill().unwrap();
+}
+
+/// What `throng` says that it holds, each time: the numbers behind a word.
+fn numbers(output: &str, word: &str) -> Vec<u64> {
+    let lines = output.lines().filter(|line| line.starts_with("none is open"));
+    let behind = lines.filter_map(|line| Some(line.split_once(word)?.1));
+    behind.filter_map(|rest| rest.split_whitespace().next()?.trim_end_matches(',').parse().ok()).collect()
+}
+
+/// Connections at a time, and how often.
+const THRONG: usize = 10_000;
+const ROUNDS: usize = 3;
+
+/// Nothing that is counted grows from one round to the next. Memory does while there is more time-wait than
+/// there was before, and not when connections come at a steady rate.
+fn assert_no_leak(name: &str, output: &str) {
+    for what in [": descriptors ", " mappings ", "agent's descriptors ", " names "] {
+        let [warm, .., last] = numbers(output, what)[..] else { panic!("{name}: {output}") };
+        assert_eq!(warm, last, "{what} of {name}:\n{output}");
+    }
+    for what in [" KiB ", " its KiB "] {
+        let memory = numbers(output, what);
+        let (first, steady, last) = (memory[0], memory[ROUNDS], memory[memory.len() - 1]);
+        assert!(last <= first + first / 4 + 1024, "{what} of {name}:\n{output}");
+        assert!(last <= steady + 256, "{what} of {name}:\n{output}");
+    }
+}
+
+/// Ten thousand at once, again and again, and then a thousand a second (`ROCKERY_TEST_CONNECTING=600` for
+/// ten minutes).
+#[test]
+fn ten_thousand_connections_leave_nothing() {
+    let seconds = std::env::var("ROCKERY_TEST_CONNECTING").map_or(5, |text| text.parse().expect("seconds"));
+    let (pair, probe) = (pair(), compile("throng"));
+    let path = probe.path().to_string_lossy();
+    let mut server = start(&pair.left, &format!("{path} serve 10.88.0.1"));
+    assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
+    let line = format!("{path} ask 10.88.0.1 {THRONG} {ROUNDS} 1000 {seconds}");
+    let mut client = start(&pair.right, &line);
+    expect(&mut *client, &format!("{THRONG} are open\n"));
+    let said = client.wait(seconds + 3 * SECONDS).unwrap().expect_success().output;
+    let all = || Ok(server.output()?.matches("none is open").count() > ROUNDS);
+    assert!(until(SECONDS, all).unwrap(), "{}", server.output().unwrap());
+    assert_no_leak("who asks", &said);
+    assert_no_leak("who serves", &server.output().unwrap());
+    let mut listed = String::new();
+    let none_is_left = until(SECONDS, || {
+        listed = pair.left.call(&format!("{} devices --json", Rockery::built().path().display()))?;
+        Ok(listed.contains("\"program\":\"throng\"") && listed.contains("\"queue_pairs_total\":0"))
+    });
+    assert!(none_is_left.unwrap(), "{listed}");
+    server.kill().unwrap();
+}
+
+#[test]
+fn whoever_has_a_device_hears_that_it_is_gone() {
+    let (pair, probe) = (pair(), compile("removal"));
+    let mut program = start(&pair.left, &format!("{} 10.88.0.1", probe.path().display()));
+    expect(&mut *program, "ready\n");
+    pair.left.call("ip link delete eth0").unwrap();
+    let said = program.wait(SECONDS).unwrap().expect_success().output;
+    let told = "the active side is told\nthe passive side is told\nthe listener is told\n\
+                who is only bound is told\nwho listens anywhere goes on\nthe device says so itself\n\
+                all is given back\n";
+    assert!(said.ends_with(told), "{said}");
+}
+
+/// As with cards: what is connected stays so when a cable is out for a while.
+#[test]
+fn connections_outlive_a_link_that_is_down() {
+    let (pair, probe) = (pair(), compile("stages"));
+    let path = probe.path().to_string_lossy();
+    let mut server = start(&pair.left, &format!("{path} serve 10.88.0.1 tcp established"));
+    assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
+    let mut client = start(&pair.right, &format!("{path} ask 10.88.0.1 tcp established"));
+    expect(&mut *server, "there\n");
+    expect(&mut *client, "there\n");
+    pair.left.call("ip link set eth0 down").unwrap();
+    assert!(until(SECONDS, || Ok(!pair.right.call("ip link show eth0")?.contains("state UP"))).unwrap());
+    // Programs hear of links through the same notifications as this probe: give them a moment.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    pair.left.call("ip link set eth0 up").unwrap();
+    let carried = || Ok(pair.right.call("ping -c 1 -W 1 10.88.0.1").is_ok());
+    assert!(until(SECONDS, carried).unwrap());
+    for job in [&mut server, &mut client] {
+        let said = job.output().unwrap();
+        assert!(!said.contains("DISCONNECTED") && !said.contains("REMOVAL"), "{said}");
+    }
+    // And still hear of each other.
+    client.kill().unwrap();
+    expect(&mut *server, "DISCONNECTED 0\n");
+    server.kill().unwrap();
+}
+
+/// Hosts that are not there, and one where no program has opened a device.
+#[test]
+fn who_does_not_answer_is_unreachable() {
+    let probe = Probe::compile_with("cc", "silence", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
+    let pair = pair();
+    for address in ["10.88.0.2", "10.88.0.77"] {
+        let line = format!("env ROCKERY_CM_RESPONSE_TIMEOUT=13 {} {address}", probe.path().display());
+        let said = start(&pair.left, &line).wait(SECONDS).unwrap().expect_success().output;
+        let expected = "connections: RDMA_CM_EVENT_UNREACHABLE -ETIMEDOUT\n\
+                        datagrams: RDMA_CM_EVENT_UNREACHABLE -ETIMEDOUT\n\
+                        a call that waits: -1 ETIMEDOUT\n";
+        assert_eq!(said, expected, "{address}");
+    }
+}
+
+/// Each process has connections of its own; a child of a fork leaves its parent's alone.
+#[test]
+fn a_child_connects_for_itself() {
+    let (pair, probe) = (pair(), Probe::compile_with("cc", "heirs", &HEIRS).unwrap());
+    let mut program = start(&pair.left, &format!("{} 10.88.0.1", probe.path().display()));
+    let said = program.wait(SECONDS).unwrap().expect_success().output;
+    let child = "the parent's connection, of a child: ENODEV\na child connected and parted\n";
+    assert_eq!(said, child.repeat(3) + "the parent did, too\n");
+}
+
+const HEIRS: [&str; 4] = ["-D_GNU_SOURCE", "-lrdmacm", "-libverbs", "-pthread"];
+
+/// One queue pair 1 at each host, and eight servers and eight clients behind it that all talk at once.
+#[test]
+fn many_processes_share_queue_pair_1() {
+    let pair = pair();
+    let port = |number: usize| 7200 + number;
+    let server = |number| start(&pair.left, &format!("rping -s -a 10.88.0.1 -p {} -V -C 50", port(number)));
+    let mut servers: Vec<_> = (0..8).map(server).collect();
+    let rockery = Rockery::built();
+    let listeners = || pair.left.call(&format!("{} listeners", rockery.path().display()));
+    assert!(until(SECONDS, || Ok(listeners()?.lines().count() == 8)).unwrap());
+    let client = |number| start(&pair.right, &format!("rping -c -a 10.88.0.1 -p {} -V -C 50", port(number)));
+    let mut clients: Vec<_> = (0..8).map(client).collect();
+    for job in clients.iter_mut().chain(&mut servers) {
+        job.wait(SECONDS).unwrap().expect_success();
+    }
+}
