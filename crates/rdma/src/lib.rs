@@ -22,6 +22,7 @@ pub use sys::buffer::{ALIGNMENT, Buffer};
 pub use sys::connection::{BATCH, Completion, Connection, Done, Sizes};
 pub use sys::domain::Domain;
 pub use sys::listener::{Listener, Request};
+pub use sys::shared::SharedReceives;
 
 /// Why there is no connection.
 #[derive(Debug, Error)]

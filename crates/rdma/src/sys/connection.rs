@@ -19,6 +19,7 @@ use super::buffer::Buffer;
 use super::domain::Domain;
 use super::library::{Library, check, failed, set_nonblocking};
 use super::listener::{Channel, Event, Id, Link, sockaddr};
+use super::shared::SharedReceives;
 use crate::Error;
 
 /// Completions that one call of [`Connection::poll`] takes.
@@ -79,6 +80,7 @@ pub struct Connection {
     queues: Queues,
     link: Link,
     domain: Arc<Domain>,
+    shared: Option<Arc<SharedReceives>>,
     in_flight: Slab<InFlight>,
     receives: usize,
     sizes: Sizes,
@@ -99,14 +101,21 @@ struct Queues {
 unsafe impl Send for Connection {}
 
 impl Connection {
-    pub(crate) fn new(link: Link, domain: &Arc<Domain>, sizes: Sizes) -> Result<Self, Error> {
+    pub(crate) fn new(
+        link: Link,
+        domain: &Arc<Domain>,
+        sizes: Sizes,
+        shared: Option<Arc<SharedReceives>>,
+    ) -> Result<Self, Error> {
         let library = link.id.library;
         // SAFETY: an identifier that has a device.
         let context = unsafe { link.id.raw.as_ref() }.verbs;
         // SAFETY: a device that is open.
         let wakeups = unsafe { (library.ibv_create_comp_channel)(context) };
         let wakeups = NonNull::new(wakeups).ok_or_else(|| failed("ibv_create_comp_channel"))?;
-        let entries = c_int::try_from(sizes.send + sizes.receive + 1).unwrap_or(c_int::MAX);
+        // A peer that sends more than it may can use up all receives before that is seen.
+        let receives = shared.as_ref().map_or(sizes.receive, |shared| shared.size());
+        let entries = c_int::try_from(sizes.send + receives + 1).unwrap_or(c_int::MAX);
         // SAFETY: a device that is open, and a channel of it.
         let cq = unsafe { (library.ibv_create_cq)(context, entries, ptr::null_mut(), wakeups.as_ptr(), 0) };
         let Some(completions) = NonNull::new(cq) else {
@@ -120,7 +129,8 @@ impl Connection {
         let in_flight = Slab::new();
         let (established, ended, receives) = (false, false, 0);
         let found = Box::new([ibv_wc::default(); BATCH]);
-        let mut it = Self { queues, link, domain, in_flight, receives, sizes, established, ended, found };
+        let mut it =
+            Self { queues, link, domain, shared, in_flight, receives, sizes, established, ended, found };
         // SAFETY: a channel that was just made.
         set_nonblocking(unsafe { wakeups.as_ref() }.fd)?;
         it.make_queue_pair()?;
@@ -130,18 +140,19 @@ impl Connection {
 
     fn make_queue_pair(&mut self) -> Result<(), Error> {
         let cq = self.queues.completions.as_ptr();
+        let shared = self.shared.as_ref().map(|shared| shared.raw());
         let cap = ibv_qp_cap {
             max_send_wr: self.sizes.send,
-            max_recv_wr: self.sizes.receive,
+            max_recv_wr: if shared.is_some() { 0 } else { self.sizes.receive },
             max_send_sge: 1,
-            max_recv_sge: 1,
+            max_recv_sge: u32::from(shared.is_none()),
             max_inline_data: 0,
         };
         let mut attr = ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
             send_cq: cq,
             recv_cq: cq,
-            srq: ptr::null_mut(),
+            srq: shared.unwrap_or(ptr::null_mut()),
             cap,
             qp_type: IBV_QPT_RC,
             sq_sig_all: 0,
@@ -185,7 +196,7 @@ impl Connection {
         wait_for(&channel, event::ROUTE_RESOLVED)?;
         // SAFETY: an identifier whose address is resolved has a device, which librdmacm keeps open.
         let domain = unsafe { Domain::new(id.raw.as_ref().verbs) }?;
-        let mut connection = Self::new(Link { id, channel }, &domain, sizes)?;
+        let mut connection = Self::new(Link { id, channel }, &domain, sizes, None)?;
         prepare(&mut connection, &domain)?;
         let param = parameters(private_data);
         // SAFETY: an identifier with a route and a queue pair; the private data live until the call returns.
@@ -400,6 +411,22 @@ impl Connection {
         let Ok(count) = usize::try_from(count) else { return Err(failed("ibv_poll_cq")) };
         for index in 0..count.min(BATCH) {
             let wc = self.found[index];
+            if let Some(shared) = &self.shared
+                && let Some((token, buffer)) = shared.take(wc.wr_id)
+            {
+                out.push(match wc.status {
+                    0 => {
+                        let done = Ok(Done::Receive(wc.byte_len as usize));
+                        Completion { token, done, buffer: Some(buffer) }
+                    }
+                    status => {
+                        // Others can use it. If they cannot, the device is gone.
+                        _ = shared.receive(buffer, token);
+                        Completion { token, done: Err(status), buffer: None }
+                    }
+                });
+                continue;
+            }
             let Some(InFlight { token, buffer, is_receive }) = self.take(wc.wr_id as usize) else { continue };
             let done = match (wc.status, is_receive) {
                 (0, true) => Ok(Done::Receive(wc.byte_len as usize)),
@@ -409,6 +436,19 @@ impl Connection {
             out.push(Completion { token, done, buffer });
         }
         Ok(count)
+    }
+
+    /// What came into receives that others have as well, and was not taken, is theirs again.
+    fn give_back(&mut self) {
+        let mut left = Vec::new();
+        while self.poll(&mut left).is_ok_and(|count| count > 0) {
+            let Some(shared) = &self.shared else { return };
+            for Completion { token, done, buffer } in left.drain(..) {
+                if let (Some(buffer), Ok(Done::Receive(_))) = (buffer, done) {
+                    _ = shared.receive(buffer, token);
+                }
+            }
+        }
     }
 
     /// Ends it: requests that wait complete with an error.
@@ -466,6 +506,9 @@ impl fmt::Debug for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.disconnect();
+        if self.shared.is_some() {
+            self.give_back();
+        }
         if self.queues.has_queue_pair {
             // SAFETY: the identifier has a queue pair. When it is destroyed the device lets go of all
             // buffers.

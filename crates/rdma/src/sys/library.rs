@@ -51,6 +51,8 @@ functions! {
     verbs ibv_dereg_mr: fn(*mut ibv_mr) -> c_int;
     verbs ibv_create_comp_channel: fn(*mut ibv_context) -> *mut ibv_comp_channel;
     verbs ibv_destroy_comp_channel: fn(*mut ibv_comp_channel) -> c_int;
+    verbs ibv_create_srq: fn(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
+    verbs ibv_destroy_srq: fn(*mut ibv_srq) -> c_int;
     verbs ibv_create_cq: fn(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> Cq;
     verbs ibv_destroy_cq: fn(*mut ibv_cq) -> c_int;
     verbs ibv_get_cq_event: fn(*mut ibv_comp_channel, *mut *mut ibv_cq, *mut *mut c_void) -> c_int;

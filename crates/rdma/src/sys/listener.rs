@@ -12,6 +12,7 @@ use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use super::connection::{Connection, Sizes};
 use super::domain::Domain;
 use super::library::{Library, check, failed, library, set_nonblocking};
+use super::shared::SharedReceives;
 use crate::Error;
 
 /// Where events come from.
@@ -221,11 +222,34 @@ impl Request {
     /// # Errors
     /// When the device has no more room.
     pub fn prepare(self, domain: &Arc<Domain>, sizes: Sizes) -> Result<Connection, Error> {
+        self.made(domain, sizes, None)
+    }
+
+    /// The same, for a connection whose messages come into receives that others have as well.
+    ///
+    /// # Errors
+    /// As [`Request::prepare`].
+    pub fn prepare_shared(self, sizes: Sizes, receives: &Arc<SharedReceives>) -> Result<Connection, Error> {
+        self.made(receives.domain(), sizes, Some(Arc::clone(receives)))
+    }
+
+    /// The device that it came in by: the same number for the same device.
+    pub fn device(&self) -> usize {
+        // SAFETY: an identifier of the library.
+        unsafe { self.id.raw.as_ref() }.verbs as usize
+    }
+
+    fn made(
+        self,
+        domain: &Arc<Domain>,
+        sizes: Sizes,
+        shared: Option<Arc<SharedReceives>>,
+    ) -> Result<Connection, Error> {
         let channel = Channel::new()?;
         // SAFETY: an identifier and a channel of the library.
         let code = unsafe { (self.id.library.rdma_migrate_id)(self.id.raw.as_ptr(), channel.raw.as_ptr()) };
         check("rdma_migrate_id", code)?;
-        Connection::new(Link { id: self.id, channel }, domain, sizes)
+        Connection::new(Link { id: self.id, channel }, domain, sizes, shared)
     }
 }
 

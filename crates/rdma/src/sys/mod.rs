@@ -6,3 +6,4 @@ pub(crate) mod connection;
 pub(crate) mod domain;
 pub(crate) mod library;
 pub(crate) mod listener;
+pub(crate) mod shared;
