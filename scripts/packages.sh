@@ -14,6 +14,7 @@ packages=(
   libfabric-bin qperf                                     # programs whose connections come by RDMA-CM
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
   nvme-cli fio e2fsprogs libnbd-bin                      # the kernel as a host of NVMe; NBD clients
+  openssl libssl-dev pkg-config                           # TLS, and a program that speaks it
   python3-prometheus-client                               # Prometheus' own reader of metrics
   tshark                                                  # a dissector that others wrote
   python3-distributed                                     # Dask: sweeps on several machines

@@ -21,18 +21,26 @@ use crate::nvme::Target;
 /// Clients of one export at once: each has a controller of its own.
 const CLIENTS_MAX: usize = 16;
 
-/// What to export.
+/// A namespace for clients of ours.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Export {
+pub(crate) struct Remote {
     /// Where.
     #[command(flatten)]
     pub(crate) target: Target,
     /// The namespace.
     #[arg(long, default_value_t = 1)]
-    pub(crate) namespace: u32,
+    namespace: u32,
     /// Let clients only read.
     #[arg(long)]
-    pub(crate) read_only: bool,
+    read_only: bool,
+}
+
+/// What to export.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    /// What.
+    #[command(flatten)]
+    pub(crate) remote: Remote,
     /// Where NBD clients connect: unix:PATH or ADDRESS:PORT, where everybody may who reaches it.
     #[arg(long, value_name = "WHERE")]
     pub(crate) nbd: Place,
@@ -41,15 +49,9 @@ pub(crate) struct Export {
 /// What to connect.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connect {
-    /// Where.
+    /// What.
     #[command(flatten)]
-    pub(crate) target: Target,
-    /// The namespace.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) namespace: u32,
-    /// Let clients only read.
-    #[arg(long)]
-    pub(crate) read_only: bool,
+    remote: Remote,
     /// What to call it.
     #[arg(long, default_value = "disk")]
     pub(crate) name: Name,
@@ -119,7 +121,7 @@ struct Clients {
 /// When the target is not there, or the place cannot be had.
 pub(crate) fn export(what: Export) -> Result<(), Error> {
     // What cannot work is said now, not to the first client.
-    drop(connected(&what)?);
+    drop(what.remote.connected()?);
     let listener = match &what.nbd {
         Place::Unix(path) => {
             // One that nobody answers any more.
@@ -168,7 +170,8 @@ impl Clients {
         }
         let this = Arc::clone(this);
         std::thread::spawn(move || {
-            let served = connected(&this.what).and_then(|target| Ok(nbd::serve(&mut stream, target, "")?));
+            let served =
+                this.what.remote.connected().and_then(|target| Ok(nbd::serve(&mut stream, target, "")?));
             this.count.fetch_sub(1, Ordering::Relaxed);
             match served {
                 // That is how most of them leave.
@@ -181,10 +184,20 @@ impl Clients {
     }
 }
 
-fn connected(what: &Export) -> Result<nbd::Target, Error> {
-    let mut client = what.target.connect()?;
-    let namespace = client.namespace(what.namespace)?;
-    Ok(nbd::Target { client, namespace, read_only: what.read_only })
+impl Remote {
+    fn connected(&self) -> Result<nbd::Target, Error> {
+        let mut client = self.target.connect()?;
+        let namespace = client.namespace(self.namespace)?;
+        Ok(nbd::Target { client, namespace, read_only: self.read_only })
+    }
+
+    /// The same on a command line.
+    fn words(&self) -> Vec<String> {
+        let mut words = self.target.words();
+        words.extend(["--namespace".to_owned(), self.namespace.to_string()]);
+        words.extend(self.read_only.then(|| "--read-only".to_owned()));
+        words
+    }
 }
 
 /// What is connected: a process that exports, and where.
@@ -218,12 +231,8 @@ pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
     }
     let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
     let mut command = Command::new(&own);
-    command.args(["nvme", "export"]).args(what.target.words());
-    command.args(["--namespace", &what.namespace.to_string(), "--nbd"]);
-    command.arg(format!("unix:{}", socket.display()));
-    if what.read_only {
-        command.arg("--read-only");
-    }
+    command.args(["nvme", "export"]).args(what.remote.words());
+    command.arg("--nbd").arg(format!("unix:{}", socket.display()));
     // A group of its own: what ends the shell's job does not end it.
     let mut child = command
         .process_group(0)
@@ -240,12 +249,13 @@ pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
         _ = child.wait();
         return Err(Error::NotConnected);
     }
+    let target = &what.remote.target;
     let written = Record {
         process: child.id(),
-        target: what.target.place().to_owned(),
-        subsystem: what.target.subsystem().to_string(),
-        transport: what.target.transport().to_string(),
-        namespace: what.namespace,
+        target: target.place().to_owned(),
+        subsystem: target.subsystem().to_string(),
+        transport: target.transport().to_string(),
+        namespace: what.remote.namespace,
         uri: uri.clone(),
     };
     let text = serde_json::to_string(&written).unwrap_or_default();

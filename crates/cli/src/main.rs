@@ -8,6 +8,7 @@ mod environment;
 mod error;
 mod export;
 mod html;
+mod kept;
 mod libraries;
 mod listeners;
 mod log;

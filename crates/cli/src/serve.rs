@@ -8,12 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::nvme::Nqn;
+use ::nvme::auth::{Credentials, Secret, Secrets};
 use ::nvme::serve::{
-    BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig, ReferralConfig,
-    Report, Server, SubsystemConfig, TransportConfig, Tuning, ask, serve_metrics,
+    BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig, Receives,
+    ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, ask, serve_metrics,
 };
+use ::nvme::tls::TlsKey;
 use clap::Subcommand;
 
+use crate::kept::Kept;
 use crate::log::Log;
 use crate::{Error, run};
 
@@ -97,10 +100,28 @@ pub(crate) enum Serve {
         #[command(flatten)]
         socket: Socket,
     },
+    /// Say what a host proves itself with; it then has to, and hosts without may not come. Nothing, if
+    /// nothing
+    /// is said.
+    Secrets {
+        /// The subsystem.
+        nqn: Nqn,
+        /// The host.
+        host: Nqn,
+        /// What it has.
+        #[command(flatten)]
+        proofs: Proofs,
+        /// The server.
+        #[command(flatten)]
+        socket: Socket,
+    },
     /// Listen on one more address.
     Listen {
         /// The address.
         address: SocketAddr,
+        /// In TLS 1.3.
+        #[arg(long)]
+        tls: bool,
         /// The server.
         #[command(flatten)]
         socket: Socket,
@@ -125,6 +146,29 @@ pub(crate) enum Serve {
 fn access(text: &str) -> Result<::nvme::serve::Access, String> {
     let names = "optimized, non-optimized, inaccessible, persistent-loss or change";
     serde_json::from_value(text.into()).map_err(|_| names.to_owned())
+}
+
+/// What a host proves itself with.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Proofs {
+    /// Its secret, as nvme gen-dhchap-key prints it, or @FILE.
+    #[arg(long, value_name = "SECRET")]
+    secret: Option<Kept<Secret>>,
+    /// The secret with which the controller proves itself.
+    #[arg(long, value_name = "SECRET", requires = "secret")]
+    controller_secret: Option<Kept<Secret>>,
+    /// Its key for TLS, as nvme gen-tls-key prints it, or @FILE.
+    #[arg(long, value_name = "KEY")]
+    tls_key: Option<Kept<TlsKey>>,
+}
+
+impl Proofs {
+    fn credentials(self) -> Option<Credentials> {
+        let controller_secret = self.controller_secret.map(|it| it.value);
+        let secrets = self.secret.map(|it| Secrets { secret: it.value, controller_secret, group: None });
+        let tls_key = self.tls_key.map(|it| it.value);
+        (secrets.is_some() || tls_key.is_some()).then_some(Credentials { secrets, tls_key })
+    }
 }
 
 /// How a namespace is made.
@@ -222,9 +266,16 @@ pub(crate) struct Nvme {
     /// Listen here. May be repeated.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS)]
     listen: Vec<SocketAddr>,
+    /// Listen here in TLS 1.3. May be repeated. Keys of hosts are told by `rockery serve secrets`, or are in
+    /// the file.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    tls: Vec<SocketAddr>,
     /// Listen here for RDMA. May be repeated. Over rockery's devices unless --system-verbs is said.
     #[arg(long, value_name = "ADDRESS:PORT")]
     rdma: Vec<SocketAddr>,
+    /// Let all RDMA connections share this many receives, instead of one for each command that could come.
+    #[arg(long, value_name = "COUNT")]
+    shared_receives: Option<Receives>,
     /// Use this system's own libibverbs and librdmacm, for RDMA adapters made of hardware.
     #[arg(long)]
     system_verbs: bool,
@@ -272,17 +323,21 @@ impl Nvme {
         let nqn = self.subsystem.clone();
         let subsystem = SubsystemConfig { hosts, namespaces, ..SubsystemConfig::new(nqn) };
         let tcp = self.listen.iter().map(|address| port(*address, TransportConfig::Tcp));
-        let rdma = self.rdma.iter().map(|address| port(*address, TransportConfig::Rdma));
+        let tls =
+            self.tls.iter().map(|address| PortConfig { tls: true, ..port(*address, TransportConfig::Tcp) });
+        let shared_receives = self.shared_receives;
+        let over_rdma = |address| PortConfig { shared_receives, ..port(address, TransportConfig::Rdma) };
+        let rdma = self.rdma.iter().map(|address| over_rdma(*address));
         Ok(Config {
             subsystems: vec![subsystem],
-            ports: tcp.chain(rdma).collect(),
+            ports: tcp.chain(tls).chain(rdma).collect(),
             referrals: self.referral.iter().map(|address| ReferralConfig { address: *address }).collect(),
         })
     }
 }
 
 fn port(address: SocketAddr, transport: TransportConfig) -> PortConfig {
-    PortConfig { id: None, transport, address, subsystems: None }
+    PortConfig { id: None, transport, tls: false, shared_receives: None, address, subsystems: None }
 }
 
 /// Does what was asked.
@@ -308,7 +363,12 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
             let hosts = (!hosts.is_empty()).then(|| hosts.into_iter().collect());
             (socket, Command::Hosts { nqn, hosts })
         }
-        Serve::Listen { address, socket } => (socket, Command::AddPort(port(address, TransportConfig::Tcp))),
+        Serve::Secrets { nqn, host, proofs, socket } => {
+            (socket, Command::Credentials { nqn, host, credentials: proofs.credentials() })
+        }
+        Serve::Listen { address, tls, socket } => {
+            (socket, Command::AddPort(PortConfig { tls, ..port(address, TransportConfig::Tcp) }))
+        }
         Serve::Access { nqn, port, group, access, socket } => {
             (socket, Command::Access { nqn, port, group, access })
         }

@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 
 pub mod auth;
+mod base64;
 pub mod engine;
 pub mod host;
 pub mod latency;
@@ -26,8 +27,10 @@ pub mod nqn;
 mod pool;
 pub mod serve;
 pub mod store;
+mod stream;
 pub mod sys;
 pub mod target;
 pub mod tcp;
+pub mod tls;
 
 pub use nqn::Nqn;

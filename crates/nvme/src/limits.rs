@@ -31,6 +31,10 @@ pub const TCP_IN_CAPSULE: usize = 16 << 10;
 pub const TCP_IN_CAPSULE_ADMIN: usize = 8 << 10;
 /// Data in a command capsule over RDMA.
 pub const RDMA_IN_CAPSULE: usize = 4096;
+/// Receives that connections of one RDMA device may share: 256 MiB of memory.
+pub const SHARED_RECEIVES_MAX: u32 = 32_768;
+/// The fewest: fewer, and hosts would do nothing but try again.
+pub const SHARED_RECEIVES_MIN: u32 = 64;
 /// Asynchronous event requests of a controller: Identify's AERL says one less.
 pub const EVENT_REQUESTS_MAX: usize = 4;
 /// Events that wait for a request; one more of a kind that waits is the same event.

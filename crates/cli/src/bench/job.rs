@@ -5,12 +5,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ::nvme::host::{Figures, Job};
+use ::nvme::limits::QUEUE_ENTRIES_MAX;
 use ::nvme::serve::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The most queues, and the most commands at once on each.
+/// The most queues, and the most commands at once on each: one entry of a queue is always free.
 const QUEUES_MAX: u16 = 64;
-const DEPTH_MAX: u16 = 1000;
+const DEPTH_MAX: u16 = QUEUE_ENTRIES_MAX - 1;
 /// The longest command in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 

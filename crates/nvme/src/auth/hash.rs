@@ -42,7 +42,7 @@ impl Hash {
     }
 
     /// The HMAC of several pieces (RFC 2104). A key may have any length.
-    pub(super) fn hmac(self, key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
+    pub(crate) fn hmac(self, key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
         match self {
             Self::Sha256 => hmac::<Hmac<Sha256>>(key, pieces),
             Self::Sha384 => hmac::<Hmac<Sha384>>(key, pieces),

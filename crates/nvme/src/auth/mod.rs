@@ -12,14 +12,14 @@
 
 mod challenge;
 mod controller;
+mod credentials;
 mod group;
 mod hash;
 mod host;
 mod secret;
 
-use serde::{Deserialize, Serialize};
-
 pub use controller::{Authenticator, Progress};
+pub use credentials::Credentials;
 pub use group::Group;
 pub use hash::Hash;
 pub use host::Supplicant;
@@ -29,16 +29,13 @@ pub use secret::{Secret, SecretError};
 pub type Random<'a> = &'a mut dyn FnMut(&mut [u8]);
 
 /// The secrets of one host.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Secrets {
     /// Which the host proves that it has.
     pub secret: Secret,
     /// Which the controller proves that it has, when the host asks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_secret: Option<Secret>,
     /// The group for Diffie and Hellman's exchange; the first of [`Group::ALL`] that the host has when
     /// absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
 }

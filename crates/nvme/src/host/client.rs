@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use rdma::Buffer;
-use wire::nvme::discovery::{Entry, Head, kind, transport};
+use wire::nvme::auth::CONNECT_AUTHENTICATE;
+use wire::nvme::discovery::{Entry, Head, kind, tcp_specific, transport};
 use wire::nvme::fabrics::{CONTROLLER_DYNAMIC, Connect, ConnectData, DISCOVERY_NQN, Property};
 use wire::nvme::identify::{self, IDENTIFY_SIZE, cns};
 use wire::nvme::property::{self, configuration};
@@ -11,10 +12,13 @@ use wire::nvme::tcp::Digests;
 use wire::nvme::{Admin, Command, Fabrics, Io, feature, log, text};
 
 use super::HostError;
+use super::authentication::prove;
 use super::commands::Payload;
 use super::queue::{Queue, Role, Transport};
+use crate::auth::Secrets;
 use crate::limits::{ADMIN_ENTRIES, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
 use crate::nqn::Nqn;
+use crate::tls::{TlsKey, Version};
 
 /// How a host connects.
 #[derive(Clone, Debug)]
@@ -29,6 +33,20 @@ pub struct Options {
     pub digests: Digests,
     /// TCP's congestion control; the system's own when `None`.
     pub congestion: Option<String>,
+    /// What this host proves itself with when it is asked. With a secret of the controller's, it asks itself,
+    /// and does not go on without.
+    pub secrets: Option<Secrets>,
+    /// What TCP is encrypted with, if it is.
+    pub tls: Option<Tls>,
+}
+
+/// How a host encrypts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tls {
+    /// The key that the target knows it by.
+    pub key: TlsKey,
+    /// How the key is named.
+    pub version: Version,
 }
 
 /// What Identify says of a controller.
@@ -64,6 +82,8 @@ pub struct Discovered {
     pub subsystem: String,
     /// `nvm`, `referral` or `current`.
     pub kind: &'static str,
+    /// Whether it takes TLS.
+    pub tls: bool,
 }
 
 /// A controller.
@@ -91,7 +111,7 @@ impl Client {
             Transport::Rdma => 0,
         };
         let role = Role { id, controller, depth, entries, in_capsule };
-        let mut admin = Queue::connect(address, role, options)?;
+        let mut admin = Queue::connect(address, role, subsystem, options)?;
         let id = say_connect(&mut admin, 0, ADMIN_ENTRIES, CONTROLLER_DYNAMIC, subsystem, options)?;
         let value = u64::from(configuration::ENABLE | configuration::ENTRIES);
         let enable = Property { wide: false, offset: property::CONFIGURATION, value };
@@ -142,11 +162,25 @@ impl Client {
         Ok(Namespace { nsid, blocks: found.size, block_size: 1 << shift })
     }
 
+    /// The number that the target gave it.
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
     /// Asks for so many I/O queues and makes them, each for so many commands at once.
     ///
     /// # Errors
     /// When the target grants fewer, or refuses.
     pub fn queues(&mut self, count: u16, depth: u16) -> Result<Vec<Queue>, HostError> {
+        self.grant(count)?;
+        (1..=count.max(1)).map(|number| self.queue(number, depth)).collect()
+    }
+
+    /// Asks for so many I/O queues.
+    ///
+    /// # Errors
+    /// When the target grants fewer.
+    pub fn grant(&mut self, count: u16) -> Result<(), HostError> {
         let less_one = u32::from(count.max(1) - 1);
         let command = Command {
             opcode: Admin::SetFeatures as u8,
@@ -158,7 +192,7 @@ impl Client {
         if (granted & 0xffff) < u64::from(less_one) {
             return Err(HostError::Protocol("the target grants fewer queues"));
         }
-        (1..=count.max(1)).map(|number| self.queue(number, depth)).collect()
+        Ok(())
     }
 
     fn queue(&self, number: u16, depth: u16) -> Result<Queue, HostError> {
@@ -167,7 +201,7 @@ impl Client {
         // A queue of n entries has n - 1 commands at once.
         let (id, controller, entries) = (number, self.id, depth + 1);
         let role = Role { id, controller, depth, entries, in_capsule };
-        let mut queue = Queue::connect(self.address, role, &self.options)?;
+        let mut queue = Queue::connect(self.address, role, &self.subsystem, &self.options)?;
         say_connect(&mut queue, number, entries, self.id, &self.subsystem, &self.options)?;
         Ok(queue)
     }
@@ -219,6 +253,7 @@ pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered
                 kind::NVM => "nvm",
                 _ => "current",
             },
+            tls: entry.transport == transport::TCP && entry.specific == tcp_specific(true),
         });
     }
     Ok(found)
@@ -252,8 +287,17 @@ fn say_connect(
     let mut buffer = queue.buffer(ConnectData::SIZE)?;
     buffer[..ConnectData::SIZE].copy_from_slice(&data.to_bytes());
     let payload = Payload::Out(buffer, ConnectData::SIZE);
-    let done = queue.call("Connect", connect.to_command(0), payload)?;
-    Ok(done.completion.result as u16)
+    let result = queue.call("Connect", connect.to_command(0), payload)?.completion.result;
+    let secrets = options.secrets.as_ref().filter(|_| !subsystem.is_discovery());
+    let asks = secrets.is_some_and(|it| it.controller_secret.is_some());
+    match secrets {
+        Some(secrets) if asks || result & CONNECT_AUTHENTICATE != 0 => {
+            prove(queue, &options.host, subsystem, secrets)?;
+        }
+        None if result & CONNECT_AUTHENTICATE != 0 => return Err(HostError::NoSecret),
+        _ => {}
+    }
+    Ok(result as u16)
 }
 
 /// The submission queue needs no flow control here: no more commands are sent than there are entries. A

@@ -6,6 +6,7 @@
 //! Over TCP, [`Machine`] says what is sent and understands what comes, without a socket. Over RDMA there is
 //! little to say: a message is a capsule, and the target fetches and places data by itself.
 
+mod authentication;
 mod bench;
 mod client;
 mod commands;
@@ -22,7 +23,7 @@ use wire::nvme::rdma::RejectReason;
 use wire::nvme::tcp::Fatal;
 
 pub use bench::{Figures, Histogram, Job, MOMENTS, fill, fill_local, run as bench, run_local as bench_local};
-pub use client::{Client, Controller, DISCOVERY, Discovered, Namespace, Options, discover, transfer};
+pub use client::{Client, Controller, DISCOVERY, Discovered, Namespace, Options, Tls, discover, transfer};
 pub use commands::{Done, Payload};
 pub use machine::Machine;
 pub use queue::{Queue, Transport};
@@ -45,6 +46,21 @@ pub enum HostError {
     /// A buffer that the queue's device does not know.
     #[error("the buffer belongs to another connection: ask the queue for buffers")]
     Buffer,
+    /// TLS did not come about.
+    #[error("TLS with the target failed: {0}; it has to know this host's key for this subsystem")]
+    Tls(io::Error),
+    /// There is no TLS there.
+    #[error("TLS goes with TCP only")]
+    NoTls,
+    /// No key can be derived from names that long.
+    #[error("the names of host and subsystem are too long for an identity of version 0")]
+    Names,
+    /// The target wants to know who this is.
+    #[error("the target wants authentication, and there is no secret: give --secret")]
+    NoSecret,
+    /// One of both does not have the secret that the other knows.
+    #[error("authentication failed: target and host do not have the same secrets")]
+    NotBelieved,
     /// The target ended the connection.
     #[error("the target ended the connection ({0:?})")]
     Terminated(Option<Fatal>),

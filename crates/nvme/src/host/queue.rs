@@ -13,6 +13,7 @@ use super::client::Options;
 use super::commands::{Done, Payload};
 use super::rdma::RdmaQueue;
 use super::tcp::TcpQueue;
+use crate::nqn::Nqn;
 use crate::sys::wait::Watched;
 
 /// How long the target may be silent while something is expected of it.
@@ -75,9 +76,15 @@ enum Over {
 }
 
 impl Queue {
-    pub(super) fn connect(address: SocketAddr, role: Role, options: &Options) -> Result<Self, HostError> {
+    pub(super) fn connect(
+        address: SocketAddr,
+        role: Role,
+        subsystem: &Nqn,
+        options: &Options,
+    ) -> Result<Self, HostError> {
         Ok(Self(match options.transport {
-            Transport::Tcp => Over::Tcp(Box::new(TcpQueue::connect(address, role, options)?)),
+            Transport::Tcp => Over::Tcp(Box::new(TcpQueue::connect(address, role, subsystem, options)?)),
+            Transport::Rdma if options.tls.is_some() => return Err(HostError::NoTls),
             Transport::Rdma => Over::Rdma(Box::new(RdmaQueue::connect(address, role)?)),
         }))
     }

@@ -1,6 +1,6 @@
 //! One queue over TCP: a socket, and sleep.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
@@ -14,20 +14,28 @@ use super::client::Options;
 use super::commands::{Done, Payload};
 use super::machine::Machine;
 use super::queue::{PATIENCE, Role};
+use crate::nqn::Nqn;
+use crate::stream::Stream;
 use crate::sys::wait::Watched;
+use crate::tls::Connector;
 
 /// One queue over TCP.
 #[derive(Debug)]
 pub(super) struct TcpQueue {
-    stream: TcpStream,
+    stream: Stream,
     poll: Poll,
     events: Events,
     machine: Machine,
 }
 
 impl TcpQueue {
-    /// Connects and agrees on digests.
-    pub(super) fn connect(address: SocketAddr, role: Role, options: &Options) -> Result<Self, HostError> {
+    /// Connects, in TLS or not, and agrees on digests.
+    pub(super) fn connect(
+        address: SocketAddr,
+        role: Role,
+        subsystem: &Nqn,
+        options: &Options,
+    ) -> Result<Self, HostError> {
         let stream = std::net::TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
         if let Some(name) = &options.congestion {
@@ -35,9 +43,17 @@ impl TcpQueue {
             _ = SockRef::from(&stream).set_tcp_congestion(name.as_bytes());
         }
         stream.set_nonblocking(true)?;
-        let mut stream = TcpStream::from_std(stream);
+        let stream = TcpStream::from_std(stream);
+        let mut stream = match &options.tls {
+            None => Stream::Plain(stream),
+            Some(tls) => {
+                let psk = tls.key.psk(&options.host, subsystem, tls.version).ok_or(HostError::Names)?;
+                let sealed = Connector::new()?.connect(stream, psk, PATIENCE);
+                Stream::Sealed(Box::new(sealed.map_err(HostError::Tls)?))
+            }
+        };
         let poll = Poll::new()?;
-        poll.registry().register(&mut stream, Token(0), Interest::READABLE | Interest::WRITABLE)?;
+        poll.registry().register(stream.socket_mut(), Token(0), Interest::READABLE | Interest::WRITABLE)?;
         let machine = Machine::new(role.depth, role.in_capsule, options.digests);
         let mut queue = Self { stream, poll, events: Events::with_capacity(4), machine };
         while !queue.machine.is_initialized() {
@@ -94,10 +110,9 @@ impl TcpQueue {
         while self.machine.has_output() {
             let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(32);
             self.machine.pieces(&mut pieces);
-            match self.stream.write_vectored(&pieces) {
-                Ok(bytes) => self.machine.sent(bytes),
-                Err(error) if is_later(&error) => return Ok(()),
-                Err(error) => return Err(error.into()),
+            match self.stream.write(&pieces)? {
+                Some(bytes) => self.machine.sent(bytes),
+                None => return Ok(()),
             }
         }
         Ok(())
@@ -105,24 +120,13 @@ impl TcpQueue {
 
     /// Reads; `false` when there is nothing.
     fn fill(&mut self) -> Result<bool, HostError> {
-        let [place, staging] = &mut self.machine.room();
-        // A vector of one costs the kernel more than no vector.
-        let read = match place.is_empty() {
-            true => self.stream.read(staging),
-            false => self.stream.read_vectored(&mut [IoSliceMut::new(place), IoSliceMut::new(staging)]),
-        };
-        match read {
-            Ok(0) => Err(HostError::Terminated(None)),
-            Ok(bytes) => {
+        match self.stream.read(&mut self.machine.room())? {
+            Some(0) => Err(HostError::Terminated(None)),
+            Some(bytes) => {
                 self.machine.received(bytes)?;
                 Ok(true)
             }
-            Err(error) if is_later(&error) => Ok(false),
-            Err(error) => Err(error.into()),
+            None => Ok(false),
         }
     }
-}
-
-fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -12,7 +12,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::auth::Secrets;
+use crate::auth::Credentials;
+use crate::limits::{SHARED_RECEIVES_MAX, SHARED_RECEIVES_MIN};
 use crate::nqn::Nqn;
 
 /// Why a configuration cannot be used.
@@ -66,9 +67,9 @@ pub struct SubsystemConfig {
     /// The hosts that may use it; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<BTreeSet<Nqn>>,
-    /// Secrets by host. When there are any, hosts have to authenticate, and no others may come.
+    /// What hosts prove themselves with. When there is any, no others may come.
     #[serde(default, rename = "host", skip_serializing_if = "BTreeMap::is_empty")]
-    pub secrets: BTreeMap<Nqn, Secrets>,
+    pub credentials: BTreeMap<Nqn, Credentials>,
     /// Its namespaces.
     #[serde(default, rename = "namespace", skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceConfig>,
@@ -77,8 +78,8 @@ pub struct SubsystemConfig {
 impl SubsystemConfig {
     /// One that every host may use, without namespaces.
     pub fn new(nqn: Nqn) -> Self {
-        let (hosts, secrets, namespaces) = (None, BTreeMap::new(), Vec::new());
-        Self { nqn, serial: None, model: None, hosts, secrets, namespaces }
+        let (hosts, credentials, namespaces) = (None, BTreeMap::new(), Vec::new());
+        Self { nqn, serial: None, model: None, hosts, credentials, namespaces }
     }
 }
 
@@ -224,11 +225,49 @@ pub struct PortConfig {
     /// How.
     #[serde(default, skip_serializing_if = "is_tcp")]
     pub transport: TransportConfig,
+    /// Whether hosts come in TLS 1.3, with the keys that they have in their subsystems. TCP only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tls: bool,
+    /// Receives that all connections of a device share; when absent each has as many as commands. RDMA only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_receives: Option<Receives>,
     /// Where: an address and a port, as in 192.0.2.1:4420 or [::]:4420.
     pub address: SocketAddr,
     /// The subsystems it leads to; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subsystems: Option<BTreeSet<Nqn>>,
+}
+
+/// Receives of a shared queue: from 64 to 32768, as many as rockery's devices have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct Receives(pub(super) u32);
+
+impl TryFrom<u32> for Receives {
+    type Error = String;
+
+    fn try_from(count: u32) -> Result<Self, String> {
+        match count {
+            SHARED_RECEIVES_MIN..=SHARED_RECEIVES_MAX => Ok(Self(count)),
+            _ => Err(format!(
+                "connections share {SHARED_RECEIVES_MIN} to {SHARED_RECEIVES_MAX} receives, not {count}"
+            )),
+        }
+    }
+}
+
+impl From<Receives> for u32 {
+    fn from(receives: Receives) -> Self {
+        receives.0
+    }
+}
+
+impl FromStr for Receives {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse::<u32>().map_err(|error| error.to_string())?.try_into()
+    }
 }
 
 /// How a port is reached.

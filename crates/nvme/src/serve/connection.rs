@@ -1,7 +1,7 @@
 //! The thread of one connection: its socket, its engine, and sleep.
 
 use std::io::ErrorKind::{NotConnected, UnexpectedEof};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,10 @@ use super::idle::Idle;
 use super::{Counted, End, Shared, Tuning};
 use crate::engine::Engine;
 use crate::limits::{CONNECT_TIMEOUT_NS, CONNECTIONS_MAX};
-use crate::target::{Origin, Queue, Wake};
+use crate::stream::Stream;
+use crate::target::{Origin, Proved, Queue, Wake};
 use crate::tcp::{Closing, Connection};
+use crate::tls::Acceptor;
 
 const SOCKET: Token = Token(0);
 pub(super) const WOKEN: Token = Token(1);
@@ -51,8 +53,8 @@ pub(super) fn tune(socket: &Socket, tuning: &Tuning) {
     }
 }
 
-/// Serves one connection until it ends.
-pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16) {
+/// Serves one connection until it ends, in TLS where there is an acceptor for it.
+pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16, acceptor: Option<&Acceptor>) {
     let Ok(peer) = stream.peer_addr() else { return shared.count_end(End::Host) };
     let address = peer.ip();
     let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else {
@@ -63,7 +65,18 @@ pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16) {
         Err(end) => return shared.ended(end, None, peer, ""),
     };
     // What goes wrong here is the connection's end, which the host sees.
-    match Driver::new(shared, stream, port, peer, guest) {
+    _ = stream.set_nodelay(true);
+    if let Some(name) = &shared.tuning.congestion {
+        _ = SockRef::from(&stream).set_tcp_congestion(name.as_bytes());
+    }
+    let (stream, proved) = match acceptor {
+        None => (Stream::Plain(stream), None),
+        Some(acceptor) => match seal(shared, stream, acceptor) {
+            Ok((stream, proved)) => (stream, Some(proved)),
+            Err(error) => return shared.ended(End::Unsealed, None, peer, &error.to_string()),
+        },
+    };
+    match Driver::new(shared, stream, (port, proved), peer, guest) {
         Err(error) => shared.count_end(if error.kind() == NotConnected { End::Host } else { End::Broken }),
         Ok(mut driver) => {
             let ended = driver.run();
@@ -72,11 +85,19 @@ pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16) {
     }
 }
 
+/// The handshake of TLS. Whose key it was is what Connect has to say again.
+fn seal(shared: &Shared, stream: TcpStream, acceptor: &Acceptor) -> io::Result<(Stream, Proved)> {
+    let target = Arc::clone(&shared.target);
+    let patience = Duration::from_nanos(CONNECT_TIMEOUT_NS);
+    let (sealed, psk) = acceptor.accept(stream, move |identity| target.psk(identity), patience)?;
+    Ok((Stream::Sealed(Box::new(sealed)), Proved { host: psk.host, subsystem: psk.subsystem }))
+}
+
 struct Driver<'a> {
     shared: &'a Shared,
     peer: SocketAddr,
     guest: Guest<'a>,
-    stream: TcpStream,
+    stream: Stream,
     connection: Connection,
     engine: Engine,
     poll: Poll,
@@ -88,20 +109,17 @@ struct Driver<'a> {
 impl<'a> Driver<'a> {
     fn new(
         shared: &'a Shared,
-        mut stream: TcpStream,
-        port: u16,
+        mut stream: Stream,
+        (port, proved): (u16, Option<Proved>),
         peer: SocketAddr,
         guest: Guest<'a>,
     ) -> io::Result<Self> {
-        _ = stream.set_nodelay(true);
-        if let Some(name) = &shared.tuning.congestion {
-            _ = SockRef::from(&stream).set_tcp_congestion(name.as_bytes());
-        }
         let poll = Poll::new()?;
-        poll.registry().register(&mut stream, SOCKET, Interest::READABLE | Interest::WRITABLE)?;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        poll.registry().register(stream.socket_mut(), SOCKET, both)?;
         let wake: Arc<dyn Wake> = Arc::new(Waking(Waker::new(poll.registry(), WOKEN)?));
-        let origin = Origin { port, local: stream.local_addr()? };
-        let queue = Queue::new(Arc::clone(&shared.target), origin, wake);
+        let origin = Origin { port, local: stream.socket().local_addr()? };
+        let queue = Queue::new(Arc::clone(&shared.target), origin, wake).proved(proved);
         Ok(Self {
             shared,
             peer,
@@ -173,20 +191,13 @@ impl<'a> Driver<'a> {
         if !self.connection.wants_input() {
             return Ok(false);
         }
-        let [place, staging] = &mut self.connection.room();
-        // A vector of one costs the kernel more than no vector.
-        let read = match place.is_empty() {
-            true => self.stream.read(staging),
-            false => self.stream.read_vectored(&mut [IoSliceMut::new(place), IoSliceMut::new(staging)]),
-        };
-        match read {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(bytes) => {
+        match self.stream.read(&mut self.connection.room())? {
+            Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(bytes) => {
                 self.connection.received(bytes, now_ns);
                 Ok(true)
             }
-            Err(error) if is_later(&error) => Ok(false),
-            Err(error) => Err(error),
+            None => Ok(false),
         }
     }
 
@@ -219,14 +230,9 @@ impl<'a> Driver<'a> {
         while self.connection.has_output() {
             let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(128);
             self.connection.pieces(&mut pieces);
-            match self.stream.write_vectored(&pieces) {
-                Ok(bytes) => {
-                    self.connection.sent(bytes, now_ns);
-                    sent = true;
-                }
-                Err(error) if is_later(&error) => break,
-                Err(error) => return Err(error),
-            }
+            let Some(bytes) = self.stream.write(&pieces)? else { break };
+            self.connection.sent(bytes, now_ns);
+            sent = true;
         }
         Ok(sent)
     }
@@ -266,8 +272,4 @@ impl<'a> Driver<'a> {
         }
         Ok(())
     }
-}
-
-fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -15,6 +15,7 @@ use wire::nvme::log::AnaState;
 
 use super::config::{Bytes, NamespaceConfig, PortConfig, SubsystemConfig};
 use super::state::Server;
+use crate::auth::Credentials;
 use crate::nqn::Nqn;
 
 /// Bytes of the longest command.
@@ -68,6 +69,15 @@ pub enum Command {
         nqn: Nqn,
         /// These, or everybody.
         hosts: Option<BTreeSet<Nqn>>,
+    },
+    /// What a host proves itself with.
+    Credentials {
+        /// Where.
+        nqn: Nqn,
+        /// Who.
+        host: Nqn,
+        /// This, or nothing.
+        credentials: Option<Credentials>,
     },
     /// One more address.
     AddPort(PortConfig),
@@ -201,11 +211,12 @@ fn answer(stream: &UnixStream, server: &Mutex<Server>) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(COMMAND_BYTES_MAX)).read_line(&mut line)?;
-    let answer = match serde_json::from_str(&line) {
+    let answer = match serde_json::from_str::<Command>(&line) {
         Ok(command) => {
             let is_change = !matches!(command, Command::Status | Command::Report | Command::Config);
             if is_change {
-                tracing::info!(command = line.trim_end(), "told");
+                // Not its text: there may be secrets in it, which this does not show.
+                tracing::info!(?command, "told");
             }
             let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
             server.obey(command).unwrap_or_else(|error| json!({ "error": error.to_string() }))
@@ -228,6 +239,9 @@ impl Server {
             Command::RemoveNamespace { nqn, id } => self.remove_namespace(&nqn, id)?,
             Command::Resize { nqn, id, size } => self.resize_namespace(&nqn, id, size)?,
             Command::Hosts { nqn, hosts } => self.set_hosts(&nqn, hosts)?,
+            Command::Credentials { nqn, host, credentials } => {
+                self.set_credentials(&nqn, host, credentials)?;
+            }
             Command::AddPort(port) => {
                 let id = self.add_port(port)?;
                 return Ok(json!({ "port": id }));

@@ -20,6 +20,8 @@ pub enum End {
     Controller,
     /// It did not say Connect in time.
     Silent,
+    /// It did not have a key for TLS that is known.
+    Unsealed,
     /// There were as many connections as there may be.
     Full,
     /// There were as many that had not said Connect as there may be.
@@ -28,8 +30,16 @@ pub enum End {
 
 impl End {
     /// All of them, in order.
-    pub const ALL: [Self; 7] =
-        [Self::Host, Self::Broken, Self::Fault, Self::Controller, Self::Silent, Self::Full, Self::Strangers];
+    pub const ALL: [Self; 8] = [
+        Self::Host,
+        Self::Broken,
+        Self::Fault,
+        Self::Controller,
+        Self::Silent,
+        Self::Unsealed,
+        Self::Full,
+        Self::Strangers,
+    ];
 
     /// As metrics and the log have it.
     pub const fn name(self) -> &'static str {
@@ -39,6 +49,7 @@ impl End {
             Self::Fault => "protocol-fault",
             Self::Controller => "controller-gone",
             Self::Silent => "no-connect-in-time",
+            Self::Unsealed => "no-tls",
             Self::Full => "too-many-connections",
             Self::Strangers => "too-many-without-connect",
         }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 pub use config::{
-    BackendConfig, BlockSize, Bytes, Config, ConfigError, HostsConfig, NamespaceConfig, PortConfig,
+    BackendConfig, BlockSize, Bytes, Config, ConfigError, HostsConfig, NamespaceConfig, PortConfig, Receives,
     ReferralConfig, SubsystemConfig, TransportConfig,
 };
 pub use control::{Access, Command, Control, ControlError, ask};
@@ -71,6 +71,9 @@ pub enum ServeError {
         /// Why.
         source: ::rdma::Error,
     },
+    /// TLS goes with TCP only.
+    #[error("{0} is served over RDMA, where there is no TLS: leave tls out, or serve TCP")]
+    Tls(SocketAddr),
     /// A namespace's file cannot be used.
     #[error("{path}: {source}")]
     Backend {

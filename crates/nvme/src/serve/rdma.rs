@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use rdma::{BATCH, Buffer, Completion as Completed, Connection, Done, Sizes};
+use rdma::{BATCH, Buffer, Completion as Completed, Connection, Done, SharedReceives, Sizes};
 use slab::Slab;
 use wire::nvme::rdma::{Accept, Reject, RejectReason, Request as Private};
 use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Direction, Sgl, Status};
@@ -69,7 +69,12 @@ fn refuse(request: rdma::Request, reason: RejectReason) {
 }
 
 /// Serves one connection until it ends.
-pub(super) fn serve(shared: &Arc<Shared>, request: rdma::Request, origin: Origin) {
+pub(super) fn serve(
+    shared: &Arc<Shared>,
+    request: rdma::Request,
+    origin: Origin,
+    receives: Option<Arc<SharedReceives>>,
+) {
     let limit = crate::limits::CONNECTIONS_MAX;
     let Some(_one) = Counted::one_more(&shared.connections, limit) else {
         shared.ended(End::Full, None, "RDMA", "");
@@ -82,11 +87,14 @@ pub(super) fn serve(shared: &Arc<Shared>, request: rdma::Request, origin: Origin
         return refuse(request, RejectReason::Format);
     }
     let entries = private.send_size.saturating_add(1);
-    if entries > QUEUE_ENTRIES_MAX || private.receive_size == 0 {
+    if entries > QUEUE_ENTRIES_MAX {
         return refuse(request, RejectReason::SendSize);
     }
+    if private.receive_size == 0 {
+        return refuse(request, RejectReason::ReceiveSize);
+    }
     // What goes wrong here is the connection's end, which the host sees.
-    if let Ok(mut driver) = Driver::new(shared, request, origin, entries) {
+    if let Ok(mut driver) = Driver::new(shared, request, origin, entries, receives) {
         let ended = driver.run();
         let (end, why) = match ended {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
@@ -105,6 +113,8 @@ pub(super) fn serve(shared: &Arc<Shared>, request: rdma::Request, origin: Origin
 struct Driver<'a> {
     shared: &'a Shared,
     connection: Connection,
+    /// Receives that are not only this connection's.
+    receives: Option<Arc<SharedReceives>>,
     queue: Queue,
     engine: Engine,
     pool: Pool,
@@ -124,15 +134,45 @@ fn other(error: rdma::Error) -> io::Error {
     io::Error::other(error)
 }
 
+/// Receives into a buffer, for this connection or for all that share.
+fn post_receive(
+    connection: &mut Connection,
+    receives: Option<&SharedReceives>,
+    buffer: Buffer,
+) -> io::Result<()> {
+    match receives {
+        None => connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| other(error)),
+        Some(receives) => match receives.receive(buffer, token::RECEIVE) {
+            // Another connection has filled it up meanwhile.
+            Err((rdma::Error::Full, _)) => Ok(()),
+            posted => posted.map_err(|(error, _)| other(error)),
+        },
+    }
+}
+
 impl<'a> Driver<'a> {
-    fn new(shared: &'a Shared, request: rdma::Request, origin: Origin, entries: u16) -> io::Result<Self> {
-        let domain = request.domain().map_err(other)?;
+    fn new(
+        shared: &'a Shared,
+        request: rdma::Request,
+        origin: Origin,
+        entries: u16,
+        receives: Option<Arc<SharedReceives>>,
+    ) -> io::Result<Self> {
         let depth = u32::from(entries);
         let sizes = Sizes { send: 2 * depth + SPARE, receive: depth + 1 + BATCH as u32 };
-        let mut connection = request.prepare(&domain, sizes).map_err(other)?;
-        for _ in 0..sizes.receive {
+        let mut connection = match &receives {
+            None => {
+                let domain = request.domain().map_err(other)?;
+                request.prepare(&domain, sizes).map_err(other)?
+            }
+            Some(receives) => request.prepare_shared(sizes, receives).map_err(other)?,
+        };
+        let domain = Arc::clone(connection.domain());
+        // Connections that broke may have kept some of those that are shared.
+        let room = receives.as_ref().map_or(sizes.receive as usize, |it| it.room());
+        for _ in 0..room {
             let buffer = Buffer::registered(&domain, COMMAND_SIZE + RDMA_IN_CAPSULE).map_err(other)?;
-            connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| other(error))?;
+            post_receive(&mut connection, receives.as_deref(), buffer)?;
         }
         let poll = Poll::new()?;
         for (descriptor, token) in connection.descriptors().into_iter().zip([COMPLETIONS, STATE]) {
@@ -144,6 +184,7 @@ impl<'a> Driver<'a> {
         Ok(Self {
             shared,
             connection,
+            receives,
             queue: Queue::new(Arc::clone(&shared.target), origin, wake),
             engine: Engine::new(),
             pool: Pool::registered(domain),
@@ -215,7 +256,7 @@ impl<'a> Driver<'a> {
     /// than the host has commands.
     fn receive_again(&mut self) -> io::Result<()> {
         for buffer in self.taken.drain(..) {
-            self.connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| other(error))?;
+            post_receive(&mut self.connection, self.receives.as_deref(), buffer)?;
         }
         Ok(())
     }

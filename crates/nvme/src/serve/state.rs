@@ -10,9 +10,10 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::config::{
-    BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, SubsystemConfig, TransportConfig,
+    BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Receives, SubsystemConfig, TransportConfig,
 };
 use super::{Listener, ServeError, Shared, Tuning};
+use crate::auth::Credentials;
 use crate::nqn::Nqn;
 use crate::store::{FileStore, Memory, Store};
 use crate::target::{ChangeError, Hosts, Identity, Namespace, Port, Referral, Subsystem, Target, Transport};
@@ -98,7 +99,7 @@ impl Server {
         let model = config.model.clone().unwrap_or_else(|| MODEL.to_owned());
         let hosts = config.hosts.clone().map_or(Hosts::Any, Hosts::Only);
         let subsystem = Subsystem::new(config.nqn.clone(), serial, model, hosts);
-        let subsystem = subsystem.with_secrets(config.secrets.clone());
+        let subsystem = subsystem.with_credentials(config.credentials.clone());
         self.target().add_subsystem(subsystem)?;
         let name = config.nqn.clone();
         let namespaces = std::mem::take(&mut config.namespaces);
@@ -205,6 +206,26 @@ impl Server {
         self.keep()
     }
 
+    /// Sets what a host proves itself with; with nothing, that it has nothing.
+    ///
+    /// # Errors
+    /// When there is no such subsystem.
+    pub fn set_credentials(
+        &mut self,
+        name: &Nqn,
+        host: Nqn,
+        credentials: Option<Credentials>,
+    ) -> Result<(), ServeError> {
+        self.target().set_credentials(name, &host, credentials.clone())?;
+        if let Some(subsystem) = self.entry(name) {
+            match credentials {
+                Some(credentials) => _ = subsystem.credentials.insert(host, credentials),
+                None => _ = subsystem.credentials.remove(&host),
+            }
+        }
+        self.keep()
+    }
+
     /// Listens on one more address; returns its number.
     ///
     /// # Errors
@@ -214,9 +235,14 @@ impl Server {
         let id = config.id.unwrap_or(next);
         let (listener, transport) = match config.transport {
             TransportConfig::Tcp => {
-                (Listener::tcp(&self.shared, config.address, id)?, Transport::Tcp { tls: false })
+                let tls = config.tls;
+                (Listener::tcp(&self.shared, config.address, id, tls)?, Transport::Tcp { tls })
             }
-            TransportConfig::Rdma => (Listener::rdma(&self.shared, config.address, id)?, Transport::Rdma),
+            TransportConfig::Rdma if config.tls => return Err(ServeError::Tls(config.address)),
+            TransportConfig::Rdma => {
+                let receives = config.shared_receives.map(|Receives(count)| count);
+                (Listener::rdma(&self.shared, config.address, id, receives)?, Transport::Rdma)
+            }
         };
         let subsystems = config.subsystems.clone();
         self.target().add_port(Port { id, transport, address: listener.address(), subsystems });

@@ -9,11 +9,12 @@ use wire::nvme::fabrics::{
 };
 
 use super::controller::{Controller, Session, Wake};
-use super::queue::Origin;
+use super::queue::{Origin, Proved};
 use super::{State, Target};
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Secrets};
 use crate::limits::{CONTROLLERS_MAX, DISCOVERY_KEEP_ALIVE_MS, QUEUE_ENTRIES_MAX};
 use crate::nqn::Nqn;
+use crate::tls::{Psk, Version};
 
 /// Why a Connect failed: the status, and what its completion returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,11 +65,24 @@ pub(super) struct Connected {
 }
 
 impl Target {
+    /// The key for TLS that goes by this identity. Who may reach a subsystem may ask what there is to
+    /// discover,
+    /// with the same key.
+    pub fn psk(&self, identity: &str) -> Option<Psk> {
+        let (host, wanted) = Psk::names(identity)?;
+        let state = self.lock();
+        let reached = state.subsystems.values().filter(|it| wanted.is_discovery() || *it.name() == wanted);
+        let keys = reached.filter_map(|it| it.snapshot().credentials.get(&host)?.tls_key.clone());
+        let versions = [Version::Digest, Version::Names];
+        let mut psks = keys.flat_map(|key| versions.map(|version| key.psk(&host, &wanted, version)));
+        psks.find_map(|psk| psk.filter(|psk| psk.identity == identity))
+    }
+
     pub(super) fn connect(
         &self,
         fields: Connect,
         data: &ConnectData,
-        origin: &Origin,
+        (origin, proved): (&Origin, Option<&Proved>),
         wake: &Arc<dyn Wake>,
         now_ns: u64,
     ) -> Result<Connected, Refusal> {
@@ -81,7 +95,7 @@ impl Target {
         let host = Nqn::of_field(&data.host).ok_or(wrong_data(place::HOST))?;
         let subsystem = Nqn::of_field(&data.subsystem).ok_or(wrong_data(place::SUBSYSTEM))?;
         let mut state = self.lock();
-        let authenticator = state.may_connect(&subsystem, &host, origin)?;
+        let authenticator = state.may_connect(&subsystem, &host, origin, proved)?;
         let session = match fields.queue_id {
             0 => state.new_controller(fields, data, subsystem, host, origin, now_ns)?,
             _ => state.session_of(fields, data, &subsystem, &host)?,
@@ -101,7 +115,12 @@ impl State {
         subsystem: &Nqn,
         host: &Nqn,
         origin: &Origin,
+        proved: Option<&Proved>,
     ) -> Result<Option<Box<Authenticator>>, Refusal> {
+        // Who has the key of one name may not take another (TCP transport 3.6.1.5).
+        if proved.is_some_and(|it| it.host != *host || it.subsystem != *subsystem) {
+            return Err(Status::CONNECT_INVALID_HOST.into());
+        }
         if subsystem.is_discovery() {
             return Ok(None);
         }
@@ -111,18 +130,18 @@ impl State {
             return Err(wrong_data(place::SUBSYSTEM));
         };
         let snapshot = found.snapshot();
-        if !snapshot.hosts.allow(host) {
+        // A name without a proof would be a way around those that need one.
+        if !snapshot.may_come(host) {
             return Err(Status::CONNECT_INVALID_HOST.into());
         }
-        match snapshot.secrets.get(host) {
-            None if snapshot.secrets.is_empty() => Ok(None),
-            // Otherwise a name that nobody has would be a way around.
-            None => Err(Status::CONNECT_INVALID_HOST.into()),
-            Some(secrets) => {
-                let authenticator = Authenticator::new(host.as_str(), subsystem.as_str(), secrets.clone());
-                Ok(Some(Box::new(authenticator)))
-            }
+        let Some(credentials) = snapshot.credentials.get(host) else { return Ok(None) };
+        if credentials.tls_key.is_some() && proved.is_none() {
+            return Err(Status::CONNECT_INVALID_HOST.into());
         }
+        let authenticator = |secrets: &Secrets| {
+            Box::new(Authenticator::new(host.as_str(), subsystem.as_str(), secrets.clone()))
+        };
+        Ok(credentials.secrets.as_ref().map(authenticator))
     }
 
     fn new_controller(

@@ -65,7 +65,7 @@ impl State {
         }
         let host = self.controllers.get(&id).map(|controller| &controller.session.host);
         for subsystem in self.subsystems.values() {
-            if !host.is_some_and(|host| subsystem.hosts().allow(host)) {
+            if !host.is_some_and(|host| subsystem.snapshot().may_come(host)) {
                 continue;
             }
             let name = subsystem.name();

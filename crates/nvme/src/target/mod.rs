@@ -25,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 use wire::nvme::log::AnaState;
 
+use crate::auth::Credentials;
 use crate::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use crate::nqn::Nqn;
 
@@ -32,7 +33,7 @@ pub(crate) use controller::Controller;
 pub use controller::{ControllerReport, Session, Wake};
 pub use discovery::{Port, Referral, Transport};
 pub use namespace::{Counters, Identity, Namespace};
-pub use queue::{Origin, Outcome, Plan, Queue, Request};
+pub use queue::{Origin, Outcome, Plan, Proved, Queue, Request};
 pub use subsystem::{Hosts, Subsystem};
 
 use events::Event;
@@ -204,6 +205,31 @@ impl Target {
         }
         self.subsystem(name)?.set_access(port, group, access);
         self.lock().notify(|session| session.subsystem == *name, Event::Ana);
+        Ok(())
+    }
+
+    /// Sets what a host proves itself with. Its controllers are closed, and those of hosts that have nothing
+    /// where some have something: they may come again if they can.
+    ///
+    /// # Errors
+    /// When there is no such subsystem.
+    pub fn set_credentials(
+        &self,
+        name: &Nqn,
+        host: &Nqn,
+        credentials: Option<Credentials>,
+    ) -> Result<(), ChangeError> {
+        let subsystem = self.subsystem(name)?;
+        let mut state = self.lock();
+        subsystem.set_credentials(host, credentials);
+        let known = &subsystem.snapshot().credentials;
+        for controller in state.controllers.values().filter(|it| it.session.subsystem == *name) {
+            let it = &controller.session.host;
+            if it == host || !known.is_empty() && !known.contains_key(it) {
+                controller.close();
+            }
+        }
+        state.discovery_changed();
         Ok(())
     }
 

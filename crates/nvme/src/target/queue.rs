@@ -21,6 +21,7 @@ use super::subsystem::Subsystem;
 use super::{Namespace, Target, authentication};
 use crate::engine::{Finished, Task};
 use crate::limits::TRANSFER_BYTES_MAX;
+use crate::nqn::Nqn;
 use rdma::Buffer;
 
 /// Where a connection came in.
@@ -30,6 +31,15 @@ pub struct Origin {
     pub port: u16,
     /// The address that the host connected to.
     pub local: SocketAddr,
+}
+
+/// Whose key a connection was encrypted with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Proved {
+    /// The host.
+    pub host: Nqn,
+    /// The subsystem that it wants to connect to.
+    pub subsystem: Nqn,
 }
 
 /// What a command needs.
@@ -122,6 +132,7 @@ impl View {
 pub struct Queue {
     pub(super) target: Arc<Target>,
     pub(super) origin: Origin,
+    proved: Option<Proved>,
     wake: Arc<dyn Wake>,
     stage: Stage,
     head: u16,
@@ -138,6 +149,7 @@ impl Queue {
         Self {
             target,
             origin,
+            proved: None,
             wake,
             stage: Stage::Fresh,
             head: 0,
@@ -146,6 +158,13 @@ impl Queue {
             pair: None,
             extra: Vec::new(),
         }
+    }
+
+    /// The same, for a connection that was encrypted with somebody's key: nobody else may use it.
+    #[must_use]
+    pub fn proved(mut self, proved: Option<Proved>) -> Self {
+        self.proved = proved;
+        self
     }
 
     /// Commands that the host may have outstanding.
@@ -335,7 +354,7 @@ impl Queue {
             return (Status::SGL_LENGTH_INVALID.permanent(), 0);
         };
         let fields = Connect::parse(command);
-        match self.target.connect(fields, &data, &self.origin, &self.wake, now_ns) {
+        match self.target.connect(fields, &data, (&self.origin, self.proved.as_ref()), &self.wake, now_ns) {
             Err(refusal) => (refusal.status, refusal.result),
             Ok(connected) => {
                 let id = u64::from(connected.session.id);

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use wire::nvme::log::AnaState;
 
 use super::Namespace;
-use crate::auth::Secrets;
+use crate::auth::Credentials;
 use crate::nqn::Nqn;
 
 /// Who may use a subsystem.
@@ -38,13 +38,18 @@ pub(crate) struct Snapshot {
     pub(crate) access_changes: u64,
     pub(crate) hosts: Hosts,
     /// When there are any, only hosts that have some may come.
-    pub(crate) secrets: BTreeMap<Nqn, Secrets>,
+    pub(crate) credentials: BTreeMap<Nqn, Credentials>,
 }
 
 impl Snapshot {
     /// How a group is reached through a port.
     pub(crate) fn access(&self, port: u16, group: u32) -> AnaState {
         self.access.get(&(port, group)).copied().unwrap_or(AnaState::Optimized)
+    }
+
+    /// Whether a host of this name may come, if it can prove that it is.
+    pub(crate) fn may_come(&self, host: &Nqn) -> bool {
+        self.hosts.allow(host) && (self.credentials.is_empty() || self.credentials.contains_key(host))
     }
 
     /// The namespaces of each group that has one.
@@ -71,16 +76,16 @@ pub struct Subsystem {
 impl Subsystem {
     /// A subsystem without namespaces.
     pub fn new(name: Nqn, serial: String, model: String, hosts: Hosts) -> Self {
-        let (namespaces, access, secrets) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let snapshot = Snapshot { namespaces, access, access_changes: 0, hosts, secrets };
+        let (namespaces, access, credentials) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let snapshot = Snapshot { namespaces, access, access_changes: 0, hosts, credentials };
         let snapshot = RwLock::new(Arc::new(snapshot));
         Self { name, serial, model, generation: AtomicU64::new(0), snapshot }
     }
 
-    /// The same, where hosts have to authenticate: those that have secrets here, and no others may come.
+    /// The same, where hosts have to authenticate: those that have credentials here, and no others may come.
     #[must_use]
-    pub fn with_secrets(self, secrets: BTreeMap<Nqn, Secrets>) -> Self {
-        self.change(|snapshot| snapshot.secrets = secrets);
+    pub fn with_credentials(self, credentials: BTreeMap<Nqn, Credentials>) -> Self {
+        self.change(|snapshot| snapshot.credentials = credentials);
         self
     }
 
@@ -151,6 +156,14 @@ impl Subsystem {
         self.change(|snapshot| {
             snapshot.access_changes += 1;
             snapshot.access.insert((port, group), access);
+        });
+    }
+
+    /// Says what a host proves itself with; with nothing, that it has nothing.
+    pub(super) fn set_credentials(&self, host: &Nqn, credentials: Option<Credentials>) {
+        self.change(|snapshot| match credentials {
+            Some(credentials) => _ = snapshot.credentials.insert(host.clone(), credentials),
+            None => _ = snapshot.credentials.remove(host),
         });
     }
 

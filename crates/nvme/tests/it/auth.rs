@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nvme::auth::{Authenticator, Group, Hash, Progress, Secret, Secrets, Supplicant};
+use nvme::auth::{Authenticator, Credentials, Group, Hash, Progress, Secret, Secrets, Supplicant};
+use nvme::host::{Client, HostError, Options};
+use nvme::serve::{BackendConfig, Bytes, Config, Server, Tuning};
 use nvme::target::{Hosts, Subsystem, Target};
 use wire::nvme::auth::{self, CONNECT_AUTHENTICATE, Failure, message};
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Fabrics, Io, Status};
 
+use crate::live;
 use crate::support::{BLOCK, Line, SUBSYSTEM, host_name, io, memory_namespace, nqn};
 
 fn secret(byte: u8, length: usize, transformation: Option<Hash>) -> Secret {
@@ -152,8 +155,9 @@ fn a_reflection_convinces_nobody() {
 fn target() -> Arc<Target> {
     let target = Target::new();
     let subsystem = Subsystem::new(nqn(SUBSYSTEM), "serial".to_owned(), "model".to_owned(), Hosts::Any);
-    let secrets = BTreeMap::from([(nqn(&host_name(1)), secrets(7, Some(9), Some(Group::Ffdhe2048)))]);
-    target.add_subsystem(subsystem.with_secrets(secrets)).unwrap();
+    let secrets = Some(secrets(7, Some(9), Some(Group::Ffdhe2048)));
+    let credentials = BTreeMap::from([(nqn(&host_name(1)), Credentials { secrets, tls_key: None })]);
+    target.add_subsystem(subsystem.with_credentials(credentials)).unwrap();
     target.add_namespace(&nqn(SUBSYSTEM), memory_namespace(1)).unwrap();
     Arc::new(target)
 }
@@ -234,4 +238,52 @@ fn hosts_without_secrets_do_not_come_in_by_another_name() {
     assert_eq!(free.plain(long).status(), Status::INVALID_FIELD.permanent());
     long.cdw10 = 0;
     assert_eq!(free.plain(long).status(), Status::INVALID_FIELD.permanent());
+}
+
+/// Our own host on our own target: each queue proves itself, and the target as well when it is asked. Who is
+/// told
+/// another secret at run time has to come again with that one, after a restart too.
+#[test]
+fn our_host_proves_itself_and_secrets_change_at_run_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let config = live::config(vec![live::namespace(1, BackendConfig::Memory(Bytes(1 << 20)))]);
+    let start = |config| Server::start(config, Some(state.clone()), Tuning::default()).unwrap();
+    let mut server = start(config);
+    let (name, host) = (nqn(SUBSYSTEM), nqn(&host_name(1)));
+    let address = server.addresses()[0];
+    let with = |secrets: Option<Secrets>| Options { secrets, ..live::options(1, false) };
+    let connect = |secrets| -> Result<Client, HostError> {
+        let mut client = Client::connect(address, &name, &with(secrets))?;
+        client.queues(2, 8)?;
+        Ok(client)
+    };
+    let mut free = connect(None).unwrap();
+    assert!(connect(Some(secrets(7, None, None))).is_ok(), "whom nobody asks need not say");
+    assert!(connect(Some(secrets(7, Some(9), None))).is_err(), "a target that does not prove itself");
+
+    let tell = |server: &mut Server, secrets: Option<Secrets>| {
+        let credentials = secrets.map(|it| Credentials { secrets: Some(it), tls_key: None });
+        server.set_credentials(&name, host.clone(), credentials).unwrap();
+    };
+    tell(&mut server, Some(secrets(7, Some(9), Some(Group::Ffdhe2048))));
+    assert!(free.keep_alive().is_err(), "who has proved nothing has to go");
+    assert!(matches!(connect(None), Err(HostError::NoSecret)));
+    assert!(matches!(connect(Some(secrets(8, None, None))), Err(HostError::NotBelieved)));
+    assert!(matches!(connect(Some(secrets(7, Some(8), None))), Err(HostError::NotBelieved)));
+    let mut one_way = connect(Some(secrets(7, None, None))).unwrap();
+    let mut both = connect(Some(secrets(7, Some(9), None))).unwrap();
+    assert!(one_way.namespace(1).is_ok() && both.namespace(1).is_ok());
+
+    tell(&mut server, Some(secrets(5, None, None)));
+    assert!(one_way.keep_alive().is_err() && both.keep_alive().is_err());
+    assert!(matches!(connect(Some(secrets(7, None, None))), Err(HostError::NotBelieved)));
+    assert!(connect(Some(secrets(5, None, None))).is_ok());
+    drop(server);
+
+    let server = start(Config::default());
+    let address = server.addresses()[0];
+    let connect = |secrets| Client::connect(address, &name, &with(secrets));
+    assert!(matches!(connect(None), Err(HostError::NoSecret)));
+    assert!(connect(Some(secrets(5, None, None))).is_ok());
 }

@@ -27,10 +27,17 @@ fn file(path: &Path) -> BackendConfig {
     BackendConfig::File { path: path.to_owned(), size, direct: true }
 }
 
-fn config(namespaces: Vec<NamespaceConfig>) -> Config {
+pub(crate) fn config(namespaces: Vec<NamespaceConfig>) -> Config {
     let subsystem = SubsystemConfig { namespaces, ..SubsystemConfig::new(nqn(SUBSYSTEM)) };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let port = PortConfig { id: None, transport: TransportConfig::Tcp, address, subsystems: None };
+    let port = PortConfig {
+        id: None,
+        transport: TransportConfig::Tcp,
+        tls: false,
+        shared_receives: None,
+        address,
+        subsystems: None,
+    };
     Config { subsystems: vec![subsystem], ports: vec![port], referrals: Vec::new() }
 }
 
@@ -45,21 +52,21 @@ pub(crate) fn options(number: u8, digests: bool) -> Options {
     let host = nqn(&host_name(number));
     let host_id = host.to_host_id();
     let digests = Digests { header: digests, data: digests };
-    Options { transport: Transport::Tcp, host, host_id, digests, congestion: None }
+    Options { transport: Transport::Tcp, host, host_id, digests, congestion: None, secrets: None, tls: None }
 }
 
 fn client(address: SocketAddr, digests: bool) -> Client {
     Client::connect(address, &nqn(SUBSYSTEM), &options(1, digests)).unwrap()
 }
 
-fn write(queue: &mut Queue, nsid: u32, start: u64, data: &[u8]) {
+pub(crate) fn write(queue: &mut Queue, nsid: u32, start: u64, data: &[u8]) {
     let mut buffer = Buffer::zeroed(data.len());
     buffer[..data.len()].copy_from_slice(data);
     let command = transfer(Io::Write, nsid, start, (data.len() / BLOCK) as u32);
     queue.call("Write", command, Payload::Out(buffer, data.len())).unwrap();
 }
 
-fn read(queue: &mut Queue, nsid: u32, start: u64, length: usize) -> Result<Vec<u8>, HostError> {
+pub(crate) fn read(queue: &mut Queue, nsid: u32, start: u64, length: usize) -> Result<Vec<u8>, HostError> {
     let command = transfer(Io::Read, nsid, start, (length / BLOCK) as u32);
     let done = queue.call("Read", command, Payload::In(Buffer::zeroed(length), length))?;
     Ok(done.buffer.unwrap()[..length].to_vec())

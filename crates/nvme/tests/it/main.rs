@@ -10,3 +10,4 @@ mod live;
 mod sharing;
 mod siege;
 mod support;
+mod tls;

@@ -1,0 +1,54 @@
+//! The host proves who it is, and asks the same of the target (Base 8.13.5).
+
+use wire::nvme::{Fabrics, auth};
+
+use super::HostError;
+use super::commands::Payload;
+use super::queue::Queue;
+use crate::auth::{Progress, Secrets, Supplicant};
+use crate::limits::AUTHENTICATION_BYTES_MAX;
+use crate::nqn::Nqn;
+
+/// Talks until both believe.
+pub(super) fn prove(
+    queue: &mut Queue,
+    host: &Nqn,
+    subsystem: &Nqn,
+    secrets: &Secrets,
+) -> Result<(), HostError> {
+    let mut is_random = true;
+    let mut random = |bytes: &mut [u8]| is_random &= getrandom::fill(bytes).is_ok();
+    let mut number = [0; 2];
+    random(&mut number);
+    let transaction = u16::from_le_bytes(number);
+    let mut supplicant = Supplicant::new(host.as_str(), subsystem.as_str(), secrets.clone(), transaction);
+    say(queue, &supplicant.begin())?;
+    loop {
+        let heard = hear(queue)?;
+        let (answer, progress) = supplicant.hear(&heard, &mut random);
+        if !answer.is_empty() {
+            say(queue, &answer)?;
+        }
+        match progress {
+            Progress::Continues => {}
+            Progress::Authenticated => break,
+            Progress::Failed => return Err(HostError::NotBelieved),
+        }
+    }
+    if is_random { Ok(()) } else { Err(HostError::Protocol("no random bytes")) }
+}
+
+fn say(queue: &mut Queue, message: &[u8]) -> Result<(), HostError> {
+    let mut buffer = queue.buffer(message.len())?;
+    buffer[..message.len()].copy_from_slice(message);
+    let command = auth::command(Fabrics::AuthenticationSend, 0, message.len() as u32);
+    queue.call("Authentication Send", command, Payload::Out(buffer, message.len())).map(drop)
+}
+
+fn hear(queue: &mut Queue) -> Result<Vec<u8>, HostError> {
+    let length = AUTHENTICATION_BYTES_MAX as usize;
+    let command = auth::command(Fabrics::AuthenticationReceive, 0, AUTHENTICATION_BYTES_MAX);
+    let done = queue.call("Authentication Receive", command, Payload::In(queue.buffer(length)?, length))?;
+    let heard = done.buffer.as_deref().and_then(|bytes| bytes.get(..length));
+    heard.map(<[u8]>::to_vec).ok_or(HostError::Protocol("no data"))
+}

@@ -1,0 +1,237 @@
+//! Keys as people keep them, `NVMeTLSkey-1:NN:BASE64:`, and what TLS gets of them (TCP transport 1.0, 3.6.1).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::auth::Hash;
+use crate::base64::{decode, encode};
+use crate::nqn::Nqn;
+
+/// Why a text is no key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum KeyError {
+    /// It does not look like one.
+    #[error("a TLS key looks like NVMeTLSkey-1:01:BASE64:, as `nvme gen-tls-key` prints it")]
+    Form,
+    /// A hash function that there is not.
+    #[error("a TLS key's second part is 00, 01 or 02")]
+    Hash,
+    /// Too long or too short for its hash function.
+    #[error("a TLS key has 32 bytes with 01 and 48 with 02, not {0}")]
+    Length(usize),
+    /// It was damaged.
+    #[error("the TLS key's checksum is wrong: a character is missing, or another one")]
+    Checksum,
+}
+
+const CRC: usize = 4;
+
+/// A key that was configured. Printing it for debugging does not show it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TlsKey {
+    /// What binds it to its host; `None` when it is bound already.
+    binding: Option<Hash>,
+    key: Vec<u8>,
+}
+
+/// How an identity is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Version {
+    /// `NVMe0`: names alone. Targets before 2023 know no other.
+    Names,
+    /// `NVMe1`: with a digest of the key, so that it can be replaced without a pause.
+    #[default]
+    Digest,
+}
+
+/// A key as TLS has it, under its name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Psk {
+    /// What goes over the network in the clear.
+    pub identity: String,
+    /// The hash function, which says the cipher as well.
+    pub hash: Hash,
+    /// Whose it is.
+    pub host: Nqn,
+    /// What for.
+    pub subsystem: Nqn,
+    pub(crate) key: Vec<u8>,
+}
+
+impl TlsKey {
+    /// One of 32 or 48 bytes.
+    ///
+    /// # Errors
+    /// When it has another length.
+    pub fn new(key: &[u8], binding: Option<Hash>) -> Result<Self, KeyError> {
+        match (binding, key.len()) {
+            (None | Some(Hash::Sha256), 32) | (None | Some(Hash::Sha384), 48) => {
+                Ok(Self { binding, key: key.to_vec() })
+            }
+            (Some(Hash::Sha512), _) => Err(KeyError::Hash),
+            (_, length) => Err(KeyError::Length(length)),
+        }
+    }
+
+    /// What TLS gets; `None` where the names are too long to be derived from (255 bytes in all), which only
+    /// [`Version::Names`] can have.
+    pub fn psk(&self, host: &Nqn, subsystem: &Nqn, version: Version) -> Option<Psk> {
+        let (identity, hash, key) = self.derive(host.as_str(), subsystem.as_str(), version)?;
+        Some(Psk { identity, hash, host: host.clone(), subsystem: subsystem.clone(), key })
+    }
+
+    fn derive(&self, host: &str, subsystem: &str, version: Version) -> Option<(String, Hash, Vec<u8>)> {
+        let hash = if self.key.len() == 48 { Hash::Sha384 } else { Hash::Sha256 };
+        let retained = match self.binding {
+            None => self.key.clone(),
+            Some(hash) => derived(hash, &self.key, "HostNQN", host)?,
+        };
+        let number = hash as u8;
+        let (identity, context) = match version {
+            Version::Names => {
+                let identity = format!("NVMe0R{number:02} {host} {subsystem}");
+                (identity.clone(), identity)
+            }
+            Version::Digest => {
+                let names = format!("{host} {subsystem} NVMe-over-Fabrics");
+                let digest = encode(&hash.hmac(&retained, &[names.as_bytes()]));
+                (format!("NVMe1R{number:02} {host} {subsystem} {digest}"), format!("{number:02} {digest}"))
+            }
+        };
+        let key = derived(hash, &retained, "nvme-tls-psk", &context)?;
+        Some((identity, hash, key))
+    }
+}
+
+/// HKDF-Extract without salt (RFC 5869), then HKDF-Expand-Label (RFC 8446, 7.1), as long as the hash
+/// function.
+fn derived(hash: Hash, key: &[u8], label: &str, context: &str) -> Option<Vec<u8>> {
+    let label = format!("tls13 {label}");
+    let length = (hash.length() as u16).to_be_bytes();
+    let (label_length, context_length) = (u8::try_from(label.len()).ok()?, u8::try_from(context.len()).ok()?);
+    let extracted = hash.hmac(&vec![0; hash.length()], &[key]);
+    // One block is all that it takes, and its number is 1.
+    let info = [&length, &[label_length][..], label.as_bytes(), &[context_length], context.as_bytes(), &[1]];
+    Some(hash.hmac(&extracted, &info))
+}
+
+impl Psk {
+    /// The names that an identity has: of the host and of the subsystem.
+    pub(crate) fn names(identity: &str) -> Option<(Nqn, Nqn)> {
+        let mut parts = identity.split(' ').skip(1);
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    }
+}
+
+impl FromStr for TlsKey {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        let rest = text.trim().strip_prefix("NVMeTLSkey-1:").ok_or(KeyError::Form)?;
+        let (binding, rest) = rest.split_once(':').ok_or(KeyError::Form)?;
+        let binding = match binding {
+            "00" => None,
+            "01" => Some(Hash::Sha256),
+            "02" => Some(Hash::Sha384),
+            _ => return Err(KeyError::Hash),
+        };
+        let bytes = decode(rest.trim_end_matches(':')).ok_or(KeyError::Form)?;
+        let length = bytes.len().checked_sub(CRC).ok_or(KeyError::Form)?;
+        let (key, checksum) = bytes.split_at(length);
+        let made = Self::new(key, binding)?;
+        match crc32fast::hash(key).to_le_bytes() == *checksum {
+            true => Ok(made),
+            false => Err(KeyError::Checksum),
+        }
+    }
+}
+
+impl TryFrom<String> for TlsKey {
+    type Error = KeyError;
+
+    fn try_from(text: String) -> Result<Self, KeyError> {
+        text.parse()
+    }
+}
+
+impl From<TlsKey> for String {
+    fn from(key: TlsKey) -> Self {
+        let number = key.binding.map_or(0, |hash| hash as u8);
+        let checksum = crc32fast::hash(&key.key).to_le_bytes();
+        format!("NVMeTLSkey-1:{number:02}:{}:", encode(&[&key.key[..], &checksum].concat()))
+    }
+}
+
+impl fmt::Debug for TlsKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsKey").field("binding", &self.binding).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Psk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Psk").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys and identities of libnvme's own tests.
+    const KNOWN: [(&str, &str); 2] = [
+        (
+            "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
+            "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys iSbjiStwJ/1TrTvDlt2fjFmzvsytOJelidNnA+X5lEU=",
+        ),
+        (
+            "NVMeTLSkey-1:02:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwP/w0S89ELi3W2LxIcLXVsDn8kXZQ==:",
+            "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys \
+             QhW2+Rp6RzHlNtCslyRxMnwJ11tKKhz8JCAQpQ+XUD8f9td1VeH5h53yz2wKJG1a",
+        ),
+    ];
+
+    #[test]
+    fn keys_are_read_written_and_derived_from_as_libnvme_does() {
+        for (text, expected) in KNOWN {
+            let key: TlsKey = text.parse().unwrap();
+            assert_eq!(String::from(key.clone()), text);
+            let names = ("nqn.psk-test-host", "nqn.psk-test-subsys");
+            let (identity, hash, psk) = key.derive(names.0, names.1, Version::Digest).unwrap();
+            assert_eq!(identity, expected);
+            assert_eq!(psk.len(), hash.length());
+            let (identity, _, other) = key.derive(names.0, names.1, Version::Names).unwrap();
+            assert_eq!(identity, format!("NVMe0R{:02} {} {}", hash as u8, names.0, names.1));
+            assert_ne!(psk, other);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let parse = |text: &str| text.parse::<TlsKey>().unwrap_err();
+        let (text, _) = KNOWN[0];
+        assert_eq!(parse("DHHC-1:00:FuqCi/soWsLqELKulf1B5eyAv+r5n+3aP1p8DwAEPimezRz+:"), KeyError::Form);
+        assert_eq!(parse(&text.replace(":01:", ":03:")), KeyError::Hash);
+        assert_eq!(parse(&text.replace(":01:", ":02:")), KeyError::Length(32));
+        assert_eq!(parse(&text.replace("VRL", "VRK")), KeyError::Checksum);
+        assert!(!format!("{:?}", text.parse::<TlsKey>().unwrap()).contains("key:"));
+    }
+
+    #[test]
+    fn names_are_found_again_and_too_long_ones_are_refused() {
+        let (host, subsystem) = ("nqn.2014-08.org.example:host".parse::<Nqn>().unwrap(), Nqn::discovery());
+        let key: TlsKey = KNOWN[0].0.parse().unwrap();
+        for version in [Version::Names, Version::Digest] {
+            let psk = key.psk(&host, &subsystem, version).unwrap();
+            assert_eq!(Psk::names(&psk.identity), Some((host.clone(), subsystem.clone())));
+        }
+        let long: Nqn = format!("nqn.2014-08.org.example:{}", "h".repeat(190)).parse().unwrap();
+        assert!(key.psk(&long, &subsystem, Version::Names).is_none());
+        assert!(key.psk(&long, &subsystem, Version::Digest).is_some());
+        assert!(Psk::names("nobody").is_none() && Psk::names("NVMe0R01 a b").is_none());
+    }
+}
