@@ -22,6 +22,7 @@ pub mod rockery;
 pub mod scenes;
 pub mod segment;
 pub mod storage;
+pub mod storage_place;
 mod system;
 
 pub use error::Error;
@@ -32,3 +33,4 @@ pub use machine::{Finished, Job, Machine};
 pub use namespace::Namespace;
 pub use rockery::Rockery;
 pub use segment::{Pair, Segment};
+pub use storage_place::StoragePlace;

@@ -61,10 +61,18 @@ impl Rockery {
         (prefix, binary)
     }
 
-    /// All that it takes on another machine, at the same paths: itself and its libraries.
-    pub fn files(&self) -> [PathBuf; 5] {
-        ["rockery", "libibverbs.so", "librdmacm.so", "libview.so", "libsockets.so"]
-            .map(|name| self.path.with_file_name(name))
+    /// All that it takes on another machine, at the same paths: itself, its libraries, and OpenSSL's.
+    ///
+    /// # Panics
+    /// When the dynamic linker does not say where they are.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let own = ["rockery", "libibverbs.so", "librdmacm.so", "libview.so", "libsockets.so"];
+        let said = Command::new("ldd").arg(&self.path).output().expect("ldd comes with the C library").stdout;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let others = said.split_whitespace().filter(|word| {
+            word.starts_with('/') && (word.contains("/libssl.") || word.contains("/libcrypto."))
+        });
+        own.iter().map(|name| self.path.with_file_name(name)).chain(others.map(PathBuf::from)).collect()
     }
 }
 

@@ -115,7 +115,15 @@ pub fn options() -> Options {
     let host: nvme::Nqn = HOST.parse().expect("a name");
     let host_id = host.to_host_id();
     let transport = Transport::Tcp;
-    Options { transport, host, host_id, digests: Default::default(), congestion: None }
+    Options {
+        transport,
+        host,
+        host_id,
+        digests: Default::default(),
+        congestion: None,
+        secrets: None,
+        tls: None,
+    }
 }
 
 impl Drop for Server {

@@ -2,85 +2,15 @@
 //! a
 //! target that is killed and comes back, and what it says of itself beside what the kernel's own target says.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
 
 use programs::machine::until;
-use programs::namespace::Process;
-use programs::{Guest, Job, Machine, Namespace, Rockery, Segment};
-use tempfile::TempDir;
+use programs::storage::NQN;
+use programs::{Job, Machine, StoragePlace};
 
-const NQN: &str = "nqn.2024-01.org.example:disk";
 const SECONDS: u64 = 60;
 /// Linux tries again ten seconds after a connection broke.
 const RECONNECT_SECONDS: u64 = 90;
-
-/// A server in a namespace, and a guest that is its host.
-struct Place {
-    folder: TempDir,
-    server: Namespace,
-    guest: Guest,
-    _segment: Segment,
-}
-
-impl Place {
-    fn new() -> Self {
-        let segment = Segment::new(1500).expect("a segment");
-        let server = segment.namespace(1).expect("a namespace");
-        let guest = segment.storage_guest(11).expect("a guest");
-        segment.introduce(&server, &guest).expect("they hear each other");
-        let place = Self { folder: TempDir::new().expect("a folder"), server, guest, _segment: segment };
-        place.shell("/sbin/modprobe nvme_tcp");
-        place.shell("/sbin/modprobe ext4");
-        place
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn argv(&self, words: &str) -> Vec<String> {
-        let rockery = Rockery::built().path().display().to_string();
-        let control = format!("--control {}", self.file("control").display());
-        format!("{rockery} serve {words} {control}").split_whitespace().map(str::to_owned).collect()
-    }
-
-    /// Starts a server and waits until it listens.
-    fn serve(&self, words: &str) -> Process {
-        let argv = self.argv(&format!("nvme {words} --state {}", self.file("state").display()));
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let server = self.server.start_plain(&argv).expect("it starts");
-        self.server.wait_for_listener(4420, SECONDS).expect("it listens");
-        server
-    }
-
-    /// Tells the server something.
-    fn tell(&self, words: &str) -> String {
-        let argv = self.argv(words);
-        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let mut told = self.server.start_plain(&argv).expect("it starts");
-        told.wait(SECONDS).expect("in time").expect_success().output
-    }
-
-    /// A line of shell in the guest, which has to succeed.
-    fn shell(&self, line: &str) -> String {
-        self.guest.shell(line).expect("the guest answers").expect_success().output
-    }
-
-    fn nvme(&self, words: &str) -> String {
-        self.shell(&format!("nvme {words}"))
-    }
-
-    fn connect(&self, options: &str) {
-        self.connect_over("tcp", options);
-    }
-
-    fn connect_over(&self, transport: &str, options: &str) {
-        let address = self.server.address();
-        self.nvme(&format!("connect -t {transport} -a {address} -s 4420 -n {NQN} {options}"));
-        self.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
-    }
-}
 
 const FIO: &str = "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=libaio --iodepth=16 \
      --rw=randrw --bsrange=4k-128k --size=48M --io_size=16M --verify=crc32c --verify_fatal=1 --do_verify=1 \
@@ -88,7 +18,7 @@ const FIO: &str = "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=li
 
 #[test]
 fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
-    let place = Place::new();
+    let place = StoragePlace::new();
     let disk = place.file("disk.img").display().to_string();
     let mut server = place.serve(&format!("{disk} --size 64M --subsystem {NQN}"));
     let address = place.server.address();
@@ -121,9 +51,10 @@ fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
 
 #[test]
 fn digests_protect_and_commands_do_what_nvme_cli_asks() {
-    let place = Place::new();
+    let place = StoragePlace::new();
     let _server = place.serve(&format!("--memory 64M --block-size 512 --subsystem {NQN}"));
-    place.connect("--hdr-digest --data-digest --nr-io-queues 2");
+    place.connect("--hdr-digest --data-digest --nr-io-queues 2 --queue-size 1024");
+    assert_eq!(place.shell("cat /sys/class/nvme/nvme0/sqsize").trim(), "1023");
     place.shell(FIO);
     for command in [
         "write-zeroes /dev/nvme0n1 -s 0 -c 15",
@@ -154,6 +85,9 @@ fn digests_protect_and_commands_do_what_nvme_cli_asks() {
         Ok(place.guest.shell("[ -b /dev/nvme0n2 ] && cat /sys/block/nvme0n1/size")?.output.trim() == "262144")
     };
     assert!(until(SECONDS, sees).unwrap(), "{}", place.shell("ls /dev/nvme*; dmesg | tail"));
+    place.tell(&format!("remove {NQN} 2"));
+    let gone = || Ok(!place.guest.shell("[ -b /dev/nvme0n2 ]")?.succeeded());
+    assert!(until(SECONDS, gone).unwrap(), "{}", place.shell("ls /dev/nvme*; dmesg | tail"));
     assert!(place.tell("status").contains("\"keep-alive-ms\": 5000"));
     place.nvme(&format!("disconnect -n {NQN}"));
 }
@@ -161,7 +95,7 @@ fn digests_protect_and_commands_do_what_nvme_cli_asks() {
 /// rxe at one end, rockery's device at the other: capsules, READs and WRITEs by key, SEND with invalidate.
 #[test]
 fn the_kernel_uses_a_disk_over_rdma() {
-    let place = Place::new();
+    let place = StoragePlace::new();
     place.shell("/sbin/modprobe nvme_rdma");
     let address = place.server.address();
     let disk = place.file("disk.img").display().to_string();
@@ -180,65 +114,51 @@ fn the_kernel_uses_a_disk_over_rdma() {
     place.nvme(&format!("disconnect -n {NQN}"));
 }
 
-/// Fields of `nvme id-ctrl` or `id-ns`, by name.
-fn fields(output: &str) -> BTreeMap<String, String> {
-    let parts = output.lines().filter_map(|line| line.split_once(':'));
-    parts.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())).collect()
-}
-
-/// What a target cannot but say differently: names and numbers of its own, the version that it follows, and
-/// what it can do beyond nvmet (Copy, Verify, Abort, reservations, log pages, transfer sizes, formats). One
-/// thing it cannot: `nwpc`, hosts do not set write protection.
-const DIFFERENT: &[&str] = &[
-    "sn",
-    "mn",
-    "fr",
-    "rab",
-    "mdts",
-    "cntlid",
-    "ver",
-    "crdt1",
-    "acl",
-    "aerl",
-    "frmw",
-    "lpa",
-    "elpe",
-    "oncs",
-    "fuses",
-    "vwc",
-    "awun",
-    "awupf",
-    "ocfs",
-    "sgls",
-    "mnan",
-    "subnqn",
-    "oacs",
-    "wctemp",
-    "cctemp",
-    "nlbaf",
-    "rescap",
-    "dlfeat",
-    "nvmcap",
-    "nwpc",
-    "npwg",
-    "npwa",
-    "nows",
-    "mssrl",
-    "mcl",
-    "msrc",
-    "nguid",
-    "ps      0",
-    "rwt",
-    "active_power_workload",
-    "nuse",
-    "cntrltype",
-    "lbaf  1",
-    "ofcs",
+/// What is asked of both targets.
+const QUESTIONS: &[&str] = &[
+    "id-ctrl",
+    "id-ns -n 1",
+    "list-ns",
+    "ns-descs -n 1",
+    "smart-log",
+    "error-log",
+    "fw-log",
+    "ana-log",
+    "changed-ns-list-log",
+    "effects-log",
 ];
 
+/// Every feature of the Base, NVM and Fabrics specifications.
+const FEATURES: &str = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 \
+     125 126 127 128 129 130 131 132";
+
+/// What a target cannot but say differently from nvmet, and why. Fields as `QUESTION field`.
+const DIFFERENT: &[(&str, &[&str])] = &[];
+
+/// Answers by question and name.
+fn answers(place: &StoragePlace) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut keep = |question: &str, output: &str| {
+        for line in output.lines() {
+            let Some((name, value)) = line.split_once(':') else { continue };
+            let name = format!("{} {}", question.split(' ').next().unwrap_or_default(), name.trim());
+            all.insert(name, value.trim().to_owned());
+        }
+    };
+    for question in QUESTIONS {
+        let (command, options) = question.split_once(' ').unwrap_or((question, ""));
+        keep(question, &place.shell(&format!("nvme {command} /dev/nvme0 {options} 2>&1 || true")));
+    }
+    let line = format!(
+        "for f in {FEATURES}; do echo $f: $(nvme get-feature /dev/nvme0 -n 1 -f $f 2>&1 | tr '\\n' ' '); done"
+    );
+    keep("get-feature", &place.shell(&line));
+    all
+}
+
 #[test]
-fn identify_differs_from_the_kernels_only_where_it_has_to() {
-    let place = Place::new();
+fn what_nvme_cli_shows_differs_from_the_kernels_target_only_where_it_has_to() {
+    let place = StoragePlace::new();
     let _server = place.serve(&format!("--memory 16M --block-size 512 --subsystem {NQN}"));
     let own = place.guest.address();
     place.shell(
@@ -255,18 +175,24 @@ fn identify_differs_from_the_kernels_only_where_it_has_to() {
          ln -s /sys/kernel/config/nvmet/subsystems/nqn.2024-01.org.example:theirs $p/subsystems/theirs"
     ));
     let ours = place.server.address();
-    let identify = |address: std::net::IpAddr, name: &str| {
+    let ask = |address: std::net::IpAddr, name: &str| {
         place.nvme(&format!("connect -t tcp -a {address} -s 4420 -n {name}"));
-        let output = place.nvme("id-ctrl /dev/nvme0") + &place.nvme("id-ns /dev/nvme0 -n 1");
+        let answers = answers(&place);
         place.nvme(&format!("disconnect -n {name}"));
-        fields(&output)
+        answers
     };
-    let (ours, theirs) = (identify(ours, NQN), identify(own, "nqn.2024-01.org.example:theirs"));
-    assert!(ours.len() > 90 && theirs.len() > 90, "{ours:?}");
-    let differ = theirs.iter().filter(|(name, value)| ours.get(*name) != Some(value));
-    let unexpected: Vec<_> = differ
-        .filter(|(name, _)| !DIFFERENT.contains(&name.as_str()))
-        .map(|(name, value)| format!("{name}: theirs {value}, ours {:?}", ours.get(name)))
+    let (ours, theirs) = (ask(ours, NQN), ask(own, "nqn.2024-01.org.example:theirs"));
+    assert!(ours.len() > 150 && theirs.len() > 150, "{ours:?}");
+    let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let is_known = |name: &str| DIFFERENT.iter().any(|(_, names)| names.contains(&name));
+    let unexpected: Vec<_> = names
+        .iter()
+        .filter(|name| ours.get(**name) != theirs.get(**name) && !is_known(name))
+        .map(|name| format!("{name}: theirs {:?}, ours {:?}", theirs.get(*name), ours.get(*name)))
         .collect();
     assert!(unexpected.is_empty(), "{unexpected:#?}");
+    // Nothing stands in the list that does not differ any more.
+    let listed = DIFFERENT.iter().flat_map(|(_, names)| names.iter());
+    let settled: Vec<_> = listed.filter(|name| ours.get(**name) == theirs.get(**name)).collect();
+    assert!(settled.is_empty(), "{settled:?}");
 }

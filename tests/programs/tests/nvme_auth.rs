@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use programs::{Machine, Rockery, Segment};
+use programs::{Guest, Job, Machine, Namespace, Rockery, Segment};
 use tempfile::TempDir;
 
 const NQN: &str = "nqn.2024-01.org.example:disk";
@@ -92,5 +92,42 @@ fn the_kernel_proves_who_it_is_and_asks_in_return() {
         );
         assert!(!shell(&without).succeeded(), "{group}: {}", log());
         assert!(!shell("ls /dev/nvme0n1 2>/dev/null").succeeded(), "{group}");
+    }
+    for (way, (secret, controller)) in WAYS.iter().zip(&secrets) {
+        our_host_proves_itself(&guest, &server, way, secret, controller);
+    }
+}
+
+/// The kernel's own target asks, with this secret and this group, and answers when it is asked.
+fn our_host_proves_itself(guest: &Guest, place: &Namespace, way: &Way, secret: &str, controller: &str) {
+    let (address, group) = (guest.address(), way.group);
+    let made = format!(
+        "/sbin/modprobe nvmet_tcp; mount -t configfs config /sys/kernel/config 2>/dev/null; \
+         n=/sys/kernel/config/nvmet; s=$n/subsystems/{NQN}; h=$n/hosts/{HOST}; p=$n/ports/1; \
+         [ -d $s ] || {{ dd if=/dev/zero of=/tmp/disk bs=1M count=4 2>/dev/null; mkdir $s $h $p && \
+         ln -s $h $s/allowed_hosts/host && mkdir $s/namespaces/1 && \
+         echo /tmp/disk >$s/namespaces/1/device_path && echo 1 >$s/namespaces/1/enable && \
+         echo {address} >$p/addr_traddr && echo tcp >$p/addr_trtype && echo 4420 >$p/addr_trsvcid && \
+         echo ipv4 >$p/addr_adrfam && ln -s $s $p/subsystems/disk; }} && \
+         echo {secret} >$h/dhchap_key && echo {controller} >$h/dhchap_ctrl_key && \
+         echo {group} >$h/dhchap_dhgroup"
+    );
+    guest.shell(&made).expect("the guest answers").expect_success();
+    let nvme = |act: &str, words: &str| {
+        let rockery = Rockery::built().path().display().to_string();
+        let line =
+            format!("{rockery} nvme {act} {address}:4420 --subsystem {NQN} --host {HOST} {words} 2>&1");
+        let mut job = place.start_plain(&["sh", "-c", &line]).expect("it starts");
+        job.wait(SECONDS).expect("in time")
+    };
+    let log = || guest.shell("dmesg | tail -n 20").expect("the guest answers").output;
+    let written = nvme("write", &format!("--secret {secret} </bin/sh"));
+    assert!(written.succeeded(), "{group}: {}\n{}", written.output, log());
+    let both = format!("--secret {secret} --controller-secret {controller}");
+    let read = nvme("read", &format!("--blocks 8 {both} | cmp -n 4096 - /bin/sh"));
+    assert!(read.succeeded(), "{group}: {}\n{}", read.output, log());
+    let crossed = format!("--secret {secret} --controller-secret {secret}");
+    for wrong in [String::new(), format!("--secret {controller}"), crossed] {
+        assert!(!nvme("id-ctrl", &wrong).succeeded(), "{group}: {wrong}");
     }
 }

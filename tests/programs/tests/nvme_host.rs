@@ -44,10 +44,14 @@ fn rockery() -> String {
 }
 
 fn serve(place: &Namespace, address: IpAddr, files: &Files) -> Process {
+    serve_with(place, address, files, "")
+}
+
+fn serve_with(place: &Namespace, address: IpAddr, files: &Files, words: &str) -> Process {
     let control = files.path("control").display().to_string();
     let line = format!(
         "{} serve nvme --memory 64M --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420 \
-         --control {control}",
+         --control {control} {words}",
         rockery()
     );
     let argv: Vec<&str> = line.split_whitespace().collect();
@@ -99,6 +103,53 @@ fn our_host_uses_our_disk_over_every_transport() {
     let mut job = pair.right.start_plain(&["sh", "-c", &wrong]).expect("it starts");
     let finished = job.wait(SECONDS).expect("in time");
     assert!(finished.status != Some(0), "nobody listens there: {}", finished.output);
+    server.kill().expect("it was there");
+}
+
+/// Receives that queues have in common: fewer than they could have commands. Hosts that are killed meanwhile
+/// do not
+/// take any away.
+#[test]
+fn rdma_queues_share_their_receives() {
+    let pair = Pair::new(9000).expect("a pair");
+    let files = Files::new();
+    let address = pair.left.address();
+    let mut server = serve_with(&pair.left, address, &files, "--shared-receives 64");
+    let line = format!(
+        "{} nvme bench {address}:4420 --transport rdma --subsystem {NQN} --job randread:4k:64x4 --warm-up 0",
+        rockery()
+    );
+    let start = |seconds: &str| {
+        let line = format!("{line} --seconds {seconds}");
+        pair.right.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts")
+    };
+    for _ in 0..3 {
+        let mut killed = [start("60"), start("60")];
+        let mut measured = start("0.5");
+        measured.wait(SECONDS).expect("in time").expect_success();
+        killed.iter_mut().for_each(|it| it.kill().expect("it was there"));
+    }
+    use_a_disk(&pair.right, "rdma", address, &files);
+    use_a_disk(&pair.left, "rdma", address, &files);
+    server.kill().expect("it was there");
+}
+
+/// As many commands at once as a queue can have: 1024 entries, of which one is always free.
+#[test]
+fn queues_have_1024_entries() {
+    let pair = Pair::new(9000).expect("a pair");
+    let files = Files::new();
+    let address = pair.left.address();
+    let mut server = serve(&pair.left, address, &files);
+    for transport in ["tcp", "rdma"] {
+        let to =
+            format!("{address}:4420 --transport {transport} --subsystem {NQN} --warm-up 0 --seconds 0.5");
+        let said = nvme(
+            &pair.right,
+            &format!("bench {to} --destroy --job randread:4k:1023 --job randwrite:4k:1023x2"),
+        );
+        assert!(said.contains("randread:4k:1023") && said.contains("randwrite:4k:1023x2"), "{said}");
+    }
     server.kill().expect("it was there");
 }
 

@@ -1,0 +1,163 @@
+//! The Linux kernel with many ways to our storage: it discovers over every address and hears of changes, goes
+//! another way when one is closed, and sees what becomes of namespaces. And rockery beside it in one guest,
+//! on
+//! the kernel's own block device.
+
+use std::net::IpAddr;
+
+use programs::machine::until;
+use programs::storage::{HOST, NQN};
+use programs::{Job, Machine, Rockery, StoragePlace};
+
+const SECONDS: u64 = 60;
+const HOST_ID: &str = "2cd2c43b-a90a-45c1-a8cd-86b33ab273b5";
+
+/// Where a host finds something, as a URI and the command line have it.
+fn at(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
+    }
+}
+
+#[test]
+fn discovery_leads_everywhere_and_tells_what_changes() {
+    let place = StoragePlace::new();
+    place.shell("/sbin/modprobe nvme_rdma");
+    let addresses = [place.server.address(), place.server.address_v6()];
+    let ports: Vec<String> =
+        addresses.iter().map(|it| format!("--listen {0}:4420 --rdma {0}:4420", at(*it))).collect();
+    let referrals = "--referral 192.0.2.7:8009 --referral [2001:db8::7]:8009";
+    let _server = place.serve(&format!("--memory 8M --subsystem {NQN} {} {referrals}", ports.join(" ")));
+    let more: Vec<String> = (0..40).map(|number| format!("nqn.2024-01.org.example:more{number}")).collect();
+    for name in &more {
+        place.tell(&format!("add-subsystem {name}"));
+    }
+    for address in addresses {
+        for transport in ["tcp", "rdma"] {
+            let to = format!("-t {transport} -a {address} -s 4420");
+            let found = place.nvme(&format!("discover {to}"));
+            // Each subsystem at each of four ports, two referrals, and the service itself.
+            let entries = found.matches("Discovery Log Entry").count();
+            assert_eq!(entries, 41 * 4 + 2 + 1, "{to}: {found}");
+            assert_eq!(found.matches("discovery subsystem referral").count(), 2, "{to}");
+            assert!(found.contains("192.0.2.7") && found.contains("2001:db8::7"), "{to}");
+            assert!(more.iter().all(|name| found.contains(name.as_str())), "{to}");
+            place.nvme(&format!("connect {to} -n {NQN} --nr-io-queues 1"));
+            place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+            place.shell("dd if=/dev/urandom of=/tmp/data bs=64k count=4 2>/dev/null");
+            place.shell("dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct 2>/dev/null");
+            place.shell("dd if=/dev/nvme0n1 bs=64k count=4 iflag=direct 2>/dev/null | cmp - /tmp/data");
+            place.nvme(&format!("disconnect -n {NQN}"));
+        }
+    }
+    // A connection that stays is told of each change, once it has looked at the one before.
+    let address = place.server.address();
+    place.nvme(&format!("discover -t tcp -a {address} -s 4420 -p"));
+    assert_eq!(place.shell("cat /sys/class/nvme/nvme0/cntrltype").trim(), "discovery");
+    place.shell("busybox uevent sh -c 'echo $NVME_AEN >>/tmp/aen' >/dev/null 2>&1 &");
+    let changes = [
+        "add-subsystem nqn.2024-01.org.example:late".to_owned(),
+        format!("hosts {NQN} {HOST}"),
+        format!("listen {address}:4421"),
+        format!("remove-subsystem {}", more[0]),
+    ];
+    for (count, change) in changes.iter().enumerate() {
+        place.tell(change);
+        // Notice, discovery log page change, page 0x70.
+        let told =
+            || Ok(place.guest.shell("grep -c 0x70f002 /tmp/aen")?.output.trim() == format!("{}", count + 1));
+        let log = || place.shell("cat /tmp/aen; dmesg | tail");
+        assert!(until(SECONDS, told).expect("the guest answers"), "{change}: {}", log());
+        place.nvme("discover -d nvme0 >/tmp/found");
+    }
+    let found = place.shell("cat /tmp/found");
+    assert!(found.contains(":late") && found.contains("4421") && !found.contains(&format!("{}\n", more[0])));
+    assert!(!found.contains(&format!("{NQN}\n")), "this host may no longer use it");
+}
+
+#[test]
+fn the_kernel_takes_the_way_that_is_open() {
+    let place = StoragePlace::new();
+    let address = place.server.address();
+    let disk = place.file("disk.img").display().to_string();
+    let ports = format!("--listen {address}:4420 --listen {address}:4421");
+    let _server = place.serve(&format!("{disk} --size 32M --subsystem {NQN} {ports}"));
+    for port in [4420, 4421] {
+        place.nvme(&format!(
+            "connect -t tcp -a {address} -s {port} -n {NQN} -q {HOST} -I {HOST_ID} --nr-io-queues 1"
+        ));
+    }
+    place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+    let state = |port: usize| {
+        format!("/sys/class/nvme-subsystem/nvme-subsys0/nvme{0}/nvme0c{0}n1/ana_state", port - 1)
+    };
+    let set = |port: usize, access: &str| {
+        place.tell(&format!("access {NQN} {port} 1 {access}"));
+        let seen = || Ok(place.guest.shell(&format!("cat {}", state(port)))?.output.trim() == access);
+        let log = || place.shell("nvme list-subsys; dmesg | tail");
+        assert!(until(SECONDS, seen).expect("the guest answers"), "{port} {access}: {}", log());
+    };
+    // What is written through one is read through the other.
+    set(1, "inaccessible");
+    place.shell("dd if=/dev/urandom of=/tmp/data bs=64k count=16 2>/dev/null");
+    place.shell("timeout 60 dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct 2>/dev/null");
+    set(1, "non-optimized");
+    set(2, "persistent-loss");
+    place.shell("timeout 60 dd if=/dev/nvme0n1 bs=64k count=16 iflag=direct 2>/dev/null | cmp - /tmp/data");
+    set(1, "optimized");
+    set(2, "optimized");
+    // Ways open and close under a load that checks what it reads.
+    place.shell(
+        "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=libaio --iodepth=8 --rw=randrw --bs=16k \
+         --size=24M --io_size=24M --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7 \
+         >/tmp/fio 2>&1; echo $? >/tmp/fio.status &",
+    );
+    for _ in 0..2 {
+        set(1, "inaccessible");
+        set(1, "optimized");
+        set(2, "inaccessible");
+        set(2, "optimized");
+    }
+    // No way at all for a while: what was begun waits.
+    set(1, "change");
+    set(2, "inaccessible");
+    set(2, "optimized");
+    set(1, "optimized");
+    // And one connection that goes.
+    place.nvme("disconnect -d nvme1");
+    let ended = || Ok(place.guest.shell("cat /tmp/fio.status")?.succeeded());
+    assert!(until(120, ended).expect("the guest answers"), "fio ends: {}", place.shell("dmesg | tail"));
+    assert_eq!(
+        place.shell("cat /tmp/fio.status").trim(),
+        "0",
+        "{}",
+        place.shell("tail -n 20 /tmp/fio; dmesg | tail")
+    );
+    assert_eq!(place.shell("dmesg | grep -ci 'i/o error' || true").trim(), "0");
+}
+
+/// The server in the guest, on a loop device: what the kernel writes through it is in the file below.
+#[test]
+fn a_block_device_is_served() {
+    let place = StoragePlace::new();
+    place.bring(Rockery::built().path());
+    place.shell("/sbin/modprobe loop && truncate -s 32M /tmp/disk && losetup /dev/loop0 /tmp/disk");
+    place.shell(&format!(
+        "/tmp/rockery serve nvme /dev/loop0 --block-size 512 --subsystem {NQN} --listen 127.0.0.1:4421 \
+         --control /tmp/control >/tmp/server 2>&1 &"
+    ));
+    place.guest.wait_for_listener(4421, SECONDS).expect("it listens");
+    place.nvme(&format!("connect -t tcp -a 127.0.0.1 -s 4421 -n {NQN} --nr-io-queues 1"));
+    place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+    assert_eq!(place.shell("cat /sys/block/nvme0n1/size").trim(), "65536");
+    place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
+    place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=4 2>/dev/null && md5sum </mnt/file >/tmp/sum");
+    place.shell("umount /mnt");
+    place.nvme("flush /dev/nvme0n1");
+    place.nvme(&format!("disconnect -n {NQN}"));
+    // The device has it, without rockery.
+    place.shell(
+        "fsck.ext4 -fn /dev/loop0 && mount -o ro /dev/loop0 /mnt && md5sum </mnt/file | cmp - /tmp/sum",
+    );
+}

@@ -1,0 +1,270 @@
+//! NVMe/TCP in TLS with OpenSSL's own programs at the other end, and keys that nvme-cli made. What TLS gets
+//! of
+//! a key is worked out here by Python.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use programs::machine::until;
+use programs::probe::Probe;
+use programs::storage::{HOST, NQN, Server};
+use programs::{Job, Machine, Rockery, StoragePlace};
+use tempfile::TempDir;
+
+const SECONDS: u64 = 60;
+const HOST_ID: &str = "2cd2c43b-a90a-45c1-a8cd-86b33ab273b5";
+
+/// Prints the identity, and writes the key that TLS gets, by RFC 5869, RFC 8446 and the TCP transport
+/// specification, as a session of OpenSSL: its programs take keys without for SHA-256 only.
+const DERIVE: &str = r#"
+import base64, hashlib, hmac, struct, sys
+text, host, subsystem, version, file = sys.argv[1:]
+number, encoded = text.split(":")[1:3]
+raw = base64.b64decode(encoded)[:-4]
+name = "sha384" if len(raw) == 48 else "sha256"
+mac = lambda key, data: hmac.new(key, data, name).digest()
+def expand_label(key, label, context):
+    label, context = b"tls13 " + label, context.encode()
+    info = struct.pack(">HB", len(raw), len(label)) + label + bytes([len(context)]) + context
+    return mac(mac(bytes(len(raw)), key), info + b"\x01")
+retained = expand_label(raw, b"HostNQN", host) if number != "00" else raw
+code = "02" if name == "sha384" else "01"
+identity = context = f"NVMe0R{code} {host} {subsystem}"
+if version == "1":
+    digest = base64.b64encode(mac(retained, f"{host} {subsystem} NVMe-over-Fabrics".encode())).decode()
+    identity, context = f"NVMe1R{code} {host} {subsystem} {digest}", f"{code} {digest}"
+octets = lambda kind, data: bytes([kind, len(data)]) + data
+key = expand_label(retained, b"nvme-tls-psk", context)
+session = octets(2, b"\x01") + octets(2, b"\x03\x04") + octets(4, bytes([0x13, int(code)]))
+session = octets(0x30, session + octets(4, b"") + octets(4, key))
+print(identity)
+print(key.hex())
+name = "SSL SESSION PARAMETERS"
+open(file, "w").write(f"-----BEGIN {name}-----\n{base64.encodebytes(session).decode()}-----END {name}-----\n")
+"#;
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let done = Command::new(program).args(arguments).output().expect("it is installed");
+    let text = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+    assert!(done.status.success(), "{program}: {text}");
+    text
+}
+
+/// A key by SHA-256 (1) or SHA-384 (2).
+fn key(hash: &str) -> String {
+    let printed = output("nvme", &["gen-tls-key", &format!("--hmac={hash}")]);
+    printed.lines().find(|line| line.starts_with("NVMeTLSkey-1:")).expect("a key").trim().to_owned()
+}
+
+/// What TLS gets of a key.
+struct Derived {
+    identity: String,
+    /// In hexadecimal digits.
+    key: String,
+    /// A file for OpenSSL.
+    session: String,
+}
+
+fn derived(key: &str, version: &str, folder: &Path) -> Derived {
+    let session = folder.join("session").display().to_string();
+    let printed = output("python3", &["-c", DERIVE, key, HOST, NQN, version, &session]);
+    let (identity, key) = printed.trim().split_once('\n').expect("two lines");
+    Derived { identity: identity.to_owned(), key: key.to_owned(), session }
+}
+
+/// A server whose only host has this key.
+fn serve(folder: &Path, key: &str) -> Server {
+    let config = config(folder, key, "127.0.0.1:0");
+    Server::start(folder, &format!("--config {config}")).expect("it starts")
+}
+
+fn config(folder: &Path, key: &str, address: &str) -> String {
+    let config = folder.join("config");
+    let text = format!(
+        "[[subsystem]]\nnqn = \"{NQN}\"\n[subsystem.host.\"{HOST}\"]\ntls-key = \"{key}\"\n\
+         [[subsystem.namespace]]\nid = 1\nmemory = \"16MiB\"\n\
+         [[port]]\naddress = \"{address}\"\ntls = true\n"
+    );
+    std::fs::write(&config, text).expect("a file");
+    config.display().to_string()
+}
+
+/// ICReq and ICResp begin so: kind, flags, and their length twice.
+const REQUEST: [u8; 8] = [0, 0, 128, 0, 128, 0, 0, 0];
+const RESPONSE: [u8; 8] = [1, 0, 128, 0, 128, 0, 0, 0];
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+#[test]
+fn openssl_comes_in_with_the_key_and_is_answered() {
+    let (small, large) = ("AES_128_GCM_SHA256", "AES_256_GCM_SHA384");
+    for (hash, version, cipher) in
+        [("1", "0", small), ("1", "1", small), ("2", "0", large), ("2", "1", large)]
+    {
+        let folder = TempDir::new().expect("a folder");
+        let key = key(hash);
+        let server = serve(folder.path(), &key);
+        let address = server.address().to_string();
+        let Derived { identity, session, .. } = derived(&key, version, folder.path());
+        let client = |key: &str| {
+            let said = folder.path().join("said");
+            let mut child = Command::new("openssl")
+                .args(["s_client", "-connect", &address, "-tls1_3", "-ign_eof", "-nocommands"])
+                .args(["-ciphersuites", "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256"])
+                .args(["-psk_identity", &identity, "-psk_session", key])
+                .stdin(Stdio::piped())
+                .stdout(std::fs::File::create(&said).expect("a file"))
+                .stderr(Stdio::null())
+                .spawn()
+                .map(Ended)
+                .expect("it is installed");
+            let mut request = [0; 128];
+            request[..8].copy_from_slice(&REQUEST);
+            // Where the handshake fails nobody reads it.
+            _ = child.0.stdin.as_mut().map(|stdin| stdin.write_all(&request));
+            (child, said)
+        };
+        let (_child, said) = client(&session);
+        let answered = || {
+            let said = std::fs::read(&said).unwrap_or_default();
+            Ok(said.windows(8).any(|it| it == RESPONSE))
+        };
+        let text = || String::from_utf8_lossy(&std::fs::read(&said).unwrap_or_default()).into_owned();
+        assert!(until(SECONDS, answered).expect("no error"), "{version} {hash}: {}", text());
+        assert!(text().contains(cipher) && text().contains("TLSv1.3"), "{}", text());
+        // The same name with another key.
+        let other = derived(&self::key(hash), version, folder.path()).session;
+        let (mut child, said) = client(&other);
+        let status = child.0.wait().expect("it ends");
+        let text = String::from_utf8_lossy(&std::fs::read(said).unwrap_or_default()).into_owned();
+        assert!(!status.success() && !text.contains("Reused, TLSv1.3"), "{text}");
+    }
+}
+
+/// Without certificates, our host speaks to nobody who does not have the key.
+#[test]
+fn our_host_speaks_to_openssl_with_the_key() {
+    let folder = TempDir::new().expect("a folder");
+    for (hash, version) in [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")] {
+        let key = key(hash);
+        let file = folder.path().join("key");
+        std::fs::write(&file, format!("{key}\n")).expect("a file");
+        let Derived { identity, session, .. } = derived(&key, version, folder.path());
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+        let heard = folder.path().join("heard");
+        let _server = Command::new("openssl")
+            .args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-tls1_3", "-nocert", "-quiet"])
+            .args(["-psk_identity", &identity, "-psk_session", &session])
+            .stdin(Stdio::piped())
+            .stdout(std::fs::File::create(&heard).expect("a file"))
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Ended)
+            .expect("it is installed");
+        let listens = || {
+            Ok(std::fs::read_to_string("/proc/net/tcp")
+                .is_ok_and(|it| it.contains(&format!(":{port:04X} 00000000:0000 0A"))))
+        };
+        assert!(until(SECONDS, listens).expect("no error"));
+        // It is told nothing, so it is ended.
+        let rockery = Rockery::built();
+        let _host = Command::new(rockery.path())
+            .args(["nvme", "id-ctrl", &format!("127.0.0.1:{port}"), "--subsystem", NQN, "--host", HOST])
+            .args(["--tls-key", &format!("@{}", file.display()), "--tls-identity", version])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Ended)
+            .expect("it was built");
+        let asked = || Ok(std::fs::read(&heard).unwrap_or_default().starts_with(&REQUEST));
+        assert!(until(SECONDS, asked).expect("no error"), "{hash} {version}: {:?}", std::fs::read(&heard));
+    }
+}
+
+/// The whole of it, with what the command line offers.
+#[test]
+fn our_host_uses_our_disk_in_tls() {
+    let folder = TempDir::new().expect("a folder");
+    let key = key("2");
+    let server = serve(folder.path(), &key);
+    let file = folder.path().join("key");
+    std::fs::write(&file, &key).expect("a file");
+    let rockery = Rockery::built();
+    let nvme = |words: &str, key: &str| {
+        let line = format!("{} nvme {words} --host {HOST} --tls-key {key} 2>&1", rockery.path().display());
+        Command::new("sh").args(["-c", &line]).output().expect("a shell")
+    };
+    let (address, at) = (server.address(), format!("@{}", file.display()));
+    let found = nvme(&format!("discover {address}"), &at);
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(found.contains(&format!("{NQN} tls")), "{found}");
+    let to = format!("{address} --subsystem {NQN}");
+    assert!(nvme(&format!("write {to} </bin/sh"), &at).status.success());
+    let read = nvme(&format!("read {to} --blocks 4"), &at).stdout;
+    assert!(read == std::fs::read("/bin/sh").expect("it is there")[..4 * 4096]);
+    let refused = nvme(&format!("id-ctrl {to}"), &self::key("1"));
+    let said = String::from_utf8_lossy(&refused.stdout).into_owned();
+    assert!(!refused.status.success() && said.contains("TLS with the target failed"), "{said}");
+}
+
+/// The kernel's NVMe host with the kernel's TLS. A program makes its handshakes, as it wants; the keys come
+/// from its own keyring, under the identities that it looks for.
+#[test]
+fn the_kernel_uses_a_disk_in_tls() {
+    let place = StoragePlace::authenticating();
+    let agent =
+        Probe::compile_with("cc", "handshake", &["-lssl", "-lcrypto"]).expect("libssl-dev is installed");
+    place.bring(agent.path());
+    place.shell("/sbin/modprobe tls");
+    let folder = TempDir::new().expect("a folder");
+    let address = place.server.address();
+    for (hash, version, cipher) in
+        [("1", "0", "AES_128_GCM"), ("1", "1", "AES_128_GCM"), ("2", "1", "AES_256_GCM")]
+    {
+        let key = key(hash);
+        let config = config(folder.path(), &key, &format!("{address}:4420"));
+        let state = place.file("state");
+        _ = std::fs::remove_file(&state);
+        let mut server = place.serve(&format!("--config {config}"));
+        let Derived { identity, key, .. } = derived(&key, version, folder.path());
+        let other = derived(&self::key(hash), version, folder.path()).key;
+        let connect = |key: &str| {
+            let agent =
+                format!("/tmp/handshake '{identity}' {key} >/tmp/agent 2>&1 & echo $! >/tmp/agent.pid");
+            place.shell(&agent);
+            place
+                .shell("i=0; until grep -q ready /tmp/agent || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+            let options = format!(
+                "transport=tcp,traddr={address},trsvcid=4420,nqn={NQN},hostnqn={HOST},hostid={HOST_ID},\
+                 nr_io_queues=1,tls"
+            );
+            place.guest.shell(&format!("echo '{options}' >/dev/nvme-fabrics")).expect("the guest answers")
+        };
+        let end = || place.shell("kill $(cat /tmp/agent.pid); cat /tmp/agent");
+        let log = || place.shell("cat /tmp/agent; dmesg | tail -n 20");
+        if version == "1" {
+            assert!(!connect(&other).succeeded(), "{identity}: {}", log());
+            assert!(end().contains("refused"));
+        }
+        let connected = connect(&key);
+        assert!(connected.succeeded(), "{identity}: {}\n{}", connected.output, log());
+        place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+        place.shell(
+            "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=libaio --iodepth=8 --rw=randrw \
+             --bsrange=4k-128k --size=8M --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7",
+        );
+        place.nvme(&format!("disconnect -n {NQN}"));
+        assert!(end().matches(cipher).count() == 2, "both queues: {}", log());
+        server.kill().expect("it is ours");
+        server.wait(SECONDS).expect("it ends");
+    }
+}
