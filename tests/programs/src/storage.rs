@@ -14,6 +14,9 @@ pub const NQN: &str = "nqn.2024-01.org.example:disk";
 /// The name of the host that connects.
 pub const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:2cd2c43b-a90a-45c1-a8cd-86b33ab273b5";
 
+/// The same host's identifier.
+pub const HOST_ID: &str = "2cd2c43b-a90a-45c1-a8cd-86b33ab273b5";
+
 /// A server. It is killed when it is dropped.
 #[derive(Debug)]
 pub struct Server {

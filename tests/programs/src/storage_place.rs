@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::namespace::Process;
-use crate::storage::NQN;
+use crate::storage::{HOST, HOST_ID, NQN};
 use crate::{Error, Guest, Job, Machine, Namespace, Rockery, Segment};
 
 /// How long anything may take.
@@ -146,7 +146,8 @@ impl StoragePlace {
     #[track_caller]
     pub fn connect_over(&self, transport: &str, options: &str) {
         let address = self.server.address();
-        self.nvme(&format!("connect -t {transport} -a {address} -s 4420 -n {NQN} {options}"));
+        let host = format!("-q {HOST} -I {HOST_ID}");
+        self.nvme(&format!("connect -t {transport} -a {address} -s 4420 -n {NQN} {host} {options}"));
         self.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
     }
 }

@@ -133,7 +133,56 @@ const FEATURES: &str = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22
      125 126 127 128 129 130 131 132";
 
 /// What a target cannot but say differently from nvmet, and why. Fields as `QUESTION field`.
-const DIFFERENT: &[(&str, &[&str])] = &[];
+const DIFFERENT: &[(&str, &[&str])] = &[
+    ("names of its own", &["id-ctrl sn", "id-ctrl mn", "id-ctrl fr", "id-ctrl subnqn", "ns-descs uuid"]),
+    ("names that nvmet gives only to those that it was told", &["id-ns nguid", "ns-descs nguid"]),
+    ("the version that it follows: 2.0", &["id-ctrl ver", "id-ctrl crdt1"]),
+    ("nvmet has no limit, and takes what memory there is", &["id-ctrl mdts"]),
+    ("as many errors as are kept, and no arbitration to advise on", &["id-ctrl elpe", "id-ctrl rab"]),
+    (
+        "commands that nvmet does not have: Compare and Write, Verify, Copy, Flush of all namespaces",
+        &[
+            "id-ctrl oncs",
+            "id-ctrl fuses",
+            "id-ctrl vwc",
+            "id-ctrl ocfs",
+            "id-ctrl ofcs",
+            "id-ns mssrl",
+            "id-ns mcl",
+            "id-ns msrc",
+        ],
+    ),
+    ("reservations", &["id-ns rescap", "get-feature 130", "get-feature 131"]),
+    ("one more size of blocks", &["id-ns nlbaf", "id-ns lbaf  1"]),
+    ("what is discarded reads as zeros", &["id-ns dlfeat"]),
+    ("blocks are best written and discarded by pages", &["id-ns npwg", "id-ns npwa", "id-ns nows"]),
+    ("how large it is", &["id-ns nvmcap"]),
+    (
+        "the health of a machine in its room, not of one at absolute zero",
+        &[
+            "smart-log temperature",
+            "smart-log available_spare",
+            "id-ctrl wctemp",
+            "id-ctrl cctemp",
+            "id-ctrl ps      0",
+        ],
+    ),
+    ("a slot with firmware: the version", &["fw-log afi", "fw-log frs1"]),
+    (
+        "features that nvmet does not have",
+        &[
+            "get-feature 1",
+            "get-feature 2",
+            "get-feature 4",
+            "get-feature 5",
+            "get-feature 10",
+            "get-feature 14",
+            "get-feature 22",
+        ],
+    ),
+    ("the queues that the host was granted, not the most that there can be", &["get-feature 7"]),
+    ("what is missing here: hosts do not set write protection", &["id-ctrl nwpc", "get-feature 132"]),
+];
 
 /// Answers by question and name.
 fn answers(place: &StoragePlace) -> BTreeMap<String, String> {
@@ -142,7 +191,9 @@ fn answers(place: &StoragePlace) -> BTreeMap<String, String> {
         for line in output.lines() {
             let Some((name, value)) = line.split_once(':') else { continue };
             let name = format!("{} {}", question.split(' ').next().unwrap_or_default(), name.trim());
-            all.insert(name, value.trim().to_owned());
+            // Why something that is not there is refused is each target's own affair.
+            let is_refused = value.trim().starts_with("NVMe status");
+            all.insert(name, if is_refused { "refused" } else { value.trim() }.to_owned());
         }
     };
     for question in QUESTIONS {

@@ -6,11 +6,10 @@
 use std::net::IpAddr;
 
 use programs::machine::until;
-use programs::storage::{HOST, NQN};
-use programs::{Job, Machine, Rockery, StoragePlace};
+use programs::storage::{HOST, HOST_ID, NQN};
+use programs::{Machine, Rockery, StoragePlace};
 
 const SECONDS: u64 = 60;
-const HOST_ID: &str = "2cd2c43b-a90a-45c1-a8cd-86b33ab273b5";
 
 /// Where a host finds something, as a URI and the command line have it.
 fn at(address: IpAddr) -> String {
@@ -29,7 +28,7 @@ fn discovery_leads_everywhere_and_tells_what_changes() {
         addresses.iter().map(|it| format!("--listen {0}:4420 --rdma {0}:4420", at(*it))).collect();
     let referrals = "--referral 192.0.2.7:8009 --referral [2001:db8::7]:8009";
     let _server = place.serve(&format!("--memory 8M --subsystem {NQN} {} {referrals}", ports.join(" ")));
-    let more: Vec<String> = (0..40).map(|number| format!("nqn.2024-01.org.example:more{number}")).collect();
+    let more: Vec<String> = (0..10).map(|number| format!("nqn.2024-01.org.example:more{number}")).collect();
     for name in &more {
         place.tell(&format!("add-subsystem {name}"));
     }
@@ -39,7 +38,7 @@ fn discovery_leads_everywhere_and_tells_what_changes() {
             let found = place.nvme(&format!("discover {to}"));
             // Each subsystem at each of four ports, two referrals, and the service itself.
             let entries = found.matches("Discovery Log Entry").count();
-            assert_eq!(entries, 41 * 4 + 2 + 1, "{to}: {found}");
+            assert_eq!(entries, 11 * 4 + 2 + 1, "{to}: {found}");
             assert_eq!(found.matches("discovery subsystem referral").count(), 2, "{to}");
             assert!(found.contains("192.0.2.7") && found.contains("2001:db8::7"), "{to}");
             assert!(more.iter().all(|name| found.contains(name.as_str())), "{to}");
@@ -69,8 +68,10 @@ fn discovery_leads_everywhere_and_tells_what_changes() {
             || Ok(place.guest.shell("grep -c 0x70f002 /tmp/aen")?.output.trim() == format!("{}", count + 1));
         let log = || place.shell("cat /tmp/aen; dmesg | tail");
         assert!(until(SECONDS, told).expect("the guest answers"), "{change}: {}", log());
-        place.nvme("discover -d nvme0 >/tmp/found");
+        // Whoever reads the page from its beginning wants to hear of the next change.
+        place.nvme("get-log /dev/nvme0 --log-id=0x70 --log-len=1024 >/dev/null");
     }
+    place.nvme(&format!("discover -t tcp -a {address} -s 4420 >/tmp/found"));
     let found = place.shell("cat /tmp/found");
     assert!(found.contains(":late") && found.contains("4421") && !found.contains(&format!("{}\n", more[0])));
     assert!(!found.contains(&format!("{NQN}\n")), "this host may no longer use it");

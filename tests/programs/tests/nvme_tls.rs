@@ -9,12 +9,11 @@ use std::process::{Child, Command, Stdio};
 
 use programs::machine::until;
 use programs::probe::Probe;
-use programs::storage::{HOST, NQN, Server};
+use programs::storage::{HOST, HOST_ID, NQN, Server};
 use programs::{Job, Machine, Rockery, StoragePlace};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 60;
-const HOST_ID: &str = "2cd2c43b-a90a-45c1-a8cd-86b33ab273b5";
 
 /// Prints the identity, and writes the key that TLS gets, by RFC 5869, RFC 8446 and the TCP transport
 /// specification, as a session of OpenSSL: its programs take keys without for SHA-256 only.

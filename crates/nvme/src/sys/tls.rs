@@ -48,10 +48,11 @@ pub(crate) fn cipher(hash: Hash) -> (&'static str, [u8; 2]) {
     }
 }
 
-/// Where a connection keeps its finder, and the key that it uses. There are places for as many programs can
-/// want; without one there is no TLS.
-fn places() -> Option<(Index<Ssl, Find>, Index<Ssl, Psk>)> {
-    static PLACES: OnceLock<Option<(Index<Ssl, Find>, Index<Ssl, Psk>)>> = OnceLock::new();
+type Places = (Index<Ssl, Find>, Index<Ssl, Psk>);
+
+/// Where a connection keeps its finder, and the key that it uses. Without them there is no TLS.
+fn places() -> Option<Places> {
+    static PLACES: OnceLock<Option<Places>> = OnceLock::new();
     *PLACES.get_or_init(|| Some((Ssl::new_ex_index().ok()?, Ssl::new_ex_index().ok()?)))
 }
 

@@ -23,9 +23,10 @@ use crate::limits::{
 /// The revision that Identify gives.
 pub(super) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 
-/// Support of SGLs (Base figure 276): any alignment, keyed data blocks, offsets in capsules, and for the
-/// metadata nothing.
-const SGLS: u32 = 1 | 1 << 2 | 1 << 20;
+/// Support of SGLs (Base figure 276): any alignment, offsets in capsules, and for the metadata nothing.
+const SGLS: u32 = 1 | 1 << 20;
+/// Over RDMA, keyed data blocks as well.
+const SGLS_KEYED: u32 = 1 << 2;
 
 /// Several ports and controllers, and asymmetric access.
 const MULTIPATH: u8 = 1 | 1 << 1 | 1 << 3;
@@ -60,9 +61,10 @@ impl State {
         let controller = self.controllers.get(&id).ok_or(Status::INTERNAL_ERROR)?;
         let session = &controller.session;
         let kind = command.cdw10 as u8;
+        let rdma = self.ports.get(&session.port).is_some_and(|it| it.transport == Transport::Rdma);
         if session.is_discovery {
             return match kind {
-                cns::CONTROLLER => found(&discovery_controller(session).to_bytes()),
+                cns::CONTROLLER => found(&discovery_controller(session, rdma).to_bytes()),
                 _ => Err(invalid),
             };
         }
@@ -70,10 +72,7 @@ impl State {
         let snapshot = subsystem.snapshot();
         let command_set = (command.cdw11 >> 24) as u8;
         match kind {
-            cns::CONTROLLER => {
-                let rdma = self.ports.get(&session.port).is_some_and(|it| it.transport == Transport::Rdma);
-                found(&nvm_controller(session, subsystem, rdma).to_bytes())
-            }
+            cns::CONTROLLER => found(&nvm_controller(session, subsystem, rdma).to_bytes()),
             cns::CONTROLLERS => found(&controllers(self, session, (command.cdw10 >> 16) as u16)),
             cns::COMMAND_SETS => found(&1_u64.to_le_bytes()),
             cns::COMMAND_SET_CONTROLLER if command_set == 0 => {
@@ -169,7 +168,7 @@ fn descriptors(namespace: &Namespace) -> Vec<u8> {
 }
 
 /// What every controller says of itself.
-fn controller(session: &Session) -> Identified {
+fn controller(session: &Session, rdma: bool) -> Identified {
     Identified {
         firmware: text::spaced(FIRMWARE),
         transfer_max: TRANSFER_PAGES_LOG2,
@@ -179,13 +178,13 @@ fn controller(session: &Session) -> Identified {
         error_entries: ERRORS_MAX as u8 - 1,
         keep_alive: KEEP_ALIVE_UNITS,
         commands_max: QUEUE_ENTRIES_MAX,
-        sgls: SGLS,
+        sgls: if rdma { SGLS | SGLS_KEYED } else { SGLS },
         attributes: ATTRIBUTES,
         ..Identified::default()
     }
 }
 
-fn discovery_controller(session: &Session) -> Identified {
+fn discovery_controller(session: &Session, rdma: bool) -> Identified {
     Identified {
         serial: text::spaced("discovery"),
         model: text::spaced("rockery discovery"),
@@ -194,7 +193,7 @@ fn discovery_controller(session: &Session) -> Identified {
         kind: 2,
         log_pages: 1 << 2,
         subsystem: text::zeroed(fabrics::DISCOVERY_NQN),
-        ..controller(session)
+        ..controller(session, rdma)
     }
 }
 
@@ -233,7 +232,7 @@ fn nvm_controller(session: &Session, subsystem: &Subsystem, rdma: bool) -> Ident
         sgl_blocks_max: 1,
         fabric_commands: 1,
         power_state0,
-        ..controller(session)
+        ..controller(session, rdma)
     }
 }
 
