@@ -155,7 +155,20 @@ fn a_block_device_is_served() {
     place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
     place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=4 2>/dev/null && md5sum </mnt/file >/tmp/sum");
     place.shell("umount /mnt");
-    place.nvme("flush /dev/nvme0n1");
+    // What has to be durable reaches the device as a flush, and nothing else does.
+    let flushes = || -> u64 {
+        let stat = place.shell("cat /sys/block/loop0/stat");
+        stat.split_whitespace().nth(15).and_then(|it| it.parse().ok()).expect("a count of flushes")
+    };
+    let mut before = flushes();
+    let write = "write /dev/nvme0n1 -s 60000 -c 0 -z 512 -d /dev/zero";
+    for (command, is_durable) in [(write, false), ("flush /dev/nvme0n1", true), (write, false)] {
+        place.nvme(command);
+        assert_eq!(flushes() > before, is_durable, "{command}");
+        before = flushes();
+    }
+    place.nvme(&format!("{write} --force-unit-access"));
+    assert!(flushes() > before, "a write with FUA");
     place.nvme(&format!("disconnect -n {NQN}"));
     // The device has it, without rockery.
     place.shell(

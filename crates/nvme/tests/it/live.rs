@@ -95,6 +95,18 @@ fn what_our_host_writes_it_reads() {
     }
 }
 
+/// A disk that keeps nothing takes everything, within its size.
+#[test]
+fn nothing_is_kept_by_a_null_disk() {
+    let (_server, address) = start(vec![namespace(1, BackendConfig::Null(Bytes(1 << 40)))], None);
+    let mut client = client(address, false);
+    assert_eq!(client.namespace(1).unwrap().blocks, (1 << 40) / BLOCK as u64);
+    let mut queue = client.queues(1, 8).unwrap().remove(0);
+    write(&mut queue, 1, (1 << 28) - 1, &pattern(1, BLOCK));
+    assert!(read(&mut queue, 1, (1 << 28) - 1, BLOCK).unwrap().iter().all(|byte| *byte == 0));
+    assert!(read(&mut queue, 1, 1 << 28, BLOCK).is_err());
+}
+
 /// A disk in a file against a disk in memory: the same commands, many at once, leave the same bytes.
 #[test]
 fn many_commands_at_once_leave_what_they_wrote() {
