@@ -230,62 +230,65 @@ fn wrong_commands(place: &Place) {
     say("which reads its own zeros", line.memory.iter().all(|byte| *byte == 0));
 }
 
-/// What ends the connection.
+type Breach = (&'static str, fn(&mut Line) -> Outcome);
+
+/// What ends a connection, and how.
+const BREACHES: [Breach; 11] = [
+    ("a key that grants nothing, to write", |line| {
+        let (address, key) = line.remote();
+        let sgl = Sgl::Keyed { address, length: BLOCK as u32, key: key ^ 0x100, invalidate: false };
+        line.give(&read(1).with_sgl(sgl).to_bytes())
+    }),
+    ("a key that grants nothing, to read", |line| {
+        let (address, key) = line.remote();
+        let sgl = Sgl::Keyed { address, length: BLOCK as u32, key: !key, invalidate: false };
+        line.give(&write(1).with_sgl(sgl).to_bytes())
+    }),
+    ("memory that ends too early", |line| {
+        line.give(&read(2).with_sgl(line.keyed(2 * BLOCK as u32)).to_bytes())
+    }),
+    ("an address that wraps", |line| {
+        let (_, key) = line.remote();
+        let (address, length) = (u64::MAX - 4095, 2 * BLOCK as u32);
+        line.give(&read(2).with_sgl(Sgl::Keyed { address, length, key, invalidate: false }).to_bytes())
+    }),
+    ("a key to take back that is none", |line| {
+        let command = read(1).with_sgl(line.keyed(BLOCK as u32)).to_bytes();
+        match line.send(&command, Some(0x1234_5678)) {
+            Ok(()) => line.outcome(),
+            Err(_) => Outcome::Ended,
+        }
+    }),
+    ("half a capsule", |line| line.give(&read(1).to_bytes()[..32])),
+    ("a capsule less a byte", |line| line.give(&read(1).to_bytes()[..COMMAND_SIZE - 1])),
+    ("nothing", |line| line.give(&[])),
+    ("more than there is room for", |line| line.give(&[0; 64 << 10])),
+    ("memory of the target, by a key that was guessed", |line| {
+        let buffer = Buffer::registered(line.connection.domain(), BLOCK).expect("memory");
+        let (address, key) = line.remote();
+        match line.connection.read(buffer, BLOCK, (address, key), 1) {
+            Ok(()) => line.outcome(),
+            Err(_) => Outcome::Ended,
+        }
+    }),
+    ("more commands than the queue has entries", |line| {
+        let command = read(1).with_sgl(line.keyed(BLOCK as u32)).to_bytes();
+        for _ in 0..200 {
+            if line.send(&command, None).is_err() {
+                break;
+            }
+        }
+        loop {
+            match line.outcome() {
+                Outcome::Completed(_) => {}
+                outcome => return outcome,
+            }
+        }
+    }),
+];
+
 fn wrong_messages(place: &Place) {
-    let all: [(&str, fn(&mut Line) -> Outcome); 11] = [
-        ("a key that grants nothing, to write", |line| {
-            let (address, key) = line.remote();
-            let sgl = Sgl::Keyed { address, length: BLOCK as u32, key: key ^ 0x100, invalidate: false };
-            line.give(&read(1).with_sgl(sgl).to_bytes())
-        }),
-        ("a key that grants nothing, to read", |line| {
-            let (address, key) = line.remote();
-            let sgl = Sgl::Keyed { address, length: BLOCK as u32, key: !key, invalidate: false };
-            line.give(&write(1).with_sgl(sgl).to_bytes())
-        }),
-        ("memory that ends too early", |line| {
-            line.give(&read(2).with_sgl(line.keyed(2 * BLOCK as u32)).to_bytes())
-        }),
-        ("an address that wraps", |line| {
-            let (_, key) = line.remote();
-            let (address, length) = (u64::MAX - 4095, 2 * BLOCK as u32);
-            line.give(&read(2).with_sgl(Sgl::Keyed { address, length, key, invalidate: false }).to_bytes())
-        }),
-        ("a key to take back that is none", |line| {
-            let command = read(1).with_sgl(line.keyed(BLOCK as u32)).to_bytes();
-            match line.send(&command, Some(0x1234_5678)) {
-                Ok(()) => line.outcome(),
-                Err(_) => Outcome::Ended,
-            }
-        }),
-        ("half a capsule", |line| line.give(&read(1).to_bytes()[..32])),
-        ("a capsule less a byte", |line| line.give(&read(1).to_bytes()[..COMMAND_SIZE - 1])),
-        ("nothing", |line| line.give(&[])),
-        ("more than there is room for", |line| line.give(&[0; 64 << 10])),
-        ("memory of the target, by a key that was guessed", |line| {
-            let buffer = Buffer::registered(line.connection.domain(), BLOCK).expect("memory");
-            let (address, key) = line.remote();
-            match line.connection.read(buffer, BLOCK, (address, key), 1) {
-                Ok(()) => line.outcome(),
-                Err(_) => Outcome::Ended,
-            }
-        }),
-        ("more commands than the queue has entries", |line| {
-            let command = read(1).with_sgl(line.keyed(BLOCK as u32)).to_bytes();
-            for _ in 0..200 {
-                if line.send(&command, None).is_err() {
-                    break;
-                }
-            }
-            loop {
-                match line.outcome() {
-                    Outcome::Completed(_) => {}
-                    outcome => return outcome,
-                }
-            }
-        }),
-    ];
-    for (name, act) in all {
+    for (name, act) in BREACHES {
         let (_client, mut line) = place.queue();
         let outcome = act(&mut line);
         let clean = line.untouched() || line.memory.iter().all(|byte| *byte == 0);
