@@ -27,6 +27,7 @@ type UseSession = unsafe extern "C" fn(
     *mut *mut ffi::SSL_SESSION,
 ) -> c_int;
 
+// SAFETY: as openssl/ssl.h of 1.1.1 and later declares them.
 unsafe extern "C" {
     fn SSL_CTX_set_psk_find_session_callback(context: *mut ffi::SSL_CTX, find: Option<FindSession>);
     fn SSL_CTX_set_psk_use_session_callback(context: *mut ffi::SSL_CTX, choose: Option<UseSession>);
