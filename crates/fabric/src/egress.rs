@@ -219,9 +219,10 @@ impl Egress {
     }
 
     /// What telemetry says of the port when a frame begins to leave.
-    pub(crate) fn hop(&self) -> Hop {
+    pub(crate) fn hop(&self, port: u32) -> Hop {
         let bytes = |queue: &Queue| queue.sent_bytes + queue.sent_packets * u64::from(FRAME_OVERHEAD_BYTES);
         Hop {
+            port,
             at: self.busy_until,
             sent_bytes: self.queues.iter().map(bytes).sum(),
             queued_bytes: self.queued_bytes,

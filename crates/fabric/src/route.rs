@@ -56,6 +56,11 @@ impl Routes {
         Self { ways, spread, salt: mix(salt), turn: 0, flowlets }
     }
 
+    /// Other ways, from now on.
+    pub(crate) fn set_ways(&mut self, ways: Arc<Ways>) {
+        self.ways = ways;
+    }
+
     /// The port for a packet to another switch; `load` tells how many bytes wait at a port.
     #[inline]
     pub(crate) fn choose(

@@ -1,6 +1,6 @@
 //! The switch: what arrives is classified, routed, admitted to the buffer, queued, scheduled and sent.
 
-use crate::config::{CLASSES, ClassMap, Limit, Profile, RedAt, SwitchConfig, Treatment};
+use crate::config::{CLASSES, ClassMap, Limit, PORTS_MAX, Profile, RedAt, SwitchConfig, Treatment};
 use crate::counters::{Drop, IngressCounters};
 use crate::egress::{Egress, Frame, Next, PauseFrame};
 use crate::ingress::{Buffer, Ingress, Tell};
@@ -103,7 +103,7 @@ impl Switch {
         if egress.is_clear(packet.class, now) {
             // It would leave the buffer in the moment in which it enters.
             let end = egress.send_at_once(packet, now);
-            packets.records.stamp(id, || egress.hop());
+            packets.records.stamp(id, || egress.hop(port_number(self.number, out)));
             return wire.send(out, Frame::Packet(id), end, packets);
         }
         self.enqueue(now, port, out, id, packets, wire);
@@ -230,6 +230,11 @@ impl Switch {
         Ok(())
     }
 
+    /// Gives it other ways: links went down or came up. What waits stays where it is.
+    pub fn set_ways(&mut self, ways: alloc::sync::Arc<crate::Ways>) {
+        self.routes.set_ways(ways);
+    }
+
     /// Sets the PFC watchdog; the driver then has to call [`Self::poll_watchdog`] from time to time.
     pub fn set_watchdog(&mut self, watchdog: Option<Watchdog>) {
         self.watchdog = watchdog;
@@ -265,7 +270,7 @@ impl Switch {
         }
         match next {
             Next::Packet { id, end } => {
-                packets.records.stamp(id, || egress.hop());
+                packets.records.stamp(id, || egress.hop(port_number(self.number, port)));
                 self.release(now, packets[id], packets, wire);
                 wire.send(port, Frame::Packet(id), end, packets);
             }
@@ -287,6 +292,11 @@ impl Switch {
             self.advance(now, packet.ingress, packets, wire);
         }
     }
+}
+
+/// A number for a port of a switch that no other has.
+fn port_number(switch: u32, port: u16) -> u32 {
+    switch.wrapping_mul(PORTS_MAX as u32).wrapping_add(u32::from(port))
 }
 
 impl ClassMap {

@@ -13,6 +13,8 @@ pub const TELEMETRY_BYTES: u32 = 2 + 8 * HOPS_MAX as u32;
 /// What a switch says of a port, at the moment at which a packet's last bit leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
+    /// The switch's number and the port's: by them a sender sees that packets take another way.
+    pub port: u32,
     /// That moment.
     pub at: Time,
     /// Bytes that the port has sent, with preamble and gap: a port that always sends sends at its rate.

@@ -9,6 +9,8 @@ pub const HOPS_MAX: usize = 5;
 /// What one switch told about the port that a packet left it by, at the moment when it did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Hop {
+    /// Which port of which switch it is.
+    pub port: u32,
     /// By the switch's clock.
     pub at: Instant,
     /// Bytes that the port sent since it came up.

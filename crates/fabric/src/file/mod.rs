@@ -4,6 +4,7 @@
 //! with a way to get the files that it names, sets what the command line sets, and asks for
 //! [`Document::fields`]. [`Network::build`] makes of them what switches run on.
 
+mod chance;
 mod check;
 pub mod congestion;
 mod document;

@@ -293,6 +293,12 @@ impl Builder<'_> {
             (None, None) => Span::from_us(1),
         };
         let config = LinkConfig { rate: link.rate.0, delay, loss: link.loss.chance() };
+        let chance = match link.chance() {
+            Ok(chance) => chance,
+            Err((name, what, instead)) => {
+                return self.wrong(Mistake::Value, &format!("{field}.{name}"), what, instead);
+            }
+        };
         let from = self.ends(&format!("{field}.between[0]"), &link.between[0]);
         let to = self.ends(&format!("{field}.between[1]"), &link.between[1]);
         if to.len() > 1 {
@@ -304,7 +310,7 @@ impl Builder<'_> {
             for _ in 0..link.count {
                 match self.topology.connect(from, to, config) {
                     Ok(()) => {
-                        let extra = Extra { spread: link.extra_spread.0, ..Extra::of(link.extra_delay.0) };
+                        let extra = Extra { chance: chance.clone(), ..Extra::of(link.extra_delay.0) };
                         if extra != Extra::default() {
                             let number = self.topology.links().len() as u32 - 1;
                             self.topology.slow_down(number, 0, extra);

@@ -124,8 +124,11 @@ pub struct Routing {
     pub spread: SpreadKind,
     /// `flowlet`: the pause after which a flow may take another way.
     pub flowlet_gap: Timespan,
-    /// Seed of the hashes; each switch has its own all the same.
+    /// Seed of the hashes, besides the run's; each switch has its own all the same.
     pub hash_seed: u64,
+    /// How long switches take to go around a link that is down, and to use it again when it is up. Without it
+    /// ways stay as they are.
+    pub reaction: Option<Timespan>,
 }
 
 /// How traffic is spread.
@@ -434,18 +437,45 @@ pub struct Link {
     /// Delay beyond that, of what goes from the first end to the second: policers, middleboxes, longer ways.
     #[serde(default = "at_once")]
     pub extra_delay: Timespan,
-    /// And up to this much more by chance, for each packet of its own: packets then overtake each other.
+    /// And this much more by chance, for each packet of its own: packets then overtake each other. What it
+    /// means `extra-law` says.
     #[serde(default = "at_once")]
     pub extra_spread: Timespan,
+    /// By what law `extra-spread` is thrown.
+    #[serde(default)]
+    pub extra_law: Law,
+    /// `pareto`: its shape, above 1; the smaller, the heavier the tail.
+    #[serde(default = "heavy")]
+    pub extra_shape: f64,
+    /// `measured`: delays, of which each two neighbours are as likely as others; evenly between them.
+    #[serde(default)]
+    pub extra_samples: Vec<Timespan>,
     /// Chance that a packet arrives damaged.
     #[serde(default = "never")]
     pub loss: Ratio,
     /// So many of them side by side.
     #[serde(default = "one")]
     pub count: u32,
-    /// When it is down: what is sent then is lost. Ways stay as they are.
+    /// When it is down: what is sent then is lost. Ways stay as they are, unless `routing` has a `reaction`.
     #[serde(default)]
     pub down: Vec<Down>,
+}
+
+/// By what law packets are delayed by chance.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Law {
+    /// Evenly from none to `extra-spread`.
+    #[default]
+    Uniform,
+    /// Around `extra-delay` with the standard deviation `extra-spread`, and never below none.
+    Normal,
+    /// Exponentially with the mean `extra-spread`.
+    Exponential,
+    /// By Pareto's distribution: `extra-spread` at least, and `extra-shape`.
+    Pareto,
+    /// As `extra-samples` say.
+    Measured,
 }
 
 /// A time, or times, when a link is down.
@@ -542,6 +572,8 @@ pub enum Operation {
     Read,
     /// RDMA WRITE over an unreliable connection: what is lost stays so.
     UnreliableWrite,
+    /// SEND as unreliable datagrams (UD): messages of one packet. What is lost stays so.
+    Datagram,
 }
 
 fn hundred_gigabit() -> Bandwidth {
@@ -554,6 +586,10 @@ fn microsecond() -> Timespan {
 
 fn at_once() -> Timespan {
     Timespan(Span::ZERO)
+}
+
+fn heavy() -> f64 {
+    2.5
 }
 
 fn never() -> Ratio {
@@ -587,7 +623,12 @@ fn everyone() -> Vec<String> {
 impl Default for Routing {
     fn default() -> Self {
         // The gap of the flowlets' authors for data centres (Kandula et al., 2007; Vanini et al., 2017).
-        Self { spread: SpreadKind::Hash, flowlet_gap: Timespan(Span::from_us(500)), hash_seed: 0 }
+        Self {
+            spread: SpreadKind::Hash,
+            flowlet_gap: Timespan(Span::from_us(500)),
+            hash_seed: 0,
+            reaction: None,
+        }
     }
 }
 

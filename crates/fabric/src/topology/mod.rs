@@ -11,7 +11,7 @@ pub use rail::rail_optimised;
 
 use crate::time::{Rate, Span, Time};
 use crate::ways::Ways;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -53,13 +53,31 @@ pub struct Link {
     pub config: LinkConfig,
 }
 
+/// Delay by chance, for each packet of its own: packets of the link then overtake each other.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Chance {
+    /// There is none.
+    #[default]
+    None,
+    /// From none to this, evenly.
+    Uniform(Span),
+    /// Around [`Extra::base`] with this standard deviation, and never below none.
+    Normal(Span),
+    /// With this mean, by the exponential distribution.
+    Exponential(Span),
+    /// By Pareto's distribution: this at least, and the shape in thousandths.
+    Pareto(Span, u32),
+    /// As measured: evenly between neighbours of these, which are in ascending order.
+    Measured(Arc<[Span]>),
+}
+
 /// Delay beyond a link's own, in one direction: policers, middleboxes, longer ways.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Extra {
     /// Of every packet.
     pub base: Span,
-    /// And up to this, evenly by chance for each: packets of the link then overtake each other.
-    pub spread: Span,
+    /// And what comes to that by chance.
+    pub chance: Chance,
     /// Less by what a packet's bits take: the switch at its end acts on the first of them.
     pub cut_through: bool,
 }
@@ -67,7 +85,7 @@ pub struct Extra {
 impl Extra {
     /// The same for all.
     pub const fn of(base: Span) -> Self {
-        Self { base, spread: Span::ZERO, cut_through: false }
+        Self { base, chance: Chance::None, cut_through: false }
     }
 }
 
@@ -137,7 +155,7 @@ impl Topology {
 
     /// The extra delay of a direction of a link.
     pub fn extra(&self, link: u32, direction: u8) -> Extra {
-        self.extras.get(&(link, direction)).copied().unwrap_or_default()
+        self.extras.get(&(link, direction)).cloned().unwrap_or_default()
     }
 
     /// Hosts.
@@ -195,7 +213,12 @@ impl Topology {
     /// For each switch the ports that begin a shortest way, by destination switch. Destinations are switches
     /// with hosts; others have no ports. Switches whose ways are the same share them.
     pub fn ways(&self) -> Vec<Arc<Ways>> {
-        let neighbours = self.neighbours();
+        self.ways_without(&BTreeSet::new())
+    }
+
+    /// The same, when some links do not count.
+    pub fn ways_without(&self, down: &BTreeSet<u32>) -> Vec<Arc<Ways>> {
+        let neighbours = self.neighbours(down);
         let mut leaves: Vec<u32> = self.attachments().iter().flatten().map(|(switch, _)| *switch).collect();
         leaves.sort_unstable();
         leaves.dedup();
@@ -223,9 +246,10 @@ impl Topology {
     }
 
     /// For each switch: its neighbours among the switches, and the ports that lead there, in order of ports.
-    fn neighbours(&self) -> Vec<Vec<(u32, u16)>> {
+    fn neighbours(&self, down: &BTreeSet<u32>) -> Vec<Vec<(u32, u16)>> {
         let mut neighbours = alloc::vec![Vec::new(); self.switch_ports.len()];
-        for Link { ends: [first, second], .. } in &self.links {
+        let up = (0..).zip(&self.links).filter(|(number, _)| !down.contains(number));
+        for Link { ends: [first, second], .. } in up.map(|(_, link)| link) {
             if let (Node::Switch(one), Node::Switch(other)) = (first.node, second.node) {
                 neighbours[one as usize].push((other, first.port));
                 neighbours[other as usize].push((one, second.port));

@@ -62,6 +62,15 @@ fn names_that_nothing_has_are_found_with_the_nearest() {
         ),
         ("[qos.default]\nbuffer = \"10KiB\"\n", "headroom and reserves of 2 ports need"),
         ("[nic.default]\nmtu = 1500\n", "nic.default.mtu: 1500 is no path MTU"),
+        (
+            "[[switch]]\nname = \"x\"\n[[link]]\nbetween = [\"s0\", \"x\"]\nextra-law = \"measured\"\n",
+            "link[0].extra-samples: two or more are needed",
+        ),
+        (
+            "[[switch]]\nname = \"x\"\n[[link]]\nbetween = [\"s0\", \"x\"]\nextra-law = \"pareto\"\n\
+             extra-spread = \"1us\"\nextra-shape = 0.5\n",
+            "link[0].extra-shape: a shape of 0.5 is not from 1 to 1000",
+        ),
     ] {
         let message = message(build(&format!("{STAR}{text}")));
         assert!(message.contains(expected), "{text}\n{message}");

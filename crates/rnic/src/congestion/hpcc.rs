@@ -125,8 +125,9 @@ impl Algorithm for Hpcc {
 
     fn told(&mut self, hops: &[Hop]) {
         let hops = &hops[..hops.len().min(HOPS_MAX)];
-        // Another way, or the first time: there is nothing to compare with.
-        if hops.len() == self.count && !hops.is_empty() {
+        // Another way (the paper's pathID), or the first time: there is nothing to compare with.
+        let same = self.hops.iter().zip(hops).all(|(last, now)| last.port == now.port);
+        if hops.len() == self.count && !hops.is_empty() && same {
             self.measure(hops);
             self.is_told = true;
         }
@@ -174,7 +175,8 @@ mod tests {
 
     /// A round trip in which a link of 100 Gb/s sent so many bytes and held so many.
     fn round_trip(control: &mut Hpcc, number: u64, sent_bytes: u64, queued_bytes: u32) {
-        let hop = Hop { at: Instant(number * T), sent_bytes, queued_bytes, rate_bps: 100_000_000_000 };
+        let rate_bps = 100_000_000_000;
+        let hop = Hop { port: 7, at: Instant(number * T), sent_bytes, queued_bytes, rate_bps };
         control.sent(4096, Instant(0));
         control.told(&[hop]);
         control.acknowledged(4096, Instant(0));
@@ -193,6 +195,17 @@ mod tests {
         // Now it is just so: nothing changes.
         round_trip(&mut control, 2, 125_000 + 118_750, 0);
         assert!((control.window_bytes as f64 - wanted).abs() < 20.0, "{}", control.window_bytes);
+    }
+
+    #[test]
+    fn another_way_is_not_compared_with_the_last() {
+        let mut control = control();
+        round_trip(&mut control, 0, 1_000_000, 0);
+        let hop = Hop { port: 8, at: Instant(T), sent_bytes: 5, queued_bytes: 0, rate_bps: 100_000_000_000 };
+        control.sent(4096, Instant(0));
+        control.told(&[hop]);
+        control.acknowledged(4096, Instant(0));
+        assert_eq!(control.window_bytes, 125_000);
     }
 
     #[test]

@@ -274,12 +274,20 @@ impl Qp {
         self.counters.duplicate_request += 1;
         match packet.message {
             Message::ReadRequest(reth) => {
-                let packets = self.response_packets(&reth);
-                if self.responder.expected.is_before(packet.psn.plus(packets)) {
+                let end = packet.psn.plus(self.response_packets(&reth));
+                let goes_on = self.responder.expected.is_before(end);
+                if goes_on && self.out_of_order {
                     return;
                 }
                 self.forget_answers_from(packet.psn);
                 match self.queue_read(resources, packet, reth, true) {
+                    // A requester whose window has grown asks in larger pieces than before. Reading has no
+                    // effect: what is new of it is executed with the rest.
+                    Ok(()) if goes_on => {
+                        self.responder.expected = end;
+                        self.responder.waiting = false;
+                        self.count_message();
+                    }
                     // Too many at once: the network doubled it. Nobody waits for one more answer.
                     Ok(()) | Err(Refusal::Invalid | Refusal::Busy) => {}
                     Err(refusal) => self.refuse(resources, packet.psn, refusal, now),

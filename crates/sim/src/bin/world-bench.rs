@@ -35,6 +35,8 @@ fn scenario(topology: Topology, mtu: Mtu, flows: Vec<Flow>, threads: u32) -> Sce
         hosts: vec![host; topology.hosts() as usize],
         topology,
         spread: Spread::Hash,
+        hash_seed: 0,
+        reaction: None,
         flows,
         seed: 1,
         end: Time::NEVER,

@@ -59,6 +59,8 @@ impl Experiment {
             topology: network.topology.clone(),
             switches: network.switches.iter().map(|switch| switch.config.clone()).collect(),
             spread: network.spread,
+            hash_seed: file.routing.hash_seed,
+            reaction: file.routing.reaction.map(|reaction| reaction.0),
             hosts: hosts.map(|(host, rate)| adapter::host(host, !file.storage.is_empty(), *rate)).collect(),
             flows,
             seed: file.seed,

@@ -67,6 +67,11 @@ pub(super) fn flows(
     let message_bytes = message_bytes.ok_or_else(|| {
         wrong(Mistake::Value, "message", "a message has 1 byte to 2 GiB".to_owned(), "use more messages")
     })?;
+    let fits = |host: &u32| message_bytes <= network.hosts[*host as usize].nic.mtu;
+    if workload.operation == Operation::Datagram && !from.iter().all(fits) {
+        let what = format!("a datagram is one packet, and {message_bytes} bytes are more than the MTU");
+        return Err(wrong(Mistake::Combination, "message", what, "at most the path MTU of the senders"));
+    }
     let flow = |(from, to): (u32, u32)| Flow {
         from,
         to,
@@ -113,6 +118,7 @@ const fn transfer(operation: Operation) -> Transfer {
         Operation::Send => Transfer::Send,
         Operation::Read => Transfer::Read,
         Operation::UnreliableWrite => Transfer::UnreliableWrite,
+        Operation::Datagram => Transfer::Datagram,
     }
 }
 

@@ -50,7 +50,7 @@ fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
         let completion = result.completion_ps();
         let path = paths.between(flow.from, flow.to);
         let alone = path.map(|path| experiment.alone(&path, flow.from, result.bytes));
-        let unreliable = flow.operation == crate::world::Transfer::UnreliableWrite;
+        let unreliable = flow.operation.is_unreliable();
         // What an unreliable connection sent is not what arrived.
         let bytes = if unreliable { result.receiver.received_bytes } else { result.bytes };
         let rate = |ps: u64| bytes as f64 * 8e12 / ps.max(1) as f64;

@@ -4,7 +4,7 @@
 use super::{Finding, Report, Severity};
 use crate::experiment::Experiment;
 use crate::world::Results;
-use crate::world::{HostConfig, Marking, Transfer};
+use crate::world::{HostConfig, Marking};
 use fabric::config::{CLASSES, ClassMap, Profile};
 use fabric::file::NamedSwitch;
 use fabric::topology::{End, Node};
@@ -166,7 +166,7 @@ impl View<'_> {
         };
         if let Some(Node::Host(host)) = self.peer(switch, port).map(|end| end.node) {
             let mut flows = self.experiment.scenario.flows.iter().filter(|flow| flow.from == host);
-            if flows.all(|flow| flow.operation == Transfer::UnreliableWrite) {
+            if flows.all(|flow| flow.operation.is_unreliable()) {
                 let cause = "this traffic is unreliable, and more of it is sent than fits".to_owned();
                 return Some(finding(Severity::Note, String::new(), cause, "nothing, if that is meant"));
             }

@@ -9,11 +9,11 @@ use super::scenario::{Flow, HostConfig, Scenario, Transfer};
 use super::storage::{self, Store};
 use super::wires::{LaneInfo, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES, Wires};
 use fabric::config::{CLASSES, ClassMap, GroupConfig, Profile, QueueConfig, Treatment, Weigh};
-use fabric::topology::{End, Node};
+use fabric::topology::{Chance, End, Node};
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packets, Pcg32, Rate, Routes, Span, Switch, Time};
 use rnic::{
-    Access, AddressVector, AttrMask, Capacity, Config, Cq, Device, Instant, Pd, QpAttr, QpInit, QpType,
-    RegionInit, RegionKeys, State,
+    Access, AddressVector, AttrMask, Capacity, Config, Cq, Destination, Device, Instant, Pd, QpAttr, QpInit,
+    QpType, RegionInit, RegionKeys, State,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -203,9 +203,11 @@ impl<'a> Builder<'a> {
                 let (from_part, from_node, from_host) = self.place_of(from.node);
                 let (part, node, to_host) = self.place_of(to.node);
                 let extra = self.scenario.topology.extra(number, direction);
+                // A normal distribution goes below what it is around: all of it is thrown.
+                let is_normal = matches!(extra.chance, Chance::Normal(_));
                 let watched = self.scenario.watch.captures.contains(&number);
                 table[self.lane_of(from) as usize] = LaneInfo {
-                    delay: link.config.delay + extra.base,
+                    delay: link.config.delay + if is_normal { Span::ZERO } else { extra.base },
                     head_start_ps_per_byte: if extra.cut_through {
                         link.config.rate.time_of(1).0 as u32
                     } else {
@@ -224,11 +226,11 @@ impl<'a> Builder<'a> {
                     loss: link.config.loss,
                     link: number,
                     direction,
-                    spread: extra.spread,
+                    overtakes: extra.chance != Chance::None,
                     is_plain: !self.scenario.topology.outages().contains_key(&number)
                         && !watched
                         && link.config.loss == 0
-                        && extra.spread.0 == 0,
+                        && extra.chance == Chance::None,
                     watched,
                 };
             }
@@ -256,7 +258,7 @@ impl<'a> Builder<'a> {
                 Events::new(reach, table.len() / self.parts),
                 watch.captured_max,
                 *seed,
-                self.scenario.topology.outages(),
+                &self.scenario.topology,
             ),
             switches: Vec::new(),
             hosts: Vec::new(),
@@ -301,7 +303,7 @@ impl<'a> Builder<'a> {
         let ways = self.scenario.topology.ways();
         for (number, config) in (0_u32..).zip(&self.scenario.switches) {
             let seed = self.scenario.seed;
-            let salt = salt_of(seed, number);
+            let salt = salt_of(seed ^ self.scenario.hash_seed.rotate_left(17), number);
             let routes = Routes::new(ways[number as usize].clone(), self.scenario.spread, salt);
             let random = Pcg32::new(seed, STREAM_SWITCHES + u64::from(number));
             let switch = Switch::new(config, number, routes, random);
@@ -367,15 +369,20 @@ impl<'a> Builder<'a> {
                     .map_err(|reason| fault(host, reason))?;
             }
             let now = Instant(0);
+            let mut datagram = None;
             for (this, other) in [(0, 1), (1, 0)] {
                 let timing = &self.scenario.hosts[ends[this] as usize];
                 let attr = attributes(timing, number, ends[other], qpns[other]);
+                if this == 0 && flow.operation == Transfer::Datagram {
+                    let (vector, qpn) = (attr.vector, attr.destination);
+                    datagram = Some(Box::new(Destination { vector, qpn, qkey: attr.qkey }));
+                }
                 let host = self.host(parts, ends[this]);
                 bring_up(&mut host.device, qpns[this], &attr, flow, now)
                     .map_err(|reason| fault(ends[this], reason))?;
             }
             let peer = self.host(parts, ends[1]).keys;
-            if flow.operation == Transfer::Send {
+            if matches!(flow.operation, Transfer::Send | Transfer::Datagram) {
                 (0..flow.depth).for_each(|_| self.host(parts, ends[1]).post_receive(Time(0), qpns[1]));
             }
             if flow.operation.is_storage() {
@@ -403,6 +410,7 @@ impl<'a> Builder<'a> {
                 number,
                 qpn: qpns[0],
                 peer_qpn: qpns[1],
+                datagram,
                 peer,
                 posted: 0,
                 completed: 0,
@@ -514,14 +522,14 @@ const FIRST_QPN: u32 = 0x100;
 
 impl Host {
     fn create(&mut self, flow: &Flow, config: &HostConfig) -> Result<Qpn, rnic::Error> {
-        let unreliable = flow.operation == Transfer::UnreliableWrite;
+        let kind = queue_pair_type(flow);
         let [sends, receives] = match flow.operation {
-            Transfer::Send => [flow.depth, 2 * flow.depth],
+            Transfer::Send | Transfer::Datagram => [flow.depth, 2 * flow.depth],
             Transfer::StorageRead | Transfer::StorageWrite => storage::requests(flow, config),
             _ => [flow.depth, 1],
         };
         self.device.create_qp(&QpInit {
-            kind: if unreliable { QpType::Uc } else { QpType::Rc },
+            kind,
             pd: Some(self.pd),
             xrcd: None,
             send_cq: Some(self.cq),
@@ -536,6 +544,14 @@ impl Host {
             },
             signal_all: true,
         })
+    }
+}
+
+fn queue_pair_type(flow: &Flow) -> QpType {
+    match flow.operation {
+        Transfer::UnreliableWrite => QpType::Uc,
+        Transfer::Datagram => QpType::Ud,
+        _ => QpType::Rc,
     }
 }
 
@@ -573,16 +589,20 @@ fn bring_up(
     now: Instant,
 ) -> Result<(), rnic::Error> {
     use AttrMask as M;
-    let (mut receive, mut send) = (M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN, M::SQ_PSN);
-    if flow.operation != Transfer::UnreliableWrite {
+    let kind = queue_pair_type(flow);
+    let (mut init, mut receive, mut send) = (M::PKEY_INDEX | M::PORT, M::empty(), M::SQ_PSN);
+    match kind {
+        QpType::Ud => init |= M::QKEY,
+        _ => {
+            init |= M::ACCESS_FLAGS;
+            receive |= M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+        }
+    }
+    if kind == QpType::Rc {
         receive |= M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
         send |= M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
     }
-    for (state, mask) in [
-        (State::Init, M::ACCESS_FLAGS | M::PKEY_INDEX | M::PORT),
-        (State::ReadyToReceive, receive),
-        (State::ReadyToSend, send),
-    ] {
+    for (state, mask) in [(State::Init, init), (State::ReadyToReceive, receive), (State::ReadyToSend, send)] {
         device.modify_qp(qpn, &QpAttr { state, ..*attr }, mask | M::STATE, now)?;
     }
     Ok(())

@@ -8,8 +8,8 @@ use super::wires::{Content, ECT_0, Wires, kind};
 use fabric::config::Profile;
 use fabric::{Egress, Next, Packet, PacketId, Packets, PauseFrame, Pcg32, Telemetry, Time, UNTAGGED};
 use rnic::{
-    Arrival, Completion, Cq, Data, Device, Fault, Gather, Gid, Instant, Memory, Operation, Path, Payload, Pd,
-    Pending, Piece, ReceiveRequest, RegionKeys, SendFlags, SendRequest, Sge, Sink, Status,
+    Arrival, Completion, Cq, Data, Destination, Device, Fault, Gather, Gid, Instant, Memory, Operation, Path,
+    Payload, Pd, Pending, Piece, ReceiveRequest, RegionKeys, SendFlags, SendRequest, Sge, Sink, Status,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::{Message, Qpn, Tail};
@@ -96,6 +96,8 @@ pub(super) struct Poster {
     pub(super) number: u32,
     pub(super) qpn: Qpn,
     pub(super) peer_qpn: Qpn,
+    /// Where datagrams go.
+    pub(super) datagram: Option<Box<Destination>>,
     pub(super) peer: RegionKeys,
     pub(super) posted: u64,
     pub(super) completed: u64,
@@ -306,6 +308,7 @@ impl Host {
             return;
         }
         let hop = |hop: &fabric::Hop| rnic::Hop {
+            port: hop.port,
             at: Instant(hop.at.ns()),
             sent_bytes: hop.sent_bytes,
             queued_bytes: hop.queued_bytes,
@@ -512,7 +515,7 @@ impl Host {
             Transfer::Write | Transfer::UnreliableWrite => {
                 Operation::Write { address, rkey, immediate: None }
             }
-            Transfer::Send => Operation::Send(Tail::None),
+            Transfer::Send | Transfer::Datagram => Operation::Send(Tail::None),
             Transfer::Read => Operation::Read { address, rkey },
             Transfer::StorageRead | Transfer::StorageWrite => return,
         };
@@ -522,7 +525,7 @@ impl Host {
             operation,
             flags: SendFlags::SIGNALED,
             data: Data::Sges(&sges),
-            destination: None,
+            destination: poster.datagram.as_deref().copied(),
             xrc_srq: None,
         };
         if self.device.post_send(poster.qpn, &request, Instant(now.ns())).is_err() {

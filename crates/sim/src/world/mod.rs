@@ -16,10 +16,12 @@ mod build;
 mod bus;
 mod deadlock;
 mod defaults;
+mod delays;
 mod events;
 mod host;
 mod part;
 mod partition;
+mod reaction;
 mod results;
 mod scenario;
 mod storage;
@@ -39,6 +41,7 @@ pub use storage::{Drives, Media, Processor, StorageConfig};
 use fabric::config::CLASSES;
 use fabric::{Egress, Span, Time};
 use part::Part;
+use reaction::Reaction;
 
 /// How often is looked whether everything is done, and whether anything is stuck.
 const CHECK_EVERY: Span = Span::from_us(50);
@@ -60,6 +63,7 @@ pub struct World {
     deadlocks: Vec<Deadlock>,
     flows: usize,
     watches: bool,
+    reaction: Option<Reaction>,
     now: Time,
     end: Time,
     done: bool,
@@ -107,6 +111,7 @@ impl World {
             deadlocks: Vec::new(),
             flows: scenario.flows.len(),
             watches: false,
+            reaction: scenario.reaction.and_then(|after| Reaction::new(&scenario.topology, after)),
             now: Time(0),
             end: scenario.end,
             done: false,
@@ -171,9 +176,13 @@ impl World {
         let after = |every: Span| Time((self.now.0 / every.0 + 1).saturating_mul(every.0));
         let check = after(CHECK_EVERY);
         let sample = self.sample_every.map_or(Time::NEVER, after);
-        let stop = check.min(sample).min(at).min(self.end);
+        let reacts = self.reaction.as_ref().map_or(Time::NEVER, Reaction::next_at);
+        let stop = check.min(sample).min(at).min(self.end).min(reacts.max(self.now));
         self.run_parts(stop);
         self.now = stop;
+        if reacts <= stop {
+            self.react();
+        }
         if stop == sample {
             self.sample();
         }
@@ -194,6 +203,14 @@ impl World {
             }
         }
         self.done |= self.now >= self.end;
+    }
+
+    /// Gives switches other ways.
+    fn react(&mut self) {
+        let Some(ways) = self.reaction.as_mut().map(|reaction| reaction.ways(self.now)) else { return };
+        for (ways, (part, index)) in ways.into_iter().zip(&self.switch_at) {
+            self.parts[usize::from(*part)].switches[*index as usize].switch.set_ways(ways);
+        }
     }
 
     fn run_parts(&mut self, stop: Time) {

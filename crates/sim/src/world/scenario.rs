@@ -16,6 +16,10 @@ pub struct Scenario {
     pub switches: Vec<SwitchConfig>,
     /// How switches spread traffic over ways of equal cost.
     pub spread: Spread,
+    /// What hashes depend on besides `seed`.
+    pub hash_seed: u64,
+    /// How long switches take to go around links that are down; never without.
+    pub reaction: Option<Span>,
     /// Hosts by number.
     pub hosts: Vec<HostConfig>,
     /// What is transferred.
@@ -156,6 +160,8 @@ pub enum Transfer {
     Read,
     /// WRITE over an unreliable connection: what is lost stays so.
     UnreliableWrite,
+    /// SEND as unreliable datagrams: messages of one packet.
+    Datagram,
     /// NVMe over Fabrics: `from` reads from the drives of `to`; messages are I/Os.
     StorageRead,
     /// The same, and writes.
@@ -163,6 +169,11 @@ pub enum Transfer {
 }
 
 impl Transfer {
+    /// Whether nobody says that it arrived.
+    pub const fn is_unreliable(self) -> bool {
+        matches!(self, Self::UnreliableWrite | Self::Datagram)
+    }
+
     /// Whether it is asked for by commands, between programs that take time.
     pub const fn is_storage(self) -> bool {
         matches!(self, Self::StorageRead | Self::StorageWrite)

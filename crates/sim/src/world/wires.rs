@@ -1,7 +1,9 @@
 //! The links: what is under way, and what it means when it arrives.
 
+use super::delays::Thrower;
 use super::events::Events;
 use super::results::{Captured, CapturedFrame};
+use fabric::topology::{Extra, Topology};
 use fabric::{
     ECN_CE, Frame, Lane, Packet, PacketId, Packets, PauseFrame, Pcg32, Span, Telemetry, Time, Wire,
 };
@@ -43,8 +45,8 @@ pub(super) struct LaneInfo {
     pub(super) crosses: bool,
     /// Chance of damage, in units of 2^-32.
     pub(super) loss: u32,
-    /// Packets take up to this longer, by chance.
-    pub(super) spread: Span,
+    /// Packets are delayed by chance, and overtake each other.
+    pub(super) overtakes: bool,
     /// It is captured, damages, or delays by chance: most are plain.
     pub(super) is_plain: bool,
     /// Link in the topology, and direction.
@@ -69,7 +71,7 @@ impl LaneInfo {
         from_part: 0,
         crosses: false,
         loss: 0,
-        spread: Span::ZERO,
+        overtakes: false,
         is_plain: true,
         link: u32::MAX,
         direction: 0,
@@ -145,7 +147,7 @@ pub(super) struct Wires {
     pauses: Vec<VecDeque<(Time, PauseFrame)>>,
     /// What leaves for other parts, by part.
     pub(super) crossing: Vec<Vec<Crossing>>,
-    random: Vec<Option<Pcg32>>,
+    throwers: Vec<Option<Box<Thrower>>>,
     pub(super) captured: Vec<Captured>,
     captured_max: usize,
     /// By link: from when until when it is down.
@@ -162,10 +164,14 @@ impl Wires {
         events: Events,
         captured_max: usize,
         seed: u64,
-        outages: &BTreeMap<u32, Vec<(Time, Time)>>,
+        topology: &Topology,
     ) -> Self {
-        let damaging = |(lane, info): (usize, &LaneInfo)| {
-            (!info.is_plain).then(|| Pcg32::new(seed, STREAM_LINKS + lane as u64))
+        let thrower = |(lane, info): (usize, &LaneInfo)| {
+            let new = |extra: Extra| {
+                let random = Pcg32::new(seed, STREAM_LINKS + lane as u64);
+                Box::new(Thrower::new(random, extra.chance, extra.base))
+            };
+            (!info.is_plain).then(|| new(topology.extra(info.link, info.direction)))
         };
         Self {
             events,
@@ -173,10 +179,10 @@ impl Wires {
             lanes: table.iter().map(|info| Line::new(info, part)).collect(),
             pauses: vec![VecDeque::new(); table.len()],
             crossing: vec![Vec::new(); parts],
-            random: table.iter().enumerate().map(damaging).collect(),
+            throwers: table.iter().enumerate().map(thrower).collect(),
             captured: Vec::new(),
             captured_max,
-            outages: outages.clone(),
+            outages: topology.outages().clone(),
             part,
             table,
             hops: 0,
@@ -232,7 +238,7 @@ impl Wires {
                 packets.remove(id);
                 return;
             }
-            at += Span(((u128::from(info.spread.0) * u128::from(self.throw(lane))) >> 32) as u64);
+            at += self.throwers[lane as usize].as_mut().map_or(Span::ZERO, |thrower| thrower.delay());
         }
         if info.part == self.part {
             self.under_way(lane, &info, id, at, packets);
@@ -248,9 +254,9 @@ impl Wires {
     #[inline]
     fn under_way(&mut self, lane: u32, info: &LaneInfo, id: PacketId, at: Time, packets: &mut Packets) {
         let queue = &mut self.lanes[lane as usize].queue;
-        let first = match info.spread {
-            Span::ZERO => queue.push(id, at, packets),
-            _ => queue.insert(id, at, packets),
+        let first = match info.overtakes {
+            false => queue.push(id, at, packets),
+            true => queue.insert(id, at, packets),
         };
         if first {
             self.events.push(at, lane * 4 + kind::ARRIVAL);
@@ -264,7 +270,7 @@ impl Wires {
     }
 
     fn throw(&mut self, lane: u32) -> u32 {
-        self.random[lane as usize].as_mut().map_or(u32::MAX, Pcg32::next_u32)
+        self.throwers[lane as usize].as_mut().map_or(u32::MAX, |thrower| thrower.next_u32())
     }
 
     /// A pause frame leaves a port.

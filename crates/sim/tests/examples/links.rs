@@ -27,6 +27,54 @@ fn what_is_sent_over_a_link_that_is_down_is_lost_and_sent_again() {
     assert!(workload(&flaps).goodput_bps < workload(&once).goodput_bps);
 }
 
+/// The link that is left has room for all.
+#[test]
+fn switches_go_around_a_link_that_is_down_and_come_back() {
+    let [around, stays] = [&[][..], &[("routing.reaction", "1s")]].map(|sets| run("around.toml", sets));
+    let lost = around.report.damaged;
+    assert!(lost > 100, "what was sent before they knew: {lost}");
+    let [bytes, without] = [&around, &stays].map(|ran| ran.report.workloads[0].bytes as f64);
+    // Flows on that link stand still for a millisecond and a timeout of 20, and otherwise for five.
+    assert!(bytes > 1.5 * without, "{bytes} and {without} bytes");
+    assert_eq!(around.report.workloads[0].failed, 0);
+}
+
+/// 62 bytes of headers, the DETH's 8, preamble and gap (IBTA 9.2.3).
+#[test]
+fn datagrams_fill_the_line_and_are_not_missed() {
+    let sets = [SMALL[0], ("workload.0.operation", "datagram"), ("duration", "2ms")];
+    let ran = run("spraying/two-hosts.toml", &sets);
+    let (goodput, line) =
+        (ran.report.workloads[0].goodput_bps, 100e9 * 4096.0 / (4096.0 + 62.0 + 8.0 + 20.0));
+    assert!((goodput / line - 1.0).abs() < 0.01, "{goodput:.4e}, {line:.4e} by the line");
+    assert_eq!(ran.results.hosts[1].device.sent_packets, 0, "nobody answers");
+    let sets = [sets.as_slice(), &[("link.2.loss", "10%")]].concat();
+    let lossy = run("spraying/two-hosts.toml", &sets);
+    assert!((lossy.report.workloads[0].goodput_bps / goodput - 0.9).abs() < 0.02);
+    assert_eq!(lossy.report.workloads[0].retransmitted, 0);
+}
+
+#[test]
+fn links_delay_by_the_law_that_is_named() {
+    let latency = |sets: &[(&str, &str)]| {
+        let sets = [SMALL.as_slice(), sets].concat();
+        run("spraying/two-hosts.toml", &sets).report.workloads[0].latency_us.unwrap()
+    };
+    let plain = latency(&[]).mean;
+    let spread = ("link.2.extra-spread", "10us");
+    for (law, more, mean) in [
+        ("uniform", None, 5.0),
+        ("normal", Some(("link.2.extra-delay", "50us")), 50.0),
+        ("exponential", None, 10.0),
+        ("pareto", Some(("link.2.extra-shape", "3.0")), 15.0),
+        ("measured", Some(("link.2.extra-samples", "[\"1us\", \"2us\", \"30us\"]")), 8.75),
+    ] {
+        let sets = [&[("link.2.extra-law", law), spread, ("duration", "20ms")], more.as_slice()].concat();
+        let added = latency(&sets).mean - plain;
+        assert!((added / mean - 1.0).abs() < 0.15, "{law}: {added} us, not {mean}");
+    }
+}
+
 #[test]
 fn cutting_through_saves_a_frame_time_per_switch() {
     let mean = |forwarding| {

@@ -105,6 +105,8 @@ fn scenario(flows: u32, config: DcqcnConfig, end: Span) -> Scenario {
         hosts: vec![host; topology.hosts() as usize],
         topology,
         spread: Spread::Hash,
+        hash_seed: 0,
+        reaction: None,
         flows: (1..=flows).map(stream).collect(),
         seed: 1,
         end: Time(0) + end,

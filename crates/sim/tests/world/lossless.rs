@@ -20,6 +20,8 @@ fn scenario(topology: Topology, common: &Lossless, host: HostConfig, flows: Vec<
         hosts: vec![host; topology.hosts() as usize],
         topology,
         spread: Spread::Hash,
+        hash_seed: 0,
+        reaction: None,
         flows,
         seed: 1,
         end: Time::from_ns(100_000_000),

@@ -105,6 +105,8 @@ fn completion_times(run: &str, seed: u64, place: impl Fn(&Topology, &Flow) -> Op
         hosts: vec![host(); topology.hosts() as usize],
         topology,
         spread: Spread::Hash,
+        hash_seed: 0,
+        reaction: None,
         flows,
         seed,
         end: Time::from_ns(1_000_000_000),

@@ -38,6 +38,8 @@ fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
         hosts: vec![host; 16],
         topology,
         spread,
+        hash_seed: 0,
+        reaction: None,
         flows: (0..16).map(flow).filter(|flow| flow.from != flow.to).collect(),
         seed,
         end: Time::from_ns(100_000_000),
@@ -71,17 +73,21 @@ fn threads_and_pauses_of_the_clock_leave_no_trace() {
 }
 
 #[test]
-fn what_switches_tell_crosses_from_thread_to_thread() {
+fn what_switches_tell_and_how_they_react_crosses_from_thread_to_thread() {
     let told = |threads| {
         let mut scenario = scenario(1, Spread::Hash, 0, threads);
         let hpcc = HpccConfig { base_rtt_ns: Nanos(8_000), ..HpccConfig::default() };
         scenario.hosts.iter_mut().for_each(|host| host.congestion = CongestionConfig::Hpcc(hpcc.clone()));
+        // From edge to aggregation.
+        scenario.topology.take_down(16, Time::from_ns(40_000), Time::from_ns(120_000));
+        scenario.reaction = Some(Span::from_us(20));
         run(&scenario)
     };
     let one = told(1);
     assert!(one.flows.iter().all(|flow| flow.finished != Time::NEVER), "everything is done");
     let slowed = one.flows.iter().filter(|flow| flow.rate_bps.is_some_and(|bps| bps < 60_000_000_000));
     assert!(slowed.count() > 2, "senders react");
+    assert!(one.damaged > 0, "the link is in use");
     for threads in [2, 3] {
         assert_eq!(told(threads), one, "{threads} threads");
     }

@@ -29,6 +29,8 @@ fn run(slots: [Option<Bus>; 2], flow: Flow, change: impl Fn(&mut HostConfig)) ->
         switches: sim::world::lossless_switches(&topology, &Lossless::default()),
         topology,
         spread: Spread::Hash,
+        hash_seed: 0,
+        reaction: None,
         hosts: slots.map(host).into(),
         flows: vec![flow],
         seed: 1,

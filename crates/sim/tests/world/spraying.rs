@@ -69,6 +69,8 @@ impl Router {
             switches: sim::world::lossless_switches(&topology, &Lossless::default()),
             topology,
             spread: if self.spray { Spread::Random } else { Spread::Hash },
+            hash_seed: 0,
+            reaction: None,
             hosts: vec![host; 2],
             flows: vec![flow],
             seed: 7,
