@@ -13,7 +13,7 @@ packages=(
   iproute2 iputils-ping procps iperf3                              # namespaces, and TCP to compare with
   libfabric-bin qperf                                     # programs whose connections come by RDMA-CM
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
-  nvme-cli fio e2fsprogs libnbd-bin                      # the kernel as a host of NVMe; NBD clients
+  nvme-cli fio e2fsprogs libnbd-bin nbdkit                # the kernel as a host of NVMe; NBD clients, a peer
   openssl libssl-dev pkg-config                           # TLS, and a program that speaks it
   python3-prometheus-client                               # Prometheus' own reader of metrics
   tshark                                                  # a dissector that others wrote

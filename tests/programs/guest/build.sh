@@ -43,7 +43,8 @@ release=$(basename "$work"/kernel/lib/modules/*)
 depmod -b "$work/kernel" "$release"
 
 # Modules, each with what it needs, in the kernel's own layout so that modprobe finds them.
-modules=(virtio_pci virtio_net virtio_console ib_uverbs rdma_ucm rdma_rxe crc32_generic crc32_pclmul)
+modules=(virtio_pci virtio_net virtio_blk virtio_console ib_uverbs rdma_ucm rdma_rxe
+  crc32_generic crc32_pclmul)
 for module in "${modules[@]}"; do
   modprobe -d "$work/kernel" -S "$release" --show-depends "$module" || die "kernel $release has no $module"
 done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r path; do

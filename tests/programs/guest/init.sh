@@ -16,7 +16,9 @@ for word in $(cat /proc/cmdline); do
     rockery.mtu=*) mtu=${word#*=} ;;
   esac
 done
-for module in virtio_pci virtio_net virtio_console ib_uverbs rdma_ucm rdma_rxe; do modprobe $module; done
+for module in virtio_pci virtio_net virtio_blk virtio_console ib_uverbs rdma_ucm rdma_rxe; do
+  modprobe $module
+done
 # Duplicate address detection would keep the IPv6 addresses, and so their GIDs, away for a second.
 echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad
 /bin/ip link set lo up

@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -45,7 +46,7 @@ pub struct Guest {
     control: RefCell<Control>,
     jobs: Cell<u32>,
     // Dropped in this order: the machine first, then the files it has open.
-    _process: Process,
+    process: RefCell<Process>,
     _folder: TempDir,
 }
 
@@ -59,6 +60,39 @@ impl Guest {
         processors: u32,
         extras: Extras<'_>,
     ) -> Result<Self, Error> {
+        let netdev = format!("tap,id=n,ifname={tap},script=no,downscript=no");
+        let more = ["-smp".to_owned(), processors.to_string()];
+        Self::start(&netdev, number, mtu, &more, extras, |argv| bridge.start_plain(argv))
+    }
+
+    /// Boots one that is on no bridge: its TCP port `port` is loopback's `forwarded`, whose connections end
+    /// when it does. `disk` is its `/dev/vda`, as QEMU's `-blockdev` has it, and `programs` are in it.
+    ///
+    /// # Errors
+    /// When the guest cannot be built or does not come up.
+    pub fn with_disk(forwarded: u16, port: u16, disk: &str, programs: &[&Path]) -> Result<Self, Error> {
+        let own = addresses(1).0;
+        let net = format!("user,id=n,net=10.88.0.0/24,hostfwd=tcp:127.0.0.1:{forwarded}-{own}:{port}");
+        Self::start(&net, 1, 1500, &disk_options(disk), Extras::Programs(programs), start_here)
+    }
+
+    /// The same with what storage takes, and no port.
+    ///
+    /// # Errors
+    /// As [`Guest::with_disk`].
+    pub fn with_disk_and_storage(disk: &str) -> Result<Self, Error> {
+        let extras = Extras::Storage(Kernel::Plain);
+        Self::start("user,id=n,net=10.88.0.0/24", 1, 1500, &disk_options(disk), extras, start_here)
+    }
+
+    fn start(
+        netdev: &str,
+        number: u8,
+        mtu: u32,
+        more: &[String],
+        extras: Extras<'_>,
+        start: impl FnOnce(&[&str]) -> Result<Process, Error>,
+    ) -> Result<Self, Error> {
         let folder = TempDir::new().map_err(Error::file("a temporary folder"))?;
         let kernel = if let Extras::Storage(kernel) = extras { kernel } else { Kernel::Plain };
         let image = image::build(kernel)?;
@@ -66,10 +100,10 @@ impl Guest {
             Extras::Programs(programs) => image::with_programs(&image, programs, folder.path())?,
             Extras::Storage(_) => image::with_storage(&image, folder.path())?,
         };
-        let mut argv = qemu(&image.join("vmlinuz"), &initrd, folder.path(), tap, number, mtu);
-        argv.extend(["-smp".to_owned(), processors.to_string()]);
+        let mut argv = qemu(&image.join("vmlinuz"), &initrd, folder.path(), netdev, number, mtu);
+        argv.extend_from_slice(more);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let mut process = bridge.start_plain(&argv)?;
+        let mut process = start(&argv)?;
         let name = format!("guest{number}");
         let gone = |process: &mut Process| Error::GuestGone {
             name: name.clone(),
@@ -86,7 +120,17 @@ impl Guest {
             return Err(gone(&mut process));
         }
         let (control, jobs) = (RefCell::new(control), Cell::new(0));
-        Ok(Self { name, number, control, jobs, _process: process, _folder: folder })
+        Ok(Self { name, number, control, jobs, process: RefCell::new(process), _folder: folder })
+    }
+
+    /// Its power goes: what was not on its disk is lost.
+    ///
+    /// # Errors
+    /// When it has none already.
+    pub fn power_off(&self) -> Result<(), Error> {
+        let mut process = self.process.borrow_mut();
+        process.kill()?;
+        process.wait(BOOT_SECONDS).map(drop)
     }
 
     /// Runs a line of shell in the guest, one at a time.
@@ -113,7 +157,22 @@ fn console(folder: &Path) -> String {
     text.lines().skip(skipped).map(|line| format!("{line}\n")).collect()
 }
 
-fn qemu(kernel: &Path, initrd: &Path, folder: &Path, tap: &str, number: u8, mtu: u32) -> Vec<String> {
+/// Starts a program where this one runs.
+fn start_here(argv: &[&str]) -> Result<Process, Error> {
+    let (program, words) = argv
+        .split_first()
+        .ok_or(Error::Start { program: String::new(), source: std::io::ErrorKind::InvalidInput.into() })?;
+    let mut command = Command::new(program);
+    command.args(words);
+    Process::start(command)
+}
+
+fn disk_options(disk: &str) -> [String; 4] {
+    let blockdev = format!("node-name=disk,{disk}");
+    ["-blockdev".to_owned(), blockdev, "-device".to_owned(), "virtio-blk-pci,drive=disk".to_owned()]
+}
+
+fn qemu(kernel: &Path, initrd: &Path, folder: &Path, netdev: &str, number: u8, mtu: u32) -> Vec<String> {
     let (v4, v6) = addresses(number);
     let path = |path: &Path| path.display().to_string();
     // On a busy machine emulated ticks come too late for the kernel's own check of them.
@@ -139,7 +198,7 @@ fn qemu(kernel: &Path, initrd: &Path, folder: &Path, tap: &str, number: u8, mtu:
         ("-initrd", path(initrd)),
         ("-append", command_line),
         ("-serial", format!("file:{}", path(&folder.join("console")))),
-        ("-netdev", format!("tap,id=n,ifname={tap},script=no,downscript=no")),
+        ("-netdev", netdev.to_owned()),
         ("-device", nic),
         ("-chardev", chardev),
         ("-device", "virtserialport,chardev=c,name=control".to_owned()),

@@ -11,7 +11,6 @@ use std::path::Path;
 use nvme::host::{Done, HostError, Payload, Queue, transfer};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
-use rdma::Buffer;
 use wire::nvme::{Io, Status};
 
 use crate::Error;
@@ -81,7 +80,7 @@ impl Ledger {
             let end = self.blocks.len().min(start + WRITE_BLOCKS_MAX as usize);
             let length = (end - start) * BLOCK;
             let command = transfer(Io::Read, nsid, self.first + start as u64, (end - start) as u32);
-            let done = queue.call("Read", command, Payload::In(Buffer::zeroed(length), length))?;
+            let done = queue.call("Read", command, Payload::In(queue.buffer(length)?, length))?;
             let Some(buffer) = done.buffer else { continue };
             for (index, bytes) in (start..end).zip(buffer.chunks_exact(BLOCK)) {
                 wrong.extend(self.see(index, bytes, loss));
@@ -226,7 +225,7 @@ impl<'a> Writer<'a> {
             return Ok(false);
         }
         let durable = self.below(FUA_IN) == 0;
-        let mut buffer = Buffer::zeroed(blocks * BLOCK);
+        let mut buffer = self.queue.buffer(blocks * BLOCK)?;
         let mut versions = Vec::with_capacity(blocks);
         for (index, place) in (start..start + blocks).zip(buffer.chunks_exact_mut(BLOCK)) {
             let it = &mut self.ledger.blocks[index];

@@ -141,7 +141,8 @@ pub struct Process {
 }
 
 impl Process {
-    fn start(mut command: Command) -> Result<Self, Error> {
+    /// Starts it.
+    pub(crate) fn start(mut command: Command) -> Result<Self, Error> {
         let file = NamedTempFile::new().map_err(Error::file("a temporary file"))?;
         let (file, output) = file.into_parts();
         let copy = |file: &File| file.try_clone().map_err(Error::file(output.to_path_buf()));

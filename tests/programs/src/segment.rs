@@ -20,7 +20,12 @@ fn interface(kind: &str, number: u8) -> String {
     format!("{kind}{number}")
 }
 
-fn give_addresses(namespace: &Namespace, interface: &str, number: u8, mtu: u32) -> Result<(), Error> {
+pub(crate) fn give_addresses(
+    namespace: &Namespace,
+    interface: &str,
+    number: u8,
+    mtu: u32,
+) -> Result<(), Error> {
     let (v4, v6) = addresses(number);
     namespace.call(&format!("ip link set {interface} mtu {mtu} up"))?;
     namespace.call(&format!("ip address add {v4}/24 dev {interface}"))?;

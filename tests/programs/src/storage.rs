@@ -94,10 +94,7 @@ impl Server {
     /// # Panics
     /// When it does not let us.
     pub fn connect(&self, queues: u16, depth: u16) -> (Client, Vec<Queue>) {
-        let mut client =
-            Client::connect(self.address, &NQN.parse().expect("a name"), &options()).expect("it answers");
-        let queues = client.queues(queues, depth).expect("queues");
-        (client, queues)
+        connect(self.address, queues, depth)
     }
 
     /// Kills it, and waits until nothing of it is left.
@@ -108,6 +105,17 @@ impl Server {
         self.child.kill().expect("it is ours");
         self.child.wait().expect("it ends");
     }
+}
+
+/// Connects to a disk, with so many queues for so many commands each.
+///
+/// # Panics
+/// When its server does not let us.
+pub fn connect(address: SocketAddr, queues: u16, depth: u16) -> (Client, Vec<Queue>) {
+    let name = NQN.parse().expect("a name");
+    let mut client = Client::connect(address, &name, &options()).expect("it answers");
+    let queues = client.queues(queues, depth).expect("queues");
+    (client, queues)
 }
 
 /// How the host of these tests connects.

@@ -1,13 +1,16 @@
 //! A target that dies by SIGKILL under load, again and again: what it said is written is there when another
-//! takes its place. `ROCKERY_TEST_CRASHES` says how often, `ROCKERY_TEST_SEED` which.
+//! takes its place. And one whose machine loses its power, together with what its disk was never told to
+//! keep: what it said is flushed is there. `ROCKERY_TEST_CRASHES` says how often, `ROCKERY_TEST_SEED` which.
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nvme::host::HostError;
 use programs::ledger::{BLOCK, Writer};
-use programs::storage::Server;
-use programs::{Ledger, Loss};
+use programs::storage::{NQN, Server, connect};
+use programs::write_log::WriteLog;
+use programs::{Guest, Ledger, Loss, Machine, Rockery};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use tempfile::TempDir;
@@ -17,10 +20,12 @@ const WRITERS: u16 = 3;
 const BLOCKS: usize = 1024;
 const DEPTH: u16 = 16;
 
+const SIZE: usize = WRITERS as usize * BLOCKS * BLOCK;
+const SECONDS: u64 = 60;
+
 fn start(folder: &TempDir, options: &str) -> Server {
     let disk = folder.path().join("disk").display().to_string();
-    let size = usize::from(WRITERS) * BLOCKS * BLOCK;
-    Server::start(folder.path(), &format!("{disk} --size {size} {options}")).expect("a server")
+    Server::start(folder.path(), &format!("{disk} --size {SIZE} {options}")).expect("a server")
 }
 
 fn number(variable: &str, otherwise: u64) -> u64 {
@@ -28,8 +33,8 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 }
 
 /// Writes from all connections, until the server is killed after so many commands.
-fn load(server: &mut Server, ledgers: &mut [Ledger], after: u64, seed: u64) {
-    let (_client, mut queues) = server.connect(WRITERS, DEPTH);
+fn load(address: SocketAddr, ledgers: &mut [Ledger], after: u64, seed: u64, kill: impl FnOnce()) {
+    let (_client, mut queues) = connect(address, WRITERS, DEPTH);
     let completed = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for ((ledger, queue), index) in ledgers.iter_mut().zip(&mut queues).zip(0..) {
@@ -48,26 +53,36 @@ fn load(server: &mut Server, ledgers: &mut [Ledger], after: u64, seed: u64) {
         while completed.load(Ordering::Relaxed) < after {
             std::thread::sleep(Duration::from_micros(50));
         }
-        server.kill();
+        kill();
     });
+}
+
+fn ledgers(seed: u64) -> Vec<Ledger> {
+    let first_blocks = (0..u64::from(WRITERS)).map(|writer| writer * BLOCKS as u64);
+    first_blocks.map(|first| Ledger::new(seed, first, BLOCKS)).collect()
+}
+
+#[track_caller]
+fn look(server: &Server, ledgers: &mut [Ledger], loss: Loss, when: &str) {
+    let (_client, mut queues) = server.connect(WRITERS, DEPTH);
+    for (ledger, queue) in ledgers.iter_mut().zip(&mut queues) {
+        let wrong = ledger.check(queue, 1, loss).expect("it is read");
+        assert!(wrong.is_empty(), "{when}: {wrong:?}");
+    }
 }
 
 fn crash_and_look(options: &str) {
     let (crashes, seed) = (number("ROCKERY_TEST_CRASHES", 6), number("ROCKERY_TEST_SEED", 1));
     let folder = TempDir::new().expect("a folder");
-    let first_blocks = (0..u64::from(WRITERS)).map(|writer| writer * BLOCKS as u64);
-    let mut ledgers: Vec<Ledger> = first_blocks.map(|first| Ledger::new(seed, first, BLOCKS)).collect();
+    let mut ledgers = ledgers(seed);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut server = start(&folder, options);
     for crash in 0..crashes {
         let after = u64::from(random.next_u32() % 1500);
-        load(&mut server, &mut ledgers, after, random.next_u64());
+        load(server.address(), &mut ledgers, after, random.next_u64(), || server.kill());
         server = start(&folder, options);
-        let (_client, mut queues) = server.connect(WRITERS, DEPTH);
-        for (ledger, queue) in ledgers.iter_mut().zip(&mut queues) {
-            let wrong = ledger.check(queue, 1, Loss::Process).expect("it is read");
-            assert!(wrong.is_empty(), "crash {crash} of seed {seed}, after {after} commands: {wrong:?}");
-        }
+        let when = format!("crash {crash} of seed {seed}, after {after} commands");
+        look(&server, &mut ledgers, Loss::Process, &when);
     }
 }
 
@@ -79,4 +94,61 @@ fn a_killed_target_has_all_that_completed() {
 #[test]
 fn a_killed_target_has_all_that_completed_with_the_page_cache() {
     crash_and_look("--cached");
+}
+
+/// A port of loopback that nobody has.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// A guest's power goes while its rockery serves its disk under load. QEMU has logged all that the disk was
+/// asked to do: what was not flushed is lost by chance, block by block, and then everything is read.
+fn lose_power_and_look(options: &str) {
+    let losses = number("ROCKERY_TEST_CRASHES", 6) / 6;
+    let seed = number("ROCKERY_TEST_SEED", 1);
+    let folder = TempDir::new().expect("a folder");
+    let (disk, log) = (folder.path().join("disk"), folder.path().join("log"));
+    std::fs::write(&disk, vec![0; SIZE]).expect("a disk");
+    let mut ledgers = ledgers(seed);
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let rockery = Rockery::built();
+    let binary = rockery.path().display().to_string();
+    let (mut flushes, mut lost) = (0, 0);
+    for loss in 0..losses {
+        let before = std::fs::read(&disk).expect("a disk");
+        std::fs::write(&log, "").expect("a log");
+        let port = free_port();
+        let drive = format!(
+            "driver=blklogwrites,file.driver=file,file.filename={},log.driver=file,log.filename={}",
+            disk.display(),
+            log.display()
+        );
+        let guest = Guest::with_disk(port, 4420, &drive, &[rockery.path()]).expect("a guest");
+        let line = format!("{binary} serve nvme /dev/vda --subsystem {NQN} {options} --control /tmp/control");
+        let _server = guest.start(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
+        guest.wait_for_listener(4420, SECONDS).expect("it listens");
+        let after = u64::from(random.next_u32() % 1500);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        load(address, &mut ledgers, after, random.next_u64(), || guest.power_off().expect("it had power"));
+        let bytes = std::fs::read(&log).expect("a log");
+        let written = WriteLog::parse(&bytes).expect("QEMU's log");
+        let mut kept = before;
+        lost += written.replay(&mut kept, &mut random);
+        flushes += written.flushes();
+        std::fs::write(&disk, kept).expect("a disk");
+        let when = format!("power loss {loss} of seed {seed}, after {after} commands");
+        look(&start(&folder, ""), &mut ledgers, Loss::Power, &when);
+    }
+    assert!(flushes > 0 && lost > 0, "the disk heard of {flushes} flushes, and lost {lost} blocks");
+}
+
+#[test]
+fn a_target_that_lost_its_power_has_all_that_was_flushed() {
+    lose_power_and_look("");
+}
+
+#[test]
+fn a_target_that_lost_its_power_and_its_page_cache_has_all_that_was_flushed() {
+    lose_power_and_look("--cached");
 }

@@ -1,8 +1,12 @@
 //! Rockery as the host: over RDMA and TCP, on its own target and on the Linux kernel's.
 
+use std::io::{Read, Write};
 use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use programs::machine::until;
 use programs::namespace::Process;
 use programs::{Guest, Job, Machine, Namespace, Pair, Rockery, Segment};
 use tempfile::TempDir;
@@ -254,4 +258,95 @@ fn the_comparison_is_made_and_opens_offline() {
     assert!(json.contains("\"errors\": 0") && !json.contains("\"per-second\": 0.0"), "{json}");
     let page = std::fs::read_to_string(page).expect("it was written");
     assert!(page.matches("<svg").count() == 4 && !page.contains("src=") && !page.contains("href="));
+}
+
+/// Serves a remote disk to NBD clients, on a socket in the folder.
+fn export(place: &Namespace, address: IpAddr, transport: &str, files: &Files) -> (Process, PathBuf) {
+    let socket = files.path(&format!("{transport}.sock"));
+    let line = format!(
+        "{} nvme export {address}:4420 --transport {transport} --subsystem {NQN} --nbd unix:{}",
+        rockery(),
+        socket.display()
+    );
+    let argv: Vec<&str> = line.split_whitespace().collect();
+    let mut export = place.start_plain(&argv).expect("it starts");
+    let is_there = until(SECONDS, || Ok(export.output()?.contains("nbd+unix")));
+    assert!(is_there.expect("its output"), "{:?}", export.output());
+    (export, socket)
+}
+
+/// A file system of the kernel's, on a disk that neither it nor QEMU knows to be remote: what it leaves is
+/// whole and found again when it is read over the other transport.
+#[test]
+fn a_file_system_lies_on_a_remote_disk() {
+    let pair = Pair::new(9000).expect("a pair");
+    let files = Files::new();
+    let address = pair.left.address();
+    let _server = serve(&pair.left, address, &files);
+    let (_export, socket) = export(&pair.right, address, "rdma", &files);
+    let disk = format!("driver=nbd,server.type=unix,server.path={}", socket.display());
+    let guest = Guest::with_disk_and_storage(&disk).expect("a guest");
+    let line = |line: &str| guest.shell(line).expect("the guest answers").expect_success().output;
+    line("/sbin/modprobe ext4 && mkfs.ext4 -q /dev/vda && mkdir -p /mnt && mount /dev/vda /mnt");
+    line("dd if=/dev/urandom of=/mnt/file bs=1M count=8 2>/dev/null");
+    line(
+        "fio --name=v --directory=/mnt --size=8M --direct=1 --ioengine=libaio --iodepth=8 --rw=randrw \
+         --bsrange=4k-64k --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7",
+    );
+    let digest = line("md5sum </mnt/file");
+    line("umount /mnt && mount /dev/vda /mnt");
+    assert_eq!(line("md5sum </mnt/file"), digest);
+    line("umount /mnt");
+    let image = files.path("image").display().to_string();
+    let read = format!("read {address}:4420 --transport tcp --subsystem {NQN} --blocks 16384 >{image}");
+    nvme(&pair.left, &read);
+    shell(&pair.left, &format!("e2fsck -fn {image}"));
+    let found = shell(&pair.left, &format!("debugfs -R 'cat /file' {image} 2>/dev/null | md5sum"));
+    assert_eq!(found, digest);
+}
+
+/// Clock ticks (10 ms) of processor time that a process took until now.
+fn ticks(process: &Process) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).expect("it runs");
+    // Behind the name, which may hold anything: user and system time are the 14th and 15th field.
+    let behind = stat.rsplit(')').next().unwrap_or_default();
+    behind.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// An NBD client that says who it is, and then nothing.
+fn silent_client(socket: &Path) -> UnixStream {
+    let mut client = UnixStream::connect(socket).expect("it listens");
+    let mut greeting = [0; 18];
+    client.read_exact(&mut greeting).expect("a greeting");
+    // Fixed newstyle, no zeroes behind the answer; NBD_OPT_EXPORT_NAME of no name.
+    let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &0_u32.to_be_bytes()];
+    client.write_all(&choice.concat()).expect("it is there");
+    let mut answer = [0; 10];
+    client.read_exact(&mut answer).expect("an answer");
+    assert_eq!(u64::from_be_bytes(answer[..8].try_into().expect("eight")), 64 << 20);
+    client
+}
+
+/// Target and host with connections over which nothing goes, one for each transport: neither looks for work.
+#[test]
+fn who_has_nothing_to_do_takes_no_processor() {
+    const LOOK: Duration = Duration::from_secs(3);
+    /// Of 300: a timer now and then is no polling.
+    const TICKS_MAX: u64 = 3;
+    let pair = Pair::new(9000).expect("a pair");
+    let files = Files::new();
+    let address = pair.left.address();
+    let server = serve(&pair.left, address, &files);
+    let (tcp, tcp_socket) = export(&pair.right, address, "tcp", &files);
+    let (rdma, rdma_socket) = export(&pair.right, address, "rdma", &files);
+    let _clients = [tcp_socket, rdma_socket].map(|socket| silent_client(&socket));
+    // What connecting took is over.
+    std::thread::sleep(Duration::from_secs(1));
+    let all = [("target", &server), ("TCP host", &tcp), ("RDMA host", &rdma)];
+    let before = all.map(|(_, process)| ticks(process));
+    std::thread::sleep(LOOK);
+    for ((who, process), before) in all.into_iter().zip(before) {
+        let took = ticks(process) - before;
+        assert!(took <= TICKS_MAX, "the {who} took {took} ticks of 10 ms in {LOOK:?}");
+    }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -127,6 +128,16 @@ impl TcpQueue {
                 Ok(true)
             }
             None => Ok(false),
+        }
+    }
+}
+
+impl Drop for TcpQueue {
+    /// A connection that is given up while the target may still work for it ends at once: what the kernel
+    /// had not sent must not reach the disk after what a later connection writes.
+    fn drop(&mut self) {
+        if self.outstanding() > 0 {
+            _ = SockRef::from(&*self.stream.socket_mut()).set_linger(Some(Duration::ZERO));
         }
     }
 }

@@ -83,6 +83,7 @@ impl Qp {
             return;
         }
         self.requester.unacknowledged = end;
+        self.requester.forget_read_ends();
         self.requester.heard = true;
         self.requester.retries = 0;
         self.requester.rnr_retries = 0;

@@ -50,6 +50,10 @@ pub(crate) struct Requester {
     /// The PSN that the next posted request begins with.
     pub(super) posted: Psn,
     pub(super) outstanding: VecDeque<Outstanding>,
+    /// Where pieces of READs ended that were asked for and not answered yet, in their order. What is asked
+    /// for again must not reach beyond: the peer may have executed the first of two, and then knows no
+    /// request that begins before what it expects and ends behind it (IBTA 9.7.5.1.5).
+    read_ends: VecDeque<Psn>,
     /// Single packets to send again (out-of-order mode).
     pub(super) resend: VecDeque<Psn>,
     /// Retries since the last progress.
@@ -123,6 +127,7 @@ impl Requester {
         self.waits_for_pace = false;
         self.resend.clear();
         self.outstanding.clear();
+        self.read_ends.clear();
     }
 
     pub(super) fn forget_queue(&mut self) {
@@ -133,6 +138,29 @@ impl Requester {
         self.next = self.posted;
         self.unacknowledged = self.posted;
         self.high = self.posted;
+    }
+
+    /// Packets up to the first end of a piece that was asked for before.
+    fn packets_to_read_end(&self) -> u32 {
+        let end = self.read_ends.iter().find(|end| self.next.is_before(**end));
+        end.map_or(u32::MAX, |end| end.distance_from(self.next) as u32)
+    }
+
+    /// A piece ends there: at an end that is known, or before the next that is.
+    fn note_read_end(&mut self, end: Psn) {
+        let place = self.read_ends.iter().position(|known| !known.is_before(end));
+        match place {
+            Some(place) if self.read_ends[place] == end => {}
+            Some(place) => self.read_ends.insert(place, end),
+            None => self.read_ends.push_back(end),
+        }
+    }
+
+    /// Ends of what is answered.
+    pub(super) fn forget_read_ends(&mut self) {
+        while self.read_ends.front().is_some_and(|end| !self.unacknowledged.is_before(*end)) {
+            self.read_ends.pop_front();
+        }
     }
 
     pub(super) fn in_flight(&self) -> u32 {
@@ -385,7 +413,7 @@ impl Qp {
         if !matches!(entry.operation, Operation::Read { .. }) {
             return (room > 0).then_some(left.min(together).min(room));
         }
-        let wanted = left.min(READ_PACKETS_MAX);
+        let wanted = left.min(READ_PACKETS_MAX).min(self.requester.packets_to_read_end());
         // A small remainder of the window is not worth a request of its own.
         let worth = wanted.min(window.div_ceil(4));
         (room >= worth).then(|| wanted.min(room))
@@ -449,6 +477,9 @@ impl Qp {
         let requester = &mut self.requester;
         requester.pace_at = next;
         requester.packets_since_ack_request = if ack { 0 } else { requester.packets_since_ack_request + 1 };
+        if matches!(entry.operation, Operation::Read { .. }) {
+            requester.note_read_end(requester.next.plus(packets));
+        }
         if entry.wants_response() {
             requester
                 .outstanding

@@ -141,6 +141,30 @@ fn a_fence_waits_for_the_read_before_it() {
     assert_eq!(bench.sent_psns(), [1]);
 }
 
+/// A piece of a READ that the peer has executed is asked for again as it was, or the end of it: never
+/// together with what comes after, which the peer would take neither for a new request nor for one that it
+/// knows.
+#[test]
+fn what_is_asked_for_again_ends_where_it_ended_before() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, Operation::Read { address: 0x5000, rkey: Rkey(9) }, 60 * 1024);
+    let asked = |bench: &mut Bench| -> Vec<(u64, u32)> {
+        let of = |message: &Message| match message {
+            Message::ReadRequest(reth) => (reth.address, reth.length / 1024),
+            other => panic!("{other:?}"),
+        };
+        bench.sent().iter().map(|(packet, _)| of(&packet.message)).collect()
+    };
+    assert_eq!(asked(&mut bench), [(0x5000, 60)]);
+    // After silence the window is small: the READ is asked for in pieces, of which the first comes in part.
+    bench.wait();
+    assert_eq!(asked(&mut bench), [(0x5000, 4)]);
+    let aeth = Some(wire::Aeth { syndrome: Syndrome::ACK, msn: 1 });
+    bench.receive(0, Message::ReadResponse { position: Position::First, aeth }, &[7; 1024]);
+    bench.wait();
+    assert_eq!(asked(&mut bench), [(0x5400, 3), (0x6000, 1)]);
+}
+
 #[test]
 fn a_full_completion_queue_is_an_event_and_ends_its_queue_pairs() {
     let mut bench = Bench::new(QpType::Rc);

@@ -6,6 +6,7 @@
 
 mod connections;
 mod neighbours;
+mod storage;
 
 use std::fs;
 use std::path::Path;
@@ -35,10 +36,14 @@ struct Row {
 fn main() {
     // What takes a minute, without the rest: shown, and not written down.
     let asked = |name: &str| std::env::args().any(|argument| argument == name);
-    let (outcome, is_part) = match (asked("--same-host"), asked("--connections")) {
-        (true, _) => (measure_same_host(), true),
-        (_, true) => (connections::measure(), true),
-        _ => (measure(), false),
+    let (outcome, is_part) = if asked("--same-host") {
+        (measure_same_host(), true)
+    } else if asked("--connections") {
+        (connections::measure(), true)
+    } else if asked("--storage") {
+        (storage::measure(), true)
+    } else {
+        (measure(), false)
     };
     let table = match outcome {
         Ok(rows) => table(&rows),
@@ -89,6 +94,7 @@ fn measure() -> Result<Vec<Row>, Error> {
     rows.extend(same_host(&alone, &limits)?);
     rows.extend(neighbours::measure(&alone, &limits)?);
     rows.extend(connections::measure()?);
+    rows.extend(storage::measure()?);
     Ok(rows)
 }
 

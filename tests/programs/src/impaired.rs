@@ -1,0 +1,84 @@
+//! Two namespaces on a bad wire. Kernels have `netem` for it, if somebody switched that on; this one works
+//! wherever the other places do, and by seed.
+
+use std::cell::RefCell;
+
+use crate::machine::until;
+use crate::namespace::Process;
+use crate::probe::Probe;
+use crate::segment::{addresses, give_addresses};
+use crate::{Error, Job, Namespace};
+
+const START_SECONDS: u64 = 30;
+
+/// How many of a thousand frames a wire treats badly.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// They vanish.
+    pub lost: u32,
+    /// Others pass them.
+    pub reordered: u32,
+    /// They come twice.
+    pub doubled: u32,
+    /// One bit of them is wrong.
+    pub damaged: u32,
+}
+
+/// Two namespaces whose frames a process between them carries, badly.
+#[derive(Debug)]
+pub struct Impaired {
+    /// 10.88.0.1.
+    pub left: Namespace,
+    /// 10.88.0.2.
+    pub right: Namespace,
+    wire: RefCell<Option<Process>>,
+    probe: Probe,
+    // Dropped last: the wire's ends lie here.
+    middle: Namespace,
+}
+
+impl Impaired {
+    /// Makes one of this MTU in bytes, that carries every frame.
+    ///
+    /// # Errors
+    /// As [`Namespace::new`] and [`Probe::compile`].
+    pub fn new(mtu: u32) -> Result<Self, Error> {
+        let [(one, one_v6), (two, two_v6), (between, between_v6)] = [1, 2, 254].map(addresses);
+        let it = Self {
+            left: Namespace::new(one, one_v6)?,
+            right: Namespace::new(two, two_v6)?,
+            wire: RefCell::new(None),
+            probe: Probe::compile_with("cc", "badwire", &[])?,
+            middle: Namespace::new(between, between_v6)?,
+        };
+        for (namespace, port, number) in [(&it.left, "wire1", 1), (&it.right, "wire2", 2)] {
+            let peer = namespace.netns();
+            it.middle.call(&format!("ip link add {port} type veth peer name eth0 netns {peer}"))?;
+            // The wire itself has no address, and says nothing.
+            it.middle.call(&format!("sysctl -qw net.ipv6.conf.{port}.disable_ipv6=1"))?;
+            it.middle.call(&format!("ip link set {port} mtu {mtu} up"))?;
+            give_addresses(namespace, "eth0", number, mtu)?;
+            namespace.call(&format!("{} whole eth0", it.probe.path().display()))?;
+        }
+        it.treat(1, Faults { lost: 0, reordered: 0, doubled: 0, damaged: 0 })?;
+        Ok(it)
+    }
+
+    /// From now on frames fare so, by the dice of `seed`.
+    ///
+    /// # Errors
+    /// When the wire does not start.
+    pub fn treat(&self, seed: u64, faults: Faults) -> Result<(), Error> {
+        drop(self.wire.take());
+        let Faults { lost, reordered, doubled, damaged } = faults;
+        let path = self.probe.path().display();
+        let line = format!("{path} {seed} {lost} {reordered} {doubled} {damaged}");
+        let argv: Vec<&str> = line.split(' ').collect();
+        let mut wire = self.middle.start_plain(&argv)?;
+        if !until(START_SECONDS, || Ok(wire.output()?.contains("carrying")))? {
+            return Err(Error::Failed { command: line, output: wire.output()? });
+        }
+        self.wire.replace(Some(wire));
+        Ok(())
+    }
+}
