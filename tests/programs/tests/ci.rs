@@ -10,6 +10,8 @@ use programs::{Namespace, Rockery};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 60;
+/// A step may build all of rockery.
+const STEP_SECONDS: u64 = 1200;
 
 fn examples() -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ci");
@@ -77,4 +79,104 @@ fn tests_in_python_pass() {
     let test = folder.path().join("test_message.py");
     let said = run_as_nobody(&["/usr/bin/python3", "-B", &test.to_string_lossy()]);
     assert!(said.contains("Ran 2 tests") && said.ends_with("OK\n"), "{said}");
+}
+
+/// The steps of a workflow or an action that are commands, in their order. Both files are written by hand and
+/// plain: `run: COMMAND`, or `run: |` and lines that are further in.
+fn commands(file: &str) -> Vec<String> {
+    let text = fs::read_to_string(examples().join(file)).expect("an example");
+    let mut lines = text.lines().peekable();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        let Some((before, command)) = line.split_once("run: ") else { continue };
+        if !before.trim_matches([' ', '-']).is_empty() {
+            continue;
+        }
+        if command != "|" {
+            found.push(command.to_owned());
+            continue;
+        }
+        let is_inside = |line: &&str| line.len() - line.trim_start().len() > before.len();
+        let block: Vec<&str> = std::iter::from_fn(|| lines.next_if(is_inside)).collect();
+        found.push(block.join("\n"));
+    }
+    found
+}
+
+/// A runner of GitHub's, as far as the example asks for one: steps are bash scripts that tell the next ones
+/// of variables and of folders with programs through files.
+struct Runner {
+    alone: Namespace,
+    folder: TempDir,
+}
+
+impl Runner {
+    /// One whose workspace holds a project with the three examples, and where rockery was checked out.
+    fn new() -> Self {
+        let folder = readable(&[&examples().join("c/message.c"), &examples().join("python/test_message.py")]);
+        let (project, rust) = (folder.path(), examples().join("rust"));
+        fs::create_dir(project.join("src")).expect("our own folder");
+        for file in ["Cargo.toml", "Cargo.lock", "src/main.rs"] {
+            fs::copy(rust.join(file), project.join(file)).expect("the example in Rust");
+        }
+        let root =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("our own folder");
+        std::os::unix::fs::symlink(root, project.join(".rockery")).expect("our own folder");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ci");
+        fs::create_dir_all(&target).expect("cargo's folder");
+        std::os::unix::fs::symlink(target, project.join("target")).expect("our own folder");
+        Self { alone: Namespace::alone().expect("a namespace"), folder }
+    }
+
+    fn told(&self, file: &str) -> String {
+        fs::read_to_string(self.folder.path().join(file)).unwrap_or_default()
+    }
+
+    /// Runs a step, and returns what it printed.
+    fn step(&self, script: &str) -> String {
+        let home = self.folder.path().display();
+        let mut path = std::env::var("PATH").expect("a shell's variable");
+        for folder in self.told("path").lines() {
+            path = format!("{folder}:{path}");
+        }
+        let mut words = vec!["env".to_owned(), format!("--chdir={home}"), format!("PATH={path}")];
+        // The toolchain and the crates stay where they are.
+        for (name, folder) in [("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")] {
+            let before = std::env::var("HOME").expect("a shell's variable");
+            let before = std::env::var(name).unwrap_or_else(|_| format!("{before}/{folder}"));
+            words.push(format!("{name}={before}"));
+        }
+        words.push(format!("HOME={home}"));
+        words.extend(
+            ["env", "output", "path"].map(|file| format!("GITHUB_{}={home}/{file}", file.to_uppercase())),
+        );
+        words.extend(self.told("env").lines().map(str::to_owned));
+        words.extend(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script].map(str::to_owned));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut job = self.alone.start_plain(&words).expect("bash");
+        job.wait(STEP_SECONDS).expect("in time").expect_success().output
+    }
+}
+
+/// Each command of the action and of the workflow, but for the packages, which are there.
+#[test]
+fn the_action_and_the_workflow_do_what_they_say() {
+    let runner = Runner::new();
+    let setup = commands("setup/action.yml");
+    assert_eq!(setup.len(), 4, "{setup:?}");
+    let said: String = setup.iter().map(|command| runner.step(command)).collect();
+    assert!(said.contains("rk_lo"), "it shows its devices: {said}");
+    assert_eq!(runner.told("output").trim_end().len(), "hash=".len() + 40);
+    let workflow = commands("workflow.yml");
+    let said: Vec<String> = workflow
+        .iter()
+        .filter(|command| !command.contains("apt-get"))
+        .map(|command| runner.step(command))
+        .collect();
+    let [c, rust, python] = &*said else { panic!("three kinds of tests: {workflow:?}") };
+    assert!(c.contains("100000 bytes sent"), "{c}");
+    assert!(rust.contains("test result: ok. 1 passed"), "{rust}");
+    assert!(python.contains("Ran 2 tests") && python.contains("OK"), "{python}");
+    // As `every-step` promises.
+    assert!(runner.step("./message").contains("100000 bytes sent"));
 }

@@ -96,6 +96,15 @@ fn riostream_writes_to_mapped_memory() {
     }
 }
 
+/// Options, flags, `rpoll` and `rselect`, closing by halves, connecting without blocking, mapped memory.
+#[test]
+fn calls_answer_as_they_do_on_sockets() {
+    let probe = Probe::compile_with("cc", "sockets", &["-lrdmacm", "-lpthread"]).unwrap();
+    let pair = pair(1500);
+    let said = pair.left.run(&[&probe.path().to_string_lossy(), "10.88.0.1"], SECONDS).unwrap();
+    assert_eq!(said.expect_success().output, include_str!("../probe/sockets.expected"));
+}
+
 /// How many datagrams the server's queue pair has received.
 fn received_datagrams(server: &Namespace) -> u64 {
     let listed = server.call(&format!("{} devices", Rockery::built().path().display())).expect("devices");

@@ -94,3 +94,11 @@ fn main() -> Result<(), Failure> {
     println!("{BYTES} bytes sent");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_message_arrives() {
+        super::main().unwrap();
+    }
+}
