@@ -2,12 +2,10 @@
 
 use std::fs;
 
-use programs::{Machine, Rockery, Segment};
+use programs::storage::{HOST, HOST_ID, NQN};
+use programs::{Guest, Job, Machine, Namespace, Rockery, Segment};
 use tempfile::TempDir;
 
-const NQN: &str = "nqn.2024-01.org.example:disk";
-const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:2cd2c43b-a90a-45c1-a8cd-86b33ab273b5";
-const HOST_ID: &str = "2cd2c43b-a90a-45c1-a8cd-86b33ab273b5";
 const SECONDS: u64 = 60;
 
 /// How one server of the test asks: its port, and what its file says of the host.
@@ -92,5 +90,62 @@ fn the_kernel_proves_who_it_is_and_asks_in_return() {
         );
         assert!(!shell(&without).succeeded(), "{group}: {}", log());
         assert!(!shell("ls /dev/nvme0n1 2>/dev/null").succeeded(), "{group}");
+    }
+}
+
+/// Makes the kernel's own target ask for this secret with this group, and answer with the controller's.
+fn nvmet(guest: &Guest, secret: &str, controller: &str, group: &str) {
+    let address = guest.address();
+    let made = format!(
+        "/sbin/modprobe nvmet_tcp; mount -t configfs config /sys/kernel/config 2>/dev/null; \
+         n=/sys/kernel/config/nvmet; s=$n/subsystems/{NQN}; h=$n/hosts/{HOST}; p=$n/ports/1; \
+         [ -d $s ] || {{ dd if=/dev/zero of=/tmp/disk bs=1M count=4 2>/dev/null; mkdir $s $h $p && \
+         ln -s $h $s/allowed_hosts/host && mkdir $s/namespaces/1 && \
+         echo /tmp/disk >$s/namespaces/1/device_path && echo 1 >$s/namespaces/1/enable && \
+         echo {address} >$p/addr_traddr && echo tcp >$p/addr_trtype && echo 4420 >$p/addr_trsvcid && \
+         echo ipv4 >$p/addr_adrfam && ln -s $s $p/subsystems/disk; }} && \
+         echo {secret} >$h/dhchap_key && echo {controller} >$h/dhchap_ctrl_key && \
+         echo {group} >$h/dhchap_dhgroup"
+    );
+    guest.shell(&made).expect("the guest answers").expect_success();
+}
+
+/// The other way round: the kernel's target asks our host, which asks in return.
+#[test]
+fn our_host_proves_who_it_is_to_the_kernel_and_asks_in_return() {
+    let segment = Segment::new(1500).expect("a segment");
+    let place = segment.namespace(1).expect("a namespace");
+    let guest = segment.authenticating_guest(11).expect("a guest");
+    segment.introduce(&place, &guest).expect("they hear each other");
+    let key = |hash: u8, bytes: u8, name: &str| {
+        let line = format!("nvme gen-dhchap-key --hmac={hash} --key-length={bytes} --nqn={name}");
+        let printed = guest.shell(&line).expect("the guest answers").expect_success().output;
+        printed.lines().find(|line| line.starts_with("DHHC-1:")).expect("a key").trim().to_owned()
+    };
+    for (hash, bytes, group) in [(0, 32, "null"), (2, 48, "null"), (3, 64, "ffdhe2048")] {
+        let (secret, controller) = (key(hash, bytes, HOST), key(hash, bytes, NQN));
+        nvmet(&guest, &secret, &controller, group);
+        our_host_is_believed(&guest, &place, &secret, &controller);
+    }
+}
+
+fn our_host_is_believed(guest: &Guest, place: &Namespace, secret: &str, controller: &str) {
+    let address = guest.address();
+    let nvme = |act: &str, words: &str| {
+        let rockery = Rockery::built().path().display().to_string();
+        let line =
+            format!("{rockery} nvme {act} {address}:4420 --subsystem {NQN} --host {HOST} {words} 2>&1");
+        let mut job = place.start_plain(&["sh", "-c", &line]).expect("it starts");
+        job.wait(SECONDS).expect("in time")
+    };
+    let log = || guest.shell("dmesg | tail -n 20").expect("the guest answers").output;
+    let written = nvme("write", &format!("--secret {secret} </bin/sh"));
+    assert!(written.succeeded(), "{}\n{}", written.output, log());
+    let both = format!("--secret {secret} --controller-secret {controller}");
+    let read = nvme("read", &format!("--blocks 8 {both} | cmp -n 4096 - /bin/sh"));
+    assert!(read.succeeded(), "{}\n{}", read.output, log());
+    let crossed = format!("--secret {secret} --controller-secret {secret}");
+    for wrong in [String::new(), format!("--secret {controller}"), crossed] {
+        assert!(!nvme("id-ctrl", &wrong).succeeded(), "{wrong}");
     }
 }

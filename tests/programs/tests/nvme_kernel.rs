@@ -1,8 +1,9 @@
-//! The Linux kernel with many ways to our storage: it goes another way when one is closed.
+//! The Linux kernel with two ways to our storage: it goes the other one when one is closed. And rockery beside
+//! it in one guest, on the kernel's own block device.
 
 use programs::machine::until;
 use programs::storage::{HOST, HOST_ID, NQN};
-use programs::{Machine, StoragePlace};
+use programs::{Machine, Rockery, StoragePlace};
 
 const SECONDS: u64 = 60;
 
@@ -65,4 +66,42 @@ fn the_kernel_takes_the_way_that_is_open() {
         place.shell("tail -n 20 /tmp/fio; dmesg | tail")
     );
     assert_eq!(place.shell("dmesg | grep -ci 'i/o error' || true").trim(), "0");
+}
+
+/// The server in the guest, on a loop device: what the kernel writes through it is in the file below.
+#[test]
+fn a_block_device_is_served() {
+    let place = StoragePlace::new();
+    place.bring(Rockery::built().path());
+    place.shell("/sbin/modprobe loop && truncate -s 32M /tmp/disk && losetup /dev/loop0 /tmp/disk");
+    place.shell(&format!(
+        "/tmp/rockery serve nvme /dev/loop0 --block-size 512 --subsystem {NQN} --listen 127.0.0.1:4421 \
+         --control /tmp/control >/tmp/server 2>&1 &"
+    ));
+    place.guest.wait_for_listener(4421, SECONDS).expect("it listens");
+    place.nvme(&format!("connect -t tcp -a 127.0.0.1 -s 4421 -n {NQN} --nr-io-queues 1"));
+    place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+    assert_eq!(place.shell("cat /sys/block/nvme0n1/size").trim(), "65536");
+    place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
+    place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=4 2>/dev/null && md5sum </mnt/file >/tmp/sum");
+    place.shell("umount /mnt");
+    // What has to be durable reaches the device as a flush, and nothing else does.
+    let flushes = || -> u64 {
+        let stat = place.shell("cat /sys/block/loop0/stat");
+        stat.split_whitespace().nth(15).and_then(|it| it.parse().ok()).expect("a count of flushes")
+    };
+    let mut before = flushes();
+    let write = "write /dev/nvme0n1 -s 60000 -c 0 -z 512 -d /dev/zero";
+    for (command, is_durable) in [(write, false), ("flush /dev/nvme0n1", true), (write, false)] {
+        place.nvme(command);
+        assert_eq!(flushes() > before, is_durable, "{command}");
+        before = flushes();
+    }
+    place.nvme(&format!("{write} --force-unit-access"));
+    assert!(flushes() > before, "a write with FUA");
+    place.nvme(&format!("disconnect -n {NQN}"));
+    // The device has it, without rockery.
+    place.shell(
+        "fsck.ext4 -fn /dev/loop0 && mount -o ro /dev/loop0 /mnt && md5sum </mnt/file | cmp - /tmp/sum",
+    );
 }
