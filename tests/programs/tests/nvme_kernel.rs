@@ -1,11 +1,81 @@
-//! The Linux kernel with two ways to our storage: it goes the other one when one is closed. And rockery beside
-//! it in one guest, on the kernel's own block device.
+//! The Linux kernel with many ways to our storage: it discovers over every address and hears of changes, goes
+//! another way when one is closed, and sees what becomes of namespaces. And rockery beside it in one guest,
+//! on
+//! the kernel's own block device.
+
+use std::net::IpAddr;
 
 use programs::machine::until;
 use programs::storage::{HOST, HOST_ID, NQN};
 use programs::{Machine, Rockery, StoragePlace};
 
 const SECONDS: u64 = 60;
+
+/// Where a host finds something, as a URI and the command line have it.
+fn at(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
+    }
+}
+
+#[test]
+fn discovery_leads_everywhere_and_tells_what_changes() {
+    let place = StoragePlace::new();
+    place.shell("/sbin/modprobe nvme_rdma");
+    let addresses = [place.server.address(), place.server.address_v6()];
+    let ports: Vec<String> =
+        addresses.iter().map(|it| format!("--listen {0}:4420 --rdma {0}:4420", at(*it))).collect();
+    let referrals = "--referral 192.0.2.7:8009 --referral [2001:db8::7]:8009";
+    let _server = place.serve(&format!("--memory 8M --subsystem {NQN} {} {referrals}", ports.join(" ")));
+    let more: Vec<String> = (0..10).map(|number| format!("nqn.2024-01.org.example:more{number}")).collect();
+    for name in &more {
+        place.tell(&format!("add-subsystem {name}"));
+    }
+    for address in addresses {
+        for transport in ["tcp", "rdma"] {
+            let to = format!("-t {transport} -a {address} -s 4420");
+            let found = place.nvme(&format!("discover {to}"));
+            // Each subsystem at each of four ports, two referrals, and the service itself.
+            let entries = found.matches("Discovery Log Entry").count();
+            assert_eq!(entries, 11 * 4 + 2 + 1, "{to}: {found}");
+            assert_eq!(found.matches("discovery subsystem referral").count(), 2, "{to}");
+            assert!(found.contains("192.0.2.7") && found.contains("2001:db8::7"), "{to}");
+            assert!(more.iter().all(|name| found.contains(name.as_str())), "{to}");
+            place.nvme(&format!("connect {to} -n {NQN} --nr-io-queues 1"));
+            place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+            place.shell("dd if=/dev/urandom of=/tmp/data bs=64k count=4 2>/dev/null");
+            place.shell("dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct 2>/dev/null");
+            place.shell("dd if=/dev/nvme0n1 bs=64k count=4 iflag=direct 2>/dev/null | cmp - /tmp/data");
+            place.nvme(&format!("disconnect -n {NQN}"));
+        }
+    }
+    // A connection that stays is told of each change, once it has looked at the one before.
+    let address = place.server.address();
+    place.nvme(&format!("discover -t tcp -a {address} -s 4420 -p"));
+    assert_eq!(place.shell("cat /sys/class/nvme/nvme0/cntrltype").trim(), "discovery");
+    place.shell("busybox uevent sh -c 'echo $NVME_AEN >>/tmp/aen' >/dev/null 2>&1 &");
+    let changes = [
+        "add-subsystem nqn.2024-01.org.example:late".to_owned(),
+        format!("hosts {NQN} {HOST}"),
+        format!("listen {address}:4421"),
+        format!("remove-subsystem {}", more[0]),
+    ];
+    for (count, change) in changes.iter().enumerate() {
+        place.tell(change);
+        // Notice, discovery log page change, page 0x70.
+        let told =
+            || Ok(place.guest.shell("grep -c 0x70f002 /tmp/aen")?.output.trim() == format!("{}", count + 1));
+        let log = || place.shell("cat /tmp/aen; dmesg | tail");
+        assert!(until(SECONDS, told).expect("the guest answers"), "{change}: {}", log());
+        // Whoever reads the page from its beginning wants to hear of the next change.
+        place.nvme("get-log /dev/nvme0 --log-id=0x70 --log-len=1024 >/dev/null");
+    }
+    place.nvme(&format!("discover -t tcp -a {address} -s 4420 >/tmp/found"));
+    let found = place.shell("cat /tmp/found");
+    assert!(found.contains(":late") && found.contains("4421") && !found.contains(&format!("{}\n", more[0])));
+    assert!(!found.contains(&format!("{NQN}\n")), "this host may no longer use it");
+}
 
 #[test]
 fn the_kernel_takes_the_way_that_is_open() {
