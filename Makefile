@@ -50,5 +50,5 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
 
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
-	$(CARGO) build --release --workspace --bins --lib
+	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs
 	scripts/install.sh "$(DESTDIR)$(PREFIX)"
