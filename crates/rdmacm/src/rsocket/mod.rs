@@ -4,12 +4,14 @@
 //! - [`calls`] has what C calls; [`table`] finds what a descriptor stands for.
 //! - [`wait`] is how calls wait for a socket, [`poll`] how they wait for several.
 //! - [`socket`] is how far a stream's socket is, [`transfer`] what calls do with its bytes. [`stream`] moves
-//!   them, as [`protocol`] has it agreed; [`buffer`] is its memory, [`iomap`] what the program maps.
+//!   them, as [`protocol`] has it agreed; [`iomap`] is what the program maps.
 //! - [`datagram`] is the other kind of sockets.
+//! - [`buffer`] and [`completions`] are the memory and the completion queue of both kinds.
 //! - [`options`] is what can be set, [`defaults`] what holds where it is not.
 
 mod buffer;
 mod calls;
+mod completions;
 mod datagram;
 mod defaults;
 mod iomap;

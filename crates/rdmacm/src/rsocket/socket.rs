@@ -299,17 +299,17 @@ impl Endpoint for Inner {
     }
 
     fn arm(&mut self) -> Result<(), Errno> {
-        self.stream.as_mut().map_or(Ok(()), Stream::arm)
+        self.stream.as_mut().map_or(Ok(()), |stream| stream.completions.arm())
     }
 
     fn quiet(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.quiet();
+            stream.completions.quiet();
         }
     }
 
     fn descriptors(&self) -> [libc::pollfd; 2] {
-        let stream = self.stream.as_ref().map_or(-1, Stream::descriptor);
+        let stream = self.stream.as_ref().map_or(-1, |stream| stream.completions.descriptor());
         [self.channel_fd(), stream].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
     }
 

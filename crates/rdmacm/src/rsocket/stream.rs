@@ -4,16 +4,17 @@
 //! reader has made room.
 
 use super::buffer::Buffer;
+use super::completions::{BATCH, Completions};
 use super::defaults::Sizes;
 use super::protocol::{
     Connect, GRANTS, LENGTH_MAX, MAPPING_BYTES, Message, RANGE_BYTES, Range, scale, unscale,
 };
 use crate::qp;
-use crate::verbs::{self, verbs};
+use crate::verbs;
 use abi::{
     IBV_QPT_RC, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
-    ibv_comp_channel, ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
-    ibv_wr_rdma, ibv_wr_remote, rdma_cm_id,
+    ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, ibv_wr_rdma, ibv_wr_remote,
+    rdma_cm_id,
 };
 use core::ffi::c_int;
 use door::Errno;
@@ -28,8 +29,6 @@ const CONTROLS: u32 = 4;
 const TRANSFER_BYTES_MAX: usize = 64 << 10;
 /// Sending begins only with so much room (rdma-core's low-water mark): a writer is not woken for crumbs.
 const LOW_WATER_BYTES: usize = 2048;
-/// Completions that are taken at once.
-const BATCH: usize = 32;
 /// Marks of work request ids: receives, and messages of control. Others carry their length.
 const RECEIVE: u64 = 1 << 63;
 const CONTROL: u64 = 1 << 62;
@@ -47,9 +46,7 @@ pub(super) enum End {
 /// A connection's two rings and what is agreed about them.
 pub(super) struct Stream {
     id: *mut rdma_cm_id,
-    cq: *mut ibv_cq,
-    events: *mut ibv_comp_channel,
-    events_taken: u32,
+    pub(super) completions: Completions,
     inline_bytes: usize,
     depth: u16,
 
@@ -100,7 +97,6 @@ impl Stream {
     /// # Safety
     /// `id` has a device, no queue pair, and outlives the stream.
     pub(super) unsafe fn new(id: *mut rdma_cm_id, sizes: &Sizes) -> Result<Self, Errno> {
-        let verbs = verbs()?;
         // SAFETY: as above.
         unsafe {
             let (pd, context) = (crate::id::id(id)?.state().device.ok_or(Errno::INVALID)?.pd()?, (*id).verbs);
@@ -109,16 +105,11 @@ impl Stream {
             let outgoing = Buffer::new(pd, sizes.send_bytes, 0)?;
             let incoming = Buffer::new(pd, sizes.receive_bytes, WRITABLE)?;
             let tables = Buffer::new(pd, tables + CONTROLS as usize * RANGE_BYTES, WRITABLE)?;
-            let events = Errno::check_pointer((verbs.ibv_create_comp_channel)(context))?;
-            let entries = (sizes.sends + sizes.receives) as c_int;
-            let cq = Errno::check_pointer((verbs.ibv_create_cq)(context, entries, null_mut(), events, 0));
-            let cq = cq.inspect_err(|_| _ = (verbs.ibv_destroy_comp_channel)(events))?;
+            let completions = Completions::new(context, sizes.sends + sizes.receives)?;
             let (outgoing_free, half) = (outgoing.length(), incoming.length() / 2);
             let mut stream = Self {
                 id,
-                cq,
-                events,
-                events_taken: 0,
+                completions,
                 inline_bytes: 0,
                 depth: sizes.receives as u16,
                 outgoing,
@@ -150,9 +141,8 @@ impl Stream {
                 open: false,
             };
             stream.make_queue_pair(sizes)?;
-            crate::rsocket::set_nonblocking((*events).fd)?;
             stream.post_receives(sizes.receives)?;
-            stream.arm()?;
+            stream.completions.arm()?;
             Ok(stream)
         }
     }
@@ -162,8 +152,8 @@ impl Stream {
     unsafe fn make_queue_pair(&mut self, sizes: &Sizes) -> Result<(), Errno> {
         let mut attr = ibv_qp_init_attr {
             qp_context: null_mut(),
-            send_cq: self.cq,
-            recv_cq: self.cq,
+            send_cq: self.completions.queue(),
+            recv_cq: self.completions.queue(),
             srq: null_mut(),
             cap: ibv_qp_cap {
                 max_send_wr: sizes.sends,
@@ -203,46 +193,22 @@ impl Stream {
         self.tables.put(0, &peer.first.to_memory(cfg!(target_endian = "big")));
     }
 
-    /// For `poll`: readable while completions wait that were asked for.
-    pub(super) fn descriptor(&self) -> c_int {
-        // SAFETY: ours.
-        unsafe { (*self.events).fd }
-    }
-
-    /// Asks for an event with the next completion.
-    pub(super) fn arm(&mut self) -> Result<(), Errno> {
-        // SAFETY: ours.
-        Errno::check(unsafe { verbs::req_notify_cq(self.cq, 0) })
-    }
-
-    /// Takes the events that were asked for.
-    pub(super) fn quiet(&mut self) {
-        let Ok(verbs) = verbs() else { return };
-        let (mut cq, mut context) = (null_mut(), null_mut());
-        // SAFETY: ours; the descriptor does not block.
-        while unsafe { (verbs.ibv_get_cq_event)(self.events, &mut cq, &mut context) } == 0 {
-            self.events_taken += 1;
-        }
-    }
-
     /// Takes completions, and gives credits. Called whenever something is asked of the socket.
     pub(super) fn progress(&mut self) {
         loop {
             let mut completions = [ibv_wc::default(); BATCH];
-            // SAFETY: room for as many as are asked for.
-            let count = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, completions.as_mut_ptr()) };
-            let Ok(count) = usize::try_from(count) else {
+            let Ok(completions) = self.completions.take(&mut completions) else {
                 self.end(End::Broken);
                 return;
             };
             let mut receives = 0;
-            for completion in completions.iter().take(count) {
+            for completion in completions {
                 receives += self.complete(completion);
             }
             if receives > 0 && self.post_receives(receives).is_err() {
                 self.end(End::Broken);
             }
-            if count < BATCH {
+            if completions.len() < BATCH {
                 break;
             }
         }
@@ -525,14 +491,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let Ok(verbs) = verbs() else { return };
-        // SAFETY: ours, in the order in which they use each other; the buffers go after this.
-        unsafe {
-            qp::rdma_destroy_qp(self.id);
-            self.quiet();
-            (verbs.ibv_ack_cq_events)(self.cq, self.events_taken);
-            (verbs.ibv_destroy_cq)(self.cq);
-            (verbs.ibv_destroy_comp_channel)(self.events);
-        }
+        // SAFETY: ours; what it uses goes after this.
+        unsafe { qp::rdma_destroy_qp(self.id) };
     }
 }

@@ -132,7 +132,12 @@ impl Datagrams {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
         // SAFETY: both descriptors are ours, and the event is read before the call returns.
         Errno::check(unsafe {
-            libc::epoll_ctl(self.events.as_raw_fd(), libc::EPOLL_CTL_ADD, outlet.descriptor(), &mut event)
+            libc::epoll_ctl(
+                self.events.as_raw_fd(),
+                libc::EPOLL_CTL_ADD,
+                outlet.completions.descriptor(),
+                &mut event,
+            )
         })?;
         self.outlets.push(outlet);
         Ok(self.outlets.len() - 1)
@@ -288,12 +293,12 @@ impl Endpoint for Datagrams {
 
     fn arm(&mut self) -> Result<(), Errno> {
         self.looked = None;
-        self.outlets.iter_mut().try_for_each(Outlet::arm)
+        self.outlets.iter_mut().try_for_each(|outlet| outlet.completions.arm())
     }
 
     fn quiet(&mut self) {
         self.looked = None;
-        self.outlets.iter_mut().for_each(Outlet::quiet);
+        self.outlets.iter_mut().for_each(|outlet| outlet.completions.quiet());
     }
 
     fn descriptors(&self) -> [pollfd; 2] {

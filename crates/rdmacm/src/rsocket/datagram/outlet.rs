@@ -5,15 +5,14 @@ use crate::address::{active_mtu, rdma_bind_addr, take_device};
 use crate::id::{rdma_create_id, rdma_destroy_id};
 use crate::qp::{self, address_vector};
 use crate::rsocket::buffer::Buffer;
+use crate::rsocket::completions::{BATCH, Completions};
 use crate::rsocket::defaults::Sizes;
 use crate::sockaddr;
 use crate::verbs::{self, verbs};
 use abi::{
-    IBV_QPT_UD, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_GRH, IBV_WR_SEND, ibv_ah, ibv_comp_channel,
-    ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wr_remote, ibv_wr_ud,
-    rdma_cm_id,
+    IBV_QPT_UD, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_GRH, IBV_WR_SEND, ibv_ah, ibv_cq, ibv_qp_cap,
+    ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wr_remote, ibv_wr_ud, rdma_cm_id,
 };
-use core::ffi::c_int;
 use door::Errno;
 use rnic::Path;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +26,6 @@ const SLOT_BYTES: usize = 2048;
 const GRH_BYTES: usize = 40;
 /// Slots begin at cache lines.
 const RECEIVE_STRIDE: usize = (GRH_BYTES + SLOT_BYTES).next_multiple_of(64);
-const BATCH: usize = 32;
 /// Marks work request ids of receives; the rest is a slot.
 const RECEIVE: u64 = 1 << 63;
 const HOP_LIMIT: u8 = 64;
@@ -72,10 +70,8 @@ impl Drop for Identifier {
 /// The queue pair, with its memory.
 pub(super) struct Outlet {
     pub(super) address: IpAddr,
+    pub(super) completions: Completions,
     id: Identifier,
-    cq: *mut ibv_cq,
-    events: *mut ibv_comp_channel,
-    events_taken: u32,
     inline_bytes: usize,
     outgoing: Buffer,
     /// Slots of `outgoing` that nothing is sent from.
@@ -96,7 +92,6 @@ impl Outlet {
         // SAFETY: the place is ours; without a channel the identifier is synchronous.
         Errno::check(unsafe { rdma_create_id(null_mut(), &mut raw, null_mut(), abi::RDMA_PS_UDP) })?;
         let id = Identifier(raw);
-        let verbs = verbs()?;
         let local = sockaddr::storage(SocketAddr::new(address, 0));
         // SAFETY: nobody else has the identifier. What is made is destroyed by `drop`, or here where making
         // the next thing fails.
@@ -108,21 +103,13 @@ impl Outlet {
             let receives = slots_of_receives(sizes);
             let outgoing = Buffer::new(pd, slots as usize * SLOT_BYTES, 0)?;
             let incoming = Buffer::new(pd, receives as usize * RECEIVE_STRIDE, LOCAL_WRITE)?;
-            let events = Errno::check_pointer((verbs.ibv_create_comp_channel)((*raw).verbs))?;
-            let entries = (slots + receives) as c_int;
-            let cq = (verbs.ibv_create_cq)((*raw).verbs, entries, null_mut(), events, 0);
-            let made = Errno::check_pointer(cq).and_then(|cq| {
-                let inline_bytes = make_queue_pair(raw, cq, slots, receives, sizes.inline_bytes)
-                    .inspect_err(|_| _ = (verbs.ibv_destroy_cq)(cq))?;
-                Ok((cq, inline_bytes))
-            });
-            let (cq, inline_bytes) = made.inspect_err(|_| _ = (verbs.ibv_destroy_comp_channel)(events))?;
+            let completions = Completions::new((*raw).verbs, slots + receives)?;
+            let inline_bytes =
+                make_queue_pair(raw, completions.queue(), slots, receives, sizes.inline_bytes)?;
             let mut outlet = Self {
                 address,
+                completions,
                 id,
-                cq,
-                events,
-                events_taken: 0,
                 inline_bytes,
                 outgoing,
                 free: (0..slots).collect(),
@@ -130,9 +117,8 @@ impl Outlet {
                 incoming,
                 packet_bytes: (128_usize << active_mtu(device)).min(SLOT_BYTES),
             };
-            crate::rsocket::set_nonblocking((*events).fd)?;
             (0..receives).try_for_each(|slot| outlet.post_receive(slot))?;
-            outlet.arm()?;
+            outlet.completions.arm()?;
             Ok(outlet)
         }
     }
@@ -141,28 +127,6 @@ impl Outlet {
     pub(super) fn qpn(&self) -> u32 {
         // SAFETY: the identifier and its queue pair are ours.
         unsafe { (*(*self.id.0).qp).qp_num }
-    }
-
-    /// For `epoll`: readable while completions wait that were asked for.
-    pub(super) fn descriptor(&self) -> c_int {
-        // SAFETY: ours.
-        unsafe { (*self.events).fd }
-    }
-
-    /// Asks for an event with the next completion.
-    pub(super) fn arm(&mut self) -> Result<(), Errno> {
-        // SAFETY: ours.
-        Errno::check(unsafe { verbs::req_notify_cq(self.cq, 0) })
-    }
-
-    /// Takes the events that were asked for.
-    pub(super) fn quiet(&mut self) {
-        let Ok(verbs) = verbs() else { return };
-        let (mut cq, mut context) = (null_mut(), null_mut());
-        // SAFETY: ours; the descriptor does not block.
-        while unsafe { (verbs.ibv_get_cq_event)(self.events, &mut cq, &mut context) } == 0 {
-            self.events_taken += 1;
-        }
     }
 
     /// The way to a peer's queue pair.
@@ -233,10 +197,8 @@ impl Outlet {
     pub(super) fn progress(&mut self, mut arrived: impl FnMut(Arrival)) {
         loop {
             let mut completions = [ibv_wc::default(); BATCH];
-            // SAFETY: room for as many as are asked for.
-            let count = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, completions.as_mut_ptr()) };
-            let count = usize::try_from(count).unwrap_or(0);
-            for completion in completions.iter().take(count) {
+            let completions = self.completions.take(&mut completions).unwrap_or_default();
+            for completion in completions {
                 let slot = completion.wr_id as u32;
                 if completion.wr_id & RECEIVE == 0 {
                     self.free.push(slot);
@@ -247,7 +209,7 @@ impl Outlet {
                     _ = self.post_receive(slot);
                 }
             }
-            if count < BATCH {
+            if completions.len() < BATCH {
                 break;
             }
         }
@@ -334,15 +296,7 @@ pub(super) fn slots_of_receives(sizes: &Sizes) -> u32 {
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        let Ok(verbs) = verbs() else { return };
-        // SAFETY: ours, in the order in which they use each other; identifier and buffers go after
-        // this.
-        unsafe {
-            qp::rdma_destroy_qp(self.id.0);
-            self.quiet();
-            (verbs.ibv_ack_cq_events)(self.cq, self.events_taken);
-            (verbs.ibv_destroy_cq)(self.cq);
-            (verbs.ibv_destroy_comp_channel)(self.events);
-        }
+        // SAFETY: ours; what it uses goes after this.
+        unsafe { qp::rdma_destroy_qp(self.id.0) };
     }
 }
