@@ -150,8 +150,9 @@ impl Egress {
         self.storming >> class & 1 == 1
     }
 
-    /// Takes the oldest packet out of a queue without sending it.
-    pub(crate) fn discard(&mut self, class: usize, packets: &mut Packets) -> Option<PacketId> {
+    /// Takes the oldest packet out of a queue, to send it or to drop it.
+    #[inline]
+    pub(crate) fn take(&mut self, class: usize, packets: &mut Packets) -> Option<PacketId> {
         let queue = &mut self.queues[class];
         let id = queue.head()?;
         let length = u32::from(packets[id].length);
@@ -427,15 +428,9 @@ impl Egress {
         packets: &mut Packets,
         random: &mut Pcg32,
     ) -> Next {
-        let queue = &mut self.queues[class];
-        let Some(id) = queue.head() else { return Next::Idle };
+        let Some(id) = self.take(class, packets) else { return Next::Idle };
         let length = u32::from(packets[id].length);
-        queue.pop(length, packets);
-        self.queued_bytes -= length;
-        if queue.packets == 0 {
-            self.occupied &= !(1 << class);
-            self.deficits[class] = 0;
-        }
+        let queue = &mut self.queues[class];
         queue.sent_packets += 1;
         queue.sent_bytes += u64::from(length);
         if let Some(red) = config.red.as_ref().filter(|red| red.mark && red.at == RedAt::Dequeue)

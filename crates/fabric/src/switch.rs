@@ -247,7 +247,7 @@ impl Switch {
         for port in 0..self.ports() {
             let storming = self.ports[usize::from(port)].egress.watch(now, &watchdog);
             for class in (0..CLASSES).filter(|class| storming >> class & 1 == 1) {
-                while let Some(id) = self.ports[usize::from(port)].egress.discard(class, packets) {
+                while let Some(id) = self.ports[usize::from(port)].egress.take(class, packets) {
                     self.release(now, packets[id], packets, wire);
                     self.drop(packets[id].ingress, id, Drop::Storm, packets, wire);
                 }
