@@ -5,9 +5,9 @@ use crate::machine::until;
 use crate::{Error, Finished, Machine};
 
 /// How long a program may take to be ready to serve.
-const READY_SECONDS: u64 = 30;
+const READY_SECONDS: u64 = 60;
 /// How long the server may take to notice that the client is done.
-const FAREWELL_SECONDS: u64 = 30;
+const FAREWELL_SECONDS: u64 = 60;
 
 /// What both ends did.
 #[derive(Debug)]
