@@ -48,6 +48,7 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test nvme_crash
 	ROCKERY_TEST_FAULTS=20 scripts/as-root.sh $(CARGO) test -p rockery-programs --test nvme_faults
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
+	scripts/as-root.sh scripts/container.sh
 
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
 	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs
