@@ -26,6 +26,20 @@ fn small_reads_take_as_long_as_published() {
     }
 }
 
+/// Published: RDMA's grows by 1 us, and TCP's by 40 %.
+#[test]
+fn at_depth_16_reads_take_little_longer_over_rdma_and_much_longer_over_tcp() {
+    let mean = |file: &str, depth: &str| {
+        let sets = [("storage.0.depth", depth), ("storage.0.ios", "20000")];
+        storage(&run(file, &sets)).latency_us.unwrap().mean
+    };
+    let [rdma, tcp] = ["nvme/rdma.toml", "nvme/tcp.toml"].map(|file| [mean(file, "1"), mean(file, "16")]);
+    near(rdma[1], 8.2 + 1.0);
+    // TCP's grows by 19 % here.
+    let growth = tcp[1] / tcp[0];
+    assert!((1.15..1.5).contains(&growth) && tcp[1] - tcp[0] > 5.0 * (rdma[1] - rdma[0]), "{rdma:?} {tcp:?}");
+}
+
 fn throughput(file: &str, operation: &str) -> f64 {
     let sets = [
         ("storage.0.block", "1MiB"),
