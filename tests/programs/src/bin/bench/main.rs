@@ -38,6 +38,8 @@ fn main() {
     let asked = |name: &str| std::env::args().any(|argument| argument == name);
     let (outcome, is_part) = if asked("--same-host") {
         (measure_same_host(), true)
+    } else if asked("--neighbours") {
+        (measure_neighbours(), true)
     } else if asked("--connections") {
         (connections::measure(), true)
     } else if asked("--storage") {
@@ -64,10 +66,19 @@ fn main() {
 }
 
 fn measure_same_host() -> Result<Vec<Row>, Error> {
-    let (alone, limits) = (Namespace::alone()?.with(&Rockery::built()), Probe::compile("limits")?);
+    let (alone, limits) = place()?;
     let mut rows = same_host(&alone, &limits)?;
     rows.extend(neighbours::measure(&alone, &limits)?);
     Ok(rows)
+}
+
+fn measure_neighbours() -> Result<Vec<Row>, Error> {
+    let (alone, limits) = place()?;
+    neighbours::measure(&alone, &limits)
+}
+
+fn place() -> Result<(Namespace, Probe), Error> {
+    Ok((Namespace::alone()?.with(&Rockery::built()), Probe::compile("limits")?))
 }
 
 fn measure() -> Result<Vec<Row>, Error> {
