@@ -32,7 +32,7 @@ fn answer(side: &mut Side, to: Operation, begins: bool) {
 
 fn wait_for(side: &Side, number: u8) {
     while side.byte(0) != number {
-        std::hint::spin_loop();
+        std::thread::yield_now();
     }
 }
 
