@@ -80,6 +80,20 @@ fn endpoints() {
     expect_everywhere("rdma_server -s {}", "rdma_client -s {}", "end 0");
 }
 
+/// Its server listens on the wildcard of IPv4 only.
+#[test]
+fn reliable_and_extended_reliable_connections() {
+    for kind in ["r", "x"] {
+        everywhere(|left, right, address| {
+            if !address.contains(':') {
+                let server = format!("rdma_xserver -c {kind}");
+                let client = format!("rdma_xclient -c {kind} -s {address}");
+                connection::expect((left, &server), (right, &client), SECONDS);
+            }
+        });
+    }
+}
+
 #[test]
 fn cmtime_connects_a_hundred_times() {
     everywhere(|left, right, address| {

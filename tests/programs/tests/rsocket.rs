@@ -1,7 +1,7 @@
 //! Sockets over RDMA, with rdma-core's own programs and with programs that know nothing of RDMA.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use programs::machine::until;
@@ -185,24 +185,34 @@ fn source(name: &str) -> String {
     format!("{}/probe/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-fn iperf3(pair: &Pair, prefix: &str) {
-    let mut server = pair.left.start(&words(&format!("{prefix} iperf3 -s -1"))).expect("iperf3");
-    let line = format!("{prefix} iperf3 -c {} -n 50M", pair.left.address());
-    let output = patiently(&mut *server, &pair.right, &line);
-    assert!(output.contains("receiver"), "{output}");
-    server.wait(SECONDS).expect("the server ends").expect_success();
-    let segments = tcp_segments(&pair.left);
-    assert!(segments < 100, "{segments} segments went over TCP");
+fn iperf3(server: &Namespace, client: &Namespace, address: IpAddr, prefix: &str) {
+    let before = tcp_segments(server);
+    let mut serving = server.start(&words(&format!("{prefix} iperf3 -s -1 -B {address}"))).expect("iperf3");
+    let output = patiently(&mut *serving, client, &format!("{prefix} iperf3 -c {address} -n 50M"));
+    assert!(output.contains("receiver"), "{address}: {output}");
+    serving.wait(SECONDS).expect("the server ends").expect_success();
+    let segments = tcp_segments(server) - before;
+    assert!(segments < 100, "{address}: {segments} segments went over TCP");
 }
 
 #[test]
 fn iperf3_runs_over_rsockets() {
-    iperf3(&with_sockets(9000), "");
+    for mtu in [1500, 9000] {
+        let pair = with_sockets(mtu);
+        for address in [pair.left.address(), pair.left.address_v6()] {
+            iperf3(&pair.left, &pair.right, address, "");
+        }
+    }
+    let alone = Namespace::alone().expect("a namespace").with(&Rockery::with_sockets());
+    for address in [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)] {
+        iperf3(&alone, &alone, address, "");
+    }
 }
 
 #[test]
 fn rdma_cores_library_turns_sockets_into_our_rsockets() {
-    iperf3(&pair(9000), &format!("env LD_PRELOAD={PRELOAD}"));
+    let pair = pair(9000);
+    iperf3(&pair.left, &pair.right, pair.left.address(), &format!("env LD_PRELOAD={PRELOAD}"));
 }
 
 #[test]
