@@ -52,6 +52,12 @@ fn scribble(seed: u64) -> ! {
         if turn.is_multiple_of(PATIENCE) {
             std::thread::sleep(Duration::from_micros(1));
         }
+        // All it had is gone: there may be another lane soon.
+        if places.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+            places = mapped();
+            continue;
+        }
         let place = &places[random.below(places.len() as u64) as usize];
         let at = match random.below(4) {
             0 => random.below(CONTROL_BYTES),
