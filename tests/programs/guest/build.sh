@@ -62,7 +62,8 @@ for program in "${programs[@]}"; do
   cp -L "$path" "$root/bin/$program"
   echo "$path"
 done >"$work/loaders"
-printf '%s\n' "${plugins[@]}" >>"$work/loaders"
+# Of openssl, only what rockery loads as well.
+printf '%s\n' "${plugins[@]}" "$(command -v openssl)" >>"$work/loaders"
 {
   xargs -n 1 ldd <"$work/loaders" | grep -oE '/[^ ]+\.so[^ ]*'
   printf '%s\n' "${plugins[@]}" /lib/*/libgcc_s.so.1   # the last is loaded by pthread_exit
