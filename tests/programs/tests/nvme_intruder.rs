@@ -1,6 +1,5 @@
 //! A host over RDMA that breaks the rules, while another one uses its disk: what came of each breach, and
-//! that it
-//! cost nobody anything.
+//! that it cost nobody anything.
 
 use programs::{Job, Machine, Pair, Rockery};
 use tempfile::TempDir;

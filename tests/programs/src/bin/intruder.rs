@@ -1,6 +1,5 @@
 //! A host over RDMA that breaks the rules, one after the other, and says what came of each. It connects as a
-//! host of
-//! its own subsystem, whose disk is all zeros; whatever else reaches it belongs to somebody else.
+//! host of its own subsystem, whose disk is all zeros; whatever else reaches it belongs to somebody else.
 //!
 //! `rockery run -- intruder ADDRESS:PORT SUBSYSTEM`
 
@@ -96,7 +95,8 @@ impl Line {
     fn outcome(&mut self) -> Outcome {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            for completed in self.completed.drain(..) {
+            while !self.completed.is_empty() {
+                let completed = self.completed.remove(0);
                 match (completed.done, completed.buffer) {
                     (Ok(Done::Receive(_)), Some(buffer)) => {
                         let split = Completion::split(&buffer).map(|(completion, _)| completion);
