@@ -33,6 +33,9 @@ use wire::Qpn;
 const LANE_PATIENCE: Nanos = Nanos::from_millis(200);
 /// How often it looks, should nobody tell it.
 const LANE_LOOK: Duration = Duration::from_millis(5);
+/// For how long a queue pair that is to be destroyed tries to say what it owes. A peer that reads nothing for so
+/// long is not there.
+const FAREWELL: Nanos = Nanos::from_millis(20);
 
 /// What the program's threads and the progress thread share.
 #[derive(Debug)]
@@ -203,6 +206,27 @@ impl Device {
             self.grow();
         }
         self.with(|rnic, _| rnic.create_qp(init))
+    }
+
+    /// Destroys a queue pair, when it has said what it owes: to a peer on this host it can only where the lane
+    /// has room, and one full of our own messages has none until the peer has read some.
+    ///
+    /// # Errors
+    /// As [`rnic::Device::destroy_qp`].
+    pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), Error> {
+        let start = clock::now();
+        loop {
+            let mut pump = self.shared.lock();
+            let now = clock::now();
+            pump.progress(now, false);
+            let owes = pump.rnic.owes_acknowledgement(qpn);
+            self.shared.finish(pump, now);
+            if !owes || now - start > FAREWELL {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        self.with(|rnic, _| rnic.destroy_qp(qpn))
     }
 
     /// Changes attributes of a queue pair. One that learns who its peer is, and that it is on this host, gets

@@ -235,7 +235,7 @@ door! {
         if queue.owns {
             let owner = context((*raw).context);
             settle(&owner.device);
-            owner.device.with(|rnic, _| rnic.destroy_qp(queue.qpn))?;
+            owner.device.destroy_qp(queue.qpn)?;
             owner.objects().qps.remove(&queue.qpn.value());
             owner.device.async_events().forget(|event| is_about(event, queue.qpn));
             queue.async_events.settle();

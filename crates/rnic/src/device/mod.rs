@@ -284,6 +284,12 @@ impl Device {
         }
     }
 
+    /// Whether a queue pair has executed what it has not acknowledged yet.
+    pub fn owes_acknowledgement(&self, qpn: Qpn) -> bool {
+        let qp = self.qpns.index(qpn).and_then(|index| self.qps.get(index));
+        qp.is_some_and(|qp| qp.owes_acknowledgement())
+    }
+
     /// What waits to be transmitted.
     pub fn pending(&self) -> Pending {
         match (self.urgent, self.ready.len()) {

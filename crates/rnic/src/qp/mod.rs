@@ -218,6 +218,10 @@ impl Qp {
         while self.responder.has_short_answer() && self.answer(resources, sink) == Step::Sent {}
     }
 
+    pub(crate) fn owes_acknowledgement(&self) -> bool {
+        self.responder.owes_acknowledgement()
+    }
+
     pub(crate) fn urgency(&self) -> Urgency {
         let sends = self.requester.has_work(&self.send)
             && matches!(self.state, State::ReadyToSend | State::SendQueueDrained);
