@@ -33,8 +33,8 @@ use wire::Qpn;
 const LANE_PATIENCE: Nanos = Nanos::from_millis(200);
 /// How often it looks, should nobody tell it.
 const LANE_LOOK: Duration = Duration::from_millis(5);
-/// For how long a queue pair that is to be destroyed tries to say what it owes. A peer that reads nothing for so
-/// long is not there.
+/// For how long a queue pair that is to be destroyed tries to say what it owes. A peer that reads nothing for
+/// so long is not there.
 const FAREWELL: Nanos = Nanos::from_millis(20);
 
 /// What the program's threads and the progress thread share.
@@ -208,8 +208,8 @@ impl Device {
         self.with(|rnic, _| rnic.create_qp(init))
     }
 
-    /// Destroys a queue pair, when it has said what it owes: to a peer on this host it can only where the lane
-    /// has room, and one full of our own messages has none until the peer has read some.
+    /// Destroys a queue pair, when it has said what it owes: to a peer on this host it can only where the
+    /// lane has room, and one full of our own messages has none until the peer has read some.
     ///
     /// # Errors
     /// As [`rnic::Device::destroy_qp`].
