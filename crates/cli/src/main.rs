@@ -14,6 +14,7 @@ mod listeners;
 mod log;
 mod nvme;
 mod program;
+mod proofs;
 mod run;
 mod serve;
 mod sim;

@@ -5,9 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use ::nvme::Nqn;
-use ::nvme::auth::{Secret, Secrets};
 use ::nvme::host::{Client, Figures, Job, Options, Payload, Tls, Transport, bench, discover, fill, transfer};
-use ::nvme::tls::{TlsKey, Version};
+use ::nvme::tls::Version;
 use clap::Subcommand;
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Io, text};
@@ -15,7 +14,7 @@ use wire::nvme::{Io, text};
 use crate::Error;
 use crate::bench::{Measured, Spec};
 use crate::export::{self, Connect, Export, Name};
-use crate::kept::Kept;
+use crate::proofs::Proofs;
 
 const NQN: &str = "nqn.2024-01.org.rockery:disk";
 const HOST: &str = "nqn.2024-01.org.rockery:host";
@@ -75,16 +74,9 @@ pub(crate) struct Target {
     /// TCP's congestion control, or `system` for the system's own.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
-    /// Prove with this secret who this host is, as nvme gen-dhchap-key prints it, or with what is in a file:
-    /// @FILE.
-    #[arg(long, value_name = "SECRET")]
-    secret: Option<Kept<Secret>>,
-    /// Let the target prove with this secret who it is.
-    #[arg(long, value_name = "SECRET", requires = "secret")]
-    controller_secret: Option<Kept<Secret>>,
-    /// Encrypt TCP with this key, as nvme gen-tls-key prints it, or with what is in a file: @FILE.
-    #[arg(long, value_name = "KEY")]
-    tls_key: Option<Kept<TlsKey>>,
+    /// Who it proves to be.
+    #[command(flatten)]
+    proofs: Proofs,
     /// How the key is named: 1, or 0 for targets that know nothing newer.
     #[arg(long, value_name = "VERSION", default_value = "1", value_parser = ["0", "1"])]
     tls_identity: String,
@@ -169,12 +161,8 @@ impl Target {
             host_id: self.host.to_host_id(),
             digests: Digests { header: self.digests, data: self.digests },
             congestion: Some(self.congestion.clone()).filter(|name| name != "system"),
-            secrets: self.secret.as_ref().map(|secret| Secrets {
-                secret: secret.value.clone(),
-                controller_secret: self.controller_secret.as_ref().map(|it| it.value.clone()),
-                group: None,
-            }),
-            tls: self.tls_key.as_ref().map(|key| Tls { key: key.value.clone(), version: self.version() }),
+            secrets: self.proofs.secrets(),
+            tls: self.proofs.tls_key().map(|key| Tls { key, version: self.version() }),
         }
     }
 
@@ -202,16 +190,11 @@ impl Target {
             ("--subsystem", self.subsystem.to_string()),
             ("--host", self.host.to_string()),
             ("--congestion", self.congestion.clone()),
+            ("--tls-identity", self.tls_identity.clone()),
         ] {
             words.extend([option.to_owned(), value]);
         }
-        for (option, secret) in [("--secret", &self.secret), ("--controller-secret", &self.controller_secret)]
-        {
-            words.extend(secret.iter().flat_map(|it| [option.to_owned(), it.text.clone()]));
-        }
-        if let Some(key) = &self.tls_key {
-            words.extend(["--tls-key", &key.text, "--tls-identity", &self.tls_identity].map(str::to_owned));
-        }
+        words.extend(self.proofs.words());
         let flags = [("--digests", self.digests), ("--system-verbs", self.system_verbs)];
         words.extend(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| (*flag).to_owned()));
         words

@@ -8,16 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ::nvme::Nqn;
-use ::nvme::auth::{Credentials, Secret, Secrets};
+use ::nvme::auth::Credentials;
 use ::nvme::serve::{
     BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig, Receives,
     ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, ask, serve_metrics,
 };
-use ::nvme::tls::TlsKey;
 use clap::Subcommand;
 
-use crate::kept::Kept;
 use crate::log::Log;
+use crate::proofs::Proofs;
 use crate::{Error, run};
 
 /// The name of a subsystem that was given none.
@@ -101,8 +100,7 @@ pub(crate) enum Serve {
         socket: Socket,
     },
     /// Say what a host proves itself with; it then has to, and hosts without may not come. Nothing, if
-    /// nothing
-    /// is said.
+    /// nothing is said.
     Secrets {
         /// The subsystem.
         nqn: Nqn,
@@ -148,27 +146,10 @@ fn access(text: &str) -> Result<::nvme::serve::Access, String> {
     serde_json::from_value(text.into()).map_err(|_| names.to_owned())
 }
 
-/// What a host proves itself with.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Proofs {
-    /// Its secret, as nvme gen-dhchap-key prints it, or @FILE.
-    #[arg(long, value_name = "SECRET")]
-    secret: Option<Kept<Secret>>,
-    /// The secret with which the controller proves itself.
-    #[arg(long, value_name = "SECRET", requires = "secret")]
-    controller_secret: Option<Kept<Secret>>,
-    /// Its key for TLS, as nvme gen-tls-key prints it, or @FILE.
-    #[arg(long, value_name = "KEY")]
-    tls_key: Option<Kept<TlsKey>>,
-}
-
-impl Proofs {
-    fn credentials(self) -> Option<Credentials> {
-        let controller_secret = self.controller_secret.map(|it| it.value);
-        let secrets = self.secret.map(|it| Secrets { secret: it.value, controller_secret, group: None });
-        let tls_key = self.tls_key.map(|it| it.value);
-        (secrets.is_some() || tls_key.is_some()).then_some(Credentials { secrets, tls_key })
-    }
+/// What a host has to prove itself with, if with anything.
+fn credentials(proofs: &Proofs) -> Option<Credentials> {
+    let (secrets, tls_key) = (proofs.secrets(), proofs.tls_key());
+    (secrets.is_some() || tls_key.is_some()).then_some(Credentials { secrets, tls_key })
 }
 
 /// How a namespace is made.
@@ -364,7 +345,7 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
             (socket, Command::Hosts { nqn, hosts })
         }
         Serve::Secrets { nqn, host, proofs, socket } => {
-            (socket, Command::Credentials { nqn, host, credentials: proofs.credentials() })
+            (socket, Command::Credentials { nqn, host, credentials: credentials(&proofs) })
         }
         Serve::Listen { address, tls, socket } => {
             (socket, Command::AddPort(PortConfig { tls, ..port(address, TransportConfig::Tcp) }))

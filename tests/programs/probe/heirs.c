@@ -1,44 +1,18 @@
 // heirs ADDRESS: a process with a connection forks; the child makes a connection of its own and parts, and
 // the parent's is as it was. Peers are this process's own: it serves in a thread. Prints what came of it.
-#include <arpa/inet.h>
+#include "connections.h"
+
 #include <errno.h>
 #include <pthread.h>
-#include <rdma/rdma_cma.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define REQUIRE(what) do { if (!(what)) { perror(#what); exit(1); } } while (0)
-
 static struct sockaddr_in address = {.sin_family = AF_INET};
 
-static struct ibv_qp_init_attr attributes(void) {
-  struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .sq_sig_all = 1};
-  attr.cap.max_send_wr = attr.cap.max_recv_wr = 4;
-  attr.cap.max_send_sge = attr.cap.max_recv_sge = 1;
-  return attr;
-}
-
-// Accepts for ever.
 static void *serve(void *channel) {
-  for (;;) {
-    struct rdma_cm_event *event;
-    REQUIRE(rdma_get_cm_event(channel, &event) == 0);
-    struct rdma_cm_id *id = event->id;
-    enum rdma_cm_event_type kind = event->event;
-    rdma_ack_cm_event(event);
-    if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
-      struct ibv_qp_init_attr attr = attributes();
-      struct rdma_conn_param param = {.rnr_retry_count = 7};
-      REQUIRE(rdma_create_qp(id, NULL, &attr) == 0 && rdma_accept(id, &param) == 0);
-    } else if (kind == RDMA_CM_EVENT_DISCONNECTED) {
-      rdma_disconnect(id);
-      rdma_destroy_qp(id);
-      rdma_destroy_id(id);
-    }
-  }
+  serve_for_ever(channel);
+  return NULL;
 }
 
 static struct rdma_cm_id *connection(void) {

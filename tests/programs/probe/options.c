@@ -1,29 +1,16 @@
 // options ADDRESS: what the options of librdmacm do to a connection, here of one process with itself over
 // the device that has ADDRESS: a line for each thing that both ends see, without what differs from run to
 // run.
-#include <arpa/inet.h>
+#include "connections.h"
+
 #include <errno.h>
-#include <rdma/rdma_cma.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define REQUIRE(what) do { if (!(what)) { perror(#what); exit(1); } } while (0)
 #define TOS 0x28
 #define ACK_TIMEOUT 21
 
 static struct rdma_event_channel *asking, *serving;
 static struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = 0};
-
-static struct rdma_cm_event *await(struct rdma_event_channel *channel, enum rdma_cm_event_type wanted) {
-  struct rdma_cm_event *event;
-  REQUIRE(rdma_get_cm_event(channel, &event) == 0);
-  if (event->event != wanted) {
-    fprintf(stderr, "%s instead of %s\n", rdma_event_str(event->event), rdma_event_str(wanted));
-    exit(1);
-  }
-  return event;
-}
 
 static struct rdma_cm_id *listen_somewhere(void) {
   struct rdma_cm_id *listener;
@@ -54,12 +41,6 @@ static struct rdma_cm_id *request(void) {
   struct rdma_cm_id *id = event->id;
   rdma_ack_cm_event(event);
   return id;
-}
-
-static void furnish(struct rdma_cm_id *id) {
-  struct ibv_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
-  REQUIRE((attr.send_cq = attr.recv_cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0)));
-  REQUIRE(rdma_create_qp(id, NULL, &attr) == 0);
 }
 
 static struct ibv_qp_attr look(struct rdma_cm_id *id) {

@@ -5,16 +5,13 @@
 //   serve: listen, request, accept, established, part        ask: connect, reply, established, part
 //
 // A stage beyond what the peer lets happen is never reached.
-#include <arpa/inet.h>
+#include "connections.h"
+
 #include <errno.h>
 #include <poll.h>
-#include <rdma/rdma_cma.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define REQUIRE(what) do { if (!(what)) { perror(#what); exit(1); } } while (0)
 #define IS(one, other) (strcmp(one, other) == 0)
 
 static const char *stage;
@@ -28,12 +25,6 @@ static void at(const char *reached) {
 
 static struct rdma_conn_param param(void) {
   return (struct rdma_conn_param){.qp_num = getpid() & 0xffffff, .retry_count = 7, .rnr_retry_count = 7};
-}
-
-static struct sockaddr_in address_of(const char *text) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(7471)};
-  REQUIRE(inet_pton(AF_INET, text, &address.sin_addr) == 1);
-  return address;
 }
 
 static void begin_to_serve(char *address) {

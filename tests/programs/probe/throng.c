@@ -4,17 +4,14 @@
 //
 // When no connection is open, and a thousand were since they said it last, both say what they and the agent
 // of their network namespace hold.
+#include "connections.h"
 #include "holdings.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
-#include <rdma/rdma_cma.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define REQUIRE(what) do { if (!(what)) { perror(#what); exit(1); } } while (0)
 // Requests without an answer at a time: fewer than a listener lets wait.
 #define WINDOW 256
 
@@ -22,17 +19,12 @@ static struct rdma_event_channel *channel;
 static struct ibv_cq *cq;
 static int is_open, asked, closed;
 
-static void furnish(struct rdma_cm_id *id) {
+// All share one completion queue.
+static void equip(struct rdma_cm_id *id) {
   if (!cq) REQUIRE((cq = ibv_create_cq(id->verbs, 16, NULL, NULL, 0)));
   struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
     .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
   REQUIRE(rdma_create_qp(id, NULL, &attr) == 0);
-}
-
-static struct sockaddr_in address_of(const char *text) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(7471)};
-  REQUIRE(inet_pton(AF_INET, text, &address.sin_addr) == 1);
-  return address;
 }
 
 static void ask(struct sockaddr_in *peer) {
@@ -64,11 +56,11 @@ static void handle(struct rdma_cm_id **kept) {
     REQUIRE(rdma_resolve_route(id, 2000) == 0);
     break;
   case RDMA_CM_EVENT_ROUTE_RESOLVED:
-    furnish(id);
+    equip(id);
     REQUIRE(rdma_connect(id, &param) == 0);
     break;
   case RDMA_CM_EVENT_CONNECT_REQUEST:
-    furnish(id);
+    equip(id);
     is_open++;
     REQUIRE(rdma_accept(id, &param) == 0);
     break;

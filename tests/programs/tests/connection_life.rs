@@ -138,7 +138,7 @@ const THRONG: usize = 10_000;
 const ROUNDS: usize = 3;
 
 /// Nothing that is counted grows from one round to the next. Memory does while there is more time-wait than
-/// there was before, and not when connections come at a steady rate.
+/// there was before, and not when connections have come at a steady rate for a while.
 fn assert_no_leak(name: &str, output: &str) {
     for what in [": descriptors ", " mappings ", "agent's descriptors ", " names "] {
         let [warm, .., last] = numbers(output, what)[..] else { panic!("{name}: {output}") };
@@ -146,9 +146,9 @@ fn assert_no_leak(name: &str, output: &str) {
     }
     for what in [" KiB ", " its KiB "] {
         let memory = numbers(output, what);
-        let (first, steady, last) = (memory[0], memory[ROUNDS], memory[memory.len() - 1]);
+        let (first, steady, last) = (memory[0], memory[ROUNDS + 1], memory[memory.len() - 1]);
         assert!(last <= first + first / 4 + 1024, "{what} of {name}:\n{output}");
-        assert!(last <= steady + 256, "{what} of {name}:\n{output}");
+        assert!(last <= steady + 512, "{what} of {name}:\n{output}");
     }
 }
 
@@ -165,7 +165,7 @@ fn ten_thousand_connections_leave_nothing() {
     let mut client = start(&pair.right, &line);
     expect(&mut *client, &format!("{THRONG} are open\n"));
     let said = client.wait(seconds + 3 * SECONDS).unwrap().expect_success().output;
-    let all = || Ok(server.output()?.matches("none is open").count() > ROUNDS);
+    let all = || Ok(server.output()?.matches("none is open").count() > ROUNDS + 1);
     assert!(until(SECONDS, all).unwrap(), "{}", server.output().unwrap());
     assert_no_leak("who asks", &said);
     assert_no_leak("who serves", &server.output().unwrap());

@@ -15,8 +15,8 @@ fn fio_moves_its_blocks_by_every_verb() {
     let pair = pair();
     let address = pair.left.address();
     for verb in ["write", "read", "send"] {
-        // It does not wait for a receiver that is not ready: the server has more receives than SENDs come.
-        let server = format!("fio --name=server {JOB} --size=32m --rw=read --iodepth=64");
+        // It does not wait for a receiver that is not ready: the server has a receive for every SEND.
+        let server = format!("fio --name=server {JOB} --size=32m --rw=read --iodepth=512");
         let client = format!(
             "fio --name=client {JOB} --size=32m --rw=write --iodepth=8 --hostname={address} --verb={verb}"
         );

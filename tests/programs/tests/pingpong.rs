@@ -127,6 +127,16 @@ fn all_of_them_run_over_the_loopback() {
     }
 }
 
+/// A program that has all of its answers destroys its queue pairs at once, while a lane that is full may keep
+/// the acknowledgements which its peer waits for.
+#[test]
+fn who_leaves_first_leaves_nobody_waiting() {
+    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    for _ in 0..12 {
+        expect(&alone, &alone, "ibv_srq_pingpong -g 1 -n 50 -s 1048576");
+    }
+}
+
 #[test]
 fn a_missing_or_wrong_gid_index_is_explained() {
     let pair = pair(1500);

@@ -93,8 +93,7 @@ impl Outlet {
         Errno::check(unsafe { rdma_create_id(null_mut(), &mut raw, null_mut(), abi::RDMA_PS_UDP) })?;
         let id = Identifier(raw);
         let local = sockaddr::storage(SocketAddr::new(address, 0));
-        // SAFETY: nobody else has the identifier. What is made is destroyed by `drop`, or here where making
-        // the next thing fails.
+        // SAFETY: nobody else has the identifier, and what is made belongs to it or to a value of its own.
         unsafe {
             Errno::check(rdma_bind_addr(raw, local.as_ptr().cast()))?;
             let device = take_device(crate::id::id(raw)?, address)?;
