@@ -49,6 +49,8 @@ pub struct Ledger {
     seed: u64,
     first: u64,
     blocks: Vec<Block>,
+    /// Blocks that were found older than their last completed write, which nobody had promised to keep.
+    taken_back: u64,
 }
 
 /// A block that does not have what it has to.
@@ -67,7 +69,7 @@ pub struct Wrong {
 impl Ledger {
     /// Of `count` blocks from `first`, which are zeros.
     pub fn new(seed: u64, first: u64, count: usize) -> Self {
-        Self { seed, first, blocks: vec![Block::default(); count] }
+        Self { seed, first, blocks: vec![Block::default(); count], taken_back: 0 }
     }
 
     /// Reads every block, and says which are wrong. What is there is the truth from now on.
@@ -96,6 +98,7 @@ impl Ledger {
         let from = if loss == Loss::Process { it.completed } else { it.durable };
         match found.filter(|version| (from..=it.sent).contains(version)) {
             Some(version) => {
+                self.taken_back += u64::from(version < it.completed);
                 it.completed = version;
                 // What survived a dark machine lies on the medium.
                 it.durable = if loss == Loss::Power { version } else { it.durable };
@@ -103,6 +106,12 @@ impl Ledger {
             }
             None => Some(Wrong { block, found, from, to: it.sent }),
         }
+    }
+
+    /// How often a block was found older than its last completed write, and was allowed to be.
+    #[must_use]
+    pub const fn taken_back(&self) -> u64 {
+        self.taken_back
     }
 
     fn version(&self, block: u64, bytes: &[u8]) -> Option<u64> {
@@ -136,7 +145,7 @@ impl Ledger {
             let source = std::io::Error::from(std::io::ErrorKind::InvalidData);
             return Err(Error::file(path)(source));
         };
-        Ok(Self { seed, first, blocks: lines.map(block).collect() })
+        Ok(Self { seed, first, blocks: lines.map(block).collect(), taken_back: 0 })
     }
 }
 
