@@ -1,4 +1,5 @@
-//! One direction of a link: the packets that are under way, in the order in which they arrive.
+//! One direction of a link on which packets overtake each other: those that are under way, in the order in
+//! which they arrive.
 
 use crate::packet::{PacketId, Packets};
 use crate::time::Time;
@@ -8,32 +9,15 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub struct Lane {
     head: PacketId,
-    tail: PacketId,
 }
 
 impl Default for Lane {
     fn default() -> Self {
-        Self { head: PacketId::NONE, tail: PacketId::NONE }
+        Self { head: PacketId::NONE }
     }
 }
 
 impl Lane {
-    /// Adds a packet that arrives at `at`, after all before it. Whether it is the first.
-    #[inline]
-    pub fn push(&mut self, id: PacketId, at: Time, packets: &mut Packets) -> bool {
-        let packet = &mut packets[id];
-        packet.arrives = at;
-        packet.next = PacketId::NONE;
-        let first = self.head == PacketId::NONE;
-        if first {
-            self.head = id;
-        } else {
-            packets[self.tail].next = id;
-        }
-        self.tail = id;
-        first
-    }
-
     /// Adds a packet that may overtake others: those that arrive at the same time stay in order. Whether it
     /// is the first. It takes time in proportion to what is under way.
     pub fn insert(&mut self, id: PacketId, at: Time, packets: &mut Packets) -> bool {
@@ -43,9 +27,6 @@ impl Lane {
             (before, next) = (next, packets[next].next);
         }
         packets[id].next = next;
-        if next == PacketId::NONE {
-            self.tail = id;
-        }
         if before == PacketId::NONE {
             self.head = id;
         } else {
@@ -109,12 +90,12 @@ mod tests {
     fn packets_arrive_in_the_order_in_which_they_left() {
         let (mut packets, mut lane) = (Packets::new(8), Lane::default());
         let ids = [(); 3].map(|()| packets.insert(Packet::new(0, 0, 64, 0, 0)).unwrap());
-        assert!(lane.push(ids[0], Time(5), &mut packets));
-        assert!(!lane.push(ids[1], Time(6), &mut packets));
+        assert!(lane.insert(ids[0], Time(5), &mut packets));
+        assert!(!lane.insert(ids[1], Time(6), &mut packets));
         assert_eq!(lane.pop(&packets), Some((ids[0], Some(Time(6)))));
         assert_eq!(lane.iter(&packets).count(), 1);
         assert_eq!(lane.pop(&packets), Some((ids[1], None)));
         assert_eq!(lane.pop(&packets), None);
-        assert!(lane.push(ids[2], Time(9), &mut packets) && !lane.is_empty());
+        assert!(lane.insert(ids[2], Time(9), &mut packets) && !lane.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! From a scenario to parts that run.
 
 use super::bus::Slot;
-use super::events::Events;
+use super::events::{Events, Nodes};
 use super::host::{Attachment, BUFFER_ADDRESS, Host, Kind, Poster, Receiving, gid};
 use super::part::{Attached, Part};
 use super::results::Latency;
@@ -255,7 +255,7 @@ impl<'a> Builder<'a> {
             wires: Wires::new(
                 (part as u8, self.parts),
                 table.clone(),
-                Events::new(reach, table.len() / self.parts),
+                Events::new(reach, table.len() / self.parts, self.nodes(part as u8, table)),
                 watch.captured_max,
                 *seed,
                 &self.scenario.topology,
@@ -270,9 +270,29 @@ impl<'a> Builder<'a> {
             echoes: BTreeMap::new(),
             unfinished: 0,
             events: 0,
-            now: Time(0),
         };
         (0..self.parts).map(empty).collect()
+    }
+
+    /// What a part of the network consists of: hosts first, then switches. Captures are in the order of time,
+    /// for which all have to be driven together.
+    fn nodes(&self, part: u8, table: &[LaneInfo]) -> Option<Nodes> {
+        let count = |places: &[(u8, u32)]| places.iter().filter(|place| place.0 == part).count();
+        let hosts = count(&self.host_at);
+        let number = |of: u8, node: u32, is_host: bool| match (of == part && node != u32::MAX, is_host) {
+            (true, true) => node,
+            (true, false) => hosts as u32 + node,
+            // No event of this part is of that end.
+            (false, _) => 0,
+        };
+        let ends = table.iter().map(|info| {
+            let receiver = number(info.part, info.node, info.to_host);
+            [receiver, number(info.from_part, info.from_node, info.from_host)]
+        });
+        let within = table.iter().filter(|info| info.is_used() && info.part == part && !info.crosses);
+        let delay_ps = within.map(|info| info.delay.0).min()?;
+        let nodes = Nodes { ends: ends.collect(), count: hosts + count(&self.switch_at), delay_ps };
+        self.scenario.watch.captures.is_empty().then_some(nodes)
     }
 
     /// Hosts with the same configuration share it.

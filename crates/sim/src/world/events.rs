@@ -1,41 +1,66 @@
 //! What happens when: a wheel of short slots for the near future, a heap for the far one.
 //!
-//! Events come out in the order of (time, key), whatever the order in which they were put in and however wide
-//! the slots are: so a run is the same on any number of threads. A key stands for one thing that can happen,
-//! and tells events of the same moment apart.
+//! # Order
+//!
+//! The events of a node come out in the order of (time, key), whatever the order in which they were put in
+//! and however wide the slots are: so a run is the same on any number of threads. A key stands for one thing
+//! that can happen, and tells events of the same moment apart.
+//!
+//! What a node does reaches no other before the delay of a link has passed. Within a window of that length
+//! each node can therefore be driven for itself, one after the other, while what belongs to it is in the
+//! cache. Where links are too short for that, all nodes are driven together, as if they were one.
 
-use fabric::Time;
+use fabric::{PacketId, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// When, in picoseconds, and what.
-type Event = (u64, u32);
+/// When, in picoseconds (64 bits), what (32), and to which packet (32): one number, which compares at once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Event(u128);
+
+/// An event that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Due {
+    pub(crate) at: Time,
+    pub(crate) key: u32,
+    /// To which packet, where it was said.
+    pub(crate) packet: Option<PacketId>,
+}
+
+/// In place of a packet's number.
+const NO_PACKET: u32 = u32::MAX;
+
+impl Event {
+    fn new(at: Time, key: u32, packet: u32) -> Self {
+        Self(u128::from(at.0) << 64 | u128::from(key) << 32 | u128::from(packet))
+    }
+
+    fn at(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    fn key(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn packet(self) -> Option<PacketId> {
+        let packet = self.0 as u32;
+        (packet != NO_PACKET).then_some(PacketId(packet))
+    }
+}
 
 /// Slots at most: with what is in them they fit into the second level cache.
 const SLOTS_MAX: usize = 1 << 12;
 
-/// So few sources of events need no wheel: one sorted list, in a slot without end.
+/// So few sources of events need no wheel: one list, in a slot without end,
 const FEW: usize = 12;
 const FEW_SHIFT: u32 = 63;
 
-/// The queue of events.
-#[derive(Debug)]
-pub(crate) struct Events {
-    /// The events of the slot that is being worked on, the next one last.
-    current: Vec<Event>,
-    /// Number of that slot since the start of time.
-    slot: u64,
-    /// Events of the slots after it, unordered.
-    slots: Vec<Vec<Event>>,
-    /// Which slots have any: one bit each.
-    occupied: Vec<u64>,
-    shift: u32,
-    far: BinaryHeap<Reverse<Event>>,
-    /// Events and slots that were taken since the width was last thought about.
-    taken: u32,
-    turned: u32,
-    is_large: bool,
-}
+/// unless it gets this long: much is under way on a long link.
+const FEW_EVENTS_MAX: usize = 256;
+
+/// Events that are done with, and still stand in the list.
+const DONE_MAX: usize = 64;
 
 /// From so many sources on, a slot is to hold at least [`EVENTS_PER_SLOT_MIN`].
 const LARGE: usize = 2048;
@@ -48,125 +73,346 @@ const EVENTS_PER_SLOT_MIN: u32 = 24;
 /// So many events tell how full slots are.
 const TUNE_AFTER: u32 = 4096;
 
+/// Slots of a window in which nodes are driven one by one: what they hold is nearly in order.
+const SLOTS_PER_WINDOW: u64 = 16;
+
+/// Windows that are shorter than this are not worth it: a node has few events in them.
+const WINDOW_PS_MIN: u64 = 100_000;
+
+/// Which node an event belongs to, and how long nodes can be driven by themselves.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    /// By the number of the lane: who receives from it (for keys that are even), and who sends into it.
+    pub(crate) ends: Vec<[u32; 2]>,
+    /// How many nodes there are.
+    pub(crate) count: usize,
+    /// The shortest delay between two of them.
+    pub(crate) delay_ps: u64,
+}
+
+impl Nodes {
+    #[inline]
+    fn of(&self, event: Event) -> u32 {
+        let key = event.key();
+        self.ends[(key >> 2) as usize][(key & 1) as usize]
+    }
+}
+
+/// A window, divided by nodes.
+#[derive(Debug)]
+struct Division {
+    nodes: Nodes,
+    /// The events of the window by node, and whose each was before they were.
+    events: Vec<Event>,
+    owners: Vec<u32>,
+    /// The nodes that have any, in ascending order; those before `next` had their turn.
+    waiting: Vec<u32>,
+    next: usize,
+    /// Where the events of each node end; 0 for those that have none.
+    ends: Vec<u32>,
+}
+
+impl Division {
+    fn new(nodes: Nodes) -> Self {
+        let ends = vec![0; nodes.count];
+        let (events, owners, waiting) = (Vec::new(), Vec::new(), Vec::new());
+        Self { nodes, events, owners, waiting, next: 0, ends }
+    }
+
+    /// Takes the events of a window.
+    fn divide(&mut self, window: &mut Vec<Event>) {
+        self.waiting.clear();
+        self.owners.clear();
+        self.next = 0;
+        for event in window.iter() {
+            let node = self.nodes.of(*event);
+            self.owners.push(node);
+            let count = &mut self.ends[node as usize];
+            if *count == 0 {
+                self.waiting.push(node);
+            }
+            *count += 1;
+        }
+        self.waiting.sort_unstable();
+        let mut from = 0;
+        for node in &self.waiting {
+            let count = std::mem::replace(&mut self.ends[*node as usize], from);
+            from += count;
+        }
+        self.events.resize(window.len(), Event(0));
+        for (event, owner) in window.drain(..).zip(&self.owners) {
+            let at = &mut self.ends[*owner as usize];
+            self.events[*at as usize] = event;
+            *at += 1;
+        }
+    }
+
+    /// Whether an event is of the node whose turn it is.
+    fn is_driven(&self, event: Event) -> bool {
+        let driven = self.next.checked_sub(1).and_then(|at| self.waiting.get(at));
+        driven.is_none_or(|node| *node == self.nodes.of(event))
+    }
+
+    /// The events of the next node; none if all had their turn.
+    fn take(&mut self) -> &[Event] {
+        let Some(node) = self.waiting.get(self.next) else { return &[] };
+        let before = self.next.checked_sub(1).map(|last| self.waiting[last]);
+        let from = before.map_or(0, |node| std::mem::take(&mut self.ends[node as usize]));
+        let to = self.ends[*node as usize];
+        self.next += 1;
+        if self.next == self.waiting.len() {
+            self.ends[*node as usize] = 0;
+        }
+        &self.events[from as usize..to as usize]
+    }
+}
+
+/// The queue of events.
+#[derive(Debug)]
+pub(crate) struct Events {
+    /// The events of the node that is being driven, in order; `done` of them are done with.
+    current: Vec<Event>,
+    done: usize,
+    /// Where the window ends that is being worked on: all before it is taken out of the slots, and what comes
+    /// anew before it is of the node that is being driven.
+    limit: u64,
+    /// Events behind it, unordered, by number of the slot since the start of time.
+    slots: Vec<Vec<Event>>,
+    /// Which slots have any: one bit each.
+    occupied: Vec<u64>,
+    shift: u32,
+    far: BinaryHeap<Reverse<Event>>,
+    division: Option<Division>,
+    /// What is being taken out of slots.
+    window: Vec<Event>,
+    /// Events and windows that were taken since the width of slots was last thought about.
+    taken: u32,
+    turned: u32,
+    /// As it was made.
+    reach_ps: u64,
+    sources: usize,
+}
+
 impl Events {
     /// `reach_ps` is how far ahead most events lie, `sources` how many things make events: a slot is to hold
-    /// few.
-    pub(crate) fn new(reach_ps: u64, sources: usize) -> Self {
+    /// few. With `nodes` they are driven one by one, where that is worth it.
+    pub(crate) fn new(reach_ps: u64, sources: usize, nodes: Option<Nodes>) -> Self {
         if sources <= FEW {
-            return Self::with_slots(64, FEW_SHIFT);
+            return Self::with_slots((reach_ps, sources), 64, FEW_SHIFT);
         }
+        let least = WINDOW_PS_MIN.max(reach_ps / SLOTS_MAX as u64);
+        match nodes.filter(|nodes| nodes.delay_ps >= least) {
+            None => Self::with_wheel(reach_ps, sources),
+            Some(nodes) => {
+                let width = (nodes.delay_ps / SLOTS_PER_WINDOW).max(reach_ps / SLOTS_MAX as u64);
+                let shift = width.ilog2();
+                let count = ((reach_ps >> shift) + 2).next_power_of_two().max(64) as usize;
+                let division = Some(Division::new(nodes));
+                Self { division, ..Self::with_slots((reach_ps, sources), count, shift) }
+            }
+        }
+    }
+
+    fn with_wheel(reach_ps: u64, sources: usize) -> Self {
         let wanted = sources.next_power_of_two().clamp(256, SLOTS_MAX) as u64;
         let shift = (reach_ps / wanted).max(1).next_power_of_two().trailing_zeros();
         let count = ((reach_ps >> shift) + 2).next_power_of_two().max(64) as usize;
-        Self { is_large: sources >= LARGE, ..Self::with_slots(count, shift) }
+        Self::with_slots((reach_ps, sources), count, shift)
     }
 
-    fn with_slots(count: usize, shift: u32) -> Self {
+    fn with_slots((reach_ps, sources): (u64, usize), count: usize, shift: u32) -> Self {
         Self {
             current: Vec::new(),
-            slot: 0,
+            done: 0,
+            limit: 0,
             slots: vec![Vec::new(); count],
             occupied: vec![0; count / 64],
             shift,
             far: BinaryHeap::new(),
+            division: None,
+            window: Vec::new(),
             taken: 0,
             turned: 0,
-            is_large: false,
+            reach_ps,
+            sources,
         }
     }
 
     /// Makes slots wider while they hold too few events. To be called now and then.
     pub(crate) fn tune(&mut self) {
-        if !self.is_large || self.taken < TUNE_AFTER {
+        if self.division.is_some() || self.sources < LARGE || self.taken < TUNE_AFTER {
             return;
         }
         let (taken, turned) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.turned));
-        if taken / turned.max(1) >= EVENTS_PER_SLOT_MIN {
-            return;
+        if taken / turned.max(1) < EVENTS_PER_SLOT_MIN {
+            self.set_shift(self.shift + 1);
         }
-        let mut all = std::mem::take(&mut self.current);
-        all.extend(self.slots.iter_mut().flat_map(|slot| slot.drain(..)));
+    }
+
+    /// Sorts all that is in slots into slots of another width.
+    fn set_shift(&mut self, shift: u32) {
+        let all: Vec<Event> = self.slots.iter_mut().flat_map(|slot| slot.drain(..)).collect();
         self.occupied.fill(0);
-        self.shift += 1;
-        self.slot >>= 1;
-        all.into_iter().for_each(|(at, key)| self.push(Time(at), key));
+        self.shift = shift;
+        all.into_iter().for_each(|event| self.put(event));
     }
 
     #[inline]
     pub(crate) fn push(&mut self, at: Time, key: u32) {
-        let slot = at.0 >> self.shift;
-        if slot <= self.slot {
-            return self.insert((at.0, key));
+        self.put(Event::new(at, key, NO_PACKET));
+    }
+
+    /// What happens to a packet.
+    #[inline]
+    pub(crate) fn push_packet(&mut self, at: Time, key: u32, id: PacketId) {
+        self.put(Event::new(at, key, id.0));
+    }
+
+    #[inline]
+    fn put(&mut self, event: Event) {
+        if event.at() < self.limit {
+            return self.insert(event);
         }
-        if slot - self.slot < self.slots.len() as u64 {
+        let slot = event.at() >> self.shift;
+        if slot - (self.limit >> self.shift) < self.slots.len() as u64 {
             let index = slot as usize & (self.slots.len() - 1);
-            self.slots[index].push((at.0, key));
+            self.slots[index].push(event);
             self.occupied[index / 64] |= 1 << (index % 64);
         } else {
-            self.far.push(Reverse((at.0, key)));
+            self.far.push(Reverse(event));
         }
     }
 
-    /// Puts an event among those of the slot that is being worked on.
+    /// Puts an event among those of the node that is being driven. Most belong near the end.
     fn insert(&mut self, event: Event) {
-        let sooner = self.current.iter().position(|other| *other < event);
-        self.current.insert(sooner.unwrap_or(self.current.len()), event);
+        if self.done >= DONE_MAX {
+            self.current.drain(..std::mem::take(&mut self.done));
+        }
+        debug_assert!(
+            self.division.as_ref().is_none_or(|division| division.is_driven(event)),
+            "what a node does to another takes as long as the link between them"
+        );
+        let sooner = self.current[self.done..].iter().rposition(|other| *other < event);
+        self.current.insert(sooner.map_or(self.done, |at| self.done + at + 1), event);
     }
 
-    /// The next event, if it lies before `end`.
-    #[inline]
-    pub(crate) fn pop_before(&mut self, end: Time) -> Option<(Time, u32)> {
+    /// Goes on to a node that has events before `end`, if there is one.
+    pub(crate) fn turn(&mut self, end: Time) -> bool {
         loop {
-            if let Some(&(at, key)) = self.current.last() {
-                if at >= end.0 {
-                    return None;
-                }
-                self.current.pop();
-                return Some((Time(at), key));
+            if self.done < self.current.len() {
+                return true;
             }
-            if !self.turn(end.0 >> self.shift) {
-                return None;
+            self.done = 0;
+            self.current.clear();
+            if let Some(division) = &mut self.division {
+                self.current.extend_from_slice(division.take());
+            }
+            if self.current.is_empty() && !self.open(end.0) {
+                return false;
+            }
+            if self.current.len() > 1 {
+                self.current.sort_unstable();
             }
         }
     }
 
-    /// When the next event is.
-    pub(crate) fn next_at(&mut self) -> Option<Time> {
-        while self.current.is_empty() {
-            if !self.turn(u64::MAX) {
-                return None;
-            }
-        }
-        self.current.last().map(|event| Time(event.0))
+    /// The next event of this node.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Due> {
+        let event = *self.current.get(self.done)?;
+        self.done += 1;
+        Some(Due { at: Time(event.at()), key: event.key(), packet: event.packet() })
     }
 
-    /// Goes on to the next slot that has events, if it is not beyond `last`.
-    fn turn(&mut self, last: u64) -> bool {
+    /// What is known of this node's events.
+    pub(crate) fn ahead(&self) -> impl Iterator<Item = (u32, Option<PacketId>)> {
+        self.current[self.done..].iter().map(|event| (event.key(), event.packet()))
+    }
+
+    /// When the next event is. Not to be asked for while a window is being worked on.
+    pub(crate) fn next_at(&self) -> Option<Time> {
+        let near = self.next_occupied().and_then(|slot| {
+            let events = &self.slots[slot as usize & (self.slots.len() - 1)];
+            events.iter().map(|event| event.at()).min()
+        });
+        let current = self.current.get(self.done).map(|event| event.at());
+        let far = self.far.peek().map(|Reverse(event)| event.at());
+        near.into_iter().chain(far).chain(current).min().map(Time)
+    }
+
+    /// Takes the next window that has events out of the slots, if it begins before `end`. It ends there at
+    /// the latest.
+    fn open(&mut self, end: u64) -> bool {
+        if self.shift == FEW_SHIFT && self.slots[0].len() > FEW_EVENTS_MAX {
+            let wheel = Self::with_wheel(self.reach_ps, self.sources);
+            let all = std::mem::replace(&mut self.slots, wheel.slots);
+            self.occupied = wheel.occupied;
+            self.shift = wheel.shift;
+            all.into_iter().flatten().for_each(|event| self.put(event));
+        }
         let near = self.next_occupied();
-        let far = self.far.peek().map(|Reverse((at, _))| at >> self.shift);
-        let Some(slot) = near.into_iter().chain(far).min().filter(|slot| *slot <= last) else { return false };
-        self.slot = slot;
+        let far = self.far.peek().map(|Reverse(event)| event.at() >> self.shift);
+        let Some(first) = near.into_iter().chain(far).min() else { return false };
+        let start = first << self.shift;
+        if start >= end {
+            return false;
+        }
+        let behind = match &self.division {
+            Some(division) => start.saturating_add(division.nodes.delay_ps),
+            None => start.saturating_add(1 << self.shift),
+        };
+        self.take_out(first, behind.min(end));
+        self.taken += self.window.len() as u32;
         self.turned += 1;
-        if near == Some(slot) {
-            let index = slot as usize & (self.slots.len() - 1);
-            self.occupied[index / 64] &= !(1 << (index % 64));
-            std::mem::swap(&mut self.current, &mut self.slots[index]);
+        if self.window.is_empty() {
+            return false;
         }
-        while let Some(event) = self.far.peek().filter(|Reverse((at, _))| at >> self.shift == slot) {
-            self.current.push(event.0);
-            self.far.pop();
-        }
-        self.taken += self.current.len() as u32;
-        if self.current.len() > 1 {
-            self.current.sort_unstable_by(|one, other| other.cmp(one));
+        match &mut self.division {
+            Some(division) => {
+                division.divide(&mut self.window);
+                self.current.extend_from_slice(division.take());
+            }
+            None => std::mem::swap(&mut self.window, &mut self.current),
         }
         true
+    }
+
+    /// Takes out all before `limit`; the first slot that has any is known.
+    fn take_out(&mut self, first: u64, limit: u64) {
+        let mask = self.slots.len() - 1;
+        let behind = ((limit - 1) >> self.shift) + 1;
+        let known = (self.limit >> self.shift) + self.slots.len() as u64;
+        for slot in first..behind.min(known) {
+            let index = slot as usize & mask;
+            let (events, word) = (&mut self.slots[index], &mut self.occupied[index / 64]);
+            if *word >> (index % 64) & 1 == 0 {
+                continue;
+            }
+            if limit >> self.shift > slot {
+                if self.window.is_empty() {
+                    std::mem::swap(&mut self.window, events);
+                } else {
+                    self.window.append(events);
+                }
+            } else {
+                self.window.extend(events.extract_if(.., |event| event.at() < limit));
+            }
+            if events.is_empty() {
+                *word &= !(1 << (index % 64));
+            }
+        }
+        while let Some(event) = self.far.peek().filter(|Reverse(event)| event.at() < limit) {
+            self.window.push(event.0);
+            self.far.pop();
+        }
+        self.limit = limit;
     }
 
     /// The next slot of the wheel with events.
     fn next_occupied(&self) -> Option<u64> {
         let mask = self.slots.len() - 1;
-        let first = (self.slot as usize + 1) & mask;
+        let from = self.limit >> self.shift;
+        let first = from as usize & mask;
         let words = self.occupied.len();
         let start = self.occupied[first / 64] >> (first % 64) << (first % 64);
         let found = |word: u64, at: usize| (at * 64 + word.trailing_zeros() as usize) & mask;
@@ -177,8 +423,8 @@ impl Events {
             let word = later.into_iter().find(|word| self.occupied[*word] != 0)?;
             found(self.occupied[word], word)
         };
-        let ahead = index.wrapping_sub(self.slot as usize) & mask;
-        Some(self.slot + ahead as u64)
+        let ahead = index.wrapping_sub(first) & mask;
+        Some(from + ahead as u64)
     }
 }
 
@@ -187,39 +433,93 @@ mod tests {
     use super::*;
     use crate::dice::Dice;
 
-    #[test]
-    fn events_come_out_in_order_whatever_the_slots() {
-        for (reach, sources) in [(1, 1), (4_000_000, 3), (4_000_000, 100_000), (1 << 40, 10)] {
-            let (mut events, mut dice) = (Events::new(reach, sources), Dice::new(7));
-            let mut expected = BinaryHeap::new();
-            let mut now = 0;
-            for step in 0..30_000_u32 {
-                for _ in 0..dice.below(3) {
-                    let range = dice.pick(&[1, 1000, 1_000_000, 1 << 36]);
-                    let ahead = dice.below(range);
-                    events.push(Time(now + ahead), step);
-                    expected.push(Reverse((now + ahead, step)));
-                }
-                if dice.below(100) == 0 {
-                    events.tune();
-                }
-                if dice.below(3) > 0 {
-                    let limit = now + dice.below(3_000_000);
-                    let wanted = expected.peek().map(|event| event.0).filter(|event| event.0 < limit);
-                    let got = events.pop_before(Time(limit)).map(|(at, key)| (at.0, key));
-                    assert_eq!(got.map(|event| event.0), wanted.map(|event| event.0));
-                    if let Some(event) = got {
-                        assert_eq!(got, wanted);
-                        now = event.0;
-                        expected.pop();
+    const FAR_PS: u64 = 1 << 36;
+
+    /// Each event makes up to two others: of its own node at any time, of others after the delay. Returns
+    /// what came out.
+    fn run(mut events: Events, lanes: u64, delay_ps: u64) -> Vec<(u64, u32)> {
+        let (mut dice, mut expected, mut got) = (Dice::new(7), BinaryHeap::new(), Vec::new());
+        let mut number = vec![0_u32; lanes as usize];
+        let mut put = |events: &mut Events, expected: &mut BinaryHeap<_>, at: u64, lane: u64| {
+            // WAKE and CLOCK alternate, so that no two events are the same.
+            let key = lane as u32 * 4 + 1 + 2 * (number[lane as usize] & 1);
+            number[lane as usize] += 1;
+            events.push(Time(at), key);
+            expected.push(Reverse((at, key)));
+        };
+        (0..lanes).for_each(|lane| put(&mut events, &mut expected, lane % 7, lane));
+        let mut end = 0;
+        while got.len() < 20_000 && !expected.is_empty() {
+            end = events.next_at().map_or(end, |at| at.0) + 1 + dice.below(3_000_000);
+            if dice.below(100) == 0 {
+                events.tune();
+            }
+            let mut before = Vec::new();
+            while events.turn(Time(end)) {
+                while let Some(due) = events.next() {
+                    assert!(due.at.0 < end);
+                    before.push((due.at.0, due.key));
+                    let own = u64::from(due.key >> 2);
+                    let goes_on = got.len() + before.len() < 15_000;
+                    if goes_on {
+                        let range = dice.pick(&[1, 1000, 1_000_000, FAR_PS]);
+                        put(&mut events, &mut expected, due.at.0 + 1 + dice.below(range), own);
+                    }
+                    if goes_on && dice.below(10) < 2 {
+                        let range = dice.pick(&[1000, 1_000_000]);
+                        let at = due.at.0 + delay_ps + dice.below(range);
+                        put(&mut events, &mut expected, at, dice.below(lanes));
                     }
                 }
             }
-            while let Some(Reverse(event)) = expected.pop() {
-                assert_eq!(events.next_at(), Some(Time(event.0)));
-                assert_eq!(events.pop_before(Time::NEVER).map(|(at, key)| (at.0, key)), Some(event));
+            let mut wanted = Vec::new();
+            while expected.peek().is_some_and(|Reverse(event): &Reverse<(u64, u32)>| event.0 < end) {
+                wanted.extend(expected.pop().map(|Reverse(event)| event));
             }
-            assert_eq!(events.next_at(), None);
+            let owner = |event: &(u64, u32)| event.1 >> 2;
+            if events.division.is_some() {
+                for lane in 0..lanes as u32 {
+                    let of = |all: &[(u64, u32)]| -> Vec<(u64, u32)> {
+                        all.iter().copied().filter(|event| owner(event) == lane).collect()
+                    };
+                    assert_eq!(of(&before), of(&wanted), "lane {lane}");
+                }
+            } else {
+                assert_eq!(before, wanted);
+            }
+            got.extend(before);
+        }
+        assert_eq!(events.next_at().is_some(), !expected.is_empty());
+        got
+    }
+
+    #[test]
+    fn events_come_out_in_order_whatever_the_slots() {
+        for (reach, sources, lanes) in
+            [(1, 1, 1), (4_000_000, 3, 9), (4_000_000, 100_000, 90), (1 << 40, 10, 300)]
+        {
+            let all = run(Events::new(reach, sources, None), lanes, 1);
+            assert!(all.len() > 100, "{}", all.len());
+        }
+    }
+
+    #[test]
+    fn nodes_are_driven_one_by_one_each_in_its_order() {
+        for delay_ps in [100_000, 1_000_000, 777_777] {
+            let nodes = Nodes { ends: (0..90).map(|lane| [0, lane]).collect(), count: 90, delay_ps };
+            let events = Events::new(4_000_000, 90, Some(nodes));
+            assert!(events.division.is_some());
+            let all = run(events, 90, delay_ps);
+            let back = all.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
+            assert!(back > 100, "{back}");
+        }
+    }
+
+    #[test]
+    fn short_links_and_few_things_are_not_divided() {
+        for (sources, delay_ps) in [(FEW, 1_000_000), (100, 5_000)] {
+            let nodes = Nodes { ends: vec![[0, 0]; sources], count: 1, delay_ps };
+            assert!(Events::new(4_000_000, sources, Some(nodes)).division.is_none());
         }
     }
 }

@@ -87,7 +87,6 @@ impl LaneInfo {
 /// What each event touches of a lane: two fit a cache line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
-    queue: Lane,
     delay: Span,
     pub(super) node: u32,
     pub(super) from_node: u32,
@@ -104,7 +103,6 @@ const _: () = assert!(size_of::<Line>() <= 32, "two lines fit a cache line");
 impl Line {
     fn new(info: &LaneInfo, part: u8) -> Self {
         Self {
-            queue: Lane::default(),
             delay: info.delay,
             node: info.node,
             from_node: info.from_node,
@@ -119,7 +117,8 @@ impl Line {
 
 /// What can happen; an event's key is the lane's number times four plus this.
 pub(super) mod kind {
-    /// The first packet of a lane arrives.
+    /// A packet arrives: the one that the event names, or the first of a lane on which packets overtake each
+    /// other.
     pub(in super::super) const ARRIVAL: u32 = 0;
     /// The port that sends into a lane is to be looked at.
     pub(in super::super) const WAKE: u32 = 1;
@@ -143,6 +142,8 @@ pub(super) struct Wires {
     pub(super) contents: Vec<Content>,
     pub(super) table: std::sync::Arc<[LaneInfo]>,
     pub(super) lanes: Vec<Line>,
+    /// Packets under way, by lane, where they overtake each other.
+    overtaking: BTreeMap<u32, Lane>,
     /// Pause frames under way, by lane: few lanes ever have any.
     pauses: Vec<VecDeque<(Time, PauseFrame)>>,
     /// What leaves for other parts, by part.
@@ -177,6 +178,7 @@ impl Wires {
             events,
             contents: Vec::new(),
             lanes: table.iter().map(|info| Line::new(info, part)).collect(),
+            overtaking: BTreeMap::new(),
             pauses: vec![VecDeque::new(); table.len()],
             crossing: vec![Vec::new(); parts],
             throwers: table.iter().enumerate().map(thrower).collect(),
@@ -210,14 +212,11 @@ impl Wires {
     #[inline]
     pub(super) fn send(&mut self, lane: u32, id: PacketId, end: Time, packets: &mut Packets) {
         self.hops += 1;
-        let line = &mut self.lanes[lane as usize];
+        let line = &self.lanes[lane as usize];
         if !line.is_simple {
             return self.send_with_care(lane, id, end, packets);
         }
-        let at = end + line.delay;
-        if line.queue.push(id, at, packets) {
-            self.events.push(at, lane * 4 + kind::ARRIVAL);
-        }
+        self.events.push_packet(end + line.delay, lane * 4 + kind::ARRIVAL, id);
     }
 
     /// Over a lane that is captured, damages, delays by chance, leads to a switch that cuts through, or to
@@ -251,15 +250,12 @@ impl Wires {
         }
     }
 
-    #[inline]
     fn under_way(&mut self, lane: u32, info: &LaneInfo, id: PacketId, at: Time, packets: &mut Packets) {
-        let queue = &mut self.lanes[lane as usize].queue;
-        let first = match info.overtakes {
-            false => queue.push(id, at, packets),
-            true => queue.insert(id, at, packets),
-        };
-        if first {
-            self.events.push(at, lane * 4 + kind::ARRIVAL);
+        let key = lane * 4 + kind::ARRIVAL;
+        if !info.overtakes {
+            self.events.push_packet(at, key, id);
+        } else if self.overtaking.entry(lane).or_default().insert(id, at, packets) {
+            self.events.push(at, key);
         }
     }
 
@@ -312,10 +308,10 @@ impl Wires {
         }
     }
 
-    /// Takes the packet that arrives now. (One that was overtaken has an event too many.)
-    #[inline]
-    pub(super) fn arrive(&mut self, now: Time, lane: u32, packets: &Packets) -> Option<PacketId> {
-        let queue = &mut self.lanes[lane as usize].queue;
+    /// Takes the packet that arrives now on a lane on which packets overtake each other. (One that was
+    /// overtaken has an event too many.)
+    pub(super) fn first(&mut self, now: Time, lane: u32, packets: &Packets) -> Option<PacketId> {
+        let queue = self.overtaking.get_mut(&lane)?;
         if queue.first_at(packets) != Some(now) {
             return None;
         }
