@@ -7,9 +7,10 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use programs::Rockery;
 use programs::machine::until;
-use programs::storage::{HOST, NQN, Server};
+use programs::probe::Probe;
+use programs::storage::{HOST, HOST_ID, NQN, Server};
+use programs::{Job, Machine, Rockery, StoragePlace};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 60;
@@ -38,6 +39,7 @@ key = expand_label(retained, b"nvme-tls-psk", context)
 session = octets(2, b"\x01") + octets(2, b"\x03\x04") + octets(4, bytes([0x13, int(code)]))
 session = octets(0x30, session + octets(4, b"") + octets(4, key))
 print(identity)
+print(key.hex())
 name = "SSL SESSION PARAMETERS"
 open(file, "w").write(f"-----BEGIN {name}-----\n{base64.encodebytes(session).decode()}-----END {name}-----\n")
 "#;
@@ -58,6 +60,8 @@ fn key(hash: &str) -> String {
 /// What TLS gets of a key.
 struct Derived {
     identity: String,
+    /// In hexadecimal digits.
+    key: String,
     /// A file for OpenSSL.
     session: String,
 }
@@ -65,7 +69,8 @@ struct Derived {
 fn derived(key: &str, version: &str, folder: &Path) -> Derived {
     let session = folder.join("session").display().to_string();
     let printed = output("python3", &["-c", DERIVE, key, HOST, NQN, version, &session]);
-    Derived { identity: printed.trim().to_owned(), session }
+    let (identity, key) = printed.trim().split_once('\n').expect("two lines");
+    Derived { identity: identity.to_owned(), key: key.to_owned(), session }
 }
 
 /// A server whose only host has this key.
@@ -108,7 +113,7 @@ fn openssl_comes_in_with_the_key_and_is_answered() {
         let key = key(hash);
         let server = serve(folder.path(), &key);
         let address = server.address().to_string();
-        let Derived { identity, session } = derived(&key, version, folder.path());
+        let Derived { identity, session, .. } = derived(&key, version, folder.path());
         let client = |key: &str| {
             let said = folder.path().join("said");
             let mut child = Command::new("openssl")
@@ -152,7 +157,7 @@ fn our_host_speaks_to_openssl_with_the_key() {
         let key = key(hash);
         let file = folder.path().join("key");
         std::fs::write(&file, format!("{key}\n")).expect("a file");
-        let Derived { identity, session } = derived(&key, version, folder.path());
+        let Derived { identity, session, .. } = derived(&key, version, folder.path());
         let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
         let heard = folder.path().join("heard");
         let _server = Command::new("openssl")
@@ -208,4 +213,57 @@ fn our_host_uses_our_disk_in_tls() {
     let refused = nvme(&format!("id-ctrl {to}"), &self::key("1"));
     let said = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(!refused.status.success() && said.contains("TLS with the target failed"), "{said}");
+}
+
+/// The kernel's NVMe host with the kernel's TLS. A program makes its handshakes, as it wants; the keys come
+/// from its own keyring, under the identities that it looks for.
+#[test]
+fn the_kernel_uses_a_disk_in_tls() {
+    let place = StoragePlace::authenticating();
+    let agent =
+        Probe::compile_with("cc", "handshake", &["-lssl", "-lcrypto"]).expect("libssl-dev is installed");
+    place.bring(agent.path());
+    place.shell("/sbin/modprobe tls");
+    let folder = TempDir::new().expect("a folder");
+    let address = place.server.address();
+    for (hash, version, cipher) in
+        [("1", "0", "AES_128_GCM"), ("1", "1", "AES_128_GCM"), ("2", "1", "AES_256_GCM")]
+    {
+        let key = key(hash);
+        let config = config(folder.path(), &key, &format!("{address}:4420"));
+        let state = place.file("state");
+        _ = std::fs::remove_file(&state);
+        let mut server = place.serve(&format!("--config {config}"));
+        let Derived { identity, key, .. } = derived(&key, version, folder.path());
+        let other = derived(&self::key(hash), version, folder.path()).key;
+        let connect = |key: &str| {
+            let agent =
+                format!("/tmp/handshake '{identity}' {key} >/tmp/agent 2>&1 & echo $! >/tmp/agent.pid");
+            place.shell(&agent);
+            place
+                .shell("i=0; until grep -q ready /tmp/agent || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+            let options = format!(
+                "transport=tcp,traddr={address},trsvcid=4420,nqn={NQN},hostnqn={HOST},hostid={HOST_ID},\
+                 nr_io_queues=1,tls"
+            );
+            place.guest.shell(&format!("echo '{options}' >/dev/nvme-fabrics")).expect("the guest answers")
+        };
+        let end = || place.shell("kill $(cat /tmp/agent.pid); cat /tmp/agent");
+        let log = || place.shell("cat /tmp/agent; dmesg | tail -n 20");
+        if version == "1" {
+            assert!(!connect(&other).succeeded(), "{identity}: {}", log());
+            assert!(end().contains("refused"));
+        }
+        let connected = connect(&key);
+        assert!(connected.succeeded(), "{identity}: {}\n{}", connected.output, log());
+        place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+        place.shell(
+            "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=libaio --iodepth=8 --rw=randrw \
+             --bsrange=4k-128k --size=8M --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7",
+        );
+        place.nvme(&format!("disconnect -n {NQN}"));
+        assert!(end().matches(cipher).count() == 2, "both queues: {}", log());
+        server.kill().expect("it is ours");
+        server.wait(SECONDS).expect("it ends");
+    }
 }
