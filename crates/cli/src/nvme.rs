@@ -5,7 +5,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use ::nvme::Nqn;
-use ::nvme::host::{Client, Figures, Job, Options, Payload, Tls, Transport, bench, discover, fill, transfer};
+use ::nvme::host::{
+    Client, Figures, Job, Options, Payload, Tls, Transport, bench, bench_threads, discover, fill, transfer,
+};
 use ::nvme::tls::Version;
 use clap::Subcommand;
 use wire::nvme::tcp::Digests;
@@ -112,7 +114,8 @@ pub(crate) struct Bench {
     #[arg(long)]
     destroy: bool,
     /// What to measure: randread, randwrite, read or write, the size of a command, and how many at once,
-    /// on how many queues: randread:4k:32x16. May be repeated.
+    /// on how many queues of one thread (randread:4k:32x16) or of a thread each (randread:4k:32t16). May be
+    /// repeated.
     #[arg(long, value_name = "JOB")]
     job: Vec<Spec>,
     /// Write the whole namespace before: reading what was never written is faster than reading.
@@ -350,7 +353,11 @@ fn measure(what: &Bench) -> Result<(), Error> {
             target: what.target_process,
             ..spec.job()
         };
-        let figures = bench(&mut queues[..usize::from(spec.queues)], &namespace, &job)?;
+        let queues = &mut queues[..usize::from(spec.queues)];
+        let figures = match spec.threads {
+            true => bench_threads(queues, &namespace, &job)?,
+            false => bench(queues, &namespace, &job)?,
+        };
         // The admin queue has been silent meanwhile.
         client.keep_alive()?;
         if what.json {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ::nvme::Nqn;
 use ::nvme::auth::Credentials;
+use ::nvme::limits::CONNECT_TIMEOUT;
 use ::nvme::serve::{
     BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig, Receives,
     ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, ask, serve_metrics,
@@ -17,6 +18,7 @@ use clap::Subcommand;
 
 use crate::log::Log;
 use crate::proofs::Proofs;
+use crate::sys::allow_descriptors;
 use crate::{Error, run};
 
 /// The name of a subsystem that was given none.
@@ -272,6 +274,9 @@ pub(crate) struct Nvme {
     /// Look at idle connections for so long before sleeping: faster answers for processor time.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     poll: u64,
+    /// How long a connection may take to say who it is, and to prove it.
+    #[arg(long, value_name = "SECONDS", default_value_t = CONNECT_TIMEOUT.as_secs())]
+    patience: u64,
     /// TCP's congestion control, or `system` for the system's own.
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
@@ -392,13 +397,15 @@ fn free_number(socket: &Socket, nqn: &Nqn) -> Result<u32, Error> {
 
 fn serve(nvme: &Nvme) -> Result<(), Error> {
     let congestion = Some(nvme.congestion.clone()).filter(|name| name != "system");
-    let tuning = Tuning { poll: Duration::from_micros(nvme.poll), congestion };
+    let (poll, patience) = (Duration::from_micros(nvme.poll), Duration::from_secs(nvme.patience));
+    let tuning = Tuning { poll, congestion, patience };
     let config = nvme.config()?;
     let wants_rdma = config.ports.iter().any(|port| port.transport == TransportConfig::Rdma);
     if wants_rdma && !nvme.system_verbs {
         return run::over_our_devices();
     }
     nvme.log.begin();
+    allow_descriptors();
     let control = Control::listen(&nvme.socket.control).map_err(Error::file(&nvme.socket.control))?;
     let server = Server::start(config, nvme.state.clone(), tuning)?;
     let metrics = nvme.metrics.map(|address| serve_metrics(server.shared(), address)).transpose()?;

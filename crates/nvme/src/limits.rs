@@ -1,6 +1,7 @@
 //! Every limit of the target, and why it is what it is. What a host asks beyond one is refused with the
-//! status
-//! or the error named here; nothing else a host does makes the target grow.
+//! status or the error named here; nothing else a host does makes the target grow.
+
+use std::time::Duration;
 
 /// Entries of a queue: CAP.MQES says one less. A Connect with more gets "invalid parameters".
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
@@ -17,8 +18,9 @@ pub const CONNECTIONS_MAX: usize = 8192;
 pub const STRANGERS_MAX: usize = 256;
 /// Connections from one address, so that one machine leaves room for three more: the next is closed.
 pub const ADDRESS_CONNECTIONS_MAX: usize = CONNECTIONS_MAX / 4;
-/// How long a connection may take until its Connect is complete. It is then closed.
-pub const CONNECT_TIMEOUT_NS: u64 = 10_000_000_000;
+/// How long a connection may take until its Connect is complete, unless a server is told otherwise. It is
+/// then closed.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Data of one command, as a power of two of 4 KiB pages: Identify's MDTS. Longer gets "invalid field".
 pub const TRANSFER_PAGES_LOG2: u8 = 8;
 /// The same in bytes: 1 MiB.

@@ -1,7 +1,7 @@
 /* handshake IDENTITY KEY: makes TLS 1.3 handshakes for the kernel (net/handshake), as tlshd does, which
- * Debian 12 does not have. The kernel's NVMe host finds IDENTITY in its keyring, hands out a connected
- * socket, and gets it back with the kernel's TLS on it. KEY is in hexadecimal digits. Prints a line for
- * each handshake. */
+ * Debian 12 does not have. The kernel's NVMe host finds IDENTITY in its keyring, its target takes whom this
+ * program believes; either hands out a connected socket, and gets it back with the kernel's TLS on it. KEY
+ * is in hexadecimal digits. Prints a line for each handshake. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/genetlink.h>
@@ -18,7 +18,8 @@
 
 /* linux/handshake.h, which came after Debian 12's headers. */
 enum { READY = 1, ACCEPT, DONE };
-enum { ACCEPT_SOCKFD = 1, ACCEPT_HANDLER_CLASS };
+enum { ACCEPT_SOCKFD = 1, ACCEPT_HANDLER_CLASS, ACCEPT_MESSAGE_TYPE };
+enum { CLIENT_HELLO = 1, SERVER_HELLO };
 enum { DONE_STATUS = 1, DONE_SOCKFD, DONE_REMOTE_AUTH };
 enum { CLASS_TLSHD = 1 };
 
@@ -171,15 +172,30 @@ static void keep(void)
 		fail("the keyring .nvme");
 }
 
+static SSL_SESSION *session_of_key(SSL *ssl)
+{
+	const unsigned char number[2] = {0x13, key_length == 48 ? 2 : 1};
+	SSL_SESSION *session = SSL_SESSION_new();
+	SSL_SESSION_set1_master_key(session, key, key_length);
+	SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, number));
+	SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION);
+	return session;
+}
+
+/* The server's side: whose key is it? */
+static int recognize(SSL *ssl, const unsigned char *name, size_t length, SSL_SESSION **session)
+{
+	int is_known = length == strlen(identity) && !memcmp(name, identity, length);
+	*session = is_known ? session_of_key(ssl) : NULL;
+	return 1;
+}
+
+/* The client's side. */
 static int choose(SSL *ssl, const EVP_MD *hash, const unsigned char **name, size_t *length,
 		  SSL_SESSION **session)
 {
-	const unsigned char number[2] = {0x13, key_length == 48 ? 2 : 1};
 	(void)hash;
-	*session = SSL_SESSION_new();
-	SSL_SESSION_set1_master_key(*session, key, key_length);
-	SSL_SESSION_set_cipher(*session, SSL_CIPHER_find(ssl, number));
-	SSL_SESSION_set_protocol_version(*session, TLS1_3_VERSION);
+	*session = session_of_key(ssl);
 	*name = (const unsigned char *)identity;
 	*length = strlen(identity);
 	return 1;
@@ -224,22 +240,28 @@ static int give_keys(int fd, int direction, const unsigned char *secret)
 	return setsockopt(fd, SOL_TLS_LEVEL, direction, &it, sizeof it);
 }
 
-static int handshake(int fd)
+static int handshake(int fd, int is_server)
 {
-	SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+	SSL_CTX *context = SSL_CTX_new(is_server ? TLS_server_method() : TLS_client_method());
 	SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
 	SSL_CTX_set_ciphersuites(context, "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256");
 	SSL_CTX_set_psk_use_session_callback(context, choose);
+	SSL_CTX_set_psk_find_session_callback(context, recognize);
+	/* A ticket would be a record that the peer does not expect. */
+	SSL_CTX_set_num_tickets(context, 0);
 	SSL_CTX_set_keylog_callback(context, listen_to_secrets);
 	SSL *ssl = SSL_new(context);
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	SSL_set_fd(ssl, fd);
-	int status = SSL_connect(ssl) == 1 && SSL_session_reused(ssl) ? 0 : EACCES;
+	int status = (is_server ? SSL_accept(ssl) : SSL_connect(ssl)) == 1 && SSL_session_reused(ssl) ? 0 : EACCES;
 	printf("%s %s\n", status ? "refused" : SSL_get_cipher(ssl), identity);
 	fflush(stdout);
 	if (!status && (setsockopt(fd, SOL_TCP_LEVEL, TCP_ULP_OPTION, "tls", sizeof "tls") ||
-			give_keys(fd, TLS_TX, secrets[0]) || give_keys(fd, TLS_RX, secrets[1])))
+			give_keys(fd, TLS_TX, secrets[is_server]) || give_keys(fd, TLS_RX, secrets[!is_server]))) {
 		status = errno;
+		printf("the kernel's TLS: %s\n", strerror(errno));
+		fflush(stdout);
+	}
 	/* Without a word to the peer: the kernel goes on. */
 	SSL_set_quiet_shutdown(ssl, 1);
 	SSL_free(ssl);
@@ -266,9 +288,10 @@ int main(int argc, char **argv)
 		struct message said = take(family, ACCEPT);
 		size_t length;
 		const int32_t *fd = find(&said, ACCEPT_SOCKFD, &length);
-		if (!fd)
+		const uint32_t *type = find(&said, ACCEPT_MESSAGE_TYPE, &length);
+		if (!fd || !type)
 			continue;
-		uint32_t status = handshake(*fd), serial = key_serial;
+		uint32_t status = handshake(*fd, *type == SERVER_HELLO), serial = key_serial;
 		struct message done = begin(family, DONE);
 		put(&done, DONE_STATUS, &status, sizeof status);
 		put(&done, DONE_SOCKFD, fd, sizeof *fd);

@@ -103,6 +103,14 @@ const WORDS: &str = "live='until grep -q live /sys/class/nvme/nvme0/state; do sl
     fio='fio --name=v --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw --bsrange=4k-64k --size=8M \
     --io_size=2M --verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0'";
 
+/// Says how long a step took, to whoever wants to know.
+fn timed<T>(name: &str, step: impl FnOnce() -> T) -> T {
+    let began = std::time::Instant::now();
+    let result = step();
+    println!("{:6.1} s  {name}", began.elapsed().as_secs_f64());
+    result
+}
+
 struct Target<'a> {
     place: &'a StoragePlace,
     transport: &'static str,
@@ -149,7 +157,7 @@ impl<'a> Target<'a> {
             // `eval`, so that the words may hold several.
             let run = |line: &str| line.replace("$live", "eval \"$live\"");
             let line = format!("{WORDS}; {}", run(line));
-            let finished = self.place.guest.shell(&line).expect("the guest answers");
+            let finished = timed(name, || self.place.guest.shell(&line)).expect("the guest answers");
             if !finished.succeeded() {
                 _ = writeln!(failed, "{name}: status {:?}\n{}", finished.status, finished.output);
             }
@@ -269,7 +277,7 @@ impl<'a> Target<'a> {
 }
 
 fn the_group_passes(transport: &'static str) {
-    let place = StoragePlace::new();
+    let place = timed("a guest", StoragePlace::new);
     let target = Target::start(&place, transport);
     // 003: a discovery controller that is kept alive.
     place.nvme(&format!(
@@ -280,8 +288,8 @@ fn the_group_passes(transport: &'static str) {
     place.nvme(&format!("disconnect -n {DISCOVERY}"));
     target.connect("--reconnect-delay 1");
     target.plays(CASES);
-    target.changes();
-    target.paths();
+    timed("030, 031, 038, 051, 052, 055, 058", || target.changes());
+    timed("057, 064", || target.paths());
     target.disconnect();
     // 047: queues for writes alone, and queues that are polled.
     for options in ["--nr-write-queues 1", "--nr-write-queues 1 --nr-poll-queues 1"] {
@@ -304,9 +312,9 @@ fn no_complaints(place: &StoragePlace) {
 fn targets_go_and_come_back() {
     let place = StoragePlace::new();
     let mut target = Target::start(&place, "tcp");
-    target.crowds();
+    timed("002, 016, 017", || target.crowds());
     target.connect("--reconnect-delay 1 --ctrl-loss-tmo 600");
-    target.restarts();
+    timed("060, 061", || target.restarts());
     target.disconnect();
     no_complaints(&place);
 }

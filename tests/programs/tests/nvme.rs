@@ -42,6 +42,24 @@ fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
     assert!(until(RECONNECT_SECONDS, again).unwrap(), "the host comes back: {}", place.shell("dmesg | tail"));
     place.shell("umount /mnt && fsck.ext4 -fn /dev/nvme0n1");
 
+    // A host protects what is there; the next server knows that.
+    let protected = |state: &str| {
+        let seen = || Ok(place.guest.shell("cat /sys/block/nvme0n1/ro")?.output.trim() == state);
+        assert!(until(SECONDS, seen).expect("the guest answers"), "{state}: {}", place.shell("dmesg | tail"));
+    };
+    place.nvme("set-feature /dev/nvme0 -n 1 -f 0x84 -v 1");
+    protected("1");
+    let write = "write /dev/nvme0n1 -s 0 -c 0 -z 4096 -d /dev/zero 2>&1";
+    assert!(place.shell(&format!("nvme {write} || true")).contains("Write Protected"));
+    place.nvme(&format!("disconnect -n {NQN}"));
+    server.kill().unwrap();
+    server.wait(SECONDS).unwrap();
+    let mut server = place.serve("");
+    place.connect("");
+    protected("1");
+    place.nvme("set-feature /dev/nvme0 -n 1 -f 0x84 -v 0");
+    protected("0");
+
     place.shell(FIO);
     let errors = place.shell("dmesg | grep -ciE 'i/o error|timeout' || true");
     assert_eq!(errors.trim(), "0", "{}", place.shell("dmesg | grep -iE 'i/o error|timeout'"));
@@ -181,7 +199,6 @@ const DIFFERENT: &[(&str, &[&str])] = &[
         ],
     ),
     ("the queues that the host was granted, not the most that there can be", &["get-feature 7"]),
-    ("what is missing here: hosts do not set write protection", &["id-ctrl nwpc", "get-feature 132"]),
 ];
 
 /// Answers by question and name.

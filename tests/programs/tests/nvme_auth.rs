@@ -56,7 +56,9 @@ fn the_kernel_proves_who_it_is_and_asks_in_return() {
         fs::write(path("config"), text).expect("a file");
         let rockery = Rockery::built().path().display().to_string();
         let (config, control) = (path("config"), path("control"));
-        let argv = [&rockery, "serve", "nvme", "--config", &config, "--control", &control];
+        // A kernel under emulation on a busy machine takes its time to reckon.
+        let argv =
+            [&rockery, "serve", "nvme", "--config", &config, "--control", &control, "--patience", "120"];
         servers.push(server.start_plain(&argv).expect("it starts"));
         secrets.push((secret, controller));
     }

@@ -251,13 +251,14 @@ fn the_comparison_is_made_and_opens_offline() {
     let bench =
         format!("{} bench nvme --quick --json {} --html {}", rockery(), json.display(), page.display());
     let said = shell(&alone, &bench);
-    for word in ["local", "RDMA, same host", "RDMA over UDP", "TCP", "read SEQ1M Q8T1", "published"] {
+    for word in ["local", "RDMA, same host", "RDMA over UDP", "TCP", "read SEQ1M Q8T1", "published", "drift"]
+    {
         assert!(said.contains(word), "{word}: {said}");
     }
     let json = std::fs::read_to_string(json).expect("it was written");
     assert!(json.contains("\"errors\": 0") && !json.contains("\"per-second\": 0.0"), "{json}");
     let page = std::fs::read_to_string(page).expect("it was written");
-    assert!(page.matches("<svg").count() == 4 && !page.contains("src=") && !page.contains("href="));
+    assert!(page.matches("<svg").count() == 6 && !page.contains("src=") && !page.contains("href="));
 }
 
 /// Serves a remote disk to NBD clients, on a socket in the folder.

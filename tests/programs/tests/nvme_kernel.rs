@@ -138,6 +138,24 @@ fn the_kernel_takes_the_way_that_is_open() {
     assert_eq!(place.shell("dmesg | grep -ci 'i/o error' || true").trim(), "0");
 }
 
+/// The flag of `open` that goes past the page cache, and Linux' name for a ring among open files.
+const O_DIRECT: u32 = 0o40_000;
+const RING: &str = "anon_inode:[io_uring]";
+
+/// What the server in the guest has open: with which flags, and how far each ring has come.
+fn open_files(place: &StoragePlace) -> Vec<(String, u32, u32)> {
+    let listed = place.shell(
+        "p=/proc/$(pidof rockery); for fd in $p/fd/*; do f=$p/fdinfo/${fd##*/}; \
+         echo $(readlink $fd) $(awk '/^flags:/ {print $2}' $f) $(awk '/^CqTail:/ {print $2}' $f); done",
+    );
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, flags) = (words.next()?.to_owned(), u32::from_str_radix(words.next()?, 8).ok()?);
+        Some((name, flags, words.next().and_then(|it| it.parse().ok()).unwrap_or(0)))
+    };
+    listed.lines().filter_map(line).collect()
+}
+
 /// The server in the guest, on a loop device: what the kernel writes through it is in the file below.
 #[test]
 fn a_block_device_is_served() {
@@ -145,8 +163,8 @@ fn a_block_device_is_served() {
     place.bring(Rockery::built().path());
     place.shell("/sbin/modprobe loop && truncate -s 32M /tmp/disk && losetup /dev/loop0 /tmp/disk");
     place.shell(&format!(
-        "/tmp/rockery serve nvme /dev/loop0 --block-size 512 --subsystem {NQN} --listen 127.0.0.1:4421 \
-         --control /tmp/control >/tmp/server 2>&1 &"
+        "/tmp/rockery serve nvme /dev/loop0 /tmp/plain --size 32M --block-size 512 --subsystem {NQN} \
+         --listen 127.0.0.1:4421 --control /tmp/control >/tmp/server 2>&1 &"
     ));
     place.guest.wait_for_listener(4421, SECONDS).expect("it listens");
     place.nvme(&format!("connect -t tcp -a 127.0.0.1 -s 4421 -n {NQN} --nr-io-queues 1"));
@@ -155,6 +173,15 @@ fn a_block_device_is_served() {
     place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
     place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=4 2>/dev/null && md5sum </mnt/file >/tmp/sum");
     place.shell("umount /mnt");
+    // Past the page cache where the file system lets it, as block devices do and memory does not; by a ring.
+    let open = open_files(&place);
+    let is_direct = |name: &str| {
+        let found = open.iter().find(|(file, ..)| file == name);
+        found.map(|(_, flags, _)| flags & O_DIRECT != 0)
+    };
+    assert_eq!((is_direct("/dev/loop0"), is_direct("/tmp/plain")), (Some(true), Some(false)), "{open:?}");
+    let carried = open.iter().filter(|(name, ..)| name == RING).map(|(.., tail)| tail).sum::<u32>();
+    assert!(carried > 100, "{open:?}");
     // What has to be durable reaches the device as a flush, and nothing else does.
     let flushes = || -> u64 {
         let stat = place.shell("cat /sys/block/loop0/stat");

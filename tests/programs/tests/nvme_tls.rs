@@ -215,55 +215,118 @@ fn our_host_uses_our_disk_in_tls() {
     assert!(!refused.status.success() && said.contains("TLS with the target failed"), "{said}");
 }
 
-/// The kernel's NVMe host with the kernel's TLS. A program makes its handshakes, as it wants; the keys come
-/// from its own keyring, under the identities that it looks for.
+/// What is said of the kernel: how long its keys are, and how they are named.
+const KERNEL_KEYS: [(&str, &str, &str); 3] =
+    [("1", "0", "AES_128_GCM"), ("1", "1", "AES_128_GCM"), ("2", "1", "AES_256_GCM")];
+
+/// The program that makes the kernel's handshakes, while it runs in the guest.
+struct Agent<'a>(&'a StoragePlace);
+
+impl<'a> Agent<'a> {
+    fn start(place: &'a StoragePlace, identity: &str, key: &str) -> Self {
+        place.shell(&format!(
+            "/tmp/handshake '{identity}' {key} >/tmp/agent 2>&1 & echo $! >/tmp/agent.pid; i=0; \
+             until grep -q ready /tmp/agent || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done; \
+             grep -q ready /tmp/agent || cat /tmp/agent"
+        ));
+        Self(place)
+    }
+
+    fn said(&self) -> String {
+        self.0.shell("cat /tmp/agent")
+    }
+
+    fn log(&self) -> String {
+        self.0.shell("cat /tmp/agent; dmesg | tail -n 20")
+    }
+}
+
+impl Drop for Agent<'_> {
+    fn drop(&mut self) {
+        _ = self.0.guest.shell("kill $(cat /tmp/agent.pid)");
+    }
+}
+
+/// The kernel with its own TLS, as host and as target. A program makes its handshakes, as it wants; the keys
+/// come from its own keyring, under the identities that it looks for.
 #[test]
-fn the_kernel_uses_a_disk_in_tls() {
+fn the_kernel_speaks_tls_as_host_and_as_target() {
     let place = StoragePlace::authenticating();
     let agent =
         Probe::compile_with("cc", "handshake", &["-lssl", "-lcrypto"]).expect("libssl-dev is installed");
     place.bring(agent.path());
-    place.shell("/sbin/modprobe tls");
+    place.shell("/sbin/modprobe tls && /sbin/modprobe nvmet_tcp");
     let folder = TempDir::new().expect("a folder");
-    let address = place.server.address();
-    for (hash, version, cipher) in
-        [("1", "0", "AES_128_GCM"), ("1", "1", "AES_128_GCM"), ("2", "1", "AES_256_GCM")]
-    {
+    for (hash, version, cipher) in KERNEL_KEYS {
         let key = key(hash);
-        let config = config(folder.path(), &key, &format!("{address}:4420"));
-        let state = place.file("state");
-        _ = std::fs::remove_file(&state);
-        let mut server = place.serve(&format!("--config {config}"));
-        let Derived { identity, key, .. } = derived(&key, version, folder.path());
-        let other = derived(&self::key(hash), version, folder.path()).key;
-        let connect = |key: &str| {
-            let agent =
-                format!("/tmp/handshake '{identity}' {key} >/tmp/agent 2>&1 & echo $! >/tmp/agent.pid");
-            place.shell(&agent);
-            place
-                .shell("i=0; until grep -q ready /tmp/agent || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
-            let options = format!(
-                "transport=tcp,traddr={address},trsvcid=4420,nqn={NQN},hostnqn={HOST},hostid={HOST_ID},\
-                 nr_io_queues=1,tls"
-            );
-            place.guest.shell(&format!("echo '{options}' >/dev/nvme-fabrics")).expect("the guest answers")
-        };
-        let end = || place.shell("kill $(cat /tmp/agent.pid); cat /tmp/agent");
-        let log = || place.shell("cat /tmp/agent; dmesg | tail -n 20");
-        if version == "1" {
-            assert!(!connect(&other).succeeded(), "{identity}: {}", log());
-            assert!(end().contains("refused"));
-        }
-        let connected = connect(&key);
-        assert!(connected.succeeded(), "{identity}: {}\n{}", connected.output, log());
-        place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
-        place.shell(
-            "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=libaio --iodepth=8 --rw=randrw \
-             --bsrange=4k-128k --size=8M --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7",
-        );
-        place.nvme(&format!("disconnect -n {NQN}"));
-        assert!(end().matches(cipher).count() == 2, "both queues: {}", log());
-        server.kill().expect("it is ours");
-        server.wait(SECONDS).expect("it ends");
+        the_kernel_uses_our_disk(&place, &folder, &key, version, cipher);
+        we_use_the_kernels_disk(&place, &folder, &key, version, cipher);
     }
+}
+
+fn the_kernel_uses_our_disk(place: &StoragePlace, folder: &TempDir, key: &str, version: &str, cipher: &str) {
+    let address = place.server.address();
+    let config = config(folder.path(), key, &format!("{address}:4420"));
+    _ = std::fs::remove_file(place.file("state"));
+    let mut server = place.serve(&format!("--config {config}"));
+    let Derived { identity, key, .. } = derived(key, version, folder.path());
+    let options = format!(
+        "transport=tcp,traddr={address},trsvcid=4420,nqn={NQN},hostnqn={HOST},hostid={HOST_ID},\
+         nr_io_queues=1,tls"
+    );
+    let connect =
+        || place.guest.shell(&format!("echo '{options}' >/dev/nvme-fabrics")).expect("the guest answers");
+    {
+        let wrong = key.chars().rev().collect::<String>();
+        let agent = Agent::start(place, &identity, &wrong);
+        assert!(!connect().succeeded(), "{identity}: {}", agent.log());
+        assert!(agent.said().contains("refused"), "{identity}: {}", agent.log());
+    }
+    let agent = Agent::start(place, &identity, &key);
+    let connected = connect();
+    assert!(connected.succeeded(), "{identity}: {}\n{}", connected.output, agent.log());
+    place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+    place.shell(
+        "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=libaio --iodepth=8 \
+         --rw=randrw --bsrange=4k-128k --size=4M --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7",
+    );
+    place.nvme(&format!("disconnect -n {NQN}"));
+    assert_eq!(agent.said().matches(cipher).count(), 2, "both queues: {}", agent.log());
+    server.kill().expect("it is ours");
+    server.wait(SECONDS).expect("it ends");
+}
+
+fn we_use_the_kernels_disk(place: &StoragePlace, folder: &TempDir, key: &str, version: &str, cipher: &str) {
+    let address = place.guest.address();
+    let Derived { identity, key: secret, .. } = derived(key, version, folder.path());
+    let agent = Agent::start(place, &identity, &secret);
+    let made = place.guest.shell(&format!(
+        "mount -t configfs config /sys/kernel/config 2>/dev/null; \
+         n=/sys/kernel/config/nvmet; s=$n/subsystems/{NQN}; h=$n/hosts/{HOST}; p=$n/ports/1; \
+         [ -d $s ] || {{ dd if=/dev/zero of=/tmp/disk bs=1M count=4 2>/dev/null; mkdir $s $h $p && \
+         ln -s $h $s/allowed_hosts/host && mkdir $s/namespaces/1 && \
+         echo /tmp/disk >$s/namespaces/1/device_path && echo 1 >$s/namespaces/1/enable && \
+         echo {address} >$p/addr_traddr && echo tcp >$p/addr_trtype && echo 4420 >$p/addr_trsvcid && \
+         echo ipv4 >$p/addr_adrfam && echo tls1.3 >$p/addr_tsas && ln -s $s $p/subsystems/disk; }}"
+    ));
+    let made = made.expect("the guest answers");
+    assert!(made.succeeded(), "{}\n{}", made.output, agent.log());
+    let file = folder.path().join("key").display().to_string();
+    let nvme = |act: &str, key: &str, rest: &str| {
+        std::fs::write(&file, key).expect("a file");
+        let rockery = Rockery::built().path().display().to_string();
+        let line = format!(
+            "{rockery} nvme {act} {address}:4420 --subsystem {NQN} --host {HOST} --tls-key @{file} \
+             --tls-identity {version} {rest} 2>&1"
+        );
+        let mut job = place.server.start_plain(&["sh", "-c", &line]).expect("it starts");
+        job.wait(SECONDS).expect("in time")
+    };
+    let written = nvme("write", key, "</bin/sh");
+    assert!(written.succeeded(), "{identity}: {}\n{}", written.output, agent.log());
+    let read = nvme("read", key, "--blocks 32 | cmp -n 16384 - /bin/sh");
+    assert!(read.succeeded(), "{identity}: {}\n{}", read.output, agent.log());
+    assert_eq!(agent.said().matches(cipher).count(), 4, "two connections each: {}", agent.log());
+    let other = self::key(if cipher.contains("256") { "2" } else { "1" });
+    assert!(!nvme("id-ctrl", &other, "").succeeded(), "{identity}: {}", agent.log());
 }

@@ -15,7 +15,8 @@ const DEPTH_MAX: u16 = QUEUE_ENTRIES_MAX - 1;
 /// The longest command in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// A measurement: `randread:4k:32x16` are random reads of 4 KiB, 32 at once on each of 16 queues.
+/// A measurement: `randread:4k:32x16` are random reads of 4 KiB, 32 at once on each of 16 queues, which one
+/// thread works; `randread:4k:32t16` the same with a thread for each queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Spec {
     pub(crate) write: bool,
@@ -23,6 +24,8 @@ pub(crate) struct Spec {
     pub(crate) bytes: usize,
     pub(crate) depth: u16,
     pub(crate) queues: u16,
+    /// Each queue has a thread of its own.
+    pub(crate) threads: bool,
 }
 
 impl Spec {
@@ -52,13 +55,14 @@ impl FromStr for Spec {
             return Err("a command has 512 bytes to 1 MiB, and a multiple of 512".to_owned());
         }
         let many = parts.next().unwrap_or("1");
-        let (depth, queues) = many.split_once('x').unwrap_or((many, "1"));
+        let threads = many.contains('t');
+        let (depth, queues) = many.split_once(['x', 't']).unwrap_or((many, "1"));
         let number = |text: &str, most: u16| {
             let number = text.parse().ok().filter(|number| (1..=most).contains(number));
             number.ok_or_else(|| format!("{text} is no number from 1 to {most}"))
         };
         let (depth, queues) = (number(depth, DEPTH_MAX)?, number(queues, QUEUES_MAX)?);
-        Ok(Self { write, random, bytes: bytes.0 as usize, depth, queues })
+        Ok(Self { write, random, bytes: bytes.0 as usize, depth, queues, threads })
     }
 }
 
@@ -71,9 +75,10 @@ impl fmt::Display for Spec {
             (_, 0) => write!(f, "{}k:", self.bytes >> 10)?,
             _ => write!(f, "{}:", self.bytes)?,
         }
-        match self.queues {
-            1 => write!(f, "{}", self.depth),
-            queues => write!(f, "{}x{queues}", self.depth),
+        match (self.queues, self.threads) {
+            (1, _) => write!(f, "{}", self.depth),
+            (queues, false) => write!(f, "{}x{queues}", self.depth),
+            (queues, true) => write!(f, "{}t{queues}", self.depth),
         }
     }
 }
@@ -85,17 +90,21 @@ pub(crate) struct Measured {
     pub(crate) job: String,
     pub(crate) per_second: f64,
     pub(crate) bytes_per_second: f64,
+    pub(crate) commands: u64,
+    /// Those that failed.
     pub(crate) errors: u64,
     pub(crate) mean_us: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
     pub(crate) max_us: f64,
-    /// Processor time per second of the host's thread, and of all of the target's.
+    /// Processor time per second of the host's threads, and of all of the target's.
     pub(crate) host_processor: f64,
     pub(crate) target_processor: Option<f64>,
     /// Commands per second, part by part of the time.
     pub(crate) over_time: Vec<f64>,
+    /// Commands that failed in each of these parts.
+    pub(crate) errors_over_time: Vec<u64>,
 }
 
 impl Measured {
@@ -107,6 +116,7 @@ impl Measured {
             job: spec.to_string(),
             per_second: figures.per_second,
             bytes_per_second: figures.bytes_per_second,
+            commands: figures.latency.total(),
             errors: figures.errors,
             mean_us: us(latency.mean_ns()),
             p50_us,
@@ -116,6 +126,7 @@ impl Measured {
             host_processor: figures.processor,
             target_processor: figures.target_processor,
             over_time: figures.over_time.clone(),
+            errors_over_time: figures.errors_over_time.clone(),
         }
     }
 
@@ -131,10 +142,19 @@ mod tests {
 
     #[test]
     fn jobs_are_read_as_they_are_written() {
-        for text in ["randread:4k:1", "randwrite:512:32x16", "read:1m:8", "write:128k:1x64"] {
+        for text in ["randread:4k:1", "randwrite:512:32x16", "read:1m:8", "write:128k:1x64", "read:1m:1t64"] {
             assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
         }
-        for text in ["", "erase:4k:1", "read:4k:0", "read:3:1", "read:2m:1", "read:4k:1x65", "read:4k:q"] {
+        for text in [
+            "",
+            "erase:4k:1",
+            "read:4k:0",
+            "read:3:1",
+            "read:2m:1",
+            "read:4k:1x65",
+            "read:4k:1t0",
+            "read:4k:q",
+        ] {
             assert!(text.parse::<Spec>().is_err(), "{text}");
         }
     }

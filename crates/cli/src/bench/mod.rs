@@ -7,6 +7,7 @@ mod page;
 mod place;
 mod published;
 mod report;
+mod steady;
 
 use clap::Subcommand;
 
@@ -20,8 +21,8 @@ pub(crate) enum Bench {
     /// Storage over RDMA beside storage over TCP: latency, bandwidth, commands per second, processor time.
     ///
     /// A disk in memory is served by one process and used by another, over each transport in turn, beside the
-    /// figures of a published test of hardware. Both sides poll, one thread each, so it wants two processors
-    /// and nothing else going on.
+    /// figures of a published test of hardware. Both sides poll, so it wants two processors and nothing else
+    /// going on. Jobs are threads of their own; more than processors take turns.
     Nvme(nvme::Nvme),
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::nvme::host::{bench_local, fill_local};
+use ::nvme::host::{bench_local, bench_local_threads, fill_local};
 use ::nvme::serve::Bytes;
 use ::nvme::store::{Memory, Store};
 use indicatif::ProgressBar;
@@ -14,14 +14,14 @@ use super::report::{Machine, Report, Series};
 use super::{page, report};
 use crate::Error;
 
-/// Queues of the sequential measurement: what the published test calls threads.
-const JOBS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// The matrix of CrystalDiskMark: how, bytes, commands at once and queues.
+/// Jobs of the sequential measurement: each is a thread with a queue.
+pub(super) const JOBS: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// The matrix of CrystalDiskMark: how, bytes, commands at once and threads.
 pub(super) const MATRIX: [(&str, &str, &str); 6] = [
     ("SEQ1M Q8T1", "", "1m:8"),
     ("SEQ1M Q1T1", "", "1m:1"),
     ("SEQ128K Q32T1", "", "128k:32"),
-    ("RND4K Q32T16", "rand", "4k:32x16"),
+    ("RND4K Q32T16", "rand", "4k:32t16"),
     ("RND4K Q32T1", "rand", "4k:32"),
     ("RND4K Q1T1", "rand", "4k:1"),
 ];
@@ -31,7 +31,7 @@ pub(super) const MATRIX: [(&str, &str, &str); 6] = [
 pub(crate) enum Part {
     /// 4 KiB random reads, 1, 4 and 16 at once.
     Latency,
-    /// 1 MiB sequential, on 1 to 64 queues.
+    /// 1 MiB sequential, by 1 to 64 jobs.
     Throughput,
     /// 4 KiB random reads, 128 at once, and how steady they are.
     Stability,
@@ -65,6 +65,10 @@ pub(crate) struct Nvme {
     /// How long the target looks at idle connections before it sleeps.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 1000)]
     poll: u64,
+    /// One thread works all queues, where jobs are threads of their own otherwise. With fewer processors than
+    /// jobs, that measures transports more than the scheduler.
+    #[arg(long)]
+    one_thread: bool,
     /// A few seconds in all: to see that it works, not how fast it is.
     #[arg(long)]
     quick: bool,
@@ -96,6 +100,9 @@ impl Nvme {
                 }
             }
         }
+        if self.one_thread {
+            jobs.iter_mut().for_each(|job| *job = in_one_thread(job));
+        }
         // Parts overlap; what is measured once is not measured twice.
         let mut unique: Vec<String> = Vec::new();
         for job in jobs {
@@ -112,9 +119,15 @@ impl Nvme {
     }
 }
 
-/// 1 MiB sequential on so many queues, one command at once on each.
-pub(super) fn sequential(what: &str, queues: u32) -> String {
-    if queues == 1 { format!("{what}:1m:1") } else { format!("{what}:1m:1x{queues}") }
+/// 1 MiB sequential by so many jobs, one command at once of each.
+pub(super) fn sequential(what: &str, jobs: u16) -> String {
+    if jobs == 1 { format!("{what}:1m:1") } else { format!("{what}:1m:1t{jobs}") }
+}
+
+/// The same job without threads of its own.
+pub(super) fn in_one_thread(job: &str) -> String {
+    let (kind, many) = job.rsplit_once(':').unwrap_or(("", job));
+    format!("{kind}:{}", many.replace('t', "x"))
 }
 
 /// Measures, shows and writes.
@@ -148,8 +161,15 @@ pub(super) fn act(what: &Nvme) -> Result<(), Error> {
     progress.finish_and_clear();
     let (warm_up, seconds) = what.time();
     let series = what.transport.iter().zip(&runs).map(|(transport, runs)| Series::new(*transport, runs));
-    let report =
-        Report { machine: Machine::this(), warm_up, seconds, repeats, remarks, series: series.collect() };
+    let report = Report {
+        machine: Machine::this(),
+        warm_up,
+        seconds,
+        repeats,
+        one_thread: what.one_thread,
+        remarks,
+        series: series.collect(),
+    };
     if let Some(path) = &what.html {
         std::fs::write(path, page::page(&report)).map_err(Error::file(path))?;
     }
@@ -175,7 +195,11 @@ fn local(what: &Nvme, jobs: &[String]) -> Result<Vec<Measured>, Error> {
         let spec: Spec = job.parse().map_err(|_| Error::NothingMeasured("local"))?;
         let (warm_up, time) = (Duration::from_secs_f64(warm_up), Duration::from_secs_f64(seconds));
         let job = ::nvme::host::Job { warm_up, time, ..spec.job() };
-        let figures = bench_local(&store, what.size.0, &job).map_err(cannot)?;
+        let figures = match spec.threads {
+            true => bench_local_threads(&store, what.size.0, &job, spec.queues),
+            false => bench_local(&store, what.size.0, &job),
+        };
+        let figures = figures.map_err(cannot)?;
         Ok(Measured::new(&spec, &figures))
     };
     jobs.iter().map(measure).collect()

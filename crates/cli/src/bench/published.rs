@@ -1,8 +1,11 @@
 //! What a published test of hardware found: two hosts of 48 cores, RoCEv2 at 100 Gb/s against TCP at 40 Gb/s,
 //! SPDK's target, two drives of 7 GB/s each.
 
+use serde::Serialize;
+
 /// One transport's figures there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct Published {
     /// Of a 4 KiB read alone, in microseconds: mean, 99 %, longest.
     pub(crate) latency_us: [f64; 3],
@@ -11,7 +14,7 @@ pub(crate) struct Published {
     /// 1 MiB sequential in GB/s: read, write.
     pub(crate) bandwidth: [f64; 2],
     /// Threads from which on it does not grow.
-    pub(crate) saturates_at: u32,
+    pub(crate) saturates_at: u16,
     /// 4 KiB at 128 at once, per second: lowest, highest.
     pub(crate) rate: [f64; 2],
     /// Processor use: the limit that was named.

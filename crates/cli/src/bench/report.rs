@@ -5,9 +5,10 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::job::Measured;
-use super::nvme::{MATRIX, sequential};
+use super::nvme::{JOBS, MATRIX, in_one_thread, sequential};
 use super::place::Transport;
 use super::published::{self, Published};
+use super::steady::Steadiness;
 
 /// What it was measured on.
 #[derive(Clone, Debug, Serialize)]
@@ -37,6 +38,10 @@ pub(super) struct Median {
     pub(super) figures: Measured,
     /// Commands per second of the slowest and the fastest repeat.
     pub(super) spread: [f64; 2],
+    /// The mean latency of the fastest and the slowest repeat.
+    pub(super) spread_us: [f64; 2],
+    /// How the rate of the typical repeat went over its time.
+    pub(super) steadiness: Option<Steadiness>,
 }
 
 /// All of one transport.
@@ -45,6 +50,8 @@ pub(super) struct Series {
     pub(super) transport: &'static str,
     #[serde(skip)]
     pub(super) kind: Transport,
+    /// The document's own figures.
+    pub(super) published: Option<Published>,
     pub(super) jobs: Vec<Median>,
 }
 
@@ -56,6 +63,7 @@ pub(super) struct Report {
     pub(super) warm_up: f64,
     pub(super) seconds: f64,
     pub(super) repeats: u32,
+    pub(super) one_thread: bool,
     pub(super) remarks: Vec<String>,
     pub(super) series: Vec<Series>,
 }
@@ -73,12 +81,16 @@ impl Median {
         let typical = repeats.iter().min_by(|one, other| {
             (one.per_second - per_second).abs().total_cmp(&(other.per_second - per_second).abs())
         });
-        let all = || repeats.iter().map(|it| it.per_second);
+        let ends = |of: fn(&Measured) -> f64| {
+            let all = || repeats.iter().map(|it| of(it));
+            [all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max)]
+        };
         Self {
             figures: Measured {
                 job: typical.map(|it| it.job.clone()).unwrap_or_default(),
                 per_second,
                 bytes_per_second: of(|it| it.bytes_per_second),
+                commands: repeats.iter().map(|it| it.commands).sum(),
                 errors: repeats.iter().map(|it| it.errors).sum(),
                 mean_us: of(|it| it.mean_us),
                 p50_us: of(|it| it.p50_us),
@@ -89,9 +101,24 @@ impl Median {
                 host_processor: of(|it| it.host_processor),
                 target_processor: (!target.is_empty()).then(|| median(target)),
                 over_time: typical.map(|it| it.over_time.clone()).unwrap_or_default(),
+                errors_over_time: typical.map(|it| it.errors_over_time.clone()).unwrap_or_default(),
             },
-            spread: [all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max)],
+            spread: ends(|it| it.per_second),
+            spread_us: ends(|it| it.mean_us),
+            steadiness: typical.and_then(|it| Steadiness::of(&it.over_time)),
         }
+    }
+
+    /// Processors that host and target use, in percent.
+    fn processors(&self) -> String {
+        let percent = |part: f64| format!("{:.0}", part * 100.0);
+        let target = self.figures.target_processor.map_or_else(|| "-".to_owned(), percent);
+        format!("{}+{target}%", percent(self.figures.host_processor))
+    }
+
+    /// Commands that failed, as a part of all.
+    fn error_rate(&self) -> f64 {
+        self.figures.errors as f64 / self.figures.commands.max(1) as f64
     }
 
     /// Microseconds of processor time that a command takes on both sides.
@@ -106,19 +133,17 @@ impl Series {
         let count = runs.first().map_or(0, Vec::len);
         let of =
             |index: usize| Median::new(&runs.iter().filter_map(|run| run.get(index)).collect::<Vec<_>>());
-        Self { transport: kind.name(), kind, jobs: (0..count).map(of).collect() }
-    }
-
-    pub(super) fn job(&self, job: &str) -> Option<&Median> {
-        self.jobs.iter().find(|median| median.figures.job == job)
-    }
-
-    pub(super) const fn published(&self) -> Option<Published> {
-        match self.kind {
+        let published = match kind {
             Transport::Local => None,
             Transport::Rdma | Transport::RdmaUdp => Some(published::RDMA),
             Transport::Tcp => Some(published::TCP),
-        }
+        };
+        Self { transport: kind.name(), kind, published, jobs: (0..count).map(of).collect() }
+    }
+
+    pub(super) fn job(&self, job: &str) -> Option<&Median> {
+        let in_one_thread = in_one_thread(job);
+        self.jobs.iter().find(|it| it.figures.job == job || it.figures.job == in_one_thread)
     }
 }
 
@@ -127,11 +152,23 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// Bandwidth in GB/s by queues, where it was measured.
-    pub(super) fn bandwidth(series: &Series, what: &str) -> Vec<(u32, f64)> {
-        let of = |queues: u32| Some((queues, series.job(&sequential(what, queues))?));
-        let all = (0..7).filter_map(|power| of(1 << power));
-        all.map(|(queues, median)| (queues, median.figures.bytes_per_second / 1e9)).collect()
+    /// The sequential measurements by jobs.
+    pub(super) fn sequential<'a>(series: &'a Series, what: &str) -> Vec<(u16, &'a Median)> {
+        JOBS.into_iter().filter_map(|jobs| Some((jobs, series.job(&sequential(what, jobs))?))).collect()
+    }
+
+    /// Bandwidth in GB/s by jobs, where it was measured.
+    pub(super) fn bandwidth(series: &Series, what: &str) -> Vec<(u16, f64)> {
+        let all = Self::sequential(series, what).into_iter();
+        all.map(|(jobs, median)| (jobs, median.figures.bytes_per_second / 1e9)).collect()
+    }
+
+    /// How jobs are done.
+    pub(super) const fn threads(&self) -> &'static str {
+        match self.one_thread {
+            true => "one thread does all jobs of the host, and polls",
+            false => "each job is a thread; up to half of the processors poll, more sleep while they wait",
+        }
     }
 }
 
@@ -139,9 +176,12 @@ impl Report {
 pub(super) fn table(report: &Report) -> String {
     let Machine { processor, cores, kernel } = &report.machine;
     let mut text = format!(
-        "{processor}, {cores} processors, Linux {kernel}. Medians of {}, {} s each after {} s; memory disk, \
-         one thread per side, which polls.\n",
-        report.repeats, report.seconds, report.warm_up
+        "{processor}, {cores} processors, Linux {kernel}. Medians of {}, {} s each after {} s; memory disk; \
+         {}.\n",
+        report.repeats,
+        report.seconds,
+        report.warm_up,
+        report.threads()
     );
     for remark in &report.remarks {
         let _ = writeln!(text, "{remark}.");
@@ -161,19 +201,19 @@ fn latency(report: &Report, text: &mut String) {
         return;
     }
     *text += "\n4 KiB random read     QD   mean us    p50    p99  p99.9      max      per second     spread  \
-              published mean, p99, max\n";
+              host+target CPU  published mean, p99, max\n";
     for series in &report.series {
         for (depth, job) in &jobs {
             let Some(median) = series.job(job) else { continue };
             let it = &median.figures;
-            let published = match (series.published(), depth) {
+            let published = match (series.published, depth) {
                 (Some(Published { latency_us: [mean, p99, max], .. }), 1) => format!("{mean}, {p99}, {max}"),
                 (Some(published), 16) => format!("{} more than alone", published.growth_us),
                 _ => String::new(),
             };
             let _ = writeln!(
                 text,
-                "{:20} {depth:3} {:9.2} {:6.2} {:6.2} {:6.1} {:8.1} {:15.0} {:>10}  {published}",
+                "{:20} {depth:3} {:9.2} {:6.2} {:6.2} {:6.1} {:8.1} {:15.0} {:>10}  {:>15}  {published}",
                 series.transport,
                 it.mean_us,
                 it.p50_us,
@@ -181,7 +221,8 @@ fn latency(report: &Report, text: &mut String) {
                 it.p999_us,
                 it.max_us,
                 it.per_second,
-                spread(median)
+                spread(median),
+                median.processors()
             );
         }
     }
@@ -196,21 +237,31 @@ fn spread(median: &Median) -> String {
 
 fn throughput(report: &Report, text: &mut String) {
     for (index, what) in ["read", "write"].into_iter().enumerate() {
-        let found: Vec<_> =
-            report.series.iter().map(|series| (series, Report::bandwidth(series, what))).collect();
-        let Some((_, first)) = found.first().filter(|(_, all)| !all.is_empty()) else { continue };
+        let all = |series| Report::sequential(series, what);
+        let Some(first) = report.series.iter().map(all).find(|all| !all.is_empty()) else { continue };
         let _ = write!(text, "\n{:20}", format!("1 MiB {what}, GB/s"));
-        first.iter().for_each(|(queues, _)| _ = write!(text, " {queues:>6}"));
-        *text += " queues  published peak\n";
-        for (series, all) in &found {
-            let _ = write!(text, "{:20}", series.transport);
-            all.iter().for_each(|(_, rate)| _ = write!(text, " {rate:6.2}"));
+        first.iter().for_each(|(jobs, _)| _ = write!(text, " {jobs:>8}"));
+        *text += " jobs  published peak\n";
+        for series in &report.series {
+            let of = |it: &Median| format!("{:.2}", it.figures.bytes_per_second / 1e9);
             let published = series
-                .published()
-                .map(|it| format!("{}, from {} threads on", it.bandwidth[index], it.saturates_at));
-            let _ = writeln!(text, "         {}", published.unwrap_or_default());
+                .published
+                .map(|it| format!("       {}, from {} threads on", it.bandwidth[index], it.saturates_at));
+            by_jobs(series, what, of, &published.unwrap_or_default(), text);
         }
+        *text += "  spread of repeats\n";
+        report.series.iter().for_each(|series| by_jobs(series, what, spread, "", text));
+        *text += "  host+target CPU\n";
+        report.series.iter().for_each(|series| by_jobs(series, what, Median::processors, "", text));
     }
+}
+
+fn by_jobs(series: &Series, what: &str, of: impl Fn(&Median) -> String, end: &str, text: &mut String) {
+    let _ = write!(text, "{:20}", series.transport);
+    for (_, median) in Report::sequential(series, what) {
+        let _ = write!(text, " {:>8}", of(median));
+    }
+    let _ = writeln!(text, "{end}");
 }
 
 fn stability(report: &Report, text: &mut String) {
@@ -219,34 +270,43 @@ fn stability(report: &Report, text: &mut String) {
     if found.is_empty() {
         return;
     }
-    *text += "\n4 KiB read, QD 128     per second  slowest  fastest part  errors  host CPU  target CPU  \
-              us/command  published\n";
+    *text += "\n4 KiB read, QD 128     per second     spread  slowest  fastest part  deviation  drift  steady  \
+              errors  error rate  host+target CPU  us/command  published\n";
     for (series, median) in found {
         let it = &median.figures;
         let lowest = it.over_time.iter().copied().fold(f64::MAX, f64::min);
         let highest = it.over_time.iter().copied().fold(0.0, f64::max);
-        let published = series.published().map(|it| {
+        let published = series.published.map(|it| {
             let [low, high] = it.rate.map(|rate| rate / 1e6);
             let rate = if low == high { format!("{low} M") } else { format!("{low} to {high} M") };
             format!("{rate}, CPU {}", it.processor)
         });
-        let target =
-            it.target_processor.map_or_else(|| "-".to_owned(), |part| format!("{:.0}%", part * 100.0));
+        let steadiness = median.steadiness;
+        let percent = |of: fn(Steadiness) -> f64| {
+            steadiness.map_or_else(|| "-".to_owned(), |it| format!("{:.1}%", of(it) * 100.0))
+        };
         let _ = writeln!(
             text,
-            "{:20} {:12.0} {lowest:8.0} {highest:13.0} {:7} {:8.0}% {target:>11} {:11.2}  {}",
+            "{:20} {:12.0} {:>10} {lowest:8.0} {highest:13.0} {:>10} {:>6} {:>7} {:7} {:>10.4}% {:>16} {:11.2}  {}",
             series.transport,
             it.per_second,
+            spread(median),
+            percent(|it| it.deviation),
+            percent(|it| it.drift),
+            if steadiness.is_some_and(|it| it.steady) { "yes" } else { "no" },
             it.errors,
-            it.host_processor * 100.0,
+            median.error_rate() * 100.0,
+            median.processors(),
             median.processor_us(),
             published.unwrap_or_default()
         );
     }
+    *text +=
+        "Steady: parts of the time within 20 % of the mean, and a drift of at most 10 %, as SNIA has it.\n";
 }
 
 fn matrix(report: &Report, text: &mut String) {
-    let is_there = |series: &Series| series.job("randwrite:4k:32x16").is_some();
+    let is_there = |series: &Series| series.job("randwrite:4k:32t16").is_some();
     if !report.series.iter().any(is_there) {
         return;
     }

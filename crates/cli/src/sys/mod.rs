@@ -87,6 +87,19 @@ pub(crate) fn mount(
     })
 }
 
+/// As many descriptors as this process may have: shells give a thousand, which is fewer than a server has
+/// connections. Where that fails, it has what it has.
+pub(crate) fn allow_descriptors() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a structure that lives until the calls return.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 fn checked(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

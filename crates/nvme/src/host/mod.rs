@@ -22,7 +22,10 @@ use wire::nvme::Status;
 use wire::nvme::rdma::RejectReason;
 use wire::nvme::tcp::Fatal;
 
-pub use bench::{Figures, Histogram, Job, MOMENTS, fill, fill_local, run as bench, run_local as bench_local};
+pub use bench::{
+    Figures, Histogram, Job, MOMENTS, fill, fill_local, run as bench, run_local as bench_local,
+    run_local_threads as bench_local_threads, run_threads as bench_threads,
+};
 pub use client::{Client, Controller, DISCOVERY, Discovered, Namespace, Options, Tls, discover, transfer};
 pub use commands::{Done, Payload};
 pub use machine::Machine;

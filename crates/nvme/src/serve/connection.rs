@@ -15,7 +15,7 @@ use super::doorman::Guest;
 use super::idle::Idle;
 use super::{Counted, End, Shared, Tuning};
 use crate::engine::Engine;
-use crate::limits::{CONNECT_TIMEOUT_NS, CONNECTIONS_MAX};
+use crate::limits::CONNECTIONS_MAX;
 use crate::stream::Stream;
 use crate::target::{Origin, Proved, Queue, Wake};
 use crate::tcp::{Closing, Connection};
@@ -88,7 +88,7 @@ pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16, acceptor
 /// The handshake of TLS. Whose key it was is what Connect has to say again.
 fn seal(shared: &Shared, stream: TcpStream, acceptor: &Acceptor) -> io::Result<(Stream, Proved)> {
     let target = Arc::clone(&shared.target);
-    let patience = Duration::from_nanos(CONNECT_TIMEOUT_NS);
+    let patience = shared.tuning.patience;
     let (sealed, psk) = acceptor.accept(stream, move |identity| target.psk(identity), patience)?;
     Ok((Stream::Sealed(Box::new(sealed)), Proved { host: psk.host, subsystem: psk.subsystem }))
 }
@@ -242,7 +242,7 @@ impl<'a> Driver<'a> {
             if self.guest.is_known_now() {
                 self.shared.connected(self.connection.queue(), self.peer);
             }
-        } else if now_ns - self.began_ns > CONNECT_TIMEOUT_NS {
+        } else if now_ns - self.began_ns > self.shared.patience_ns() {
             return true;
         }
         if self.connection.closing() == crate::tcp::Closing::No {

@@ -260,7 +260,7 @@ impl Server {
             let counters = &it.counters;
             json!({
                 "id": it.nsid(), "bytes": it.bytes(), "block-size": 1 << it.shift(), "group": it.group(),
-                "read-only": it.is_read_only(),
+                "read-only": it.is_read_only(), "direct": it.store().is_direct(),
                 "reads": counters.reads.load(Relaxed), "read-bytes": counters.read_bytes.load(Relaxed),
                 "writes": counters.writes.load(Relaxed),
                 "written-bytes": counters.written_bytes.load(Relaxed),

@@ -35,6 +35,7 @@ pub use metrics::serve_metrics;
 pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};
 pub use state::Server;
 
+use crate::limits::CONNECT_TIMEOUT;
 use crate::target::{ChangeError, Target};
 
 /// How connections behave.
@@ -44,11 +45,14 @@ pub struct Tuning {
     pub poll: Duration,
     /// The congestion control of TCP connections; the system's own when `None`.
     pub congestion: Option<String>,
+    /// How long a connection may take to say who it is, and to prove it.
+    pub patience: Duration,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { poll: Duration::ZERO, congestion: Some("cubic".to_owned()) }
+        let (poll, congestion) = (Duration::ZERO, Some("cubic".to_owned()));
+        Self { poll, congestion, patience: CONNECT_TIMEOUT }
     }
 }
 
@@ -133,6 +137,10 @@ impl Shared {
     /// Nanoseconds since the beginning.
     fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn patience_ns(&self) -> u64 {
+        u64::try_from(self.tuning.patience.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// A connection has ended, or was not let in.

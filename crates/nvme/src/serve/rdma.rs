@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ use wire::nvme::rdma::{Accept, Reject, RejectReason, Request as Private};
 use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Direction, Sgl, Status};
 
 use super::connection::{LOOK_EVERY_NS, RING, WOKEN, Waking};
+use super::doorman::Guest;
 use super::idle::Idle;
 use super::{Counted, End, Shared};
 use crate::engine::{Engine, Finished};
-use crate::limits::{CONNECT_TIMEOUT_NS, QUEUE_ENTRIES_MAX, RDMA_IN_CAPSULE};
+use crate::limits::{CONNECTIONS_MAX, QUEUE_ENTRIES_MAX, RDMA_IN_CAPSULE};
 use crate::pool::Pool;
 use crate::target::{Origin, Outcome, Plan, Queue, Request, Wake};
 
@@ -75,10 +77,17 @@ pub(super) fn serve(
     origin: Origin,
     receives: Option<Arc<SharedReceives>>,
 ) {
-    let limit = crate::limits::CONNECTIONS_MAX;
-    let Some(_one) = Counted::one_more(&shared.connections, limit) else {
-        shared.ended(End::Full, None, "RDMA", "");
-        return refuse(request, RejectReason::Resources);
+    let peer = request.peer();
+    let not_now = |end: End, request: rdma::Request| {
+        shared.ended(end, None, peer, "RDMA");
+        refuse(request, RejectReason::Resources);
+    };
+    let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else {
+        return not_now(End::Full, request);
+    };
+    let guest = match shared.doorman.let_in(peer) {
+        Ok(guest) => guest,
+        Err(end) => return not_now(end, request),
     };
     let Some((private, _)) = Private::split(&request.private_data) else {
         return refuse(request, RejectReason::Length);
@@ -94,17 +103,18 @@ pub(super) fn serve(
         return refuse(request, RejectReason::ReceiveSize);
     }
     // What goes wrong here is the connection's end, which the host sees.
-    if let Ok(mut driver) = Driver::new(shared, request, origin, entries, receives) {
+    if let Ok(mut driver) = Driver::new(shared, request, guest, origin, entries, receives) {
         let ended = driver.run();
         let (end, why) = match ended {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
                 (if driver.queue.is_over() { End::Controller } else { End::Host }, String::new())
             }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => (End::Silent, String::new()),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => (End::Fault, error.to_string()),
             Err(error) => (End::Broken, error.to_string()),
             Ok(()) => (End::Host, String::new()),
         };
-        shared.ended(end, Some(&driver.queue), "RDMA", &why);
+        shared.ended(end, Some(&driver.queue), peer, &why);
     } else {
         shared.count_end(End::Broken);
     }
@@ -112,6 +122,8 @@ pub(super) fn serve(
 
 struct Driver<'a> {
     shared: &'a Shared,
+    peer: IpAddr,
+    guest: Guest<'a>,
     connection: Connection,
     /// Receives that are not only this connection's.
     receives: Option<Arc<SharedReceives>>,
@@ -154,10 +166,12 @@ impl<'a> Driver<'a> {
     fn new(
         shared: &'a Shared,
         request: rdma::Request,
+        guest: Guest<'a>,
         origin: Origin,
         entries: u16,
         receives: Option<Arc<SharedReceives>>,
     ) -> io::Result<Self> {
+        let peer = request.peer();
         let depth = u32::from(entries);
         let sizes = Sizes { send: 2 * depth + SPARE, receive: depth + 1 + BATCH as u32 };
         let mut connection = match &receives {
@@ -183,6 +197,8 @@ impl<'a> Driver<'a> {
         connection.accept(&Accept { format: 0, receive_size: entries }.to_bytes()).map_err(other)?;
         Ok(Self {
             shared,
+            peer,
+            guest,
             connection,
             receives,
             queue: Queue::new(Arc::clone(&shared.target), origin, wake),
@@ -277,8 +293,15 @@ impl<'a> Driver<'a> {
 
     fn look(&mut self, now_ns: u64) -> io::Result<()> {
         let gone = || Err(io::ErrorKind::ConnectionAborted.into());
-        if !self.queue.is_trusted() && now_ns - self.began_ns > CONNECT_TIMEOUT_NS || self.queue.is_over() {
+        if self.queue.is_over() {
             return gone();
+        }
+        if self.queue.is_trusted() {
+            if self.guest.is_known_now() {
+                self.shared.connected(&self.queue, self.peer);
+            }
+        } else if now_ns - self.began_ns > self.shared.patience_ns() {
+            return Err(io::ErrorKind::TimedOut.into());
         }
         if self.queue.id() == Some(0) {
             self.extra();

@@ -27,8 +27,8 @@ pub struct Server {
     listeners: BTreeMap<u16, Listener>,
     config: Config,
     state: Option<PathBuf>,
-    /// The folder of what is kept of reservations.
-    reservations: Option<PathBuf>,
+    /// The folder of what is kept of what hosts have set.
+    kept: Option<PathBuf>,
 }
 
 impl Server {
@@ -43,9 +43,9 @@ impl Server {
             _ => config,
         };
         let shared = Shared::new(Arc::new(Target::new()), tuning);
-        let reservations = state.as_ref().map(|path| path.with_extension("reservations"));
+        let kept = state.as_ref().map(|path| path.with_extension("kept"));
         let (listeners, config_so_far) = (BTreeMap::new(), Config::default());
-        let mut server = Self { shared, listeners, config: config_so_far, state: None, reservations };
+        let mut server = Self { shared, listeners, config: config_so_far, state: None, kept };
         for subsystem in config.subsystems {
             server.add_subsystem(subsystem)?;
         }
@@ -106,18 +106,24 @@ impl Server {
         self.config.subsystems.push(config);
         for namespace in namespaces {
             if let Err(error) = self.add_namespace(&name, namespace) {
-                _ = self.remove_subsystem(&name);
+                _ = self.take_out(&name);
                 return Err(error);
             }
         }
         self.keep()
     }
 
-    /// Removes a subsystem. Its files stay.
+    /// Removes a subsystem. Its files stay; what hosts have set of its namespaces does not.
     ///
     /// # Errors
     /// When there is none of this name.
     pub fn remove_subsystem(&mut self, name: &Nqn) -> Result<(), ServeError> {
+        let namespaces = self.target().subsystem(name)?.namespaces();
+        self.take_out(name)?;
+        namespaces.iter().try_for_each(|namespace| self.forget(namespace))
+    }
+
+    fn take_out(&mut self, name: &Nqn) -> Result<(), ServeError> {
         self.target().remove_subsystem(name)?;
         self.config.subsystems.retain(|it| it.nqn != *name);
         self.keep()
@@ -136,9 +142,8 @@ impl Server {
         let identity = Identity::of(name, config.id);
         let namespace = Namespace::new(config.id, identity, config.block_size.into(), bytes, store);
         let mut namespace = namespace.with(config.group, config.read_only);
-        if let Some(folder) = &self.reservations {
-            let path = folder.join(format!("{}.json", identity.to_text()));
-            let kept = namespace.with_reservations_in(path.clone());
+        if let Some(path) = self.kept.clone() {
+            let kept = namespace.kept_in(&path);
             namespace = kept.map_err(|source| ServeError::Backend { path, source })?;
         }
         self.target().add_namespace(name, namespace)?;
@@ -152,16 +157,22 @@ impl Server {
         self.config.subsystems.iter_mut().find(|it| it.nqn == *name)
     }
 
-    /// Removes a namespace. Its file stays.
+    /// Removes a namespace. Its file stays; what hosts have set of it does not.
     ///
     /// # Errors
     /// When there is none of this number.
     pub fn remove_namespace(&mut self, name: &Nqn, nsid: u32) -> Result<(), ServeError> {
-        self.target().remove_namespace(name, nsid)?;
+        let namespace = self.target().remove_namespace(name, nsid)?;
+        self.forget(&namespace)?;
         if let Some(subsystem) = self.entry(name) {
             subsystem.namespaces.retain(|it| it.id != nsid);
         }
         self.keep()
+    }
+
+    fn forget(&self, namespace: &Namespace) -> Result<(), ServeError> {
+        let path = || self.kept.clone().unwrap_or_default();
+        namespace.forget().map_err(|source| ServeError::Backend { path: path(), source })
     }
 
     /// Changes a namespace's size.

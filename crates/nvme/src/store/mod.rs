@@ -24,6 +24,14 @@ pub enum Store {
 }
 
 impl Store {
+    /// Whether it goes past the page cache; `None` when there is no file.
+    pub fn is_direct(&self) -> Option<bool> {
+        match self {
+            Self::File(file) => Some(file.is_direct()),
+            Self::Memory(_) | Self::Null => None,
+        }
+    }
+
     /// Reads `data.len()` bytes from byte `offset`.
     ///
     /// # Errors

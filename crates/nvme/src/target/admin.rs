@@ -7,6 +7,7 @@ use super::controller::Controller;
 use super::events::Event;
 use super::features::feature_data;
 use super::queue::{Outcome, Queue, Request, Work, transfer};
+use crate::engine::{Action, Task};
 use rdma::Buffer;
 use wire::nvme::identify::IDENTIFY_SIZE;
 
@@ -57,7 +58,11 @@ impl Queue {
         }
         let sent = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
         let answer = self.answer(&mut state, id, command, sent, now_ns);
+        let to_flush = answer.as_ref().ok().and_then(|_| state.protected_by(id, command));
         drop(state);
+        if let Some(namespace) = to_flush {
+            return Outcome::Task(Task::new(command.cid, Action::FlushAll(vec![namespace]), None, 0, 0));
+        }
         match answer {
             Err(status) => {
                 self.note_failure(command, status);

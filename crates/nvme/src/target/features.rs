@@ -49,7 +49,7 @@ impl Controller {
         if select == Select::Capabilities {
             return match number {
                 feature::HOST_ID => value(0),
-                feature::RESERVATION_MASK | feature::RESERVATION_PERSISTENCE => {
+                _ if is_of_namespace(number) && !self.session.is_discovery => {
                     value(CHANGEABLE | OF_NAMESPACE)
                 }
                 _ if self.session.is_discovery && !of_discovery(number) => Err(invalid),
@@ -82,7 +82,7 @@ impl Controller {
             feature::RESERVATION_MASK => {
                 value(self.reservation_masks.get(&command.nsid).copied().unwrap_or_default().into())
             }
-            feature::RESERVATION_PERSISTENCE => value(0),
+            feature::RESERVATION_PERSISTENCE | feature::WRITE_PROTECTION => value(0),
             _ => Err(invalid),
         }
     }
@@ -94,6 +94,13 @@ impl Controller {
         let passed = now_ns.saturating_sub(at_ns) / 1_000_000;
         (set_ms + passed) & ((1 << 48) - 1) | origin << 49
     }
+}
+
+/// Features that each namespace has of its own.
+fn is_of_namespace(number: u8) -> bool {
+    const OF_NAMESPACE: [u8; 3] =
+        [feature::RESERVATION_MASK, feature::RESERVATION_PERSISTENCE, feature::WRITE_PROTECTION];
+    OF_NAMESPACE.contains(&number)
 }
 
 /// Features with rules of their own.
@@ -158,9 +165,10 @@ impl State {
             }
             // The host said who it is in Connect (Base 5.27.1.25).
             feature::HOST_ID => return Err(Status::COMMAND_SEQUENCE.permanent()),
+            feature::WRITE_PROTECTION => return self.set_protection(id, command),
             feature::RESERVATION_MASK => {
                 let nsid = command.nsid;
-                self.reservable(id, nsid)?;
+                self.namespace(id, nsid)?;
                 self.controller(id)?.reservation_masks.insert(nsid, command.cdw11);
             }
             _ if PLAIN.iter().any(|(plain, _)| *plain == number) => {
@@ -171,7 +179,7 @@ impl State {
         done
     }
 
-    fn reservable(&self, id: u16, nsid: u32) -> Result<std::sync::Arc<super::Namespace>, Status> {
+    fn namespace(&self, id: u16, nsid: u32) -> Result<std::sync::Arc<super::Namespace>, Status> {
         let name = self.controllers.get(&id).map(|controller| &controller.session.subsystem);
         let subsystem = name.and_then(|name| self.subsystems.get(name));
         let namespace = subsystem.and_then(|subsystem| subsystem.namespace(nsid));
@@ -180,21 +188,54 @@ impl State {
 
     /// Get Features, of those that are a namespace's as well.
     pub(super) fn feature(&mut self, id: u16, command: &Command, now_ns: u64) -> Answer {
-        let is_current = Select::parse(command.cdw10) == Some(Select::Current);
-        if is_current && command.cdw10 as u8 == feature::RESERVATION_PERSISTENCE {
-            let namespace = self.reservable(id, command.nsid)?;
-            return Ok((
-                u64::from(namespace.reservations(super::reservation::Reservations::persists)),
-                Vec::new(),
-            ));
+        let is_set = match command.cdw10 as u8 {
+            _ if Select::parse(command.cdw10) != Some(Select::Current) => None,
+            feature::RESERVATION_PERSISTENCE => Some(
+                self.namespace(id, command.nsid)?.reservations(super::reservation::Reservations::persists),
+            ),
+            feature::WRITE_PROTECTION => Some(self.namespace(id, command.nsid)?.is_read_only()),
+            _ => None,
+        };
+        match is_set {
+            Some(is_set) => Ok((u64::from(is_set), Vec::new())),
+            None => self.controller(id)?.feature(command, now_ns),
         }
-        self.controller(id)?.feature(command, now_ns)
     }
 
     fn set_persistence(&self, id: u16, command: &Command) -> Answer {
-        let namespace = self.reservable(id, command.nsid)?;
+        let namespace = self.namespace(id, command.nsid)?;
         let persists = command.cdw11 & 1 == 1;
         namespace.change_reservations(|it| it.set_persistence(persists))?;
         Ok((0, Vec::new()))
+    }
+
+    /// Of the states, those that every controller with this feature has (Base figure 349): none, and
+    /// protected.
+    fn set_protection(&mut self, id: u16, command: &Command) -> Answer {
+        let namespace = self.namespace(id, command.nsid)?;
+        let protect = match command.cdw11 & 7 {
+            0 => false,
+            1 => true,
+            _ => return Err(Status::INVALID_FIELD.permanent()),
+        };
+        if namespace.is_read_only() != protect {
+            namespace.protect(protect)?;
+            let subsystem = self.controller(id)?.session.subsystem.clone();
+            self.namespace_changed(&subsystem, command.nsid);
+        }
+        Ok((0, Vec::new()))
+    }
+
+    /// Whose data have to be on the medium before Set Features is complete: what was protected is not written
+    /// any more, not even from a cache.
+    pub(super) fn protected_by(
+        &self,
+        id: u16,
+        command: &Command,
+    ) -> Option<std::sync::Arc<super::Namespace>> {
+        let is_set = command.opcode == Admin::SetFeatures as u8
+            && command.cdw10 as u8 == feature::WRITE_PROTECTION
+            && command.cdw11 & 7 == 1;
+        is_set.then(|| self.namespace(id, command.nsid).ok()).flatten()
     }
 }

@@ -225,6 +225,7 @@ fn nvm_controller(session: &Session, subsystem: &Subsystem, rdma: bool) -> Ident
         fused: 1,
         // Present, and Flush can name all namespaces.
         write_cache: 1 | 3 << 1,
+        write_protection: 1,
         copy_formats: 1,
         subsystem: text::zeroed(subsystem.name().as_str()),
         command_capsule: ((COMMAND_SIZE + in_capsule) / 16) as u32,

@@ -184,10 +184,13 @@ impl Queue {
             let all = subsystem.map(|subsystem| subsystem.namespaces()).unwrap_or_default();
             return Outcome::Task(Task::new(cid, Action::FlushAll(all), None, 0, 0));
         }
-        // Once more: the data may have come long after the command, and a reservation in between.
+        // Once more: the data may have come long after the command, and a reservation or protection between.
         let host = self.session().map(|it| it.host_id).unwrap_or_default();
         if work.namespace.as_ref().is_some_and(|it| !it.permits(&host, writes(work.kind))) {
             return self.reply(cid, Status::RESERVATION_CONFLICT.permanent(), 0, buffer);
+        }
+        if writes(work.kind) && work.namespace.as_ref().is_some_and(|it| it.is_read_only()) {
+            return self.reply(cid, Status::NAMESPACE_WRITE_PROTECTED.permanent(), 0, buffer);
         }
         match self.task(cid, work, length, buffer) {
             Ok(task) => Outcome::Task(task),

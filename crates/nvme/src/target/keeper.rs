@@ -1,10 +1,11 @@
-//! A file that keeps a namespace's reservations when the power goes.
+//! A file that keeps what hosts have set of a namespace when the power goes.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::reservation::Kept;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// A file that is there while something has to be kept.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ impl Keeper {
     }
 
     /// What it has.
-    pub(crate) fn kept(&self) -> io::Result<Option<Kept>> {
+    pub(crate) fn kept<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         match fs::read(&self.path) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -27,12 +28,12 @@ impl Keeper {
     }
 
     /// Has it keep this, whole or not at all, and on the medium.
-    pub(crate) fn keep(&self, kept: Option<&Kept>) -> io::Result<()> {
+    pub(crate) fn keep<T: Serialize>(&self, kept: Option<&T>) -> io::Result<()> {
         let folder = self.path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match kept {
             None => match fs::remove_file(&self.path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                removed => removed?,
             },
             Some(kept) => {
                 fs::create_dir_all(folder)?;

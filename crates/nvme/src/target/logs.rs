@@ -135,7 +135,8 @@ fn features() -> Vec<u8> {
         feature::HOST_BEHAVIOUR,
         feature::HOST_ID,
     ];
-    let of_namespace = [feature::RESERVATION_MASK, feature::RESERVATION_PERSISTENCE];
+    let of_namespace =
+        [feature::RESERVATION_MASK, feature::RESERVATION_PERSISTENCE, feature::WRITE_PROTECTION];
     let scoped = |numbers: &'static [u8], scope| numbers.iter().map(move |number| (*number, scope));
     let of_controller = of_controller.into_iter().map(|number| (number, CONTROLLER));
     let all = of_controller.chain(scoped(&[], 0)).chain(of_namespace.map(|number| (number, NAMESPACE)));

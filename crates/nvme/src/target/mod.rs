@@ -20,7 +20,7 @@ mod subsystem;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 use wire::nvme::log::AnaState;
@@ -85,7 +85,7 @@ pub struct Target {
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) subsystems: BTreeMap<Nqn, std::sync::Arc<Subsystem>>,
+    pub(crate) subsystems: BTreeMap<Nqn, Arc<Subsystem>>,
     pub(crate) ports: BTreeMap<u16, Port>,
     pub(crate) referrals: Vec<Referral>,
     pub(crate) controllers: BTreeMap<u16, Controller>,
@@ -125,7 +125,7 @@ impl Target {
         if state.subsystems.len() >= SUBSYSTEMS_MAX {
             return Err(ChangeError::Subsystems);
         }
-        state.subsystems.insert(name, std::sync::Arc::new(subsystem));
+        state.subsystems.insert(name, Arc::new(subsystem));
         state.discovery_changed();
         Ok(())
     }
@@ -148,13 +148,13 @@ impl Target {
     ///
     /// # Errors
     /// When there is none.
-    pub fn subsystem(&self, name: &Nqn) -> Result<std::sync::Arc<Subsystem>, ChangeError> {
+    pub fn subsystem(&self, name: &Nqn) -> Result<Arc<Subsystem>, ChangeError> {
         let found = self.lock().subsystems.get(name).cloned();
         found.ok_or_else(|| ChangeError::NoSubsystem(name.clone()))
     }
 
     /// All subsystems.
-    pub fn subsystems(&self) -> Vec<std::sync::Arc<Subsystem>> {
+    pub fn subsystems(&self) -> Vec<Arc<Subsystem>> {
         self.lock().subsystems.values().cloned().collect()
     }
 
@@ -182,12 +182,11 @@ impl Target {
     ///
     /// # Errors
     /// When there is none of this number.
-    pub fn remove_namespace(&self, name: &Nqn, nsid: u32) -> Result<(), ChangeError> {
-        if !self.subsystem(name)?.remove(nsid) {
-            return Err(ChangeError::NoNamespace { subsystem: name.clone(), nsid });
-        }
+    pub fn remove_namespace(&self, name: &Nqn, nsid: u32) -> Result<Arc<Namespace>, ChangeError> {
+        let removed = self.subsystem(name)?.remove(nsid);
+        let removed = removed.ok_or_else(|| ChangeError::NoNamespace { subsystem: name.clone(), nsid })?;
         self.lock().namespace_changed(name, nsid);
-        Ok(())
+        Ok(removed)
     }
 
     /// Says that a namespace has another size now.

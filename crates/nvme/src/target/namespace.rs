@@ -1,5 +1,6 @@
 //! A namespace: blocks that a subsystem offers.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -73,6 +74,8 @@ pub struct Namespace {
     shift: u8,
     group: u32,
     read_only: bool,
+    // Set by hosts, where `read_only` is set by whoever serves it.
+    protected: AtomicBool,
     blocks: AtomicU64,
     store: Store,
     reservations: Mutex<Reservations>,
@@ -83,6 +86,7 @@ pub struct Namespace {
     pub counters: Counters,
     observed: Arc<Observed>,
     keeper: Option<Keeper>,
+    protection_keeper: Option<Keeper>,
 }
 
 impl Namespace {
@@ -95,6 +99,7 @@ impl Namespace {
             shift,
             group: 1,
             read_only: false,
+            protected: AtomicBool::new(false),
             blocks: AtomicU64::new(bytes >> shift),
             store,
             reservations: Mutex::default(),
@@ -103,6 +108,7 @@ impl Namespace {
             counters: Counters::default(),
             observed: Arc::default(),
             keeper: None,
+            protection_keeper: None,
         }
     }
 
@@ -112,18 +118,32 @@ impl Namespace {
         Self { group, read_only, ..self }
     }
 
-    /// The same, with a file that keeps reservations when the power goes; what it has holds.
+    /// The same, with files in a folder that keep reservations and write protection when the power goes; what
+    /// they have holds.
     ///
     /// # Errors
-    /// When the file is there and cannot be read.
-    pub fn with_reservations_in(self, path: std::path::PathBuf) -> std::io::Result<Self> {
-        let keeper = Keeper::new(path);
+    /// When a file is there and cannot be read.
+    pub fn kept_in(self, folder: &Path) -> std::io::Result<Self> {
+        let file = |kind: &str| Keeper::new(folder.join(format!("{}.{kind}.json", self.identity.to_text())));
+        let (keeper, protection_keeper) = (file("reservations"), file("protection"));
+        let protected = AtomicBool::new(protection_keeper.kept()?.unwrap_or(false));
         let reservations = match keeper.kept()? {
             Some(kept) => Reservations::from_kept(kept),
             None => Reservations::that_can_persist(),
         };
         let reserved = AtomicU8::new(reservations.kind().map_or(0, |kind| kind as u8));
-        Ok(Self { reservations: Mutex::new(reservations), reserved, keeper: Some(keeper), ..self })
+        let reservations = Mutex::new(reservations);
+        let (keeper, protection_keeper) = (Some(keeper), Some(protection_keeper));
+        Ok(Self { reservations, reserved, keeper, protected, protection_keeper, ..self })
+    }
+
+    /// It is removed: nothing of it is kept for whatever gets its number.
+    ///
+    /// # Errors
+    /// When a file cannot be removed.
+    pub fn forget(&self) -> std::io::Result<()> {
+        let keepers = [&self.keeper, &self.protection_keeper];
+        keepers.into_iter().flatten().try_for_each(|keeper| keeper.keep(None::<&bool>))
     }
 
     /// Its number.
@@ -143,7 +163,20 @@ impl Namespace {
 
     /// Whether it may not be written.
     pub fn is_read_only(&self) -> bool {
-        self.read_only
+        self.read_only || self.protected.load(Ordering::Relaxed)
+    }
+
+    /// Protects it from being written, or lets it be written again, as hosts ask for. What is protected stays
+    /// so when the power goes, if there is something to keep that in.
+    pub(crate) fn protect(&self, protect: bool) -> Result<(), Status> {
+        if self.read_only {
+            return Err(Status::FEATURE_NOT_CHANGEABLE.permanent());
+        }
+        if let Some(keeper) = &self.protection_keeper {
+            keeper.keep(protect.then_some(&true)).map_err(|_| Status::INTERNAL_ERROR)?;
+        }
+        self.protected.store(protect, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Its block size, as a power of two.
@@ -276,5 +309,26 @@ impl Fusing {
             std::thread::sleep(std::time::Duration::from_micros(20));
         }
         self.turn()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protection_stays_until_the_namespace_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = Identity::of(&"nqn.2024-01.org.example:disk".parse().unwrap(), 1);
+        let started = || Namespace::new(1, identity, 512, 512, Store::Null).kept_in(folder.path()).unwrap();
+        let namespace = started();
+        assert!(!namespace.is_read_only());
+        namespace.protect(true).unwrap();
+        assert!(namespace.is_read_only() && started().is_read_only());
+        namespace.protect(false).unwrap();
+        assert!(!started().is_read_only());
+        namespace.protect(true).unwrap();
+        namespace.forget().unwrap();
+        assert!(!started().is_read_only());
     }
 }

@@ -148,8 +148,8 @@ impl Subsystem {
         })
     }
 
-    pub(super) fn remove(&self, nsid: u32) -> bool {
-        self.change(|snapshot| snapshot.namespaces.remove(&nsid).is_some())
+    pub(super) fn remove(&self, nsid: u32) -> Option<Arc<Namespace>> {
+        self.change(|snapshot| snapshot.namespaces.remove(&nsid))
     }
 
     pub(super) fn set_access(&self, port: u16, group: u32, access: AnaState) {

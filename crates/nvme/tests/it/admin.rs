@@ -11,7 +11,7 @@ use wire::nvme::tcp::{Digests, Header};
 use wire::nvme::{Admin, Command, Io, Sgl, Status, property, text};
 
 use crate::support::{
-    BLOCK, BLOCKS, Host, Line, SUBSYSTEM, admin, host_name, io, memory_namespace, nqn, only, target,
+    BLOCK, BLOCKS, Host, Line, SUBSYSTEM, admin, host_name, io, memory_namespace, nqn, only, pattern, target,
     target_for,
 };
 
@@ -177,6 +177,42 @@ fn hosts_hear_of_namespaces_that_change() {
     target.remove_namespace(&nqn(SUBSYSTEM), 7).unwrap();
     let gone = host.io.take(Command { nsid: 7, ..io(Io::Read, 0, 1) }, BLOCK);
     assert_eq!(gone, Err(Status::INVALID_NAMESPACE));
+}
+
+#[test]
+fn hosts_protect_namespaces_from_being_written() {
+    let target = target();
+    let mut host = Host::new(&target, 1);
+    enable_events(&mut host.admin, events::NAMESPACES);
+    let set = |host: &mut Host, nsid: u32, state: u32| {
+        let (opcode, cdw10) = (Admin::SetFeatures as u8, feature::WRITE_PROTECTION.into());
+        let command = Command { opcode, nsid, cdw10, cdw11: state, ..Command::default() };
+        host.admin.plain(command).status().plain()
+    };
+    let current = |host: &mut Host| {
+        let (opcode, cdw10) = (Admin::GetFeatures as u8, feature::WRITE_PROTECTION.into());
+        host.admin.plain(Command { opcode, nsid: 1, cdw10, ..Command::default() }).result
+    };
+    let write =
+        |host: &mut Host, seed| host.io.give(io(Io::Write, 0, 1), &pattern(seed, BLOCK)).status().plain();
+    let attributes = |host: &mut Host| identify(&mut host.admin, cns::NAMESPACE, 1).unwrap()[99];
+    assert_eq!((current(&mut host), attributes(&mut host)), (0, 0));
+    assert_eq!(write(&mut host, 1), Status::SUCCESS);
+    assert_eq!(set(&mut host, 1, 1), Status::SUCCESS);
+    assert_eq!((current(&mut host), attributes(&mut host)), (1, 1));
+    request_event(&mut host.admin, 900);
+    assert_eq!(host.admin.response().result, 0x04_0002);
+    assert_eq!(write(&mut host, 2), Status::NAMESPACE_WRITE_PROTECTED);
+    let zeroes = host.io.plain(io(Io::WriteZeroes, 0, 1)).status().plain();
+    assert_eq!(zeroes, Status::NAMESPACE_WRITE_PROTECTED);
+    assert_eq!(host.io.take(io(Io::Read, 0, 1), BLOCK).unwrap(), pattern(1, BLOCK));
+    assert_eq!(set(&mut host, 1, 2), Status::INVALID_FIELD);
+    assert_eq!(set(&mut host, 0xffff_ffff, 0), Status::INVALID_NAMESPACE);
+    assert_eq!(set(&mut host, 1, 0), Status::SUCCESS);
+    assert_eq!(write(&mut host, 2), Status::SUCCESS);
+    // What its owner protects stays so.
+    target.add_namespace(&nqn(SUBSYSTEM), memory_namespace(8).with(1, true)).unwrap();
+    assert_eq!(set(&mut host, 8, 0), Status::FEATURE_NOT_CHANGEABLE);
 }
 
 #[test]

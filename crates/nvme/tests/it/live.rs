@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use nvme::host::{Client, HostError, Job, Options, Payload, Queue, Transport, bench, discover, transfer};
+use nvme::host::{
+    Client, HostError, Job, Options, Payload, Queue, Transport, bench, bench_threads, discover, transfer,
+};
 use nvme::serve::{
     BackendConfig, BlockSize, Bytes, Config, NamespaceConfig, PortConfig, Server, SubsystemConfig,
     TransportConfig, Tuning,
@@ -235,13 +237,15 @@ fn a_measurement_counts_what_it_did() {
     let mut client = client(address, false);
     let disk = client.namespace(1).unwrap();
     let mut queues = client.queues(2, 16).unwrap();
-    for (write, block) in [(false, true), (true, false)] {
+    for (write, block, run) in [(false, true, bench as fn(&mut _, &_, &_) -> _), (true, false, bench_threads)]
+    {
         let time = Duration::from_millis(50);
         let (random, bytes, depth, warm_up) = (true, BLOCK, 8, Duration::ZERO);
         let target = Some(std::process::id());
         let job = Job { write, random, bytes, depth, warm_up, time, block, target };
-        let figures = bench(&mut queues, &disk, &job).unwrap();
+        let figures = run(&mut queues, &disk, &job).unwrap();
         assert!(figures.target_processor.is_some() && figures.over_time.iter().sum::<f64>() > 0.0);
+        assert_eq!(figures.errors_over_time, [0; nvme::host::MOMENTS]);
         assert_eq!(figures.errors, 0);
         assert!(figures.latency.total() > 0);
         let disk = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(1).unwrap();

@@ -2,12 +2,12 @@
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_event_channel};
+use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_event_channel, sockaddr_storage};
 
 use super::connection::{Connection, Sizes};
 use super::domain::Domain;
@@ -143,6 +143,20 @@ pub(crate) fn sockaddr(address: SocketAddr) -> [u8; 28] {
     bytes
 }
 
+/// The address in what C has; that which nobody has where there is none of IP.
+fn ip_of(storage: &sockaddr_storage) -> IpAddr {
+    let mut bytes = [0; 28];
+    for (place, word) in bytes.chunks_mut(8).zip(storage) {
+        place.copy_from_slice(&word.to_ne_bytes()[..place.len()]);
+    }
+    let [family0, family1, _, _, a, b, c, d, v6 @ ..] = bytes;
+    match i32::from(u16::from_ne_bytes([family0, family1])) {
+        libc::AF_INET => Ipv4Addr::new(a, b, c, d).into(),
+        libc::AF_INET6 => v6.first_chunk::<16>().map_or(Ipv6Addr::UNSPECIFIED, |it| (*it).into()).into(),
+        _ => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 /// Takes requests for connections.
 pub struct Listener {
     _id: Id,
@@ -208,6 +222,12 @@ impl Request {
         unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), private_data.as_ptr().cast(), length) };
     }
 
+    /// Who it is.
+    pub fn peer(&self) -> IpAddr {
+        // SAFETY: an identifier of the library.
+        ip_of(unsafe { &self.id.raw.as_ref().route.addr.dst_storage })
+    }
+
     /// A domain of the device that it came in by.
     ///
     /// # Errors
@@ -262,5 +282,25 @@ impl fmt::Debug for Listener {
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request").field("private_data", &self.private_data).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_again() {
+        assert_eq!(ip_of(&[0; 16]), IpAddr::from(Ipv6Addr::UNSPECIFIED));
+        for address in ["192.0.2.7:4420", "[2001:db8::7]:4420", "[fe80::1]:1"] {
+            let address: SocketAddr = address.parse().unwrap();
+            let mut storage = [0; 16];
+            for (word, bytes) in storage.iter_mut().zip(sockaddr(address).chunks(8)) {
+                let mut whole = [0; 8];
+                whole[..bytes.len()].copy_from_slice(bytes);
+                *word = u64::from_ne_bytes(whole);
+            }
+            assert_eq!(ip_of(&storage), address.ip());
+        }
     }
 }

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use nvme::host::{Client, Options, Transport};
+use nvme::host::{Client, HostError, Options, Transport};
+use nvme::limits::STRANGERS_MAX;
 use rdma::{Buffer, Connection, Done, Error, Sizes};
 use wire::nvme::fabrics::{CONNECT_NO_FLOW_CONTROL, Connect, ConnectData};
 use wire::nvme::rdma::{Reject, Request};
@@ -131,6 +132,16 @@ impl Line {
 impl Place {
     /// A controller, and an I/O queue of it that is ready. The client has to stay.
     fn queue(&self) -> (Client, Line) {
+        let mut client = self.client().expect("a controller");
+        client.grant(4).expect("queues are granted");
+        let id = client.id();
+        let mut line = Line::open(self.address, &private(1, id).to_bytes()).expect("a connection");
+        let (status, _) = self.connect(&mut line, 1, id, ENTRIES - 1);
+        assert_eq!(status, "0x000", "an I/O queue");
+        (client, line)
+    }
+
+    fn client(&self) -> Result<Client, HostError> {
         let options = Options {
             transport: Transport::Rdma,
             host: self.host.clone(),
@@ -140,13 +151,7 @@ impl Place {
             secrets: None,
             tls: None,
         };
-        let mut client = Client::connect(self.address, &self.subsystem, &options).expect("a controller");
-        client.grant(4).expect("queues are granted");
-        let id = client.id();
-        let mut line = Line::open(self.address, &private(1, id).to_bytes()).expect("a connection");
-        let (status, _) = self.connect(&mut line, 1, id, ENTRIES - 1);
-        assert_eq!(status, "0x000", "an I/O queue");
-        (client, line)
+        Client::connect(self.address, &self.subsystem, &options)
     }
 
     fn connect(&self, line: &mut Line, id: u16, controller_id: u16, size: u16) -> (String, u64) {
@@ -297,15 +302,17 @@ fn wrong_messages(place: &Place) {
     }
 }
 
+/// Why a connection did not come about.
+fn reason(error: &Error) -> String {
+    let Error::Rejected { private_data, .. } = error else { return error.to_string() };
+    let reject = Reject::split(private_data).map(|(reject, _)| reject.status);
+    format!("refused ({})", reject.map_or_else(String::new, |status| status.to_string()))
+}
+
 /// Connections that say the wrong thing.
 fn wrong_connections(place: &Place) {
-    let refused = |private: &[u8]| match Line::open(place.address, private) {
-        Err(Error::Rejected { private_data, .. }) => {
-            let reject = Reject::split(&private_data).map(|(reject, _)| reject.status);
-            format!("refused ({})", reject.map_or_else(String::new, |status| status.to_string()))
-        }
-        Err(error) => error.to_string(),
-        Ok(_) => "let in".to_owned(),
+    let refused = |private: &[u8]| {
+        Line::open(place.address, private).map_or_else(|error| reason(&error), |_| "let in".to_owned())
     };
     let right = private(0, 0xffff);
     say("private data of another format", refused(&Request { format: 1, ..right }.to_bytes()));
@@ -322,6 +329,29 @@ fn wrong_connections(place: &Place) {
     say("untouched by all that", line.untouched());
 }
 
+/// As many connections as may say nothing, and one more. When they are gone, this address is let in again.
+fn crowd(place: &Place) {
+    let (sizes, private) = (Sizes { send: 1, receive: 1 }, private(0, 0xffff).to_bytes());
+    let mut crowd = Vec::new();
+    let refused = loop {
+        match Connection::connect(place.address, sizes, &private, |_, _| Ok(())) {
+            Ok((connection, _)) => crowd.push(connection),
+            Err(error) => break reason(&error),
+        }
+        if crowd.len() > STRANGERS_MAX {
+            break "let in".to_owned();
+        }
+    };
+    say("one more than a crowd that says nothing", refused);
+    drop(crowd);
+    let deadline = Instant::now() + PATIENCE;
+    let mut is_let_in = false;
+    while !is_let_in && Instant::now() < deadline {
+        is_let_in = place.client().is_ok();
+    }
+    say("let in when it is gone", is_let_in);
+}
+
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let (Some(Ok(address)), Some(Ok(subsystem))) =
@@ -334,5 +364,6 @@ fn main() -> ExitCode {
     wrong_commands(&place);
     wrong_messages(&place);
     wrong_connections(&place);
+    crowd(&place);
     ExitCode::SUCCESS
 }

@@ -1,0 +1,57 @@
+//! What fills a disk before it is measured.
+
+use std::io;
+
+use rdma::Buffer;
+use wire::nvme::Io;
+
+use super::super::HostError;
+use super::super::client::{Namespace, transfer};
+use super::super::commands::Payload;
+use super::super::queue::Queue;
+use super::random;
+use crate::store::Store;
+
+/// Reading what was never written measures nothing.
+fn fill_buffer(buffer: &mut Buffer, seed: u64) {
+    let mut state = seed;
+    for word in buffer.chunks_exact_mut(8) {
+        word.copy_from_slice(&random(&mut state).to_le_bytes());
+    }
+}
+
+/// Writes the whole namespace, `bytes` at a time.
+///
+/// # Errors
+/// When the connection is broken, or a write fails.
+pub fn fill(queue: &mut Queue, namespace: &Namespace, bytes: usize) -> Result<(), HostError> {
+    let most = (bytes / namespace.block_size) as u64;
+    let mut buffer = queue.buffer(bytes)?;
+    fill_buffer(&mut buffer, 1);
+    let mut start = 0;
+    while start < namespace.blocks {
+        let count = most.min(namespace.blocks - start) as u32;
+        let payload = Payload::Out(buffer, count as usize * namespace.block_size);
+        let done = queue.call("Write", transfer(Io::Write, namespace.nsid, start, count), payload)?;
+        buffer = done.buffer.ok_or(HostError::Protocol("a write without its buffer"))?;
+        start += u64::from(count);
+    }
+    Ok(())
+}
+
+/// The same for a store in this process.
+///
+/// # Errors
+/// As the store.
+pub fn fill_local(store: &Store, size: u64) -> io::Result<()> {
+    const PIECE: usize = 1 << 20;
+    let mut buffer = Buffer::zeroed(PIECE);
+    fill_buffer(&mut buffer, 1);
+    let mut offset = 0;
+    while offset < size {
+        let length = (size - offset).min(PIECE as u64);
+        store.write(offset, &buffer[..length as usize], false)?;
+        offset += length;
+    }
+    Ok(())
+}
