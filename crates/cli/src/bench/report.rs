@@ -270,8 +270,8 @@ fn stability(report: &Report, text: &mut String) {
     if found.is_empty() {
         return;
     }
-    *text += "\n4 KiB read, QD 128     per second     spread  slowest  fastest part  deviation  drift  steady  \
-              errors  error rate  host+target CPU  us/command  published\n";
+    *text += "\n4 KiB read, QD 128     per second     spread  slowest  fastest part  deviation  drift  \
+              steady  errors  error rate  host+target CPU  us/command  published\n";
     for (series, median) in found {
         let it = &median.figures;
         let lowest = it.over_time.iter().copied().fold(f64::MAX, f64::min);
@@ -287,7 +287,8 @@ fn stability(report: &Report, text: &mut String) {
         };
         let _ = writeln!(
             text,
-            "{:20} {:12.0} {:>10} {lowest:8.0} {highest:13.0} {:>10} {:>6} {:>7} {:7} {:>10.4}% {:>16} {:11.2}  {}",
+            "{:20} {:12.0} {:>10} {lowest:8.0} {highest:13.0} {:>10} {:>6} {:>7} {:7} {:>10.4}% {:>16} \
+             {:11.2}  {}",
             series.transport,
             it.per_second,
             spread(median),

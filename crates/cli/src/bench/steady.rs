@@ -1,6 +1,6 @@
 //! Whether a rate was steady, as SNIA's performance test specification for solid-state storage has it: the
-//! highest and lowest of its parts are within a fifth of the mean, and the line that fits them best rises or
-//! falls by no more than a tenth.
+//! highest and lowest of its parts are at most a fifth of the mean apart, and the line that fits them best
+//! rises or falls by no more than a tenth.
 
 use serde::Serialize;
 
