@@ -18,7 +18,7 @@ use crate::sys::{fork, process};
 use crate::wait::{self, Waiting};
 use rnic::{
     Arm, AttrMask, Completion, Config, Cq, Data, Error, Gid, Instant, Nanos, Operation, QpAttr, QpInit,
-    QpType, ReceiveRequest, SendRequest, Srq,
+    QpType, ReceiveRequest, SendRequest, Srq, State,
 };
 use std::io;
 use std::os::fd::RawFd;
@@ -33,9 +33,9 @@ use wire::Qpn;
 const LANE_PATIENCE: Nanos = Nanos::from_millis(200);
 /// How often it looks, should nobody tell it.
 const LANE_LOOK: Duration = Duration::from_millis(5);
-/// For how long a queue pair that is to be destroyed tries to say what it owes. A peer that reads nothing for
-/// so long is not there.
-const FAREWELL: Nanos = Nanos::from_millis(20);
+/// For how long a queue pair that is about to stop tries to say what it owes. A peer that reads nothing for so
+/// long, on a machine however busy, does not run.
+const FAREWELL: Nanos = Nanos::from_millis(200);
 
 /// What the program's threads and the progress thread share.
 #[derive(Debug)]
@@ -208,12 +208,18 @@ impl Device {
         self.with(|rnic, _| rnic.create_qp(init))
     }
 
-    /// Destroys a queue pair, when it has said what it owes: to a peer on this host it can only where the
-    /// lane has room, and one full of our own messages has none until the peer has read some.
+    /// Destroys a queue pair, when it has said what it owes.
     ///
     /// # Errors
     /// As [`rnic::Device::destroy_qp`].
     pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), Error> {
+        self.say_what_is_owed(qpn);
+        self.with(|rnic, _| rnic.destroy_qp(qpn))
+    }
+
+    /// Waits until a queue pair has sent the acknowledgements that it owes: to a peer on this host it can
+    /// only where the lane has room, and one full of our own messages has none until the peer has read some.
+    fn say_what_is_owed(&self, qpn: Qpn) {
         let start = clock::now();
         loop {
             let mut pump = self.shared.lock();
@@ -226,15 +232,17 @@ impl Device {
             }
             std::thread::yield_now();
         }
-        self.with(|rnic, _| rnic.destroy_qp(qpn))
     }
 
     /// Changes attributes of a queue pair. One that learns who its peer is, and that it is on this host, gets
-    /// a lane to it.
+    /// a lane to it; one that stops says first what it owes.
     ///
     /// # Errors
     /// As [`rnic::Device::modify_qp`].
     pub fn modify_qp(&self, qpn: Qpn, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
+        if mask.contains(AttrMask::STATE) && matches!(attr.state, State::Reset | State::Error) {
+            self.say_what_is_owed(qpn);
+        }
         self.with(|rnic, now| rnic.modify_qp(qpn, attr, mask, now))?;
         if mask.contains(AttrMask::AV) {
             self.take_lane(qpn);

@@ -1,8 +1,12 @@
 //! What only lanes have: requests that are executed without the other side, and grants that are taken back.
 
 use crate::pair::{Side, Way, pair};
-use rnic::{Access, Gid, Operation, RegionInit, Status};
+use rnic::{
+    Access, AttrMask, Data, Gid, Operation, QpAttr, RegionInit, SendFlags, SendRequest, State, Status,
+};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
 
 fn direct(side: &Side) -> u64 {
     side.device.link_counters().lane_direct
@@ -65,6 +69,66 @@ fn a_wrong_key_is_refused_by_the_responder_itself() {
     assert_eq!(a.wait(1)[0].status, Status::RemoteAccess);
     assert_eq!(direct(&a), before);
     assert_eq!(b.device.with(|rnic, _| rnic.counters().sent_error_naks), 1);
+}
+
+/// What the program has of a message is acknowledged, although the lane is full of our own messages when the
+/// queue pair stops. The peer is held up meanwhile; on a machine that runs it too late, not every round counts.
+#[test]
+fn what_was_received_is_acknowledged_before_a_queue_pair_stops() {
+    let destroy = |b: &Side| b.device.destroy_qp(b.qpn).unwrap();
+    let stop = |state| {
+        move |b: &Side| {
+            b.device.modify_qp(b.qpn, &QpAttr { state, ..QpAttr::default() }, AttrMask::STATE).unwrap();
+        }
+    };
+    let (reset, fail) = (stop(State::Reset), stop(State::Error));
+    for (name, stops) in [("destroy", &destroy as &dyn Fn(&Side)), ("RESET", &reset), ("ERR", &fail)] {
+        assert!((0..ROUNDS).any(|_| stops_on_a_full_lane(stops) == Status::Success), "{name}");
+    }
+}
+
+const ROUNDS: usize = 10;
+const FULL: usize = 1 << 20;
+
+/// What becomes of a SEND to a queue pair that fills the lane, takes the message, and stops.
+fn stops_on_a_full_lane(stops: &dyn Fn(&Side)) -> Status {
+    let (a, b) = pair(FULL, Way::Lane);
+    b.receive(1, b.sge(0, 64));
+    let (held, is_held) = mpsc::channel();
+    let (release, is_released) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let a = &a;
+        b.device.with(|rnic, now| {
+            // It is in the ring before the other side fills its own.
+            a.post(1, Operation::Send(wire::Tail::None), a.sge(0, 64));
+            scope.spawn(move || {
+                a.device.with(|_, _| {
+                    held.send(()).unwrap();
+                    is_released.recv().unwrap();
+                });
+            });
+            is_held.recv().unwrap();
+            let write =
+                Operation::Write { address: a.sge(0, FULL).address, rkey: a.keys.rkey, immediate: None };
+            let request = SendRequest {
+                id: 2,
+                operation: write,
+                flags: SendFlags::empty(),
+                data: Data::Sges(&[b.sge(0, FULL)]),
+                destination: None,
+                xrc_srq: None,
+            };
+            rnic.post_send(b.qpn, &request, now).unwrap();
+        });
+        assert_eq!(b.wait(1)[0].id, 1);
+        assert!(b.device.with(|rnic, _| rnic.has_stalled()), "the lane is full");
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(5));
+            release.send(()).unwrap();
+        });
+        stops(&b);
+    });
+    a.wait(1)[0].status
 }
 
 /// After deregistration nothing touches the memory any more, however busy the writer was.

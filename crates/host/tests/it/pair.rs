@@ -81,11 +81,21 @@ impl Side {
         self.connect_to(peer.qpn, way);
     }
 
-    /// The same, to a queue pair on the loopback interface.
+    /// The same, to a queue pair on the loopback interface. On a busy machine the other side may not answer in
+    /// time when it is asked for a lane: then it is asked again.
     pub(crate) fn connect_to(&self, peer: Qpn, way: Way) {
-        self.bring_up(peer, way);
-        let lane = self.device.with(|rnic, _| rnic.lane(self.qpn).unwrap());
-        assert_eq!(lane != 0, way == Way::Lane);
+        let start = Instant::now();
+        loop {
+            self.bring_up(peer, way);
+            let lane = self.device.with(|rnic, _| rnic.lane(self.qpn).unwrap());
+            if (lane != 0) == (way == Way::Lane) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "lane {lane}, {way:?}");
+            let reset = QpAttr { state: State::Reset, ..QpAttr::default() };
+            self.device.modify_qp(self.qpn, &reset, AttrMask::STATE).unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 
     /// A new queue pair like the one before, which goes.
