@@ -314,11 +314,15 @@ impl Device {
     pub fn post<T>(&self, requests: impl FnOnce(&mut Poster<'_>) -> T) -> T {
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
-        let idle = pump.is_idle();
+        let (idle, pending) = (pump.is_idle(), pump.rnic.pending());
         let mut poster = Poster { now: pump.read_at, pump: &mut pump, sends: false };
         let result = requests(&mut poster);
         if poster.sends {
             pump.transmit_posted(idle);
+        } else if pending != pump.rnic.pending() {
+            // A peer waits to hear of the receive.
+            let now = pump.clock();
+            pump.transmit(now);
         }
         let now = pump.read_at;
         self.shared.finish(pump, now);

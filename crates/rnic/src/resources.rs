@@ -38,6 +38,8 @@ pub(crate) struct Resources {
     pub(crate) changed_queues: Vec<Qpn>,
     /// Who sent the packet at hand, when it came by a lane.
     pub(crate) senders: Option<Senders>,
+    /// Queue pairs whose peers, on lanes, wait for a receive of a shared queue.
+    pub(crate) not_ready: Vec<(Srq, Qpn)>,
     /// Queue pairs whose completion queue overran: the device fails them after the call that found it.
     pub(crate) overrun: Vec<Cq>,
     /// Completion queues whose event waits for company.
@@ -112,6 +114,19 @@ impl Resources {
             self.events.push_back(Event::SrqLimitReached(srq));
         }
         id
+    }
+
+    /// Notes a queue pair whose peer waits for a receive of a shared queue.
+    pub(crate) fn note_not_ready(&mut self, srq: Srq, qpn: Qpn) {
+        if !self.not_ready.contains(&(srq, qpn)) {
+            self.not_ready.push((srq, qpn));
+        }
+    }
+
+    /// The one that has waited longest; it is forgotten.
+    pub(crate) fn take_not_ready(&mut self, srq: Srq) -> Option<Qpn> {
+        let place = self.not_ready.iter().position(|&(waits_for, _)| waits_for == srq)?;
+        Some(self.not_ready.remove(place).1)
     }
 
     pub(crate) fn path(&self, vector: &AddressVector, source_port: u16) -> Option<Path> {

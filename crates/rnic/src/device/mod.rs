@@ -85,6 +85,7 @@ impl Device {
                 pieces: Vec::new(),
                 senders: None,
                 changed_queues: Vec::new(),
+                not_ready: Vec::new(),
                 overrun: Vec::new(),
                 moderated: Vec::new(),
             },

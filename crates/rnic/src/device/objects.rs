@@ -198,12 +198,20 @@ impl Device {
             *self.xrcds.get_mut(xrcd.0 as usize).ok_or(Error::NoSuchObject)? -= 1;
         }
         self.resources.srqs.remove(srq.0 as usize);
+        self.resources.not_ready.retain(|&(waits_for, _)| waits_for != srq);
         Ok(())
     }
 
     /// Posts a receive that any of its queue pairs may take.
     pub fn post_srq_receive(&mut self, srq: Srq, request: &ReceiveRequest<'_>) -> Result<(), Error> {
-        self.srq(srq)?.queue.post(request)
+        self.srq(srq)?.queue.post(request)?;
+        while let Some(qpn) = self.resources.take_not_ready(srq) {
+            // One that is gone, or has no need of it any more, leaves the receive to the next.
+            if self.with_qp(qpn, |qp, _| Ok(qp.tell_ready())) == Ok(true) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn srq(&mut self, srq: Srq) -> Result<&mut SharedReceiveQueue, Error> {

@@ -218,6 +218,7 @@ impl Device {
                 return Err(Error::Invalid("the queue pair has no receive queue of its own"));
             }
             qp.receive.post(request)?;
+            qp.tell_ready();
             if qp.state == State::Error {
                 qp.flush_receives(resources, now);
             }

@@ -2,6 +2,7 @@
 
 use super::Qp;
 use super::attr::State;
+use super::responder::READY;
 use super::timer;
 use crate::access::Access;
 use crate::completion::Status;
@@ -51,6 +52,7 @@ impl Qp {
             Syndrome::RnrNak(code) => self.not_ready(resources, psn, code, now),
             Syndrome::Nak(0) => self.sequence_error(resources, psn, now),
             Syndrome::Nak(code) => self.refused(resources, psn, code, now),
+            READY if resources.senders.is_some() => self.ready(resources, psn, now),
             Syndrome::Reserved(_) => resources.counters.dropped_unexpected_response += 1,
         }
     }
@@ -173,6 +175,14 @@ impl Qp {
         self.requester.recovering = false;
         self.requester.retransmit_at = None;
         self.requester.resume_at = Some(now + timer::rnr_wait(code));
+    }
+
+    /// The peer has what it lacked when it sent its RNR NAK. A wait that is cut short is no retry.
+    fn ready(&mut self, resources: &mut Resources, psn: Psn, now: Instant) {
+        self.acknowledged(resources, psn, now);
+        if self.requester.resume_at.take().is_some() {
+            self.requester.rnr_retries = self.requester.rnr_retries.saturating_sub(1);
+        }
     }
 
     /// A NAK that no retry mends: the request with this PSN fails.

@@ -129,7 +129,11 @@ impl Qp {
             Some(srq) => resources.take_shared(srq, sges),
             None => self.receive.take(sges),
         };
-        self.responder.receive.map(|_| ()).ok_or(Refusal::NotReady)
+        if self.responder.receive.is_none() {
+            self.note_not_ready(resources, srq);
+            return Err(Refusal::NotReady);
+        }
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -6,6 +6,7 @@ use super::reorder::Window;
 use crate::completion::{CompletionKind, Status};
 use crate::cq::Notice;
 use crate::event::Event;
+use crate::handle::Srq;
 use crate::memory::{Memory, Payload};
 use crate::resources::{Resources, completion};
 use crate::time::Instant;
@@ -73,6 +74,10 @@ impl Answer {
 /// one doubles beyond this is dropped.
 pub(super) const ANSWERS_MAX: usize = 1024;
 
+/// On a lane: a receive has been posted, and what was told to wait need not. One of the syndromes that have no
+/// meaning on a network (IBTA table 45).
+pub(super) const READY: Syndrome = Syndrome::Reserved(0x40);
+
 /// Where the responder stands.
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
@@ -87,6 +92,8 @@ pub(crate) struct Responder {
     pub(super) sges: Vec<Sge>,
     /// A NAK is out for `expected`: silence until it comes.
     pub(super) waiting: bool,
+    /// A peer on a lane waits for a receive, and is told when there is one.
+    pub(super) tells_ready: bool,
     /// A request was executed in turn.
     pub(super) begun: bool,
     /// Results of the last atomics, for duplicates.
@@ -235,6 +242,7 @@ impl Qp {
         memory: &mut impl Memory,
     ) {
         let waited = core::mem::replace(&mut self.responder.waiting, false);
+        self.responder.tells_ready = false;
         match self.execute(resources, now, packet, body, memory) {
             Ok(()) => {
                 self.responder.begun = true;
@@ -258,6 +266,25 @@ impl Qp {
         if !answered {
             self.responder.acknowledge_all();
         }
+    }
+
+    /// No receive is left: on a lane, whoever posts the next one has the peer told.
+    pub(super) fn note_not_ready(&mut self, resources: &mut Resources, srq: Option<Srq>) {
+        self.responder.tells_ready = resources.senders.is_some() && self.is_reliable();
+        if self.responder.tells_ready
+            && let Some(srq) = srq
+        {
+            resources.note_not_ready(srq, self.qpn);
+        }
+    }
+
+    /// A receive was posted: says so to a peer that waits for it. Whether there was one.
+    pub(crate) fn tell_ready(&mut self) -> bool {
+        let tells = core::mem::take(&mut self.responder.tells_ready) && self.path.lane != 0;
+        if tells {
+            self.responder.acknowledge(self.responder.expected, READY);
+        }
+        tells
     }
 
     /// One NAK for a gap, then silence (IBTA 9.7.5.1.4).

@@ -8,6 +8,8 @@ pub(crate) const MTU: usize = 1024;
 /// PSN of the first packet in either direction.
 pub(crate) const START: u32 = 0x100;
 pub(crate) const PEER_QPN: Qpn = Qpn::new(0x4711);
+/// On a lane: there is a receive now.
+pub(crate) const READY: Syndrome = Syndrome::Reserved(0x40);
 pub(crate) const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE);
 
 pub(crate) fn us() -> Gid {

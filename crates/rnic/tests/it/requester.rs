@@ -2,7 +2,7 @@
 
 use crate::bench::*;
 use rnic::*;
-use wire::{Message, Position, Rkey, Syndrome, Tail};
+use wire::{Aeth, Message, Position, Rkey, Syndrome, Tail};
 
 const SEND: Operation = Operation::Send(Tail::None);
 const WRITE: Operation = Operation::Write { address: 0x5000, rkey: Rkey(9), immediate: None };
@@ -89,6 +89,25 @@ fn not_ready_is_waited_for_as_long_as_it_says_and_as_often_as_allowed() {
     }
     bench.acknowledge(0, Syndrome::RnrNak(24));
     assert_eq!(bench.completions(), [(1, Status::RnrRetryExceeded)]);
+}
+
+#[test]
+fn on_a_lane_a_wait_ends_when_there_is_a_receive_and_is_no_retry_then() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, SEND, 10);
+    assert_eq!(bench.sent_psns(), [0]);
+    let acknowledge = |syndrome| Message::Acknowledge(Aeth { syndrome, msn: 0 });
+    // More often than it may retry.
+    for _ in 0..8 {
+        bench.receive_by_lane(0, acknowledge(Syndrome::RnrNak(24)), &[]);
+        assert_eq!(bench.sent_psns(), []);
+        bench.receive_by_lane(0, acknowledge(READY), &[]);
+        assert_eq!(bench.sent_psns(), [0]);
+    }
+    // On a network nobody says so, and a wait is a wait.
+    bench.acknowledge(0, Syndrome::RnrNak(24));
+    bench.acknowledge(0, READY);
+    assert_eq!(bench.sent_psns(), []);
 }
 
 #[test]

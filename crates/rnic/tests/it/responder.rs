@@ -111,6 +111,31 @@ fn nothing_posted_is_answered_by_not_ready_and_the_message_comes_again() {
     assert_eq!(bench.completions(), [(1, Status::Success)]);
 }
 
+#[test]
+fn a_peer_on_a_lane_is_told_once_when_a_receive_is_there() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.device.set_lane(bench.qpn, 1).unwrap();
+    for round in 0..3 {
+        bench.receive_by_lane(round, send(Position::Only), b"abc");
+        assert_eq!(bench.answers(), [(round, Syndrome::RnrNak(24))]);
+        bench.post_receive(1, 100);
+        assert_eq!(bench.answers(), [(round, READY)]);
+        bench.receive_by_lane(round, send(Position::Only), b"abc");
+        assert_eq!(bench.answers(), [(round, Syndrome::ACK)]);
+    }
+    bench.post_receive(1, 100);
+    assert_eq!(bench.answers(), []);
+}
+
+#[test]
+fn a_peer_on_a_network_waits_as_long_as_it_was_told() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.receive(0, send(Position::Only), b"abc");
+    assert_eq!(bench.answers(), [(0, Syndrome::RnrNak(24))]);
+    bench.post_receive(1, 100);
+    assert_eq!(bench.answers(), []);
+}
+
 /// What `provoke`'s error scenarios show on the kernel, and what the specification asks where the kernel
 /// departs.
 #[test]

@@ -28,6 +28,29 @@ fn a_shared_queue_serves_its_queue_pairs_in_order_and_tells_its_limit_once() {
 }
 
 #[test]
+fn of_those_that_wait_for_a_shared_receive_on_lanes_one_is_told_of_each() {
+    let mut bench = Bench::new(QpType::Rc);
+    let srq = bench.device.create_srq(bench.pd, 8, 1, None).unwrap();
+    let init = QpInit { srq: Some(srq), ..bench.init(QpType::Rc) };
+    let qpns: Vec<Qpn> = (0..3).map(|_| bench.device.create_qp(&init).unwrap()).collect();
+    for &qpn in &qpns {
+        connect(&mut bench.device, QpType::Rc, qpn);
+        bench.device.set_lane(qpn, 1).unwrap();
+        bench.qpn = qpn;
+        bench.receive_by_lane(0, send(Position::Only), b"x");
+    }
+    assert_eq!(bench.answers(), [(0, Syndrome::RnrNak(24)); 3]);
+    // One that is gone takes nobody's turn.
+    bench.device.destroy_qp(qpns[0]).unwrap();
+    for _ in &qpns[1..] {
+        post_shared(&mut bench, srq, 1);
+        assert_eq!(bench.answers(), [(0, READY)]);
+    }
+    post_shared(&mut bench, srq, 1);
+    assert_eq!(bench.answers(), []);
+}
+
+#[test]
 fn an_xrc_message_goes_to_the_queue_that_it_names_if_the_domain_is_the_same() {
     let mut bench = Bench::new(QpType::Rc);
     let [ours, theirs] = [(); 2].map(|()| bench.device.alloc_xrcd().unwrap());
