@@ -366,7 +366,10 @@ impl Device {
         let now = pump.clock();
         pump.poll_empty(now, cq, most);
         let taken = pump.rnic.poll_cq(cq, most, take);
-        let waits = taken == 0 && pump.waits_long(now);
+        if taken > 0 {
+            pump.note_taken();
+        }
+        let waits = pump.waits_long(now);
         self.shared.finish(pump, now);
         if waits {
             std::thread::yield_now();

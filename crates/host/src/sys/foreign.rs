@@ -41,10 +41,15 @@ impl Foreign {
         if length > 8 || !address.is_multiple_of(8) {
             count = split_last(&mut pieces, count);
         }
+        let (fd, address) = (self.0.as_raw_fd(), address as i64);
         // SAFETY: the pieces are memory that the device checked against regions of ours, or its own; the
         // kernel checks both sides.
-        let moved =
-            unsafe { libc::pwritev(self.0.as_raw_fd(), pieces.as_ptr(), count as i32, address as i64) };
+        let moved = unsafe {
+            match pieces[..count] {
+                [one] => libc::pwrite(fd, one.iov_base, one.iov_len, address),
+                _ => libc::pwritev(fd, pieces.as_ptr(), count as i32, address),
+            }
+        };
         moved == length as isize
     }
 
@@ -52,10 +57,15 @@ impl Foreign {
     pub(crate) fn read(&self, address: u64, into: Gather<'_>) -> bool {
         let mut pieces = [EMPTY; PIECES_MAX + 1];
         let Some((count, length)) = list(into, &mut pieces) else { return false };
+        let (fd, address) = (self.0.as_raw_fd(), address as i64);
         // SAFETY: the pieces are memory that the device checked against regions of ours, and that may be
         // written; the kernel checks both sides.
-        let moved =
-            unsafe { libc::preadv(self.0.as_raw_fd(), pieces.as_ptr(), count as i32, address as i64) };
+        let moved = unsafe {
+            match pieces[..count] {
+                [one] => libc::pread(fd, one.iov_base, one.iov_len, address),
+                _ => libc::preadv(fd, pieces.as_ptr(), count as i32, address),
+            }
+        };
         moved == length as isize
     }
 }

@@ -9,5 +9,6 @@ pub(crate) mod guarded;
 pub(crate) mod memory;
 pub(crate) mod process;
 pub(crate) mod shares;
+pub(crate) mod ticks;
 pub(crate) mod unix;
 pub(crate) mod views;

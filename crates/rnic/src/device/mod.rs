@@ -246,6 +246,13 @@ impl Device {
         sent
     }
 
+    /// Whether [`Self::poll_event`] or [`Self::poll_change`] would give something.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        let Resources { events, changed_queues, regions, .. } = &self.resources;
+        !(events.is_empty() && changed_queues.is_empty() && regions.changed.is_empty())
+    }
+
     /// Has changes of what is granted to peers noted from now on, for [`Self::poll_change`].
     pub fn watch_grants(&mut self) {
         self.resources.regions.is_watched = true;
