@@ -33,8 +33,8 @@ use wire::Qpn;
 const LANE_PATIENCE: Nanos = Nanos::from_millis(200);
 /// How often it looks, should nobody tell it.
 const LANE_LOOK: Duration = Duration::from_millis(5);
-/// For how long a queue pair that is about to stop tries to say what it owes. A peer that reads nothing for so
-/// long, on a machine however busy, does not run.
+/// For how long a queue pair that is about to stop tries to say what it owes. A peer that reads nothing for
+/// so long, on a machine however busy, does not run.
 const FAREWELL: Nanos = Nanos::from_millis(200);
 
 /// What the program's threads and the progress thread share.

@@ -105,8 +105,8 @@ impl Pump {
         })
     }
 
-    /// Reads the clock, unless that was just done: it would be a fifth of what a small message costs, and most
-    /// of what a look that finds nothing does.
+    /// Reads the clock, unless that was just done: it would be a fifth of what a small message costs, and
+    /// most of what a look that finds nothing does.
     pub(crate) fn clock(&mut self) -> Instant {
         let ticks = ticks::now();
         if ticks == 0 || ticks.wrapping_sub(self.read_at_ticks) > FRESH_TICKS {
