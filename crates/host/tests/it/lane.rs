@@ -72,7 +72,8 @@ fn a_wrong_key_is_refused_by_the_responder_itself() {
 }
 
 /// What the program has of a message is acknowledged, although the lane is full of our own messages when the
-/// queue pair stops. The peer is held up meanwhile; on a machine that runs it too late, not every round counts.
+/// queue pair stops. The peer is held up meanwhile; on a machine that runs it too late, not every round
+/// counts.
 #[test]
 fn what_was_received_is_acknowledged_before_a_queue_pair_stops() {
     let destroy = |b: &Side| b.device.destroy_qp(b.qpn).unwrap();

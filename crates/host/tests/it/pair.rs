@@ -81,8 +81,8 @@ impl Side {
         self.connect_to(peer.qpn, way);
     }
 
-    /// The same, to a queue pair on the loopback interface. On a busy machine the other side may not answer in
-    /// time when it is asked for a lane: then it is asked again.
+    /// The same, to a queue pair on the loopback interface. On a busy machine the other side may not answer
+    /// in time when it is asked for a lane: then it is asked again.
     pub(crate) fn connect_to(&self, peer: Qpn, way: Way) {
         let start = Instant::now();
         loop {

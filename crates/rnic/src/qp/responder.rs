@@ -74,8 +74,8 @@ impl Answer {
 /// one doubles beyond this is dropped.
 pub(super) const ANSWERS_MAX: usize = 1024;
 
-/// On a lane: a receive has been posted, and what was told to wait need not. One of the syndromes that have no
-/// meaning on a network (IBTA table 45).
+/// On a lane: a receive has been posted, and what was told to wait need not. One of the syndromes that have
+/// no meaning on a network (IBTA table 45).
 pub(super) const READY: Syndrome = Syndrome::Reserved(0x40);
 
 /// Where the responder stands.
