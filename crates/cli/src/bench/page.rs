@@ -3,14 +3,10 @@
 use std::fmt::Write;
 
 use super::job::Measured;
-use super::model::latencies;
 use super::place::Transport;
 use super::published::Published;
-use super::report::{self, Report, Series, compared};
+use super::report::{self, Report, compared};
 use crate::html::{Chart, Line, escape, head, rows};
-
-/// Up to which depth latency is plotted.
-const DEPTH: usize = 16;
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
@@ -67,7 +63,8 @@ fn latency(report: &Report) -> String {
             Some((f64::from(depth), found.figures.mean_us))
         };
         let found: Vec<_> = [1, 4, 16].into_iter().filter_map(at).collect();
-        let model = model(series).unwrap_or_default();
+        let model = series.model().unwrap_or_default().into_iter().zip(1_u32..);
+        let model = model.map(|(latency, depth)| (f64::from(depth), latency)).collect();
         [line(series.transport.to_owned(), found), line(format!("{}, model", series.transport), model)]
     });
     let published = published(report).filter_map(|(name, it)| {
@@ -84,14 +81,6 @@ fn published(report: &Report) -> impl Iterator<Item = (String, Published)> {
     let rdma = of(Transport::Rdma).or(of(Transport::RdmaUdp));
     let all = [("RDMA, published", rdma), ("TCP, published", of(Transport::Tcp))];
     all.into_iter().filter_map(|(name, series)| Some((name.to_owned(), series?.published?)))
-}
-
-/// What the queueing model says of a transport.
-fn model(series: &Series) -> Option<Vec<(f64, f64)>> {
-    let alone = series.job("randread:4k:1")?.figures.mean_us;
-    let service = 1e6 / series.job("randread:4k:128")?.figures.per_second;
-    let all = latencies(alone, service, DEPTH);
-    Some(all.into_iter().enumerate().map(|(index, latency)| ((index + 1) as f64, latency)).collect())
 }
 
 /// Powers of two apart: on a scale of powers each has the same room.

@@ -5,10 +5,14 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::job::Measured;
+use super::model::latencies;
 use super::nvme::{JOBS, MATRIX, in_one_thread, sequential};
 use super::place::Transport;
 use super::published::{self, Published};
 use super::steady::Steadiness;
+
+/// Up to which depth latency is shown.
+const DEPTH: usize = 16;
 
 /// What it was measured on.
 #[derive(Clone, Debug, Serialize)]
@@ -145,6 +149,13 @@ impl Series {
         let in_one_thread = in_one_thread(job);
         self.jobs.iter().find(|it| it.figures.job == job || it.figures.job == in_one_thread)
     }
+
+    /// Mean latencies at depths from 1 on, as the queueing model has them.
+    pub(super) fn model(&self) -> Option<Vec<f64>> {
+        let alone = self.job("randread:4k:1")?.figures.mean_us;
+        let service = 1e6 / self.job("randread:4k:128")?.figures.per_second;
+        Some(latencies(alone, service, DEPTH))
+    }
 }
 
 impl Report {
@@ -195,15 +206,18 @@ pub(super) fn table(report: &Report) -> String {
 }
 
 fn latency(report: &Report, text: &mut String) {
-    let jobs = [1, 4, 16].map(|depth| (depth, format!("randread:4k:{depth}")));
+    let jobs = [1_usize, 4, 16].map(|depth| (depth, format!("randread:4k:{depth}")));
     let has = |series: &Series| jobs.iter().any(|(_, job)| series.job(job).is_some());
     if !report.series.iter().any(has) {
         return;
     }
-    *text += "\n4 KiB random read     QD   mean us    p50    p99  p99.9      max      per second     spread  \
-              host+target CPU  published mean, p99, max\n";
+    *text += "\n4 KiB random read     QD   mean us    model    p50    p99  p99.9      max      per second  \
+                  spread  host+target CPU  published mean, p99, max\n";
     for series in &report.series {
+        let model = series.model();
         for (depth, job) in &jobs {
+            let model = model.as_ref().and_then(|all| all.get(depth - 1));
+            let model = model.map_or_else(|| "-".to_owned(), |latency| format!("{latency:.2}"));
             let Some(median) = series.job(job) else { continue };
             let it = &median.figures;
             let published = match (series.published, depth) {
@@ -213,7 +227,8 @@ fn latency(report: &Report, text: &mut String) {
             };
             let _ = writeln!(
                 text,
-                "{:20} {depth:3} {:9.2} {:6.2} {:6.2} {:6.1} {:8.1} {:15.0} {:>10}  {:>15}  {published}",
+                "{:20} {depth:3} {:9.2} {model:>8} {:6.2} {:6.2} {:6.1} {:8.1} {:15.0} {:>10}  \
+                 {:>15}  {published}",
                 series.transport,
                 it.mean_us,
                 it.p50_us,
