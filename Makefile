@@ -47,6 +47,7 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	ROCKERY_TEST_CONNECTING=600 scripts/as-root.sh $(CARGO) test -p rockery-programs --test connection_life thousand
 	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test nvme_crash
 	ROCKERY_TEST_FAULTS=20 scripts/as-root.sh $(CARGO) test -p rockery-programs --test nvme_faults
+	ROCKERY_TEST_NAMESPACES=1000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test blktests targets
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
 	scripts/as-root.sh scripts/container.sh
 
