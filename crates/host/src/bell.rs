@@ -7,6 +7,7 @@
 use crate::sys::unix;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// Presses that one look takes away.
 const PRESSES: usize = 64;
@@ -30,6 +31,13 @@ impl Bell {
     /// A press that does not fit is one of many.
     pub(crate) fn ring(&self) {
         let _ = unix::send_now(self.button.as_raw_fd(), &[1]);
+    }
+
+    /// Waits until it rings, for so long at most. False when it never will again.
+    pub(crate) fn wait_for(&self, time: Duration) -> bool {
+        let ear = self.ear.as_raw_fd();
+        !unix::is_readable_within(ear, time)
+            || unix::receive_some(ear, &mut [0; PRESSES]).is_ok_and(|presses| presses > 0)
     }
 
     /// Waits until it rings. False when it never will again.

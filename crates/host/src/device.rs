@@ -372,7 +372,7 @@ impl Device {
         let waits = pump.waits_long(now);
         self.shared.finish(pump, now);
         if waits {
-            std::thread::yield_now();
+            wait::step_aside(&self.shared, now);
         }
         taken
     }

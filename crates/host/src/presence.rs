@@ -26,6 +26,11 @@ impl Presence {
         self.calls.store(self.calls() + 1, Ordering::Relaxed);
     }
 
+    /// The program polls, and is about to doze for so long at most: with the device's lock held.
+    pub(crate) fn note_doze(&self, time: Nanos) {
+        self.calls.store(self.calls() + time.0 / CALL_EVERY.0 + CALLS_MIN, Ordering::Relaxed);
+    }
+
     /// The program is about to sleep. True when the thread has to be woken for it.
     pub(crate) fn leave(&self) -> bool {
         self.calls_at_leave.store(self.calls(), Ordering::Relaxed);
@@ -65,6 +70,14 @@ mod tests {
         assert!(presence.is_polling(0, Nanos::from_micros(50)));
         assert!(!presence.is_polling(8, Nanos::from_micros(50)));
         assert!(!presence.is_polling(0, Nanos::from_millis(1)));
+    }
+
+    #[test]
+    fn who_dozes_polls_still() {
+        let presence = polled(1);
+        presence.note_doze(Nanos::from_micros(500));
+        assert!(presence.is_polling(1, Nanos::from_micros(500)));
+        assert!(!presence.is_polling(1, Nanos::from_millis(1)));
     }
 
     #[test]

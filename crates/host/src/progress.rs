@@ -12,6 +12,7 @@ use crate::attend::Attendant;
 use crate::clock;
 use crate::device::Shared;
 use crate::pump::TICK;
+use crate::wait::WANTED;
 use rnic::{Instant, Nanos};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,8 +25,6 @@ const FIRST_TICK: Nanos = Nanos::from_micros(50);
 /// memory for it. Sent alone, it would end the peer's polling before the answer is there: the peer would then
 /// look at its memory too, until a thread of its own wakes, and so on back and forth.
 const ANSWERS_WITHIN: Nanos = Nanos::from_micros(10);
-/// A core that was offered to others comes back at once when nobody wants it.
-const WANTED: Nanos = Nanos::from_micros(150);
 /// For how long it does not linger where the core was wanted.
 const CROWDED: Nanos = Nanos::from_millis(5);
 /// Without anything to wait for.

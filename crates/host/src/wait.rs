@@ -7,21 +7,34 @@
 //! with `poll(2)`, and those without a peer on this host are served by the progress thread.
 //!
 //! Where answers came soon the last time, the call looks for a while before it sleeps.
+//!
+//! A program that polls in vain gives the core to whoever wants it. Where somebody does, it may be ten
+//! milliseconds until the core comes back, and a peer that takes its turn in the same way gets no more done
+//! in each than its queues have room for. So polls doze there: who sleeps and is woken by its peer gets the
+//! core before those that only compute.
 
 use crate::bell::Bell;
 use crate::channel::CompletionChannel;
 use crate::clock;
 use crate::device::Shared;
 use link::memory::Sleeper;
-use rnic::Nanos;
+use rnic::{Instant, Nanos};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// For how long it looks: a peer that sleeps is woken within half of it, and answers within the rest.
 const LOOKS_FOR: Nanos = Nanos::from_micros(100);
 /// Where looking did not help, it is tried again after so many events.
 const TRIES_AGAIN: u32 = 16;
+
+/// A core that was offered to others comes back at once when nobody wants it.
+pub(crate) const WANTED: Nanos = Nanos::from_micros(150);
+/// For how long polls doze where the core was wanted.
+const CROWDED: Nanos = Nanos::from_millis(100);
+/// How long they do, should nobody wake them: what they wait for may come by the network.
+const DOZE: Nanos = Nanos::from_micros(500);
 
 /// Who waits, and what is known about it.
 #[derive(Default, Debug)]
@@ -30,6 +43,8 @@ pub(crate) struct Waiting {
     /// Looking helped the last time.
     looks: AtomicBool,
     waits: AtomicU32,
+    /// Until when polls doze, in nanoseconds.
+    crowded_until: AtomicU64,
 }
 
 impl Waiting {
@@ -44,13 +59,30 @@ impl Waiting {
     }
 }
 
+/// The program has polled in vain, just `now` and for a while: others may have the core.
+pub(crate) fn step_aside(shared: &Shared, now: Instant) {
+    let crowded_until = &shared.waiting.crowded_until;
+    if now.0 < crowded_until.load(Ordering::Relaxed)
+        && let Some(turn) = Turn::take(shared, None)
+        && turn.doze()
+    {
+        return;
+    }
+    let offered = clock::now();
+    std::thread::yield_now();
+    let back = clock::now();
+    if back > offered + WANTED {
+        crowded_until.store((back + CROWDED).0, Ordering::Relaxed);
+    }
+}
+
 /// The next event of a channel, waiting for one if that is what its descriptor does.
 pub(crate) fn next_event(shared: &Shared, channel: &CompletionChannel) -> io::Result<u64> {
     if let Some(event) = channel.next_now() {
         return Ok(event);
     }
-    let turn = if channel.is_blocking() { Turn::take(shared, channel) } else { None };
-    match turn.map(|turn| turn.wait()).transpose()?.flatten() {
+    let turn = if channel.is_blocking() { Turn::take(shared, Some(channel)) } else { None };
+    match turn.map(|turn| turn.wait(channel)).transpose()?.flatten() {
         Some(event) => Ok(event),
         // Nobody waits in the thread's place now.
         None => channel.next(),
@@ -60,12 +92,13 @@ pub(crate) fn next_event(shared: &Shared, channel: &CompletionChannel) -> io::Re
 /// The right to wait in the thread's place.
 struct Turn<'a> {
     shared: &'a Shared,
-    channel: &'a CompletionChannel,
+    /// None for a poll.
+    channel: Option<&'a CompletionChannel>,
     bell: Arc<Bell>,
 }
 
 impl<'a> Turn<'a> {
-    fn take(shared: &'a Shared, channel: &'a CompletionChannel) -> Option<Self> {
+    fn take(shared: &'a Shared, channel: Option<&'a CompletionChannel>) -> Option<Self> {
         let lanes = &shared.lock().lanes;
         let bell = lanes.bell().filter(|_| !lanes.is_empty())?;
         let taken = shared.waiting.taken.swap(true, Ordering::Acquire);
@@ -73,27 +106,37 @@ impl<'a> Turn<'a> {
     }
 
     /// The event; none where the bell is broken.
-    fn wait(&self) -> io::Result<Option<u64>> {
+    fn wait(&self, channel: &CompletionChannel) -> io::Result<Option<u64>> {
         if self.shared.waiting.tries() {
-            let found = self.look_for_a_while();
+            let found = self.look_for_a_while(channel);
             self.shared.waiting.looks.store(found.is_some(), Ordering::Relaxed);
             if found.is_some() {
                 return Ok(found);
             }
         }
         loop {
-            let found = self.look();
-            if found.is_some() || (self.lie_down() && !self.bell.wait()?) {
+            let found = self.look(channel);
+            if found.is_some() || (self.lie_down(channel) && !self.bell.wait()?) {
                 return Ok(found);
             }
-            self.get_up();
+            self.get_up(channel);
         }
     }
 
-    fn look_for_a_while(&self) -> Option<u64> {
+    /// Sleeps until a peer has something for us, for a moment at most. False where the bell is broken.
+    fn doze(&self) -> bool {
+        let mut pump = self.shared.lock();
+        self.shared.presence.note_doze(DOZE);
+        pump.program_sleeps = true;
+        let is_there = pump.lanes.sleep(Sleeper::Program);
+        drop(pump);
+        is_there || self.bell.wait_for(Duration::from_nanos(DOZE.0))
+    }
+
+    fn look_for_a_while(&self, channel: &CompletionChannel) -> Option<u64> {
         let start = clock::now();
         while clock::now() < start + LOOKS_FOR {
-            if let Some(event) = self.look() {
+            if let Some(event) = self.look(channel) {
                 return Some(event);
             }
             std::thread::yield_now();
@@ -101,27 +144,27 @@ impl<'a> Turn<'a> {
         None
     }
 
-    fn look(&self) -> Option<u64> {
+    fn look(&self, channel: &CompletionChannel) -> Option<u64> {
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
         let now = pump.clock();
         pump.progress(now, false);
         pump.pump_events(&self.shared.events);
         drop(pump);
-        self.channel.next_now()
+        channel.next_now()
     }
 
     /// Says that we sleep. False when there is something to do first.
-    fn lie_down(&self) -> bool {
+    fn lie_down(&self, channel: &CompletionChannel) -> bool {
         let mut pump = self.shared.lock();
         pump.note_away();
         let now = pump.clock();
         pump.transmit(now);
         // From here on, whoever has an event rings.
-        self.channel.set_waiting(true);
+        channel.set_waiting(true);
         pump.program_sleeps = true;
         pump.pump_events(&self.shared.events);
-        if pump.lanes.sleep(Sleeper::Program) || self.channel.has_events() {
+        if pump.lanes.sleep(Sleeper::Program) || channel.has_events() {
             return false;
         }
         if self.shared.presence.leave() || pump.oversleeps(now) {
@@ -131,9 +174,9 @@ impl<'a> Turn<'a> {
         true
     }
 
-    fn get_up(&self) {
+    fn get_up(&self, channel: &CompletionChannel) {
         let mut pump = self.shared.lock();
-        self.channel.set_waiting(false);
+        channel.set_waiting(false);
         pump.program_sleeps = false;
         pump.lanes.wake();
     }
@@ -143,7 +186,9 @@ impl Drop for Turn<'_> {
     /// The progress thread takes over again.
     fn drop(&mut self) {
         let mut pump = self.shared.lock();
-        self.channel.set_waiting(false);
+        if let Some(channel) = self.channel {
+            channel.set_waiting(false);
+        }
         pump.program_sleeps = false;
         if !pump.thread_sleeps {
             pump.lanes.wake();

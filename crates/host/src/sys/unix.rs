@@ -223,6 +223,14 @@ pub(crate) fn receive_some(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize>
     if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
 }
 
+/// Waits until there is something to receive, for so long at most; whether there is.
+pub(crate) fn is_readable_within(socket: RawFd, time: Duration) -> bool {
+    let mut wanted = libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 };
+    let time = libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    // SAFETY: one descriptor, a time, and no signal mask.
+    unsafe { libc::ppoll(&mut wanted, 1, &time, std::ptr::null()) > 0 }
+}
+
 /// Receives a message, and the descriptor that came with it. 0 bytes: the other side is gone.
 pub(crate) fn receive(socket: RawFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     receive_fds(socket, bytes).map(|(length, [first, ..])| (length, first))

@@ -4,6 +4,7 @@ use crate::pair::{Side, WAYS, Way, pair};
 use host::CompletionChannel;
 use rnic::{Arm, Operation, Status};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Waits for one receive as programs do: asks for an event, looks once more, sleeps.
@@ -50,6 +51,50 @@ fn two_that_sleep_wake_each_other() {
                 echo(&a, rounds, true, pause);
             });
         }
+    }
+}
+
+/// Polls doze where others want the processors, and are woken by their peer.
+#[test]
+fn two_that_poll_answer_each_other_among_programs_that_compute() {
+    let (a, b) = pair(4096, Way::Lane);
+    let rounds = 300;
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let _ends = Ends(&is_over);
+        let answer = move |side: &Side, begins: bool| {
+            for round in 0..rounds {
+                side.receive(round, side.sge(64, 64));
+                if begins {
+                    side.post(round, Operation::Send(wire::Tail::None), side.sge(0, 48));
+                    assert!(side.wait(2).iter().all(|done| done.status == Status::Success));
+                } else {
+                    assert_eq!(side.wait(1)[0].status, Status::Success);
+                    side.post(round, Operation::Send(wire::Tail::None), side.sge(0, 48));
+                    assert_eq!(side.wait(1)[0].status, Status::Success);
+                }
+            }
+        };
+        let b = &b;
+        let other = scope.spawn(move || answer(b, false));
+        answer(&a, true);
+        other.join().unwrap();
+    });
+}
+
+/// Says so when it goes, also where a test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
