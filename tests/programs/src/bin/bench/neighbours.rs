@@ -10,14 +10,15 @@ use super::{Row, SECONDS, SharedFiles, beside, figure, number, succeeded};
 const UCX_PORT: u16 = 13338;
 const PINGPONG_PORT: u16 = 47592;
 const MIB: f64 = 1_048_576.0;
-/// Bytes, and how many messages of perftest's and of UCX' programs.
-const SIZES: [(&str, &str); 3] = [("4096", "300000"), ("65536", "100000"), ("1048576", "5000")];
+/// Bytes, how many messages of perftest's and of UCX' programs, and how many each way of libfabric's.
+const SIZES: [(&str, &str, &str); 3] =
+    [("4096", "300000", "20000"), ("65536", "100000", "10000"), ("1048576", "5000", "1000")];
 
 pub(crate) fn measure(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
-    for (bytes, count) in SIZES {
+    for (bytes, count, pings) in SIZES {
         eprintln!("UCX and libfabric, {bytes} B");
-        rows.extend(streams(alone, bytes, count)?);
+        rows.extend(streams(alone, bytes, count, pings)?);
     }
     rows.push(latency(alone)?);
     rows.push(events(alone, limits)?);
@@ -49,8 +50,8 @@ fn ucx_stream(
 }
 
 /// `fi_pingpong` prints: name of the size, sent, acknowledged, bytes in all, seconds, MB/s, and times.
-fn libfabric(alone: &Namespace, bytes: &str) -> Result<f64, Error> {
-    let line = format!("fi_pingpong -p shm -e rdm -I 20000 -S {bytes}");
+fn libfabric(alone: &Namespace, bytes: &str, pings: &str) -> Result<f64, Error> {
+    let line = format!("fi_pingpong -p shm -e rdm -I {pings} -S {bytes}");
     let argv: Vec<&str> = line.split_whitespace().collect();
     let mut server = alone.start_plain(&argv)?;
     until(SECONDS, || alone.listens(PINGPONG_PORT))?;
@@ -63,7 +64,7 @@ fn libfabric(alone: &Namespace, bytes: &str) -> Result<f64, Error> {
 }
 
 /// Memory of both beside memory of both, and one's beside the kernel's copy.
-fn streams(alone: &Namespace, bytes: &str, count: &str) -> Result<Vec<Row>, Error> {
+fn streams(alone: &Namespace, bytes: &str, count: &str, pings: &str) -> Result<Vec<Row>, Error> {
     let perftest = |options: &str| {
         let line = format!("ib_write_bw -s {bytes} -n {count}{options}");
         Ok(figure(alone, &line, 1)? * MIB / 1e9)
@@ -88,7 +89,11 @@ fn streams(alone: &Namespace, bytes: &str, count: &str) -> Result<Vec<Row>, Erro
         row(name.clone(), "UCX `put_bw` over `cma`", {
             beside(|| perftest(""), || ucx_stream(alone, "cma", "zcopy", bytes, count))?
         }),
-        row(name, "libfabric's `shm`, `fi_pingpong`", beside(|| perftest(""), || libfabric(alone, bytes))?),
+        row(
+            name,
+            "libfabric's `shm`, `fi_pingpong`",
+            beside(|| perftest(""), || libfabric(alone, bytes, pings))?,
+        ),
     ])
 }
 
