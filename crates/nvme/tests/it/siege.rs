@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nvme::host::{Client, Payload, transfer};
@@ -112,6 +113,48 @@ fn hosts_that_do_not_read_their_answers_hold_up_nobody() {
     }
     drop(greedy);
     until("their end", || server.shared().connections() == 0);
+}
+
+/// Tells others to stop, however it ends.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Hosts that have the target clear and verify most of a disk that is not theirs alone, 64 times at once, and
+/// ask what there is in between: others take their turns.
+#[test]
+fn commands_that_work_for_long_hold_up_nobody() {
+    let (server, address) = server();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        for number in 0..4 {
+            let stop = &stop;
+            scope.spawn(move || {
+                let host = options(10 + number, false);
+                let mut client = Client::connect(address, &nqn(SUBSYSTEM), &host).unwrap();
+                let mut queue = client.queues(1, 64).unwrap().remove(0);
+                while !stop.load(Ordering::Relaxed) {
+                    for token in 0..64 {
+                        let kind = if token % 2 == 0 { Io::WriteZeroes } else { Io::Verify };
+                        queue.submit(transfer(kind, 1, 1024, 3072), Payload::None, token).unwrap();
+                    }
+                    while queue.outstanding() > 0 {
+                        queue.wait(&mut Vec::new()).unwrap();
+                    }
+                    client.namespaces().unwrap();
+                }
+            });
+        }
+        until("their work", || server.shared().connections() == 8);
+        for seed in 0..5 {
+            others_are_served(address, seed);
+        }
+    });
 }
 
 /// Bytes that are no protocol, again and again: each time the end of that connection alone.
