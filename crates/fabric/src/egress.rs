@@ -20,6 +20,9 @@ pub(crate) const COMMITMENT_BYTES: u32 = 64;
 /// One quantum of pause time is 512 bits of the link (802.3 annex 31B.2).
 const QUANTUM_BYTES: u32 = 64;
 
+/// Packets of a queue that are touched in advance: so many long ones leave within a microsecond.
+const BROUGHT_MAX: usize = 3;
+
 /// A frame of priority flow control (802.1Q clause 36).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PauseFrame {
@@ -172,6 +175,19 @@ impl Egress {
         packets: &'a Packets,
     ) -> impl Iterator<Item = &'a Packet> + use<'a> {
         self.queues[class].iter(packets)
+    }
+
+    /// Touches what sending a packet of a class needs.
+    #[inline]
+    pub(crate) fn bring(&self, class: u8) -> u32 {
+        self.queued_bytes ^ self.queues[usize::from(class) % CLASSES].bytes
+    }
+
+    /// Touches the packets that leave first.
+    pub(crate) fn bring_waiting(&self, packets: &Packets) -> u32 {
+        let occupied = (0..CLASSES).filter(|class| self.occupied >> class & 1 == 1);
+        let first = occupied.flat_map(|class| self.queues[class].iter(packets).take(BROUGHT_MAX));
+        first.fold(0, |sum, packet| sum ^ u32::from(packet.length))
     }
 
     /// When the frame that is leaving has left.

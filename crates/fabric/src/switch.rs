@@ -109,13 +109,20 @@ impl Switch {
         self.enqueue(now, port, out, id, packets, wire);
     }
 
-    /// Touches what [`Self::handle_packet`] needs first of a port. A driver that knows what comes does this
-    /// for several at once, so that they do not wait for memory one after the other. What it returns means
+    /// Touches what [`Self::handle_packet`] needs first. A driver that knows what comes does this for several
+    /// packets at once, so that they do not wait for memory one after the other. What it returns means
     /// nothing.
     #[inline]
-    pub fn bring(&self, port: u16) -> u32 {
+    pub fn bring(&self, port: u16, id: PacketId, packets: &Packets) -> u32 {
         let Port { ingress, egress, .. } = &self.ports[usize::from(port)];
-        ingress.counters.packets as u32 ^ egress.queued_bytes()
+        let Packet { length, class, .. } = packets[id];
+        // What arrives here has something going out here soon: the other direction's ports are these.
+        u32::from(length) ^ ingress.counters.packets as u32 ^ egress.bring(class)
+    }
+
+    /// The same for [`Self::handle_wake`].
+    pub fn bring_waiting(&self, port: u16, packets: &Packets) -> u32 {
+        self.ports[usize::from(port)].egress.bring_waiting(packets)
     }
 
     /// A pause frame arrived and has been understood: the driver adds the response time.

@@ -2,6 +2,7 @@
 
 use crate::address::Path;
 use crate::memory::{Fault, Gather};
+use crate::time::Instant;
 use wire::{Packet, Qpn, Reth};
 
 /// A request that a peer on the same host may have executed for it.
@@ -35,6 +36,12 @@ pub trait Sink {
     /// Sends one packet. The payload is read during the call: afterwards the program may have it back.
     /// A `Fault` means that the payload could not be read; nothing is sent.
     fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault>;
+
+    /// When the driver will ask for the next packet at the earliest, if it knows: a queue pair that must not
+    /// send by then is not asked before its own time has come.
+    fn asks_again_at(&self) -> Option<Instant> {
+        None
+    }
 
     /// How many packets of a message, each as long as the path MTU, may be sent as one now. It has the
     /// PSN of the first of them, and moves the receiver on by as many. On a network that is one; a lane takes

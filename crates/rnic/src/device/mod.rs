@@ -330,7 +330,7 @@ impl Device {
             }
             self.timers.pop();
             let Some(qp) = self.qps.get_mut(index).filter(|qp| qp.timer == Some(at)) else { continue };
-            qp.timer = None;
+            qp.timer = qp.later_timer.take();
             let was_waiting = qp.is_waiting();
             qp.handle_timeout(&mut self.resources, now);
             self.settle(index, was_waiting, false);
@@ -412,10 +412,12 @@ impl Device {
             qp.scheduled = urgency;
         }
         // One entry in the heap per queue pair, unless an earlier deadline appears; a later one is found when
-        // the earlier fires. So an acknowledgement, which moves the deadline, costs nothing here.
+        // the earlier fires. So an acknowledgement, which moves the deadline, costs nothing here. The entry
+        // before which an earlier one comes is remembered: of pacing there is one per packet.
         if let Some(at) = qp.deadline()
             && qp.timer.is_none_or(|timer| at < timer)
         {
+            qp.later_timer = qp.timer.or(qp.later_timer);
             qp.timer = Some(at);
             self.timers.push(Reverse((at, index)));
         }

@@ -6,6 +6,7 @@ use crate::memory::{Memory, Payload};
 use crate::sink::Sink;
 use crate::time::Instant;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use wire::{Message, Packet, PartitionKey, Qpn};
 
 impl Device {
@@ -73,6 +74,22 @@ impl Device {
             self.settle(index, was_waiting, false);
         }
         self.fail_overrun(now);
+    }
+
+    /// Touches what a packet to this queue pair needs. A driver of many devices that knows what comes does
+    /// this for several packets at once, so that they do not wait for memory one after the other. What it
+    /// returns means nothing.
+    pub fn bring(&self, qpn: Qpn) -> u32 {
+        let qp = self.qpns.index(qpn).and_then(|index| self.qps.get(index));
+        qp.map_or(0, |qp| qp.bring())
+    }
+
+    /// The same for the queue pairs whose turn to send, and whose timer, comes next.
+    pub fn bring_next(&self) -> u32 {
+        let timer = self.timers.peek().map(|Reverse((_, index))| *index);
+        let next = self.ready.front().copied().into_iter().chain(timer);
+        let qps = next.filter_map(|index| self.qps.get(index));
+        qps.fold(0, |sum, qp| sum ^ qp.bring())
     }
 
     /// Counts a packet; whether it is of our partition.

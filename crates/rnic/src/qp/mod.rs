@@ -70,8 +70,10 @@ pub(crate) struct Qp {
     pub(crate) counters: QpCounters,
     /// How the device's ready list has this queue pair.
     pub(crate) scheduled: Urgency,
-    /// The earliest entry that the device's timer heap has for this queue pair.
+    /// The earliest entry that the device's timer heap has for this queue pair, and one that was there before
+    /// it came.
     pub(crate) timer: Option<Instant>,
+    pub(crate) later_timer: Option<Instant>,
     /// Its lane was full when it wanted to send.
     pub(crate) is_stalled: bool,
     /// The device's list of those has it.
@@ -103,9 +105,19 @@ impl Qp {
             counters: QpCounters::default(),
             scheduled: Urgency::None,
             timer: None,
+            later_timer: None,
             is_stalled: false,
             in_stalled: false,
         }
+    }
+
+    /// Touches what packets need of it, a field of each cache line.
+    #[inline]
+    pub(crate) fn bring(&self) -> u32 {
+        let own = self.qpn.value() ^ self.attr.destination.value() ^ u32::from(self.path.source_port);
+        let sends = self.requester.bring() ^ self.send.len() as u32 ^ self.counters.sent_packets as u32;
+        let receives = self.responder.bring() ^ self.counters.received_packets as u32;
+        own ^ sends ^ receives ^ self.congestion.rate_bps().map_or(0, |bps| bps as u32)
     }
 
     pub(crate) fn service(&self) -> Service {
@@ -204,6 +216,9 @@ impl Qp {
             }
         }
         let requests_blocked = sent + 1 < budget.max(2);
+        if let Some(at) = sink.asks_again_at().filter(|_| sent > 0) {
+            self.rest_until(at.max(now));
+        }
         while sent < budget.max(1) {
             match self.answer(resources, sink) {
                 Step::Sent => sent += 1,
@@ -223,7 +238,7 @@ impl Qp {
     }
 
     pub(crate) fn urgency(&self) -> Urgency {
-        let sends = self.requester.has_work(&self.send)
+        let sends = self.requester.may_have_turn(&self.send)
             && matches!(self.state, State::ReadyToSend | State::SendQueueDrained);
         if sends || self.responder.has_data() {
             Urgency::Data

@@ -116,9 +116,21 @@ impl Requester {
         self.cursor < queue.len() || !self.resend.is_empty()
     }
 
+    /// The same, as far as pacing does not hold it back: then the timer brings its turn.
+    pub(crate) fn may_have_turn(&self, queue: &SendQueue) -> bool {
+        self.has_work(queue) && !(self.waits_for_pace && self.resend.is_empty())
+    }
+
     /// Whether packets wait for acknowledgement.
     pub(crate) fn is_waiting(&self) -> bool {
         self.unacknowledged.is_before(self.high)
+    }
+
+    /// Touches it.
+    #[inline]
+    pub(super) fn bring(&self) -> u32 {
+        let places = self.cursor as u32 ^ self.next.value() ^ self.outstanding.len() as u32;
+        places ^ self.resend.len() as u32 ^ self.pace_at.0 as u32
     }
 
     pub(super) fn stop(&mut self) {
@@ -433,6 +445,15 @@ impl Qp {
     fn pace(&mut self, now: Instant) -> bool {
         self.requester.waits_for_pace = now < self.requester.pace_at;
         !self.requester.waits_for_pace
+    }
+
+    /// Notes it when pacing holds the next request back for longer than until `at`.
+    pub(super) fn rest_until(&mut self, at: Instant) {
+        let requester = &mut self.requester;
+        let next = self.send.entry(requester.cursor).filter(|entry| !entry.is_local());
+        if next.is_some() && requester.resend.is_empty() && at < requester.pace_at {
+            requester.waits_for_pace = true;
+        }
     }
 
     /// An acknowledgement is asked for at the end of a message that no other follows at once, at intervals,

@@ -114,6 +114,12 @@ impl Responder {
             || self.answers.front().is_some_and(|answer| !answer.is_acknowledgement())
     }
 
+    /// Touches it.
+    #[inline]
+    pub(super) fn bring(&self) -> u32 {
+        self.expected.value() ^ self.notify_after.0 as u32 ^ self.answers.len() as u32
+    }
+
     /// Whether what is owed first is one packet without payload.
     pub(super) fn has_short_answer(&self) -> bool {
         self.notify || self.answers.front().is_some_and(|answer| !matches!(answer, Answer::Read { .. }))

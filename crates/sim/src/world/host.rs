@@ -598,6 +598,11 @@ struct Nic<'a> {
 
 impl Sink for Nic<'_> {
     #[inline]
+    fn asks_again_at(&self) -> Option<Instant> {
+        Some(Instant(self.egress.free_at().ns()))
+    }
+
+    #[inline]
     fn send(&mut self, path: &Path, headers: &wire::Packet, payload: Gather<'_>) -> Result<(), Fault> {
         let payload = payload.len();
         self.payload += payload;

@@ -7,6 +7,9 @@ use fabric::{Packets, Switch, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Networks with fewer ports are in the cache.
+const FITS: usize = 512;
+
 /// Hosts and switches, and what is under way between them.
 #[derive(Debug)]
 pub(super) struct Part {
@@ -44,10 +47,7 @@ impl Part {
         self.wires.events.tune();
         while self.wires.events.turn(end) {
             self.bring();
-            while let Some(due) = self.wires.events.next() {
-                handled += 1;
-                self.handle(due);
-            }
+            handled += self.drive();
         }
         self.events += handled;
     }
@@ -56,16 +56,28 @@ impl Part {
     /// would wait for its own.
     fn bring(&self) {
         let Wires { lanes, events, contents, .. } = &self.wires;
+        if lanes.len() < FITS {
+            return;
+        }
         let mut sum = 0;
         for (key, packet) in events.ahead() {
             let line = &lanes[(key >> 2) as usize];
-            if let (kind::ARRIVAL, Some(id)) = (key & 3, packet) {
-                sum ^= u32::from(self.packets[id].length);
-                sum ^= match line.to_host {
-                    true => contents[id.0 as usize].flow,
-                    false => self.switches[line.node as usize].switch.bring(line.port),
-                };
-            }
+            sum ^= match (key & 3, packet) {
+                (kind::ARRIVAL, Some(id)) if line.to_host => {
+                    let content = &contents[id.0 as usize];
+                    let device = &self.hosts[line.node as usize].device;
+                    content.flow ^ u32::from(self.packets[id].length) ^ device.bring(content.headers.dest)
+                }
+                (kind::ARRIVAL, Some(id)) => {
+                    self.switches[line.node as usize].switch.bring(line.port, id, &self.packets)
+                }
+                (kind::WAKE, _) if !line.from_host => {
+                    let switch = &self.switches[line.from_node as usize].switch;
+                    switch.bring_waiting(line.from_port, &self.packets)
+                }
+                (kind::WAKE | kind::CLOCK, _) => self.hosts[line.from_node as usize].device.bring_next(),
+                _ => 0,
+            };
         }
         std::hint::black_box(sum);
     }
@@ -78,60 +90,75 @@ impl Part {
         }
     }
 
-    #[inline]
-    fn handle(&mut self, Due { at: now, key, packet }: Due) {
-        let (lane, what) = (key >> 2, key & 3);
-        let Self { packets, wires, switches, hosts, .. } = self;
-        let line = &wires.lanes[lane as usize];
-        // What arrives is for the far end of a lane, everything else for the port that sends into it.
-        let (node, port, is_host) = match what {
-            kind::ARRIVAL | kind::PAUSE => (line.node, line.port, line.to_host),
-            _ => (line.from_node, line.from_port, line.from_host),
+    /// Handles the events of the node whose turn it is; how many.
+    fn drive(&mut self) -> u64 {
+        let mut handled = 0;
+        let mut around = Surroundings {
+            packets: &mut self.packets,
+            wires: &mut self.wires,
+            kinds: &self.kinds,
+            attachments: &self.attachments,
+            receiving: &mut self.receiving,
+            poster_of_flow: &self.poster_of_flow,
+            entropies: &self.entropies,
+            echoes: &mut self.echoes,
+            unfinished: &mut self.unfinished,
         };
-        if is_host {
-            let mut around = Surroundings {
-                packets,
-                wires,
-                kinds: &self.kinds,
-                attachments: &self.attachments,
-                receiving: &mut self.receiving,
-                poster_of_flow: &self.poster_of_flow,
-                entropies: &self.entropies,
-                echoes: &mut self.echoes,
-                unfinished: &mut self.unfinished,
+        while let Some(due) = around.wires.events.next() {
+            handled += 1;
+            let line = &around.wires.lanes[(due.key >> 2) as usize];
+            // What arrives is for the far end of a lane, everything else for the port that sends into it.
+            let (node, port, is_host) = match due.key & 3 {
+                kind::ARRIVAL | kind::PAUSE => (line.node, line.port, line.to_host),
+                _ => (line.from_node, line.from_port, line.from_host),
             };
-            let host = &mut hosts[node as usize];
-            match what {
-                kind::ARRIVAL => {
-                    let id = packet.or_else(|| around.wires.first(now, lane, around.packets));
-                    if let Some(id) = id {
-                        host.handle_packet(now, id, &mut around);
-                    }
-                }
-                kind::WAKE => host.handle_wake(now, &mut around),
-                kind::PAUSE => {
-                    if let Some(frame) = around.wires.pause(lane) {
-                        host.handle_pause(now, frame, &mut around);
-                    }
-                }
-                _ => host.handle_clock(now, &mut around),
+            if is_host {
+                drive_host(&mut self.hosts[node as usize], due, &mut around);
+            } else {
+                let Surroundings { packets, wires, .. } = &mut around;
+                drive_switch(&mut self.switches[node as usize], port, due, packets, wires);
             }
-            return;
         }
-        let Attached { switch, first_lane, .. } = &mut switches[node as usize];
-        let mut cables = Cables { wires, first_lane: *first_lane };
-        match what {
-            kind::ARRIVAL => {
-                if let Some(id) = packet.or_else(|| cables.wires.first(now, lane, packets)) {
-                    switch.handle_packet(now, port, id, packets, &mut cables);
-                }
+        handled
+    }
+}
+
+#[inline]
+fn drive_host(host: &mut Host, due: Due, around: &mut Surroundings<'_>) {
+    let (now, lane) = (due.at, due.key >> 2);
+    match due.key & 3 {
+        kind::ARRIVAL => {
+            let id = due.packet.or_else(|| around.wires.first(now, lane, around.packets));
+            if let Some(id) = id {
+                host.handle_packet(now, id, around);
             }
-            kind::PAUSE => {
-                if let Some(frame) = cables.wires.pause(lane) {
-                    switch.handle_pause(now, port, frame, packets, &mut cables);
-                }
-            }
-            _ => switch.handle_wake(now, port, packets, &mut cables),
         }
+        kind::WAKE => host.handle_wake(now, around),
+        kind::PAUSE => {
+            if let Some(frame) = around.wires.pause(lane) {
+                host.handle_pause(now, frame, around);
+            }
+        }
+        _ => host.handle_clock(now, around),
+    }
+}
+
+#[inline]
+fn drive_switch(attached: &mut Attached, port: u16, due: Due, packets: &mut Packets, wires: &mut Wires) {
+    let Attached { switch, first_lane, .. } = attached;
+    let (now, lane) = (due.at, due.key >> 2);
+    let mut cables = Cables { wires, first_lane: *first_lane };
+    match due.key & 3 {
+        kind::ARRIVAL => {
+            if let Some(id) = due.packet.or_else(|| cables.wires.first(now, lane, packets)) {
+                switch.handle_packet(now, port, id, packets, &mut cables);
+            }
+        }
+        kind::PAUSE => {
+            if let Some(frame) = cables.wires.pause(lane) {
+                switch.handle_pause(now, port, frame, packets, &mut cables);
+            }
+        }
+        _ => switch.handle_wake(now, port, packets, &mut cables),
     }
 }
