@@ -7,10 +7,11 @@
 //!
 //! # Why it is repeatable
 //!
-//! Events are handled in the order of time and, within a moment, of the number of what they happen to. Each
-//! switch, link and device has a generator of its own. Threads drive parts of the network, and none runs
-//! further ahead of the others than the shortest delay between two parts: what crosses in that time cannot
-//! arrive in it. So neither the threads nor their pace can be seen in the results.
+//! Each node handles its events in the order of time and, within a moment, of the number of what they happen
+//! to. Each switch, link and device has a generator of its own. Threads drive parts of the network, and none
+//! runs further ahead of the others than the shortest delay between two parts: what crosses in that time
+//! cannot arrive in it. So neither the threads nor their pace can be seen in the results. Within a part,
+//! nodes take turns in the same way.
 
 mod build;
 mod bus;

@@ -72,6 +72,26 @@ fn threads_and_pauses_of_the_clock_leave_no_trace() {
     }
 }
 
+/// A link that is watched has all nodes driven together, in the order of time.
+#[test]
+fn nodes_that_take_turns_leave_no_trace() {
+    for (spread, loss) in [(Spread::Hash, 0), (Spread::Adaptive, u32::MAX / 1000)] {
+        for seed in 1..4 {
+            let run = |captures: &[u32], threads| {
+                let mut scenario = scenario(seed, spread, loss, threads);
+                scenario.watch.captures = captures.to_vec();
+                scenario.watch.captured_max = 0;
+                run(&scenario)
+            };
+            let together = run(&[0], 1);
+            assert!(together.flows.iter().all(|flow| flow.finished != Time::NEVER), "everything is done");
+            for threads in [1, 2, 3] {
+                assert_eq!(run(&[], threads), together, "{threads} threads, seed {seed}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_switches_tell_and_how_they_react_crosses_from_thread_to_thread() {
     let told = |threads| {
