@@ -7,8 +7,10 @@ use std::mem::zeroed;
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 
-/// Mappings of one peer's memory at most; the oldest one goes first.
+/// Mappings of one peer's memory at most; the one that was used least goes first.
 const VIEWS_MAX: usize = 64;
+/// What is mapped at once, where the region lies within: programs register many small parts of one file.
+const WINDOW: u64 = 1 << 30;
 
 /// A peer's files, and what of them is mapped.
 #[derive(Debug, Default)]
@@ -95,32 +97,53 @@ impl Views {
     #[inline]
     pub(crate) fn stretch(&mut self, part: Part, total: u64, from: u64, length: usize) -> Option<Stretch> {
         let guard = self.guard?;
-        let is_it = |view: &View| view.part == part && view.length == total;
-        let index = match self.mapped.iter().position(is_it) {
+        if from.checked_add(length as u64)? > total {
+            return None;
+        }
+        let index = match self.mapped.iter().position(|view| view.has(part, total)) {
             Some(index) => index,
             None => self.map(part, total)?,
         };
-        let start = self.mapped[index].start?;
-        let end = from.checked_add(length as u64)?;
+        let view = &self.mapped[index];
+        let within = (part.offset - view.part.offset + from) as usize;
         // SAFETY: within the view.
-        (end <= total).then(|| Stretch { place: unsafe { start.add(from as usize) }, length, guard })
+        let place = unsafe { view.start?.add(within) };
+        // What is used much is found soon.
+        self.mapped.swap(index, index / 2);
+        Some(Stretch { place, length, guard })
     }
 
     #[cold]
     fn map(&mut self, part: Part, length: u64) -> Option<usize> {
-        if self.mapped.len() >= VIEWS_MAX {
-            self.mapped.remove(0);
-        }
         let view = match (*self.files.get(usize::from(part.file))?)? {
-            Source::File(fd) => View::of_file(fd, part, length),
+            Source::File(fd) => View::around(fd, part, length).or_else(|| View::of_file(fd, part, length)),
             Source::Segment(id) => View::of_segment(id, part, length),
         };
-        self.mapped.push(view.unwrap_or(View { part, length, start: None, _mapping: None }));
+        let view = view.unwrap_or(View { part, length, start: None, _mapping: None });
+        // A file may have grown.
+        self.mapped.retain(|old| !view.has(old.part, old.length));
+        self.mapped.truncate(VIEWS_MAX - 1);
+        self.mapped.push(view);
         Some(self.mapped.len() - 1)
     }
 }
 
 impl View {
+    #[inline]
+    fn has(&self, part: Part, length: u64) -> bool {
+        let before = part.offset.checked_sub(self.part.offset);
+        let end = before.and_then(|before| before.checked_add(length));
+        part.file == self.part.file && end.is_some_and(|end| end <= self.length)
+    }
+
+    /// The window that a part lies in, as far as there is one.
+    fn around(fd: RawFd, part: Part, length: u64) -> Option<Self> {
+        let offset = part.offset / WINDOW * WINDOW;
+        let end = bytes_of(fd)?.min(offset.checked_add(WINDOW)?);
+        let window = Self::of_file(fd, Part { offset, ..part }, end.checked_sub(offset)?)?;
+        window.has(part, length).then_some(window)
+    }
+
     fn of_segment(id: i32, part: Part, length: u64) -> Option<Self> {
         let attached = Attached::new(id).ok()?;
         part.offset.checked_add(length).filter(|end| *end <= attached.bytes)?;
@@ -131,11 +154,7 @@ impl View {
 
     fn of_file(fd: RawFd, part: Part, length: u64) -> Option<Self> {
         let page = page_bytes(fd)?;
-        // SAFETY: all zeros is a valid value, and there is room for one.
-        let size = unsafe {
-            let mut stat: libc::stat = zeroed();
-            (libc::fstat(fd, &mut stat) == 0).then_some(stat.st_size as u64)?
-        };
+        let size = bytes_of(fd)?;
         let end = part.offset.checked_add(length).filter(|end| *end <= size)?;
         let from = part.offset / page * page;
         let span = usize::try_from((end - from).checked_next_multiple_of(page)?).ok()?;
@@ -148,6 +167,15 @@ impl View {
         // SAFETY: within the mapping.
         let start = NonNull::new(unsafe { base.cast::<u8>().add((part.offset - from) as usize) });
         Some(Self { part, length, start, _mapping: Some(Mapping::File { base, span }) })
+    }
+}
+
+/// Bytes of a file.
+fn bytes_of(fd: RawFd) -> Option<u64> {
+    // SAFETY: all zeros is a valid value, and there is room for one.
+    unsafe {
+        let mut stat: libc::stat = zeroed();
+        (libc::fstat(fd, &mut stat) == 0).then_some(stat.st_size as u64)
     }
 }
 
