@@ -3,15 +3,15 @@
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use abi::{
-    IBV_QPT_RC, IBV_SEND_SIGNALED, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_INV,
-    ibv_comp_channel, ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
-    rdma_conn_param,
+    IBV_QPT_RC, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_INV, ibv_comp_channel,
+    ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_sge, ibv_wc, rdma_conn_param,
 };
 use slab::Slab;
 
@@ -19,6 +19,7 @@ use super::buffer::Buffer;
 use super::domain::Domain;
 use super::library::{Library, check, failed, set_nonblocking};
 use super::listener::{Channel, Event, Id, Link, sockaddr};
+use super::outbox::{INLINE, Inbox, Outbox, Remote, Work};
 use super::shared::SharedReceives;
 use crate::Error;
 
@@ -28,6 +29,10 @@ pub const BATCH: usize = 32;
 const STEP_SECONDS: u64 = 10;
 /// READs that a connection serves and issues at once, in each direction.
 const READS: u8 = 16;
+/// Marks the number of a request of the send queue; those of receives are places in a table.
+const SENT: u64 = 1 << 62;
+/// The token of short messages, of which nobody is told.
+const SMALL: u64 = u64::MAX;
 
 /// Events of the connection manager (rdma_get_cm_event(3)).
 mod event {
@@ -68,21 +73,19 @@ pub struct Completion {
     pub buffer: Option<Buffer>,
 }
 
-struct InFlight {
-    token: u64,
-    buffer: Option<Buffer>,
-    is_receive: bool,
-}
-
-/// A connection.
+/// A connection. What is posted goes out in lists, with [`Connection::flush`] at the latest.
 pub struct Connection {
     // Dropped from top to bottom by `drop`, which destroys queue pair and queues first.
     queues: Queues,
     link: Link,
     domain: Arc<Domain>,
     shared: Option<Arc<SharedReceives>>,
-    in_flight: Slab<InFlight>,
-    receives: usize,
+    /// Receives that the device has, each with its caller's name.
+    receives: Slab<(u64, Buffer)>,
+    inbox: Inbox,
+    outbox: Outbox,
+    /// For messages that a request cannot carry itself on this device; none where it can.
+    small: Option<Vec<Buffer>>,
     sizes: Sizes,
     established: bool,
     ended: bool,
@@ -126,19 +129,31 @@ impl Connection {
         };
         let queues = Queues { library, completions, wakeups, has_queue_pair: false };
         let domain = Arc::clone(domain);
-        let in_flight = Slab::new();
-        let (established, ended, receives) = (false, false, 0);
-        let found = Box::new([ibv_wc::default(); BATCH]);
-        let mut it =
-            Self { queues, link, domain, shared, in_flight, receives, sizes, established, ended, found };
+        let mut it = Self {
+            queues,
+            link,
+            domain,
+            shared,
+            receives: Slab::new(),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            small: None,
+            sizes,
+            established: false,
+            ended: false,
+            found: Box::new([ibv_wc::default(); BATCH]),
+        };
         // SAFETY: a channel that was just made.
         set_nonblocking(unsafe { wakeups.as_ref() }.fd)?;
-        it.make_queue_pair()?;
+        if it.make_queue_pair(INLINE as u32).is_err() {
+            it.make_queue_pair(0)?;
+            it.small = Some(Vec::new());
+        }
         it.arm()?;
         Ok(it)
     }
 
-    fn make_queue_pair(&mut self) -> Result<(), Error> {
+    fn make_queue_pair(&mut self, max_inline_data: u32) -> Result<(), Error> {
         let cq = self.queues.completions.as_ptr();
         let shared = self.shared.as_ref().map(|shared| shared.raw());
         let cap = ibv_qp_cap {
@@ -146,7 +161,7 @@ impl Connection {
             max_recv_wr: if shared.is_some() { 0 } else { self.sizes.receive },
             max_send_sge: 1,
             max_recv_sge: u32::from(shared.is_none()),
-            max_inline_data: 0,
+            max_inline_data,
         };
         let mut attr = ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
@@ -198,6 +213,7 @@ impl Connection {
         let domain = unsafe { Domain::new(id.raw.as_ref().verbs) }?;
         let mut connection = Self::new(Link { id, channel }, &domain, sizes, None)?;
         prepare(&mut connection, &domain)?;
+        connection.flush()?;
         let param = parameters(private_data);
         // SAFETY: an identifier with a route and a queue pair; the private data live until the call returns.
         let code = unsafe { (library.rdma_connect)(connection.link.id.raw.as_ptr(), &param) };
@@ -212,6 +228,7 @@ impl Connection {
     /// # Errors
     /// When it is gone.
     pub fn accept(&mut self, private_data: &[u8]) -> Result<(), Error> {
+        self.flush()?;
         let param = parameters(private_data);
         // SAFETY: an identifier with a request and a queue pair; the private data live until the call
         // returns.
@@ -251,6 +268,7 @@ impl Connection {
     /// # Errors
     /// When the device is gone.
     pub fn arm(&mut self) -> Result<(), Error> {
+        self.flush()?;
         let (library, cq) = (self.queues.library, self.queues.completions.as_ptr());
         let (mut which, mut context) = (ptr::null_mut(), ptr::null_mut());
         let wakeups = self.queues.wakeups.as_ptr();
@@ -274,23 +292,20 @@ impl Connection {
     /// # Errors
     /// The buffer with the reason, when the queue is full or the connection broken.
     pub fn receive(&mut self, buffer: Buffer, token: u64) -> Result<(), (Error, Buffer)> {
-        if self.receives >= self.sizes.receive as usize {
+        if self.receives.len() >= self.sizes.receive as usize {
             return Err((Error::Full, buffer));
         }
-        let Some(mut sge) = self.element(&buffer, buffer.len()) else {
+        let Some(element) = self.element(&buffer, buffer.len()) else {
             return Err((Error::Disconnected, buffer));
         };
-        let slot = self.in_flight.insert(InFlight { token, buffer: Some(buffer), is_receive: true });
-        let mut request =
-            ibv_recv_wr { wr_id: slot as u64, next: ptr::null_mut(), sg_list: &mut sge, num_sge: 1 };
-        let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair's own table of functions; the buffer is kept in its slot until completion.
-        let code = unsafe {
-            let qp = self.link.id.raw.as_ref().qp;
-            (*(*qp).context).ops.post_recv.map_or(-1, |post| post(qp, &mut request, &mut bad))
-        };
-        self.receives += 1;
-        self.posted("ibv_post_recv", code, slot)
+        if self.inbox.is_full()
+            && let Err(error) = self.flush()
+        {
+            return Err((error, buffer));
+        }
+        let slot = self.receives.insert((token, buffer));
+        self.inbox.push(slot as u64, element);
+        Ok(())
     }
 
     /// Sends the first `length` bytes of a buffer; takes a key of the peer back on the way, if one is named.
@@ -322,6 +337,26 @@ impl Connection {
         self.post(IBV_WR_RDMA_WRITE, buffer, length, remote, 0, token)
     }
 
+    /// Writes part of a buffer that others have as well to the peer's memory. `false` where this device does
+    /// not know the buffer, and nothing was done.
+    ///
+    /// # Errors
+    /// As [`Connection::send_short`].
+    pub fn write_lent(
+        &mut self,
+        buffer: &Arc<Buffer>,
+        range: Range<usize>,
+        (address, key): (u64, u32),
+        token: u64,
+    ) -> Result<bool, Error> {
+        let bytes = buffer.get(range).unwrap_or_default();
+        let Some(lkey) = buffer.key_to_read(&self.domain) else { return Ok(false) };
+        let element = ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey };
+        let remote = Remote { opcode: IBV_WR_RDMA_WRITE, address, key, invalidate: 0 };
+        self.push(remote, Work::Lent(Arc::clone(buffer), element), token)?;
+        Ok(true)
+    }
+
     /// Reads `length` bytes of the peer's memory into a buffer.
     ///
     /// # Errors
@@ -336,9 +371,31 @@ impl Connection {
         self.post(IBV_WR_RDMA_READ, buffer, length, remote, 0, token)
     }
 
+    /// Sends a short message, of at most 64 bytes; takes a key of the peer back on the way, if one is named.
+    /// Nothing is said when it is done.
+    ///
+    /// # Errors
+    /// When the queue is full or the connection broken, or the message is not short.
+    pub fn send_short(&mut self, bytes: &[u8], invalidate: Option<u32>) -> Result<(), Error> {
+        let opcode = if invalidate.is_some() { IBV_WR_SEND_WITH_INV } else { IBV_WR_SEND };
+        let remote = Remote { opcode, invalidate: invalidate.unwrap_or(0), ..Remote::default() };
+        let mut inline = [0; INLINE];
+        inline.get_mut(..bytes.len()).ok_or(Error::Full)?.copy_from_slice(bytes);
+        let Some(small) = &mut self.small else {
+            return self.push(remote, Work::Inline(inline, bytes.len()), SMALL);
+        };
+        let mut buffer = match small.pop() {
+            Some(buffer) => buffer,
+            None => Buffer::registered(&self.domain, INLINE)?,
+        };
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        let element = self.element(&buffer, bytes.len()).ok_or(Error::Disconnected)?;
+        self.push(remote, Work::Buffer(buffer, element), SMALL)
+    }
+
     /// SENDs, WRITEs and READs that there is room for.
     pub fn room(&self) -> usize {
-        (self.sizes.send as usize).saturating_sub(self.in_flight.len() - self.receives)
+        (self.sizes.send as usize).saturating_sub(self.outbox.len())
     }
 
     fn post(
@@ -346,33 +403,52 @@ impl Connection {
         opcode: u32,
         buffer: Buffer,
         length: usize,
-        remote: (u64, u32),
+        (address, key): (u64, u32),
         invalidate: u32,
         token: u64,
     ) -> Result<(), (Error, Buffer)> {
         if self.room() == 0 {
             return Err((Error::Full, buffer));
         }
-        let Some(mut sge) = self.element(&buffer, length) else {
+        let Some(element) = self.element(&buffer, length) else {
             return Err((Error::Disconnected, buffer));
         };
-        let slot = self.in_flight.insert(InFlight { token, buffer: Some(buffer), is_receive: false });
-        // SAFETY: a request of zeros is a request: numbers, null pointers, a union of numbers.
-        let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
-        request.wr_id = slot as u64;
-        request.sg_list = &mut sge;
-        request.num_sge = 1;
-        request.opcode = opcode;
-        request.send_flags = IBV_SEND_SIGNALED;
-        request.imm_data = invalidate;
-        request.wr.rdma = abi::ibv_wr_rdma { remote_addr: remote.0, rkey: remote.1 };
-        let mut bad = ptr::null_mut();
-        // SAFETY: as in `receive`; a peer's key and address are checked by the peer.
-        let code = unsafe {
-            let qp = self.link.id.raw.as_ref().qp;
-            (*(*qp).context).ops.post_send.map_or(-1, |post| post(qp, &mut request, &mut bad))
+        if self.outbox.is_full()
+            && let Err(error) = self.flush()
+        {
+            return Err((error, buffer));
+        }
+        let remote = Remote { opcode, address, key, invalidate };
+        self.outbox.push(SENT, remote, Work::Buffer(buffer, element), token);
+        Ok(())
+    }
+
+    fn push(&mut self, remote: Remote, work: Work, token: u64) -> Result<(), Error> {
+        if self.room() == 0 {
+            return Err(Error::Full);
+        }
+        if self.outbox.is_full() {
+            self.flush()?;
+        }
+        self.outbox.push(SENT, remote, work, token);
+        Ok(())
+    }
+
+    /// Hands what was posted to the device: messages first, which somebody waits for, then receives.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let of = |call, code: Result<(), c_int>| {
+            let error = |code| Error::Call { call, source: std::io::Error::from_raw_os_error(code) };
+            code.map_err(error)
         };
-        self.posted("ibv_post_send", code, slot)
+        // SAFETY: the identifier's queue pair, which is destroyed before the buffers go.
+        unsafe {
+            let qp = self.link.id.raw.as_ref().qp;
+            of("ibv_post_send", self.outbox.post(qp))?;
+            of("ibv_post_recv", self.inbox.post(qp))
+        }
     }
 
     /// Where a buffer lies, for the device; `None` when it is of another domain.
@@ -382,26 +458,13 @@ impl Connection {
         Some(ibv_sge { addr: buffer.as_ptr() as u64, length, lkey })
     }
 
-    fn posted(&mut self, call: &'static str, code: c_int, slot: usize) -> Result<(), (Error, Buffer)> {
-        if code == 0 {
-            return Ok(());
-        }
-        let source = std::io::Error::from_raw_os_error(code);
-        let taken = self.take(slot).and_then(|in_flight| in_flight.buffer);
-        Err((Error::Call { call, source }, taken.unwrap_or_else(|| Buffer::zeroed(0))))
-    }
-
-    fn take(&mut self, slot: usize) -> Option<InFlight> {
-        let taken = self.in_flight.try_remove(slot)?;
-        self.receives -= usize::from(taken.is_receive);
-        Some(taken)
-    }
-
-    /// Appends what has completed; returns how many.
+    /// Hands what was posted to the device, and appends what has completed: a request that others follow may
+    /// be told of with one of those. Returns how many completions there were.
     ///
     /// # Errors
     /// When the completion queue is broken.
     pub fn poll(&mut self, out: &mut Vec<Completion>) -> Result<usize, Error> {
+        self.flush()?;
         let cq = self.queues.completions.as_ptr();
         // SAFETY: the queue's own table of functions, and room for as many as are asked for.
         let count = unsafe {
@@ -427,15 +490,29 @@ impl Connection {
                 });
                 continue;
             }
-            let Some(InFlight { token, buffer, is_receive }) = self.take(wc.wr_id as usize) else { continue };
-            let done = match (wc.status, is_receive) {
-                (0, true) => Ok(Done::Receive(wc.byte_len as usize)),
-                (0, false) => Ok(Done::Sent),
-                (status, _) => Err(status),
-            };
-            out.push(Completion { token, done, buffer });
+            if wc.wr_id & SENT != 0 {
+                self.retire(wc.wr_id & !SENT, wc.status, out);
+                continue;
+            }
+            let Some((token, buffer)) = self.receives.try_remove(wc.wr_id as usize) else { continue };
+            let done = if wc.status == 0 { Ok(Done::Receive(wc.byte_len as usize)) } else { Err(wc.status) };
+            out.push(Completion { token, done, buffer: Some(buffer) });
         }
         Ok(count)
+    }
+
+    fn retire(&mut self, number: u64, status: u32, out: &mut Vec<Completion>) {
+        self.outbox.retire(number, |token, buffer, is_it| {
+            if is_it && status != 0 {
+                out.push(Completion { token, done: Err(status), buffer });
+            } else if token == SMALL {
+                if let Some((small, buffer)) = self.small.as_mut().zip(buffer) {
+                    small.push(buffer);
+                }
+            } else {
+                out.push(Completion { token, done: Ok(Done::Sent), buffer });
+            }
+        });
     }
 
     /// What came into receives that others have as well, and was not taken, is theirs again.
@@ -499,7 +576,7 @@ fn wait_for(channel: &Channel, wanted: u32) -> Result<Event, Error> {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("in_flight", &self.in_flight.len()).finish_non_exhaustive()
+        f.debug_struct("Connection").field("in_flight", &self.outbox.len()).finish_non_exhaustive()
     }
 }
 

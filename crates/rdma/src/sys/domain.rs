@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use abi::{ibv_context, ibv_pd};
 
@@ -31,6 +31,25 @@ impl Domain {
         let raw = unsafe { (library.ibv_alloc_pd)(context) };
         let raw = NonNull::new(raw).ok_or_else(|| failed("ibv_alloc_pd"))?;
         Ok(Arc::new(Self { library, raw }))
+    }
+
+    /// The one that all connections which peers make by a device have in common: memory is known to it once.
+    /// None of it is open to peers.
+    ///
+    /// # Safety
+    /// As [`Domain::new`].
+    pub(crate) unsafe fn of_servers(context: *mut ibv_context) -> Result<Arc<Self>, Error> {
+        static DOMAINS: Mutex<Vec<(usize, Weak<Domain>)>> = Mutex::new(Vec::new());
+        let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = domains.iter().find(|(of, _)| *of == context as usize);
+        if let Some(domain) = known.and_then(|(_, domain)| domain.upgrade()) {
+            return Ok(domain);
+        }
+        // SAFETY: as the caller says.
+        let domain = unsafe { Self::new(context) }?;
+        domains.retain(|(_, domain)| domain.strong_count() > 0);
+        domains.push((context as usize, Arc::downgrade(&domain)));
+        Ok(domain)
     }
 }
 

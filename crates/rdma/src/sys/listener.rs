@@ -228,13 +228,13 @@ impl Request {
         ip_of(unsafe { &self.id.raw.as_ref().route.addr.dst_storage })
     }
 
-    /// A domain of the device that it came in by.
+    /// The domain of all that came in by this device: no buffer of it may be opened to peers.
     ///
     /// # Errors
     /// When the device has no more.
     pub fn domain(&self) -> Result<Arc<Domain>, Error> {
         // SAFETY: an identifier with a request has a device, which librdmacm keeps open.
-        unsafe { Domain::new(self.id.raw.as_ref().verbs) }
+        unsafe { Domain::of_servers(self.id.raw.as_ref().verbs) }
     }
 
     /// Makes a connection of it that can be posted to: [`Connection::accept`] has to follow.
