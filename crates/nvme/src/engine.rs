@@ -11,7 +11,7 @@ use slab::Slab;
 use wire::nvme::Status;
 
 use crate::latency::{Class, Observer};
-use crate::store::{Clear, FileStore, Store};
+use crate::store::{Clear, FileStore, Lent, Store};
 use crate::sys::file::is_full;
 use crate::sys::ring::{Completion, Operation, Ring};
 use crate::target::{Namespace, Queue};
@@ -27,6 +27,8 @@ const PIECE: usize = 256 << 10;
 pub enum Action {
     /// Fill the buffer.
     Read(Buffer),
+    /// Read without a buffer, from a store that lends.
+    Lend,
     /// Write the buffer.
     Write {
         /// From where.
@@ -106,7 +108,9 @@ pub struct Finished {
     pub first_of_pair: Option<(u16, Status)>,
     /// The task's buffer, with what was read at its start.
     pub buffer: Option<Buffer>,
-    /// Bytes for the host, at the start of the buffer.
+    /// Bytes for the host instead of a buffer.
+    pub lent: Option<Lent>,
+    /// Bytes for the host, at the start of the buffer, or lent.
     pub length: usize,
     /// The transport's own name for the command.
     pub tag: u32,
@@ -302,7 +306,8 @@ fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) 
     let status = status_of(&result, !is_read);
     count(&namespace, length, is_read, length != 0, status);
     observer.ended(&namespace, class(is_read, length != 0), began_ns);
-    Finished { cid, status, first_of_pair: None, buffer, length: if is_read { length } else { 0 }, tag }
+    let length = if is_read { length } else { 0 };
+    Finished { cid, status, first_of_pair: None, buffer, lent: None, length, tag }
 }
 
 /// What a command's completion says of a file's error.
@@ -342,8 +347,9 @@ fn class(is_read: bool, has_data: bool) -> Class {
 /// Does a task here and now.
 fn run(task: Task, observer: &mut Observer) -> Finished {
     let Task { cid, action, namespace, offset, length, tag } = task;
+    let status = Status::SUCCESS;
     let mut finished =
-        Finished { cid, status: Status::SUCCESS, first_of_pair: None, buffer: None, length: 0, tag };
+        Finished { cid, status, first_of_pair: None, buffer: None, lent: None, length: 0, tag };
     let Some(namespace) = namespace else {
         if let Action::FlushAll(all) = action {
             let failed = all.iter().map(|it| it.store().flush()).find(io::Result::is_err);
@@ -354,7 +360,7 @@ fn run(task: Task, observer: &mut Observer) -> Finished {
     let store = namespace.store();
     let bytes = length as usize;
     let (is_read, has_data) = match &action {
-        Action::Read(_) | Action::Compare(_) | Action::Verify => (true, true),
+        Action::Read(_) | Action::Lend | Action::Compare(_) | Action::Verify => (true, true),
         Action::Write { .. } | Action::CompareAndWrite { .. } | Action::Copy { .. } => (false, true),
         Action::Flush | Action::FlushAll(_) | Action::Zero { .. } | Action::Discard(_) => (false, false),
     };
@@ -364,9 +370,15 @@ fn run(task: Task, observer: &mut Observer) -> Finished {
             (finished.buffer, finished.length) = (Some(buffer), bytes);
             status_of(&result, false)
         }
+        Action::Lend => {
+            let lent = store.lend(offset, bytes);
+            let status = if lent.is_some() { Status::SUCCESS } else { Status::INTERNAL_ERROR };
+            (finished.lent, finished.length) = (Some(lent.unwrap_or_default()), bytes);
+            status
+        }
         Action::Write { data, durable } => {
-            let status = write(&namespace, offset, &data[..bytes], durable);
-            finished.buffer = Some(data);
+            let (status, back) = write(&namespace, offset, data, bytes, durable);
+            finished.buffer = Some(back);
             status
         }
         Action::Compare(expected) => {
@@ -398,12 +410,16 @@ fn run(task: Task, observer: &mut Observer) -> Finished {
     finished
 }
 
-fn write(namespace: &Namespace, offset: u64, data: &[u8], durable: bool) -> Status {
-    let write = || status_of(&namespace.store().write(offset, data, durable), true);
+/// Writes the first bytes of a buffer. What comes back may be another one.
+fn write(namespace: &Namespace, offset: u64, data: Buffer, bytes: usize, durable: bool) -> (Status, Buffer) {
+    let write = || {
+        let (result, buffer) = namespace.store().write_buffer(offset, data, bytes, durable);
+        (status_of(&result, true), buffer)
+    };
     if namespace.fusing.begin_free() {
-        let status = write();
+        let written = write();
         namespace.fusing.end_free();
-        return status;
+        return written;
     }
     let _turn = namespace.fusing.turn();
     write()
@@ -473,5 +489,5 @@ fn copy(namespace: &Namespace, offset: u64, length: u64, sources: &[(u64, u64)],
         }
         done += *bytes as usize;
     }
-    write(namespace, offset, &data[..done], durable)
+    write(namespace, offset, data, done, durable).0
 }

@@ -25,6 +25,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const TRANSFER_PAGES_LOG2: u8 = 8;
 /// The same in bytes: 1 MiB.
 pub const TRANSFER_BYTES_MAX: usize = 4096 << TRANSFER_PAGES_LOG2;
+/// Reads of a disk in memory from here on are sent from where the disk lies: what is lent costs a copy of all
+/// around it if it is written meanwhile.
+pub const LENT_BYTES_MIN: usize = 64 << 10;
 /// Data of all commands of one queue that are being worked on. Further commands wait.
 pub const QUEUE_DATA_BYTES: usize = 16 << 20;
 /// Data in a command capsule over TCP: what nvmet takes as well. Longer gets a termination.

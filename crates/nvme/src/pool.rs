@@ -1,9 +1,11 @@
-//! Buffers of one connection. They are used again, and only by the same host, so that nothing of another
-//! host's data is ever in them; how many bytes are out is limited.
+//! Buffers of one connection. They are used again, and only by the same host, so that nothing is ever in them
+//! that it could not read as well: what it wrote or read, or what was on a disk where it wrote. How many bytes
+//! are out is limited.
 
 use std::sync::Arc;
 
 use crate::limits::QUEUE_DATA_BYTES;
+use crate::target::Request;
 use rdma::{ALIGNMENT, Buffer, Domain};
 
 /// Sizes are powers of two from one page to a transfer of the largest size, and one more.
@@ -48,7 +50,31 @@ impl Pool {
         Some(self.take_beyond(length))
     }
 
-    /// The same, for what is there already and has to go somewhere: data in capsules, whose sum has a limit
+    /// What a command needs before its data can move: a buffer, or the right to be lent as much. `None` when
+    /// too much is out.
+    pub(crate) fn provide(&mut self, request: &Request) -> Option<Option<Buffer>> {
+        match request.lends() {
+            true => self.lend(request.length).then_some(None),
+            false => self.take(request.length).map(Some),
+        }
+    }
+
+    /// So many bytes of a store are going to be lent, and count as a buffer would until
+    /// [`Pool::lent_back`]. `false` when too much is out.
+    fn lend(&mut self, length: usize) -> bool {
+        let fits = self.out_bytes == 0 || self.out_bytes + length <= QUEUE_DATA_BYTES;
+        if fits {
+            self.out_bytes += length;
+        }
+        fits
+    }
+
+    /// So many bytes that were lent are not needed any more.
+    pub(crate) fn lent_back(&mut self, length: usize) {
+        self.out_bytes = self.out_bytes.saturating_sub(length);
+    }
+
+    /// The same as [`Pool::take`], for what is there already and has to go somewhere: data in capsules, whose sum has a limit
     /// of
     /// its own.
     pub(crate) fn take_beyond(&mut self, length: usize) -> Buffer {
@@ -68,7 +94,10 @@ impl Pool {
     pub(crate) fn give(&mut self, buffer: Buffer) {
         let size = buffer.len();
         self.out_bytes = self.out_bytes.saturating_sub(size);
-        if self.free_bytes + size <= QUEUE_DATA_BYTES
+        // What came from a disk in exchange need not be known to this device.
+        let is_known = self.domain.as_ref().is_none_or(|domain| buffer.is_known_to(domain));
+        if is_known
+            && self.free_bytes + size <= QUEUE_DATA_BYTES
             && let Some(class) = self.free.get_mut(class_of(size))
         {
             self.free_bytes += size;

@@ -48,7 +48,7 @@ impl RdmaQueue {
     /// Connects by RDMA-CM.
     pub(super) fn connect(address: SocketAddr, role: Role) -> Result<Self, HostError> {
         let depth = u32::from(role.depth);
-        let sizes = Sizes { send: 2 * depth + SPARE, receive: u32::from(role.entries) };
+        let sizes = Sizes { send: 2 * depth + SPARE, receive: u32::from(role.entries) + BATCH as u32 };
         let request = Request {
             format: 0,
             queue_id: role.id,
@@ -94,18 +94,15 @@ impl RdmaQueue {
 
     pub(super) fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
         self.make_room()?;
-        let mut capsule = match self.capsules.pop() {
-            Some(capsule) => capsule,
-            None => Buffer::registered(self.connection.domain(), COMMAND_SIZE + self.in_capsule)?,
-        };
-        let mut end = COMMAND_SIZE;
+        let mut capsule = None;
         let sgl = match &payload {
             // A key that grants nothing: Linux' target knows no descriptor of memory without one.
             Payload::None => Sgl::Keyed { address: 0, length: 0, key: 0, invalidate: false },
             Payload::Out(buffer, length) if *length <= self.in_capsule => {
-                end += length;
                 let data = buffer.get(..*length).ok_or(HostError::Buffer)?;
-                capsule[COMMAND_SIZE..end].copy_from_slice(data);
+                let end = COMMAND_SIZE + length;
+                let (bytes, _) = capsule.insert((self.capsule()?, end));
+                bytes[COMMAND_SIZE..end].copy_from_slice(data);
                 Sgl::InCapsule { offset: 0, length: *length as u32 }
             }
             Payload::Out(buffer, length) | Payload::In(buffer, length) => {
@@ -115,9 +112,19 @@ impl RdmaQueue {
         };
         let cid = self.commands.begin(payload, token)?;
         let command = Command { cid, ..command }.with_sgl(sgl);
+        let Some((mut capsule, end)) = capsule else {
+            return Ok(self.connection.send_short(&command.to_bytes(), None)?);
+        };
         capsule[..COMMAND_SIZE].copy_from_slice(&command.to_bytes());
         let sent = self.connection.send(capsule, end, None, token::CAPSULE);
         sent.map_err(|(error, _)| error.into())
+    }
+
+    fn capsule(&mut self) -> Result<Buffer, HostError> {
+        match self.capsules.pop() {
+            Some(capsule) => Ok(capsule),
+            None => Ok(Buffer::registered(self.connection.domain(), COMMAND_SIZE + self.in_capsule)?),
+        }
     }
 
     pub(super) fn poll(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {

@@ -27,7 +27,12 @@ pub(super) struct TcpQueue {
     poll: Poll,
     events: Events,
     machine: Machine,
+    idle_polls: u32,
 }
+
+/// Polls that find nothing before each gives the processor to whoever wants it: the target may. Each looks
+/// at the socket, so they take longer than an answer does.
+const YIELD_AFTER: u32 = 32;
 
 impl TcpQueue {
     /// Connects, in TLS or not, and agrees on digests.
@@ -56,7 +61,7 @@ impl TcpQueue {
         let poll = Poll::new()?;
         poll.registry().register(stream.socket_mut(), Token(0), Interest::READABLE | Interest::WRITABLE)?;
         let machine = Machine::new(role.depth, role.in_capsule, options.digests);
-        let mut queue = Self { stream, poll, events: Events::with_capacity(4), machine };
+        let mut queue = Self { stream, poll, events: Events::with_capacity(4), machine, idle_polls: 0 };
         while !queue.machine.is_initialized() {
             queue.send()?;
             if !queue.fill()? {
@@ -79,6 +84,11 @@ impl TcpQueue {
         if self.fill()? {
             // What an R2T asked for, before anybody sleeps.
             self.send()?;
+            self.idle_polls = 0;
+        } else if self.idle_polls < YIELD_AFTER {
+            self.idle_polls += 1;
+        } else {
+            std::thread::yield_now();
         }
         Ok(self.machine.take(out))
     }

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use super::{Counted, Shared};
 
+/// How long it looks before each look gives the processor to whoever wants it: longer than a round trip takes.
+/// On a machine with fewer processors than threads that look, the host may be waiting for this one.
+const YIELD_AFTER_NS: u64 = 10_000;
+
 /// A thread without work.
 pub(super) struct Idle<'a> {
     shared: &'a Shared,
@@ -38,12 +42,15 @@ impl<'a> Idle<'a> {
         if self.looking.is_none() {
             self.looking = Counted::one_more(&self.shared.lookers, self.shared.lookers_max);
         }
+        if self.looking.is_some() && now_ns - since_ns >= YIELD_AFTER_NS {
+            std::thread::yield_now();
+        }
         self.looking.is_some()
     }
 
-    /// It slept.
+    /// It slept, and looked at nothing meanwhile.
     pub(super) fn slept(&mut self) {
-        self.since_ns = None;
+        (self.since_ns, self.looking) = (None, None);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 use rdma::{BATCH, Buffer, Completion as Completed, Connection, Done, SharedReceives, Sizes};
 use slab::Slab;
 use wire::nvme::rdma::{Accept, Reject, RejectReason, Request as Private};
-use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Direction, Sgl, Status};
+use wire::nvme::{COMMAND_SIZE, Command, Completion, Direction, Sgl, Status};
 
 use super::connection::{LOOK_EVERY_NS, RING, WOKEN, Waking};
 use super::doorman::Guest;
@@ -21,6 +22,7 @@ use super::{Counted, End, Shared};
 use crate::engine::{Engine, Finished};
 use crate::limits::{CONNECTIONS_MAX, QUEUE_ENTRIES_MAX, RDMA_IN_CAPSULE};
 use crate::pool::Pool;
+use crate::store::Lent;
 use crate::target::{Origin, Outcome, Plan, Queue, Request, Wake};
 
 const COMPLETIONS: Token = Token(3);
@@ -37,7 +39,8 @@ mod token {
     pub(super) const RECEIVE: u64 = 0;
     pub(super) const READ: u64 = 1 << 32;
     pub(super) const WRITE: u64 = 2 << 32;
-    pub(super) const RESPONSE: u64 = 3 << 32;
+    /// Of what is lent: bytes below.
+    pub(super) const LENT: u64 = 3 << 32;
     pub(super) const SLOT: u64 = 0xffff_ffff;
 }
 
@@ -57,13 +60,24 @@ struct Slot {
     length: usize,
 }
 
-/// What is to be posted, in this order.
+/// Data to move.
 #[derive(Debug)]
-enum Output {
-    Read { slot: usize, buffer: Buffer, length: usize, remote: Remote },
-    Write { buffer: Buffer, length: usize, remote: Remote },
-    Response { buffer: Buffer, invalidate: Option<u32> },
+struct Transfer {
+    /// Of the command that waits for what is read; the others are written.
+    slot: Option<usize>,
+    source: Source,
+    remote: Remote,
 }
+
+/// Where data are on this side.
+#[derive(Debug)]
+enum Source {
+    Own(Buffer, usize),
+    Lent(Arc<Buffer>, Range<usize>),
+}
+
+/// A completion to send, and a key of the host to take back on the way.
+type Response = (Completion, Option<u32>);
 
 /// Why a request for a connection is refused.
 fn refuse(request: rdma::Request, reason: RejectReason) {
@@ -133,7 +147,8 @@ struct Driver<'a> {
     slots: Slab<Slot>,
     /// Commands that wait for a buffer, the oldest first.
     stalled: VecDeque<usize>,
-    outputs: VecDeque<Output>,
+    transfers: VecDeque<Transfer>,
+    responses: VecDeque<Response>,
     completed: Vec<Completed>,
     /// Capsules whose commands are taken, to receive into again.
     taken: Vec<Buffer>,
@@ -206,7 +221,8 @@ impl<'a> Driver<'a> {
             pool: Pool::registered(domain),
             slots: Slab::new(),
             stalled: VecDeque::new(),
-            outputs: VecDeque::new(),
+            transfers: VecDeque::new(),
+            responses: VecDeque::new(),
             completed: Vec::new(),
             taken: Vec::new(),
             poll,
@@ -228,11 +244,12 @@ impl<'a> Driver<'a> {
             self.look(now_ns)?;
             self.flush()?;
             self.receive_again()?;
+            self.connection.flush().map_err(other)?;
             if progress {
                 (is_armed, _) = (false, idle.worked());
                 continue;
             }
-            if !is_armed && self.queue.id() != Some(0) && idle.may_look(now_ns) {
+            if !is_armed && self.queue.id().is_some_and(|id| id != 0) && idle.may_look(now_ns) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -256,8 +273,12 @@ impl<'a> Driver<'a> {
         let count = self.connection.poll(&mut completed).map_err(other)?;
         for Completed { token, done, buffer } in completed.drain(..) {
             let done = done.map_err(|status| io::Error::other(format!("verbs status {status}")))?;
-            let Some(buffer) = buffer else { continue };
             let slot = (token & token::SLOT) as usize;
+            if token & !token::SLOT == token::LENT {
+                self.pool.lent_back(slot);
+                self.resume(now_ns);
+            }
+            let Some(buffer) = buffer else { continue };
             match (token & !token::SLOT, done) {
                 (token::RECEIVE, Done::Receive(bytes)) => self.capsule(buffer, bytes, now_ns)?,
                 (token::READ, _) => self.execute_slot(slot, Some(buffer), now_ns),
@@ -363,13 +384,16 @@ impl<'a> Driver<'a> {
                 continue;
             };
             let (length, remote) = (slot.length, slot.remote);
-            let is_read = slot.request.as_ref().is_some_and(|it| it.direction == Direction::FromHost);
-            let Some(buffer) = self.pool.take(length) else { return };
+            let Some(request) = &slot.request else { return };
+            let is_read = request.direction == Direction::FromHost;
+            let Some(provided) = self.pool.provide(request) else { return };
             self.stalled.pop_front();
-            if is_read {
-                self.outputs.push_back(Output::Read { slot: index, buffer, length, remote });
-            } else {
-                self.execute_slot(index, Some(buffer), now_ns);
+            match provided {
+                Some(buffer) if is_read => {
+                    let source = Source::Own(buffer, length);
+                    self.transfers.push_back(Transfer { slot: Some(index), source, remote });
+                }
+                provided => self.execute_slot(index, provided, now_ns),
             }
         }
     }
@@ -377,12 +401,16 @@ impl<'a> Driver<'a> {
     fn execute_slot(&mut self, index: usize, buffer: Option<Buffer>, now_ns: u64) {
         let Some(request) = self.slots.get_mut(index).and_then(|slot| slot.request.take()) else { return };
         let gives = request.direction == Direction::ToHost;
+        let lent = if request.lends() { request.length } else { 0 };
         match self.queue.execute(request, buffer, now_ns) {
             Outcome::Task(mut task) => {
                 task.tag = index as u32;
                 self.engine.begin(task);
             }
-            Outcome::Reply(completion, buffer) => self.reply(index, completion, buffer, gives, now_ns),
+            Outcome::Reply(completion, buffer) => {
+                self.pool.lent_back(lent);
+                self.reply(index, completion, buffer, gives, now_ns);
+            }
             Outcome::Waits => _ = self.slots.try_remove(index),
         }
         self.extra();
@@ -391,8 +419,24 @@ impl<'a> Driver<'a> {
     fn finish(&mut self, finished: Finished, now_ns: u64) {
         let completion = self.queue.finish(&finished);
         self.extra();
-        let gives = finished.length > 0;
-        self.reply(finished.tag as usize, completion, finished.buffer, gives, now_ns);
+        let (index, gives) = (finished.tag as usize, finished.length > 0);
+        match finished.lent {
+            Some(lent) if finished.status.is_success() => self.lend(index, lent),
+            Some(_) => self.pool.lent_back(finished.length),
+            None => {}
+        }
+        self.reply(index, completion, finished.buffer, gives, now_ns);
+    }
+
+    /// Writes data to the host from where they lie.
+    fn lend(&mut self, index: usize, lent: Lent) {
+        let Some(mut remote) = self.slots.get(index).map(|slot| slot.remote) else { return };
+        for (buffer, range) in lent.pieces {
+            let length = range.len() as u64;
+            let source = Source::Lent(buffer, range);
+            self.transfers.push_back(Transfer { slot: None, source, remote });
+            remote.address = remote.address.wrapping_add(length);
+        }
     }
 
     /// Writes data to the host, and sends the completion behind them.
@@ -408,7 +452,8 @@ impl<'a> Driver<'a> {
         let (remote, length) = slot.map_or((Remote::default(), 0), |slot| (slot.remote, slot.length));
         match buffer {
             Some(buffer) if gives && completion.status().is_success() => {
-                self.outputs.push_back(Output::Write { buffer, length, remote });
+                let source = Source::Own(buffer, length);
+                self.transfers.push_back(Transfer { slot: None, source, remote });
             }
             Some(buffer) => self.give(buffer, now_ns),
             None => {}
@@ -417,10 +462,7 @@ impl<'a> Driver<'a> {
     }
 
     fn respond(&mut self, completion: Completion, remote: Remote) {
-        let mut buffer = self.pool.take_beyond(COMPLETION_SIZE);
-        buffer[..COMPLETION_SIZE].copy_from_slice(&completion.to_bytes());
-        let invalidate = remote.invalidate.then_some(remote.key);
-        self.outputs.push_back(Output::Response { buffer, invalidate });
+        self.responses.push_back((completion, remote.invalidate.then_some(remote.key)));
     }
 
     fn refuse(&mut self, command: &Command, status: Status, remote: Remote) {
@@ -440,24 +482,39 @@ impl<'a> Driver<'a> {
         self.resume(now_ns);
     }
 
-    /// Posts what there is room for.
+    /// Posts what there is room for: all data first, then the responses to them and others. WRITEs that no
+    /// SEND is before reach memory of a host on this machine without its help.
     fn flush(&mut self) -> io::Result<()> {
         while self.connection.room() > 0
-            && let Some(output) = self.outputs.pop_front()
+            && let Some(Transfer { slot, source, remote }) = self.transfers.pop_front()
         {
-            let posted = match output {
-                Output::Read { slot, buffer, length, remote } => {
-                    let token = token::READ | slot as u64;
-                    self.connection.read(buffer, length, (remote.address, remote.key), token)
-                }
-                Output::Write { buffer, length, remote } => {
-                    self.connection.write(buffer, length, (remote.address, remote.key), token::WRITE)
-                }
-                Output::Response { buffer, invalidate } => {
-                    self.connection.send(buffer, COMPLETION_SIZE, invalidate, token::RESPONSE)
+            let place = (remote.address, remote.key);
+            let (buffer, length) = match source {
+                Source::Own(buffer, length) => (buffer, length),
+                Source::Lent(buffer, range) => {
+                    let length = range.len();
+                    let token = token::LENT | length as u64;
+                    if self.connection.write_lent(&buffer, range.clone(), place, token).map_err(other)? {
+                        continue;
+                    }
+                    // A second device: it gets a copy.
+                    self.pool.lent_back(length);
+                    let mut copy = self.pool.take_beyond(length);
+                    copy[..length].copy_from_slice(&buffer[range]);
+                    (copy, length)
                 }
             };
+            let posted = match slot {
+                Some(slot) => self.connection.read(buffer, length, place, token::READ | slot as u64),
+                None => self.connection.write(buffer, length, place, token::WRITE),
+            };
             posted.map_err(|(error, _)| other(error))?;
+        }
+        while self.transfers.is_empty()
+            && self.connection.room() > 0
+            && let Some((completion, invalidate)) = self.responses.pop_front()
+        {
+            self.connection.send_short(&completion.to_bytes(), invalidate).map_err(other)?;
         }
         Ok(())
     }

@@ -1,16 +1,19 @@
 //! A disk in memory. It takes room where it was written, as a sparse file does.
 
 use std::io;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use crate::limits::MEMORY_BYTES_MAX;
+use rdma::Buffer;
 
-/// What is allocated at once, and locked at once: large enough that a table of them is small, and that a
-/// write
-/// seldom crosses from one to the next.
-const CHUNK: usize = 256 << 10;
+use super::Lent;
+use crate::limits::{MEMORY_BYTES_MAX, TRANSFER_BYTES_MAX};
 
-type Chunk = RwLock<Option<Box<[u8]>>>;
+/// What is allocated at once, and locked at once: as much as a command moves, so that a long one is the change
+/// of one for another.
+const CHUNK: usize = TRANSFER_BYTES_MAX;
+
+/// A chunk that is lent is not written any more: who writes puts a copy in its place.
+type Chunk = RwLock<Option<Arc<Buffer>>>;
 
 /// Chunks of memory, those absent read as zeros.
 #[derive(Debug)]
@@ -37,6 +40,26 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
         done += take;
         (take > 0).then_some(part)
     })
+}
+
+/// What chunks that are absent read as.
+fn zeros() -> &'static Arc<Buffer> {
+    static ZEROS: OnceLock<Arc<Buffer>> = OnceLock::new();
+    ZEROS.get_or_init(|| Arc::new(Buffer::zeroed(CHUNK)))
+}
+
+/// A chunk's bytes, to be changed; all of them, if it is `whole`.
+fn own(chunk: &mut Option<Arc<Buffer>>, whole: bool) -> &mut [u8] {
+    let is_ours = chunk.as_mut().is_some_and(|bytes| Arc::get_mut(bytes).is_some());
+    if !is_ours {
+        let mut fresh = Buffer::zeroed(CHUNK);
+        if let Some(lent) = chunk.as_deref().filter(|_| !whole) {
+            fresh.copy_from_slice(lent);
+        }
+        *chunk = Some(Arc::new(fresh));
+    }
+    // It is here, and nobody else has it: whoever wants it waits for the lock.
+    chunk.as_mut().and_then(Arc::get_mut).map(|bytes| &mut bytes[..]).unwrap_or_default()
 }
 
 impl Memory {
@@ -77,9 +100,33 @@ impl Memory {
         for part in parts(offset, data.len()) {
             let Some(chunk) = chunks.get(part.chunk) else { continue };
             let mut chunk = chunk.write().unwrap_or_else(PoisonError::into_inner);
-            let bytes = chunk.get_or_insert_with(|| vec![0; CHUNK].into_boxed_slice());
-            bytes[part.within].copy_from_slice(&data[part.of]);
+            own(&mut chunk, part.within.len() == CHUNK)[part.within].copy_from_slice(&data[part.of]);
         }
+    }
+
+    /// Writes a buffer: one that is a whole chunk is put in its place, and what was there comes back, unless
+    /// somebody has it.
+    pub(super) fn write_buffer(&self, offset: u64, data: Buffer) -> Option<Buffer> {
+        if data.len() != CHUNK || !offset.is_multiple_of(CHUNK as u64) {
+            self.write(offset, &data);
+            return Some(data);
+        }
+        let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
+        let chunk = chunks.get((offset / CHUNK as u64) as usize)?;
+        let before = chunk.write().unwrap_or_else(PoisonError::into_inner).replace(Arc::new(data));
+        before.and_then(|before| Arc::try_unwrap(before).ok())
+    }
+
+    /// The same bytes as [`Memory::read`] gives, where they lie: they stay as they are.
+    pub(super) fn lend(&self, offset: u64, length: usize) -> Lent {
+        let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
+        let lend = |part: Part| {
+            let chunk =
+                chunks.get(part.chunk).map(|chunk| chunk.read().unwrap_or_else(PoisonError::into_inner));
+            let bytes = chunk.as_deref().and_then(Option::as_ref);
+            (Arc::clone(bytes.unwrap_or_else(|| zeros())), part.within)
+        };
+        Lent { pieces: parts(offset, length).map(lend).collect() }
     }
 
     /// Whole chunks are given back.
@@ -92,9 +139,9 @@ impl Memory {
             let from = offset.saturating_sub(start) as usize;
             let to = (offset + length - start).min(CHUNK as u64) as usize;
             let mut chunk = chunk.write().unwrap_or_else(PoisonError::into_inner);
-            match chunk.as_mut() {
+            match chunk.as_ref() {
                 Some(_) if (from, to) == (0, CHUNK) => *chunk = None,
-                Some(bytes) => bytes[from..to].fill(0),
+                Some(_) => own(&mut chunk, false)[from..to].fill(0),
                 None => {}
             }
         }
@@ -129,6 +176,45 @@ mod tests {
         assert_eq!(back[10..50], data[10..50]);
         assert!(back[50..2 * CHUNK + 55].iter().all(|byte| *byte == 0));
         assert_eq!(back[2 * CHUNK + 55..], data[2 * CHUNK + 55..]);
+    }
+
+    #[test]
+    fn a_whole_chunk_changes_places() {
+        let memory = Memory::new(2 * CHUNK as u64).unwrap();
+        let buffer = |byte| {
+            let mut buffer = Buffer::zeroed(CHUNK);
+            buffer.fill(byte);
+            buffer
+        };
+        assert!(memory.write_buffer(CHUNK as u64, buffer(1)).is_none(), "nothing was there");
+        let back = memory.write_buffer(CHUNK as u64, buffer(2)).unwrap();
+        assert!(back.iter().all(|byte| *byte == 1));
+        let lent = memory.lend(CHUNK as u64, CHUNK);
+        assert!(memory.write_buffer(CHUNK as u64, buffer(3)).is_none(), "somebody has it");
+        assert!(lent.pieces().flatten().all(|byte| *byte == 2));
+        let back = memory.write_buffer(512, buffer(4)).unwrap();
+        assert!(back.iter().all(|byte| *byte == 4), "it was copied");
+        let mut now = vec![0; 2 * CHUNK];
+        memory.read(0, &mut now);
+        assert_eq!([now[0], now[512], now[CHUNK + 511], now[CHUNK + 512]], [0, 4, 4, 3]);
+    }
+
+    #[test]
+    fn what_is_lent_stays_as_it_was() {
+        let memory = Memory::new(3 * CHUNK as u64).unwrap();
+        memory.write(0, &vec![1; 2 * CHUNK]);
+        let lent = memory.lend(CHUNK as u64 - 100, CHUNK + 200);
+        memory.write(0, &vec![2; CHUNK]);
+        memory.write(CHUNK as u64, &[2; 10]);
+        memory.clear(2 * CHUNK as u64 - 50, 10);
+        memory.write(2 * CHUNK as u64, &[2; 10]);
+        let bytes: Vec<u8> = lent.pieces().flatten().copied().collect();
+        assert_eq!(bytes.len(), CHUNK + 200);
+        assert!(bytes[..CHUNK + 100].iter().all(|byte| *byte == 1));
+        assert!(bytes[CHUNK + 100..].iter().all(|byte| *byte == 0));
+        let mut now = vec![9; CHUNK + 200];
+        memory.read(CHUNK as u64 - 100, &mut now);
+        assert_eq!([now[0], now[100], now[110], now[CHUNK + 55], now[CHUNK + 100]], [2, 2, 1, 0, 2]);
     }
 
     #[test]

@@ -5,12 +5,14 @@ mod file;
 mod memory;
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use file::FileStore;
 pub use memory::Memory;
 
 pub use crate::sys::file::Clear;
+use rdma::Buffer;
 
 /// Where a namespace's bytes are.
 #[derive(Debug)]
@@ -23,6 +25,24 @@ pub enum Store {
     File(Arc<FileStore>),
 }
 
+/// Bytes of a store where they lie. They stay as they were when they were lent, whatever is written meanwhile.
+#[derive(Debug, Default)]
+pub struct Lent {
+    pub(crate) pieces: Vec<(Arc<Buffer>, Range<usize>)>,
+}
+
+impl Lent {
+    /// The bytes, piece by piece.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(|(buffer, range)| &buffer[range.clone()])
+    }
+
+    /// How many there are.
+    pub fn length(&self) -> usize {
+        self.pieces.iter().map(|(_, range)| range.len()).sum()
+    }
+}
+
 impl Store {
     /// Whether it goes past the page cache; `None` when there is no file.
     pub fn is_direct(&self) -> Option<bool> {
@@ -30,6 +50,19 @@ impl Store {
             Self::File(file) => Some(file.is_direct()),
             Self::Memory(_) | Self::Null => None,
         }
+    }
+
+    /// What [`Store::read`] would give, without a copy; `None` where that cannot be had.
+    pub fn lend(&self, offset: u64, length: usize) -> Option<Lent> {
+        match self {
+            Self::Memory(memory) => Some(memory.lend(offset, length)),
+            Self::Null | Self::File(_) => None,
+        }
+    }
+
+    /// Whether it lends.
+    pub fn lends(&self) -> bool {
+        matches!(self, Self::Memory(_))
     }
 
     /// Reads `data.len()` bytes from byte `offset`.
@@ -56,6 +89,24 @@ impl Store {
             Self::File(file) => return file.write(offset, data, durable),
         }
         Ok(())
+    }
+
+    /// The same as [`Store::write`] with the first `length` bytes of a buffer, which may stay here: another of
+    /// the same length comes back then.
+    pub fn write_buffer(
+        &self,
+        offset: u64,
+        data: Buffer,
+        length: usize,
+        durable: bool,
+    ) -> (io::Result<()>, Buffer) {
+        if let Self::Memory(memory) = self
+            && length == data.len()
+        {
+            let back = memory.write_buffer(offset, data);
+            return (Ok(()), back.unwrap_or_else(|| Buffer::zeroed(length)));
+        }
+        (self.write(offset, &data[..length], durable), data)
     }
 
     /// What was written before is on the medium when this returns.

@@ -33,6 +33,10 @@ impl Work {
     pub(super) fn fuse(&self) -> Fuse {
         self.fuse
     }
+
+    pub(super) fn lends(&self) -> bool {
+        self.kind == Io::Read && self.namespace.as_ref().is_some_and(|it| it.store().lends())
+    }
 }
 
 /// The first of a fused pair, and what is known of the second.
@@ -204,7 +208,7 @@ impl Queue {
         let durable = command.forces_unit_access();
         let data = |buffer: Option<Buffer>| buffer.ok_or(Status::INTERNAL_ERROR);
         let action = match kind {
-            Io::Read => Action::Read(data(buffer)?),
+            Io::Read => buffer.map_or(Action::Lend, Action::Read),
             Io::Write => Action::Write { data: data(buffer)?, durable },
             Io::Compare => Action::Compare(data(buffer)?),
             Io::Flush => Action::Flush,

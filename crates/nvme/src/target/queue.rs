@@ -20,7 +20,7 @@ use super::io::{Pair, Work as IoWork};
 use super::subsystem::Subsystem;
 use super::{Namespace, Target, authentication};
 use crate::engine::{Finished, Task};
-use crate::limits::TRANSFER_BYTES_MAX;
+use crate::limits::{LENT_BYTES_MIN, TRANSFER_BYTES_MAX};
 use crate::nqn::Nqn;
 use rdma::Buffer;
 
@@ -61,6 +61,13 @@ pub struct Request {
     /// Bytes of data.
     pub length: usize,
     pub(super) work: Work,
+}
+
+impl Request {
+    /// Whether it is carried out without a buffer, by what its namespace lends.
+    pub fn lends(&self) -> bool {
+        self.length >= LENT_BYTES_MIN && matches!(&self.work, Work::Io(work) if work.lends())
+    }
 }
 
 #[derive(Debug)]

@@ -155,6 +155,15 @@ impl Connection {
         let completion = self.queue.finish(&finished);
         self.extra();
         self.slots.try_remove(finished.tag as usize);
+        if let Some(lent) = finished.lent {
+            if finished.status.is_success() {
+                self.outbound.push_lent(lent, &completion, self.implies_success);
+            } else {
+                self.pool.lent_back(finished.length);
+                self.outbound.push(&Header::Response(completion), &[]);
+            }
+            return;
+        }
         match finished.buffer {
             Some(buffer) if finished.length > 0 && finished.status.is_success() => {
                 self.outbound.push_data(buffer, finished.length, &completion, self.implies_success);
@@ -275,10 +284,10 @@ impl Connection {
             self.execute(request, None, now_ns);
             return Ok(());
         }
-        let buffer = if self.stalled.is_empty() { self.pool.take(request.length) } else { None };
-        let has_buffer = buffer.is_some();
-        let slot = self.insert(request, buffer);
-        if has_buffer {
+        let provided = if self.stalled.is_empty() { self.pool.provide(&request) } else { None };
+        let is_provided = provided.is_some();
+        let slot = self.insert(request, provided.flatten());
+        if is_provided {
             self.begin(slot, now_ns)
         } else {
             self.stalled.push_back(slot)
@@ -335,7 +344,7 @@ impl Connection {
     fn execute(&mut self, request: Request, buffer: Option<Buffer>, now_ns: u64) {
         let length = request.length;
         let gives = request.direction == Direction::ToHost;
-        let cid = request.cid;
+        let (cid, lends) = (request.cid, request.lends());
         match self.queue.execute(request, buffer, now_ns) {
             Outcome::Task(mut task) => {
                 let (asked, damaged) = (false, false);
@@ -347,6 +356,9 @@ impl Connection {
                 self.outbound.push_data(buffer, length, &completion, false);
             }
             Outcome::Reply(completion, buffer) => {
+                if lends {
+                    self.pool.lent_back(length);
+                }
                 self.give(buffer, now_ns);
                 self.respond(&completion);
             }
@@ -423,8 +435,9 @@ impl Connection {
                 self.stalled.pop_front();
                 continue;
             };
-            let Some(buffer) = self.pool.take(slot.length) else { return };
-            slot.buffer = Some(buffer);
+            let Some(request) = &slot.request else { return };
+            let Some(provided) = self.pool.provide(request) else { return };
+            slot.buffer = provided;
             self.stalled.pop_front();
             self.begin(index, now_ns);
         }

@@ -9,6 +9,7 @@ use wire::nvme::tcp::{DIGEST_SIZE, Data, Digests, ENCODED_MAX, Header, Kind, fla
 
 use crate::limits::QUEUE_ENTRIES_MAX;
 use crate::pool::Pool;
+use crate::store::Lent;
 use rdma::Buffer;
 
 /// Pieces that one call sends.
@@ -23,15 +24,18 @@ const TAIL_MAX: usize = DIGEST_SIZE + 24 + DIGEST_SIZE;
 struct Outgoing {
     head: Vec<u8>,
     body: Option<Buffer>,
+    /// The body where it is nobody's buffer.
+    lent: Lent,
     body_length: usize,
     tail: [u8; TAIL_MAX],
     tail_length: usize,
 }
 
 impl Outgoing {
-    fn pieces(&self) -> [&[u8]; 3] {
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let body = self.body.as_deref().and_then(|body| body.get(..self.body_length));
-        [&self.head, body.unwrap_or_default(), &self.tail[..self.tail_length]]
+        let tail = &self.tail[..self.tail_length];
+        [&self.head[..], body.unwrap_or_default()].into_iter().chain(self.lent.pieces()).chain([tail])
     }
 
     fn length(&self) -> usize {
@@ -78,13 +82,8 @@ impl Outbound {
         let length = self.encode(header, 0, data.len(), &mut bytes);
         let mut head = self.head(&bytes[..length]);
         head.extend_from_slice(data);
-        self.queue.push_back(Outgoing {
-            head,
-            body: None,
-            body_length: 0,
-            tail: [0; TAIL_MAX],
-            tail_length: 0,
-        });
+        let (body, lent, tail) = (None, Lent::default(), [0; TAIL_MAX]);
+        self.queue.push_back(Outgoing { head, body, lent, body_length: 0, tail, tail_length: 0 });
     }
 
     /// Sends data for a command, and its completion behind them; without it if `success_is_implied`.
@@ -95,6 +94,27 @@ impl Outbound {
         completion: &Completion,
         success_is_implied: bool,
     ) {
+        let digest = self.digests.data.then(|| crc32c::crc32c(&buffer[..length]));
+        let (body, lent) = (Some(buffer), Lent::default());
+        self.push_body(body, lent, length, digest, completion, success_is_implied);
+    }
+
+    /// The same with data that are lent.
+    pub(super) fn push_lent(&mut self, lent: Lent, completion: &Completion, success_is_implied: bool) {
+        let length = lent.length();
+        let digest = self.digests.data.then(|| lent.pieces().fold(0, crc32c::crc32c_append));
+        self.push_body(None, lent, length, digest, completion, success_is_implied);
+    }
+
+    fn push_body(
+        &mut self,
+        body: Option<Buffer>,
+        lent: Lent,
+        length: usize,
+        digest: Option<u32>,
+        completion: &Completion,
+        success_is_implied: bool,
+    ) {
         let implied = success_is_implied && completion.status().is_success() && completion.result == 0;
         let data = Data { cid: completion.cid, tag: 0, offset: 0, length: length as u32 };
         let flags = flag::LAST | if implied { flag::SUCCESS } else { 0 };
@@ -102,8 +122,8 @@ impl Outbound {
         let head_length = self.encode(&Header::ControllerData(data), flags, length, &mut bytes);
         let head = self.head(&bytes[..head_length]);
         let (mut tail, mut tail_length) = ([0; TAIL_MAX], 0);
-        if self.digests.data {
-            tail[..DIGEST_SIZE].copy_from_slice(&crc32c::crc32c(&buffer[..length]).to_le_bytes());
+        if let Some(digest) = digest {
+            tail[..DIGEST_SIZE].copy_from_slice(&digest.to_le_bytes());
             tail_length = DIGEST_SIZE;
         }
         if !implied {
@@ -111,7 +131,7 @@ impl Outbound {
             tail[tail_length..tail_length + response].copy_from_slice(&bytes[..response]);
             tail_length += response;
         }
-        self.queue.push_back(Outgoing { head, body: Some(buffer), body_length: length, tail, tail_length });
+        self.queue.push_back(Outgoing { head, body, lent, body_length: length, tail, tail_length });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -146,8 +166,9 @@ impl Outbound {
         {
             self.done -= first;
             let Some(outgoing) = self.queue.pop_front() else { return };
-            if let Some(buffer) = outgoing.body {
-                pool.give(buffer);
+            match outgoing.body {
+                Some(buffer) => pool.give(buffer),
+                None => pool.lent_back(outgoing.body_length),
             }
             self.heads.push(outgoing.head);
         }
