@@ -1,6 +1,6 @@
 //! Buffers of one connection. They are used again, and only by the same host, so that nothing is ever in them
-//! that it could not read as well: what it wrote or read, or what was on a disk where it wrote. How many bytes
-//! are out is limited.
+//! that it could not read as well: what it wrote or read, or what was on a disk where it wrote. How many
+//! bytes are out is limited.
 
 use std::sync::Arc;
 
@@ -74,9 +74,8 @@ impl Pool {
         self.out_bytes = self.out_bytes.saturating_sub(length);
     }
 
-    /// The same as [`Pool::take`], for what is there already and has to go somewhere: data in capsules, whose sum has a limit
-    /// of
-    /// its own.
+    /// The same as [`Pool::take`], for what is there already and has to go somewhere: data in capsules, whose
+    /// sum has a limit of its own.
     pub(crate) fn take_beyond(&mut self, length: usize) -> Buffer {
         let class = class_of(length);
         let size = ALIGNMENT << class;

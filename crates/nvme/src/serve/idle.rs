@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::{Counted, Shared};
 
-/// How long it looks before each look gives the processor to whoever wants it: longer than a round trip takes.
-/// On a machine with fewer processors than threads that look, the host may be waiting for this one.
+/// How long it looks before each look gives the processor to whoever wants it: longer than a round trip
+/// takes. On a machine with fewer processors than threads that look, the host may be waiting for this one.
 const YIELD_AFTER_NS: u64 = 10_000;
 
 /// A thread without work.

@@ -8,8 +8,8 @@ use rdma::Buffer;
 use super::Lent;
 use crate::limits::{MEMORY_BYTES_MAX, TRANSFER_BYTES_MAX};
 
-/// What is allocated at once, and locked at once: as much as a command moves, so that a long one is the change
-/// of one for another.
+/// What is allocated at once, and locked at once: as much as a command moves, so that a long one is the
+/// change of one for another.
 const CHUNK: usize = TRANSFER_BYTES_MAX;
 
 /// A chunk that is lent is not written any more: who writes puts a copy in its place.

@@ -25,7 +25,7 @@ pub enum Store {
     File(Arc<FileStore>),
 }
 
-/// Bytes of a store where they lie. They stay as they were when they were lent, whatever is written meanwhile.
+/// Bytes of a store where they lie. They stay as they were when they were lent, whatever is written then.
 #[derive(Debug, Default)]
 pub struct Lent {
     pub(crate) pieces: Vec<(Arc<Buffer>, Range<usize>)>,
@@ -91,8 +91,8 @@ impl Store {
         Ok(())
     }
 
-    /// The same as [`Store::write`] with the first `length` bytes of a buffer, which may stay here: another of
-    /// the same length comes back then.
+    /// The same as [`Store::write`] with the first `length` bytes of a buffer, which may stay here: another
+    /// of the same length comes back then.
     pub fn write_buffer(
         &self,
         offset: u64,

@@ -1,8 +1,8 @@
-//! Memory that peers on the same host can map: what rockery's device then moves is a plain copy. Other devices
-//! see memory like any other.
+//! Memory that peers on the same host can map: what rockery's device then moves is a plain copy. Other
+//! devices see memory like any other.
 //!
-//! One file in memory has all of it, since a device shows few files to its peers. A piece has its place in the
-//! file to itself for ever, and gives its pages back when it ends.
+//! One file in memory has all of it, since a device shows few files to its peers. A piece has its place in
+//! the file to itself for ever, and gives its pages back when it ends.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! Requests on their way to a send queue: posted in lists, since each call takes the device's lock, and told of
-//! when done only now and then, since each completion costs both the device and the program.
+//! Requests on their way to a send queue: posted in lists, since each call takes the device's lock, and told
+//! of when done only now and then, since each completion costs both the device and the program.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
