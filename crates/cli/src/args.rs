@@ -144,6 +144,10 @@ pub(crate) struct Sim {
     /// Look at queues and rates this often, for JSON and plots. With --html, 200 times if not given.
     #[arg(long, value_name = "TIME", value_parser = timespan)]
     pub(crate) sample: Option<fabric::Span>,
+    /// Keep where each flow's data waited, was marked, paused and lost, port by port: for the table, JSON and
+    /// the page; beside --csv and --parquet as FILE.hops.csv and FILE.hops.parquet.
+    #[arg(long)]
+    pub(crate) hops: bool,
     /// Run only this run of a sweep, counted from 0.
     #[arg(long, value_name = "NUMBER", conflicts_with = "points")]
     pub(crate) point: Option<usize>,

@@ -76,6 +76,11 @@ impl Packet {
         }
     }
 
+    /// The traffic class that it is in.
+    pub const fn class(&self) -> u8 {
+        self.class
+    }
+
     /// Whether its sender takes part in ECN.
     pub const fn is_ecn_capable(&self) -> bool {
         self.tos & 3 != 0

@@ -100,8 +100,17 @@ impl Default for HpccConfig {
 /// Parameters of Swift, as in its paper's section 3.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwiftConfig {
-    /// The delay, from a packet's leaving to its acknowledgement, below which the window grows.
+    /// The delay, from a packet's leaving to its acknowledgement, below which the window grows: without hops
+    /// and with a large window.
     pub target_ns: Nanos,
+    /// What the target grows by per switch on the way.
+    pub hop_ns: Nanos,
+    /// fs_range: what it grows by at most as the window shrinks; 0 is none.
+    pub flow_range_ns: Nanos,
+    /// fs_min_cwnd: the window at which it has grown by that, in units of 2^-16 packets.
+    pub flow_min: u32,
+    /// fs_max_cwnd: the window from which on it does not grow, in units of 2^-16 packets.
+    pub flow_max: u32,
     /// ai: bytes that the window grows by per round trip.
     pub additive_bytes: u32,
     /// beta: how strongly the window shrinks, in units of 2^-16.
@@ -111,11 +120,16 @@ pub struct SwiftConfig {
 }
 
 impl Default for SwiftConfig {
-    /// The base target of the paper's figure 8, and the constants of its authors' simulations: a packet per
-    /// round trip, 0.8, and a half.
+    /// The paper names few of its constants. Those of htsim's model of it (`sim/swift.cpp`, which calls them
+    /// guesses): 0.8, a half, 0.1 and 100 packets. A packet per round trip, and a target of 25 us that
+    /// neither hops nor windows move, unless that is asked for.
     fn default() -> Self {
         Self {
             target_ns: Nanos::from_micros(25),
+            hop_ns: Nanos(0),
+            flow_range_ns: Nanos(0),
+            flow_min: (1 << 16) / 10,
+            flow_max: 100 << 16,
             additive_bytes: 4096,
             beta: (1 << 16) * 4 / 5,
             decrease_max: 1 << 15,

@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use ::sim::experiment::{CAPTURED_MAX, Experiment};
-use ::sim::report::{Report, flows_csv, ports_csv, routeros_tables, table, write_pcap};
+use ::sim::report::{Report, flows_csv, hops_csv, ports_csv, routeros_tables, table, write_pcap};
 use ::sim::world::Results;
 use fabric::file::{Document, Point};
 use fabric::{Span, Time};
@@ -119,6 +119,7 @@ fn one(plan: &runs::Plan<'_>, number: usize, point: &Point) -> Result<(), Error>
     experiment.scenario.watch.captures = links.iter().map(|(link, _)| *link).collect();
     experiment.scenario.watch.captured_max = if links.is_empty() { 0 } else { CAPTURED_MAX };
     experiment.scenario.watch.sample_every = sample_every(&experiment, sim);
+    experiment.scenario.watch.hops = sim.hops;
     let done = runs::run(experiment, number, point, io::stderr().is_terminal())?;
     for (link, path) in links {
         let mut file = io::BufWriter::new(fs::File::create(&path).map_err(Error::file(&path))?);
@@ -132,13 +133,14 @@ fn one(plan: &runs::Plan<'_>, number: usize, point: &Point) -> Result<(), Error>
         write(path, &flows_csv(&done.report, None, true))?;
         // What goes to standard output is one table.
         if !is_stdout(Some(path)) {
-            let mut ports = path.as_os_str().to_owned();
-            ports.push(".ports.csv");
-            write(Path::new(&ports), &ports_csv(&done.report))?;
+            write(&beside(path, ".ports.csv"), &ports_csv(&done.report))?;
+            if sim.hops {
+                write(&beside(path, ".hops.csv"), &hops_csv(&done.report, None, true))?;
+            }
         }
     }
     if let Some(path) = &sim.parquet {
-        parquet::write(path, std::slice::from_ref(&done.report))?;
+        parquets(sim, path, std::slice::from_ref(&done.report))?;
     }
     if let Some(path) = &sim.html {
         write(path, &html::page(&done))?;
@@ -163,10 +165,16 @@ fn sweep(plan: &runs::Plan<'_>) -> Result<(), Error> {
         let text: String =
             rows.map(|(row, (number, report))| flows_csv(report, Some(*number), row == 0)).collect();
         write(path, &text)?;
+        if sim.hops && !is_stdout(Some(path)) {
+            let rows = reports.iter().enumerate();
+            let text: String =
+                rows.map(|(row, (number, report))| hops_csv(report, Some(*number), row == 0)).collect();
+            write(&beside(path, ".hops.csv"), &text)?;
+        }
     }
     let only: Vec<Report> = reports.iter().map(|(_, report)| report.clone()).collect();
     if let Some(path) = &sim.parquet {
-        parquet::write(path, &only)?;
+        parquets(sim, path, &only)?;
     }
     if let Some(path) = &sim.json {
         // Documents side by side, one per run, as tools for JSON streams take them.
@@ -177,6 +185,18 @@ fn sweep(plan: &runs::Plan<'_>) -> Result<(), Error> {
         print!("{}", summary::table(&reports));
     }
     Ok(())
+}
+
+/// Another file for what belongs to one: its name, and more.
+fn beside(path: &Path, more: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(more);
+    PathBuf::from(name)
+}
+
+fn parquets(sim: &Sim, path: &Path, reports: &[Report]) -> Result<(), Error> {
+    parquet::write(path, reports)?;
+    if sim.hops { parquet::write_hops(&beside(path, ".hops.parquet"), reports) } else { Ok(()) }
 }
 
 fn is_stdout(path: Option<&Path>) -> bool {

@@ -98,6 +98,7 @@ pub(super) fn all(plan: &Plan<'_>, show: bool) -> Result<Vec<(usize, Report)>, E
                     }
                     let report = experiment(plan.document, point, plan.folder).and_then(|mut experiment| {
                         experiment.scenario.watch.sample_every = plan.sim.sample;
+                        experiment.scenario.watch.hops = plan.sim.hops;
                         run(experiment, *number, point, false).map(|done| done.report)
                     });
                     done.lock().unwrap_or_else(PoisonError::into_inner).push((*number, report));

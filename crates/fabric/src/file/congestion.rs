@@ -15,8 +15,8 @@ pub enum Congestion {
     Window,
     /// DCQCN (Zhu et al., SIGCOMM 2015).
     Dcqcn,
-    /// Swift (Kumar et al., SIGCOMM 2020), without hop and flow scaling: a window steered by delay. `window`
-    /// is where it begins, and its largest.
+    /// Swift (Kumar et al., SIGCOMM 2020): a window steered by delay. `window` is where it begins, and its
+    /// largest.
     Swift,
     /// HPCC (Li et al., SIGCOMM 2019): a window steered by what switches tell of their queues and links in
     /// the packets that cross them. Each packet of data and each acknowledgement is 42 bytes longer for that.
@@ -41,8 +41,18 @@ pub struct Hpcc {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Swift {
-    /// The delay, from a packet's leaving to its acknowledgement, below which the window grows.
+    /// The delay, from a packet's leaving to its acknowledgement, below which the window grows: without hops
+    /// and with a large window.
     pub target: Timespan,
+    /// What the target grows by for each switch on the way, as the hop limits of acknowledgements tell.
+    pub hop: Timespan,
+    /// fs_range: what the target grows by at most as the window shrinks, so that many senders to one aim at
+    /// a longer delay than few. `"0us"` is never.
+    pub flow_range: Timespan,
+    /// fs_min_cwnd: the window at which the target has grown by `flow-range`, as a part of a packet.
+    pub flow_min: Ratio,
+    /// fs_max_cwnd: the window in packets from which on the target does not grow.
+    pub flow_max: u16,
     /// ai: what the window grows by per round trip.
     pub additive: Size,
     /// beta: how strongly it shrinks with the part of the delay that is above the target.
@@ -100,10 +110,15 @@ impl Default for Dcqcn {
 }
 
 impl Default for Swift {
-    /// The base target of the paper's figure 8, and the constants of its authors' simulations.
+    /// The paper names few of its constants. Those of htsim's model of it (`sim/swift.cpp`, which calls them
+    /// guesses); hops and windows do not move the target unless that is asked for.
     fn default() -> Self {
         Self {
             target: Timespan(Span::from_us(25)),
+            hop: Timespan(Span::ZERO),
+            flow_range: Timespan(Span::ZERO),
+            flow_min: Ratio((1 << 32) / 10),
+            flow_max: 100,
             additive: Size(4096),
             beta: Ratio((1 << 32) / 5 * 4),
             max_decrease: Ratio(1 << 31),

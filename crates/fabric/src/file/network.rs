@@ -439,6 +439,10 @@ impl Builder<'_> {
                 self.wrong(Mistake::Value, &format!("{field}.{name}"), what, &format!("0 to {limit}"));
             }
         }
+        if nic.outstanding == Some(0) {
+            let what = "nothing may ever leave".to_owned();
+            self.wrong(Mistake::Value, &format!("{field}.outstanding"), what, "at least 1");
+        }
         if let Some(class) = nic.pfc.iter().find(|class| **class > 7) {
             self.wrong(Mistake::Value, &format!("{field}.pfc"), format!("{class} is no priority"), "0 to 7");
         }
@@ -537,9 +541,13 @@ impl Builder<'_> {
                 return None;
             }
         }
-        if !qos.pfc.classes.is_empty() && is_closed(qos.pfc.xoff.0) {
+        let all = (!qos.pfc.classes.is_empty()).then(|| ("pfc.xoff".to_owned(), qos.pfc.xoff));
+        let own = qos.pfc.class.iter();
+        let own =
+            own.filter_map(|(class, own)| own.xoff.map(|xoff| (format!("pfc.class.{class}.xoff"), xoff)));
+        for (field, _) in all.into_iter().chain(own).filter(|(_, xoff)| is_closed(xoff.0)) {
             let what = "nothing may ever be buffered, so every sender is paused for good".to_owned();
-            self.wrong(Mistake::Value, &format!("{table}.pfc.xoff"), what, "write \"alpha 1/8\"");
+            self.wrong(Mistake::Value, &format!("{table}.{field}"), what, "write \"alpha 1/8\"");
         }
         let sizes = bytes(qos.buffer.0, "buffer").and_then(|total| {
             let cell = bytes(qos.cell.0, "cell")?;

@@ -28,12 +28,14 @@ impl Qos {
         for (index, class) in self.pfc.classes.iter().enumerate() {
             let class = class_of(*class).ok_or_else(|| out_of_range(&format!("pfc.classes[{index}]")))?;
             lossless |= 1 << class;
-            groups[class] = GroupConfig {
-                reserve_bytes: 0,
-                limit: self.pfc.xoff.0,
-                headroom_bytes: self.headroom_bytes(link),
-                xon_offset_bytes: bytes(self.pfc.xon.0, "pfc.xon")?,
-            };
+            groups[class] = self.lossless_group(class, link)?;
+        }
+        for key in self.pfc.class.keys() {
+            let class = key.parse().ok().and_then(class_of).filter(|class| lossless >> class & 1 == 1);
+            if class.is_none() {
+                let what = format!("\"{key}\" is none of `classes`: only those are paused");
+                return Err((format!("pfc.class.{key}"), what));
+            }
         }
         let pfc = PfcConfig {
             send: lossless,
@@ -50,7 +52,20 @@ impl Qos {
         Ok(Profile { map: self.class_map()?, queues: self.queues()?, weigh, group_of_class, groups, pfc })
     }
 
-    fn headroom_bytes(&self, link: &LinkConfig) -> u32 {
+    /// What a lossless class of a port with this link may take of the buffer.
+    fn lossless_group(&self, class: usize, link: &LinkConfig) -> Result<GroupConfig, Wrong> {
+        let own = self.pfc.class.get(&format!("{class}")).cloned().unwrap_or_default();
+        let xon = own.xon.as_ref().map(|xon| bytes(xon.0, &format!("pfc.class.{class}.xon"))).transpose()?;
+        Ok(GroupConfig {
+            reserve_bytes: 0,
+            limit: own.xoff.unwrap_or(self.pfc.xoff).0,
+            headroom_bytes: own.headroom.unwrap_or(self.pfc.headroom).0.unwrap_or_else(|| self.needed(link)),
+            xon_offset_bytes: xon.map_or_else(|| bytes(self.pfc.xon.0, "pfc.xon"), Ok)?,
+        })
+    }
+
+    /// Headroom by 802.1Q annex N.
+    fn needed(&self, link: &LinkConfig) -> u32 {
         let needed = Headroom {
             rate: link.rate,
             delay: link.delay,
@@ -60,7 +75,7 @@ impl Qos {
             cell_bytes: 1,
             frame_min_bytes: FRAME_MIN_BYTES,
         };
-        self.pfc.headroom.0.unwrap_or_else(|| needed.bytes())
+        needed.bytes()
     }
 
     fn class_map(&self) -> Result<ClassMap, Wrong> {

@@ -22,6 +22,7 @@ const TABLES: &[(&str, &str)] = &[
     ("[qos.NAME.queue.CLASS]", "Queue"),
     ("[qos.NAME.queue.CLASS.ecn]", "Ecn"),
     ("[qos.NAME.pfc]", "Pfc"),
+    ("[qos.NAME.pfc.class.CLASS]", "PfcClass"),
     ("[qos.NAME.pfc.watchdog]", "Watchdog"),
     ("[[link]]", "Link"),
     ("[[link.down]]", "Down"),

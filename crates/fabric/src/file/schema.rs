@@ -166,6 +166,8 @@ pub struct Nic {
     pub reorder_window: u32,
     /// Bytes that a queue pair may have in the network without acknowledgement.
     pub window: Size,
+    /// The same in packets: PSNs that may be outstanding. The smaller of both counts.
+    pub outstanding: Option<u32>,
     /// How long a queue pair takes to go back after a sequence error.
     pub recovery: Timespan,
     /// An acknowledgement is asked for after so many packets at the latest.
@@ -361,12 +363,26 @@ pub struct Pfc {
     pub xon: Size,
     /// What may still arrive after the pause: `"auto"` is the sum of 802.1Q annex N for the port's link.
     pub headroom: Headroom,
+    /// What single classes have instead: `[qos.NAME.pfc.class.4]`.
+    pub class: BTreeMap<String, PfcClass>,
     /// Pause time asked for, in quanta of 512 bit times.
     pub quanta: u16,
     /// From the last bit of a pause frame until its receiver stops (802.3 annex 31B.3.7 sets the longest).
     pub response: Timespan,
     /// The watchdog: drops what waits in queues that are paused for too long.
     pub watchdog: Option<Watchdog>,
+}
+
+/// What one lossless class has instead of what all have.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PfcClass {
+    /// As `xoff` of all classes.
+    pub xoff: Option<Threshold>,
+    /// As `xon` of all classes.
+    pub xon: Option<Size>,
+    /// As `headroom` of all classes.
+    pub headroom: Option<Headroom>,
 }
 
 /// A PFC watchdog, as SONiC's `pfcwd` with the action drop.
@@ -642,6 +658,7 @@ impl Default for Nic {
             out_of_order: false,
             reorder_window: 1024,
             window: Size(1 << 20),
+            outstanding: None,
             recovery: Timespan(Span::ZERO),
             ack_interval: 4,
             timeout: 14,
@@ -743,6 +760,7 @@ impl Default for Pfc {
             xoff: Threshold(Limit::Dynamic(crate::config::ALPHA_ONE / 8)),
             xon: Size(18_432),
             headroom: Headroom(None),
+            class: BTreeMap::new(),
             quanta: 0xffff,
             response: Timespan(Span::from_ns(600)),
             watchdog: None,

@@ -90,6 +90,20 @@ fn the_command_line_sets_what_the_file_leaves_out_and_what_it_says() {
 }
 
 #[test]
+fn lossless_classes_may_have_limits_of_their_own() {
+    let (_, network) = lab(&[
+        ("qos.default.pfc.classes", "[3, 4]"),
+        ("qos.default.pfc.class.4.xoff", "200KiB"),
+        ("qos.default.pfc.class.4.xon", "10KiB"),
+        ("qos.default.pfc.class.4.headroom", "50KiB"),
+    ]);
+    let groups = &network.switches[0].config.profiles[0].groups;
+    assert_eq!((groups[3].limit, groups[4].limit), (Limit::Dynamic(ALPHA_ONE / 4), Limit::Static(200 << 10)));
+    assert_eq!((groups[4].xon_offset_bytes, groups[4].headroom_bytes), (10 << 10, 50 << 10));
+    assert_eq!(groups[3].xon_offset_bytes, 18 << 10);
+}
+
+#[test]
 fn every_shape_fits_on_a_line() {
     for (topology, hosts, switches, first) in [
         ("kind = \"star\", hosts = 5", 5, 1, "s0"),

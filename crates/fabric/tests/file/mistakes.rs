@@ -56,6 +56,9 @@ fn names_that_nothing_has_are_found_with_the_nearest() {
         ("[[link]]\nbetween = [\"s0\", \"h*\"]\n", "\"h*\" stands for 2 ends"),
         ("[[host]]\nname = \"s0\"\n", "a host and a switch have this name"),
         ("[qos.default.queue.9]\nweight = 1\n", "qos.default.queue.9: \"9\" is no class"),
+        ("[qos.default.pfc.class.4]\n", "qos.default.pfc.class.4: \"4\" is none of `classes`"),
+        ("[qos.default.pfc.class.3]\nxoff = \"0B\"\n", "pfc.class.3.xoff: nothing may ever be buffered"),
+        ("[nic.default]\noutstanding = 0\n", "nic.default.outstanding: nothing may ever leave"),
         (
             "[qos.default]\ndscp = { 64 = 3 }\n",
             "qos.default.dscp.64: \"64\" is no value or range from 0 to 63",

@@ -92,7 +92,7 @@ impl Control {
 
     /// Whether packets may have to wait for their time.
     pub(crate) fn is_pacing(&self) -> bool {
-        matches!(self, Self::Dcqcn(_) | Self::Hpcc(_))
+        matches!(self, Self::Dcqcn(_) | Self::Hpcc(_) | Self::Swift(_))
     }
 
     /// Only algorithms that measure round trips want to know.
@@ -101,6 +101,14 @@ impl Control {
             Self::Off { .. } | Self::Adaptive(_) | Self::Dcqcn(_) => {}
             Self::Swift(algorithm) => algorithm.sent(bytes, now),
             Self::Hpcc(algorithm) => algorithm.sent(bytes, now),
+        }
+    }
+
+    /// An acknowledgement came with this hop limit.
+    #[inline]
+    pub(crate) fn travelled(&mut self, hop_limit: u8) {
+        if let Self::Swift(algorithm) = self {
+            algorithm.travelled(hop_limit);
         }
     }
 
@@ -136,7 +144,8 @@ impl Control {
 
     pub(crate) fn paced(&mut self, bytes: u32, now: Instant) -> Instant {
         match self {
-            Self::Off { .. } | Self::Adaptive(_) | Self::Swift(_) => now,
+            Self::Off { .. } | Self::Adaptive(_) => now,
+            Self::Swift(algorithm) => algorithm.paced(bytes, now),
             Self::Dcqcn(algorithm) => algorithm.paced(bytes, now),
             Self::Hpcc(algorithm) => algorithm.paced(bytes, now),
         }

@@ -1,15 +1,24 @@
 //! Swift (Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter",
 //! SIGCOMM 2020, section 3.1 and algorithm 1): the window grows by a step per round trip while the delay is
-//! below a target, and shrinks in proportion to how far it is above. Hop and flow scaling of the target, and
-//! windows below one packet, are left out.
+//! below a target, and shrinks in proportion to how far it is above. The target grows with the switches on the
+//! way, and as the window shrinks. A window below one packet is a packet now and then.
 
 use super::Algorithm;
 use crate::config::SwiftConfig;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 
-/// The window never shrinks below one packet of the largest MTU.
-const WINDOW_BYTES_MIN: u32 = 4096;
+/// The window never shrinks below a thousandth of a packet of 4096 bytes: progress must go on.
+const WINDOW_BYTES_MIN: u32 = 4;
+
+/// A packet of the largest MTU, until one has left.
+const PACKET_BYTES: u32 = 4096;
+
+/// Fractions of packets, and of what roots are of.
+const ONE: u64 = 1 << 16;
+
+/// What senders begin to count a packet's hops down from: the least of these that is not below what arrived.
+const HOP_LIMITS: [u8; 3] = [64, 128, 255];
 
 /// Packets whose time of leaving is known at once: with more on their way, some are not measured.
 const MEASURED_MAX: usize = 64;
@@ -24,6 +33,10 @@ pub(crate) struct Swift {
     acknowledged: u64,
     /// When the byte before each of these left.
     left: VecDeque<(u64, Instant)>,
+    /// Bytes that one packet counts for.
+    packet_bytes: u32,
+    /// Switches on the way, as the last acknowledgement tells.
+    hops: u8,
     /// The last delay, and when the window may shrink again: a round trip after it last did.
     delay_ns: u64,
     shrink_at: Instant,
@@ -31,7 +44,7 @@ pub(crate) struct Swift {
 
 impl Swift {
     pub(crate) fn new(config: &SwiftConfig, maximum_bytes: u32) -> Self {
-        let maximum_bytes = maximum_bytes.max(WINDOW_BYTES_MIN);
+        let maximum_bytes = maximum_bytes.max(PACKET_BYTES);
         Self {
             config: config.clone(),
             window_bytes: maximum_bytes,
@@ -39,9 +52,37 @@ impl Swift {
             sent: 0,
             acknowledged: 0,
             left: VecDeque::with_capacity(MEASURED_MAX),
+            packet_bytes: PACKET_BYTES,
+            hops: 0,
             delay_ns: 0,
             shrink_at: Instant(0),
         }
+    }
+
+    /// An acknowledgement came with this hop limit: the way back is taken to be as long as the way there.
+    pub(crate) fn travelled(&mut self, hop_limit: u8) {
+        let begun = HOP_LIMITS.into_iter().find(|limit| hop_limit <= *limit).unwrap_or(hop_limit);
+        self.hops = begun - hop_limit;
+    }
+
+    /// The delay that is aimed at, in nanoseconds.
+    fn target_ns(&self) -> u64 {
+        let config = &self.config;
+        config.target_ns.0 + config.hop_ns.0 * u64::from(self.hops) + self.flow_scaling_ns()
+    }
+
+    /// What the target grows by as the window shrinks: in proportion to one by its root, from nothing at
+    /// `flow_max` packets to `flow_range_ns` at `flow_min`.
+    fn flow_scaling_ns(&self) -> u64 {
+        let range = self.config.flow_range_ns.0;
+        if range == 0 {
+            return 0;
+        }
+        let packets = u64::from(self.window_bytes) * ONE / u64::from(self.packet_bytes);
+        let [now, least, most] =
+            [packets, self.config.flow_min.into(), self.config.flow_max.into()].map(by_root);
+        let span = least.saturating_sub(most).max(1);
+        range * now.saturating_sub(most).min(span) / span
     }
 
     /// Shrinks by a part of 2^16, once per round trip.
@@ -69,6 +110,8 @@ impl Algorithm for Swift {
 
     fn sent(&mut self, bytes: u32, now: Instant) {
         self.sent += u64::from(bytes);
+        // Several may leave at once.
+        self.packet_bytes = self.packet_bytes.min(bytes);
         if self.left.len() < MEASURED_MAX {
             self.left.push_back((self.sent, now));
         }
@@ -80,14 +123,14 @@ impl Algorithm for Swift {
             self.delay_ns = now.0.saturating_sub(at.0);
             self.left.pop_front();
         }
-        let target = self.config.target_ns.0;
+        let target = self.target_ns();
         if self.delay_ns > target {
             // A delay is far below 2^48 ns, which are three days.
             let over = ((self.delay_ns - target) << 16) / self.delay_ns;
             self.shrink((over * u64::from(self.config.beta)) >> 16, now);
         } else {
             let step = u64::from(bytes) * u64::from(self.config.additive_bytes);
-            let grown = (step / u64::from(self.window_bytes)).max(1);
+            let grown = (step / u64::from(self.window_bytes.max(self.packet_bytes))).max(1);
             self.window_bytes = self.window_bytes.saturating_add(grown as u32).min(self.maximum_bytes);
         }
     }
@@ -99,13 +142,27 @@ impl Algorithm for Swift {
 
     fn timed_out(&mut self, _now: Instant) {
         self.forget();
-        self.window_bytes = WINDOW_BYTES_MIN;
+        self.window_bytes = self.window_bytes.min(self.packet_bytes);
     }
+
+    fn paced(&mut self, _bytes: u32, now: Instant) -> Instant {
+        if self.window_bytes >= self.packet_bytes {
+            return now;
+        }
+        // A round trip by the part of a packet that the window holds.
+        Instant(now.0 + self.delay_ns * u64::from(self.packet_bytes) / u64::from(self.window_bytes))
+    }
+}
+
+/// One by the root of a fraction.
+fn by_root(packets: u64) -> u64 {
+    ONE * ONE / (packets * ONE).isqrt().max(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Nanos;
 
     /// A packet that is acknowledged after so long.
     fn round_trip(control: &mut Swift, now: u64, delay_ns: u64) {
@@ -132,14 +189,60 @@ mod tests {
         let config = SwiftConfig::default();
         let mut control = Swift::new(&config, 1 << 20);
         control.timed_out(Instant(0));
-        assert_eq!(control.window_bytes, WINDOW_BYTES_MIN);
+        assert_eq!(control.window_bytes, PACKET_BYTES);
         round_trip(&mut control, 0, config.target_ns.0);
-        assert_eq!(control.window_bytes, 2 * WINDOW_BYTES_MIN);
+        assert_eq!(control.window_bytes, 2 * PACKET_BYTES);
         let mut now = 0;
         for _ in 0..1_000_000 {
             now += 1_000;
             round_trip(&mut control, now, config.target_ns.0 / 2);
         }
         assert_eq!(control.window_bytes, 1 << 20);
+    }
+
+    /// Section 3.1: alpha by the root of the window plus beta, between nothing and the range.
+    #[test]
+    fn the_target_grows_with_the_way_and_as_the_window_shrinks() {
+        let config = SwiftConfig {
+            hop_ns: Nanos(1_500),
+            flow_range_ns: Nanos(100_000),
+            flow_min: (ONE / 10) as u32,
+            flow_max: 100 << 16,
+            ..SwiftConfig::default()
+        };
+        let base = config.target_ns.0;
+        let mut control = Swift::new(&config, 1 << 20);
+        for (hop_limit, hops) in [(64, 0), (61, 3), (125, 3), (250, 5)] {
+            control.travelled(hop_limit);
+            assert_eq!(u64::from(control.hops), hops);
+            assert_eq!(control.target_ns(), base + hops * 1_500, "256 packets are no reason for more");
+        }
+        control.travelled(64);
+        let alpha = 100_000.0 / (10.0_f64.sqrt() - 0.1);
+        for packets in [0.05_f64, 0.1, 0.5, 1.0, 10.0, 60.0, 100.0, 200.0] {
+            control.window_bytes = (packets * 4096.0) as u32;
+            let wanted = (alpha / packets.sqrt() - alpha / 10.0).clamp(0.0, 100_000.0);
+            let got = (control.target_ns() - base) as f64;
+            assert!((got - wanted).abs() < 60.0, "{packets} packets: {got}, not {wanted}");
+        }
+    }
+
+    #[test]
+    fn a_window_below_one_packet_is_a_packet_now_and_then() {
+        let config = SwiftConfig::default();
+        let mut control = Swift::new(&config, 1 << 20);
+        control.window_bytes = 8192;
+        assert_eq!(control.paced(4096, Instant(5)), Instant(5), "a window of packets is not paced");
+        let mut now = 0;
+        while control.window_bytes > 1024 {
+            now += 1_000_000;
+            round_trip(&mut control, now, 1_000_000);
+        }
+        assert_eq!(control.window_packets(4096), 0);
+        let pause = control.paced(4096, Instant(now)).0 - now;
+        assert_eq!(pause, 1_000_000 * 4096 / u64::from(control.window_bytes));
+        let before = control.window_bytes;
+        round_trip(&mut control, now, config.target_ns.0);
+        assert_eq!(control.window_bytes, before + config.additive_bytes, "a step for a packet");
     }
 }

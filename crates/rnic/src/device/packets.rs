@@ -168,6 +168,7 @@ impl Device {
                 qp.handle_datagram(resources, now, arrival, packet, deth, tail, payload, memory);
             }
             Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } | Message::ReadResponse { .. } => {
+                qp.congestion.travelled(arrival.hop_limit);
                 qp.handle_response(resources, now, packet, payload, memory);
             }
             _ => qp.handle_request(resources, now, packet, payload, memory),

@@ -5,7 +5,7 @@ use fabric::config::PfcConfig;
 use fabric::file::Attached;
 use fabric::file::congestion::{Congestion, Dcqcn};
 use fabric::file::hosts;
-use fabric::file::schema::{Pcie, Protocol};
+use fabric::file::schema::{Nic, Pcie, Protocol};
 use fabric::file::units::{Bandwidth, Size, Timespan};
 use fabric::{Rate, Span};
 use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, Mtu, Nanos, SwiftConfig};
@@ -38,7 +38,7 @@ pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
         },
         out_of_order: nic.out_of_order,
         reorder_window: nic.reorder_window,
-        window_bytes: u32::try_from(nic.window.0).unwrap_or(u32::MAX),
+        window_bytes: window_bytes(nic),
         ack_interval: nic.ack_interval,
         recovery: nic.recovery.0,
         timeout: nic.timeout,
@@ -59,6 +59,10 @@ pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
             Congestion::Dcqcn => CongestionConfig::Dcqcn(dcqcn(&nic.dcqcn, line)),
             Congestion::Swift => CongestionConfig::Swift(SwiftConfig {
                 target_ns: nanos(nic.swift.target),
+                hop_ns: nanos(nic.swift.hop),
+                flow_range_ns: nanos(nic.swift.flow_range),
+                flow_min: (nic.swift.flow_min.0 >> 16) as u32,
+                flow_max: u32::from(nic.swift.flow_max) << 16,
                 additive_bytes: u32::try_from(nic.swift.additive.0).unwrap_or(u32::MAX),
                 beta: (nic.swift.beta.0 >> 16) as u32,
                 decrease_max: (nic.swift.max_decrease.0 >> 16) as u32,
@@ -74,6 +78,12 @@ pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
         bus: nic.pcie.as_ref().map(bus),
         storage: stores.then(|| storage(host)),
     }
+}
+
+/// What may be unacknowledged, by bytes and by packets.
+fn window_bytes(nic: &Nic) -> u32 {
+    let packets = nic.outstanding.map_or(u64::MAX, |packets| u64::from(packets) * u64::from(nic.mtu));
+    u32::try_from(nic.window.0.min(packets)).unwrap_or(u32::MAX)
 }
 
 fn storage(host: &Attached) -> StorageConfig {

@@ -1,11 +1,12 @@
 //! From results to the report.
 
 use super::{
-    FlowReport, PortReport, PortSamples, QueueReport, Report, Series, Spread, StoreReport, SwitchReport,
-    WorkloadReport, diagnosis,
+    FlowReport, PortReport, PortSamples, QueueReport, QueueSeries, Report, Series, Spread, StoreReport,
+    SwitchReport, WorkloadReport, diagnosis,
 };
 use crate::experiment::{Experiment, Paths};
 use crate::world::{FlowResult, Latency, Results, Sample};
+use fabric::config::CLASSES;
 use fabric::topology::{End, Node};
 use fabric::{Drop, FRAME_OVERHEAD_BYTES, IngressCounters, QueueCounters, Rate, Time};
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ impl Report {
     }
 }
 
-fn us(ps: u64) -> f64 {
+pub(super) fn us(ps: u64) -> f64 {
     ps as f64 / PS_PER_US
 }
 
@@ -74,6 +75,7 @@ fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
             retransmitted: result.sender.retransmitted_packets,
             notifications: result.sender.rp_cnp_handled,
             failed: result.failed,
+            hops: result.hops.iter().map(|hop| super::hops::report(experiment, hop)).collect(),
         }
     };
     experiment.scenario.flows.iter().zip(&results.flows).map(report).collect()
@@ -300,11 +302,21 @@ fn series(experiment: &Experiment, samples: &[Sample]) -> Vec<Series> {
             port: experiment.network.port_name(end),
             at_us: samples.iter().map(|sample| us(sample.at.0)).collect(),
             queued_bytes: samples.iter().map(|sample| sample.queued_bytes).collect(),
+            queues: queue_series(&samples),
             rate_bps: std::iter::once(0.0).chain(rates).collect(),
             paused: samples.iter().map(|sample| sample.paused != 0).collect(),
         }
     };
     by_port.into_iter().map(one).collect()
+}
+
+fn queue_series(samples: &PortSamples<'_>) -> Vec<QueueSeries> {
+    let of = |class: u8| QueueSeries {
+        class,
+        queued_bytes: samples.iter().map(|sample| sample.class_bytes[usize::from(class)]).collect(),
+    };
+    let used = |series: &QueueSeries| series.queued_bytes.iter().any(|bytes| *bytes > 0);
+    (0..CLASSES as u8).map(of).filter(used).collect()
 }
 
 #[cfg(test)]

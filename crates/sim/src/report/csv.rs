@@ -48,6 +48,41 @@ pub fn flows_csv(report: &Report, run: Option<usize>, head: bool) -> String {
     text
 }
 
+/// One row per flow and port that its data crossed, in the order of the way.
+pub fn hops_csv(report: &Report, run: Option<usize>, head: bool) -> String {
+    let mut text = String::new();
+    if head {
+        let columns = "workload,flow,from,to,hop,port,next,packets,bytes,marked,lost,\
+                       waited_mean_us,waited_max_us,waited_us,paused_us";
+        text = format!("{}{}{columns}\n", if run.is_some() { "run," } else { "" }, settings(report, true));
+    }
+    let run = run.map(|run| format!("{run},")).unwrap_or_default();
+    for (number, flow) in report.flows.iter().enumerate() {
+        let name = report.workloads.get(flow.workload).map_or("", |workload| workload.name.as_str());
+        for (place, hop) in flow.hops.iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "{run}{}{},{number},{},{},{place},{},{},{},{},{},{},{},{},{},{}",
+                settings(report, false),
+                cell(name),
+                cell(&flow.from),
+                cell(&flow.to),
+                cell(&hop.port),
+                cell(&hop.to),
+                hop.packets,
+                hop.bytes,
+                hop.marked,
+                hop.lost,
+                hop.waited_mean_us,
+                hop.waited_max_us,
+                hop.waited_us,
+                hop.paused_us
+            );
+        }
+    }
+    text
+}
+
 /// What was set, as columns: names or values.
 fn settings(report: &Report, names: bool) -> String {
     report

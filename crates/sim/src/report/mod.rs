@@ -4,12 +4,14 @@
 mod build;
 mod csv;
 mod diagnosis;
+mod hops;
 mod json;
 mod pcap;
 mod routeros;
 mod table;
 
-pub use csv::{flows_csv, ports_csv};
+pub use csv::{flows_csv, hops_csv, ports_csv};
+pub use hops::{PortShare, port_shares, slowest};
 pub use pcap::write_pcap;
 pub use routeros::routeros_tables;
 pub use table::table;
@@ -151,6 +153,35 @@ pub struct FlowReport {
     pub notifications: u64,
     /// Its queue pair failed.
     pub failed: bool,
+    /// Ports that its data crossed, in the order of the way, where that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hops: Vec<HopReport>,
+}
+
+/// What became of one flow's data at one port.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct HopReport {
+    /// The port that sends.
+    pub port: String,
+    /// The port at the other end of its link.
+    pub to: String,
+    /// Packets sent.
+    pub packets: u64,
+    /// Bytes sent, headers included.
+    pub bytes: u64,
+    /// Packets that were marked here.
+    pub marked: u64,
+    /// Packets that were damaged on the link, or dropped where it ends.
+    pub lost: u64,
+    /// Microseconds that a packet waited here on average.
+    pub waited_mean_us: f64,
+    /// The longest of them.
+    pub waited_max_us: f64,
+    /// Microseconds of waiting, all packets together.
+    pub waited_us: f64,
+    /// Of that, because the other end had paused the queue. At a host: how long its port was, between packets
+    /// of this flow.
+    pub paused_us: f64,
 }
 
 /// A port and the link that it sends into.
@@ -252,10 +283,21 @@ pub struct Series {
     pub at_us: Vec<f64>,
     /// Bytes that waited.
     pub queued_bytes: Vec<u32>,
+    /// The same by class, of those in which anything ever did.
+    pub queues: Vec<QueueSeries>,
     /// Bits per second since the moment before.
     pub rate_bps: Vec<f64>,
     /// Whether any queue was paused.
     pub paused: Vec<bool>,
+}
+
+/// A queue over time.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct QueueSeries {
+    /// Its class.
+    pub class: u8,
+    /// Bytes that waited, at the moments of the port.
+    pub queued_bytes: Vec<u32>,
 }
 
 /// Samples of one port, in order of time.

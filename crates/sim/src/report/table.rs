@@ -1,6 +1,6 @@
 //! The report as text for a terminal.
 
-use super::{PortReport, Report, Severity, Spread, WorkloadReport};
+use super::{HopReport, PortReport, Report, Severity, Spread, WorkloadReport, port_shares, slowest};
 use std::fmt::Write;
 
 /// Ports that are listed: those with the most to say.
@@ -60,6 +60,7 @@ pub fn table(report: &Report) -> String {
         text += &distances(workload);
     }
     text += &storage(report);
+    text += &hops(report);
     text += &ports(&report.ports);
     text += &switches(report);
     text += &findings(report);
@@ -156,6 +157,39 @@ fn storage(report: &Report) -> String {
         ]);
     }
     format!("\n{}\n{}", rows.text(), hosts.text())
+}
+
+/// Where the data of each workload waited, and its slowest flow's way.
+fn hops(report: &Report) -> String {
+    let mut text = String::new();
+    for (index, workload) in report.workloads.iter().enumerate() {
+        let Some(flow) = slowest(report, index) else { continue };
+        let cells = |hop: &HopReport| {
+            let of = |count: u64| format!("{:.1}%", 100.0 * count as f64 / hop.packets.max(1) as f64);
+            vec![
+                hop.packets.to_string(),
+                time(hop.waited_mean_us),
+                time(hop.waited_max_us),
+                time(hop.paused_us),
+                of(hop.marked),
+                hop.lost.to_string(),
+            ]
+        };
+        let head = ["to", "flows", "packets", "waited", "at most", "of it paused", "marked", "lost"];
+        let title = format!("where {} waited", workload.name);
+        let mut rows = Rows::new(&[&[title.as_str()], &head[..]].concat());
+        for share in port_shares(report, index).iter().take(PORTS_SHOWN / 2) {
+            let own = [share.hop.port.clone(), share.hop.to.clone(), share.flows.to_string()];
+            rows.0.push([own.to_vec(), cells(&share.hop)].concat());
+        }
+        let title = format!("its slowest: {} → {}", flow.from, flow.to);
+        let mut way = Rows::new(&[&[title.as_str(), "to"], &head[2..]].concat());
+        for hop in flow.hops.iter().take(PORTS_SHOWN) {
+            way.0.push([vec![hop.port.clone(), hop.to.clone()], cells(hop)].concat());
+        }
+        let _ = write!(text, "\n{}\n{}", rows.text(), way.text());
+    }
+    text
 }
 
 /// How much a port has to say.

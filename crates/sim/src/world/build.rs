@@ -2,6 +2,7 @@
 
 use super::bus::Slot;
 use super::events::{Events, Nodes};
+use super::hops::Trace;
 use super::host::{Attachment, BUFFER_ADDRESS, Host, Kind, Poster, Receiving, gid};
 use super::part::{Attached, Part};
 use super::results::Latency;
@@ -256,7 +257,7 @@ impl<'a> Builder<'a> {
                 (part as u8, self.parts),
                 table.clone(),
                 Events::new(reach, table.len() / self.parts, self.nodes(part as u8, table)),
-                watch.captured_max,
+                (watch.captured_max, self.trace(table)),
                 *seed,
                 &self.scenario.topology,
             ),
@@ -293,6 +294,18 @@ impl<'a> Builder<'a> {
         let delay_ps = within.map(|info| info.delay.0).min()?;
         let nodes = Nodes { ends: ends.collect(), count: hosts + count(&self.switch_at), delay_ps };
         self.scenario.watch.captures.is_empty().then_some(nodes)
+    }
+
+    /// What keeps where data waits, if that is wanted.
+    fn trace(&self, table: &[LaneInfo]) -> Option<Box<Trace>> {
+        let links = self.scenario.topology.links();
+        let hosts = self.host_rates();
+        let rate = |(lane, info): (usize, &LaneInfo)| {
+            let link = links.get(info.link as usize).map_or(Rate::from_gbps(1), |link| link.config.rate);
+            hosts.get(lane).copied().unwrap_or(link)
+        };
+        let rates = || table.iter().enumerate().map(rate).collect();
+        self.scenario.watch.hops.then(|| Box::new(Trace::new(table, rates())))
     }
 
     /// Hosts with the same configuration share it.

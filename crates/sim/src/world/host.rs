@@ -232,7 +232,10 @@ impl Host {
         match &mut self.slot {
             Some(slot) if payload > 0 => match slot.admit(now, id, payload) {
                 Some(tell) => self.tell(tell, around),
-                None => drop(around.packets.remove(id)),
+                None => {
+                    around.wires.lost_towards(self.lane, id);
+                    around.packets.remove(id);
+                }
             },
             _ => self.take(now, id, around),
         }
@@ -358,7 +361,11 @@ impl Host {
     pub(super) fn handle_pause(&mut self, now: Time, frame: PauseFrame, around: &mut Surroundings<'_>) {
         self.pauses_received += 1;
         let pfc = &around.kinds[usize::from(self.kind)].profile.pfc;
-        if self.egress.handle_pause(frame, now, pfc) {
+        let goes_on = self.egress.handle_pause(frame, now, pfc);
+        if let Some(trace) = &mut around.wires.trace {
+            trace.paused(self.lane, now, &self.egress);
+        }
+        if goes_on {
             self.pump(now, around);
         }
     }

@@ -19,6 +19,7 @@ mod deadlock;
 mod defaults;
 mod delays;
 mod events;
+mod hops;
 mod host;
 mod part;
 mod partition;
@@ -33,8 +34,8 @@ pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, ScenarioError, salt_of};
 pub use defaults::{Lossless, lossless_switches};
 pub use partition::THREADS_MAX;
 pub use results::{
-    Captured, CapturedFrame, Deadlock, FlowResult, HostResult, Latency, Order, PortResult, Results, Sample,
-    SwitchResult,
+    Captured, CapturedFrame, Deadlock, FlowHop, FlowResult, HostResult, Latency, Order, PortResult, Results,
+    Sample, SwitchResult,
 };
 pub use scenario::{Bus, Flow, Headers, HostConfig, Marking, Scenario, Transfer, Watch};
 pub use storage::{Drives, Media, Processor, StorageConfig};
@@ -240,6 +241,7 @@ impl World {
                 link: port.link,
                 direction: port.direction,
                 queued_bytes: egress.queued_bytes(),
+                class_bytes: std::array::from_fn(|class| egress.queue_bytes(class)),
                 sent_bytes: sent,
                 paused: egress.paused(),
             };
@@ -250,11 +252,14 @@ impl World {
     /// What came of it so far.
     pub fn results(&self) -> Results {
         let mut flows = vec![None; self.flows];
+        let mut hops = self.traced();
         let mut hosts = Vec::with_capacity(self.host_at.len());
         for (part, index) in &self.host_at {
             let host = &self.parts[usize::from(*part)].hosts[*index as usize];
             for poster in &host.posters {
-                flows[poster.number as usize] = Some(self.flow(poster));
+                let number = poster.number as usize;
+                let hops = hops.get_mut(number).map(std::mem::take).unwrap_or_default();
+                flows[number] = Some(FlowResult { hops, ..self.flow(poster) });
             }
             hosts.push(host.result(self.now));
         }
@@ -287,6 +292,15 @@ impl World {
         }
     }
 
+    /// Where each flow's data waited, by flow; nothing where that was not asked for.
+    fn traced(&self) -> Vec<Vec<FlowHop>> {
+        let posters = || self.parts.iter().flat_map(|part| &part.hosts).flat_map(|host| &host.posters);
+        let traces = self.parts.iter().filter_map(|part| part.wires.trace.as_deref());
+        let mut sources = vec![0; self.flows];
+        posters().for_each(|poster| sources[poster.number as usize] = poster.flow.from);
+        hops::merge(traces, &sources)
+    }
+
     fn flow(&self, poster: &host::Poster) -> FlowResult {
         let flow = &poster.flow;
         let device = |host: u32| {
@@ -316,6 +330,7 @@ impl World {
             sender: counters[usize::from(reads)],
             receiver: counters[usize::from(!reads)],
             rate_bps: mine.rate_bps(poster.qpn).unwrap_or_default(),
+            hops: Vec::new(),
         }
     }
 }

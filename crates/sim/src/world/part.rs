@@ -157,6 +157,9 @@ fn drive_switch(attached: &mut Attached, port: u16, due: Due, packets: &mut Pack
         kind::PAUSE => {
             if let Some(frame) = cables.wires.pause(lane) {
                 switch.handle_pause(now, port, frame, packets, &mut cables);
+                if let Some(trace) = &mut cables.wires.trace {
+                    trace.paused(*first_lane + u32::from(port), now, switch.egress(port));
+                }
             }
         }
         _ => switch.handle_wake(now, port, packets, &mut cables),

@@ -59,6 +59,37 @@ pub struct FlowResult {
     pub receiver: QpCounters,
     /// Rate that congestion control allows at the end, in bits per second, where it sets one.
     pub rate_bps: Option<u64>,
+    /// Ports that its data crossed, in the order of the way, where that was asked for
+    /// ([`super::Watch::hops`]).
+    pub hops: Vec<FlowHop>,
+}
+
+/// What became of one flow's data at one port, and on the link behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FlowHop {
+    /// Link in the topology.
+    pub link: u32,
+    /// See [`Captured::direction`].
+    pub direction: u8,
+    /// Host that the data comes from.
+    pub from: u32,
+    /// Switches that it has crossed when it leaves this port.
+    pub crossed: u8,
+    /// Packets that left.
+    pub packets: u64,
+    /// Bytes of these, headers included.
+    pub bytes: u64,
+    /// Packets that this port marked.
+    pub marked: u64,
+    /// Packets that were damaged on the link, or dropped where it ends.
+    pub lost: u64,
+    /// From a packet's arrival until it began to leave, all together. A host's packets do not wait: they are
+    /// made when they may leave.
+    pub waited_ps: u64,
+    /// The longest of these.
+    pub waited_max_ps: u64,
+    /// Of that, how long the queue was paused. At a host, from one packet of the flow to the next.
+    pub paused_ps: u64,
 }
 
 /// In which order data packets arrived.
@@ -194,6 +225,8 @@ pub struct Sample {
     pub direction: u8,
     /// Bytes that wait in all of its queues.
     pub queued_bytes: u32,
+    /// Bytes that wait in each, by class.
+    pub class_bytes: [u32; CLASSES],
     /// Bytes sent since the start.
     pub sent_bytes: u64,
     /// Queues that are paused, one bit each.

@@ -189,6 +189,8 @@ pub struct Watch {
     pub captured_max: usize,
     /// How often queues, rates and pauses are looked at; never without.
     pub sample_every: Option<Span>,
+    /// Whether is kept where each flow's data waits: [`super::FlowResult::hops`].
+    pub hops: bool,
 }
 
 impl HostConfig {

@@ -2,6 +2,7 @@
 
 use super::delays::Thrower;
 use super::events::Events;
+use super::hops::Trace;
 use super::results::{Captured, CapturedFrame};
 use fabric::topology::{Extra, Topology};
 use fabric::{
@@ -101,7 +102,7 @@ pub(super) struct Line {
 const _: () = assert!(size_of::<Line>() <= 32, "two lines fit a cache line");
 
 impl Line {
-    fn new(info: &LaneInfo, part: u8) -> Self {
+    fn new(info: &LaneInfo, part: u8, is_traced: bool) -> Self {
         Self {
             delay: info.delay,
             node: info.node,
@@ -110,7 +111,7 @@ impl Line {
             from_port: info.from_port,
             to_host: info.to_host,
             from_host: info.from_host,
-            is_simple: info.is_plain && info.head_start_ps_per_byte == 0 && info.part == part,
+            is_simple: !is_traced && info.is_plain && info.head_start_ps_per_byte == 0 && info.part == part,
         }
     }
 }
@@ -150,6 +151,7 @@ pub(super) struct Wires {
     pub(super) crossing: Vec<Vec<Crossing>>,
     throwers: Vec<Option<Box<Thrower>>>,
     pub(super) captured: Vec<Captured>,
+    pub(super) trace: Option<Box<Trace>>,
     captured_max: usize,
     /// By link: from when until when it is down.
     outages: BTreeMap<u32, Vec<(Time, Time)>>,
@@ -163,7 +165,7 @@ impl Wires {
         (part, parts): (u8, usize),
         table: std::sync::Arc<[LaneInfo]>,
         events: Events,
-        captured_max: usize,
+        (captured_max, trace): (usize, Option<Box<Trace>>),
         seed: u64,
         topology: &Topology,
     ) -> Self {
@@ -177,12 +179,13 @@ impl Wires {
         Self {
             events,
             contents: Vec::new(),
-            lanes: table.iter().map(|info| Line::new(info, part)).collect(),
+            lanes: table.iter().map(|info| Line::new(info, part, trace.is_some())).collect(),
             overtaking: BTreeMap::new(),
             pauses: vec![VecDeque::new(); table.len()],
             crossing: vec![Vec::new(); parts],
             throwers: table.iter().enumerate().map(thrower).collect(),
             captured: Vec::new(),
+            trace,
             captured_max,
             outages: topology.outages().clone(),
             part,
@@ -225,15 +228,15 @@ impl Wires {
         let info = self.table[lane as usize];
         let head_start = u64::from(info.head_start_ps_per_byte) * u64::from(packets[id].length);
         let mut at = Time((end + info.delay).0 - head_start);
+        if let Some(trace) = &mut self.trace {
+            trace.departs((lane, &info), (id, &packets[id]), end, &self.contents[id.0 as usize]);
+        }
         if !info.is_plain {
             self.capture(&info, id, end, packets);
-            if info.loss > 0 && self.throw(lane) < info.loss {
+            let damaged = info.loss > 0 && self.throw(lane) < info.loss;
+            if damaged || self.is_down(info.link, end, at) {
                 self.damaged += 1;
-                packets.remove(id);
-                return;
-            }
-            if self.is_down(info.link, end, at) {
-                self.damaged += 1;
+                self.lost_on(lane, id);
                 packets.remove(id);
                 return;
             }
@@ -250,7 +253,25 @@ impl Wires {
         }
     }
 
+    /// A packet is lost on the lane that it left by.
+    fn lost_on(&mut self, lane: u32, id: PacketId) {
+        if let Some(trace) = &mut self.trace {
+            trace.lost(lane, &self.table[lane as usize], &self.contents[id.0 as usize]);
+        }
+    }
+
+    /// A packet is dropped by the node that sends into `lane`, where it arrived by the same link.
+    pub(super) fn lost_towards(&mut self, lane: u32, id: PacketId) {
+        let info = &self.table[lane as usize];
+        if let Some(towards) = self.trace.as_ref().and_then(|trace| trace.lane_towards(info)) {
+            self.lost_on(towards, id);
+        }
+    }
+
     fn under_way(&mut self, lane: u32, info: &LaneInfo, id: PacketId, at: Time, packets: &mut Packets) {
+        if let Some(trace) = &mut self.trace {
+            trace.under_way(id, at, packets[id].is_marked());
+        }
         let key = lane * 4 + kind::ARRIVAL;
         if !info.overtakes {
             self.events.push_packet(at, key, id);
@@ -374,7 +395,8 @@ impl Wire for Cables<'_> {
         self.wires.events.push(at, (self.first_lane + u32::from(port)) * 4 + kind::WAKE);
     }
 
-    fn dropped(&mut self, _port: u16, id: PacketId, _why: fabric::Drop, packets: &mut Packets) {
+    fn dropped(&mut self, port: u16, id: PacketId, _why: fabric::Drop, packets: &mut Packets) {
+        self.wires.lost_towards(self.first_lane + u32::from(port), id);
         packets.remove(id);
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "where a test cannot go on, it fails")]
 
 mod fixed_point;
+mod hops;
 mod lossless;
 mod reference;
 mod repeat;

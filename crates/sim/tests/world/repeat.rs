@@ -4,7 +4,9 @@ use fabric::topology::{LinkConfig, Speeds, fat_tree};
 use fabric::{Drop, Rate, Span, Spread, Time};
 use proptest::prelude::*;
 use rnic::{CongestionConfig, DcqcnConfig, HpccConfig, Nanos};
-use sim::world::{Flow, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World, lossless_switches};
+use sim::world::{
+    Flow, FlowResult, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World, lossless_switches,
+};
 
 fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
     let link = LinkConfig { rate: Rate::from_gbps(100), delay: Span::from_ns(500), loss };
@@ -44,7 +46,12 @@ fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
         seed,
         end: Time::from_ns(100_000_000),
         threads,
-        watch: Watch { sample_every: Some(Span::from_us(20)), captures: vec![0, 20], captured_max: 1000 },
+        watch: Watch {
+            sample_every: Some(Span::from_us(20)),
+            captures: vec![0, 20],
+            captured_max: 1000,
+            hops: true,
+        },
     }
 }
 
@@ -90,6 +97,17 @@ fn nodes_that_take_turns_leave_no_trace() {
             }
         }
     }
+}
+
+#[test]
+fn who_watches_changes_nothing() {
+    let watched = scenario(1, Spread::Random, u32::MAX / 1000, 1);
+    let plain = Scenario { watch: Watch::default(), ..watched.clone() };
+    let [watched, plain] = [watched, plain].map(|scenario| run(&scenario));
+    assert!(watched.flows.iter().all(|flow| !flow.hops.is_empty()));
+    let forget = |flow: &FlowResult| FlowResult { hops: Vec::new(), ..flow.clone() };
+    assert_eq!(watched.flows.iter().map(forget).collect::<Vec<_>>(), plain.flows);
+    assert_eq!((watched.switches, watched.hosts), (plain.switches, plain.hosts));
 }
 
 #[test]

@@ -4,13 +4,18 @@ mod network;
 
 use std::fmt::Write;
 
-use ::sim::report::{Finding, PortReport, Report, Series, Severity, Spread, table};
+use ::sim::report::{
+    Finding, HopReport, PortReport, Report, Series, Severity, Spread, port_shares, slowest, table,
+};
 
 use super::Done;
 use crate::html::{Chart, Line, escape, head, rows};
 
 /// Ports whose queues are plotted: those that ever had the longest.
 const PLOTTED: usize = 6;
+
+/// Ports per workload in the list of where its data waited.
+const SHARES: usize = 16;
 
 /// The page.
 pub(super) fn page(done: &Done) -> String {
@@ -34,7 +39,9 @@ pub(super) fn page(done: &Done) -> String {
     page += &network::picture(&done.experiment, report);
     page += "<h2>Over time and flows</h2>\n<div class=\"plots\">\n";
     page += &plots(report);
-    page += "</div>\n<h2>Ports</h2>\n";
+    page += "</div>\n";
+    page += &hops(report);
+    page += "<h2>Ports</h2>\n";
     page += &ports(&report.ports);
     let _ = write!(page, "<h2>As text</h2>\n<pre>{}</pre>\n</body></html>\n", escape(&table(report)));
     page
@@ -108,6 +115,39 @@ fn workloads(report: &Report) -> String {
         ]
     };
     rows(&head, report.workloads.iter().map(row))
+}
+
+/// Where the data of each workload waited, and the way of its slowest flow.
+fn hops(report: &Report) -> String {
+    let head = ["port", "to", "packets", "waited µs", "at most", "of it paused", "marked", "lost"];
+    let cells = |hop: &HopReport| {
+        vec![
+            hop.port.clone(),
+            hop.to.clone(),
+            hop.packets.to_string(),
+            format!("{:.2}", hop.waited_mean_us),
+            format!("{:.2}", hop.waited_max_us),
+            format!("{:.1}", hop.paused_us),
+            format!("{:.1}%", 100.0 * hop.marked as f64 / hop.packets.max(1) as f64),
+            hop.lost.to_string(),
+        ]
+    };
+    let mut text = String::new();
+    for (index, workload) in report.workloads.iter().enumerate() {
+        let Some(flow) = slowest(report, index) else { continue };
+        let _ = writeln!(text, "<h2>Where {} waited</h2>", escape(&workload.name));
+        let shares = port_shares(report, index);
+        text += &rows(&head, shares.iter().take(SHARES).map(|share| cells(&share.hop)));
+        let _ = writeln!(
+            text,
+            "<p class=\"soft\">Its slowest queue pair, {} → {}, port by port. A host's packets are made \
+             when they may leave: there, pauses alone are counted.</p>",
+            escape(&flow.from),
+            escape(&flow.to)
+        );
+        text += &rows(&head, flow.hops.iter().map(cells));
+    }
+    text
 }
 
 fn ports(ports: &[PortReport]) -> String {
