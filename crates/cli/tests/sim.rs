@@ -102,6 +102,31 @@ fn every_file_that_is_asked_for_is_written() {
 }
 
 #[test]
+fn where_flows_waited_is_told_port_by_port() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (csv, parquet, html, json) = (at("a.csv"), at("a.parquet"), at("a.html"), at("a.json"));
+    let files = ["--hops", "--csv", &csv, "--parquet", &parquet, "--html", &html, "--json", &json];
+    let text =
+        stdout(&sim(&example("crs504/ecn-off.toml"), &[&["--set", "duration=1ms"], &files[..]].concat()));
+    for wanted in ["where storage waited", "its slowest: sender0 → server", "where victim waited"] {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
+    let rows = std::fs::read_to_string(format!("{csv}.hops.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 1 + 13 * 2, "two ports for each flow");
+    assert!(rows.contains("\nstorage,0,sender0,server,0,sender0,crs504:qsfp28-2-1,"), "{rows}");
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let hops = &report["flows"][0]["hops"];
+    assert_eq!((hops[0]["port"].as_str(), hops[1]["to"].as_str()), (Some("sender0"), Some("server")));
+    assert!(hops[0]["paused_us"].as_f64().unwrap() > 0.0 && hops[1]["waited_us"].as_f64().unwrap() > 0.0);
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(page.contains("<h2>Where storage waited</h2>") && page.contains("port by port"), "{page}");
+    let hops = format!("{parquet}.hops.parquet");
+    let reader = SerializedFileReader::new(std::fs::File::open(hops).unwrap()).unwrap();
+    assert_eq!(reader.metadata().file_metadata().num_rows(), 26);
+}
+
+#[test]
 fn a_sweep_is_the_same_on_any_number_of_threads_and_run_by_run() {
     let folder = tempfile::tempdir().unwrap();
     let file = sweep_file(folder.path());

@@ -235,6 +235,9 @@ fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
     value.get_ref().is_table()
 }
 
+/// Tables whose keys are numbers: in all other places numbers count entries of arrays.
+const BY_NUMBER: [&str; 4] = ["class", "dscp", "pcp", "queue"];
+
 fn put<'t>(
     table: &mut DeTable<'t>,
     keys: &[&str],
@@ -254,6 +257,7 @@ fn put<'t>(
         return Ok(());
     }
     if !table.contains_key(*key)
+        && !BY_NUMBER.contains(key)
         && rest.first().is_some_and(|next| *next == "*" || next.parse::<usize>().is_ok())
     {
         return Err(format!("there is no {key} to set anything of"));

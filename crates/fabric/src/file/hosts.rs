@@ -25,6 +25,10 @@ pub struct Processor {
     pub packet: Timespan,
     /// TCP: how fast one core copies.
     pub copy: Bandwidth,
+    /// How fast memory is for all cores together; without it, it is no limit. A byte over TCP passes it three
+    /// times: between adapter and kernel, out of there, and into the program's buffer. A byte over RDMA passes
+    /// it once, which is a limit of the slot (`pcie`).
+    pub memory: Option<Bandwidth>,
     /// TCP: how long the adapter holds an interrupt back, so that more arrives with it.
     pub moderation: Timespan,
     /// TCP: what an interrupt takes until the program runs: handler, softirq, wake-up, change of context.
@@ -132,6 +136,7 @@ impl Default for Processor {
             call: ns(1_350),
             packet: ns(390),
             copy: Bandwidth(Rate::from_gbps(84)),
+            memory: None,
             moderation: ns(16_000),
             interrupt: ns(4_800),
             late: Ratio(0),

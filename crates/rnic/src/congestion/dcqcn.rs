@@ -83,7 +83,10 @@ impl Dcqcn {
         }
     }
 
-    /// Firmware: the clocks of alpha and of cuts.
+    /// Firmware: the clocks of alpha, of increases and of cuts. Where an increase and a cut fall together, which
+    /// they do whenever one interval is a multiple of the other, the rate rises before it is cut: its clock was
+    /// set earlier. (So it is in HPCC's ns-3 model, where events of one moment run in the order in which they
+    /// were asked for.)
     fn tick(&mut self, now: Instant, cut_interval: Nanos, clamp_target: bool) {
         if self.alpha_at.is_some_and(|at| at <= now) {
             self.alpha -= self.alpha >> self.config.g_shift;
@@ -91,6 +94,10 @@ impl Dcqcn {
                 self.alpha += ONE >> self.config.g_shift;
             }
             self.alpha_at = Some(now + self.config.alpha_interval_ns);
+        }
+        if self.increase_at.is_some_and(|at| at <= now) {
+            self.increase_at = Some(now + self.config.increase_interval_ns);
+            self.step();
         }
         if self.cut_at.is_some_and(|at| at <= now) {
             self.cut_at = Some(now + cut_interval);
@@ -174,12 +181,7 @@ impl Algorithm for Dcqcn {
     fn handle_timeout(&mut self, now: Instant) {
         if let Some(firmware) = &self.config.firmware {
             let (interval, clamp) = (firmware.cut_interval_ns, firmware.clamp_target);
-            self.tick(now, interval, clamp);
-            if self.increase_at.is_some_and(|at| at <= now) {
-                self.increase_at = Some(now + self.config.increase_interval_ns);
-                self.step();
-            }
-            return;
+            return self.tick(now, interval, clamp);
         }
         if self.alpha_at.is_some_and(|at| at <= now) {
             self.alpha -= self.alpha >> self.config.g_shift;
@@ -239,6 +241,36 @@ mod tests {
         assert_eq!(control.rate_bps(), cut);
         control.handle_timeout(Instant(4_001 + config.increase_interval_ns.0));
         assert_eq!(control.rate_bps(), line.midpoint(cut));
+    }
+
+    /// The clock of cuts ticks when that of increases does: up by half the way to the line, then down.
+    #[test]
+    fn firmware_raises_the_rate_before_it_cuts_it_when_both_are_due() {
+        let config = DcqcnConfig {
+            alpha_interval_ns: Nanos(1_000),
+            increase_interval_ns: Nanos(300_000),
+            fast_recovery_steps: 1,
+            firmware: Some(FirmwareDcqcn { cut_interval_ns: Nanos(4_000), clamp_target: false }),
+            ..DcqcnConfig::default()
+        };
+        let mut control = Dcqcn::new(&config, 1 << 20);
+        control.notified(Instant(0));
+        let mut now = Instant(0);
+        while now.0 < 304_001 {
+            now = control.deadline().unwrap();
+            if now.0 == 304_001 {
+                control.notified(now);
+                let (before, alpha) = (control.rate_bps(), control.alpha as f64 / ONE as f64);
+                control.handle_timeout(now);
+                let raised = before.midpoint(config.line_rate_bps);
+                assert_eq!(control.target_bps, raised, "what was reached is the target now");
+                let wanted = raised as f64 * (1.0 - alpha / 2.0);
+                assert!((control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6, "{}", control.rate_bps());
+                return;
+            }
+            control.handle_timeout(now);
+        }
+        unreachable!("the clocks meet at 304,001 ns");
     }
 
     #[test]

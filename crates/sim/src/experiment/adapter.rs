@@ -75,7 +75,7 @@ pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
                 additive_bytes: u32::try_from(nic.hpcc.additive.0).unwrap_or(u32::MAX),
             }),
         },
-        bus: nic.pcie.as_ref().map(bus),
+        bus: nic.pcie.as_ref().map(|slot| within(bus(slot), host.processor.memory)),
         storage: stores.then(|| storage(host)),
     }
 }
@@ -87,8 +87,19 @@ fn window_bytes(nic: &Nic) -> u32 {
 }
 
 fn storage(host: &Attached) -> StorageConfig {
-    let hosts::Processor { cores, io, request, call, packet, copy, moderation, interrupt, late, late_by } =
-        host.processor.clone();
+    let hosts::Processor {
+        cores,
+        io,
+        request,
+        call,
+        packet,
+        copy,
+        memory,
+        moderation,
+        interrupt,
+        late,
+        late_by,
+    } = host.processor.clone();
     let drive = &host.drive;
     let media = |latency: Timespan, rate: Bandwidth| Media { latency: latency.0, rate: rate.0 };
     StorageConfig {
@@ -99,6 +110,7 @@ fn storage(host: &Attached) -> StorageConfig {
             call: call.0,
             packet: packet.0,
             copy: copy.0,
+            memory: memory.map(|memory| memory.0),
             moderation: moderation.0,
             interrupt: interrupt.0,
             late_chance: late.chance(),
@@ -167,6 +179,12 @@ pub fn slot_bps(slot: &Pcie) -> u64 {
     lane_mbps * 1_000_000 * u64::from(slot.width)
 }
 
+/// A slot is no faster than the memory behind it.
+fn within(bus: Bus, memory: Option<Bandwidth>) -> Bus {
+    let slower = memory.map(|memory| memory.0).filter(|memory| memory.bps() < bus.rate.bps());
+    Bus { rate: slower.unwrap_or(bus.rate), ..bus }
+}
+
 fn bus(slot: &Pcie) -> Bus {
     let payload = u64::from(slot.payload.max(1));
     Bus {
@@ -179,6 +197,19 @@ fn bus(slot: &Pcie) -> Bus {
         receive_buffer_bytes: u32::try_from(slot.receive_buffer.0).unwrap_or(u32::MAX),
         doorbell: slot.doorbell.0,
     }
+}
+
+/// A slot as people call it: `PCIe 3.0 x8`.
+pub fn slot_name(slot: &Pcie) -> String {
+    let generation = match slot.generation {
+        0 | 1 => "1.1",
+        2 => "2.0",
+        3 => "3.0",
+        4 => "4.0",
+        5 => "5.0",
+        _ => "6.0",
+    };
+    format!("PCIe {generation} x{}", slot.width)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod run;
 mod storage;
 mod workload;
 
-pub use adapter::slot_bps;
+pub use adapter::{slot_bps, slot_name};
 pub use path::{Path, Paths};
 pub use run::{Progress, Ran};
 

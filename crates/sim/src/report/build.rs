@@ -35,6 +35,8 @@ impl Report {
             damaged: results.damaged,
             left: results.left,
         };
+        let limits = super::limits::limits(experiment, results, &report);
+        report.workloads.iter_mut().zip(limits).for_each(|(workload, limit)| workload.limit = limit);
         report.findings = diagnosis::findings(experiment, results, &report);
         report
     }
@@ -115,6 +117,7 @@ fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -
             notifications: mine.iter().map(|flow| flow.notifications).sum(),
             swapped_percent: percent(raw.iter().map(|result| result.order.swapped).sum()),
             late_percent: percent(distances.iter().sum()),
+            limit: None,
             reorder_distances: distances,
             reorder_distance_max: raw.iter().map(|result| result.order.distance_max).max().unwrap_or(0),
         }
@@ -145,6 +148,7 @@ fn stores(experiment: &Experiment, results: &Results) -> Vec<StoreReport> {
         cores: result.cores_busy_ps.len(),
         cores_busy_percent: percent(&result.cores_busy_ps),
         drives_busy_percent: percent(&result.drives_busy_ps),
+        memory_busy_percent: percent(&[result.memory_busy_ps]),
     };
     taking_part.map(report).collect()
 }

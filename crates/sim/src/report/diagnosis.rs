@@ -413,9 +413,8 @@ impl View<'_> {
                 Severity::Slow,
                 format!("{}'s slot was busy for {:.0} % of the time", host.name, 100.0 * part),
                 format!(
-                    "PCIe {} x{}: {:.1} Gb/s, {:.1} without packet headers, and the link has {:.0}",
-                    generation(slot.generation),
-                    slot.width,
+                    "{}: {:.1} Gb/s, {:.1} without packet headers, and the link has {:.0}",
+                    crate::experiment::slot_name(slot),
                     crate::experiment::slot_bps(slot) as f64 / 1e9,
                     bus.rate.bps() as f64 / 1e9,
                     link as f64 / 1e9
@@ -474,17 +473,6 @@ impl View<'_> {
             )
         };
         off.map(one).collect()
-    }
-}
-
-const fn generation(number: u8) -> &'static str {
-    match number {
-        0 | 1 => "1.1",
-        2 => "2.0",
-        3 => "3.0",
-        4 => "4.0",
-        5 => "5.0",
-        _ => "6.0",
     }
 }
 

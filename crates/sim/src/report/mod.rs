@@ -6,12 +6,14 @@ mod csv;
 mod diagnosis;
 mod hops;
 mod json;
+mod limits;
 mod pcap;
 mod routeros;
 mod table;
 
 pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};
+pub use limits::Limit;
 pub use pcap::write_pcap;
 pub use routeros::routeros_tables;
 pub use table::table;
@@ -84,6 +86,8 @@ pub struct StoreReport {
     pub cores_busy_percent: f64,
     /// How much of the time its drives moved data or commands, on average.
     pub drives_busy_percent: f64,
+    /// How much of the time copies kept its memory busy, where the file limits that.
+    pub memory_busy_percent: f64,
 }
 
 /// A workload.
@@ -122,6 +126,8 @@ pub struct WorkloadReport {
     /// Packets of data that arrived after one with a higher sequence number, of a hundred (RFC 4737, section
     /// 3.3).
     pub late_percent: f64,
+    /// What it is limited by, if anything is full.
+    pub limit: Option<Limit>,
     /// By reorder distance: entry n counts distances from 2^n to 2^(n+1) - 1.
     pub reorder_distances: Vec<u64>,
     /// The largest distance.

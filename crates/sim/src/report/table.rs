@@ -54,6 +54,7 @@ pub fn table(report: &Report) -> String {
         report.seed
     );
     text += &workloads(&report.workloads);
+    text += &limits(&report.workloads);
     for workload in
         report.workloads.iter().filter(|workload| workload.reorder_distances.iter().any(|count| *count > 0))
     {
@@ -115,6 +116,28 @@ fn workloads(workloads: &[WorkloadReport]) -> String {
         ]);
     }
     rows.text()
+}
+
+/// What is full, by workload.
+fn limits(workloads: &[WorkloadReport]) -> String {
+    let mut text = String::new();
+    for workload in workloads {
+        let _ = match &workload.limit {
+            Some(limit) => {
+                writeln!(
+                    text,
+                    "  {} is limited by {}, busy for {:.0} % of the time",
+                    workload.name, limit.what, limit.busy_percent
+                )
+            }
+            None => writeln!(
+                text,
+                "  {} fills nothing: it waits for round trips, windows or others",
+                workload.name
+            ),
+        };
+    }
+    format!("\n{text}")
 }
 
 fn distances(workload: &WorkloadReport) -> String {

@@ -212,6 +212,7 @@ impl Host {
             receive_peak_bytes: self.slot.as_ref().map_or(0, |slot| slot.peak_bytes),
             bus_busy_ps: self.slot.as_ref().map_or(0, |slot| slot.busy_ps()),
             cores_busy_ps: self.store.as_ref().map_or_else(Vec::new, |store| store.cores_busy_ps()),
+            memory_busy_ps: self.store.as_ref().map_or(0, |store| store.memory_busy_ps()),
             drives_busy_ps: self.store.as_ref().map_or_else(Vec::new, |store| store.drives_busy_ps()),
         }
     }

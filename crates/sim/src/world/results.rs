@@ -140,6 +140,8 @@ pub struct HostResult {
     pub bus_busy_ps: u64,
     /// How long each core worked for storage; those that did not are left out at the end.
     pub cores_busy_ps: Vec<u64>,
+    /// How long memory was busy with copies for storage, where its speed is limited.
+    pub memory_busy_ps: u64,
     /// How long each drive moved data, or commands.
     pub drives_busy_ps: Vec<u64>,
 }

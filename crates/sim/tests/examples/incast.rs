@@ -64,6 +64,31 @@ fn swift_holds_the_queue_at_its_target() {
     assert_eq!((pauses, ran.dropped()), (0, 0));
 }
 
+/// Swift's paper, section 3.1: the target grows with the switches on the way, and as windows shrink, so that
+/// many senders share a longer queue.
+#[test]
+fn swift_scales_its_target_by_hops_and_by_windows() {
+    let delay_us = |sets: &[(&str, &str)]| {
+        let sets = [&[("duration", "30ms")], sets].concat();
+        let ran = run_with("incast/swift.toml", &sets, |experiment| {
+            experiment.scenario.watch.sample_every = Some(Span::from_us(20));
+        });
+        queue_at(&ran, "leaf1:0", 10_000.0).0 / 5_000.0 + 8.0
+    };
+    let plain = delay_us(&[]);
+    // Three switches.
+    let by_hops = delay_us(&[("nic.default.swift.hop", "10us")]) - plain;
+    assert!((22.0..38.0).contains(&by_hops), "{by_hops} us for three switches at 10 us");
+    // Sixteen windows fill the line for the delay that they aim at: 25 us and what their size adds.
+    let by_flows = delay_us(&[("nic.default.swift.flow-range", "100us")]);
+    let target = |delay: f64| {
+        let packets = delay * 5_000.0 / 1106.0 / 16.0;
+        25.0 + 100.0 * (1.0 / packets.sqrt() - 0.1) / (10.0_f64.sqrt() - 0.1)
+    };
+    let wanted = (0..50).fold(25.0, |delay, _| (delay + target(delay)) / 2.0);
+    assert!((by_flows / wanted - 1.0).abs() < 0.3, "{by_flows} us, {wanted} by the formula");
+}
+
 /// HPCC's paper, section 3.2 and figure 13: links are used to eta, next to nothing waits, shares are fair.
 #[test]
 fn hpcc_keeps_the_queue_near_zero_and_the_line_at_eta() {

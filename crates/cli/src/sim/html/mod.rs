@@ -89,6 +89,7 @@ fn workloads(report: &Report) -> String {
         "CNPs",
         "swapped",
         "largest distance",
+        "limited by",
     ];
     let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
     let at = |spread: Option<Spread>, of: fn(Spread) -> f64| number(spread.map(of));
@@ -112,6 +113,10 @@ fn workloads(report: &Report) -> String {
             workload.notifications.to_string(),
             format!("{:.2}%", workload.swapped_percent),
             workload.reorder_distance_max.to_string(),
+            workload.limit.as_ref().map_or_else(
+                || "nothing that is full".to_owned(),
+                |limit| format!("{} ({:.0}%)", limit.what, limit.busy_percent),
+            ),
         ]
     };
     rows(&head, report.workloads.iter().map(row))

@@ -37,6 +37,9 @@ const PIECE_BYTES: u32 = 64 << 10;
 /// Data up to this travels with its command over TCP: what Linux' target offers (`inline_data_size`).
 const INLINE_BYTES: u32 = 8 << 10;
 
+/// How often a byte of the stream passes memory: moved by the adapter, read, and written by the copy.
+const PASSES: u64 = 3;
+
 /// The number of a message travels as an immediate, besides what NVMe has.
 const NUMBER_BYTES: u32 = 4;
 
@@ -66,6 +69,8 @@ pub struct Processor {
     pub packet: Span,
     /// Stream: how fast a core copies.
     pub copy: Rate,
+    /// How fast memory is for all cores together.
+    pub memory: Option<Rate>,
     /// Stream: how long the adapter holds an interrupt back.
     pub moderation: Span,
     /// Stream: from the interrupt until the program runs.
@@ -116,6 +121,8 @@ pub(super) struct Store {
     posting: Span,
     mtu: u32,
     cores: Vec<Core>,
+    /// What copies keep busy, whichever core makes them.
+    memory: Core,
     shelf: Shelf,
     sessions: Vec<Session>,
     by_qpn: BTreeMap<u32, u32>,
@@ -135,6 +142,7 @@ impl Store {
             posting: bus.map_or(Span::ZERO, |bus| bus.doorbell + bus.read_latency),
             mtu,
             cores: vec![Core::default(); cores],
+            memory: Core::default(),
             shelf: Shelf::new(config.drives),
             sessions: Vec::new(),
             by_qpn: BTreeMap::new(),
@@ -170,6 +178,11 @@ impl Store {
         self.cores.iter().take(self.sessions.len()).map(|core| core.busy_ps).collect()
     }
 
+    /// How long memory was busy with copies.
+    pub(super) fn memory_busy_ps(&self) -> u64 {
+        self.memory.busy_ps
+    }
+
     /// How long each drive did.
     pub(super) fn drives_busy_ps(&self) -> Vec<u64> {
         self.shelf.busy_ps.clone()
@@ -188,6 +201,16 @@ impl Store {
     fn work(&mut self, now: Time, session: u32, span: Span) -> Time {
         let core = self.sessions[session as usize].core;
         self.cores[core as usize].work(now, span)
+    }
+
+    /// Works and copies: no faster than its core does, nor than memory that all cores share.
+    fn work_and_copy(&mut self, now: Time, session: u32, span: Span, bytes: u32) -> Time {
+        let Processor { copy, memory, .. } = self.config.processor;
+        let done = self.work(now, session, span + copy.time_of(bytes));
+        let Some(memory) = memory.filter(|_| bytes > 0) else { return done };
+        let copied = self.memory.work(now, memory.time_of(bytes).times(PASSES));
+        // The core waits for memory, and looks busy.
+        self.work(now, session, Span(copied.0.saturating_sub(done.0)))
     }
 
     /// The job asks for as many I/Os as its depth allows.
@@ -216,10 +239,11 @@ impl Store {
     fn say(&mut self, now: Time, session: u32, word: Word, number: u64, bytes: u32) {
         let processor = self.config.processor;
         let span = match self.config.stream {
-            true => processor.call + processor.copy.time_of(bytes),
+            true => processor.call,
             false => processor.request,
         };
-        let done = self.work(now, session, span);
+        let copied = if self.config.stream { bytes } else { 0 };
+        let done = self.work_and_copy(now, session, span, copied);
         let work = Work::Say { word, number, bytes: bytes - NUMBER_BYTES };
         self.plan(done + self.posting, Step::Post { session, work });
     }
@@ -257,8 +281,8 @@ impl Store {
     fn receive(&mut self, now: Time, session: u32, word: Word, number: u64, bytes: u32) {
         let processor = self.config.processor;
         let packets = u64::from(bytes.div_ceil(self.mtu));
-        let span = processor.call + processor.packet.times(packets) + processor.copy.time_of(bytes);
-        let done = self.work(now, session, span);
+        let span = processor.call + processor.packet.times(packets);
+        let done = self.work_and_copy(now, session, span, bytes);
         self.plan(done, Step::Hear { session, word, number });
     }
 
