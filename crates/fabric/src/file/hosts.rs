@@ -25,9 +25,9 @@ pub struct Processor {
     pub packet: Timespan,
     /// TCP: how fast one core copies.
     pub copy: Bandwidth,
-    /// How fast memory is for all cores together; without it, it is no limit. A byte over TCP passes it three
-    /// times: between adapter and kernel, out of there, and into the program's buffer. A byte over RDMA passes
-    /// it once, which is a limit of the slot (`pcie`).
+    /// How fast memory is for all cores together; without it, it is no limit. A byte over TCP passes it
+    /// three times: between adapter and kernel, out of there, and into the program's buffer. A byte over
+    /// RDMA passes it once, which is a limit of the slot (`pcie`).
     pub memory: Option<Bandwidth>,
     /// TCP: how long the adapter holds an interrupt back, so that more arrives with it.
     pub moderation: Timespan,

@@ -83,10 +83,10 @@ impl Dcqcn {
         }
     }
 
-    /// Firmware: the clocks of alpha, of increases and of cuts. Where an increase and a cut fall together, which
-    /// they do whenever one interval is a multiple of the other, the rate rises before it is cut: its clock was
-    /// set earlier. (So it is in HPCC's ns-3 model, where events of one moment run in the order in which they
-    /// were asked for.)
+    /// Firmware: the clocks of alpha, of increases and of cuts. Where an increase and a cut fall together,
+    /// which they do whenever one interval is a multiple of the other, the rate rises before it is cut: its
+    /// clock was set earlier. (So it is in HPCC's ns-3 model, where events of one moment run in the order in
+    /// which they were asked for.)
     fn tick(&mut self, now: Instant, cut_interval: Nanos, clamp_target: bool) {
         if self.alpha_at.is_some_and(|at| at <= now) {
             self.alpha -= self.alpha >> self.config.g_shift;

@@ -1,7 +1,7 @@
 //! Swift (Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter",
 //! SIGCOMM 2020, section 3.1 and algorithm 1): the window grows by a step per round trip while the delay is
-//! below a target, and shrinks in proportion to how far it is above. The target grows with the switches on the
-//! way, and as the window shrinks. A window below one packet is a packet now and then.
+//! below a target, and shrinks in proportion to how far it is above. The target grows with the switches on
+//! the way, and as the window shrinks. A window below one packet is a packet now and then.
 
 use super::Algorithm;
 use crate::config::SwiftConfig;

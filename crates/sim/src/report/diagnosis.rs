@@ -5,6 +5,7 @@ use super::{Finding, Report, Severity};
 use crate::experiment::Experiment;
 use crate::world::Results;
 use crate::world::{HostConfig, Marking};
+use fabric::Drop;
 use fabric::config::{CLASSES, ClassMap, Profile};
 use fabric::file::NamedSwitch;
 use fabric::topology::{End, Node};
@@ -129,16 +130,18 @@ impl View<'_> {
         let mut grouped: Vec<(Finding, u64, Vec<String>)> = Vec::new();
         for (number, switch) in (0_u32..).zip(&self.results.switches) {
             for (port, result) in (0_u16..).zip(&switch.ports) {
-                let dropped: u64 = result.ingress.dropped.iter().sum();
-                let Some(found) = self.loss(number, port).filter(|_| dropped > 0) else { continue };
                 let here = self.name(End { node: Node::Switch(number), port });
-                let known = grouped.iter_mut().find(|(other, _, _)| other.cause == found.cause);
-                match known {
-                    Some((_, sum, ports)) => {
-                        *sum += dropped;
-                        ports.push(here);
+                for (why, dropped) in Drop::ALL.into_iter().zip(result.ingress.dropped) {
+                    let Some(found) = self.dropped(number, port, why).filter(|_| dropped > 0) else {
+                        continue;
+                    };
+                    match grouped.iter_mut().find(|(other, _, _)| other.cause == found.cause) {
+                        Some((_, sum, ports)) => {
+                            *sum += dropped;
+                            ports.push(here.clone());
+                        }
+                        None => grouped.push((found, dropped, vec![here.clone()])),
                     }
-                    None => grouped.push((found, dropped, vec![here])),
                 }
             }
         }
@@ -157,6 +160,32 @@ impl View<'_> {
             Finding { seen: format!("{sum} packets were dropped that arrived at {first}{more}"), ..found }
         };
         grouped.into_iter().map(name).collect()
+    }
+
+    /// Why packets are dropped that arrive at a port.
+    fn dropped(&self, switch: u32, port: u16, why: Drop) -> Option<Finding> {
+        let name = &self.switch(switch).name;
+        let (cause, instead) = match why {
+            Drop::Ingress => return self.loss(switch, port),
+            Drop::Storm => (
+                format!("{name}: the PFC watchdog drops what is for queues that stayed paused for its time"),
+                "who pauses them is to be found: a deadlock, or a host that does not take what arrives",
+            ),
+            Drop::Early => (
+                format!("{name}: WRED drops packets whose senders do not take part in ECN"),
+                "nic.NAME.ecn = true, or ecn.drop = false for this queue",
+            ),
+            Drop::Egress => (
+                format!("{name}: the queue's own limit is reached"),
+                "queue.CLASS.limit = \"none\", or larger",
+            ),
+            Drop::HopLimit => (format!("{name}: packets go in circles"), "ways without circles"),
+            Drop::NoRoute => {
+                (format!("{name}: no way leads to where they go"), "links that are down: see link.down")
+            }
+            Drop::Link => return None,
+        };
+        Some(finding(Severity::Broken, String::new(), cause, instead))
     }
 
     fn loss(&self, switch: u32, port: u16) -> Option<Finding> {
@@ -266,6 +295,10 @@ impl View<'_> {
 
     /// Ports that are paused much of the time, and what would have slowed senders down instead.
     fn storms(&self) -> Vec<Finding> {
+        if !self.results.deadlocks.is_empty() {
+            // Whatever is paused is so because of that.
+            return Vec::new();
+        }
         let end_us = self.results.end.0 as f64 / 1e6;
         let paused =
             |port: &&super::PortReport| port.queues.iter().any(|queue| queue.paused_us > STORM_PART * end_us);

@@ -1,4 +1,5 @@
-//! Where data waited, was marked, paused and lost: of single flows, and of a workload's flows added up by port.
+//! Where data waited, was marked, paused and lost: of single flows, and of a workload's flows added up by
+//! port.
 
 use super::build::us;
 use super::{FlowReport, HopReport, Report};
@@ -57,8 +58,8 @@ pub fn port_shares(report: &Report, workload: usize) -> Vec<PortShare> {
     shares
 }
 
-/// A workload's flow whose data was on its way the longest for its size: by slowdown where it finished, else by
-/// what it waited.
+/// A workload's flow whose data was on its way the longest for its size: by slowdown where it finished, else
+/// by what it waited.
 pub fn slowest(report: &Report, workload: usize) -> Option<&FlowReport> {
     let flows = report.flows.iter().filter(|flow| flow.workload == workload && !flow.hops.is_empty());
     let waited = |flow: &FlowReport| flow.hops.iter().map(|hop| hop.waited_us + hop.paused_us).sum::<f64>();

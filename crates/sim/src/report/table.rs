@@ -130,6 +130,10 @@ fn limits(workloads: &[WorkloadReport]) -> String {
                     workload.name, limit.what, limit.busy_percent
                 )
             }
+            None if workload.retransmitted > 0 => {
+                let again = workload.retransmitted;
+                writeln!(text, "  {} fills nothing: {again} packets were sent again", workload.name)
+            }
             None => writeln!(
                 text,
                 "  {} fills nothing: it waits for round trips, windows or others",

@@ -1,5 +1,5 @@
-//! Where each flow's data waits, is marked, paused and lost, port by port. Only where that is asked for: every
-//! packet then takes the careful way over its links.
+//! Where each flow's data waits, is marked, paused and lost, port by port. Only where that is asked for:
+//! every packet then takes the careful way over its links.
 
 use super::results::FlowHop;
 use super::wires::{Content, LaneInfo};

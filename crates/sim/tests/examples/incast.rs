@@ -112,4 +112,9 @@ fn hpcc_keeps_the_queue_near_zero_and_the_line_at_eta() {
 fn a_watchdog_breaks_the_ring() {
     let ran = run("incast/watchdog.toml", &[("workload.0.message", "16KiB"), ("workload.0.depth", "64")]);
     assert!(ran.dropped() > 0 && ran.report.workloads[0].bytes > 0, "what is stuck is dropped");
+    // The watchdog is named, and neither headroom nor ECN is blamed for it.
+    assert_eq!(ran.finding("the PFC watchdog drops").severity, Severity::Broken);
+    assert!(
+        ran.report.findings.iter().all(|one| !one.cause.contains("headroom") && !one.cause.contains("ECN"))
+    );
 }

@@ -56,7 +56,9 @@ fn host() -> HostConfig {
         hyper_bps: 100_000_000,
         firmware: Some(FirmwareDcqcn { cut_interval_ns: Nanos(4_000), clamp_target: false }),
     };
-    let control = Marking { class: 6, dscp: 48, pcp: None, ecn: false };
+    // `ACK_HIGH_PRIO` reaches the hosts only (`ack_q_idx`): nobody sets it of the switches, whose queue for
+    // an acknowledgement is that of its data.
+    let control = Marking { class: 6, dscp: 26, pcp: None, ecn: false };
     HostConfig {
         mtu: Mtu::B4096,
         // 20 bytes of preamble and gap come on top.
@@ -243,13 +245,20 @@ fn a_permutation_in_a_fat_tree_takes_as_long_flow_by_flow() {
     within(whole(0.99), quantile(theirs, 0.99), 0.05);
 }
 
-/// With other placements, theirs is among ours, and on average flows take as long.
+/// With 20 other hash seeds, half of the flows take as long.
 #[test]
 fn other_placements_spread_around_it() {
-    let runs: Vec<_> = (15..=18).map(|seed| completion_times("fat-tree-k8", seed, anywhere)).collect();
-    let means: Vec<f64> = runs.iter().map(|[_, ours]| mean(ours)).collect();
-    within(mean(&means), mean(&runs[0][0]), 0.1);
-    let theirs = quantile(&runs[0][0], 0.5);
-    let medians: Vec<f64> = runs.iter().map(|[_, ours]| quantile(ours, 0.5)).collect();
-    assert!(medians.iter().any(|median| (median / theirs - 1.0).abs() < 0.1), "{medians:?}");
+    let run = |seeds: std::ops::RangeInclusive<u64>| {
+        seeds.map(|seed| completion_times("fat-tree-k8", seed, anywhere)).collect::<Vec<_>>()
+    };
+    let runs = std::thread::scope(|scope| {
+        let others = scope.spawn(|| run(11..=20));
+        [run(1..=10), others.join().unwrap()].concat()
+    });
+    let theirs = &runs[0][0];
+    let of = |what: fn(&[f64]) -> f64| runs.iter().map(|[_, ours]| what(ours)).collect::<Vec<f64>>();
+    let (means, medians) = (of(mean), of(|times| quantile(times, 0.5)));
+    println!("medians {medians:?}, means {means:?}");
+    within(mean(&means), mean(theirs), 0.1);
+    within(mean(&medians), quantile(theirs, 0.5), 0.1);
 }
