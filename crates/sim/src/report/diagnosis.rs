@@ -166,7 +166,7 @@ impl View<'_> {
     fn dropped(&self, switch: u32, port: u16, why: Drop) -> Option<Finding> {
         let name = &self.switch(switch).name;
         let (cause, instead) = match why {
-            Drop::Ingress => return self.loss(switch, port),
+            Drop::Ingress | Drop::Egress => return self.loss(switch, port, why),
             Drop::Storm => (
                 format!("{name}: the PFC watchdog drops what is for queues that stayed paused for its time"),
                 "who pauses them is to be found: a deadlock, or a host that does not take what arrives",
@@ -174,10 +174,6 @@ impl View<'_> {
             Drop::Early => (
                 format!("{name}: WRED drops packets whose senders do not take part in ECN"),
                 "nic.NAME.ecn = true, or ecn.drop = false for this queue",
-            ),
-            Drop::Egress => (
-                format!("{name}: the queue's own limit is reached"),
-                "queue.CLASS.limit = \"none\", or larger",
             ),
             Drop::HopLimit => (format!("{name}: packets go in circles"), "ways without circles"),
             Drop::NoRoute => {
@@ -188,7 +184,7 @@ impl View<'_> {
         Some(finding(Severity::Broken, String::new(), cause, instead))
     }
 
-    fn loss(&self, switch: u32, port: u16) -> Option<Finding> {
+    fn loss(&self, switch: u32, port: u16, why: Drop) -> Option<Finding> {
         let sender = match self.peer(switch, port).map(|end| end.node) {
             Some(Node::Host(host)) => self.host(host),
             _ => self.sender()?,
@@ -204,6 +200,13 @@ impl View<'_> {
         let class = class_of(&profile.map, &sender.data);
         let seen = String::new();
         if profile.pfc.send >> class & 1 == 1 {
+            if why == Drop::Egress {
+                let name = &self.switch(switch).name;
+                let cause =
+                    format!("{name}: class {class} is lossless, and its queue has a limit of its own");
+                let instead = format!("queue.{class}.limit = \"none\": pauses are what limits it");
+                return Some(finding(Severity::Broken, seen, cause, instead));
+            }
             return Some(self.lossless_loss(switch, port, seen, class, sender));
         }
         let (cause, instead) = self.why_lossy(switch, port, class, sender);
