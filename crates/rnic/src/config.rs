@@ -37,8 +37,7 @@ pub struct Config {
     /// ConnectX does with adaptive routing on. Off: go-back-N (IBTA 9.7.5.1.2).
     pub out_of_order: bool,
     /// Give every packet of a WRITE without immediate a RETH even without out-of-order receive: each is a
-    /// WRITE of its own to the peer. All but the last are then equally long, which segmentation offload
-    /// wants.
+    /// WRITE of its own to the peer. They are then equally long, which segmentation offload wants.
     pub write_only: bool,
     /// How far ahead of the expected PSN a packet may be and still be placed; also how many packets a hole
     /// may lie behind before it counts as lost.

@@ -23,6 +23,7 @@ mod stream;
 mod table;
 mod transfer;
 mod wait;
+mod writes;
 
 pub(crate) use calls::{
     raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap, riounmap,

@@ -135,7 +135,7 @@ impl Inner {
                 if self.phase == Phase::Connecting {
                     stream.meet(told.peer.ok_or(Errno(libc::ECONNREFUSED))?);
                 }
-                stream.open = true;
+                stream.open();
                 self.phase = Phase::Connected;
                 Ok(())
             }
@@ -283,7 +283,7 @@ impl Endpoint for Inner {
         if let Some(stream) = &mut self.stream {
             stream.progress();
             if self.phase == Phase::Accepted && stream.heard {
-                stream.open = true;
+                stream.open();
                 self.phase = Phase::Connected;
             }
         }

@@ -9,14 +9,13 @@ use super::defaults::Sizes;
 use super::protocol::{
     Connect, GRANTS, LENGTH_MAX, MAPPING_BYTES, Message, RANGE_BYTES, Range, scale, unscale,
 };
+use super::writes::{request, tail_bytes};
 use crate::qp;
 use crate::verbs;
 use abi::{
-    IBV_QPT_RC, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
-    ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, ibv_wr_rdma, ibv_wr_remote,
-    rdma_cm_id,
+    IBV_QPT_RC, IBV_SEND_INLINE, IBV_SEND_SIGNALED, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr,
+    ibv_sge, ibv_wc, rdma_cm_id,
 };
-use core::ffi::c_int;
 use door::Errno;
 use std::collections::VecDeque;
 use std::ptr::null_mut;
@@ -85,7 +84,9 @@ pub(super) struct Stream {
     /// Something came: the peer is there, whatever the connection manager says.
     pub(super) heard: bool,
     /// The peer's queue pair is ready to receive. Before, it would drop what it is sent.
-    pub(super) open: bool,
+    open: bool,
+    /// Bytes of a full packet.
+    mtu: usize,
 }
 
 // SAFETY: what the pointers lead to belongs to the stream, and verbs may be called from any thread.
@@ -139,6 +140,7 @@ impl Stream {
                 ended: None,
                 heard: false,
                 open: false,
+                mtu: usize::MAX,
             };
             stream.make_queue_pair(sizes)?;
             stream.post_receives(sizes.receives)?;
@@ -156,7 +158,8 @@ impl Stream {
             recv_cq: self.completions.queue(),
             srq: null_mut(),
             cap: ibv_qp_cap {
-                max_send_wr: sizes.sends,
+                // A long message takes two.
+                max_send_wr: 2 * sizes.sends,
                 max_recv_wr: sizes.receives,
                 max_send_sge: 2,
                 max_recv_sge: 1,
@@ -191,6 +194,15 @@ impl Stream {
         self.peer = peer;
         self.may_send = peer.credits;
         self.tables.put(0, &peer.first.to_memory(cfg!(target_endian = "big")));
+    }
+
+    /// The queue pairs of both ends are connected.
+    pub(super) fn open(&mut self) {
+        self.open = true;
+        // SAFETY: the identifier outlives the stream.
+        if let Ok(id) = unsafe { crate::id::id(self.id) } {
+            self.mtu = 128 << id.state().link.mtu;
+        }
     }
 
     /// Takes completions, and gives credits. Called whenever something is asked of the socket.
@@ -285,22 +297,17 @@ impl Stream {
         id: u64,
         inline: bool,
     ) -> Result<(), Errno> {
-        let mut request = ibv_send_wr {
-            wr_id: id,
-            next: null_mut(),
-            sg_list: elements.as_mut_ptr(),
-            num_sge: elements.len() as c_int,
-            opcode: if message.is_some() { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE },
-            send_flags: IBV_SEND_SIGNALED | if inline { IBV_SEND_INLINE } else { 0 },
-            imm_data: message.map_or(0, |message| message.value().to_be()),
-            wr: ibv_wr_remote { rdma: ibv_wr_rdma { remote_addr: to.0, rkey: to.1 } },
-            xrc_remote_srqn: 0,
-            // SAFETY: not looked at; zeros are a valid value.
-            bind_mw: unsafe { core::mem::zeroed() },
-        };
+        let flags = IBV_SEND_SIGNALED | if inline { IBV_SEND_INLINE } else { 0 };
+        // SAFETY: as above.
+        unsafe { self.post(&mut request(elements, to, message, id, flags)) }
+    }
+
+    /// # Safety
+    /// As [`Stream::write`], for each request of the list.
+    unsafe fn post(&mut self, requests: &mut ibv_send_wr) -> Result<(), Errno> {
         let mut bad = null_mut();
         // SAFETY: as above.
-        let posted = Errno::check(unsafe { verbs::post_send((*self.id).qp, &mut request, &mut bad) });
+        let posted = Errno::check(unsafe { verbs::post_send((*self.id).qp, requests, &mut bad) });
         if posted.is_err() {
             self.end(End::Broken);
         }
@@ -407,10 +414,23 @@ impl Stream {
             return unsafe { self.write(&mut piece, to, message, length as u64, true) };
         }
         self.outgoing.put(self.outgoing_at, bytes);
-        let (mut pieces, count) = self.outgoing.pieces(self.outgoing_at, length);
-        self.outgoing_at = (self.outgoing_at + length) % self.outgoing.length();
-        // SAFETY: the room counts as used until the request has completed.
-        unsafe { self.write(&mut pieces[..count], to, message, length as u64, false) }
+        let at = self.outgoing_at;
+        self.outgoing_at = (at + length) % self.outgoing.length();
+        let Some(tail) = tail_bytes(length, self.mtu).filter(|_| message.is_some()) else {
+            let (mut pieces, count) = self.outgoing.pieces(at, length);
+            // SAFETY: the room counts as used until the request has completed.
+            return unsafe { self.write(&mut pieces[..count], to, message, length as u64, false) };
+        };
+        let body = length - tail;
+        let (mut pieces, count) = self.outgoing.pieces(at, body);
+        let (mut last, last_count) = self.outgoing.pieces((at + body) % self.outgoing.length(), tail);
+        let behind = (to.0.wrapping_add(body as u64), to.1);
+        let mut announced =
+            request(&mut last[..last_count], behind, message, length as u64, IBV_SEND_SIGNALED);
+        let mut first = request(&mut pieces[..count], to, None, 0, 0);
+        first.next = &mut announced;
+        // SAFETY: as above; the second completes after the first.
+        unsafe { self.post(&mut first) }
     }
 
     /// Whether nothing that was sent is still on its way.

@@ -31,9 +31,7 @@ impl Qp {
         if self.kind == QpType::Ud {
             return self.emit_datagram(resources, index, entry, sink);
         }
-        let mtu = self.mtu();
-        let offset = packet * mtu;
-        let length = (entry.length - offset.min(entry.length)).min(packets.saturating_mul(mtu));
+        let (offset, length) = self.extent(entry, packet, packets);
         let ends = packet + packets >= entry.packets;
         let position = Position::of(packet, if ends { packet + 1 } else { entry.packets });
         let message = self.message(entry, position, offset, length);
@@ -44,6 +42,28 @@ impl Qp {
         header.solicited = ends && entry.flags.contains(SendFlags::SOLICITED);
         let carried = if carries_payload(&entry.operation) { length } else { 0 };
         self.dispatch(resources, entry, &header, offset, carried, sink)
+    }
+
+    /// Where so many packets of an entry begin, and how many bytes they stand for.
+    fn extent(&self, entry: &SendEntry, packet: u32, packets: u32) -> (u32, u32) {
+        let begin = |packet: u32| match self.cuts_evenly(entry) {
+            // The longer ones first.
+            true => {
+                let (each, more) = (entry.length / entry.packets.max(1), entry.length % entry.packets.max(1));
+                (packet.saturating_mul(each).saturating_add(packet.min(more))).min(entry.length)
+            }
+            false => packet.saturating_mul(self.mtu()).min(entry.length),
+        };
+        let start = begin(packet);
+        (start, begin(packet.saturating_add(packets)) - start)
+    }
+
+    /// Packets that are WRITEs of their own need not be full. As long as each other they are one piece for
+    /// segmentation offload, together with what goes before and after. A packet never begins later than a
+    /// full one would: what was on its way in full packets is not missed when they are sent again like this.
+    fn cuts_evenly(&self, entry: &SendEntry) -> bool {
+        let is_own = matches!(entry.operation, Operation::Write { immediate: None, .. });
+        is_own && self.write_evenly && self.path.lane == 0
     }
 
     // Copied together in a register, and not through memory: the packet is read at once.

@@ -58,6 +58,8 @@ pub(crate) struct Qp {
     pub(crate) out_of_order: bool,
     /// WRITEs without immediate leave as WRITE ONLY packets.
     pub(crate) write_only: bool,
+    /// Whether those packets are cut as long as each other.
+    pub(crate) write_evenly: bool,
     /// How many packets the peer may have to keep ahead of a missing one.
     pub(crate) reorder_window: u32,
     /// Packets between two requests for an acknowledgement at most.
@@ -94,6 +96,7 @@ impl Qp {
             out_of_order: resources.config.out_of_order,
             // The receiver can place such a packet whatever came before it.
             write_only: resources.config.write_only || resources.config.out_of_order,
+            write_evenly: resources.config.write_only,
             reorder_window: resources.config.reorder_window.max(1),
             ack_interval: resources.config.ack_interval.max(1),
             // The eight bytes of an ATOMIC WRITE come with the request, whatever inline data was asked for.

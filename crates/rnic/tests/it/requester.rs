@@ -29,20 +29,30 @@ fn a_message_becomes_packets_and_completes_with_the_last_acknowledgement() {
     assert_eq!(bench.completions(), [(1, Status::Success)]);
 }
 
-#[test]
-fn with_out_of_order_receive_each_write_packet_has_its_own_address() {
-    let config = Config { out_of_order: true, ..Config::default() };
+/// Where the packets of a WRITE of 2500 bytes go, each a WRITE of its own, and how long they are.
+fn own_writes(config: Config) -> Vec<(u64, u32)> {
     let mut bench = Bench::with(QpType::Rc, config, ALL);
     bench.post(1, WRITE, 2500);
-    let addresses: Vec<_> = bench
-        .sent()
-        .iter()
-        .map(|(packet, _)| match packet.message {
-            Message::Write { position: Position::Only, reth: Some(reth), .. } => (reth.address, reth.length),
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(addresses, [(0x5000, 1024), (0x5400, 1024), (0x5800, 452)]);
+    let sent = bench.sent();
+    let writes = sent.iter().map(|(packet, length)| match packet.message {
+        Message::Write { position: Position::Only, reth: Some(reth), .. } if reth.length == *length => {
+            (reth.address, reth.length)
+        }
+        other => panic!("{other:?}"),
+    });
+    writes.collect()
+}
+
+#[test]
+fn with_out_of_order_receive_each_write_packet_has_its_own_address() {
+    let sent = own_writes(Config { out_of_order: true, ..Config::default() });
+    assert_eq!(sent, [(0x5000, 1024), (0x5400, 1024), (0x5800, 452)]);
+}
+
+#[test]
+fn for_segmentation_offload_they_are_as_long_as_each_other() {
+    let sent = own_writes(Config { write_only: true, ..Config::default() });
+    assert_eq!(sent, [(0x5000, 834), (0x5342, 833), (0x5683, 833)]);
 }
 
 #[test]

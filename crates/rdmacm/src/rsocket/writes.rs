@@ -1,0 +1,77 @@
+//! How a stream's messages become WRITEs.
+
+use super::protocol::Message;
+use abi::{IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, ibv_send_wr, ibv_sge, ibv_wr_rdma, ibv_wr_remote};
+use core::ffi::c_int;
+use std::ptr::null_mut;
+
+/// Bytes of an immediate; also what packets are filled up to multiples of.
+const WORD: usize = 4;
+
+/// A WRITE to an address under a key, with an immediate if there is a message.
+pub(super) fn request(
+    elements: &mut [ibv_sge],
+    (remote_addr, rkey): (u64, u32),
+    message: Option<Message>,
+    wr_id: u64,
+    send_flags: u32,
+) -> ibv_send_wr {
+    ibv_send_wr {
+        wr_id,
+        next: null_mut(),
+        sg_list: elements.as_mut_ptr(),
+        num_sge: elements.len() as c_int,
+        opcode: if message.is_some() { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE },
+        send_flags,
+        imm_data: message.map_or(0, |message| message.value().to_be()),
+        wr: ibv_wr_remote { rdma: ibv_wr_rdma { remote_addr, rkey } },
+        xrc_remote_srqn: 0,
+        // SAFETY: not looked at; zeros are a valid value.
+        bind_mw: unsafe { core::mem::zeroed() },
+    }
+}
+
+/// How many bytes of a long message go with the immediate, in a WRITE of their own.
+///
+/// As one WRITE, its first and its last packet would be longer than the others (RETH, ImmDt), and each would
+/// leave in a system call of its own: segments of one are equally long. The device cuts a WRITE without
+/// immediate into equal packets; the immediate takes the place of four bytes in one more of that length. One
+/// length in five cannot be cut like that, and takes a call more.
+pub(super) fn tail_bytes(length: usize, mtu: usize) -> Option<usize> {
+    if length <= mtu {
+        return None;
+    }
+    let packets = (length + WORD).div_ceil(mtu);
+    let packet = (length + WORD).div_ceil(packets).next_multiple_of(WORD);
+    let least = (packet + 1).saturating_sub(2 * WORD);
+    Some(least.max(length.saturating_sub((packets - 1) * packet)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a packet has behind its RETH.
+    fn wire_bytes(payload: usize) -> usize {
+        payload.next_multiple_of(WORD)
+    }
+
+    #[test]
+    fn the_packets_of_most_long_messages_are_equally_long() {
+        for mtu in [256, 1024, 4096] {
+            let (mut equal, mut all) = (0, 0);
+            for length in mtu + 1..=17 * mtu {
+                let tail = tail_bytes(length, mtu).expect("it is long");
+                let (body, last) = (length - tail, wire_bytes(tail) + WORD);
+                assert!(last <= mtu && tail > 0 && body > 0, "{length} of {mtu}");
+                let packets = body.div_ceil(mtu);
+                let sizes = (0..packets).map(|it| body / packets + usize::from(it < body % packets));
+                equal += usize::from(sizes.map(wire_bytes).all(|bytes| bytes == last));
+                all += 1;
+            }
+            assert!(equal * 100 >= all * 78, "{equal} of {all} at {mtu}");
+        }
+        assert_eq!(tail_bytes(4096, 4096), None);
+        assert_eq!(tail_bytes(65536, 4096), Some(3849));
+    }
+}
