@@ -202,7 +202,7 @@ fn hops(report: &Report) -> String {
                 hop.lost.to_string(),
             ]
         };
-        let head = ["to", "flows", "packets", "waited", "at most", "of it paused", "marked", "lost"];
+        let head = ["to", "flows", "packets", "waited", "at most", "paused", "marked", "lost"];
         let title = format!("where {} waited", workload.name);
         let mut rows = Rows::new(&[&[title.as_str()], &head[..]].concat());
         for share in port_shares(report, index).iter().take(PORTS_SHOWN / 2) {

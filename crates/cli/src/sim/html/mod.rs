@@ -124,7 +124,7 @@ fn workloads(report: &Report) -> String {
 
 /// Where the data of each workload waited, and the way of its slowest flow.
 fn hops(report: &Report) -> String {
-    let head = ["port", "to", "packets", "waited µs", "at most", "of it paused", "marked", "lost"];
+    let head = ["port", "to", "packets", "waited µs", "at most", "paused", "marked", "lost"];
     let cells = |hop: &HopReport| {
         vec![
             hop.port.clone(),
