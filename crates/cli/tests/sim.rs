@@ -108,7 +108,7 @@ fn where_flows_waited_is_told_port_by_port() {
     let (csv, parquet, html, json) = (at("a.csv"), at("a.parquet"), at("a.html"), at("a.json"));
     let files = ["--hops", "--csv", &csv, "--parquet", &parquet, "--html", &html, "--json", &json];
     let text =
-        stdout(&sim(&example("crs504/ecn-off.toml"), &[&["--set", "duration=1ms"], &files[..]].concat()));
+        stdout(&sim(&example("crs504/ecn-off.toml"), &[&["--set", "duration=3ms"], &files[..]].concat()));
     for wanted in ["where storage waited", "its slowest: sender", "where victim waited"] {
         assert!(text.contains(wanted), "{wanted}\n{text}");
     }

@@ -56,7 +56,9 @@ static void connect_queue_pair(struct end *end) {
   done(ibv_modify_qp(end->qp, &to, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN
                      | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "INIT to RTR");
   to = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = end->mine.psn, .timeout = end->timeout,
-    .retry_cnt = 7, .rnr_retry = 3};
+    .retry_cnt = 7,
+    // A receiver that gets no processor for a while is not one that never posts.
+    .rnr_retry = is(end, "deaf") ? 3 : 7};
   done(ibv_modify_qp(end->qp, &to, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT
                      | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), "RTR to RTS");
 }
