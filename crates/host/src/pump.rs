@@ -18,6 +18,8 @@ use wire::Qpn;
 
 /// Receives in a row before completions are looked at again: 64 KiB each.
 const RECEIVES_MAX: usize = 8;
+/// How many before the first messages of a lane.
+const RECEIVES_ALL: usize = 1024;
 /// Packets that are made before the socket is looked at: whoever sends without end must not be deaf
 /// meanwhile, for the kernel keeps only so much of what others send. Acknowledgements pace reliable queue
 /// pairs, but nothing else paces the others.
@@ -326,6 +328,10 @@ impl Pump {
         if pending == Pending::Data || (pending == Pending::Acknowledgements && !held) {
             self.transmit_holding(now);
         }
+        if self.lanes.sees_beginning() {
+            self.receive_all(now);
+            self.lanes.begin();
+        }
         let mut arrived = self.receive_from_lanes(now, |rnic| {
             enough.is_some_and(|(cq, enough)| rnic.completions(cq) >= enough)
         });
@@ -349,6 +355,15 @@ impl Pump {
             self.transmitter.flush();
         }
         arrived
+    }
+
+    /// Takes what the socket has, but does not listen for ever to somebody who never stops.
+    fn receive_all(&mut self, now: Instant) {
+        for _ in 0..RECEIVES_ALL {
+            if !self.receive(now) {
+                break;
+            }
+        }
     }
 
     fn receive_from_lanes(&mut self, now: Instant, is_enough: impl Fn(&rnic::Device) -> bool) -> bool {

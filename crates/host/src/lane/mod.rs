@@ -29,7 +29,7 @@ use std::sync::Arc;
 use wire::Qpn;
 
 pub(crate) use traffic::Exit;
-use traffic::Traffic;
+use traffic::{Beginning, Traffic};
 
 /// Lanes of a device at most; further peers are reached by packets.
 const LANES_MAX: usize = 256;
@@ -476,6 +476,25 @@ impl Lanes {
         })
     }
 
+    /// Whether the first records of a lane wait. Datagrams go by packets until there is a lane: those packets
+    /// are at our socket when the first record is in the lane, and are to be looked at before.
+    pub(crate) fn sees_beginning(&mut self) -> bool {
+        let mut sees = false;
+        for (_, _, _, traffic) in self.open_lanes().filter(|(_, _, _, traffic)| traffic.begins()) {
+            (traffic.beginning, sees) = (Beginning::Seen, true);
+        }
+        sees
+    }
+
+    /// The packets were looked at.
+    pub(crate) fn begin(&mut self) {
+        for (_, _, _, traffic) in self.open_lanes() {
+            if traffic.beginning == Beginning::Seen {
+                traffic.beginning = Beginning::Over;
+            }
+        }
+    }
+
     /// Takes what arrived on all lanes, until it is enough or there is nothing more for now. Says how
     /// many records there were.
     pub(crate) fn receive(
@@ -486,6 +505,9 @@ impl Lanes {
     ) -> usize {
         let (mut arrived, mut broken) = (0, None);
         for (index, _, theirs, traffic) in self.open_lanes() {
+            if traffic.beginning != Beginning::Over {
+                continue;
+            }
             match traffic.receive(rnic, senders(theirs), now, &is_enough) {
                 Ok(taken) => arrived += taken,
                 Err(_) => broken = Some(index),

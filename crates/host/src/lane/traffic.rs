@@ -28,6 +28,16 @@ const COPIED_MAX: usize = 8;
 
 const _: () = assert!(WAY_BYTES + MAX_HEADERS <= HEADERS_MAX);
 
+/// How far the other side is with what it sends here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Beginning {
+    /// Nothing has come by the lane.
+    Awaited,
+    /// Something has, but is not looked at before the packets that were sent before it.
+    Seen,
+    Over,
+}
+
 /// Both directions of a lane.
 #[derive(Debug)]
 pub(super) struct Traffic {
@@ -41,11 +51,21 @@ pub(super) struct Traffic {
     pub(super) bell: Option<OwnedFd>,
     /// How many of our files the other side was shown.
     pub(super) files_shown: usize,
+    pub(super) beginning: Beginning,
 }
 
 impl Traffic {
     pub(super) fn new(writer: Writer, reader: Reader) -> Self {
-        Self { writer, reader, sent: None, arrival: None, reach: None, bell: None, files_shown: 0 }
+        Self {
+            writer,
+            reader,
+            sent: None,
+            arrival: None,
+            reach: None,
+            bell: None,
+            files_shown: 0,
+            beginning: Beginning::Awaited,
+        }
     }
 
     pub(super) fn sleep(&mut self, sleeper: Sleeper) -> bool {
@@ -84,6 +104,11 @@ impl Traffic {
     /// now.
     pub(super) fn must_wake(&mut self) -> (Option<Sleeper>, bool) {
         (self.writer.must_wake(), self.reader.must_wake())
+    }
+
+    /// Whether the first record waits.
+    pub(super) fn begins(&self) -> bool {
+        self.beginning != Beginning::Over && self.reader.has_record()
     }
 
     /// Takes records until it is enough. Says how many there were.
