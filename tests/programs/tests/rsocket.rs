@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
+use programs::dissector::watch;
 use programs::machine::until;
 use programs::probe::Probe;
 use programs::{Job, Machine, Namespace, Pair, Rockery, Segment};
@@ -271,6 +272,38 @@ fn programs_that_wait_with_epoll_get_every_byte() {
     // Who comes before the server listens tries TCP as well; twelve million bytes would be thousands.
     let segments = tcp_segments(&pair.left);
     assert!(segments < 200, "{segments} segments went over TCP");
+}
+
+/// A connection on which nothing is said shows that it is there, with the message that rdma-core has for it:
+/// an immediate without data.
+#[test]
+fn an_idle_connection_is_kept_alive() {
+    const KEEP_ALIVE: &str = "e0000001";
+    let (pair, echo, idle) = (with_sockets(1500), source("echo.py"), source("idle.py"));
+    let address = pair.left.address();
+    let mut server = pair.left.start(&words(&format!("/usr/bin/python3 {echo} {address} 8004"))).unwrap();
+    let mut seen = watch(&pair.left, "udp dst port 4791 and inbound", &["infiniband.immdt"]).unwrap();
+    let line = format!("/usr/bin/python3 {idle} {address} 8004");
+    // Who comes before the server listens is refused, and ends.
+    let connected = until(SECONDS, || {
+        let mut client = pair.right.start(&words(&line))?;
+        if !until(
+            ATTEMPT_SECONDS,
+            || Ok(client.output()?.contains("silent") || client.finished()?.is_some()),
+        )? {
+            return Ok(false);
+        }
+        if !client.output()?.starts_with("silent") {
+            return Ok(false);
+        }
+        let kept = || Ok(seen.output()?.matches(KEEP_ALIVE).count() >= 3);
+        assert!(until(SECONDS, kept)?, "{}", seen.output()?);
+        client.kill()?;
+        Ok(true)
+    });
+    assert!(connected.unwrap(), "{}", server.output().unwrap());
+    seen.kill().unwrap();
+    server.kill().unwrap();
 }
 
 /// rdma-core's rsockets over the kernel's device, in a guest, as the client and as the server: streams both

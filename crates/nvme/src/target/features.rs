@@ -49,7 +49,7 @@ impl Controller {
         if select == Select::Capabilities {
             return match number {
                 feature::HOST_ID => value(0),
-                _ if is_of_namespace(number) && !self.session.is_discovery => {
+                _ if NAMESPACE_FEATURES.contains(&number) && !self.session.is_discovery => {
                     value(CHANGEABLE | OF_NAMESPACE)
                 }
                 _ if self.session.is_discovery && !of_discovery(number) => Err(invalid),
@@ -97,11 +97,8 @@ impl Controller {
 }
 
 /// Features that each namespace has of its own.
-fn is_of_namespace(number: u8) -> bool {
-    const OF_NAMESPACE: [u8; 3] =
-        [feature::RESERVATION_MASK, feature::RESERVATION_PERSISTENCE, feature::WRITE_PROTECTION];
-    OF_NAMESPACE.contains(&number)
-}
+pub(super) const NAMESPACE_FEATURES: [u8; 3] =
+    [feature::RESERVATION_MASK, feature::RESERVATION_PERSISTENCE, feature::WRITE_PROTECTION];
 
 /// Features with rules of their own.
 fn is_special(number: u8) -> bool {

@@ -7,6 +7,7 @@ use wire::nvme::{Admin, Command, Io, Status, feature, text};
 
 use super::State;
 use super::controller::Controller;
+use super::features::NAMESPACE_FEATURES;
 use super::queue::Origin;
 use super::subsystem::Snapshot;
 use crate::limits::{ANA_GROUPS_MAX, ERRORS_MAX, NAMESPACES_MAX};
@@ -135,11 +136,8 @@ fn features() -> Vec<u8> {
         feature::HOST_BEHAVIOUR,
         feature::HOST_ID,
     ];
-    let of_namespace =
-        [feature::RESERVATION_MASK, feature::RESERVATION_PERSISTENCE, feature::WRITE_PROTECTION];
-    let scoped = |numbers: &'static [u8], scope| numbers.iter().map(move |number| (*number, scope));
     let of_controller = of_controller.into_iter().map(|number| (number, CONTROLLER));
-    let all = of_controller.chain(scoped(&[], 0)).chain(of_namespace.map(|number| (number, NAMESPACE)));
+    let all = of_controller.chain(NAMESPACE_FEATURES.map(|number| (number, NAMESPACE)));
     numbers(256, 1024, all.map(|(number, scope)| (usize::from(number), SUPPORTED | scope)))
 }
 

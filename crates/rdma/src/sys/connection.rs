@@ -338,7 +338,7 @@ impl Connection {
     }
 
     /// Writes part of a buffer that others have as well to the peer's memory. `false` where this device does
-    /// not know the buffer, and nothing was done.
+    /// not know the buffer, or it ends before the range does, and nothing was done.
     ///
     /// # Errors
     /// As [`Connection::send_short`].
@@ -349,7 +349,7 @@ impl Connection {
         (address, key): (u64, u32),
         token: u64,
     ) -> Result<bool, Error> {
-        let bytes = buffer.get(range).unwrap_or_default();
+        let Some(bytes) = buffer.get(range) else { return Ok(false) };
         let Some(lkey) = buffer.key_to_read(&self.domain) else { return Ok(false) };
         let element = ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey };
         let remote = Remote { opcode: IBV_WR_RDMA_WRITE, address, key, invalidate: 0 };

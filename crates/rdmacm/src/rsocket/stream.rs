@@ -6,6 +6,7 @@
 use super::buffer::Buffer;
 use super::completions::{BATCH, Completions};
 use super::defaults::Sizes;
+use super::options::REQUESTS;
 use super::protocol::{
     Connect, GRANTS, LENGTH_MAX, MAPPING_BYTES, Message, RANGE_BYTES, Range, scale, unscale,
 };
@@ -85,8 +86,9 @@ pub(super) struct Stream {
     pub(super) heard: bool,
     /// The peer's queue pair is ready to receive. Before, it would drop what it is sent.
     open: bool,
-    /// Bytes of a full packet.
+    /// Bytes of a full packet, where the queue has room to send longer messages in two.
     mtu: usize,
+    takes_two: bool,
 }
 
 // SAFETY: what the pointers lead to belongs to the stream, and verbs may be called from any thread.
@@ -106,7 +108,8 @@ impl Stream {
             let outgoing = Buffer::new(pd, sizes.send_bytes, 0)?;
             let incoming = Buffer::new(pd, sizes.receive_bytes, WRITABLE)?;
             let tables = Buffer::new(pd, tables + CONTROLS as usize * RANGE_BYTES, WRITABLE)?;
-            let completions = Completions::new(context, sizes.sends + sizes.receives)?;
+            // Where the queue pair fails, each request has a completion.
+            let completions = Completions::new(context, 2 * sizes.sends + sizes.receives)?;
             let (outgoing_free, half) = (outgoing.length(), incoming.length() / 2);
             let mut stream = Self {
                 id,
@@ -141,6 +144,7 @@ impl Stream {
                 heard: false,
                 open: false,
                 mtu: usize::MAX,
+                takes_two: 2 * sizes.sends <= *REQUESTS.end(),
             };
             stream.make_queue_pair(sizes)?;
             stream.post_receives(sizes.receives)?;
@@ -158,8 +162,7 @@ impl Stream {
             recv_cq: self.completions.queue(),
             srq: null_mut(),
             cap: ibv_qp_cap {
-                // A long message takes two.
-                max_send_wr: 2 * sizes.sends,
+                max_send_wr: if self.takes_two { 2 * sizes.sends } else { sizes.sends },
                 max_recv_wr: sizes.receives,
                 max_send_sge: 2,
                 max_recv_sge: 1,
@@ -200,7 +203,9 @@ impl Stream {
     pub(super) fn open(&mut self) {
         self.open = true;
         // SAFETY: the identifier outlives the stream.
-        if let Ok(id) = unsafe { crate::id::id(self.id) } {
+        if let Ok(id) = unsafe { crate::id::id(self.id) }
+            && self.takes_two
+        {
             self.mtu = 128 << id.state().link.mtu;
         }
     }
