@@ -1,6 +1,7 @@
 //! `rockery sim` as a person calls it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -160,6 +161,46 @@ fn a_file_is_checked_without_being_run() {
     );
 }
 
+/// Until then Ctrl-C ends the program, as it does any.
+fn until_it_catches_interrupts(process: u32) {
+    let begun = Instant::now();
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        // Bit 1 is SIGINT (proc_pid_status(5)).
+        if u64::from_str_radix(caught.trim(), 16).unwrap() >> 1 & 1 == 1 {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it catches no interrupts: {status}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn long_runs_show_a_bar_with_the_time_that_is_left_on_a_terminal() {
+    let command = format!(
+        "{} sim {} --set duration=1000s",
+        env!("CARGO_BIN_EXE_rockery"),
+        example("crs504/mapped.toml").display()
+    );
+    // util-linux: gives the program a terminal, and writes what it shows.
+    let mut child = Command::new("script");
+    child.args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"]);
+    let child = child.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("script (package bsdutils) is there");
+    let mut shown = String::new();
+    let mut out = child.stdout.take().unwrap();
+    let mut bytes = [0; 4096];
+    while !(shown.contains("% ") && shown.contains("ETA ")) {
+        let read = out.read(&mut bytes).unwrap();
+        assert!(read > 0, "it ended without a bar: {shown}");
+        shown += &String::from_utf8_lossy(&bytes[..read]);
+    }
+    assert!(shown.contains("M hops/s"), "{shown}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 #[test]
 fn ctrl_c_writes_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,7 +212,8 @@ fn ctrl_c_writes_what_there_is() {
         .args(["--set", "duration=1000s", "--json"])
         .arg(&json);
     let mut child = child.stdout(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    until_it_catches_interrupts(child.id());
+    std::thread::sleep(Duration::from_millis(500));
     let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(interrupt.success());
     let begun = Instant::now();

@@ -1,6 +1,9 @@
 //! What ports count, as the counters of real switches have it.
 
-/// Why a packet was dropped.
+use crate::config::CLASSES;
+use alloc::boxed::Box;
+
+/// Why a switch dropped a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Drop {
@@ -16,17 +19,15 @@ pub enum Drop {
     HopLimit,
     /// Nobody knows the way.
     NoRoute,
-    /// Damaged on the link.
-    Link,
 }
 
 impl Drop {
     /// How many reasons there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 6;
 
     /// All reasons, in order.
     pub const ALL: [Self; Self::COUNT] =
-        [Self::Ingress, Self::Egress, Self::Early, Self::Storm, Self::HopLimit, Self::NoRoute, Self::Link];
+        [Self::Ingress, Self::Egress, Self::Early, Self::Storm, Self::HopLimit, Self::NoRoute];
 
     /// Its name in tables.
     pub const fn name(self) -> &'static str {
@@ -37,8 +38,40 @@ impl Drop {
             Self::Storm => "watchdog",
             Self::HopLimit => "hop-limit",
             Self::NoRoute => "no-route",
-            Self::Link => "damaged",
         }
+    }
+
+    /// Whether it is the queue that has no room, which switches count where packets leave. Other reasons they
+    /// count where packets arrive.
+    pub const fn is_of_queue(self) -> bool {
+        matches!(self, Self::Egress | Self::Early | Self::Storm)
+    }
+}
+
+/// Packets and their bytes, frame check sequences included.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Counts one more.
+    pub fn count(&mut self, bytes: u16) {
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+}
+
+/// The sum of some.
+impl core::iter::Sum for Tally {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            packets: sum.packets + one.packets,
+            bytes: sum.bytes + one.bytes,
+        })
     }
 }
 
@@ -51,6 +84,8 @@ pub struct QueueCounters {
     pub sent_bytes: u64,
     /// Packets that left with the congestion mark that this queue gave them.
     pub marked_packets: u64,
+    /// Bytes of these.
+    pub marked_bytes: u64,
     /// Most bytes that ever waited.
     pub peak_bytes: u32,
     /// Picoseconds during which the peer had this queue paused.
@@ -73,5 +108,78 @@ pub struct IngressCounters {
     /// Frames sent that let a priority go on.
     pub resumes_sent: u64,
     /// Most bytes of headroom in use at once, over all groups.
+    pub headroom_peak_bytes: u32,
+}
+
+/// Of one priority group of one port.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct GroupCounters {
+    /// Most bytes that it ever had of the shared buffer.
+    pub shared_peak_bytes: u32,
+    /// Most bytes that it ever had of headroom.
+    pub headroom_peak_bytes: u32,
+}
+
+/// What most ports never see; a port has it once something of it has happened.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Incidents {
+    /// Frames of priority flow control sent that speak about each priority, whether it is to stop or to go
+    /// on.
+    pub pfc_sent: [u64; CLASSES],
+    /// The same received.
+    pub pfc_received: [u64; CLASSES],
+    /// How often the watchdog found each queue in a storm.
+    pub storms_detected: [u32; CLASSES],
+    /// How often it found that the storm was over.
+    pub storms_restored: [u32; CLASSES],
+    /// What arrived here and its priority group had no room for.
+    pub refused: [Tally; CLASSES],
+    /// What was dropped on its way into each queue, or in it, by [`Drop`].
+    pub dropped: [[Tally; Drop::COUNT]; CLASSES],
+}
+
+/// What happened on the links that end at a port. Whoever drives the links knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LinkCounters {
+    /// Frames that arrived damaged, pause frames included: their check sequence was wrong, and they go no
+    /// further (802.3 clause 30.3.1.1.6, `aFrameCheckSequenceErrors`).
+    pub damaged: u64,
+    /// Frames that did not arrive because the link was down.
+    pub lost: u64,
+}
+
+/// All that a port of a switch counted.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct PortCounters {
+    /// What arrived.
+    pub ingress: IngressCounters,
+    /// Its queues, by class.
+    pub queues: [QueueCounters; CLASSES],
+    /// Its priority groups.
+    pub groups: [GroupCounters; CLASSES],
+    /// What most ports never see.
+    pub incidents: Option<Box<Incidents>>,
+    /// What was lost on the way here; nothing unless the driver fills it in.
+    pub link: LinkCounters,
+}
+
+impl PortCounters {
+    /// What was dropped on its way into a queue, or in it, for some reasons.
+    pub fn dropped(&self, class: usize, reasons: impl Fn(Drop) -> bool) -> Tally {
+        let all = self.incidents.iter().flat_map(|incidents| Drop::ALL.iter().zip(incidents.dropped[class]));
+        all.filter(|(why, _)| reasons(**why)).map(|(_, tally)| tally).sum()
+    }
+}
+
+/// What was used of a switch's packet memory at most.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BufferCounters {
+    /// Bytes in use now.
+    pub bytes: u32,
+    /// Most bytes in use at once.
+    pub peak_bytes: u32,
+    /// Most bytes of what is shared.
+    pub shared_peak_bytes: u32,
+    /// Most bytes of headroom.
     pub headroom_peak_bytes: u32,
 }

@@ -1,7 +1,7 @@
 //! The sending half of a port: queues, the scheduler among them, pausing and being paused.
 
 use crate::config::{CLASSES, PfcConfig, Profile, QueueConfig, Red, RedAt};
-use crate::counters::QueueCounters;
+use crate::counters::{Incidents, QueueCounters};
 use crate::packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets};
 use crate::queue::Queue;
 use crate::random::Pcg32;
@@ -9,9 +9,10 @@ use crate::schedule::{Levels, RoundRobin};
 use crate::telemetry::Hop;
 use crate::time::{Rate, Span, Time};
 use crate::watchdog::Watchdog;
+use alloc::boxed::Box;
 
 /// A pause frame is of the shortest length that Ethernet has (802.3 annex 31B.2).
-pub(crate) const PAUSE_FRAME_BYTES: u32 = 64;
+pub const PAUSE_FRAME_BYTES: u32 = 64;
 
 /// A port's next frame is decided on this long before the last one has left, when nothing else waits: as the
 /// FIFO of a MAC takes it. Frames of slightly different lengths then follow each other without a queue.
@@ -96,6 +97,7 @@ pub struct Egress {
     paused_ps: [u64; CLASSES],
     /// Queues that the watchdog has found in a storm.
     storming: u8,
+    incidents: Option<Box<Incidents>>,
 }
 
 impl Egress {
@@ -123,6 +125,7 @@ impl Egress {
             resumed_at: [Time(0); CLASSES],
             paused_ps: [0; CLASSES],
             storming: 0,
+            incidents: None,
         }
     }
 
@@ -138,14 +141,25 @@ impl Egress {
             let bit = 1 << class;
             if self.paused & bit != 0 {
                 let long = now - self.paused_since[class] >= watchdog.detect;
-                if long && self.occupied & bit != 0 {
+                if long && self.occupied & !self.storming & bit != 0 {
                     self.storming |= bit;
+                    self.incidents_mut().storms_detected[class] += 1;
                 }
-            } else if now - self.resumed_at[class] >= watchdog.restore {
+            } else if self.storming & bit != 0 && now - self.resumed_at[class] >= watchdog.restore {
                 self.storming &= !bit;
+                self.incidents_mut().storms_restored[class] += 1;
             }
         }
         self.storming
+    }
+
+    /// What most ports never see, if this one has.
+    pub fn incidents(&self) -> Option<&Incidents> {
+        self.incidents.as_deref()
+    }
+
+    pub(crate) fn incidents_mut(&mut self) -> &mut Incidents {
+        self.incidents.get_or_insert_default()
     }
 
     /// Whether the watchdog has this queue dropped.
@@ -230,6 +244,7 @@ impl Egress {
             sent_packets: queue.sent_packets,
             sent_bytes: queue.sent_bytes,
             marked_packets: queue.marked_packets,
+            marked_bytes: queue.marked_bytes,
             peak_bytes: queue.peak_bytes,
             paused_ps: self.paused_ps[class] + open.0,
         }
@@ -334,6 +349,7 @@ impl Egress {
     pub fn handle_pause(&mut self, frame: PauseFrame, now: Time, pfc: &PfcConfig) -> bool {
         // A pause that has run out by itself must not count until now, nor run on as if it never ended.
         self.end_pauses(now);
+        count_priorities(&mut self.incidents_mut().pfc_received, frame.priorities);
         let mut freed = false;
         for priority in 0..CLASSES {
             if frame.priorities & pfc.obey & 1 << priority == 0 {
@@ -380,7 +396,10 @@ impl Egress {
         }
     }
 
-    fn end_pauses(&mut self, now: Time) {
+    /// Lets go what was paused until now: the peer has not said so again in time. [`Self::next`] does it by
+    /// itself.
+    #[inline]
+    pub fn end_pauses(&mut self, now: Time) {
         if self.paused == 0 {
             return;
         }
@@ -400,6 +419,7 @@ impl Egress {
             quanta: pfc.quanta,
         };
         self.announce = 0;
+        count_priorities(&mut self.incidents_mut().pfc_sent, frame.priorities);
         self.busy_until = now + self.rate.time_of(PAUSE_FRAME_BYTES + FRAME_OVERHEAD_BYTES);
         // Told again at half time, so that one that is lost or late does no harm.
         self.refresh_at = now + Span(self.quanta(pfc.quanta).0 / 2);
@@ -454,7 +474,7 @@ impl Egress {
             && packets[id].is_ecn_capable()
         {
             packets[id].tos |= ECN_CE;
-            queue.marked_packets += 1;
+            queue.count_mark(packets[id].length);
         }
         let wire_bytes = length + FRAME_OVERHEAD_BYTES;
         if let Some(shaper) = &config.shaper {
@@ -470,7 +490,14 @@ impl Egress {
     /// Random early detection on arrival: whether the packet is marked, and counted so.
     pub(crate) fn mark_on_arrival(&mut self, class: usize, packet: &mut Packet) {
         packet.tos |= ECN_CE;
-        self.queues[class].marked_packets += 1;
+        self.queues[class].count_mark(packet.length);
+    }
+}
+
+/// Counts a frame for each of the priorities that it speaks about.
+fn count_priorities(counters: &mut [u64; CLASSES], priorities: u8) {
+    for (priority, counter) in counters.iter_mut().enumerate() {
+        *counter += u64::from(priorities >> priority & 1);
     }
 }
 

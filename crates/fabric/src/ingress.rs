@@ -5,7 +5,7 @@
 //! pause was sent (802.1Q annex N gives the sum). What leaves is returned in the opposite order.
 
 use crate::config::{BufferConfig, CLASSES, GroupConfig, Limit, Profile};
-use crate::counters::IngressCounters;
+use crate::counters::{BufferCounters, GroupCounters, IngressCounters};
 
 /// What a port's priority group has in the buffer.
 #[derive(Clone, Copy, Default, Debug)]
@@ -13,6 +13,7 @@ struct Use {
     /// Reserve and shared.
     bytes: u32,
     headroom: u32,
+    peaks: GroupCounters,
 }
 
 /// The receiving half of a port.
@@ -38,9 +39,9 @@ pub(crate) struct Buffer {
     shared_used: u32,
     /// Left in the common pool of headroom; `None` when each group has its own.
     headroom_left: Option<u32>,
+    headroom_used: u32,
     cell_bytes: u32,
-    pub(crate) used: u32,
-    pub(crate) peak: u32,
+    pub(crate) counters: BufferCounters,
 }
 
 /// A change that the peer is to be told.
@@ -65,9 +66,9 @@ impl Buffer {
             shared_bytes: shared as u32,
             shared_used: 0,
             headroom_left: config.headroom_pool_bytes,
+            headroom_used: 0,
             cell_bytes: config.cell_bytes.max(1),
-            used: 0,
-            peak: 0,
+            counters: BufferCounters::default(),
         }
     }
 
@@ -94,6 +95,26 @@ impl Buffer {
     fn free(&self) -> u32 {
         self.shared_bytes.saturating_sub(self.shared_used)
     }
+
+    fn take_shared(&mut self, bytes: u32) {
+        self.shared_used += bytes;
+        self.counters.shared_peak_bytes = self.counters.shared_peak_bytes.max(self.shared_used);
+    }
+
+    fn take_headroom(&mut self, bytes: u32) {
+        if let Some(left) = &mut self.headroom_left {
+            *left -= bytes;
+        }
+        self.headroom_used += bytes;
+        self.counters.headroom_peak_bytes = self.counters.headroom_peak_bytes.max(self.headroom_used);
+    }
+
+    fn return_headroom(&mut self, bytes: u32) {
+        if let Some(left) = &mut self.headroom_left {
+            *left += bytes;
+        }
+        self.headroom_used -= bytes;
+    }
 }
 
 /// The part of `bytes` beyond the group's reserve.
@@ -117,7 +138,8 @@ impl Ingress {
         let fits = more == 0 || (shared <= limit && more <= buffer.free() && usage.headroom == 0);
         if fits {
             usage.bytes += cost;
-            buffer.shared_used += more;
+            usage.peaks.shared_peak_bytes = usage.peaks.shared_peak_bytes.max(shared);
+            buffer.take_shared(more);
         } else {
             let room = config.headroom_bytes.saturating_sub(usage.headroom);
             let pool = buffer.headroom_left.unwrap_or(u32::MAX);
@@ -125,14 +147,14 @@ impl Ingress {
                 return None;
             }
             usage.headroom += cost;
-            if let Some(left) = &mut buffer.headroom_left {
-                *left -= cost;
-            }
+            usage.peaks.headroom_peak_bytes = usage.peaks.headroom_peak_bytes.max(usage.headroom);
+            buffer.take_headroom(cost);
             let headroom: u32 = self.uses.iter().map(|usage| usage.headroom).sum();
             self.counters.headroom_peak_bytes = self.counters.headroom_peak_bytes.max(headroom);
         }
-        buffer.used += cost;
-        buffer.peak = buffer.peak.max(buffer.used);
+        let counters = &mut buffer.counters;
+        counters.bytes += cost;
+        counters.peak_bytes = counters.peak_bytes.max(counters.bytes);
         let full = !fits || shared_part(self.uses[group].bytes, config) >= buffer.limit(config.limit);
         if full && config.headroom_bytes > 0 && self.stopped >> group & 1 == 0 {
             self.stopped |= 1 << group;
@@ -152,14 +174,12 @@ impl Ingress {
         let usage = &mut self.uses[group];
         let from_headroom = cost.min(usage.headroom);
         usage.headroom -= from_headroom;
-        if let Some(left) = &mut buffer.headroom_left {
-            *left += from_headroom;
-        }
+        buffer.return_headroom(from_headroom);
         let rest = cost - from_headroom;
         let before = shared_part(usage.bytes, config);
         usage.bytes -= rest;
         buffer.shared_used -= before - shared_part(usage.bytes, config);
-        buffer.used -= cost;
+        buffer.counters.bytes -= cost;
         if self.stopped >> group & 1 == 0 {
             return Tell::Nothing;
         }
@@ -170,6 +190,11 @@ impl Ingress {
             return Tell::GoOn;
         }
         Tell::Nothing
+    }
+
+    /// The most that each group ever had.
+    pub(crate) fn peaks(&self) -> [GroupCounters; CLASSES] {
+        self.uses.map(|usage| usage.peaks)
     }
 
     /// Bytes that a group has in the buffer.

@@ -44,8 +44,11 @@ pub mod vendor;
 mod watchdog;
 mod ways;
 
-pub use counters::{Drop, IngressCounters, QueueCounters};
-pub use egress::{Egress, Frame, Next, PauseFrame};
+pub use counters::{
+    BufferCounters, Drop, GroupCounters, Incidents, IngressCounters, LinkCounters, PortCounters,
+    QueueCounters, Tally,
+};
+pub use egress::{Egress, Frame, Next, PAUSE_FRAME_BYTES, PauseFrame};
 pub use lane::Lane;
 pub use packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets, UNTAGGED};
 pub use random::Pcg32;

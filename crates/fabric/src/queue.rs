@@ -16,6 +16,7 @@ pub(crate) struct Queue {
     pub(crate) sent_packets: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) marked_packets: u64,
+    pub(crate) marked_bytes: u64,
     /// When the shaper lets the next packet go.
     pub(crate) eligible_at: Time,
 }
@@ -33,12 +34,19 @@ impl Default for Queue {
             sent_packets: 0,
             sent_bytes: 0,
             marked_packets: 0,
+            marked_bytes: 0,
             eligible_at: Time(0),
         }
     }
 }
 
 impl Queue {
+    /// A packet was given the congestion mark.
+    pub(crate) fn count_mark(&mut self, length: u16) {
+        self.marked_packets += 1;
+        self.marked_bytes += u64::from(length);
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, id: PacketId, bytes: u32, packets: &mut Packets) {
         packets[id].next = PacketId::NONE;

@@ -131,6 +131,24 @@ mod tests {
         assert_eq!(taken(Spread::Flowlet(Span(1)), true).len(), 1);
     }
 
+    /// A gap of 10: packets that follow within it stay, whatever the queues; after it the shortest is taken.
+    #[test]
+    fn flowlets_move_to_the_shortest_queue_after_a_gap_and_not_before() {
+        let ways: [&[u16]; 1] = [&[0, 1, 2]];
+        let ways = Arc::new(Ways::new(ways.into_iter()));
+        let mut routes = Routes::new(ways, Spread::Flowlet(Span(10)), 3);
+        let mut random = Pcg32::new(1, 1);
+        let packet = Packet { sprayable: true, ..Packet::new(0, 0, 64, 0, 1) };
+        let mut way = |at: u64, shortest: u16| {
+            routes.choose(&packet, Time(at), &mut random, |port| u32::from(port != shortest))
+        };
+        assert_eq!(way(100, 1), Some(1));
+        for at in [105, 114, 123] {
+            assert_eq!(way(at, 2), Some(1), "at {at}");
+        }
+        assert_eq!(way(200, 2), Some(2));
+    }
+
     #[test]
     fn flows_spread_evenly_over_paths() {
         let ways: [&[u16]; 1] = [&[0, 1, 2, 3]];

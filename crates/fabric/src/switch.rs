@@ -1,7 +1,7 @@
 //! The switch: what arrives is classified, routed, admitted to the buffer, queued, scheduled and sent.
 
 use crate::config::{CLASSES, ClassMap, Limit, PORTS_MAX, Profile, RedAt, SwitchConfig, Treatment};
-use crate::counters::{Drop, IngressCounters};
+use crate::counters::{BufferCounters, Drop, IngressCounters, LinkCounters, PortCounters};
 use crate::egress::{Egress, Frame, Next, PauseFrame};
 use crate::ingress::{Buffer, Ingress, Tell};
 use crate::packet::{Packet, PacketId, Packets, UNTAGGED};
@@ -9,6 +9,7 @@ use crate::random::Pcg32;
 use crate::route::Routes;
 use crate::time::Time;
 use crate::watchdog::Watchdog;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// What a switch asks of its driver.
@@ -164,6 +165,18 @@ impl Switch {
         &self.ports[usize::from(port)].ingress.counters
     }
 
+    /// All that a port counted until `now`; what happened on its link the driver knows.
+    pub fn port_counters(&self, port: u16, now: Time) -> PortCounters {
+        let Port { ingress, egress, .. } = &self.ports[usize::from(port)];
+        PortCounters {
+            ingress: ingress.counters,
+            queues: core::array::from_fn(|class| egress.counters(class, now)),
+            groups: ingress.peaks(),
+            incidents: egress.incidents().cloned().map(Box::new),
+            link: LinkCounters::default(),
+        }
+    }
+
     /// Bytes of a priority group of a port that are in the buffer.
     pub fn group_bytes(&self, port: u16, group: usize) -> u32 {
         self.ports[usize::from(port)].ingress.bytes(group)
@@ -184,14 +197,29 @@ impl Switch {
         found
     }
 
-    /// Bytes in the buffer, and the most that ever were.
-    pub fn buffer_bytes(&self) -> (u32, u32) {
-        (self.buffer.used, self.buffer.peak)
+    /// What is used of the packet memory, and was at most.
+    pub fn buffer(&self) -> BufferCounters {
+        self.buffer.counters
     }
 
     fn drop(&mut self, port: u16, id: PacketId, why: Drop, packets: &mut Packets, wire: &mut impl Wire) {
         self.ports[usize::from(port)].ingress.counters.dropped[why as usize] += 1;
         wire.dropped(port, id, why, packets);
+    }
+
+    /// A packet that came from one port and was for a queue of the other.
+    fn drop_at_queue(
+        &mut self,
+        (from, out): (u16, u16),
+        id: PacketId,
+        why: Drop,
+        packets: &mut Packets,
+        wire: &mut impl Wire,
+    ) {
+        let Packet { class, length, .. } = packets[id];
+        let incidents = self.ports[usize::from(out)].egress.incidents_mut();
+        incidents.dropped[usize::from(class)][why as usize].count(length);
+        self.drop(from, id, why, packets, wire);
     }
 
     fn enqueue(
@@ -204,7 +232,7 @@ impl Switch {
         wire: &mut impl Wire,
     ) {
         if let Err(why) = self.early(out, &mut packets[id]) {
-            return self.drop(port, id, why, packets, wire);
+            return self.drop_at_queue((port, out), id, why, packets, wire);
         }
         let Packet { length, group, .. } = packets[id];
         let cost = self.buffer.cost(length);
@@ -212,7 +240,8 @@ impl Switch {
         let profile = &self.profiles[usize::from(*profile)];
         let group = usize::from(group);
         let Some(tell) = ingress.admit(group, cost, &profile.groups[group], &mut self.buffer) else {
-            return self.drop(port, id, Drop::Ingress, packets, wire);
+            egress.incidents_mut().refused[group].count(length);
+            return self.drop_at_queue((port, out), id, Drop::Ingress, packets, wire);
         };
         if tell == Tell::Stop && profile.pfc.send >> group & 1 == 1 {
             ingress.counters.pauses_sent += 1;
@@ -265,7 +294,7 @@ impl Switch {
             for class in (0..CLASSES).filter(|class| storming >> class & 1 == 1) {
                 while let Some(id) = self.ports[usize::from(port)].egress.take(class, packets) {
                     self.release(now, packets[id], packets, wire);
-                    self.drop(packets[id].ingress, id, Drop::Storm, packets, wire);
+                    self.drop_at_queue((packets[id].ingress, port), id, Drop::Storm, packets, wire);
                 }
             }
         }

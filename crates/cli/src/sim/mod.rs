@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use ::sim::experiment::{CAPTURED_MAX, Experiment};
-use ::sim::report::{Report, flows_csv, hops_csv, ports_csv, routeros_tables, table, write_pcap};
+use ::sim::report::{Report, flows_csv, hops_csv, ports_csv, table, vendor_tables, write_pcap};
 use ::sim::world::Results;
 use fabric::file::{Document, Point};
 use fabric::{Span, Time};
@@ -150,8 +150,8 @@ fn one(plan: &runs::Plan<'_>, number: usize, point: &Point) -> Result<(), Error>
     }
     if !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
         print!("{}", table(&done.report));
-        for (switch, tables) in routeros_tables(&done.experiment, &done.results) {
-            print!("\n{switch}, as RouterOS prints it\n\n{tables}");
+        for printed in vendor_tables(&done.experiment, &done.results) {
+            print!("\n{}, as {} prints it\n\n{}", printed.switch, printed.system, printed.text);
         }
     }
     Ok(())

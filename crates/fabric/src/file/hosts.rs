@@ -119,15 +119,16 @@ fn at_once() -> Timespan {
 
 impl Default for Processor {
     fn default() -> Self {
-        // call: Peter et al., Arrakis (OSDI 2014), table 1: Linux' stack takes 1.26 us in and 1.05 us out,
-        // a call 0.1 us and the way back 0.1 us. copy, packet: Cai et al., Understanding host network
-        // stack overheads (SIGCOMM 2021): one core receives 42 Gb/s in frames of 9,000 bytes, half of its
-        // time it copies; the rest is 0.86 us for each, 0.39 us for 4,096 bytes. request: Kalia et al.,
-        // Design guidelines for high performance RDMA systems (ATC 2016): some ten million verbs per
-        // second and core. io: Zhong et al., XRP (OSDI 2022), table 1: block layer and NVMe driver take
-        // 0.38 and 0.11 us. moderation: Linux' mlx4_en, MLX4_EN_RX_COAL_TIME. interrupt: by Arrakis a
-        // receiver that sleeps takes 2.4 us of scheduling; the same again is for the kernel's thread that
-        // NVMe/TCP works in.
+        // Which of these could be looked up and which not, docs/fabric.md says. call: Peter et al., Arrakis
+        // (OSDI 2014), table 1: Linux' stack takes 1.26 us in and 1.05 us out, a call 0.1 us and the way
+        // back 0.1 us. copy, packet: Cai et al., Understanding host network stack overheads (SIGCOMM
+        // 2021): one core receives 42 Gb/s in frames of 9,000 bytes, half of its time it copies; the rest
+        // is 0.86 us for each, 0.39 us for 4,096 bytes. request: Kalia et al., Datacenter RPCs can be
+        // general and fast (NSDI 2019): one core makes ten million small calls per second, each of which
+        // posts a message and takes one off. io: Zhong et al., XRP (OSDI 2022), table 1: block layer and
+        // NVMe driver take 0.38 and 0.11 us. moderation: Linux' mlx4_en, MLX4_EN_RX_COAL_TIME. interrupt:
+        // by Arrakis a receiver that sleeps takes 2.4 us of scheduling; the same again is for the kernel's
+        // thread that NVMe/TCP works in.
         let ns = |ns| Timespan(Span::from_ns(ns));
         Self {
             cores: 48,

@@ -9,7 +9,7 @@ use super::schema::{FabricFile, Forwarding, Generator, Host, Link, Nic, Qos, Sha
 use crate::config::{BufferConfig, PROFILES_MAX, PortConfig, Profile, SwitchConfig};
 use crate::route::Spread;
 use crate::time::{Span, Time};
-use crate::topology::{self, End, Extra, LinkConfig, Node, Speeds, Topology};
+use crate::topology::{self, End, Extra, LinkConfig, Node, Topology};
 use crate::vendor::{Imported, Place};
 use crate::watchdog::Watchdog;
 use alloc::borrow::ToOwned;
@@ -152,9 +152,7 @@ impl Builder<'_> {
     }
 
     fn generate(&mut self, generator: &Generator) {
-        let link = |rate| LinkConfig { rate, delay: generator.delay.0, loss: 0 };
-        let fabric = generator.fabric_rate.unwrap_or(generator.rate);
-        let speeds = Speeds { hosts: link(generator.rate.0), fabric: link(fabric.0) };
+        let speeds = generator.speeds();
         let mut missing = Vec::new();
         let mut number = |name: &'static str, value: Option<u32>| {
             value.filter(|value| (1..=u32::from(u16::MAX)).contains(value)).unwrap_or_else(|| {
@@ -292,7 +290,8 @@ impl Builder<'_> {
             (None, Some(length)) => length.delay(),
             (None, None) => Span::from_us(1),
         };
-        let config = LinkConfig { rate: link.rate.0, delay, loss: link.loss.chance() };
+        let config =
+            LinkConfig { rate: link.rate.0, delay, loss: link.loss.chance(), bit_errors: link.bit_errors.0 };
         let chance = match link.chance() {
             Ok(chance) => chance,
             Err((name, what, instead)) => {

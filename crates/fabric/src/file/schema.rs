@@ -2,7 +2,7 @@
 
 use super::congestion::{Congestion, Dcqcn, Hpcc, Swift};
 use super::hosts::{Drive, Processor, Storage};
-use super::units::{Bandwidth, Headroom, Length, Ratio, Size, Threshold, Timespan};
+use super::units::{Bandwidth, BitErrors, Headroom, Length, Ratio, Size, Threshold, Timespan};
 use crate::config::Limit;
 use crate::time::{Rate, Span};
 use alloc::borrow::ToOwned;
@@ -97,6 +97,21 @@ pub struct Generator {
     /// One-way delay of every link.
     #[serde(default = "microsecond")]
     pub delay: Timespan,
+    /// Chance that a bit arrives wrong, on every link.
+    #[serde(default)]
+    pub bit_errors: BitErrors,
+}
+
+impl Generator {
+    /// What its links are like.
+    pub(super) fn speeds(&self) -> crate::topology::Speeds {
+        let link = |rate: Bandwidth| crate::topology::LinkConfig {
+            bit_errors: self.bit_errors.0,
+            ..crate::topology::LinkConfig::new(rate.0, self.delay.0)
+        };
+        let fabric = self.fabric_rate.unwrap_or(self.rate);
+        crate::topology::Speeds { hosts: link(self.rate), fabric: link(fabric) }
+    }
 }
 
 /// The shapes that can be generated.
@@ -466,9 +481,13 @@ pub struct Link {
     /// `measured`: delays, of which each two neighbours are as likely as others; evenly between them.
     #[serde(default)]
     pub extra_samples: Vec<Timespan>,
-    /// Chance that a packet arrives damaged.
+    /// Chance that a frame arrives damaged, whatever its length.
     #[serde(default = "never")]
     pub loss: Ratio,
+    /// Chance that a bit arrives wrong, which damages the frame: longer ones more often. What is left after
+    /// forward error correction.
+    #[serde(default)]
+    pub bit_errors: BitErrors,
     /// So many of them side by side.
     #[serde(default = "one")]
     pub count: u32,

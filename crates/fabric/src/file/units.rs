@@ -43,6 +43,10 @@ pub struct Length(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ratio(pub u64);
 
+/// The chance that a bit arrives wrong, in units of 2^-64.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BitErrors(pub u64);
+
 /// How much of a buffer may be used: see [`crate::config::Limit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Threshold(pub crate::config::Limit);
@@ -53,6 +57,12 @@ pub struct Headroom(pub Option<u32>);
 
 /// [`Ratio`] of the whole.
 const WHOLE: u64 = 1 << 32;
+
+/// Bit errors are read in units of 1/2^56, so that digits before the exponent fit as well.
+const BIT_ERRORS_SHIFT: u32 = 8;
+
+/// [`BitErrors`] of the whole.
+const BITS_WHOLE: f64 = 18_446_744_073_709_551_616.0;
 
 /// Picoseconds per metre of cable: light in fibre, whose refractive index is about 1.5, and in copper much
 /// the same (802.1Q annex N reckons with it as well).
@@ -217,6 +227,20 @@ impl Ratio {
     }
 }
 
+impl Quantity for BitErrors {
+    const NAME: &'static str = "a bit error rate";
+    const GRAMMAR: &'static str = "\"1e-12\" or 1e-12 (at most 1e-6)";
+    fn parse(text: &str) -> Option<Self> {
+        let units = part(text, 1 << (u64::BITS - BIT_ERRORS_SHIFT))?;
+        let rate = units.checked_mul(1 << BIT_ERRORS_SHIFT)?;
+        (rate <= crate::topology::BIT_ERRORS_MAX).then_some(Self(rate))
+    }
+    fn from_number(number: f64) -> Option<Self> {
+        let rate = (number >= 0.0).then_some((number * BITS_WHOLE) as u64)?;
+        (rate <= crate::topology::BIT_ERRORS_MAX).then_some(Self(rate))
+    }
+}
+
 impl Quantity for Threshold {
     const NAME: &'static str = "a limit";
     const GRAMMAR: &'static str =
@@ -282,6 +306,15 @@ impl fmt::Display for Ratio {
             0 => f.write_str("0%"),
             part if WHOLE.is_multiple_of(part) && part < WHOLE / 100 => write!(f, "1/{}", WHOLE / part),
             part => write!(f, "{}%", (part as f64 / WHOLE as f64 * 1e8 + 0.5) as u64 as f64 / 1e6),
+        }
+    }
+}
+
+impl fmt::Display for BitErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0"),
+            rate => write!(f, "{:.2e}", rate as f64 / BITS_WHOLE),
         }
     }
 }
@@ -365,6 +398,7 @@ text_form! {
     Size r"^\s*[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB)\s*$",
     Length r"^\s*[0-9][0-9_.]*\s*(mm|cm|m|km)\s*$",
     Ratio r"any ^\s*[0-9][0-9_.]*([eE]-[0-9]+|\s*%|\s*/\s*[0-9]+)?\s*$",
+    BitErrors r"any ^\s*[0-9][0-9_.]*([eE]-[0-9]+)?\s*$",
     Headroom r"^\s*(auto|[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB))\s*$",
     Threshold r"^\s*(none|[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB)|alpha\s+[0-9][0-9_.]*\s*(%|/\s*[0-9]+)?)\s*$",
 }
@@ -393,6 +427,17 @@ mod tests {
         assert_eq!(Ratio::parse("50%").unwrap().0, 1 << 31);
         assert_eq!(Ratio::parse("1e-6").unwrap().0, 4294);
         assert_eq!(Ratio::parse("100%").unwrap().chance(), u32::MAX);
+        assert_eq!(BitErrors::parse("0").unwrap().0, 0);
+        for (text, per_million_million) in [("1e-12", 1), ("50e-12", 50), ("2.5e-10", 250)] {
+            let rate = BitErrors::parse(text).unwrap();
+            assert!(
+                rate.0.abs_diff(18_446_744 * per_million_million) < 300 * per_million_million,
+                "{rate:?}"
+            );
+            let number = BitErrors::from_number(text.parse().unwrap()).unwrap();
+            assert!(number.0.abs_diff(rate.0) < 300 * per_million_million, "{number:?}");
+            assert_eq!(BitErrors::parse(&rate.to_string()).unwrap().0.abs_diff(rate.0) / 300, 0, "{rate}");
+        }
         assert_eq!(Threshold::parse("alpha 1/8").unwrap().0, Limit::Dynamic(8192));
         assert_eq!(Threshold::parse("256KiB").unwrap().0, Limit::Static(262_144));
     }
@@ -406,6 +451,8 @@ mod tests {
         assert_eq!(Ratio::parse("101%"), None);
         assert_eq!(Timespan::parse("99999999999999999999s"), None);
         assert_eq!(Ratio::parse("1/0"), None);
+        assert_eq!(BitErrors::parse("1e-5"), None);
+        assert_eq!(BitErrors::from_number(0.1), None);
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod tests {
     use crate::time::{Rate, Span};
     use crate::topology::{LinkConfig, rail_optimised};
 
-    const LINK: LinkConfig = LinkConfig { rate: Rate::from_gbps(100), delay: Span(1), loss: 0 };
+    const LINK: LinkConfig = LinkConfig::new(Rate::from_gbps(100), Span(1));
     const SPEEDS: Speeds = Speeds { hosts: LINK, fabric: LINK };
 
     #[test]

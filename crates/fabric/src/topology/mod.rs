@@ -40,9 +40,28 @@ pub struct LinkConfig {
     pub rate: Rate,
     /// One way.
     pub delay: Span,
-    /// Chance that a packet arrives damaged, in units of 2^-32.
+    /// Chance that a frame arrives damaged, in units of 2^-32.
     pub loss: u32,
+    /// Chance that a bit arrives wrong, in units of 2^-64: a frame with such a bit is damaged.
+    pub bit_errors: u64,
 }
+
+impl LinkConfig {
+    /// A link that damages nothing.
+    pub const fn new(rate: Rate, delay: Span) -> Self {
+        Self { rate, delay, loss: 0, bit_errors: 0 }
+    }
+
+    /// Chance that bit errors damage a frame of so many bytes, in units of 2^-64: 1 - (1 - p)^n, to the
+    /// second order, since p is [`BIT_ERRORS_MAX`] at most.
+    pub fn damage_by_bits(&self, bytes: u32) -> u64 {
+        let first = self.bit_errors.saturating_mul(8 * u64::from(bytes));
+        first - ((u128::from(first) * u128::from(first)) >> 65) as u64
+    }
+}
+
+/// [`LinkConfig::bit_errors`] at most: one in a million.
+pub const BIT_ERRORS_MAX: u64 = u64::MAX / 1_000_000;
 
 /// A link between two ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -283,7 +302,7 @@ mod tests {
 
     #[test]
     fn parallel_links_are_all_ways_and_longer_ones_are_none() {
-        let config = LinkConfig { rate: Rate::from_gbps(100), delay: Span::from_us(1), loss: 0 };
+        let config = LinkConfig::new(Rate::from_gbps(100), Span::from_us(1));
         let mut topology = Topology::default();
         let switches = [(); 3].map(|()| Node::Switch(topology.add_switch()));
         let hosts = [(); 2].map(|()| Node::Host(topology.add_host()));

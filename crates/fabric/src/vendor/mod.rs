@@ -1,7 +1,10 @@
 //! Switches as their vendors' configurations describe them.
 
+mod counted;
 pub mod routeros;
 pub mod sonic;
+
+pub use counted::{CountedPort, CountedSwitch};
 
 use crate::config::{BufferConfig, Profile};
 use crate::topology::LinkConfig;

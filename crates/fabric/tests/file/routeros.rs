@@ -2,8 +2,9 @@
 
 use super::build_with;
 use fabric::config::{Limit, Weigh};
-use fabric::vendor::Imported;
-use fabric::vendor::routeros::{Config, SwitchCounters, Trust};
+use fabric::vendor::routeros::{Config, Trust};
+use fabric::vendor::{CountedPort, CountedSwitch, Imported};
+use fabric::{Drop, PortCounters, Rate, Tally};
 
 const SCRIPT: &str = include_str!("../../../../examples/crs504/roce.rsc");
 const PRINTED: &str = include_str!("../../../../examples/crs504/printed.txt");
@@ -52,7 +53,7 @@ fn rows<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
 
 #[test]
 fn it_prints_what_the_switch_printed() {
-    let ours = config().print(&SwitchCounters::default());
+    let ours = config().print(&CountedSwitch::default());
     for heading in
         ["[tx-manager print]", "[tx-manager queue print]", "[profile print]", "[priority-flow-control"]
     {
@@ -61,9 +62,48 @@ fn it_prints_what_the_switch_printed() {
     }
 }
 
+/// The example of the manual's page about `/interface/ethernet/switch/qos/port`.
+const STATS: &str = "[port print stats]
+                  name:     ether2
+             tx-packet:      2 887
+               tx-byte:  3 938 897
+           drop-packet:      1 799
+             drop-byte:  2 526 144
+      tx-queue0-packet:         50
+      tx-queue1-packet:      1 871
+      tx-queue3-packet:        774
+      tx-queue5-packet:        192
+        tx-queue0-byte:      3 924
+        tx-queue1-byte:  2 468 585
+        tx-queue3-byte:  1 174 932
+        tx-queue5-byte:    291 456
+    drop-queue1-packet:      1 799
+      drop-queue1-byte:  2 526 144
+";
+
+#[test]
+fn it_prints_the_statistics_of_ports_as_the_manual_does() {
+    let mut counters = PortCounters::default();
+    for (queue, packets, bytes) in
+        [(0, 50, 3_924), (1, 1_871, 2_468_585), (3, 774, 1_174_932), (5, 192, 291_456)]
+    {
+        (counters.queues[queue].sent_packets, counters.queues[queue].sent_bytes) = (packets, bytes);
+    }
+    counters.queues[3].peak_bytes = 14_080;
+    counters.link.damaged = 17;
+    let incidents = counters.incidents.get_or_insert_default();
+    incidents.dropped[1][Drop::Ingress as usize] = Tally { packets: 1_700, bytes: 2_426_144 };
+    incidents.dropped[1][Drop::Egress as usize] = Tally { packets: 99, bytes: 100_000 };
+    let port = CountedPort { name: "ether2".to_owned(), rate: Rate::from_gbps(1), counters };
+    let ours = config().print(&CountedSwitch { ports: vec![port], ..CountedSwitch::default() });
+    assert!(ours.contains(STATS), "{ours}");
+    assert!(ours.contains("queue3-byte-max:  14 080\n"), "{ours}");
+    assert!(ours.contains("       rx-fcs-error:         17\n"), "{ours}");
+}
+
 #[test]
 fn it_monitors_what_the_switch_monitored() {
-    let ours = config().print(&SwitchCounters::default());
+    let ours = config().print(&CountedSwitch::default());
     let monitor = PRINTED.lines().skip_while(|line| *line != "[monitor]").skip(1);
     let text: String = monitor.collect::<Vec<_>>().join("  ");
     let mut words = text.split_whitespace().peekable();

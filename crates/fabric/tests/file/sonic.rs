@@ -3,6 +3,8 @@
 use super::build_with;
 use fabric::config::{ALPHA_ONE, Limit};
 use fabric::vendor::sonic::read;
+use fabric::vendor::{CountedPort, CountedSwitch};
+use fabric::{BufferCounters, Drop, GroupCounters, PortCounters, QueueCounters, Rate, Span, Tally};
 
 const CONFIG: &str = include_str!("../../../../examples/sonic/config_db.json");
 
@@ -67,4 +69,46 @@ fn what_is_not_understood_is_named_with_its_line() {
         let error = read("config_db.json", &CONFIG.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(error.contains(expected), "{to}\n{error}");
     }
+}
+
+/// As `sonic-utilities` prints them: right-aligned, columns two wider than their heads at least.
+const PRINTED: &str = include_str!("sonic.txt");
+
+#[test]
+fn it_prints_counters_as_its_commands_do() {
+    let mut counters = PortCounters::default();
+    (counters.ingress.packets, counters.ingress.bytes) = (1_234, 2_000_000_000);
+    counters.ingress.dropped[Drop::Ingress as usize] = 30;
+    counters.link.damaged = 10;
+    counters.queues[3] = QueueCounters {
+        sent_packets: 602,
+        sent_bytes: 204_800,
+        marked_packets: 120,
+        marked_bytes: 120_000,
+        peak_bytes: 2_057_328,
+        paused_ps: 0,
+    };
+    counters.groups[3] = GroupCounters { shared_peak_bytes: 200_400, headroom_peak_bytes: 1_234 };
+    let incidents = counters.incidents.get_or_insert_default();
+    (incidents.pfc_received[3], incidents.pfc_sent[4]) = (1_200, 201);
+    incidents.refused[0] = Tally { packets: 30, bytes: 33_000 };
+    incidents.dropped[3][Drop::Early as usize] = Tally { packets: 3, bytes: 3_300 };
+    incidents.dropped[3][Drop::Storm as usize] = Tally { packets: 4, bytes: 4_400 };
+    // Refused on arrival: no drop of the queue.
+    incidents.dropped[3][Drop::Ingress as usize] = Tally { packets: 30, bytes: 33_000 };
+    (incidents.storms_detected[3], incidents.storms_restored[3]) = (2, 2);
+    incidents.storms_detected[4] = 1;
+    let port =
+        |name: &str, counters| CountedPort { name: name.to_owned(), rate: Rate::from_gbps(100), counters };
+    let switch = CountedSwitch {
+        elapsed: Span::from_us(1_000_000),
+        buffer: BufferCounters {
+            shared_peak_bytes: 300_000,
+            headroom_peak_bytes: 432_640,
+            ..BufferCounters::default()
+        },
+        ports: vec![port("Ethernet0", counters), port("Ethernet4", PortCounters::default())],
+    };
+    let text = read("config_db.json", CONFIG).unwrap().print(&switch);
+    assert!(text == PRINTED, "{text}");
 }

@@ -34,6 +34,6 @@ proptest! {
         net.run_until(Time::NEVER);
         prop_assert_eq!(net.dropped.packets, 0);
         prop_assert_eq!(net.received_bytes(), net.offered.bytes);
-        prop_assert_eq!((net.switch.buffer_bytes().0, net.packets.len()), (0, 0));
+        prop_assert_eq!((net.switch.buffer().bytes, net.packets.len()), (0, 0));
     }
 }

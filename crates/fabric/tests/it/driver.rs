@@ -123,11 +123,27 @@ impl Net {
         total_bytes: u32,
         cell: u32,
     ) -> Self {
+        Self::with_buffer(
+            profile,
+            rates,
+            out,
+            delay,
+            BufferConfig { total_bytes, headroom_pool_bytes: None, cell_bytes: cell },
+        )
+    }
+
+    pub(crate) fn with_buffer(
+        profile: Profile,
+        rates: &[Rate],
+        out: Rate,
+        delay: Span,
+        buffer: BufferConfig,
+    ) -> Self {
         let port = |rate: &Rate| PortConfig { rate: *rate, profile: 0 };
         let config = SwitchConfig {
             ports: rates.iter().chain([&out]).map(port).collect(),
             profiles: vec![profile.clone()],
-            buffer: BufferConfig { total_bytes, headroom_pool_bytes: None, cell_bytes: cell },
+            buffer,
         };
         let routes = Routes::new(Default::default(), Spread::Hash, 0);
         let plain = Profile { queues: [QueueConfig::default(); CLASSES], ..profile };
@@ -147,8 +163,14 @@ impl Net {
 
     /// Gives a sender `count` ECN-capable packets to send.
     pub(crate) fn offer(&mut self, sender: u16, class: u8, length: u16, count: u32) {
+        self.offer_tagged(sender, class, fabric::UNTAGGED, length, count);
+    }
+
+    /// The same with a priority code point.
+    pub(crate) fn offer_tagged(&mut self, sender: u16, class: u8, pcp: u8, length: u16, count: u32) {
         for _ in 0..count {
-            let packet = Packet::new(0, self.senders.len() as u16, length, class << 2 | 2, 0);
+            let mut packet = Packet::new(0, self.senders.len() as u16, length, class << 2 | 2, 0);
+            packet.pcp = pcp;
             self.offered.count(&packet);
             let id = self.packets.insert(packet).expect("the test stays below the limit of packets");
             self.senders[usize::from(sender)].enqueue(id, class, &mut self.packets);

@@ -33,11 +33,11 @@ fn two_into_one(headroom_bytes: u32) -> Net {
 fn nothing_is_lost_with_the_headroom_of_the_formula() {
     let mut net = two_into_one(headroom(Rate::from_gbps(100), Span::from_ns(500), FRAME, 1));
     net.run_until(Time::from_ns(100_000));
-    assert!(net.switch.buffer_bytes().0 > 0, "the switch is congested half way");
+    assert!(net.switch.buffer().bytes > 0, "the switch is congested half way");
     net.run_until(Time::NEVER);
     assert_eq!(net.dropped.packets, 0);
     assert_eq!(net.received[3].bytes, net.offered.bytes);
-    assert_eq!((net.switch.buffer_bytes().0, net.packets.len()), (0, 0));
+    assert_eq!((net.switch.buffer().bytes, net.packets.len()), (0, 0));
     assert!(net.pauses() > 0, "PAUSE is sent");
     for sender in &net.senders {
         assert!(sender.counters(3, Time::NEVER).paused_ps > 0, "and obeyed");
@@ -52,5 +52,5 @@ fn without_headroom_drops_are_counted() {
     assert_eq!(net.pauses(), 0, "a group without headroom is lossy");
     assert_eq!(net.counted_drops(Drop::Ingress), net.dropped.packets);
     assert_eq!(net.received[3].bytes + net.dropped.bytes, net.offered.bytes);
-    assert_eq!((net.switch.buffer_bytes().0, net.packets.len()), (0, 0));
+    assert_eq!((net.switch.buffer().bytes, net.packets.len()), (0, 0));
 }

@@ -1,6 +1,7 @@
 //! One switch between senders that obey its pauses and a receiver; and its ports by themselves.
 
 mod any;
+mod counters;
 mod driver;
 mod lossless;
 mod pausing;

@@ -9,7 +9,7 @@ use sim::world::{Flow, HostConfig, Lossless, Results, Scenario, Watch, World, lo
 use std::fmt::Write;
 use std::process::ExitCode;
 
-const LINK: LinkConfig = LinkConfig { rate: Rate::from_gbps(100), delay: Span::from_us(1), loss: 0 };
+const LINK: LinkConfig = LinkConfig::new(Rate::from_gbps(100), Span::from_us(1));
 const SPEEDS: Speeds = Speeds { hosts: LINK, fabric: LINK };
 
 fn scenario(topology: Topology, mtu: Mtu, flows: Vec<Flow>, threads: u32) -> Scenario {

@@ -1,14 +1,17 @@
 //! From results to the report.
 
 use super::{
-    FlowReport, PortReport, PortSamples, QueueReport, QueueSeries, Report, Series, Spread, StoreReport,
-    SwitchReport, WorkloadReport, diagnosis,
+    FlowReport, GroupReport, PortReport, PortSamples, QueueReport, QueueSeries, Report, Series, Spread,
+    StoreReport, SwitchReport, WorkloadReport, diagnosis,
 };
 use crate::experiment::{Experiment, Paths};
 use crate::world::{FlowResult, Latency, Results, Sample};
 use fabric::config::CLASSES;
 use fabric::topology::{End, Node};
-use fabric::{Drop, FRAME_OVERHEAD_BYTES, IngressCounters, QueueCounters, Rate, Time};
+use fabric::{
+    Drop, FRAME_OVERHEAD_BYTES, GroupCounters, Incidents, LinkCounters, PortCounters, QueueCounters, Rate,
+    Time,
+};
 use std::collections::BTreeMap;
 
 const PS_PER_US: f64 = 1e6;
@@ -191,7 +194,10 @@ impl Spread {
 /// What a port counted, whoever it belongs to.
 struct Counted<'a> {
     queues: &'a [QueueCounters],
-    ingress: Option<&'a IngressCounters>,
+    /// Of a switch's port.
+    port: Option<&'a PortCounters>,
+    link: LinkCounters,
+    incidents: Option<&'a Incidents>,
     pauses_sent: u64,
 }
 
@@ -206,7 +212,7 @@ fn ports(experiment: &Experiment, results: &Results) -> Vec<PortReport> {
             report.port = experiment.network.port_name(end);
             report.to = experiment.network.port_name(other);
             (report.link, report.direction) = (number, direction);
-            let silent = report.packets == 0 && report.pauses_sent == 0 && report.dropped.is_empty();
+            let silent = report.packets == 0 && report.pauses_sent == 0 && report.losses().next().is_none();
             if !silent {
                 reports.push((end.node, end.port, report));
             }
@@ -220,43 +226,75 @@ fn counted(results: &Results, end: End) -> Option<Counted<'_>> {
     match end.node {
         Node::Host(host) => results.hosts.get(host as usize).map(|host| Counted {
             queues: &host.queues,
-            ingress: None,
+            port: None,
+            link: host.link,
+            incidents: host.incidents.as_deref(),
             pauses_sent: host.pauses_sent,
         }),
         Node::Switch(switch) => {
             let port = results.switches.get(switch as usize)?.ports.get(usize::from(end.port))?;
             Some(Counted {
                 queues: &port.queues,
-                ingress: Some(&port.ingress),
+                port: Some(port),
+                link: port.link,
+                incidents: port.incidents.as_deref(),
                 pauses_sent: port.ingress.pauses_sent,
             })
         }
     }
 }
 
-fn port(counted: &Counted<'_>, rate: Rate, end: Time) -> PortReport {
-    let used =
-        counted.queues.iter().zip(0_u8..).filter(|(queue, _)| queue.sent_packets > 0 || queue.paused_ps > 0);
-    let queues: Vec<QueueReport> = used
-        .map(|(queue, class)| QueueReport {
+/// Reasons for which anything was dropped.
+fn reasons(counts: impl Fn(Drop) -> u64) -> Vec<(&'static str, u64)> {
+    let all = Drop::ALL.into_iter().map(|why| (why.name(), counts(why)));
+    all.filter(|(_, count)| *count > 0).collect()
+}
+
+fn queues(counted: &Counted<'_>) -> Vec<QueueReport> {
+    let report = |(queue, class): (&QueueCounters, u8)| {
+        let index = usize::from(class);
+        let dropped = |why: Drop| counted.port.map_or(0, |port| port.dropped(index, |is| is == why).packets);
+        QueueReport {
             class,
             packets: queue.sent_packets,
             bytes: queue.sent_bytes,
             marked: queue.marked_packets,
             peak_bytes: queue.peak_bytes,
             paused_us: us(queue.paused_ps),
-        })
-        .collect();
+            dropped: reasons(dropped),
+            storms: counted.incidents.map_or(0, |incidents| incidents.storms_detected[index]),
+        }
+    };
+    let used = |queue: &QueueReport| queue.packets > 0 || queue.paused_us > 0.0 || !queue.dropped.is_empty();
+    counted.queues.iter().zip(0_u8..).map(report).filter(used).collect()
+}
+
+fn groups(counted: &Counted<'_>) -> Vec<GroupReport> {
+    let all = counted.port.into_iter().flat_map(|port| (0_u8..).zip(port.groups));
+    let report = |(group, peaks): (u8, GroupCounters)| GroupReport {
+        group,
+        shared_peak_bytes: peaks.shared_peak_bytes,
+        headroom_peak_bytes: peaks.headroom_peak_bytes,
+        dropped: counted.incidents.map_or(0, |incidents| incidents.refused[usize::from(group)].packets),
+    };
+    let used = |group: &GroupReport| {
+        group.shared_peak_bytes > 0 || group.headroom_peak_bytes > 0 || group.dropped > 0
+    };
+    all.map(report).filter(used).collect()
+}
+
+/// By priority, if there were any.
+fn by_priority(counted: &Counted<'_>, of: fn(&Incidents) -> [u64; CLASSES]) -> Vec<u64> {
+    let counts = counted.incidents.map(of).unwrap_or_default();
+    if counts == [0; CLASSES] { Vec::new() } else { counts.to_vec() }
+}
+
+fn port(counted: &Counted<'_>, rate: Rate, end: Time) -> PortReport {
+    let queues = queues(counted);
     let packets: u64 = queues.iter().map(|queue| queue.packets).sum();
     let bytes: u64 = queues.iter().map(|queue| queue.bytes).sum();
     let on_wire = (bytes + packets * u64::from(FRAME_OVERHEAD_BYTES)) as f64 * 8.0;
     let capacity = rate.bps() as f64 * end.0 as f64 / 1e12;
-    let reasons = counted.ingress.into_iter().flat_map(|ingress| {
-        Drop::ALL
-            .iter()
-            .map(|why| (why.name(), ingress.dropped[*why as usize]))
-            .filter(|(_, count)| *count > 0)
-    });
     PortReport {
         port: String::new(),
         to: String::new(),
@@ -267,8 +305,13 @@ fn port(counted: &Counted<'_>, rate: Rate, end: Time) -> PortReport {
         packets,
         bytes,
         marked: queues.iter().map(|queue| queue.marked).sum(),
-        dropped: reasons.collect(),
+        dropped: reasons(|why| counted.port.map_or(0, |port| port.ingress.dropped[why as usize])),
+        fcs_errors: counted.link.damaged,
+        lost_link_down: counted.link.lost,
         pauses_sent: counted.pauses_sent,
+        pfc_sent: by_priority(counted, |incidents| incidents.pfc_sent),
+        pfc_received: by_priority(counted, |incidents| incidents.pfc_received),
+        groups: groups(counted),
         paused_us: queues.iter().map(|queue| queue.paused_us).sum(),
         queues,
     }
@@ -281,7 +324,7 @@ fn switches(experiment: &Experiment, results: &Results) -> Vec<SwitchReport> {
         SwitchReport {
             name: named.name.clone(),
             buffer_bytes: named.config.buffer.total_bytes,
-            buffer_peak_bytes: result.buffer_peak_bytes,
+            buffer_peak_bytes: result.buffer.peak_bytes,
             dropped: ports().flat_map(|port| port.ingress.dropped).sum(),
             marked: ports().flat_map(|port| port.queues).map(|queue| queue.marked_packets).sum(),
             pauses_sent: ports().map(|port| port.ingress.pauses_sent).sum(),

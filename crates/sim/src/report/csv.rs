@@ -95,14 +95,16 @@ fn settings(report: &Report, names: bool) -> String {
 /// One row per port and class.
 pub fn ports_csv(report: &Report) -> String {
     let mut text =
-        "port,to,rate_bps,load,class,packets,bytes,marked,peak_bytes,paused_us,pauses_sent,dropped\n"
+        "port,to,rate_bps,load,class,packets,bytes,marked,peak_bytes,paused_us,queue_dropped,pauses_sent,\
+         dropped,fcs_errors,lost_link_down\n"
             .to_owned();
     for port in &report.ports {
         let dropped: u64 = port.dropped.iter().map(|(_, count)| count).sum();
         for queue in &port.queues {
+            let of_queue: u64 = queue.dropped.iter().map(|(_, count)| count).sum();
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{},{},{},{},{},{},{dropped}",
+                "{},{},{},{},{},{},{},{},{},{},{of_queue},{},{dropped},{},{}",
                 cell(&port.port),
                 cell(&port.to),
                 port.rate_bps,
@@ -113,7 +115,9 @@ pub fn ports_csv(report: &Report) -> String {
                 queue.marked,
                 queue.peak_bytes,
                 queue.paused_us,
-                port.pauses_sent
+                port.pauses_sent,
+                port.fcs_errors,
+                port.lost_link_down
             );
         }
     }

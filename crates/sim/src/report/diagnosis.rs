@@ -30,6 +30,7 @@ pub(super) fn findings(experiment: &Experiment, results: &Results, report: &Repo
     let rules = [
         View::deadlocks,
         View::losses,
+        View::damaged,
         View::failures,
         View::storms,
         View::victims,
@@ -162,6 +163,27 @@ impl View<'_> {
         grouped.into_iter().map(name).collect()
     }
 
+    /// Links on which frames are damaged: no setting of a switch helps against that.
+    fn damaged(&self) -> Vec<Finding> {
+        let again: u64 = self.report.workloads.iter().map(|workload| workload.retransmitted).sum();
+        let severity = if again > 0 { Severity::Slow } else { Severity::Note };
+        let damaged = self.report.ports.iter().filter(|port| port.fcs_errors > 0);
+        let one = |port: &super::PortReport| {
+            let seen = format!(
+                "{} frames from {} arrived damaged at {} (FCS errors)",
+                port.fcs_errors, port.to, port.port
+            );
+            let cause = format!("the error rate of the link between {} and {}", port.to, port.port);
+            finding(
+                severity,
+                seen,
+                cause,
+                "another cable or transceiver; what is damaged is lost in any class",
+            )
+        };
+        damaged.map(one).collect()
+    }
+
     /// Why packets are dropped that arrive at a port.
     fn dropped(&self, switch: u32, port: u16, why: Drop) -> Option<Finding> {
         let name = &self.switch(switch).name;
@@ -179,7 +201,6 @@ impl View<'_> {
             Drop::NoRoute => {
                 (format!("{name}: no way leads to where they go"), "links that are down: see link.down")
             }
-            Drop::Link => return None,
         };
         Some(finding(Severity::Broken, String::new(), cause, instead))
     }

@@ -8,15 +8,15 @@ mod hops;
 mod json;
 mod limits;
 mod pcap;
-mod routeros;
 mod table;
+mod vendors;
 
 pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};
 pub use limits::Limit;
 pub use pcap::write_pcap;
-pub use routeros::routeros_tables;
 pub use table::table;
+pub use vendors::{Printed, vendor_tables};
 
 use crate::world::Sample;
 use serde::Serialize;
@@ -213,12 +213,39 @@ pub struct PortReport {
     pub marked: u64,
     /// Packets that arrived here and were dropped, by reason.
     pub dropped: Vec<(&'static str, u64)>,
+    /// Frames that arrived damaged: those whose check sequence was wrong.
+    pub fcs_errors: u64,
+    /// Frames that did not arrive because the link was down.
+    pub lost_link_down: u64,
     /// Frames sent that pause the other end.
     pub pauses_sent: u64,
+    /// Frames of priority flow control sent, by priority; nothing where there were none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pfc_sent: Vec<u64>,
+    /// The same received.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pfc_received: Vec<u64>,
+    /// Priority groups that had anything of the buffer, or were refused it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupReport>,
     /// Microseconds during which the other end had it paused, over all queues.
     pub paused_us: f64,
     /// By class that was used.
     pub queues: Vec<QueueReport>,
+}
+
+impl PortReport {
+    /// What did not get on from here, or not here, by reason.
+    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let link = [("damaged", self.fcs_errors), ("link-down", self.lost_link_down)];
+        self.dropped.iter().copied().chain(link).filter(|(_, count)| *count > 0)
+    }
+
+    /// The same for a cell of a table.
+    pub fn losses_text(&self) -> String {
+        let losses: Vec<String> = self.losses().map(|(why, count)| format!("{count} {why}")).collect();
+        if losses.is_empty() { "0".to_owned() } else { losses.join(", ") }
+    }
 }
 
 /// A queue.
@@ -236,6 +263,30 @@ pub struct QueueReport {
     pub peak_bytes: u32,
     /// Microseconds of pause.
     pub paused_us: f64,
+    /// Packets that were for this queue, or in it, and were dropped, by reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<(&'static str, u64)>,
+    /// How often the watchdog found it in a storm.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub storms: u32,
+}
+
+/// A priority group: what arrives of some classes.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GroupReport {
+    /// Its number.
+    pub group: u8,
+    /// Most bytes that it had of the shared buffer.
+    pub shared_peak_bytes: u32,
+    /// Most bytes that it had of headroom.
+    pub headroom_peak_bytes: u32,
+    /// Packets that it had no room for.
+    pub dropped: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A switch.

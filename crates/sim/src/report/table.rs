@@ -221,9 +221,9 @@ fn hops(report: &Report) -> String {
 
 /// How much a port has to say.
 fn weight(port: &PortReport) -> f64 {
-    let dropped: u64 = port.dropped.iter().map(|(_, count)| count).sum();
+    let lost: u64 = port.losses().map(|(_, count)| count).sum();
     let peak = port.queues.iter().map(|queue| queue.peak_bytes).max().unwrap_or(0);
-    dropped as f64 * 1e12 + port.paused_us * 1e3 + f64::from(peak) + port.load
+    lost as f64 * 1e12 + port.paused_us * 1e3 + f64::from(peak) + port.load
 }
 
 fn ports(ports: &[PortReport]) -> String {
@@ -233,8 +233,6 @@ fn ports(ports: &[PortReport]) -> String {
     shown.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
     shown.truncate(PORTS_SHOWN);
     for port in &shown {
-        let dropped =
-            port.dropped.iter().map(|(why, count)| format!("{count} {why}")).collect::<Vec<_>>().join(", ");
         let peak = port.queues.iter().map(|queue| queue.peak_bytes).max().unwrap_or(0);
         rows.0.push(vec![
             port.port.clone(),
@@ -245,7 +243,7 @@ fn ports(ports: &[PortReport]) -> String {
             time(port.paused_us),
             port.marked.to_string(),
             port.pauses_sent.to_string(),
-            if dropped.is_empty() { "0".to_owned() } else { dropped },
+            port.losses_text(),
         ]);
     }
     let more = ports.len() - shown.len();

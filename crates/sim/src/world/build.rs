@@ -224,13 +224,14 @@ impl<'a> Builder<'a> {
                     from_host,
                     from_part,
                     crosses: from_part != part,
-                    loss: link.config.loss,
+                    config: link.config,
                     link: number,
                     direction,
                     overtakes: extra.chance != Chance::None,
                     is_plain: !self.scenario.topology.outages().contains_key(&number)
                         && !watched
                         && link.config.loss == 0
+                        && link.config.bit_errors == 0
                         && extra.chance == Chance::None,
                     watched,
                 };

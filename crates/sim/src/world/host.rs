@@ -6,7 +6,9 @@ use super::scenario::{Flow, Headers, HostConfig, Marking, Transfer};
 use super::storage::Store;
 use super::wires::{Content, ECT_0, Wires, kind};
 use fabric::config::Profile;
-use fabric::{Egress, Next, Packet, PacketId, Packets, PauseFrame, Pcg32, Telemetry, Time, UNTAGGED};
+use fabric::{
+    Egress, LinkCounters, Next, Packet, PacketId, Packets, PauseFrame, Pcg32, Telemetry, Time, UNTAGGED,
+};
 use rnic::{
     Arrival, Completion, Cq, Data, Destination, Device, Fault, Gather, Gid, Instant, Memory, Operation, Path,
     Payload, Pd, Pending, Piece, ReceiveRequest, RegionKeys, SendFlags, SendRequest, Sge, Sink, Status,
@@ -207,6 +209,8 @@ impl Host {
             device: *self.device.counters(),
             queues: std::array::from_fn(|class| self.egress.counters(class, now)),
             pauses_received: self.pauses_received,
+            incidents: self.egress.incidents().cloned().map(Box::new),
+            link: LinkCounters::default(),
             pauses_sent: self.slot.as_ref().map_or(0, |slot| slot.pauses_sent),
             dropped: self.slot.as_ref().map_or(0, |slot| slot.dropped),
             receive_peak_bytes: self.slot.as_ref().map_or(0, |slot| slot.peak_bytes),
@@ -376,6 +380,7 @@ impl Host {
     pub(super) fn pump(&mut self, now: Time, around: &mut Surroundings<'_>) {
         let kind = &around.kinds[usize::from(self.kind)];
         let mut wake = None;
+        self.egress.end_pauses(now);
         if self.egress.free_at() <= now && self.egress.has_more() {
             let next = self.egress.next(now, &kind.profile, around.packets, &mut self.random);
             match next {

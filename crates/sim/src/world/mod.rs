@@ -34,16 +34,17 @@ pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, ScenarioError, salt_of};
 pub use defaults::{Lossless, lossless_switches};
 pub use partition::THREADS_MAX;
 pub use results::{
-    Captured, CapturedFrame, Deadlock, FlowHop, FlowResult, HostResult, Latency, Order, PortResult, Results,
-    Sample, SwitchResult,
+    Captured, CapturedFrame, Deadlock, FlowHop, FlowResult, HostResult, Latency, Order, Results, Sample,
+    SwitchResult,
 };
 pub use scenario::{Bus, Flow, Headers, HostConfig, Marking, Scenario, Transfer, Watch};
 pub use storage::{Drives, Media, Processor, StorageConfig};
 
 use fabric::config::CLASSES;
-use fabric::{Egress, Span, Time};
+use fabric::{Egress, LinkCounters, PortCounters, Span, Time};
 use part::Part;
 use reaction::Reaction;
+use std::collections::BTreeMap;
 
 /// How often is looked whether everything is done, and whether anything is stuck.
 const CHECK_EVERY: Span = Span::from_us(50);
@@ -70,6 +71,9 @@ pub struct World {
     end: Time,
     done: bool,
 }
+
+/// The end of a link: part, whether it is a host, its index there, and its port.
+type Receiver = (u8, bool, u32, u16);
 
 #[derive(Clone, Copy, Debug)]
 struct Sampled {
@@ -253,6 +257,8 @@ impl World {
     pub fn results(&self) -> Results {
         let mut flows = vec![None; self.flows];
         let mut hops = self.traced();
+        let lost = self.lost_on_links();
+        let lost_before = |end: Receiver| lost.get(&end).copied().unwrap_or_default();
         let mut hosts = Vec::with_capacity(self.host_at.len());
         for (part, index) in &self.host_at {
             let host = &self.parts[usize::from(*part)].hosts[*index as usize];
@@ -261,16 +267,16 @@ impl World {
                 let hops = hops.get_mut(number).map(std::mem::take).unwrap_or_default();
                 flows[number] = Some(FlowResult { hops, ..self.flow(poster) });
             }
-            hosts.push(host.result(self.now));
+            let link = lost_before((*part, true, *index, 0));
+            hosts.push(HostResult { link, ..host.result(self.now) });
         }
         let switches = self.switch_at.iter().map(|(part, index)| {
             let switch = &self.parts[usize::from(*part)].switches[*index as usize].switch;
-            let port = |port: u16| PortResult {
-                ingress: *switch.counters(port),
-                queues: std::array::from_fn(|class| switch.egress(port).counters(class, self.now)),
+            let port = |port: u16| {
+                let link = lost_before((*part, false, *index, port));
+                PortCounters { link, ..switch.port_counters(port, self.now) }
             };
-            let (buffer_bytes, buffer_peak_bytes) = switch.buffer_bytes();
-            SwitchResult { ports: (0..switch.ports()).map(port).collect(), buffer_bytes, buffer_peak_bytes }
+            SwitchResult { ports: (0..switch.ports()).map(port).collect(), buffer: switch.buffer() }
         });
         let mut captured: Vec<Captured> =
             self.parts.iter().flat_map(|part| part.wires.captured.iter().cloned()).collect();
@@ -290,6 +296,17 @@ impl World {
             captured,
             samples: self.samples.clone(),
         }
+    }
+
+    /// What did not get to the end of a link, by who would have received it.
+    fn lost_on_links(&self) -> BTreeMap<Receiver, LinkCounters> {
+        let all =
+            self.parts.iter().flat_map(|part| part.wires.lost.iter().map(|lost| (&part.wires.table, lost)));
+        all.map(|(table, (lane, counters))| {
+            let info = &table[*lane as usize];
+            ((info.part, info.to_host, info.node, info.port), *counters)
+        })
+        .collect()
     }
 
     /// Where each flow's data waited, by flow; nothing where that was not asked for.

@@ -1,8 +1,8 @@
 //! What comes out of a run. Everything is in the order of the scenario: flows, hosts, links.
 
 use fabric::config::CLASSES;
-use fabric::{Drop, IngressCounters, QueueCounters, Time};
-use rnic::{PortCounters, QpCounters};
+use fabric::{BufferCounters, Drop, Incidents, LinkCounters, PortCounters, QueueCounters, Time};
+use rnic::QpCounters;
 use std::collections::BTreeSet;
 
 /// All that a run left.
@@ -125,13 +125,17 @@ pub struct Latency {
 #[derive(Clone, PartialEq, Debug)]
 pub struct HostResult {
     /// The device's counters.
-    pub device: PortCounters,
+    pub device: rnic::PortCounters,
     /// Its port's queues, by class.
     pub queues: [QueueCounters; CLASSES],
     /// Pause frames received.
     pub pauses_received: u64,
     /// Pause frames sent because the slot did not keep up.
     pub pauses_sent: u64,
+    /// Frames of priority flow control by priority, where there were any.
+    pub incidents: Option<Box<Incidents>>,
+    /// What was lost on the link to it.
+    pub link: LinkCounters,
     /// Packets dropped because it did not, and there was no pause.
     pub dropped: u64,
     /// Bytes that waited for the slot at most.
@@ -150,20 +154,9 @@ pub struct HostResult {
 #[derive(Clone, PartialEq, Debug)]
 pub struct SwitchResult {
     /// By port.
-    pub ports: Vec<PortResult>,
-    /// Bytes in the buffer at the end, and at most.
-    pub buffer_bytes: u32,
-    /// See `buffer_bytes`.
-    pub buffer_peak_bytes: u32,
-}
-
-/// A port of a switch.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PortResult {
-    /// What arrived.
-    pub ingress: IngressCounters,
-    /// Its queues, by class.
-    pub queues: [QueueCounters; CLASSES],
+    pub ports: Vec<PortCounters>,
+    /// Its packet memory.
+    pub buffer: BufferCounters,
 }
 
 /// A circle of ports that wait for each other for ever.

@@ -4,9 +4,10 @@ use super::delays::Thrower;
 use super::events::Events;
 use super::hops::Trace;
 use super::results::{Captured, CapturedFrame};
-use fabric::topology::{Extra, Topology};
+use fabric::topology::{Extra, LinkConfig, Topology};
 use fabric::{
-    ECN_CE, Frame, Lane, Packet, PacketId, Packets, PauseFrame, Pcg32, Span, Telemetry, Time, Wire,
+    ECN_CE, Frame, Lane, LinkCounters, PAUSE_FRAME_BYTES, Packet, PacketId, Packets, PauseFrame, Pcg32, Rate,
+    Span, Telemetry, Time, Wire,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -44,8 +45,8 @@ pub(super) struct LaneInfo {
     pub(super) from_host: bool,
     pub(super) from_part: u8,
     pub(super) crosses: bool,
-    /// Chance of damage, in units of 2^-32.
-    pub(super) loss: u32,
+    /// Whose chances of damage are.
+    pub(super) config: LinkConfig,
     /// Packets are delayed by chance, and overtake each other.
     pub(super) overtakes: bool,
     /// It is captured, damages, or delays by chance: most are plain.
@@ -71,7 +72,7 @@ impl LaneInfo {
         from_host: false,
         from_part: 0,
         crosses: false,
-        loss: 0,
+        config: LinkConfig::new(Rate::from_gbps(1), Span::ZERO),
         overtakes: false,
         is_plain: true,
         link: u32::MAX,
@@ -157,7 +158,10 @@ pub(super) struct Wires {
     outages: BTreeMap<u32, Vec<(Time, Time)>>,
     part: u8,
     pub(super) hops: u64,
+    /// Packets that did not get to the end of a link.
     pub(super) damaged: u64,
+    /// Frames that did not, by lane.
+    pub(super) lost: BTreeMap<u32, LinkCounters>,
 }
 
 impl Wires {
@@ -192,6 +196,7 @@ impl Wires {
             table,
             hops: 0,
             damaged: 0,
+            lost: BTreeMap::new(),
         }
     }
 
@@ -233,8 +238,7 @@ impl Wires {
         }
         if !info.is_plain {
             self.capture(&info, id, end, packets);
-            let damaged = info.loss > 0 && self.throw(lane) < info.loss;
-            if damaged || self.is_down(info.link, end, at) {
+            if self.is_lost(lane, &info, u32::from(packets[id].length), (end, at)) {
                 self.damaged += 1;
                 self.lost_on(lane, id);
                 packets.remove(id);
@@ -280,6 +284,19 @@ impl Wires {
         }
     }
 
+    /// Whether a frame that leaves and would arrive then does not; which is counted.
+    fn is_lost(&mut self, lane: u32, info: &LaneInfo, bytes: u32, (leaves, arrives): (Time, Time)) -> bool {
+        let LinkConfig { loss, bit_errors, .. } = info.config;
+        let wrong = bit_errors > 0 && self.throw_64(lane) < info.config.damage_by_bits(bytes);
+        let damaged = wrong || loss > 0 && self.throw(lane) < loss;
+        let down = self.is_down(info.link, leaves, arrives);
+        if damaged || down {
+            let counters = self.lost.entry(lane).or_default();
+            *if down { &mut counters.lost } else { &mut counters.damaged } += 1;
+        }
+        damaged || down
+    }
+
     /// Whether a link is down at some moment from one time until another.
     fn is_down(&self, link: u32, from: Time, until: Time) -> bool {
         let outages = self.outages.get(&link);
@@ -290,6 +307,10 @@ impl Wires {
         self.throwers[lane as usize].as_mut().map_or(u32::MAX, |thrower| thrower.next_u32())
     }
 
+    fn throw_64(&mut self, lane: u32) -> u64 {
+        u64::from(self.throw(lane)) << 32 | u64::from(self.throw(lane))
+    }
+
     /// A pause frame leaves a port.
     pub(super) fn send_pause(&mut self, lane: u32, frame: PauseFrame, end: Time) {
         let info = self.table[lane as usize];
@@ -297,7 +318,8 @@ impl Wires {
             let frame = CapturedFrame::Pause(frame);
             self.captured.push(Captured { at: end, link: info.link, direction: info.direction, frame });
         }
-        if !info.is_plain && self.is_down(info.link, end, end + info.delay) {
+        let on_the_way = (end, end + info.delay);
+        if !info.is_plain && self.is_lost(lane, &info, PAUSE_FRAME_BYTES, on_the_way) {
             return;
         }
         let at = end + info.delay + info.response;

@@ -112,6 +112,10 @@ fn hpcc_keeps_the_queue_near_zero_and_the_line_at_eta() {
 fn a_watchdog_breaks_the_ring() {
     let ran = run("incast/watchdog.toml", &[("workload.0.message", "16KiB"), ("workload.0.depth", "64")]);
     assert!(ran.dropped() > 0 && ran.report.workloads[0].bytes > 0, "what is stuck is dropped");
+    let storms: u32 = ran.report.ports.iter().flat_map(|port| &port.queues).map(|queue| queue.storms).sum();
+    let dropped = ran.report.ports.iter().flat_map(|port| &port.queues).flat_map(|queue| &queue.dropped);
+    let dropped: u64 = dropped.filter(|(why, _)| *why == "watchdog").map(|(_, count)| count).sum();
+    assert!(storms > 0 && dropped > 0 && dropped <= ran.dropped(), "{storms} storms, {dropped} dropped");
     // The watchdog is named, and neither headroom nor ECN is blamed for it.
     assert_eq!(ran.finding("the PFC watchdog drops").severity, Severity::Broken);
     assert!(

@@ -98,3 +98,39 @@ fn messages_that_come_by_chance_use_their_part_of_the_links() {
     let slowdown = workload.slowdown.unwrap();
     assert!(slowdown.p50 >= 1.0 && slowdown.p99 > slowdown.p50, "{slowdown:?}");
 }
+
+/// A frame of 4,096 bytes of payload: 62 of headers around it, and 16 more in the first of a message.
+#[test]
+fn bit_errors_are_counted_where_the_frames_arrive_and_longer_ones_have_more() {
+    let errors = |mtu, rate| {
+        let sets = [("nic.default.mtu", mtu), ("link.2.bit-errors", rate), ("duration", "10ms")];
+        let ran = run("spraying/two-hosts.toml", &sets);
+        let ports = &ran.report.ports;
+        let errors: Vec<_> = ports.iter().filter(|port| port.fcs_errors > 0).collect();
+        assert_eq!(errors.len(), 1, "the other way has acknowledgements only, which are short: {errors:#?}");
+        let sender = ports.iter().find(|port| port.port == errors[0].to).unwrap();
+        assert!(errors[0].fcs_errors <= ran.report.damaged, "pause frames there are none");
+        assert!(ran.finding("the error rate of the link").seen.contains("FCS errors"));
+        (errors[0].fcs_errors as f64, 8.0 * sender.bytes as f64)
+    };
+    for (mtu, rate, chance) in [("4096", "1e-7", 1e-7), ("1024", "4e-7", 4e-7), ("4096", "1e-6", 1e-6)] {
+        let (errors, bits) = errors(mtu, rate);
+        let expected = bits * chance;
+        // Three standard deviations, and what the second of two wrong bits of a frame does not count.
+        assert!(
+            (errors - expected).abs() < 3.0 * expected.sqrt() + 0.02 * expected,
+            "{errors}, not {expected}"
+        );
+    }
+}
+
+#[test]
+fn pause_frames_are_damaged_as_others_are_and_said_again() {
+    let sets = [("link.1.loss", "5%"), ("duration", "5ms")];
+    let ran = run("crs504/ecn-off.toml", &sets);
+    let errors: u64 = ran.report.ports.iter().map(|port| port.fcs_errors).sum();
+    assert!(errors > ran.report.damaged, "{errors} frames, {} of them packets", ran.report.damaged);
+    let sender = ran.report.ports.iter().find(|port| port.port == "sender0").unwrap();
+    let switch = ran.report.ports.iter().find(|port| port.to == "sender0").unwrap();
+    assert!(sender.pfc_received[3] > 0 && sender.pfc_received[3] < switch.pfc_sent[3], "{sender:#?}");
+}

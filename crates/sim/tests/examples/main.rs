@@ -8,6 +8,7 @@ mod nvme;
 mod outputs;
 mod pcie;
 mod shapes;
+mod sonic;
 mod spraying;
 
 use fabric::file::Document;

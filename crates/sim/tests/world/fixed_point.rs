@@ -86,7 +86,7 @@ fn zero(excess: impl Fn(f64) -> f64) -> f64 {
 }
 
 fn scenario(flows: u32, config: DcqcnConfig, end: Span) -> Scenario {
-    let link = LinkConfig { rate: Rate::from_gbps(40), delay: Span::from_us(1), loss: 0 };
+    let link = LinkConfig::new(Rate::from_gbps(40), Span::from_us(1));
     let topology = star(flows + 1, link).unwrap();
     let red = Red {
         min_bytes: MIN_BYTES as u32,

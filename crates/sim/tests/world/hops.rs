@@ -10,7 +10,7 @@ const RECEIVER: u32 = 3;
 
 /// Three hosts write to a fourth.
 fn incast(common: &Lossless, loss: u32) -> Results {
-    let link = LinkConfig { rate: Rate::from_gbps(100), delay: Span::from_ns(500), loss };
+    let link = LinkConfig { loss, ..LinkConfig::new(Rate::from_gbps(100), Span::from_ns(500)) };
     let topology = star(4, link).unwrap();
     let host = HostConfig { congestion: CongestionConfig::Off, timeout: 8, ..HostConfig::new() };
     let flow = |from| Flow { messages: 20, depth: 4, ..Flow::write(from, RECEIVER, 50_000) };

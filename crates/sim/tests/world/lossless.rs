@@ -34,10 +34,9 @@ fn scenario(topology: Topology, common: &Lossless, host: HostConfig, flows: Vec<
 /// chosen; senders that nothing but pauses holds back.
 fn any_network(seed: u64, headroom_part: u64) -> Scenario {
     let mut dice = Dice::new(seed);
-    let mut link = |rates: &[u64]| LinkConfig {
-        rate: Rate::from_gbps(dice.pick(rates)),
-        delay: Span::from_ns(dice.below(3_000)),
-        loss: 0,
+    let mut link = |rates: &[u64]| {
+        let rate = Rate::from_gbps(dice.pick(rates));
+        LinkConfig::new(rate, Span::from_ns(dice.below(3_000)))
     };
     let speeds = Speeds { hosts: link(&[10, 25, 40, 100, 200]), fabric: link(&[25, 40, 100, 400]) };
     let topology = match dice.below(3) {
@@ -102,7 +101,7 @@ fn with_headroom_too_small_they_do() {
 
 /// Five switches in a ring, and from each a flow to the second next: every link waits for the next one.
 fn ring() -> Scenario {
-    let link = |gbps| LinkConfig { rate: Rate::from_gbps(gbps), delay: Span::from_ns(500), loss: 0 };
+    let link = |gbps| LinkConfig::new(Rate::from_gbps(gbps), Span::from_ns(500));
     let mut topology = Topology::default();
     let switches = [(); 5].map(|()| Node::Switch(topology.add_switch()));
     for (index, switch) in switches.into_iter().enumerate() {
@@ -149,7 +148,7 @@ fn the_watchdog_breaks_the_ring() {
 
 /// Sixteen senders into one host, and one that only shares their leaf's uplink.
 fn incast(congestion: CongestionConfig) -> Results {
-    let link = LinkConfig { rate: Rate::from_gbps(40), delay: Span::from_us(1), loss: 0 };
+    let link = LinkConfig::new(Rate::from_gbps(40), Span::from_us(1));
     let topology = leaf_spine(
         2,
         1,

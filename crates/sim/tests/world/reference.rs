@@ -34,7 +34,7 @@ fn topology(run: &str) -> Topology {
     }
     for link in &numbers[2..] {
         assert_eq!((link[2].as_str(), link[3].as_str()), ("100Gbps", "1000ns"));
-        let config = LinkConfig { rate: Rate::from_gbps(100), delay: Span::from_us(1), loss: 0 };
+        let config = LinkConfig::new(Rate::from_gbps(100), Span::from_us(1));
         topology.connect(node(link[0].parse().unwrap()), node(link[1].parse().unwrap()), config).unwrap();
     }
     topology

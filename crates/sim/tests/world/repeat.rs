@@ -9,7 +9,7 @@ use sim::world::{
 };
 
 fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
-    let link = LinkConfig { rate: Rate::from_gbps(100), delay: Span::from_ns(500), loss };
+    let link = LinkConfig { loss, ..LinkConfig::new(Rate::from_gbps(100), Span::from_ns(500)) };
     let topology = fat_tree(4, Speeds { hosts: link, fabric: link }).unwrap();
     let congestion =
         CongestionConfig::Dcqcn(DcqcnConfig { line_rate_bps: 100_000_000_000, ..DcqcnConfig::default() });

@@ -18,7 +18,7 @@ fn bus(bps: u64) -> Bus {
 }
 
 fn run(slots: [Option<Bus>; 2], flow: Flow, change: impl Fn(&mut HostConfig)) -> Results {
-    let link = LinkConfig { rate: Rate::from_gbps(100), delay: Span::from_ns(100), loss: 0 };
+    let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(100));
     let topology = star(2, link).unwrap();
     let host = |bus: Option<Bus>| {
         let mut host = HostConfig { bus, congestion: CongestionConfig::Off, ..HostConfig::new() };

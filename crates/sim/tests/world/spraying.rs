@@ -37,11 +37,7 @@ struct Router {
 impl Router {
     fn run(&self) -> Results {
         // Host, router, router, host: three links each way.
-        let link = LinkConfig {
-            rate: Rate::from_gbps(100),
-            delay: Span((RTT_PS - (3 + WAITS) * PACKET_PS) / 6),
-            loss: 0,
-        };
+        let link = LinkConfig::new(Rate::from_gbps(100), Span((RTT_PS - (3 + WAITS) * PACKET_PS) / 6));
         let mut topology = Topology::default();
         let hosts = [(); 2].map(|()| Node::Host(topology.add_host()));
         let routers = [(); 2].map(|()| Node::Switch(topology.add_switch()));

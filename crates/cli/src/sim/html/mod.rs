@@ -170,8 +170,6 @@ fn ports(ports: &[PortReport]) -> String {
     ];
     let per_queue = ports.iter().flat_map(|port| port.queues.iter().map(move |queue| (port, queue)));
     let row = |(port, queue): (&PortReport, &::sim::report::QueueReport)| {
-        let dropped =
-            port.dropped.iter().map(|(why, count)| format!("{count} {why}")).collect::<Vec<_>>().join(", ");
         vec![
             port.port.clone(),
             port.to.clone(),
@@ -182,7 +180,7 @@ fn ports(ports: &[PortReport]) -> String {
             format!("{:.1}", queue.paused_us),
             queue.marked.to_string(),
             port.pauses_sent.to_string(),
-            if dropped.is_empty() { "0".to_owned() } else { dropped },
+            port.losses_text(),
         ]
     };
     rows(&head, per_queue.map(row))

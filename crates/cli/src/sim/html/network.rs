@@ -110,7 +110,7 @@ fn links(svg: &mut String, topology: &Topology, report: &Report, places: &BTreeM
         );
         for (end, port) in ports
             .iter()
-            .filter(|port| !port.dropped.is_empty())
+            .filter(|port| port.losses().next().is_some())
             .map(|port| (usize::from(port.direction), port))
         {
             let ((from_x, from_y), (to_x, to_y)) =
@@ -126,7 +126,7 @@ fn links(svg: &mut String, topology: &Topology, report: &Report, places: &BTreeM
 }
 
 fn sentence(port: &PortReport) -> String {
-    let dropped: u64 = port.dropped.iter().map(|(_, count)| count).sum();
+    let dropped: u64 = port.losses().map(|(_, count)| count).sum();
     format!(
         "{} → {}: load {:.1} %, paused {:.0} µs, {} marked, {dropped} dropped on arrival",
         port.port,

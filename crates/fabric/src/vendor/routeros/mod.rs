@@ -8,8 +8,6 @@ mod print;
 mod run;
 mod script;
 
-pub use print::{PortCounters, SwitchCounters};
-
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::String;

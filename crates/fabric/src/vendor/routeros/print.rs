@@ -2,38 +2,12 @@
 
 use super::model::{BLOCK_BYTES, MEMORY_BYTES};
 use super::{Config, Schedule, TxQueue};
+use crate::counters::Tally;
+use crate::vendor::counted::{CountedPort, CountedSwitch};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-
-/// What one port counted.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct PortCounters {
-    /// Its name.
-    pub name: String,
-    /// By queue: packets and bytes sent.
-    pub sent: [(u64, u64); 8],
-    /// Packets that arrived here and were dropped.
-    pub dropped_packets: u64,
-    /// By queue: the most bytes that waited.
-    pub peak_bytes: [u64; 8],
-    /// Pause frames received.
-    pub pfc_received: u64,
-    /// Pause frames sent, those that let the other end go on included.
-    pub pfc_sent: u64,
-}
-
-/// What the switch counted.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct SwitchCounters {
-    /// Most bytes of packet memory in use at once.
-    pub total_bytes: u64,
-    /// Most bytes of the shared pool in use at once.
-    pub shared_bytes: u64,
-    /// Ports in use.
-    pub ports: Vec<PortCounters>,
-}
 
 /// A table: columns as wide as their widest cell.
 struct Table {
@@ -68,16 +42,18 @@ impl Table {
 
 impl Config {
     /// The `print` of every menu, and `monitor`, as the switch shows them.
-    pub fn print(&self, counters: &SwitchCounters) -> String {
+    pub fn print(&self, counters: &CountedSwitch) -> String {
         let parts = [
             self.print_tx_managers(),
             self.print_queues(),
             self.print_profiles(),
             self.print_pfc(),
             self.print_ports(counters),
-            self.print_stats(counters),
+            Self::print_stats(counters),
+            Self::print_usage(counters),
             self.print_port_pfc(counters),
             self.monitor(counters),
+            Self::print_ethernet(counters),
         ];
         parts.join("\n")
     }
@@ -150,7 +126,7 @@ impl Config {
         table.text("[priority-flow-control print]  Flags: H - HW-OFFLOADED")
     }
 
-    fn print_ports(&self, counters: &SwitchCounters) -> String {
+    fn print_ports(&self, counters: &CountedSwitch) -> String {
         let columns = ["", "NAME", "SWITCH", "PROFILE", "MAP", "TRUST-L2", "TRUST-L3", "TX-MANAGER", "PFC"];
         let mut table = Table::new(&[&["#"], columns.as_slice()].concat());
         for (index, (name, port)) in self.ports.iter().enumerate() {
@@ -168,25 +144,42 @@ impl Config {
         table.text("[port print]  Flags: R - RUNNING")
     }
 
-    fn print_stats(&self, counters: &SwitchCounters) -> String {
-        let mut text = "[port print stats]\n".to_owned();
-        for port in &counters.ports {
-            text += &format!("  name: {}\n", port.name);
-            for class in 0..8 {
-                let (packets, bytes) = port.sent[class];
-                if packets > 0 {
-                    text += &format!("  tx-queue{class}-packet: {}\n", grouped(packets));
-                    text += &format!("  tx-queue{class}-byte: {}\n", grouped(bytes));
-                }
-            }
-            if port.dropped_packets > 0 {
-                text += &format!("  rx-drop: {}\n", grouped(port.dropped_packets));
-            }
-        }
-        text
+    fn print_stats(counters: &CountedSwitch) -> String {
+        let entries = counters.ports.iter().map(|port| fields(&stats(port)));
+        format!("[port print stats]\n{}", entries.collect::<String>())
     }
 
-    fn print_port_pfc(&self, counters: &SwitchCounters) -> String {
+    /// What queues held at most; `byte-use`, what they hold now, is nothing once everything has arrived.
+    fn print_usage(counters: &CountedSwitch) -> String {
+        let entry = |port: &CountedPort| {
+            let queues = port.counters.queues.iter().enumerate().filter(|(_, queue)| queue.sent_packets > 0);
+            let most = queues.map(|(queue, counted)| {
+                field(&format!("queue{queue}-byte-max"), u64::from(counted.peak_bytes))
+            });
+            fields(&named(port).into_iter().chain(most).collect::<Vec<_>>())
+        };
+        format!("[port print usage]\n{}", counters.ports.iter().map(entry).collect::<String>())
+    }
+
+    /// What the MACs counted: `/interface ethernet print stats`.
+    fn print_ethernet(counters: &CountedSwitch) -> String {
+        let entry = |port: &CountedPort| {
+            let (ingress, link) = (&port.counters.ingress, &port.counters.link);
+            let sent = sent(port);
+            let rows = [
+                field("rx-bytes", ingress.bytes),
+                field("rx-unicast", ingress.packets),
+                field("rx-error-events", link.damaged),
+                field("rx-fcs-error", link.damaged),
+                field("tx-bytes", sent.bytes),
+                field("tx-unicast", sent.packets),
+            ];
+            fields(&named(port).into_iter().chain(rows).collect::<Vec<_>>())
+        };
+        format!("[ethernet print stats]\n{}", counters.ports.iter().map(entry).collect::<String>())
+    }
+
+    fn print_port_pfc(&self, counters: &CountedSwitch) -> String {
         let mut text = "[port print pfc]\n".to_owned();
         for counted in &counters.ports {
             let Some(pfc) = self.ports.get(&counted.name).and_then(|port| {
@@ -196,8 +189,9 @@ impl Config {
             };
             let (pause, resume) = self.pause_bytes(pfc, counters.ports.len());
             text += &format!("  name: {}\n", counted.name);
-            text += &format!("  pfc-rx: {}\n", grouped(counted.pfc_received));
-            text += &format!("  pfc-tx: {}\n", grouped(counted.pfc_sent));
+            let ingress = &counted.counters.ingress;
+            text += &format!("  pfc-rx: {}\n", grouped(ingress.pauses_received));
+            text += &format!("  pfc-tx: {}\n", grouped(ingress.pauses_sent + ingress.resumes_sent));
             for class in (0..8).filter(|class| pfc.traffic_classes >> class & 1 == 1) {
                 text += &format!("  pfc{class}-pause-threshold: {}\n", size(u64::from(pause)));
                 text += &format!("  pfc{class}-resume-threshold: {}\n", size(u64::from(resume)));
@@ -206,7 +200,7 @@ impl Config {
         text
     }
 
-    fn monitor(&self, counters: &SwitchCounters) -> String {
+    fn monitor(&self, counters: &CountedSwitch) -> String {
         let mut text = "[monitor]\n".to_owned();
         let mut pool = |name: &str, cap: u32, used: u64| {
             let block = u64::from(BLOCK_BYTES);
@@ -215,15 +209,44 @@ impl Config {
             text += &format!("  {name}-byte-cap: {}\n", size(u64::from(cap)));
             text += &format!("  {name}-byte-use: {}\n", size(used));
         };
-        pool("total", MEMORY_BYTES, counters.total_bytes);
+        pool("total", MEMORY_BYTES, u64::from(counters.buffer.peak_bytes));
         pool("multicast", self.multicast_bytes(), 0);
-        pool("shared-pool0", self.shared_bytes(), counters.shared_bytes);
+        pool("shared-pool0", self.shared_bytes(), u64::from(counters.buffer.shared_peak_bytes));
         for (name, bytes) in [("wred", self.wred_bytes()), ("wred-shared-pool", self.wred_bytes() / 2)] {
             text += &format!("  {name}-packet-cap: {}\n", grouped(u64::from(bytes / BLOCK_BYTES)));
             text += &format!("  {name}-byte-cap: {}\n", size(u64::from(bytes)));
         }
         text
     }
+}
+
+fn named(port: &CountedPort) -> [(String, String); 1] {
+    [("name".to_owned(), port.name.clone())]
+}
+
+fn sent(port: &CountedPort) -> Tally {
+    let of = |queue: &crate::QueueCounters| Tally { packets: queue.sent_packets, bytes: queue.sent_bytes };
+    port.counters.queues.iter().map(of).sum()
+}
+
+/// What was sent and what was dropped that should have been, in all and by queue: those in use, as the
+/// manual's example has them.
+fn stats(port: &CountedPort) -> Vec<(String, String)> {
+    let queues = &port.counters.queues;
+    let dropped: [Tally; 8] = core::array::from_fn(|queue| port.counters.dropped(queue, |_| true));
+    let (all, lost) = (sent(port), dropped.iter().copied().sum::<Tally>());
+    let mut rows = Vec::from(named(port));
+    rows.extend([field("tx-packet", all.packets), field("tx-byte", all.bytes)]);
+    rows.extend([field("drop-packet", lost.packets), field("drop-byte", lost.bytes)]);
+    let mut by_queue = |what: &str, count: &dyn Fn(usize) -> u64| {
+        let used = (0..8).filter(|queue| count(*queue) > 0);
+        rows.extend(used.map(|queue| field(&what.replace('N', &queue.to_string()), count(queue))));
+    };
+    by_queue("tx-queueN-packet", &|queue| queues[queue].sent_packets);
+    by_queue("tx-queueN-byte", &|queue| queues[queue].sent_bytes);
+    by_queue("drop-queueN-packet", &|queue| dropped[queue].packets);
+    by_queue("drop-queueN-byte", &|queue| dropped[queue].bytes);
+    rows
 }
 
 const fn yes(is: bool) -> &'static str {
@@ -244,15 +267,18 @@ fn weight(queue: &TxQueue) -> String {
 
 /// Digits in groups of three, parted by spaces.
 fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
+    super::super::counted::grouped(number, ' ')
+}
+
+/// Names and values, each right-aligned, as RouterOS prints entries that have no columns.
+fn fields(rows: &[(String, String)]) -> String {
+    let width = |of: fn(&(String, String)) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    let (names, values) = (width(|row| row.0.len()), width(|row| row.1.len()));
+    rows.iter().map(|(name, value)| format!("    {name:>names$}:  {value:>values$}\n")).collect()
+}
+
+fn field(name: &str, value: u64) -> (String, String) {
+    (name.to_owned(), grouped(value))
 }
 
 /// With one decimal, in KiB below 4 MiB.

@@ -1,5 +1,7 @@
 //! SONiC's `config_db.json`: the QoS tables, by the names of its schema (sonic-net, `sonic-yang-models`).
 
+mod print;
+
 use super::ImportError;
 use crate::config::{
     BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red, RedAt, Shaper,
@@ -55,7 +57,12 @@ pub struct Config {
     pub ports: BTreeMap<String, Port>,
     total_bytes: u32,
     headroom_pool_bytes: Option<u32>,
+    /// What the pool that arrivals are charged to is called.
+    pool: String,
 }
+
+/// The name of that pool where the file has none: that of SONiC's templates.
+const POOL: &str = "ingress_lossless_pool";
 
 /// One port.
 #[derive(Clone, PartialEq, Debug)]
@@ -178,17 +185,21 @@ impl<'a> Reader<'a> {
         }
         let pools = self.table("BUFFER_POOL");
         let mut total = 0_u64;
-        let mut xoff = None;
+        let (mut xoff, mut shared) = (None, POOL.to_owned());
         for (name, pool) in pools.into_iter().flatten() {
             let path = ["BUFFER_POOL", name];
             let size = self.optional(&path, pool, "size", u64::from(u32::MAX))?.unwrap_or(0);
             if pool.get("type").and_then(Value::as_str) == Some("ingress") {
+                // The one with headroom is for what must not be lost.
+                if total == 0 || pool.get("xoff").is_some() {
+                    shared.clone_from(name);
+                }
                 total += size;
                 xoff = self.optional(&path, pool, "xoff", u64::from(u32::MAX))?.or(xoff);
             }
         }
         let total_bytes = if total == 0 { MEMORY_BYTES } else { (total + xoff.unwrap_or(0)) as u32 };
-        Ok(Config { ports, total_bytes, headroom_pool_bytes: xoff.map(|xoff| xoff as u32) })
+        Ok(Config { ports, total_bytes, headroom_pool_bytes: xoff.map(|xoff| xoff as u32), pool: shared })
     }
 
     fn port(&self, name: &str) -> Read<Port> {

@@ -1,0 +1,41 @@
+//! What a switch counted, for the tables that vendors' switches print of it.
+
+use crate::counters::{BufferCounters, PortCounters};
+use crate::time::{Rate, Span};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A port that a link is attached to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CountedPort {
+    /// Its name.
+    pub name: String,
+    /// Its speed.
+    pub rate: Rate,
+    /// What it counted.
+    pub counters: PortCounters,
+}
+
+/// A switch.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct CountedSwitch {
+    /// For how long it counted.
+    pub elapsed: Span,
+    /// Its packet memory.
+    pub buffer: BufferCounters,
+    /// Ports in use.
+    pub ports: Vec<CountedPort>,
+}
+
+/// Digits in groups of three.
+pub(super) fn grouped(number: u64, by: char) -> String {
+    let digits = alloc::string::ToString::to_string(&number);
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(by);
+        }
+        text.push(digit);
+    }
+    text
+}
