@@ -82,6 +82,15 @@ impl From<rnic::cm::CmError> for Errno {
     }
 }
 
+impl From<host::DomainError> for Errno {
+    fn from(error: host::DomainError) -> Self {
+        match error {
+            host::DomainError::Agent(error) => error.into(),
+            host::DomainError::Device(error) => error.into(),
+        }
+    }
+}
+
 impl From<host::cm::BindError> for Errno {
     fn from(error: host::cm::BindError) -> Self {
         match error {

@@ -1,11 +1,12 @@
 //! An open device, shared by all threads of a program.
 
+use crate::agent::protocol::DomainRequest;
 use crate::agent::{self, Lease};
 use crate::attend::Attendant;
 use crate::channel::{AsyncEvents, CompletionChannel};
 use crate::clock;
 use crate::counters::LinkCounters;
-use crate::error::OpenError;
+use crate::error::{DomainError, OpenError};
 use crate::interface::{DeviceInfo, list};
 use crate::lane::Found;
 use crate::presence::Presence;
@@ -17,8 +18,8 @@ use crate::sys::eventfd::EventFd;
 use crate::sys::{fork, process};
 use crate::wait::{self, Waiting};
 use rnic::{
-    Arm, AttrMask, Completion, Config, Cq, Data, Error, Gid, Instant, Nanos, Operation, QpAttr, QpInit,
-    QpType, ReceiveRequest, SendRequest, Srq, State,
+    Arm, AttrMask, Completion, Config, Cq, Data, DomainName, Error, Gid, Instant, Nanos, Operation, QpAttr,
+    QpInit, QpType, ReceiveRequest, SendRequest, Srq, State, Xrcd,
 };
 use std::io;
 use std::os::fd::RawFd;
@@ -133,6 +134,17 @@ impl Shared {
     }
 }
 
+/// How an XRC domain is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenDomain {
+    /// Device and inode of the file that names it; without, nobody else can open it.
+    pub file: Option<(u64, u64)>,
+    /// It is made if nobody has it open.
+    pub make: bool,
+    /// Nobody may have it open.
+    pub anew: bool,
+}
+
 /// An open device. All calls may come from any thread; one lock orders them.
 #[derive(Debug)]
 pub struct Device {
@@ -162,6 +174,7 @@ impl Device {
         }
         rnic.set_active_mtu(info.active_mtu);
         rnic.add_qpn_range(first, count);
+        rnic.set_srq_numbers(first, count);
         let descriptor = socket.raw();
         let pump = Pump::new(rnic, socket, connection, info.ifindex).map_err(OpenError::Socket)?;
         let shared = Arc::new(share(pump, descriptor).map_err(OpenError::Thread)?);
@@ -273,6 +286,39 @@ impl Device {
                 Found::Asked => pump = self.shared.wait_for_lanes(pump),
             }
         }
+    }
+
+    /// Opens an XRC domain. One that a file names, by its device and inode, is shared with the other devices
+    /// of this interface that open it: see [`OpenDomain`].
+    ///
+    /// # Errors
+    /// [`DomainError`].
+    pub fn open_domain(&self, open: OpenDomain) -> Result<Xrcd, DomainError> {
+        let OpenDomain { file, make, anew } = open;
+        let Some(file) = file else { return Ok(self.with(|rnic, _| rnic.alloc_xrcd(None))?) };
+        let name = DomainName { file, interface: self.info.ifindex };
+        self.shared.lock().ask_agent(DomainRequest::Open { name, make, anew })?;
+        self.with(|rnic, _| rnic.alloc_xrcd(Some(name))).map_err(|error| {
+            // An agent that is gone has forgotten it.
+            let _ = self.shared.lock().ask_agent(DomainRequest::Close(name));
+            error.into()
+        })
+    }
+
+    /// Closes it.
+    ///
+    /// # Errors
+    /// As [`rnic::Device::dealloc_xrcd`].
+    pub fn close_domain(&self, domain: Xrcd) -> Result<(), Error> {
+        let name = self.with(|rnic, now| {
+            let name = rnic.domain_name(domain);
+            rnic.dealloc_xrcd(domain, now).map(|()| name)
+        })?;
+        if let Some(name) = name {
+            // As above.
+            let _ = self.shared.lock().ask_agent(DomainRequest::Close(name));
+        }
+        Ok(())
     }
 
     /// Makes a UD queue pair receive what is sent to a multicast group.

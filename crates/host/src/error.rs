@@ -1,4 +1,4 @@
-//! Why a device does not open.
+//! Why a device, or a domain of it, does not open.
 
 use std::io;
 
@@ -38,4 +38,16 @@ pub enum OpenError {
     /// The progress thread, its event loop or its memory could not be made.
     #[error("cannot start the device's progress thread: {0}")]
     Thread(#[source] io::Error),
+}
+
+/// Why [`crate::Device::open_domain`] failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DomainError {
+    /// What the agent says: `EAGAIN` when nobody has the domain open and it shall not be made, `EINVAL` when
+    /// somebody has and nobody shall, `ENOMEM` at its limit.
+    #[error("the XRC domain cannot be opened: {0}")]
+    Agent(#[from] io::Error),
+    /// What the device says.
+    #[error("the XRC domain cannot be made: {0}")]
+    Device(#[from] rnic::Error),
 }

@@ -36,8 +36,8 @@ mod wait;
 
 pub use channel::{AsyncEvents, CompletionChannel, EventQueue};
 pub use counters::LinkCounters;
-pub use device::{Device, Poster};
-pub use error::OpenError;
+pub use device::{Device, OpenDomain, Poster};
+pub use error::{DomainError, OpenError};
 pub use interface::{DeviceInfo, all, list};
 pub use sys::fork::generation;
 pub use sys::memory::{PinError, pin};

@@ -1,19 +1,21 @@
 //! What a device's lock protects: the state machine, and what joins it with the network.
 
+use crate::agent::protocol::{ANSWER_BYTES, Answer, DomainRequest};
 use crate::channel::{AsyncEvents, CompletionChannel};
 use crate::clock;
 use crate::counters::LinkCounters;
 use crate::lane::{Exit, Lanes};
 use crate::receive::Receiver;
-use crate::sys::ticks;
+use crate::sys::{ticks, unix};
 use crate::transmit::Transmitter;
 use link::memory::Sleeper;
 use link::udp::Socket;
 use rnic::{Cq, Error, Event, Gid, Instant, Nanos, Pending};
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 use wire::Qpn;
 
 /// Receives in a row before completions are looked at again: 64 KiB each.
@@ -38,6 +40,8 @@ const SOCKET_INTERVAL: Nanos = Nanos::from_micros(5);
 /// For how many ticks of the processor's counter a look at the clock counts: below two microseconds where it
 /// goes at 1 GHz or more. A counter that has not moved means that hardly anything was done.
 const FRESH_TICKS: u64 = 2000;
+/// How long the agent may take to answer.
+const AGENT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a posted request may be deferred at most, and how often the progress thread looks whether the
 /// program still polls.
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
@@ -153,6 +157,18 @@ impl Pump {
     pub(crate) fn detach(&mut self, qpn: Qpn, group: Gid) -> Result<Option<Socket>, Error> {
         self.rnic.detach_multicast(qpn, group)?;
         Ok(if self.rnic.has_multicast(group) { None } else { self.receiver.leave(group) })
+    }
+
+    /// Asks the agent about an XRC domain, and waits for its answer.
+    pub(crate) fn ask_agent(&self, request: DomainRequest) -> io::Result<()> {
+        let lease = self.leases.first().ok_or(io::ErrorKind::NotConnected)?.as_raw_fd();
+        unix::set_patience(lease, AGENT_PATIENCE)?;
+        unix::send(lease, &request.to_bytes(), None)?;
+        let mut answer = [0; ANSWER_BYTES];
+        match unix::receive_next(lease, &mut answer)? {
+            ANSWER_BYTES => Answer::parse(answer).map(drop),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 
     /// Takes a further share of the port.

@@ -25,7 +25,7 @@ handles! {
     Pd;
     /// Completion queue.
     Cq;
-    /// Shared receive queue. For XRC its value is the SRQ number that travels in the XRC header.
+    /// Shared receive queue. XRC knows it by another number ([`crate::Device::srq_number`]).
     Srq;
     /// XRC domain.
     Xrcd;

@@ -31,6 +31,7 @@ mod congestion;
 mod counters;
 mod cq;
 mod device;
+mod domain;
 mod error;
 mod event;
 mod grant;
@@ -54,6 +55,7 @@ pub use config::{Config, CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfi
 pub use counters::{PortCounters, QpCounters};
 pub use cq::{Arm, Moderation};
 pub use device::{Device, Pending};
+pub use domain::{DomainName, Owner, Visit};
 pub use error::Error;
 pub use event::Event;
 pub use grant::{Change, QueueGrant, RegionGrant};

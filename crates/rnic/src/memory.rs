@@ -3,6 +3,9 @@
 //! Live, addresses are real; in a simulation a phantom counts bytes. The device checks keys, ranges and
 //! rights before it calls, so an implementation sees only what a region covers.
 
+use alloc::boxed::Box;
+use alloc::vec;
+
 /// A stretch of application memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
@@ -124,4 +127,14 @@ pub trait Memory {
 
     /// Stores eight bytes at once (ATOMIC WRITE). The bytes are as they were on the wire.
     fn store(&mut self, piece: Piece, bytes: [u8; 8]) -> Result<(), Fault>;
+
+    /// A copy of payload. A driver whose payload can be [`Payload::Foreign`] has to say how that is had.
+    fn keep(&mut self, payload: Payload<'_>) -> Box<[u8]> {
+        match payload {
+            Payload::Bytes(bytes) => bytes.into(),
+            Payload::Phantom(length) | Payload::Foreign { length, .. } => {
+                vec![0; length as usize].into_boxed_slice()
+            }
+        }
+    }
 }

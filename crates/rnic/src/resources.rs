@@ -6,6 +6,7 @@ use crate::completion::{Completion, CompletionKind, Extra, Status};
 use crate::config::Config;
 use crate::counters::PortCounters;
 use crate::cq::{CompletionQueue, Notice};
+use crate::domain::Visit;
 use crate::event::Event;
 use crate::handle::{Cq, Pd, Srq};
 use crate::memory::{Memory, Payload, Piece};
@@ -34,6 +35,12 @@ pub(crate) struct Resources {
     pub(crate) active_mtu: Mtu,
     /// The pieces of the packet at hand; kept so that no packet allocates.
     pub(crate) pieces: Vec<Piece>,
+    /// The numbers of shared receive queues begin with this one, and how many there are.
+    pub(crate) srq_numbers: (u32, u32),
+    /// Connections that have visited others so far.
+    pub(crate) connections: u32,
+    /// Ways on which a connection that is over has not been taken leave of.
+    pub(crate) farewells: Vec<(u16, Visit)>,
     /// Queue pairs that grant something else now.
     pub(crate) changed_queues: Vec<Qpn>,
     /// Who sent the packet at hand, when it came by a lane.
@@ -105,6 +112,12 @@ impl Resources {
             events.extend(queue.release(*cq, now));
             queue.due().is_some()
         });
+    }
+
+    /// The shared receive queue of ours that has this number, if it is one of our numbers at all.
+    pub(crate) fn srq_of(&self, number: Qpn) -> Option<Srq> {
+        let (first, count) = self.srq_numbers;
+        number.value().checked_sub(first).filter(|index| *index < count).map(Srq)
     }
 
     /// Takes a receive from an SRQ.

@@ -1,6 +1,7 @@
 //! Where packets go.
 
 use crate::address::Path;
+use crate::domain::{Owner, Visit};
 use crate::memory::{Fault, Gather};
 use crate::time::Instant;
 use wire::{Packet, Qpn, Reth};
@@ -67,4 +68,13 @@ pub trait Sink {
     fn lane(&mut self, _path: &Path, _from: Qpn, _to: Qpn) -> u16 {
         0
     }
+
+    /// Who has the XRC shared receive queue that a message to our queue pair names.
+    fn owner(&mut self, _holder: Qpn, _srq: Qpn) -> Owner {
+        Owner::Nobody
+    }
+
+    /// Hands a request on to the other side of a lane, which takes it with [`crate::Device::handle_visit`].
+    /// [`Self::room`] said that it fits.
+    fn visit(&mut self, _lane: u16, _visit: &Visit, _packet: &Packet, _payload: &[u8]) {}
 }

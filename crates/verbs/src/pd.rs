@@ -5,6 +5,7 @@ use abi::{
     ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr,
 };
 use door::{Errno, door};
+use host::OpenDomain;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A protection domain, or a parent domain on top of one.
@@ -121,8 +122,7 @@ door! {
         Ok(())
     }
 
-    /// A file names a domain within this process. (On one host, a domain of several processes would need
-    /// its queues in memory that they share.)
+    /// A file names a domain to all processes that open it on this interface.
     fn open_xrcd(raw: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> pointer(*mut ibv_xrcd) {
         let attr = attr.as_ref().ok_or(Errno::INVALID)?;
         if attr.comp_mask & !(abi::IBV_XRCD_INIT_ATTR_FD | abi::IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
@@ -142,9 +142,10 @@ door! {
                 domain.users += 1;
                 domain.handle
             }
-            None if attr.oflags & libc::O_CREAT == 0 => return Err(Errno::INVALID),
+            None if file.is_none() && attr.oflags & libc::O_CREAT == 0 => return Err(Errno::INVALID),
             None => {
-                let handle = owner.device.with(|rnic, _| rnic.alloc_xrcd())?;
+                let (make, anew) = (attr.oflags & libc::O_CREAT != 0, attr.oflags & libc::O_EXCL != 0);
+                let handle = owner.device.open_domain(OpenDomain { file, make, anew })?;
                 objects.xrcds.push(OpenXrcd { file, handle, users: 1 });
                 handle
             }
@@ -159,7 +160,7 @@ door! {
         let position = objects.xrcds.iter().position(|open| open.handle == domain.handle);
         let position = position.ok_or(Errno::INVALID)?;
         if objects.xrcds[position].users == 1 {
-            owner.device.with(|rnic, _| rnic.dealloc_xrcd(domain.handle))?;
+            owner.device.close_domain(domain.handle)?;
             objects.xrcds.swap_remove(position);
         } else {
             objects.xrcds[position].users -= 1;

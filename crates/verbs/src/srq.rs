@@ -79,7 +79,8 @@ door! {
     }
 
     fn get_srq_num(raw: *mut ibv_srq, number: *mut u32) -> code(i32) {
-        *number = srq(raw)?.handle.value();
+        let queue = srq(raw)?;
+        *number = context((*raw).context).device.with(|rnic, _| rnic.srq_number(queue.handle)).value();
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 //! keeps every socket it made open so that no index in the group moves, and it ends a moment after the last
 //! device was closed and its peers know. It is not on the data path.
 
+mod domains;
 mod farewells;
 pub(crate) mod gsi;
 mod ports;
@@ -26,7 +27,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use wire::Qpn;
 
 /// Changes whenever [`Reply`], [`protocol`] or the meaning of slots does.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Slots: ranges of queue pair numbers. The first is the agent's, for the general services interface; the
 /// last has the multicast number in it.
 const SLOTS: usize = 1 << (24 - QPN_BITS);

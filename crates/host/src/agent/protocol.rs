@@ -2,8 +2,8 @@
 //! and datagrams for queue pair 1. Each is one message of a SEQPACKET socket, in the machine's byte order.
 
 use link::udp::Datagrams;
-use rnic::Gid;
 use rnic::cm::ListenAddress;
+use rnic::{DomainName, Gid};
 use std::io;
 use std::net::IpAddr;
 use wire::cm::PortSpace;
@@ -79,6 +79,45 @@ impl Request {
                 _ => ListenAddress::One(ip_of(Gid(address))),
             },
         })
+    }
+}
+
+/// What a client says of an XRC domain. As long as a [`Request`], and told from it by its first byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DomainRequest {
+    /// It opens one: whether it may be made, and whether it has to be.
+    Open { name: DomainName, make: bool, anew: bool },
+    /// It has it no more.
+    Close(DomainName),
+}
+
+impl DomainRequest {
+    const OPEN: u8 = 0x80;
+    const CLOSE: u8 = 0x81;
+
+    pub(crate) fn to_bytes(self) -> [u8; REQUEST_BYTES] {
+        let (kind, name, flags) = match self {
+            Self::Open { name, make, anew } => (Self::OPEN, name, u8::from(make) | u8::from(anew) << 1),
+            Self::Close(name) => (Self::CLOSE, name, 0),
+        };
+        let mut bytes = [0; REQUEST_BYTES];
+        (bytes[0], bytes[1]) = (kind, flags);
+        bytes[4..8].copy_from_slice(&name.interface.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&name.file.0.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&name.file.1.to_ne_bytes());
+        bytes
+    }
+
+    /// `None` for a request about something else.
+    pub(crate) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
+        let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let interface = u32::from_ne_bytes(std::array::from_fn(|byte| bytes[4 + byte]));
+        let name = DomainName { file: (long(8), long(16)), interface };
+        match bytes[0] {
+            Self::OPEN => Some(Self::Open { name, make: bytes[1] & 1 != 0, anew: bytes[1] & 2 != 0 }),
+            Self::CLOSE => Some(Self::Close(name)),
+            _ => None,
+        }
     }
 }
 
@@ -180,6 +219,19 @@ mod tests {
             assert_eq!(Request::parse(&request.to_bytes()), Some(request));
         }
         assert_eq!(Request::parse(&[9; REQUEST_BYTES]), None);
+    }
+
+    #[test]
+    fn what_is_said_of_domains_comes_back_and_is_nothing_else() {
+        let name = DomainName { file: (u64::MAX, 7), interface: 2 };
+        for request in [DomainRequest::Open { name, make: true, anew: false }, DomainRequest::Close(name)] {
+            assert_eq!(DomainRequest::parse(&request.to_bytes()), Some(request));
+            assert_eq!(Request::parse(&request.to_bytes()), None);
+        }
+        let any = ListenAddress::Any;
+        let other =
+            Request { ask: Ask::List, space: PortSpace::Tcp, port: 0, count: 0, address: any, shared: false };
+        assert_eq!(DomainRequest::parse(&other.to_bytes()), None);
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! It may run in a process that was forked off a program with many threads, so it allocates nothing: its
 //! tables have a fixed size, and stand on the stack or were there before the fork.
 
+use super::domains::Domains;
 use super::farewells::Farewells;
 use super::gsi::{self, Question, Recipient};
 use super::ports::Ports;
 use super::protocol::{
-    ANSWER_BYTES, Answer, Ask, DATAGRAM_BYTES, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, wrap,
+    ANSWER_BYTES, Answer, Ask, DATAGRAM_BYTES, DomainRequest, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, wrap,
 };
 use super::will::Testament;
 use super::{REPLY_BYTES, Reply, SLOTS, VERSION};
@@ -40,6 +41,8 @@ const CLIENT_BUFFER_BYTES: i32 = 8 << 20;
 
 /// The ports: too many for the stack. The process that starts the agent never looks at its own.
 static PORTS: Mutex<Ports> = Mutex::new(Ports::new());
+/// As the ports.
+static DOMAINS: Mutex<Domains> = Mutex::new(Domains::new());
 
 /// A range of queue pair numbers.
 struct Slot {
@@ -69,19 +72,22 @@ pub(super) fn start(listener: OwnedFd) -> io::Result<()> {
 
 fn run(listener: OwnedFd) {
     let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
     let (Ok(epoll), Ok(secret)) = (Epoll::new(), crate::device::random::<16>()) else { return };
     if epoll.add(listener.as_raw_fd()).is_ok() {
         let slots = [const { Slot::FREE }; SLOTS];
         let secret = u128::from_ne_bytes(secret);
         let (ids_key, farewells) = ([secret as u64, (secret >> 64) as u64], Farewells::new());
         let (start, ends) = (std::time::Instant::now(), Instant(0) + IDLE);
-        Agent { slots, ports: &mut ports, epoll, ids_key, farewells, start, ends }.serve(&listener);
+        let (ports, domains) = (&mut *ports, &mut *domains);
+        Agent { slots, ports, domains, epoll, ids_key, farewells, start, ends }.serve(&listener);
     }
 }
 
 struct Agent<'a> {
     slots: [Slot; SLOTS],
     ports: &'a mut Ports,
+    domains: &'a mut Domains,
     epoll: Epoll,
     /// From which the order of all communication IDs follows.
     ids_key: [u64; 2],
@@ -127,7 +133,10 @@ impl Agent<'_> {
         let mut bytes = [0; REQUEST_BYTES];
         // There is something: it was ready.
         let (request, file) = match unix::receive(fd, &mut bytes) {
-            Ok((REQUEST_BYTES, file)) => (Request::parse(&bytes), file),
+            Ok((REQUEST_BYTES, file)) => match DomainRequest::parse(&bytes) {
+                Some(request) => return self.answer_for_domain(index, fd, request),
+                None => (Request::parse(&bytes), file),
+            },
             _ => (None, None),
         };
         let Some(request) = request else { return self.end(index) };
@@ -153,6 +162,17 @@ impl Agent<'_> {
         }
     }
 
+    fn answer_for_domain(&mut self, index: usize, fd: RawFd, request: DomainRequest) {
+        let slot = index as u16;
+        let done = match request {
+            DomainRequest::Open { name, make, anew } => self.domains.open(slot, name, make, anew),
+            DomainRequest::Close(name) => self.domains.close(slot, name),
+        };
+        if unix::send_now(fd, &Answer(done.map(|()| 0)).to_bytes()).is_err() {
+            self.end(index);
+        }
+    }
+
     /// A client's slot is free again.
     fn end(&mut self, index: usize) {
         // Closing takes it out of what is waited for.
@@ -167,6 +187,7 @@ impl Agent<'_> {
             self.ends = now + IDLE_AFTER_CONNECTIONS;
         }
         self.ports.forget(index as u16);
+        self.domains.forget(index as u16);
     }
 
     /// Hands what came to queue pair 1 to whom it concerns.

@@ -9,7 +9,7 @@
 
 /// Changes whenever what is said, or what is in the memory, means something else. Another version has no
 /// lane, and is reached by packets.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Asks for a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,8 +9,10 @@
 mod direct;
 mod greeting;
 mod traffic;
+mod visits;
 
 use crate::bell::Bell;
+use crate::clock;
 use crate::interface;
 use crate::settings;
 use crate::sys::book::OwnBook;
@@ -21,7 +23,7 @@ use direct::Reach;
 use greeting::{Answer, Hello};
 use link::memory::Sleeper;
 use link::udp::QPN_BITS;
-use rnic::{Gid, Instant, Nanos, Senders};
+use rnic::{Gid, Instant, Nanos, Owner, Senders};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -209,6 +211,27 @@ impl Lanes {
         Found::None
     }
 
+    /// The lane to the device that has a shared receive queue; asks for one where there is none. However long
+    /// that takes: who sent the message knows when to give up.
+    fn owner(&mut self, holder: Qpn, srq: Qpn) -> Owner {
+        let (ours, theirs) = (slot(holder), slot(srq));
+        if let Some(lane) = self.by_slots.get(&(ours, theirs)) {
+            return Owner::Lane(*lane);
+        }
+        if !self.is_wanted {
+            return Owner::OutOfReach;
+        }
+        if self.has_asked(ours, theirs) {
+            return Owner::Asked;
+        }
+        match self.ask(ours, theirs).map_err(|error| error.kind()) {
+            // Many ask at once.
+            Ok(()) | Err(io::ErrorKind::WouldBlock) => Owner::Asked,
+            Err(io::ErrorKind::ConnectionRefused) => Owner::Nobody,
+            Err(_) => Owner::OutOfReach,
+        }
+    }
+
     /// Whether a lane can lead there. Slots alone do not tell: each host counts its own from zero.
     fn is_here(&self, at: Gid) -> bool {
         self.is_wanted && self.addresses.contains(&at)
@@ -357,9 +380,10 @@ impl Lanes {
         }
     }
 
-    fn open(&mut self, index: usize, theirs: Slot, traffic: Box<Traffic>) {
+    fn open(&mut self, index: usize, theirs: Slot, mut traffic: Box<Traffic>) {
         let Some(lane) = &mut self.lanes[index] else { return };
         lane.theirs = theirs;
+        traffic.lane = index as u16 + 1;
         lane.stage = Stage::Open(traffic);
         self.open += 1;
         self.by_slots.entry((lane.ours, theirs)).or_insert(index as u16 + 1);
@@ -393,7 +417,7 @@ impl Lanes {
 
     fn close(&mut self, index: usize, rnic: &mut rnic::Device) {
         self.remove(index);
-        rnic.close_lane(index as u16 + 1);
+        rnic.close_lane(index as u16 + 1, clock::now());
     }
 
     fn remove(&mut self, index: usize) {

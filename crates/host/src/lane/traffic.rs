@@ -4,18 +4,21 @@
 //! be on the wire, then the payload.
 
 use super::direct::Reach;
+use super::visits::{self, VISIT_BYTES};
 use super::{Found, Lanes};
 use crate::sys::memory::ProcessMemory;
 use crate::sys::unix;
 use crate::transmit::{Transmitter, gather};
 use link::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer};
-use rnic::{Arrival, Direct, Fault, Gather, Gid, Instant, Path, Payload, Senders, Sink};
+use rnic::{Arrival, Direct, Fault, Gather, Gid, Instant, Owner, Path, Payload, Senders, Sink, Visit};
 use std::os::fd::{OwnedFd, RawFd};
 use wire::opcode::MAX_HEADERS;
 use wire::{Packet, Qpn, Reth};
 
 /// The record comes from where, and goes where, the one before it did.
 const SAME_WAY: u16 = 1;
+/// A request that is handed on: no way, but what [`visits`] says.
+const VISIT: u16 = 2;
 /// Source, destination, traffic class, hop limit.
 const WAY_BYTES: usize = 34;
 /// Records taken from one lane before the next one has its turn.
@@ -26,7 +29,7 @@ const LOOKS: u64 = 1000;
 /// at once needs bytes that do not change.
 const COPIED_MAX: usize = 8;
 
-const _: () = assert!(WAY_BYTES + MAX_HEADERS <= HEADERS_MAX);
+const _: () = assert!(WAY_BYTES + MAX_HEADERS <= HEADERS_MAX && VISIT_BYTES + MAX_HEADERS <= HEADERS_MAX);
 
 /// How far the other side is with what it sends here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +44,8 @@ pub(super) enum Beginning {
 /// Both directions of a lane.
 #[derive(Debug)]
 pub(super) struct Traffic {
+    /// The number of the lane.
+    pub(super) lane: u16,
     writer: Writer,
     reader: Reader,
     sent: Option<Way>,
@@ -57,6 +62,7 @@ pub(super) struct Traffic {
 impl Traffic {
     pub(super) fn new(writer: Writer, reader: Reader) -> Self {
         Self {
+            lane: 0,
             writer,
             reader,
             sent: None,
@@ -147,6 +153,19 @@ impl Traffic {
         record: &Record,
     ) -> Result<(), Broken> {
         let mut headers = record.headers();
+        let mut copied = [0; COPIED_MAX];
+        let payload = if record.length as usize <= COPIED_MAX {
+            Payload::Bytes(record.copy(&mut copied))
+        } else {
+            Payload::Foreign { address: record.payload, length: record.length }
+        };
+        if record.flags & VISIT != 0 {
+            let (visit, headers) = headers.split_first_chunk().ok_or(Broken)?;
+            let visit = visits::parse(visit).ok_or(Broken)?;
+            let (packet, _) = Packet::parse(headers).map_err(|_| Broken)?;
+            rnic.handle_visit(now, self.lane, senders, &visit, &packet, payload, &mut ProcessMemory);
+            return Ok(());
+        }
         if record.flags & SAME_WAY == 0 {
             let (way, rest) = headers.split_first_chunk().ok_or(Broken)?;
             self.arrival = Some(arrival(way));
@@ -154,12 +173,6 @@ impl Traffic {
         }
         let arrival = self.arrival.ok_or(Broken)?;
         let (packet, _) = Packet::parse(headers).map_err(|_| Broken)?;
-        let mut copied = [0; COPIED_MAX];
-        let payload = if record.length as usize <= COPIED_MAX {
-            Payload::Bytes(record.copy(&mut copied))
-        } else {
-            Payload::Foreign { address: record.payload, length: record.length }
-        };
         rnic.handle_lane_packet(now, &arrival, senders, &packet, payload, &mut ProcessMemory);
         Ok(())
     }
@@ -182,6 +195,21 @@ impl Traffic {
             self.sent = Some(way);
         }
         Some(written)
+    }
+}
+
+impl Traffic {
+    /// Hands a request on. One for which there was room fits.
+    fn visit(&mut self, visit: &Visit, packet: &Packet, payload: &[u8]) {
+        let headers = |place: &mut [u8; HEADERS_MAX]| {
+            place[..VISIT_BYTES].copy_from_slice(&visits::to_bytes(visit));
+            Some(VISIT_BYTES + packet.encode(0, place[VISIT_BYTES..].first_chunk_mut()?).ok()?)
+        };
+        let copy = |place: &mut [u8]| {
+            place.copy_from_slice(payload);
+            Ok::<(), Fault>(())
+        };
+        let _ = self.writer.write(VISIT, payload.len(), headers, copy);
     }
 }
 
@@ -262,6 +290,17 @@ impl Sink for Exit<'_> {
         match self.lanes.look_up(from, to, path.destination) {
             Found::Lane(lane) => lane,
             _ => 0,
+        }
+    }
+
+    fn owner(&mut self, holder: Qpn, srq: Qpn) -> Owner {
+        self.lanes.owner(holder, srq)
+    }
+
+    fn visit(&mut self, lane: u16, visit: &Visit, packet: &Packet, payload: &[u8]) {
+        if let Some(traffic) = self.lanes.traffic(lane) {
+            self.transmitter.counters.lane_sent += 1;
+            traffic.visit(visit, packet, payload);
         }
     }
 }

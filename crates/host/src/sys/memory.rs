@@ -56,6 +56,20 @@ impl Memory for ProcessMemory {
         cell(piece)?.store(u64::from_ne_bytes(bytes), Ordering::Release);
         Ok(())
     }
+
+    fn keep(&mut self, payload: Payload<'_>) -> Box<[u8]> {
+        match payload {
+            Payload::Bytes(bytes) => bytes.into(),
+            Payload::Phantom(length) => vec![0; length as usize].into_boxed_slice(),
+            Payload::Foreign { address, length } => {
+                let mut kept = vec![0; length as usize].into_boxed_slice();
+                // SAFETY: a record of a lane that is not released yet, of that length; the other side may
+                // write there meanwhile, and then harms its own message.
+                unsafe { std::ptr::copy_nonoverlapping(address as *const u8, kept.as_mut_ptr(), kept.len()) };
+                kept
+            }
+        }
+    }
 }
 
 /// The eight bytes of an atomic. The device refuses addresses that are not multiples of eight; should one

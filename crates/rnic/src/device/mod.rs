@@ -1,5 +1,6 @@
 //! The device: its tables, and what drives them.
 
+mod guests;
 mod objects;
 mod packets;
 mod queue_pairs;
@@ -7,6 +8,7 @@ mod queue_pairs;
 use crate::address::Gid;
 use crate::config::Config;
 use crate::counters::{PortCounters, QpCounters};
+use crate::domain::DomainName;
 use crate::error::Error;
 use crate::event::Event;
 use crate::grant::{Change, QueueGrant, RegionGrant};
@@ -42,13 +44,22 @@ pub enum Pending {
     Data,
 }
 
+/// An XRC domain.
+#[derive(Clone, Copy, Debug)]
+struct Domain {
+    users: u32,
+    name: Option<DomainName>,
+}
+
 /// A RoCEv2 device. See the crate's page for how to drive it.
 #[derive(Debug)]
 pub struct Device {
     random: Random,
     resources: Resources,
     pds: Slab<()>,
-    xrcds: Slab<u32>,
+    xrcds: Slab<Domain>,
+    /// By the number that their queue pair has in another device; the value is an index as any other.
+    guests: BTreeMap<Qpn, usize>,
     qps: Slab<Box<Qp>>,
     qpns: Qpns,
     groups: BTreeMap<Gid, Vec<Qpn>>,
@@ -83,6 +94,9 @@ impl Device {
                 gids: [None; GID_TABLE_LENGTH],
                 active_mtu: Mtu::B1024,
                 pieces: Vec::new(),
+                srq_numbers: (0, 1 << 24),
+                connections: 0,
+                farewells: Vec::new(),
                 senders: None,
                 changed_queues: Vec::new(),
                 not_ready: Vec::new(),
@@ -91,6 +105,7 @@ impl Device {
             },
             pds: Slab::new(),
             xrcds: Slab::new(),
+            guests: BTreeMap::new(),
             qps: Slab::new(),
             qpns: Qpns::default(),
             groups: BTreeMap::new(),
@@ -203,19 +218,29 @@ impl Device {
         Ok(())
     }
 
-    /// Makes an XRC domain.
-    pub fn alloc_xrcd(&mut self) -> Result<Xrcd, Error> {
+    /// Makes an XRC domain. One with a name may be shared with other devices of the host; a device has no
+    /// two of one name.
+    pub fn alloc_xrcd(&mut self, name: Option<DomainName>) -> Result<Xrcd, Error> {
         if self.xrcds.len() >= self.resources.config.max_pd as usize {
             return Err(Error::Exhausted("XRC domains"));
         }
-        Ok(Xrcd(self.xrcds.insert(0) as u32))
+        if name.is_some() && self.xrcds.iter().any(|(_, domain)| domain.name == name) {
+            return Err(Error::Busy);
+        }
+        Ok(Xrcd(self.xrcds.insert(Domain { users: 0, name }) as u32))
+    }
+
+    /// The name of an XRC domain, if it has one.
+    pub fn domain_name(&self, xrcd: Xrcd) -> Option<DomainName> {
+        self.xrcds.get(xrcd.0 as usize)?.name
     }
 
     /// Removes an XRC domain that nothing belongs to any more.
-    pub fn dealloc_xrcd(&mut self, xrcd: Xrcd) -> Result<(), Error> {
+    pub fn dealloc_xrcd(&mut self, xrcd: Xrcd, now: Instant) -> Result<(), Error> {
         match self.xrcds.get(xrcd.0 as usize) {
             None => Err(Error::NoSuchObject),
-            Some(0) => {
+            Some(Domain { users: 0, .. }) => {
+                self.dismiss(|qp| qp.init.xrcd == Some(xrcd), now);
                 self.xrcds.remove(xrcd.0 as usize);
                 Ok(())
             }
@@ -242,6 +267,7 @@ impl Device {
             }
             self.settle(index, was_waiting, blocked);
         }
+        self.take_leave(sink);
         self.fail_overrun(now);
         sent
     }
@@ -367,7 +393,7 @@ impl Device {
 
     /// All queue pairs.
     pub fn qpns(&self) -> Vec<Qpn> {
-        self.qps.iter().map(|(_, qp)| qp.qpn).collect()
+        self.qps.iter().filter(|(_, qp)| !qp.is_guest()).map(|(_, qp)| qp.qpn).collect()
     }
 
     fn check_pd(&self, pd: Pd) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use crate::handle::{Cq, Lkey, Pd, Srq, Window, Xrcd};
 use crate::receive::{ReceiveQueue, SharedReceiveQueue};
 use crate::region::{RegionChange, RegionInit, RegionKeys, WindowKind};
 use crate::work::ReceiveRequest;
-use wire::Rkey;
+use wire::{Qpn, Rkey};
 
 /// Regions and windows.
 impl Device {
@@ -154,7 +154,10 @@ impl Device {
         }
         if let Some((xrcd, cq)) = xrc {
             self.cq(cq)?;
-            *self.xrcds.get_mut(xrcd.0 as usize).ok_or(Error::NoSuchObject)? += 1;
+            if self.resources.srqs.vacant_key() >= self.resources.srq_numbers.1 as usize {
+                return Err(Error::Exhausted("numbers of XRC shared receive queues"));
+            }
+            self.xrcds.get_mut(xrcd.0 as usize).ok_or(Error::NoSuchObject)?.users += 1;
             self.cq(cq)?.users += 1;
         }
         let queue = ReceiveQueue::new(max_wr, max_sge);
@@ -195,7 +198,7 @@ impl Device {
         }
         if let Some((xrcd, cq)) = entry.xrc {
             self.cq(cq)?.users -= 1;
-            *self.xrcds.get_mut(xrcd.0 as usize).ok_or(Error::NoSuchObject)? -= 1;
+            self.xrcds.get_mut(xrcd.0 as usize).ok_or(Error::NoSuchObject)?.users -= 1;
         }
         self.resources.srqs.remove(srq.0 as usize);
         self.resources.not_ready.retain(|&(waits_for, _)| waits_for != srq);
@@ -207,11 +210,22 @@ impl Device {
         self.srq(srq)?.queue.post(request)?;
         while let Some(qpn) = self.resources.take_not_ready(srq) {
             // One that is gone, or has no need of it any more, leaves the receive to the next.
-            if self.with_qp(qpn, |qp, _| Ok(qp.tell_ready())) == Ok(true) {
+            if self.tell_ready(qpn) {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Numbers of XRC shared receive queues: a host grants each of its devices others, so that a number tells
+    /// whose queue it is. Without this they begin with 0.
+    pub fn set_srq_numbers(&mut self, first: Qpn, count: u32) {
+        self.resources.srq_numbers = (first.value(), count);
+    }
+
+    /// The number by which peers name an XRC shared receive queue.
+    pub fn srq_number(&self, srq: Srq) -> Qpn {
+        Qpn::new(self.resources.srq_numbers.0 + srq.0)
     }
 
     fn srq(&mut self, srq: Srq) -> Result<&mut SharedReceiveQueue, Error> {

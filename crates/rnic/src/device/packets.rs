@@ -3,6 +3,7 @@
 use super::Device;
 use crate::address::{Arrival, Senders};
 use crate::memory::{Memory, Payload};
+use crate::qp::attr::QpType;
 use crate::sink::Sink;
 use crate::time::Instant;
 use alloc::vec::Vec;
@@ -148,6 +149,10 @@ impl Device {
         };
         let resources = &mut self.resources;
         let was_waiting = qp.is_waiting();
+        if qp.kind == QpType::XrcReceive && is_response(packet) {
+            qp.handle_verdict(resources, now, packet, payload, memory);
+            return Some((index, was_waiting));
+        }
         if !qp.may_come_from(resources, arrival, packet) {
             resources.counters.dropped_wrong_address += 1;
             return None;
@@ -175,4 +180,11 @@ impl Device {
         }
         Some((index, was_waiting))
     }
+}
+
+fn is_response(packet: &Packet) -> bool {
+    matches!(
+        packet.message,
+        Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } | Message::ReadResponse { .. }
+    )
 }

@@ -45,7 +45,10 @@ impl Device {
 
     fn insert_qp(&mut self, qpn: Qpn, init: &QpInit) {
         self.count_users(init, 1);
-        self.qps.insert(Box::new(Qp::new(qpn, init, &self.resources)));
+        let mut qp = Qp::new(qpn, init, &self.resources);
+        let domain = init.xrcd.and_then(|xrcd| self.xrcds.get(xrcd.0 as usize));
+        qp.share(domain.and_then(|domain| domain.name));
+        self.qps.insert(Box::new(qp));
     }
 
     /// Every object named must exist, and every object needed be named (IBTA 11.2.5.1).
@@ -109,8 +112,11 @@ impl Device {
         Ok(self.qp(qpn)?.path.lane)
     }
 
-    /// Brings the queue pairs that send by a lane back to the network: it is gone.
-    pub fn close_lane(&mut self, lane: u16) {
+    /// Brings the queue pairs that send by a lane back to the network: it is gone. So are the guests that
+    /// came by it, and who is asked by it answers no more.
+    pub fn close_lane(&mut self, lane: u16, now: Instant) {
+        self.dismiss(|qp| qp.path.lane == lane, now);
+        self.give_up_visits(lane, now);
         for (_, qp) in self.qps.iter_mut().filter(|(_, qp)| qp.path.lane == lane) {
             qp.path.lane = 0;
         }
@@ -157,8 +163,8 @@ impl Device {
         if let Some(srq) = init.srq.and_then(|srq| self.resources.srqs.get_mut(srq.0 as usize)) {
             add(&mut srq.users);
         }
-        if let Some(users) = init.xrcd.and_then(|xrcd| self.xrcds.get_mut(xrcd.0 as usize)) {
-            add(users);
+        if let Some(domain) = init.xrcd.and_then(|xrcd| self.xrcds.get_mut(xrcd.0 as usize)) {
+            add(&mut domain.users);
         }
     }
 

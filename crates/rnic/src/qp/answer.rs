@@ -9,6 +9,19 @@ use crate::resources::Resources;
 use crate::sink::Sink;
 use wire::{Aeth, AtomicEth, Message, Packet, Position, Psn, Reth, Syndrome};
 
+/// Part of the answer to a READ that another device gave: `sent` of `packets` have left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passed {
+    pub(super) psn: Psn,
+    pub(super) packets: u32,
+    pub(super) sent: u32,
+    /// The READ's first is among them.
+    pub(super) starts: bool,
+    /// Its last is.
+    pub(super) ends: bool,
+    pub(super) msn: u32,
+}
+
 impl Qp {
     /// Packets that answer a READ: one even for no bytes (IBTA 9.7.2).
     pub(super) fn response_packets(&self, reth: &Reth) -> u32 {
@@ -50,7 +63,7 @@ impl Qp {
             sent: 0,
             reth,
             again,
-            msn: (self.responder.msn + 1) & 0xff_ffff,
+            msn: self.next_msn(),
         });
         Ok(())
     }
@@ -77,11 +90,7 @@ impl Qp {
             None => memory.fetch_add(piece, eth.swap_add),
         };
         let original = done.map_err(|_| Refusal::Access)?;
-        // As many as the peer may have outstanding: a duplicate must find its result (IBTA 9.7.5.1.5).
-        if self.responder.atomics.len() >= limit {
-            self.responder.atomics.pop_front();
-        }
-        self.responder.atomics.push_back((packet.psn, original));
+        self.remember_atomic(packet.psn, original);
         self.count_message();
         self.responder.answers.push_back(Answer::Atomic {
             psn: packet.psn,
@@ -90,6 +99,14 @@ impl Qp {
             again: false,
         });
         Ok(())
+    }
+
+    /// As many as the peer may have outstanding: a duplicate must find its result (IBTA 9.7.5.1.5).
+    pub(super) fn remember_atomic(&mut self, psn: Psn, original: u64) {
+        if self.responder.atomics.len() >= usize::from(self.attr.max_dest_rd_atomic) {
+            self.responder.atomics.pop_front();
+        }
+        self.responder.atomics.push_back((psn, original));
     }
 
     pub(super) fn execute_atomic_write(
@@ -167,6 +184,7 @@ impl Qp {
                 let count = room.min(packets - sent);
                 self.send_read_response(resources, &request, packets, sent, count, &reth, msn, sink);
             }
+            Answer::Passed(passed) => self.send_passed(resources, &passed, room, sink),
         }
         Step::Sent
     }
@@ -207,8 +225,42 @@ impl Qp {
         }
     }
 
+    /// The next packets of an answer of another device.
+    fn send_passed(&mut self, resources: &mut Resources, passed: &Passed, room: u32, sink: &mut impl Sink) {
+        let (mtu, sent) = (self.mtu(), passed.sent);
+        let count = room.min(passed.packets - sent);
+        let ends = sent + count >= passed.packets;
+        let Some(bytes) = self.responder.passed.pop_front() else { return };
+        let from = ((sent * mtu) as usize).min(bytes.len());
+        let to = (((sent + count) * mtu) as usize).min(bytes.len());
+        let position = match (passed.starts && sent == 0, passed.ends && ends) {
+            (true, true) => Position::Only,
+            (true, false) => Position::First,
+            (false, true) => Position::Last,
+            (false, false) => Position::Middle,
+        };
+        let aeth =
+            (position != Position::Middle).then_some(Aeth { syndrome: Syndrome::ACK, msn: passed.msn });
+        let message = Message::ReadResponse { position, aeth };
+        let psn = passed.psn.plus(sent);
+        self.send_answer(
+            resources,
+            psn,
+            message,
+            Gather::Inline(bytes.get(from..to).unwrap_or_default()),
+            sink,
+        );
+        match self.responder.answers.front_mut() {
+            Some(Answer::Passed(first)) if !ends => {
+                first.sent += count;
+                self.responder.passed.push_front(bytes);
+            }
+            _ => drop(self.responder.answers.pop_front()),
+        }
+    }
+
     fn read_failed(&mut self, psn: Psn) {
-        self.responder.answers.clear();
+        self.responder.forget_answers();
         self.responder.acknowledge(psn, Syndrome::NAK_REMOTE_ACCESS);
     }
 

@@ -64,7 +64,12 @@ impl Qp {
 
     /// All packets but the last of a message are full (IBTA 9.7.4.1.6). Says for how many packets this one
     /// stands: one, but on a lane.
-    fn check_length(&self, resources: &Resources, position: Position, length: u32) -> Result<u32, Refusal> {
+    pub(super) fn check_length(
+        &self,
+        resources: &Resources,
+        position: Position,
+        length: u32,
+    ) -> Result<u32, Refusal> {
         let mtu = self.mtu();
         let packets = length.div_ceil(mtu).max(1);
         let fits = match position {
@@ -82,7 +87,7 @@ impl Qp {
         if self.kind != QpType::XrcReceive {
             return Ok(self.init.srq);
         }
-        let srq = packet.xrc_srq.map(|number| Srq(number.value())).ok_or(Refusal::Invalid)?;
+        let srq = packet.xrc_srq.and_then(|number| resources.srq_of(number)).ok_or(Refusal::Invalid)?;
         let domain = resources.srqs.get(srq.0 as usize).and_then(|srq| srq.xrc).map(|(xrcd, _)| xrcd);
         if domain.is_some() && domain == self.init.xrcd { Ok(Some(srq)) } else { Err(Refusal::Invalid) }
     }
@@ -133,6 +138,7 @@ impl Qp {
             self.note_not_ready(resources, srq);
             return Err(Refusal::NotReady);
         }
+        self.responder.taken_from = srq;
         Ok(())
     }
 
@@ -239,7 +245,12 @@ impl Qp {
     }
 
     pub(super) fn count_message(&mut self) {
-        self.responder.msn = (self.responder.msn + 1) & 0xff_ffff;
+        self.responder.msn = self.next_msn();
+    }
+
+    /// The number of messages completed when one more is. A guest counts none.
+    pub(super) fn next_msn(&self) -> u32 {
+        self.responder.msn.wrapping_add(u32::from(!self.is_guest())) & 0xff_ffff
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -14,6 +14,7 @@ mod responder;
 pub(crate) mod send_queue;
 pub(crate) mod state;
 mod timer;
+mod visits;
 
 use crate::access::Access;
 use crate::address::{Arrival, Path, Senders};
@@ -21,6 +22,7 @@ use crate::completion::{CompletionKind, Status};
 use crate::congestion::Control;
 use crate::counters::QpCounters;
 use crate::cq::Notice;
+use crate::domain::DomainName;
 use crate::event::Event;
 use crate::grant::QueueGrant;
 use crate::handle::{Cq, Pd, Srq};
@@ -68,6 +70,10 @@ pub(crate) struct Qp {
     pub(crate) requester: Requester,
     pub(crate) receive: ReceiveQueue,
     pub(crate) responder: Responder,
+    /// The domain that it shares with other devices.
+    domain: Option<DomainName>,
+    /// Of which connection of another device's queue pair this is the guest.
+    guest_of: Option<u32>,
     pub(crate) congestion: Control,
     pub(crate) counters: QpCounters,
     /// How the device's ready list has this queue pair.
@@ -104,6 +110,8 @@ impl Qp {
             requester: Requester::default(),
             receive: ReceiveQueue::new(own_receives, capacity.receive_sge),
             responder: Responder::default(),
+            domain: None,
+            guest_of: None,
             congestion: Control::new(&resources.config),
             counters: QpCounters::default(),
             scheduled: Urgency::None,
@@ -218,6 +226,13 @@ impl Qp {
                 Step::Blocked => break,
             }
         }
+        while self.responder.visits.is_some() && sent < budget {
+            match self.hand_on(resources, now, sink) {
+                Step::Sent => sent += 1,
+                Step::Went => {}
+                Step::Blocked => break,
+            }
+        }
         let requests_blocked = sent + 1 < budget.max(2);
         if let Some(at) = sink.asks_again_at().filter(|_| sent > 0) {
             self.rest_until(at.max(now));
@@ -243,7 +258,7 @@ impl Qp {
     pub(crate) fn urgency(&self) -> Urgency {
         let sends = self.requester.may_have_turn(&self.send)
             && matches!(self.state, State::ReadyToSend | State::SendQueueDrained);
-        if sends || self.responder.has_data() {
+        if sends || self.responder.has_data() || self.has_visit() {
             Urgency::Data
         } else if self.responder.owes_acknowledgement() {
             Urgency::Acknowledgement
@@ -260,6 +275,7 @@ impl Qp {
         }
         self.state = State::Error;
         resources.note_queue(self.qpn);
+        self.end_visits(resources);
         self.requester.stop();
         self.flush(resources, now);
     }
@@ -269,7 +285,7 @@ impl Qp {
         if self.state == State::Reset {
             self.state = State::Error;
         }
-        self.responder.answers.clear();
+        self.responder.forget_answers();
         self.fail(resources, now);
     }
 
@@ -292,7 +308,7 @@ impl Qp {
     }
 
     pub(crate) fn flush_receives(&mut self, resources: &mut Resources, now: Instant) {
-        let cq = self.receive_cq(resources, None);
+        let cq = self.receive_cq(resources, self.responder.taken_from);
         let taken = self.responder.abandon();
         let mut sges = core::mem::take(&mut self.responder.sges);
         for id in taken.into_iter().chain(core::iter::from_fn(|| self.receive.take(&mut sges))) {
@@ -306,6 +322,7 @@ impl Qp {
     pub(crate) fn reset(&mut self, resources: &mut Resources) {
         self.state = State::Reset;
         resources.note_queue(self.qpn);
+        self.end_visits(resources);
         self.send.clear();
         self.receive.clear();
         self.requester = Requester::default();

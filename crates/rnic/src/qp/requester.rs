@@ -432,7 +432,8 @@ impl Qp {
     }
 
     pub(super) fn window_packets(&self) -> u32 {
-        if self.path.lane != 0 {
+        // What another device has to be asked for waits at the peer, which has room for a window.
+        if self.path.lane != 0 && self.kind != QpType::XrcSend {
             // A lane loses nothing, and says itself when it is full.
             return LANE_WINDOW_PACKETS;
         }

@@ -1,8 +1,10 @@
 //! The responder: executes the peer's requests (IBTA 9.7.4, 9.7.5; for UC 9.8.3).
 
 use super::Qp;
+use super::answer::Passed;
 use super::attr::{QpType, State};
 use super::reorder::Window;
+use super::visits::Visits;
 use crate::completion::{CompletionKind, Status};
 use crate::cq::Notice;
 use crate::event::Event;
@@ -49,6 +51,8 @@ pub(super) enum Answer {
         msn: u32,
         again: bool,
     },
+    /// Of another device, whose bytes are in [`Responder::passed`].
+    Passed(Passed),
 }
 
 impl Answer {
@@ -66,6 +70,7 @@ impl Answer {
         match *self {
             Self::Acknowledge { psn, .. } | Self::Atomic { psn, .. } => psn,
             Self::Read { request, .. } => request.psn,
+            Self::Passed(passed) => passed.psn,
         }
     }
 }
@@ -99,6 +104,11 @@ pub(crate) struct Responder {
     /// Results of the last atomics, for duplicates.
     pub(super) atomics: VecDeque<(Psn, u64)>,
     pub(super) answers: VecDeque<Answer>,
+    /// The bytes of those that are passed on, in the same order.
+    pub(super) passed: VecDeque<Box<[u8]>>,
+    /// The shared queue that `receive` is of.
+    pub(super) taken_from: Option<Srq>,
+    pub(super) visits: Option<Box<Visits>>,
     /// A congestion notification is due.
     pub(super) notify: bool,
     /// When the next one may be sent.
@@ -122,7 +132,11 @@ impl Responder {
 
     /// Whether what is owed first is one packet without payload.
     pub(super) fn has_short_answer(&self) -> bool {
-        self.notify || self.answers.front().is_some_and(|answer| !matches!(answer, Answer::Read { .. }))
+        self.notify
+            || self
+                .answers
+                .front()
+                .is_some_and(|answer| !matches!(answer, Answer::Read { .. } | Answer::Passed(_)))
     }
 
     pub(super) fn owes_acknowledgement(&self) -> bool {
@@ -142,6 +156,12 @@ impl Responder {
     pub(super) fn abandon(&mut self) -> Option<u64> {
         self.inbound = None;
         self.receive.take()
+    }
+
+    /// Owes nothing any more.
+    pub(super) fn forget_answers(&mut self) {
+        self.answers.clear();
+        self.passed.clear();
     }
 
     pub(super) fn acknowledge(&mut self, psn: Psn, syndrome: Syndrome) {
@@ -180,6 +200,8 @@ pub(super) enum Refusal {
     Busy,
     /// SEND with invalidate of a key that cannot be invalidated.
     Invalidate,
+    /// The device that has the queue that a message names is gone: NAK remote operational error.
+    Gone,
 }
 
 /// The payload of a request: here, or placed when it came ahead.
@@ -222,6 +244,9 @@ impl Qp {
         }
         if self.kind == QpType::Uc {
             return self.handle_unreliable(resources, now, packet, payload, memory);
+        }
+        if self.domain.is_some() && self.goes_elsewhere(resources, packet) {
+            return self.take_visit(resources, now, packet, payload, memory);
         }
         let passed = resources.senders.is_some() && self.responder.begun && !self.responder.waiting;
         if passed && self.responder.expected.is_before(packet.psn) {
@@ -302,7 +327,7 @@ impl Qp {
     }
 
     /// A request that was executed before: its answer was lost (IBTA 9.7.5.1.5).
-    fn handle_duplicate(&mut self, resources: &mut Resources, now: Instant, packet: &Packet) {
+    pub(super) fn handle_duplicate(&mut self, resources: &mut Resources, now: Instant, packet: &Packet) {
         resources.counters.duplicate_request += 1;
         self.counters.duplicate_request += 1;
         match packet.message {
@@ -344,16 +369,23 @@ impl Qp {
 
     /// The peer went back to `psn`: what is queued from there on will be asked for again. With out-of-order
     /// receive it asks for single packets, and nothing else is dropped.
-    fn forget_answers_from(&mut self, psn: Psn) {
+    pub(super) fn forget_answers_from(&mut self, psn: Psn) {
         let out_of_order = self.out_of_order;
-        self.responder.answers.retain(|answer| match out_of_order {
-            true => answer.psn() != psn || answer.is_acknowledgement(),
-            false => answer.psn().is_before(psn),
+        let Responder { answers, passed, .. } = &mut self.responder;
+        let mut bytes = core::mem::take(passed).into_iter();
+        answers.retain(|answer| {
+            let its = if matches!(answer, Answer::Passed(_)) { bytes.next() } else { None };
+            let stays = match out_of_order {
+                true => answer.psn() != psn || answer.is_acknowledgement(),
+                false => answer.psn().is_before(psn),
+            };
+            passed.extend(its.filter(|_| stays));
+            stays
         });
     }
 
     /// Turns down a request: RNR NAK, or a NAK that ends the connection.
-    fn refuse(&mut self, resources: &mut Resources, psn: Psn, refusal: Refusal, now: Instant) {
+    pub(super) fn refuse(&mut self, resources: &mut Resources, psn: Psn, refusal: Refusal, now: Instant) {
         let (syndrome, status, event) = match refusal {
             Refusal::NotReady => {
                 resources.counters.sent_rnr_naks += 1;
@@ -372,14 +404,17 @@ impl Qp {
                 (Syndrome::NAK_REMOTE_OPERATIONAL, Some(Status::LocalProtection), None)
             }
             Refusal::Invalidate => (Syndrome::NAK_REMOTE_ACCESS, Some(Status::LocalAccess), None),
+            Refusal::Gone => (Syndrome::NAK_REMOTE_OPERATIONAL, None, Some(Event::QpFatal(self.qpn))),
         };
         resources.counters.sent_error_naks += 1;
         // Answers to READs and atomics before it leave first (IBTA 9.7.5.1.1: in the order of PSNs), or those
         // would fail instead of this one.
         self.responder.acknowledge(psn, syndrome);
-        resources.events.extend(event);
-        if let (Some(status), Some(id)) = (status, self.responder.abandon()) {
-            let cq = self.receive_cq(resources, None);
+        self.tell(resources, event);
+        let cq = self.receive_cq(resources, self.responder.taken_from);
+        if let Some(status) = status
+            && let Some(id) = self.responder.abandon()
+        {
             let failed = completion(self.qpn, id, status, CompletionKind::Receive, now);
             resources.complete(cq, failed, Notice::Solicited);
         }

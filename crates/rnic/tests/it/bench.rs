@@ -272,3 +272,23 @@ pub(crate) fn write(position: Position, reth: Option<Reth>) -> Message {
 pub(crate) fn write_only(address: u64, rkey: Rkey, length: u32) -> Message {
     write(Position::Only, Some(Reth { address, rkey, length }))
 }
+
+/// The same for the bench's queue pair, which only receives.
+pub(crate) fn connect_xrc_receiver(bench: &mut Bench) {
+    use AttrMask as M;
+    let attr = QpAttr {
+        access: ALL,
+        path_mtu: Mtu::B1024,
+        destination: PEER_QPN,
+        receive_psn: Psn::new(START),
+        vector: AddressVector { destination: peer(), ..AddressVector::default() },
+        max_dest_rd_atomic: 4,
+        ..QpAttr::default()
+    };
+    let receive = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
+    let init = M::ACCESS_FLAGS | M::PKEY_INDEX | M::PORT;
+    for (state, mask) in [(State::Init, init), (State::ReadyToReceive, receive)] {
+        let attr = QpAttr { state, ..attr };
+        bench.device.modify_qp(bench.qpn, &attr, mask | M::STATE, bench.now).unwrap();
+    }
+}

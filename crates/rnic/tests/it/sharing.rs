@@ -53,7 +53,7 @@ fn of_those_that_wait_for_a_shared_receive_on_lanes_one_is_told_of_each() {
 #[test]
 fn an_xrc_message_goes_to_the_queue_that_it_names_if_the_domain_is_the_same() {
     let mut bench = Bench::new(QpType::Rc);
-    let [ours, theirs] = [(); 2].map(|()| bench.device.alloc_xrcd().unwrap());
+    let [ours, theirs] = [(); 2].map(|()| bench.device.alloc_xrcd(None).unwrap());
     let receives = bench.device.create_cq(8).unwrap();
     let named = bench.device.create_srq(bench.pd, 8, 1, Some((ours, receives))).unwrap();
     let foreign = bench.device.create_srq(bench.pd, 8, 1, Some((theirs, receives))).unwrap();
@@ -80,25 +80,6 @@ fn an_xrc_message_goes_to_the_queue_that_it_names_if_the_domain_is_the_same() {
     assert_eq!(taken, [(u64::from(named.value()), Status::Success)]);
     bench.receive_from(&bench.arrival(), &packets[1], b"not for you");
     assert_eq!(bench.answers(), [(1, Syndrome::NAK_INVALID_REQUEST)]);
-}
-
-fn connect_xrc_receiver(bench: &mut Bench) {
-    use AttrMask as M;
-    let attr = QpAttr {
-        access: ALL,
-        path_mtu: Mtu::B1024,
-        destination: PEER_QPN,
-        receive_psn: Psn::new(START),
-        vector: AddressVector { destination: peer(), ..AddressVector::default() },
-        max_dest_rd_atomic: 4,
-        ..QpAttr::default()
-    };
-    let receive = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
-    let init = M::ACCESS_FLAGS | M::PKEY_INDEX | M::PORT;
-    for (state, mask) in [(State::Init, init), (State::ReadyToReceive, receive)] {
-        let attr = QpAttr { state, ..attr };
-        bench.device.modify_qp(bench.qpn, &attr, mask | M::STATE, bench.now).unwrap();
-    }
 }
 
 /// A type 2 window of the first 16 bytes of the region, bound to the bench's queue pair.

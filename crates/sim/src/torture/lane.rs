@@ -62,7 +62,7 @@ impl Lane {
         for (side, host) in hosts.iter_mut().enumerate() {
             if self.open[side] && self.ends[side].is_some_and(|end| now >= end) {
                 self.open[side] = false;
-                host.device.close_lane(LANE);
+                host.device.close_lane(LANE, now);
             }
             host.device.resume();
         }
