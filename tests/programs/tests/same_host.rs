@@ -1,7 +1,7 @@
 //! Programs on one host, which reach each other through memory.
 
 use programs::probe::Probe;
-use programs::{Exchange, Machine, Namespace, Rockery, patterns};
+use programs::{Exchange, Machine, Namespace, Pair, Rockery, patterns};
 
 const SECONDS: u64 = 60;
 /// A thousand visitors take five seconds on two cores that have nothing else to do.
@@ -99,5 +99,21 @@ fn what_is_rarer_works_between_two_programs() {
         for end in [ends.server, ends.client] {
             assert_eq!(end.output.matches(": as it should be").count(), 4, "{}", end.output);
         }
+    }
+}
+
+/// Who asks is on the same host, or on another one.
+#[test]
+fn an_xrc_domain_belongs_to_all_processes_that_open_its_file() {
+    const PORT: u16 = 18541;
+    let probe = Probe::compile("domain").unwrap();
+    let path = probe.path().to_string_lossy();
+    let alone = alone();
+    let ends = Exchange::run(&alone, &alone, &[&*path, "-d", "rk_lo", &*path], "-g", PORT, SECONDS).unwrap();
+    let two = Pair::new(1500).unwrap().with(&Rockery::built());
+    let apart = Exchange::run(&two.left, &two.right, &[&*path, &*path], "-g", PORT, SECONDS).unwrap();
+    for ends in [ends, apart] {
+        let said = ends.expect_success().server.output;
+        assert_eq!(said.matches(": as it should be").count(), 5, "{said}");
     }
 }
