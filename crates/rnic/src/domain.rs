@@ -1,7 +1,7 @@
 //! XRC domains that several devices of one host share.
 //!
-//! A queue pair receives for all shared receive queues of its domain (IBTA A14). Its device is the *holder*; a
-//! message that names another device's queue is handed on to that device, the *owner*, which executes it as
+//! A queue pair receives for all shared receive queues of its domain (IBTA A14). Its device is the *holder*;
+//! a message that names another device's queue is handed on to that device, the *owner*, which executes it as
 //! if it were its own, and the holder passes the answers back to the peer. Such a request is a *visit*. What
 //! the owner keeps of a connection that visits it, the responder's state, is a *guest*.
 

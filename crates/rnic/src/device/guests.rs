@@ -84,7 +84,7 @@ impl Device {
         }
     }
 
-    /// A receive was posted: tells the peer of a queue pair or guest that waits for it. Whether there was one.
+    /// A receive was posted: tells the peer of a queue pair or guest that waits for it. Whether one did.
     pub(super) fn tell_ready(&mut self, qpn: Qpn) -> bool {
         let index = self.guests.get(&qpn).copied().or_else(|| self.qpns.index(qpn));
         let Some((index, qp)) = index.and_then(|index| Some((index, self.qps.get_mut(index)?))) else {

@@ -8,8 +8,8 @@
 //!  answered        answered yet     for those before    here
 //! ```
 //!
-//! Requests to one owner follow each other without a pause; one to somebody else, or to ourselves, waits until
-//! all before it are decided. A refusal takes the queue pair back to the request that was refused.
+//! Requests to one owner follow each other without a pause; one to somebody else, or to ourselves, waits
+//! until all before it are decided. A refusal takes the queue pair back to the request that was refused.
 
 use super::Qp;
 use super::answer::Passed;
