@@ -183,8 +183,10 @@ impl World {
         let check = after(CHECK_EVERY);
         let sample = self.sample_every.map_or(Time::NEVER, after);
         let reacts = self.reaction.as_ref().map_or(Time::NEVER, Reaction::next_at);
-        let stop = check.min(sample).min(at).min(self.end).min(reacts.max(self.now));
-        self.run_parts(stop);
+        let limit = at.min(self.end).min(reacts.max(self.now));
+        let looks = self.sample_every.is_some() || self.watches;
+        let stop = check.min(sample).min(limit);
+        let stop = self.run_parts(stop, if looks { stop } else { limit });
         self.now = stop;
         if reacts <= stop {
             self.react();
@@ -192,11 +194,11 @@ impl World {
         if stop == sample {
             self.sample();
         }
-        if stop == check {
+        if stop >= check && stop.0.is_multiple_of(CHECK_EVERY.0) {
             if self.watches {
                 self.parts.iter_mut().for_each(|part| part.poll_watchdogs(stop));
             }
-            let number = check.0 / CHECK_EVERY.0;
+            let number = stop.0 / CHECK_EVERY.0;
             if number.is_multiple_of(DEADLOCK_CHECKS) && self.deadlocks.is_empty() {
                 self.deadlocks = deadlock::find(&self.parts, self.now);
             }
@@ -219,10 +221,17 @@ impl World {
         }
     }
 
-    fn run_parts(&mut self, stop: Time) {
+    /// Runs until `stop`, or on to `limit` while nothing is to be looked at; until when it came.
+    fn run_parts(&mut self, stop: Time, limit: Time) -> Time {
         match &mut self.parts[..] {
-            [only] => only.run_until(stop),
-            several => threads::run_until(several, self.lookahead, stop),
+            [only] => {
+                only.run_until(stop);
+                stop
+            }
+            several => {
+                let lookahead = self.lookahead;
+                threads::run_until(several, threads::Stretch { lookahead, stop, limit })
+            }
         }
     }
 

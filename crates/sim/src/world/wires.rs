@@ -137,6 +137,15 @@ pub(super) enum Crossing {
     Pause { lane: u32, at: Time, frame: PauseFrame },
 }
 
+impl Crossing {
+    /// When it arrives.
+    pub(super) const fn at(&self) -> Time {
+        match self {
+            Self::Packet { at, .. } | Self::Pause { at, .. } => *at,
+        }
+    }
+}
+
 /// The lanes that end in one part of the network, and those that begin there.
 #[derive(Debug)]
 pub(super) struct Wires {
