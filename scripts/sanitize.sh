@@ -23,8 +23,10 @@ miri() {
 sanitized() {
   # The doctests' compiler would need the same flags. One test counts what programs answer in time, and these
   # are ten times slower.
-  RUSTFLAGS="-Zsanitizer=$1" CARGO_TARGET_DIR=target/$1 \
-    cargo +$toolchain test -Zbuild-std --target "$target" -p rockery-link -p rockery-host --lib --tests -- \
+  local sanitizer=$1
+  shift
+  RUSTFLAGS="-Zsanitizer=$sanitizer" CARGO_TARGET_DIR=target/$sanitizer \
+    cargo +$toolchain test "$@" --target "$target" -p rockery-link -p rockery-host --lib --tests -- \
     --skip acknowledgements_travel_with_the_answer
 }
 
@@ -34,11 +36,12 @@ thread() {
   # A program that looks at memory which a peer writes to, as RDMA programs do: no language calls that
   # ordered.
   echo 'race:it::pair::Side*::byte' >"$suppressions"
-  TSAN_OPTIONS="suppressions=$suppressions halt_on_error=1" sanitized thread
+  TSAN_OPTIONS="suppressions=$suppressions halt_on_error=1" sanitized thread -Zbuild-std
   rm "$suppressions"
 }
 
 address() {
+  # Allocations and copies are the C library's, which it replaces: the standard library need not be built.
   sanitized address
 }
 
