@@ -19,6 +19,9 @@ use rdma::Buffer;
 
 /// Operations that one connection's ring has at once; more wait.
 const RING_ENTRIES: u32 = 256;
+/// Completions of a ring that one round takes. Disks finish many at once, and would have nothing to do until
+/// hosts have heard of them all and sent as many: this way the first of those come while others are told of.
+const ROUND_COMPLETIONS: usize = 2;
 /// What Verify and Compare read at once.
 const PIECE: usize = 256 << 10;
 
@@ -134,6 +137,8 @@ struct InKernel {
 pub struct Engine {
     ring: RingState,
     in_kernel: Slab<InKernel>,
+    /// Completions of the ring that were taken in this round.
+    taken: usize,
     finished: VecDeque<Finished>,
     observer: Observer,
 }
@@ -164,6 +169,7 @@ impl Engine {
 
     /// A round of the connection's thread begins: what is begun in it counts from now.
     pub fn begin_round(&mut self, now_ns: u64) {
+        self.taken = 0;
         self.observer.begin_round(now_ns);
     }
 
@@ -206,13 +212,17 @@ impl Engine {
         }
     }
 
-    /// Something that is finished.
+    /// Something that is finished. A round has a few; what it has not told of is of the next.
     pub fn finished(&mut self) -> Option<Finished> {
         if let Some(finished) = self.finished.pop_front() {
             return Some(finished);
         }
+        if self.taken >= ROUND_COMPLETIONS {
+            return None;
+        }
         let RingState::Here(ring) = &mut self.ring else { return None };
         let completion = ring.completed()?;
+        self.taken += 1;
         let waiting = self.in_kernel.try_remove(completion.token as usize)?;
         Some(conclude(waiting, completion, &mut self.observer))
     }

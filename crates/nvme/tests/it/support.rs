@@ -124,6 +124,7 @@ impl Line {
 
     pub(crate) fn work(&mut self) {
         loop {
+            self.engine.begin_round(self.now_ns);
             while let Some(task) = self.connection.task() {
                 self.engine.begin(task);
             }
