@@ -87,7 +87,7 @@ static void link_qp(const struct order *order) {
   if (!sends) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   done(ibv_modify_qp(qp, &attr, mask), "RTR");
   if (!sends) return;
-  attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 16, .retry_cnt = 7, .rnr_retry = 7,
+  attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 17, .retry_cnt = 7, .rnr_retry = 7,
                               .max_rd_atomic = 4};
   mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
     IBV_QP_MAX_QP_RD_ATOMIC;
