@@ -1,5 +1,6 @@
 //! Other ways from process to process on one host, beside which rockery's stand: UCX over shared memory and
-//! over the kernel's copy, libfabric over shared memory.
+//! over the kernel's copy, libfabric over shared memory. UCX has two layers: programs use the upper one (UCP:
+//! tags, completions in order), and its `put_bw` over `posix` in the lower one (UCT) is a bare copy.
 
 use programs::machine::until;
 use programs::probe::Probe;
@@ -12,7 +13,7 @@ const PINGPONG_PORT: u16 = 47592;
 const MIB: f64 = 1_048_576.0;
 /// Bytes, how many messages of perftest's and of UCX' programs, and how many each way of libfabric's.
 const SIZES: [(&str, &str, &str); 3] =
-    [("4096", "300000", "20000"), ("65536", "100000", "10000"), ("1048576", "5000", "1000")];
+    [("4096", "300000", "20000"), ("65536", "100000", "10000"), ("1048576", "10000", "1000")];
 
 pub(crate) fn measure(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
@@ -27,8 +28,8 @@ pub(crate) fn measure(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Err
 
 /// The last figures that `ucx_perftest` prints: messages, microseconds three times, MB/s twice, messages per
 /// second twice.
-fn ucx(alone: &Namespace, transport: &str, test: &str) -> Result<Vec<f64>, Error> {
-    let line = format!("ucx_perftest -p {UCX_PORT} -f -w 100 -d memory -x {transport} {test}");
+fn ucx(alone: &Namespace, transports: &str, test: &str) -> Result<Vec<f64>, Error> {
+    let line = format!("env UCX_TLS={transports} ucx_perftest -p {UCX_PORT} -f -w 100 {test}");
     let argv: Vec<&str> = line.split_whitespace().collect();
     let output = succeeded(Exchange::run(alone, alone, &argv, "-x", UCX_PORT, SECONDS)?.client, &[&line])?;
     let numbers =
@@ -37,14 +38,13 @@ fn ucx(alone: &Namespace, transport: &str, test: &str) -> Result<Vec<f64>, Error
     found.ok_or(Error::Failed { command: line, output })
 }
 
-fn ucx_stream(
-    alone: &Namespace,
-    transport: &str,
-    layout: &str,
-    bytes: &str,
-    count: &str,
-) -> Result<f64, Error> {
-    let figures = ucx(alone, transport, &format!("-t put_bw -D {layout} -s {bytes} -n {count}"))?;
+/// The lower layer, by one transport.
+fn uct(transport: &str) -> String {
+    format!("-d memory -x {transport}")
+}
+
+fn ucx_stream(alone: &Namespace, transports: &str, test: &str) -> Result<f64, Error> {
+    let figures = ucx(alone, transports, test)?;
     let rate = figures.iter().rev().nth(2).copied().unwrap_or_default();
     Ok(rate * MIB / 1e9)
 }
@@ -71,7 +71,11 @@ fn streams(alone: &Namespace, bytes: &str, count: &str, pings: &str) -> Result<V
     };
     let files = SharedFiles::new()?;
     let shared = format!(" --mmap={}", files.name());
-    let posix = || ucx_stream(alone, "posix", "short", bytes, count);
+    let sized = format!("-s {bytes} -n {count}");
+    let put = |transport, layout| {
+        ucx_stream(alone, transport, &format!("{} -t put_bw -D {layout} {sized}", uct(transport)))
+    };
+    let tags = || ucx_stream(alone, "posix", &format!("-t tag_bw {sized}"));
     let row = |name: String, what: &str, (figure, limit, ratio): (f64, f64, f64)| Row {
         name,
         figure: format!("{figure:.1} GB/s"),
@@ -83,12 +87,15 @@ fn streams(alone: &Namespace, bytes: &str, count: &str, pings: &str) -> Result<V
     Ok(vec![
         row(
             format!("{name}, memory of both"),
-            "UCX `put_bw` over `posix`",
-            beside(|| perftest(&shared), posix)?,
+            "UCX `tag_bw` over `posix`",
+            beside(|| perftest(&shared), tags)?,
         ),
-        row(name.clone(), "UCX `put_bw` over `cma`", {
-            beside(|| perftest(""), || ucx_stream(alone, "cma", "zcopy", bytes, count))?
-        }),
+        row(
+            format!("{name}, memory of both"),
+            "UCT `put_bw` over `posix`",
+            beside(|| perftest(&shared), || put("posix", "short"))?,
+        ),
+        row(name.clone(), "UCT `put_bw` over `cma`", beside(|| perftest(""), || put("cma", "zcopy"))?),
         row(
             name,
             "libfabric's `shm`, `fi_pingpong`",
@@ -105,14 +112,14 @@ fn latency(alone: &Namespace) -> Result<Row, Error> {
     let (figure, limit, ratio) = beside(
         || figure(alone, &line, 2),
         || {
-            let figures = ucx(alone, "posix", "-t put_lat -D short -s 8 -n 1000000")?;
+            let figures = ucx(alone, "posix", "-t tag_lat -s 8 -n 1000000")?;
             Ok(figures.get(1).copied().unwrap_or_default())
         },
     )?;
     Ok(Row {
         name: "`ib_write_lat` 8 B, p50, memory of both".into(),
         figure: format!("{figure:.2} us"),
-        limit: format!("UCX `put_lat` over `posix` {limit:.2} us"),
+        limit: format!("UCX `tag_lat` over `posix` {limit:.2} us"),
         ratio: format!("{ratio:.2}"),
         goal: String::new(),
     })
