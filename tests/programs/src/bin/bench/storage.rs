@@ -1,10 +1,11 @@
-//! Storage: a disk in memory over RDMA and TCP, nbdkit beside it, and a file beside fio on the same file.
+//! Storage: a disk in memory over RDMA and TCP, nbdkit beside it; over UDP, perftest beside it; and a file
+//! beside fio on the same file.
 
-use programs::{Error, Job, Machine, Namespace, Rockery};
+use programs::{Error, Job, Machine, Namespace, Pair, Rockery};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{ROUNDS, Row, SECONDS, median, succeeded};
+use super::{ROUNDS, Row, SECONDS, beside, median, perftest_row, succeeded};
 
 const NQN: &str = "nqn.2024-01.org.example:disk";
 /// Bytes of each disk: more than the processor keeps close, little enough to be filled at once.
@@ -74,39 +75,45 @@ impl Figures {
 pub(crate) fn measure() -> Result<Vec<Row>, Error> {
     let alone = Namespace::alone()?;
     let folder = TempDir::new().map_err(Error::file("a temporary folder"))?;
-    let bench = Bench { alone: &alone, folder: &folder };
+    let bench = Bench { server: &alone, host: &alone, folder: &folder };
     let mut rows = bench.memory()?;
     rows.extend(bench.file()?);
+    let pair = Pair::new(9000)?.with(&Rockery::built());
+    rows.extend(Bench { server: &pair.left, host: &pair.right, folder: &folder }.over_udp(&pair)?);
     Ok(rows)
 }
 
 struct Bench<'a> {
-    alone: &'a Namespace,
+    /// Where the target runs, and where hosts do.
+    server: &'a Namespace,
+    host: &'a Namespace,
     folder: &'a TempDir,
 }
 
 impl Bench<'_> {
     fn serve(&self, disk: &str, port: u16) -> Result<Box<dyn Job>, Error> {
+        let address = self.server.address();
         let line = format!(
-            "{} serve nvme {disk} --subsystem {NQN} --listen 127.0.0.1:{port} --rdma 127.0.0.1:{port} \
+            "{} serve nvme {disk} --subsystem {NQN} --listen {address}:{port} --rdma {address}:{port} \
              --poll 1000 --control {}",
             Rockery::built().path().display(),
             self.folder.path().join(format!("control{port}")).display()
         );
-        let server = self.alone.start_plain(&line.split_whitespace().collect::<Vec<_>>())?;
-        self.alone.wait_for_listener(port, SECONDS)?;
+        let server = self.server.start_plain(&line.split_whitespace().collect::<Vec<_>>())?;
+        self.server.wait_for_listener(port, SECONDS)?;
         Ok(Box::new(server))
     }
 
     fn ours(&self, transport: &str, port: u16, load: &Load) -> Result<Figures, Error> {
         let line = format!(
-            "{} nvme bench 127.0.0.1:{port} --transport {transport} --subsystem {NQN} --job {} --destroy \
-             --fill --seconds 1 --warm-up 0.3 --json",
+            "{} nvme bench {}:{port} --transport {transport} --subsystem {NQN} --job {} --destroy --fill \
+             --seconds 1 --warm-up 0.3 --json",
             Rockery::built().path().display(),
+            self.server.address(),
             load.job
         );
         let argv: Vec<&str> = line.split_whitespace().collect();
-        let output = succeeded(self.alone.start_plain(&argv)?.wait(SECONDS)?, &argv)?;
+        let output = succeeded(self.host.start_plain(&argv)?.wait(SECONDS)?, &argv)?;
         let found = output.lines().find_map(|line| {
             let value: Value = serde_json::from_str(line).ok()?;
             let of = |name: &str| value.get(name).and_then(Value::as_f64);
@@ -127,7 +134,7 @@ impl Bench<'_> {
             load.fio
         );
         let argv: Vec<&str> = line.split_whitespace().collect();
-        let output = succeeded(self.alone.start_plain(&argv)?.wait(SECONDS)?, &argv)?;
+        let output = succeeded(self.host.start_plain(&argv)?.wait(SECONDS)?, &argv)?;
         let way = if load.fio.contains("write") { "write" } else { "read" };
         let begin = output.find('{').unwrap_or_default();
         let found = serde_json::from_str(&output[begin..]).ok().and_then(|value: Value| {
@@ -147,8 +154,8 @@ impl Bench<'_> {
         let _server = self.serve(&format!("--memory {SIZE}"), 4420)?;
         let port = NBD_PORT.to_string();
         let _peer =
-            self.alone.start_plain(&["nbdkit", "-f", "-i", "127.0.0.1", "-p", &port, "memory", SIZE])?;
-        self.alone.wait_for_listener(NBD_PORT, SECONDS)?;
+            self.host.start_plain(&["nbdkit", "-f", "-i", "127.0.0.1", "-p", &port, "memory", SIZE])?;
+        self.host.wait_for_listener(NBD_PORT, SECONDS)?;
         let nbd = format!("--ioengine=nbd --uri=nbd://127.0.0.1:{NBD_PORT}");
         let mut rows = Vec::new();
         for (load, rdma_goal, tcp_goal) in [
@@ -178,6 +185,32 @@ impl Bench<'_> {
                 limit: format!("nbdkit, fio's nbd engine {}", peer.text(&load)),
                 ratio: format!("{:.2}", tcp.over(&peer, &load)),
                 goal: tcp_goal.into(),
+            });
+        }
+        Ok(rows)
+    }
+
+    /// Between two network namespaces, beside perftest's programs. What a host reads the target WRITEs, and
+    /// what it writes the target READs.
+    fn over_udp(&self, pair: &Pair) -> Result<Vec<Row>, Error> {
+        let _server = self.serve(&format!("--memory {SIZE}"), 4440)?;
+        let mut rows = Vec::new();
+        for (load, program) in [(LONG, "ib_write_bw"), (LONG_WRITE, "ib_read_bw")] {
+            eprintln!("NVMe over UDP, {}", load.name);
+            let line = format!("{program} -s 1048576 -n 5000");
+            let (figure, limit, ratio) = beside(
+                || Ok(self.ours("rdma", 4440, &load)?.gigabytes),
+                || {
+                    let row = perftest_row(pair, &line)?;
+                    Ok(row.figures.get(1).copied().unwrap_or_default() * 1_048_576.0 / 1e9)
+                },
+            )?;
+            rows.push(Row {
+                name: format!("NVMe/RDMA over UDP, MTU 9000, memory disk, {}", load.name),
+                figure: format!("{figure:.1} GB/s"),
+                limit: format!("`{program}` of 1 MiB {limit:.1} GB/s"),
+                ratio: format!("{ratio:.2}"),
+                goal: "at least 0.8".into(),
             });
         }
         Ok(rows)
