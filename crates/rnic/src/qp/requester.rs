@@ -432,8 +432,7 @@ impl Qp {
     }
 
     pub(super) fn window_packets(&self) -> u32 {
-        // What another device has to be asked for waits at the peer, which has room for a window.
-        if self.path.lane != 0 && self.kind != QpType::XrcSend {
+        if self.path.lane != 0 {
             // A lane loses nothing, and says itself when it is full.
             return LANE_WINDOW_PACKETS;
         }
