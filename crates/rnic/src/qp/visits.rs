@@ -30,8 +30,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use wire::{Message, Packet, Position, Psn, Qpn, Syndrome};
 
-/// Requests that wait at most, and their bytes. What comes beyond is dropped, as on a network: the peer is told
-/// when those before are decided, and sends it again.
+/// Requests that wait at most, and their bytes. What comes beyond is dropped, as on a network: the peer is
+/// told when those before are decided, and sends it again.
 const WAITING_MAX: usize = 4096;
 const WAITING_BYTES_MAX: usize = 4 << 20;
 /// Bytes of answers that wait to be passed back. What comes beyond is dropped, and the peer asks again.
