@@ -1,4 +1,4 @@
-//! What queries fill and creators read.
+//! Attributes that queries return and that creating functions take.
 
 use crate::{ibv_comp_channel, ibv_cq, ibv_mr, ibv_pd, ibv_srq, ibv_td, ibv_xrcd};
 use core::ffi::{c_int, c_void};
@@ -23,9 +23,9 @@ pub struct ibv_gid_entry {
 #[derive(Clone, Copy)]
 pub struct ibv_device_attr {
     pub fw_ver: [u8; 64],
-    /// Big-endian.
+    /// Node GUID in network byte order.
     pub node_guid: [u8; 8],
-    /// Big-endian.
+    /// System image GUID in network byte order.
     pub sys_image_guid: [u8; 8],
     pub max_mr_size: u64,
     pub page_size_cap: u64,
@@ -92,22 +92,22 @@ pub struct ibv_device_attr_ex {
     pub comp_mask: u32,
     pub odp_caps: ibv_odp_caps,
     pub completion_timestamp_mask: u64,
-    /// Kilohertz.
+    /// Frequency of the device's clock in kHz.
     pub hca_core_clock: u64,
     pub device_cap_flags_ex: u64,
-    /// max_tso, supported_qpts.
+    /// `ibv_tso_caps`: `max_tso`, `supported_qpts`.
     pub tso_caps: [u32; 2],
     pub rss_caps: ibv_rss_caps,
     pub max_wq_type_rq: u32,
-    /// qp_rate_limit_min, qp_rate_limit_max (kilobits per second), supported_qpts.
+    /// `ibv_packet_pacing_caps`: `qp_rate_limit_min`, `qp_rate_limit_max` (both in kb/s), `supported_qpts`.
     pub packet_pacing_caps: [u32; 3],
     pub raw_packet_caps: u32,
-    /// max_rndv_hdr_size, max_num_tags, flags, max_ops, max_sge.
+    /// `ibv_tm_caps`: `max_rndv_hdr_size`, `max_num_tags`, `flags`, `max_ops`, `max_sge`.
     pub tm_caps: [u32; 5],
-    /// max_cq_count, max_cq_period (microseconds).
+    /// `ibv_cq_moderation_caps`: `max_cq_count`, `max_cq_period` (us).
     pub cq_mod_caps: [u16; 2],
     pub max_dm_size: u64,
-    /// fetch_add, swap, compare_swap.
+    /// `ibv_pci_atomic_caps`: `fetch_add`, `swap`, `compare_swap`.
     pub pci_atomic_caps: [u16; 3],
     pub xrc_odp_caps: u32,
     pub phys_port_cnt_ex: u32,
@@ -280,7 +280,7 @@ pub struct ibv_srq_init_attr_ex {
     pub pd: *mut ibv_pd,
     pub xrcd: *mut ibv_xrcd,
     pub cq: *mut ibv_cq,
-    /// max_num_tags, max_ops.
+    /// `ibv_tm_cap` of an SRQ: `max_num_tags`, `max_ops`.
     pub tm_cap: [u32; 2],
 }
 
@@ -332,7 +332,7 @@ pub struct ibv_parent_domain_init_attr {
 #[derive(Clone, Copy, Default)]
 pub struct ibv_values_ex {
     pub comp_mask: u32,
-    /// raw_clock: seconds, nanoseconds.
+    /// `raw_clock` as `struct timespec`: seconds, nanoseconds.
     pub raw_clock: [i64; 2],
 }
 
@@ -357,6 +357,6 @@ pub struct ibv_mw_bind {
 #[derive(Clone, Copy)]
 pub struct ibv_modify_cq_attr {
     pub attr_mask: u32,
-    /// cq_count, cq_period (microseconds).
+    /// `ibv_moderate_cq`: `cq_count`, `cq_period` (us).
     pub moderate: [u16; 2],
 }

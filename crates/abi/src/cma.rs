@@ -1,9 +1,9 @@
-//! Structs and constants of `rdma/rdma_cma.h`, and of what it takes from `infiniband/sa.h`.
+//! Structs and constants of `rdma/rdma_cma.h`, and those of `infiniband/sa.h` that it uses.
 
 use crate::*;
 use core::ffi::{c_char, c_int, c_void};
 
-/// `struct sockaddr_storage`: room for an address of any family, and its alignment.
+/// `struct sockaddr_storage`: an address of any family, with its alignment.
 pub type sockaddr_storage = [u64; 16];
 
 #[repr(C)]
@@ -108,6 +108,8 @@ pub struct rdma_ud_param {
 pub union rdma_event_param {
     pub conn: rdma_conn_param,
     pub ud: rdma_ud_param,
+    /// Since rdma-core 60.
+    pub arg: u64,
 }
 
 #[repr(C)]
@@ -176,6 +178,10 @@ values! {
     RDMA_CM_EVENT_MULTICAST_ERROR = 13;
     RDMA_CM_EVENT_ADDR_CHANGE = 14;
     RDMA_CM_EVENT_TIMEWAIT_EXIT = 15;
+    RDMA_CM_EVENT_ADDRINFO_RESOLVED = 16;
+    RDMA_CM_EVENT_ADDRINFO_ERROR = 17;
+    RDMA_CM_EVENT_USER = 18;
+    RDMA_CM_EVENT_INTERNAL = 19;
 
     RDMA_PS_IPOIB = 0x0002;
     RDMA_PS_TCP = 0x0106;
@@ -189,6 +195,8 @@ values! {
     RAI_NUMERICHOST = 2;
     RAI_NOROUTE = 4;
     RAI_FAMILY = 8;
+    RAI_SA = 16;
+    RAI_DNS = 32;
 
     RDMA_CM_JOIN_MC_ATTR_ADDRESS = 1;
     RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS = 2;

@@ -1,10 +1,9 @@
-//! The tables of functions that `static inline` verbs call through. Slots that rockery leaves empty are
-//! untyped.
+//! The function tables that `static inline` verbs call through. Slots that rockery leaves NULL are untyped.
 
 use crate::*;
 use core::ffi::{c_int, c_void};
 
-/// An untyped slot.
+/// A slot without a type.
 pub type slot = Option<unsafe extern "C" fn() -> *mut c_void>;
 
 #[repr(C)]
@@ -74,8 +73,8 @@ pub struct verbs_context {
     pub open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd>,
     pub close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
     pub placeholder: u64,
-    /// Immediately before `context`.
+    /// The last field before `context`.
     pub sz: usize,
-    /// What programs hold a pointer to.
+    /// The part that programs have a pointer to.
     pub context: ibv_context,
 }

@@ -1,17 +1,17 @@
-//! Sizes and offsets, held against the figures of rdma-core 44 on x86-64 at compile time; the test
-//! compares the same list with the headers that are installed.
+//! Sizes and offsets, compared at compile time with those of rdma-core 44 on x86-64; a test compares the same
+//! list with the installed headers.
 
 use crate::*;
 use core::mem::{offset_of, size_of};
 
-/// Where the fields of a struct are.
+/// The offsets of a struct's fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// The name of the struct in C.
+    /// Name of the struct in C.
     pub name: &'static str,
-    /// Bytes; 0 where rockery's is longer than C's on purpose.
+    /// Size in bytes; 0 where rockery's struct is longer than C's on purpose.
     pub size: usize,
-    /// Field in C, offset.
+    /// Field name in C, and its offset in bytes.
     pub fields: &'static [(&'static str, usize)],
 }
 
@@ -21,7 +21,7 @@ macro_rules! layouts {
             const _: () = assert!(size_of::<$name>() == $size, stringify!($name));
             $(const _: () = assert!(offset_of!($name, $($field).+) == $offset, stringify!($($field).+));)*
         )*
-        /// All structs.
+        /// The layouts of all structs in the list.
         pub const LAYOUTS: &[Layout] = &[$(Layout {
             name: stringify!($name),
             size: $size,
@@ -172,7 +172,7 @@ layouts! {
     ibv_ece: 12 { vendor_id: 0, options: 4, comp_mask: 8 }
 }
 
-// One pointer longer than in rdma-core 44, for programs of rdma-core 64.
+// One pointer longer than in rdma-core 44: the field that rdma-core 64 has added.
 const _: () = assert!(size_of::<ibv_qp_ex>() == 360);
 const _: () = assert!(offset_of!(ibv_qp_ex, wr_id) == 168);
 const _: () = assert!(offset_of!(ibv_qp_ex, wr_atomic_cmp_swp) == 184);

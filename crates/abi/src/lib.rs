@@ -1,12 +1,12 @@
-//! The C ABI of `libibverbs` and `librdmacm`, as programs were compiled against it: structs, constants, and
-//! (in `symbols/`) the names and versions that the dynamic loader looks for. No code.
+//! The C ABI of `libibverbs` and `librdmacm`: structs, constants, and (in `symbols/`) the names and versions
+//! that the dynamic loader resolves. It has no functions.
 //!
-//! Names are those of `infiniband/verbs.h` and `rdma/rdma_cma.h` of rdma-core 44, whose manual pages say what
-//! each field means. Values that C code writes are integers with constants, not Rust enums: a program may
-//! write anything.
+//! Names are those of `infiniband/verbs.h` and `rdma/rdma_cma.h` of rdma-core 44, whose manual pages document
+//! the fields. Values that C code writes are integers with constants, not Rust enums, because a program may
+//! write any value.
 #![no_std]
 #![forbid(unsafe_code)]
-// Types and fields are documented where they come from: verbs.h and its manual pages.
+// Types and fields are documented in verbs.h, rdma_cma.h and their manual pages.
 #![allow(missing_docs, non_camel_case_types)]
 
 mod attr;

@@ -1,4 +1,4 @@
-//! Objects that programs hold pointers to.
+//! Objects that programs have pointers to.
 
 use crate::{ibv_context, ibv_data_buf, ibv_mw_bind_info, ibv_poll_cq_attr, ibv_sge};
 use core::ffi::{c_char, c_int, c_void};
@@ -189,7 +189,8 @@ pub struct ibv_qp_ex {
     pub wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
     pub wr_abort: wr_plain,
     pub wr_atomic_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, *const c_void)>,
-    /// rdma-core 64: `wr_flush`. Not read by programs of rdma-core 44, whose struct ends before it.
+    /// `wr_flush`, since rdma-core 64. Programs of rdma-core 44 do not read it, because their struct ends
+    /// before it.
     pub wr_flush: *mut c_void,
 }
 

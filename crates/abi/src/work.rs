@@ -68,7 +68,7 @@ pub struct ibv_send_wr {
     pub num_sge: c_int,
     pub opcode: u32,
     pub send_flags: u32,
-    /// Immediate data, big-endian; or the key to invalidate.
+    /// Immediate data in network byte order; or the remote key to invalidate.
     pub imm_data: u32,
     pub wr: ibv_wr_remote,
     pub xrc_remote_srqn: u32,
@@ -92,7 +92,7 @@ pub struct ibv_wc {
     pub opcode: u32,
     pub vendor_err: u32,
     pub byte_len: u32,
-    /// Immediate data, big-endian; or the key that was invalidated.
+    /// Immediate data in network byte order; or the remote key that was invalidated.
     pub imm_data: u32,
     pub qp_num: u32,
     pub src_qp: u32,
@@ -103,13 +103,13 @@ pub struct ibv_wc {
     pub dlid_path_bits: u8,
 }
 
-/// Global route header: the first 40 bytes of a UD receive buffer.
+/// Global route header: the first 40 bytes that a UD receive buffer gets (IBTA 8.3).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ibv_grh {
-    /// Big-endian.
+    /// Version, traffic class and flow label in network byte order.
     pub version_tclass_flow: u32,
-    /// Big-endian.
+    /// Payload length in network byte order.
     pub paylen: u16,
     pub next_hdr: u8,
     pub hop_limit: u8,

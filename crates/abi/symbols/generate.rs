@@ -1,34 +1,65 @@
-//! From a table of symbols to exported names with versions. Used by the build scripts of the drop-in
+//! Generates exported names with versions from a table of symbols. Used by the build scripts of the drop-in
 //! libraries.
 //!
 //! The Rust compiler exports names without versions, and `dlvsym` does not find those. So the exported
 //! names are labels in assembly, each a jump to a Rust function, with `.symver` beside them: it has to
-//! stand in the object that defines the label. The version script names the nodes and leaves the rest to
-//! the compiler's own.
+//! be in the object that defines the label. The version script defines the nodes; the compiler's own script
+//! exports the labels.
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
+/// The private nodes of libibverbs that exist or may come to exist. rdma-core names the node after the
+/// release that last changed its private functions: 25 is that of rdma-core 28 (Ubuntu 20.04), 65 that of
+/// rdma-core 65. A program that needs a node which its library does not define is refused by the dynamic
+/// loader, so nodes of releases to come are defined in advance, each with all private names that are known.
+const PRIVATE_NODES: RangeInclusive<u32> = 25..=99;
+/// The node that most distributions have (rdma-core 34 to 56). Its version is the default one, which
+/// references without a version are bound to.
+const PRIVATE_DEFAULT: u32 = 34;
+/// In a table: every private node.
+const EVERY_PRIVATE: &str = "PRIVATE_*";
+
+/// A row of a table: an exported name, its versions, and the kind of its implementation.
 struct Symbol<'a> {
     name: &'a str,
     node: &'a str,
     answer: &'a str,
 }
 
-/// Writes `symbols.rs` and the version script of `library`, and tells the linker.
-pub(crate) fn generate(library: &str, prefix: &str) -> Result<(), Box<dyn Error>> {
-    let table = format!("../abi/symbols/{library}.tsv");
-    println!("cargo:rerun-if-changed={table}");
+impl Symbol<'_> {
+    /// The names and version nodes under which the symbol is exported, in the form of `.symver`. Of a name in
+    /// several public nodes the last one is the default.
+    fn versions(&self, later: &[Symbol<'_>]) -> Vec<String> {
+        let Some(family) = self.node.strip_suffix(EVERY_PRIVATE) else {
+            let at = if later.iter().any(|later| later.name == self.name) { "@" } else { "@@" };
+            return vec![format!("{}{at}{}", self.name, self.node)];
+        };
+        let version = |number: u32| {
+            // A provider's library calls the registration function of its own release.
+            let name = self.name.replace('*', &number.to_string());
+            let at = if number == PRIVATE_DEFAULT || name != self.name { "@@" } else { "@" };
+            format!("{name}{at}{family}PRIVATE_{number}")
+        };
+        PRIVATE_NODES.map(version).collect()
+    }
+}
+
+/// Writes `symbols.rs` and the version script of the library whose table is `table`, and tells the linker.
+pub(crate) fn generate(table: &str, soname: &str) -> Result<(), Box<dyn Error>> {
+    let path = format!("../abi/symbols/{table}.tsv");
+    println!("cargo:rerun-if-changed={path}");
     println!("cargo:rerun-if-changed=../abi/symbols/generate.rs");
-    let text = std::fs::read_to_string(&table)?;
+    let text = std::fs::read_to_string(&path)?;
     let symbols = text.lines().skip(1).map(parse).collect::<Result<Vec<_>, _>>()?;
     let out = std::env::var("OUT_DIR")?;
-    std::fs::write(Path::new(&out).join("symbols.rs"), trampolines(&symbols, prefix)?)?;
+    std::fs::write(Path::new(&out).join("symbols.rs"), trampolines(&symbols)?)?;
     let script = Path::new(&out).join("versions.map");
-    std::fs::write(&script, versions(&symbols, prefix)?)?;
+    std::fs::write(&script, versions(&symbols)?)?;
     println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{library}.so.1");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
     Ok(())
 }
 
@@ -40,46 +71,56 @@ fn parse(line: &str) -> Result<Symbol<'_>, String> {
     }
 }
 
+/// The trampolines are jump instructions of this processor, and the structs have the sizes of this ABI.
+const ARCHITECTURE: &str = "\
+#[cfg(not(all(target_arch = \"x86_64\", target_os = \"linux\", target_env = \"gnu\")))]
+compile_error!(
+    \"rockery's C libraries are for x86-64 Linux with glibc: exported names are jumps in its assembly, and \\
+     symbol versions are the GNU linker's; build for x86_64-unknown-linux-gnu\"
+);
+";
+
 /// One `global_asm!` per symbol. `here` is a function of that name in `crate::exports`, `flag` is a byte,
 /// anything else names a function in `crate::absent`.
-fn trampolines(symbols: &[Symbol<'_>], prefix: &str) -> Result<String, std::fmt::Error> {
-    let private = format!("{prefix}PRIVATE_");
-    let mut text = String::new();
-    for (index, Symbol { name, node, answer }) in symbols.iter().enumerate() {
-        // A name that stands in several private nodes has one default: that of most distributions.
-        let default = !node.starts_with(&private) || node.ends_with("_34") || !listed(symbols, name);
-        let at = if default { "@@" } else { "@" };
+fn trampolines(symbols: &[Symbol<'_>]) -> Result<String, std::fmt::Error> {
+    let mut text = String::from(ARCHITECTURE);
+    for (index, symbol) in symbols.iter().enumerate() {
         let label = format!("rockery_symbol_{index}");
-        writeln!(text, "core::arch::global_asm!(")?;
-        if *answer == "flag" {
-            writeln!(text, "    \".pushsection .data.{label},\\\"aw\\\",@progbits\",")?;
-            writeln!(text, "    \".globl {label}\", \".type {label},@object\", \".size {label},1\",")?;
-            writeln!(
-                text,
-                "    \"{label}: .byte 0\", \".symver {label},{name}{at}{node}\", \".popsection\",\n);"
-            )?;
-            continue;
-        }
-        let target = match *answer {
-            "here" => format!("exports::{name}"),
-            answer => format!("absent::{answer}"),
+        let target = match symbol.answer {
+            "flag" => None,
+            "here" => Some(format!("exports::{}", symbol.name)),
+            answer => Some(format!("absent::{answer}")),
         };
-        writeln!(text, "    \".pushsection .text.{label},\\\"ax\\\",@progbits\",")?;
-        writeln!(text, "    \".globl {label}\", \".type {label},@function\",")?;
-        writeln!(text, "    \"{label}: jmp {{target}}\", \".size {label}, . - {label}\",")?;
-        writeln!(text, "    \".symver {label},{name}{at}{node}\", \".popsection\",")?;
-        writeln!(text, "    target = sym crate::{target},\n);")?;
+        let (section, kind) = match target {
+            Some(_) => (format!(".text.{label},\\\"ax\\\",@progbits"), "function"),
+            None => (format!(".data.{label},\\\"aw\\\",@progbits"), "object"),
+        };
+        let body = if target.is_some() { "jmp {target}" } else { ".byte 0" };
+        writeln!(text, "core::arch::global_asm!(")?;
+        writeln!(text, "    \".pushsection {section}\",")?;
+        writeln!(text, "    \".globl {label}\", \".type {label},@{kind}\",")?;
+        writeln!(text, "    \"{label}: {body}\", \".size {label}, . - {label}\",")?;
+        for version in symbol.versions(&symbols[index + 1..]) {
+            writeln!(text, "    \".symver {label},{version}\",")?;
+        }
+        writeln!(text, "    \".popsection\",")?;
+        if let Some(target) = target {
+            writeln!(text, "    target = sym crate::{target},")?;
+        }
+        writeln!(text, ");")?;
     }
     Ok(text)
 }
 
-/// Whether the name is in the private node of most distributions.
-fn listed(symbols: &[Symbol<'_>], name: &str) -> bool {
-    symbols.iter().any(|symbol| symbol.name == name && symbol.node.ends_with("PRIVATE_34"))
+/// The family of a node: its name without the number. A public node inherits from the one before it in the
+/// family.
+fn family(node: &str) -> &str {
+    node.rsplit_once('_').map_or(node, |(family, _)| family)
 }
 
-/// Public nodes inherit, each from the one before it; private ones stand alone.
-fn versions(symbols: &[Symbol<'_>], prefix: &str) -> Result<String, std::fmt::Error> {
+/// Public nodes inherit, each from the one before it; private ones stand alone. The nodes list no names: the
+/// labels carry their versions.
+fn versions(symbols: &[Symbol<'_>]) -> Result<String, std::fmt::Error> {
     let mut nodes: Vec<&str> = Vec::new();
     for symbol in symbols {
         if !nodes.contains(&symbol.node) {
@@ -87,18 +128,15 @@ fn versions(symbols: &[Symbol<'_>], prefix: &str) -> Result<String, std::fmt::Er
         }
     }
     let mut text = String::new();
-    let mut before = "";
-    for node in nodes {
-        writeln!(text, "{node} {{\n  global:")?;
-        for symbol in symbols.iter().filter(|symbol| symbol.node == node) {
-            writeln!(text, "    {};", symbol.name)?;
+    for (index, node) in nodes.iter().enumerate() {
+        if let Some(prefix) = node.strip_suffix(EVERY_PRIVATE) {
+            for number in PRIVATE_NODES {
+                writeln!(text, "{prefix}PRIVATE_{number} {{}};")?;
+            }
+            continue;
         }
-        if node.starts_with(&format!("{prefix}PRIVATE_")) {
-            writeln!(text, "}};")?;
-        } else {
-            writeln!(text, "}} {before};")?;
-            before = node;
-        }
+        let before = nodes[..index].iter().rev().find(|before| family(before) == family(node));
+        writeln!(text, "{node} {{}} {};", before.unwrap_or(&""))?;
     }
     Ok(text)
 }

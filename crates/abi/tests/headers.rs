@@ -1,4 +1,4 @@
-//! Our structs against the distribution's headers, by a C program that prints what the C compiler sees.
+//! Compares the structs with the installed headers, by a C program that prints the C compiler's offsets.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -41,7 +41,7 @@ fn the_compiler_of_c_sees_the_same_offsets() {
         "this test needs the packages gcc and librdmacm-dev (rdma-core 44 or later):\n{}",
         String::from_utf8_lossy(&compiled.stderr)
     );
-    let output = Command::new(&binary).output().expect("what was just compiled runs");
+    let output = Command::new(&binary).output().expect("the compiled program runs");
     let seen = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(seen.lines().collect::<Vec<_>>(), expected());
 }

@@ -6,18 +6,18 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// An address of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Address {
-    /// IPv4.
+    /// An IPv4 address.
     V4(Ipv4Addr),
-    /// IPv6.
+    /// An IPv6 address.
     V6(Ipv6Addr),
 }
 
 /// A network interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its index.
+    /// Index of the interface in its network namespace.
     pub index: u32,
     /// Its MTU in bytes.
     pub mtu: u32,

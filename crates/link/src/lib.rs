@@ -1,9 +1,14 @@
-//! Live datapaths for RoCEv2 packets. This crate moves datagrams and knows their addresses; what is in them
-//! is for others.
+//! Live datapaths for RoCEv2 packets: UDP sockets, and shared memory between processes of one host. This
+//! crate moves datagrams and records and knows their addresses; it does not interpret their contents.
 pub mod interface;
+pub mod lab;
 pub mod memory;
 #[cfg(test)]
 mod scribbles;
 mod sys;
 pub mod udp;
+/// Unix sockets that carry messages and descriptors.
+pub mod unix {
+    pub use crate::sys::unix::*;
+}
 pub mod watch;

@@ -1,11 +1,11 @@
-//! Links between processes of one host: memory that both have, with a ring of records each way.
+//! Shared memory between two processes of one host, with a ring of records in each direction.
 //!
 //! ```text
 //! create() ─▶ Writer, Reader, descriptor ──Unix socket──▶ open(descriptor) ─▶ Writer, Reader
 //! ```
 //!
-//! A link has two sides that need not trust each other: each believes nothing that the other writes, and the
-//! memory cannot be taken away. Waking a side that sleeps is up to whoever uses the link; the rings say when.
+//! The two processes need not trust each other: each checks all that the other writes, and neither can shrink
+//! or unmap the other's memory. The rings tell when the other process sleeps; waking it is up to the caller.
 
 use crate::sys::ring::ends;
 use crate::sys::shared::Mapping;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_cannot_be_had_leaves_nothing_behind() {
+    fn a_payload_that_cannot_be_read_leaves_no_record() {
         let (mut writer, _ours, fd) = create().unwrap();
         let (_theirs, mut reader) = open(&fd).unwrap();
         assert_eq!(writer.write(7, 10, |_| Some(1), |_| Err("fault")), Some(Err("fault")));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_is_woken_once() {
+    fn a_sleeper_is_woken_once() {
         let (mut writer, _ours, fd) = create().unwrap();
         let (_theirs, mut reader) = open(&fd).unwrap();
         assert!(put(&mut writer, &[1], &[]) && writer.must_wake().is_none());

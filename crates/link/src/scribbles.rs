@@ -1,5 +1,6 @@
-//! A side that writes whatever it likes over the memory of a link: the other one finds records or a broken
-//! link, and never looks beyond the memory. By seed, with the memory's descriptor as the pen.
+//! A process that overwrites the shared memory with random values: the other process finds records or a
+//! broken ring, and never accesses memory beyond it. Runs are numbered by their seed; the memory is written
+//! through its descriptor.
 
 use crate::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Sleeper, Writer, create, open};
 use std::fs::File;
@@ -69,7 +70,7 @@ fn read(reader: &mut Reader) -> Result<(), Broken> {
 }
 
 #[test]
-fn whatever_is_scribbled_stays_within_the_link() {
+fn random_values_in_shared_memory_stay_within_it() {
     let mut broken = 0;
     for seed in 0..LINKS {
         let mut random = Random(seed);
@@ -92,11 +93,11 @@ fn whatever_is_scribbled_stays_within_the_link() {
             let _ = read(&mut far_reader);
         }
     }
-    assert!(broken > LINKS / 2, "scribbles are found out: {broken} of {LINKS}");
+    assert!(broken > LINKS / 2, "broken rings are detected: {broken} of {LINKS}");
 }
 
 #[test]
-fn who_is_neither_busy_nor_not_has_broken_the_link() {
+fn a_busy_word_with_another_value_breaks_the_ring() {
     let (_writer, reader, fd) = create().unwrap();
     let (far_writer, _) = open(&fd).unwrap();
     assert_eq!(far_writer.busy(|| reader.writer_is_busy()), Ok(true));

@@ -23,44 +23,44 @@ pub const SEGMENTS_MAX: usize = 64;
 /// headers. Longer ones are cut up in software on their way.
 pub const SEND_BYTES_MAX: usize = 65_536 - 14 - 40 - 8 - 1;
 
-/// Bytes that one receive may give.
+/// Bytes that one receive call may return.
 pub const RECEIVE_BYTES_MAX: usize = 65_536;
 
 /// Queue pair numbers that a socket of the group takes: its index in the group is the number without these
 /// bits.
 pub const QPN_BITS: u32 = 14;
 
-/// Where a send goes. IPv4 addresses are mapped ones.
+/// Source and destination of a send. IPv4 addresses are IPv4-mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// Our address.
+    /// Source address, one of this host.
     pub source: Ipv6Addr,
-    /// The peer's.
+    /// Destination address, unicast or multicast.
     pub destination: Ipv6Addr,
     /// Interface index: the scope of link-local addresses.
     pub interface: u32,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// TTL.
+    /// Hop limit (IPv4: TTL).
     pub hop_limit: u8,
 }
 
-/// What one receive gave.
+/// The datagrams of one receive call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagrams {
     /// Bytes in the buffer.
     pub length: usize,
     /// Bytes of each datagram but the last, which may be shorter.
     pub segment: usize,
-    /// The sender.
+    /// Source address of the datagrams.
     pub source: Ipv6Addr,
-    /// Its port.
+    /// UDP source port.
     pub source_port: u16,
-    /// Whom they were sent to.
+    /// Destination address: one of this host, or a multicast group.
     pub destination: Ipv6Addr,
     /// DSCP and ECN of all of them: the kernel does not join datagrams that differ in it.
     pub traffic_class: u8,
-    /// TTL as it arrived.
+    /// Hop limit (IPv4: TTL) as it arrived.
     pub hop_limit: u8,
     /// The interface it came in on.
     pub interface: u32,
@@ -71,7 +71,7 @@ pub struct Datagrams {
 pub(crate) enum Family {
     /// IPv4 alone: where the kernel has no IPv6.
     V4,
-    /// Both.
+    /// IPv6 and, by IPv4-mapped addresses, IPv4.
     Dual,
 }
 
@@ -84,24 +84,25 @@ pub struct Socket {
 
 impl Socket {
     /// Makes one more member of the group of sockets on port 4791. The first gives the group its program,
-    /// which steers by destination queue pair.
+    /// which steers by destination queue pair: of the upper bits of its number, multiplied by `factor`, the
+    /// remainder by 2^10 - 1 says which member of the group gets a packet.
     ///
     /// # Errors
-    /// `EADDRINUSE` when a socket of another user or without `SO_REUSEPORT` has the port; what `socket(2)`,
-    /// `bind(2)` and `setsockopt(2)` say.
-    pub fn join_group() -> io::Result<Self> {
+    /// `EADDRINUSE` when a socket of another user or without `SO_REUSEPORT` has the port; those of
+    /// `socket(2)`, `bind(2)` and `setsockopt(2)`.
+    pub fn join_group(factor: u32) -> io::Result<Self> {
         let (fd, family) = sys::udp::open()?;
         let socket = Self { fd, family };
         sys::udp::configure(socket.raw(), family)?;
         sys::udp::bind(socket.raw(), family, ROCE_PORT, true)?;
-        sys::udp::steer(socket.raw(), QPN_BITS)?;
+        sys::udp::steer(socket.raw(), QPN_BITS, factor)?;
         Ok(socket)
     }
 
-    /// Has each receive give one datagram: for who has no room for more.
+    /// Has each receive call return one datagram, for callers whose buffer has room for one.
     ///
     /// # Errors
-    /// What `setsockopt(2)` says.
+    /// Those of `setsockopt(2)`.
     pub fn receive_singly(&self) -> io::Result<()> {
         sys::udp::receive_singly(self.raw())
     }
@@ -109,8 +110,8 @@ impl Socket {
     /// A socket that only sends, from another port than the group's. Processes may share the port.
     ///
     /// # Errors
-    /// `EADDRINUSE` when a socket without `SO_REUSEPORT` or of another user has the port; what `socket(2)`,
-    /// `bind(2)` and `setsockopt(2)` say.
+    /// `EADDRINUSE` when a socket without `SO_REUSEPORT` or of another user has the port; those of
+    /// `socket(2)`, `bind(2)` and `setsockopt(2)`.
     pub fn to_send_from(port: u16) -> io::Result<Self> {
         let (fd, family) = sys::udp::open()?;
         sys::udp::configure_to_send(fd.as_raw_fd(), family)?;
@@ -118,12 +119,13 @@ impl Socket {
         Ok(Self { fd, family })
     }
 
-    /// Joins a multicast group on an interface, so that switches that listen in (IGMP, MLD) pass it on, and
-    /// receives what is sent there. Of the group of sockets that share the port, the kernel would give it to
-    /// any one; every process has a socket of its own for it.
+    /// Joins a multicast group on an interface, so that switches with IGMP or MLD snooping forward it, and
+    /// makes a socket that receives its datagrams. Of the sockets that share port 4791 the kernel would
+    /// choose any one, so each process has a socket of its own for a group.
     ///
     /// # Errors
-    /// `ENOBUFS` when the kernel has no memory for it; what `socket(2)`, `bind(2)` and `setsockopt(2)` say.
+    /// `ENOBUFS` when the kernel has no memory for it; those of `socket(2)`, `bind(2)` and
+    /// `setsockopt(2)`.
     pub fn join(group: Ipv6Addr, interface: u32) -> io::Result<Self> {
         let (fd, family) = sys::udp::open()?;
         let socket = Self { fd, family };
@@ -133,10 +135,10 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Whether nobody has the port.
+    /// Checks that no other socket is bound to the port.
     ///
     /// # Errors
-    /// `EADDRINUSE` when somebody has; what `socket(2)` and `bind(2)` say.
+    /// `EADDRINUSE` when one is; those of `socket(2)` and `bind(2)`.
     pub fn check_port_is_free() -> io::Result<()> {
         let (fd, family) = sys::udp::open()?;
         sys::udp::bind(fd.as_raw_fd(), family, ROCE_PORT, false)
@@ -145,21 +147,21 @@ impl Socket {
     /// A socket that [`Self::join_group`] made in another process.
     ///
     /// # Errors
-    /// What `getsockopt(2)` says: it is no socket.
+    /// Those of `getsockopt(2)`: the descriptor is no socket.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         let family = sys::udp::family(fd.as_raw_fd())?;
         Ok(Self { fd, family })
     }
 
-    /// The descriptor.
+    /// The descriptor of the socket.
     pub fn raw(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
-    /// Bytes that the kernel keeps for us while we are away, its own overhead included.
+    /// Size of the receive buffer in bytes, the kernel's overhead included.
     ///
     /// # Errors
-    /// What `getsockopt(2)` says.
+    /// Those of `getsockopt(2)`.
     pub fn receive_buffer(&self) -> io::Result<usize> {
         sys::udp::receive_buffer(self.raw())
     }
@@ -173,7 +175,7 @@ impl Socket {
     /// Sends `bytes` as datagrams of `segment` bytes each, the last one of what is left. Does not wait.
     ///
     /// # Errors
-    /// What `sendmsg(2)` says; nothing was sent then. Datagrams get lost anyway: the device recovers from it.
+    /// Those of `sendmsg(2)`; nothing was sent then. The device recovers from it as from loss on a network.
     #[inline]
     pub fn send(&self, route: &Route, bytes: &[u8], segment: usize) -> io::Result<()> {
         sys::udp::send(self.raw(), self.family, route, bytes, segment)
@@ -182,7 +184,7 @@ impl Socket {
     /// Takes datagrams that are there; `None` when none is. Does not wait.
     ///
     /// # Errors
-    /// What `recvmsg(2)` says.
+    /// Those of `recvmsg(2)`.
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Datagrams>> {
         match sys::udp::receive(self.raw(), self.family, buffer) {

@@ -1,4 +1,4 @@
-//! Hearing of changes to interfaces and their addresses.
+//! Notification of changes to interfaces and their addresses (netlink).
 
 use crate::sys;
 use std::io;
@@ -9,20 +9,21 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// Begins to listen.
+    /// Opens the socket.
     ///
     /// # Errors
-    /// What `socket(2)` and `bind(2)` say: a sandbox may forbid netlink. Changes are then not heard of.
+    /// Those of `socket(2)` and `bind(2)`: a sandbox may forbid netlink. Changes are not noticed then.
     pub fn new() -> io::Result<Self> {
         sys::watch::open().map(Self)
     }
 
-    /// The descriptor.
+    /// The descriptor, to be waited for.
     pub fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Whether something changed since the last call. What, [`crate::interface::interfaces`] tells.
+    /// Whether something changed since the last call; [`crate::interface::interfaces`] lists the current
+    /// state.
     pub fn has_changes(&self) -> bool {
         sys::watch::drain(self.raw())
     }

@@ -44,13 +44,13 @@ impl<'a> Bth<'a> {
         self.0[0]
     }
 
-    /// Solicited event.
+    /// Whether the receiver's completion raises a solicited event (bit SE).
     #[inline]
     pub const fn solicited(self) -> bool {
         self.0[1] & SOLICITED != 0
     }
 
-    /// Migration state.
+    /// The migration state bit (MigReq).
     #[inline]
     pub const fn migreq(self) -> bool {
         self.0[1] & MIGREQ != 0
@@ -68,7 +68,7 @@ impl<'a> Bth<'a> {
         self.0[1] & 0x0f
     }
 
-    /// Partition key.
+    /// The partition key, of which receivers compare 15 bits.
     #[inline]
     pub const fn pkey(self) -> PartitionKey {
         PartitionKey(u16::from_be_bytes([self.0[2], self.0[3]]))
@@ -92,7 +92,7 @@ impl<'a> Bth<'a> {
         Qpn::new(u32::from_be_bytes([0, self.0[5], self.0[6], self.0[7]]))
     }
 
-    /// Acknowledge request.
+    /// Whether the sender asks for an acknowledgement (bit AckReq).
     #[inline]
     pub const fn ack_req(self) -> bool {
         self.0[8] & ACK_REQ != 0

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::bth::{self, Bth};
 use crate::ext::{self, ATOMIC_ACK_ETH_SIZE, RETH_SIZE};
 use crate::number::Rkey;
-use crate::opcode::{CNP_RESERVED_SIZE, Header, MAX_HEADERS, Opcode, Operation};
+use crate::opcode::{CNP_RESERVED_SIZE, HeaderKind, MAX_HEADERS, Opcode, Operation};
 use crate::packet::{Aeth, AtomicEth, Deth, Message, Packet, Position, Reth, Service, Tail};
 
 /// Why bytes are not a RoCEv2 packet. Each is a reason to drop it without an answer (IBTA 9.6).
@@ -30,7 +30,7 @@ pub enum ParseError {
     /// A reserved opcode.
     #[error("BTH: opcode {opcode:#04x} is reserved")]
     Opcode {
-        /// The byte.
+        /// The opcode byte of the BTH.
         opcode: u8,
     },
     /// The packet ends before an extended header does.
@@ -38,8 +38,8 @@ pub enum ParseError {
     Truncated {
         /// The opcode that asks for the header.
         opcode: u8,
-        /// The header.
-        header: Header,
+        /// The header that is cut off.
+        header: HeaderKind,
     },
     /// More bytes of padding than bytes behind the headers.
     #[error("BTH: pad count {pad} exceeds the {length} bytes behind the headers")]
@@ -52,7 +52,7 @@ pub enum ParseError {
     /// Payload behind an operation that has none (IBTA table 38).
     #[error("opcode {opcode:#04x} has no payload, {length} bytes came")]
     Payload {
-        /// The opcode.
+        /// The opcode byte of the BTH.
         opcode: u8,
         /// Bytes there were.
         length: usize,
@@ -67,7 +67,7 @@ pub enum EncodeError {
     Opcode,
     /// A header that the opcode demands is absent, or one that it does not know is present.
     #[error("{} is absent where the opcode has it, or present where it has not", .0.name())]
-    Header(Header),
+    HeaderKind(HeaderKind),
 }
 
 /// How many bytes of padding bring `payload_length` bytes to a multiple of four (IBTA 9.2).
@@ -96,7 +96,7 @@ impl Packet {
         };
         let mut reader = Reader { opcode: bth.opcode(), rest };
         let xrc_srq = match opcode.has_xrc_eth() {
-            true => Some(ext::qpn_parse(reader.take(Header::XrcEth)?)),
+            true => Some(ext::qpn_parse(reader.take(HeaderKind::XrcEth)?)),
             false => None,
         };
         let message = reader.message(opcode)?;
@@ -137,7 +137,7 @@ impl Packet {
         match (opcode.has_xrc_eth(), self.xrc_srq) {
             (true, Some(srq)) => writer.put(ext::qpn_to_bytes(srq)),
             (false, None) => {}
-            _ => return Err(EncodeError::Header(Header::XrcEth)),
+            _ => return Err(EncodeError::HeaderKind(HeaderKind::XrcEth)),
         }
         writer.message(&self.message)?;
         Ok(writer.length)
@@ -207,7 +207,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     #[inline]
-    fn take<const N: usize>(&mut self, header: Header) -> Result<&'a [u8; N], ParseError> {
+    fn take<const N: usize>(&mut self, header: HeaderKind) -> Result<&'a [u8; N], ParseError> {
         let Some((bytes, rest)) = self.rest.split_first_chunk() else {
             return Err(ParseError::Truncated { opcode: self.opcode, header });
         };
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
         let response = |position, aeth| Message::ReadResponse { position, aeth };
         Ok(match opcode.operation {
             O::SendOnly | O::SendOnlyImmediate if opcode.service == Service::Ud => {
-                let deth = Deth::parse(self.take(Header::Deth)?);
+                let deth = Deth::parse(self.take(HeaderKind::Deth)?);
                 let immediate = opcode.operation == O::SendOnlyImmediate;
                 let tail = if immediate { self.immediate()? } else { Tail::None };
                 Message::Datagram { deth, tail }
@@ -252,14 +252,14 @@ impl<'a> Reader<'a> {
             O::Acknowledge => Message::Acknowledge(self.aeth()?),
             O::AtomicAcknowledge => {
                 let aeth = self.aeth()?;
-                let original = self.take::<ATOMIC_ACK_ETH_SIZE>(Header::AtomicAckEth)?;
+                let original = self.take::<ATOMIC_ACK_ETH_SIZE>(HeaderKind::AtomicAckEth)?;
                 Message::AtomicAcknowledge { aeth, original: u64::from_be_bytes(*original) }
             }
             O::CompareSwap => Message::CompareSwap(self.atomic()?),
             O::FetchAdd => Message::FetchAdd(self.atomic()?),
             O::AtomicWrite => Message::AtomicWrite(self.reth()?),
             O::Congestion => {
-                self.take::<CNP_RESERVED_SIZE>(Header::CnpReserved)?;
+                self.take::<CNP_RESERVED_SIZE>(HeaderKind::CnpReserved)?;
                 Message::Congestion
             }
         })
@@ -267,27 +267,27 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn reth(&mut self) -> Result<Reth, ParseError> {
-        Ok(Reth::parse(self.take::<RETH_SIZE>(Header::Reth)?))
+        Ok(Reth::parse(self.take::<RETH_SIZE>(HeaderKind::Reth)?))
     }
 
     #[inline]
     fn aeth(&mut self) -> Result<Aeth, ParseError> {
-        Ok(Aeth::parse(self.take(Header::Aeth)?))
+        Ok(Aeth::parse(self.take(HeaderKind::Aeth)?))
     }
 
     #[inline]
     fn atomic(&mut self) -> Result<AtomicEth, ParseError> {
-        Ok(AtomicEth::parse(self.take(Header::AtomicEth)?))
+        Ok(AtomicEth::parse(self.take(HeaderKind::AtomicEth)?))
     }
 
     #[inline]
     fn immediate(&mut self) -> Result<Tail, ParseError> {
-        Ok(Tail::Immediate(*self.take(Header::Immediate)?))
+        Ok(Tail::Immediate(*self.take(HeaderKind::Immediate)?))
     }
 
     #[inline]
     fn invalidate(&mut self) -> Result<Tail, ParseError> {
-        Ok(Tail::Invalidate(Rkey(u32::from_be_bytes(*self.take(Header::Ieth)?))))
+        Ok(Tail::Invalidate(Rkey(u32::from_be_bytes(*self.take(HeaderKind::Ieth)?))))
     }
 }
 
@@ -314,7 +314,7 @@ impl Writer<'_> {
                 match (position.starts(), reth) {
                     (true, Some(reth)) => self.put(reth.to_bytes()),
                     (false, None) => {}
-                    _ => return Err(EncodeError::Header(Header::Reth)),
+                    _ => return Err(EncodeError::HeaderKind(HeaderKind::Reth)),
                 }
                 self.tail(*tail);
             }
@@ -322,7 +322,7 @@ impl Writer<'_> {
             Message::ReadResponse { position, aeth } => match (*position == Position::Middle, aeth) {
                 (false, Some(aeth)) => self.put(aeth.to_bytes()),
                 (true, None) => {}
-                _ => return Err(EncodeError::Header(Header::Aeth)),
+                _ => return Err(EncodeError::HeaderKind(HeaderKind::Aeth)),
             },
             Message::Acknowledge(aeth) => self.put(aeth.to_bytes()),
             Message::AtomicAcknowledge { aeth, original } => {
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(Packet::parse(&ack[..11]), Err(ParseError::Bth { length: 11 }));
         assert_eq!(
             Packet::parse(&ack[..15]),
-            Err(ParseError::Truncated { opcode: 0x11, header: Header::Aeth })
+            Err(ParseError::Truncated { opcode: 0x11, header: HeaderKind::Aeth })
         );
         assert!(Packet::parse(&ack).is_ok());
         let mut longer = [0; 20];
@@ -405,14 +405,14 @@ mod tests {
         let reth = Some(Reth::default());
         let none = Tail::None;
         let missing = Message::Write { position: Position::Only, reth: None, tail: none };
-        assert_eq!(encode(packet(Service::Rc, missing)), Err(EncodeError::Header(Header::Reth)));
+        assert_eq!(encode(packet(Service::Rc, missing)), Err(EncodeError::HeaderKind(HeaderKind::Reth)));
         let superfluous = Message::Write { position: Position::Last, reth, tail: none };
-        assert_eq!(encode(packet(Service::Rc, superfluous)), Err(EncodeError::Header(Header::Reth)));
+        assert_eq!(encode(packet(Service::Rc, superfluous)), Err(EncodeError::HeaderKind(HeaderKind::Reth)));
         let early = Message::Send { position: Position::First, tail: Tail::Immediate([0; 4]) };
         assert_eq!(encode(packet(Service::Rc, early)), Err(EncodeError::Opcode));
         let read = Message::ReadRequest(Reth::default());
         assert_eq!(encode(packet(Service::Uc, read)), Err(EncodeError::Opcode));
-        assert_eq!(encode(packet(Service::Xrc, read)), Err(EncodeError::Header(Header::XrcEth)));
+        assert_eq!(encode(packet(Service::Xrc, read)), Err(EncodeError::HeaderKind(HeaderKind::XrcEth)));
         let send = Message::Send { position: Position::Only, tail: none };
         assert_eq!(encode(packet(Service::Ud, send)), Err(EncodeError::Opcode));
         let datagram = Message::Datagram { deth: Deth::default(), tail: none };

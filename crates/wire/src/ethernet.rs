@@ -21,7 +21,7 @@ pub const FRAME_SIZE_MIN: usize = 60;
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// Everyone.
+    /// The broadcast address, ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
     /// Whether it stands for a group: the lowest bit of the first byte.
@@ -83,7 +83,7 @@ impl fmt::Debug for EtherType {
 pub struct VlanTag {
     /// Priority code point, 0 to 7: what PFC and ETS go by where DSCP is not trusted.
     pub pcp: u8,
-    /// Drop eligible.
+    /// Drop eligible indicator (IEEE 802.1Q, DEI).
     pub dei: bool,
     /// VLAN identifier, 12 bits; 0 when only the priority counts.
     pub vid: u16,
@@ -103,13 +103,13 @@ impl VlanTag {
 /// An Ethernet header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ethernet {
-    /// Receiver.
+    /// Address of the receiver.
     pub destination: MacAddress,
-    /// Sender.
+    /// Address of the sender.
     pub source: MacAddress,
     /// The tag, if there is one.
     pub vlan: Option<VlanTag>,
-    /// What follows.
+    /// Type of the payload, behind the VLAN tag.
     pub ethertype: EtherType,
 }
 

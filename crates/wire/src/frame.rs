@@ -42,7 +42,7 @@ pub enum FrameError {
     /// The length field does not fit.
     #[error("IP: length field says {length}, {available} bytes are there")]
     IpLength {
-        /// The field.
+        /// The header's length field, in bytes.
         length: u16,
         /// Bytes there were.
         available: usize,
@@ -59,7 +59,7 @@ pub enum FrameError {
         /// Flags and fragment offset.
         flags: u16,
     },
-    /// Another protocol.
+    /// The protocol is not UDP.
     #[error("IP: protocol {protocol} is not UDP (17)")]
     Protocol {
         /// What it is.
@@ -74,7 +74,7 @@ pub enum FrameError {
     /// The length field does not fit.
     #[error("UDP: length field says {length}, {available} bytes are there")]
     UdpLength {
-        /// The field.
+        /// The header's length field, in bytes.
         length: u16,
         /// Bytes there were.
         available: usize,
@@ -82,7 +82,7 @@ pub enum FrameError {
     /// A MAC control frame that is neither pause nor priority flow control.
     #[error("MAC control: opcode {opcode:#06x} is neither pause (0x0001) nor PFC (0x0101)")]
     MacControl {
-        /// The opcode.
+        /// The MAC control opcode (IEEE 802.3 annex 31A).
         opcode: u16,
     },
 }
@@ -92,9 +92,9 @@ pub enum FrameError {
 pub struct FrameHeaders {
     /// Ethernet. On encoding its EtherType is what `ip` is.
     pub ethernet: Ethernet,
-    /// IP.
+    /// The IPv4 or IPv6 header.
     pub ip: Ip,
-    /// UDP.
+    /// The UDP header.
     pub udp: Udp,
 }
 

@@ -41,7 +41,7 @@ const UDP_LENGTH: usize = 4;
 /// What IPv4 Identification and flags of a packet are, which the ICRC covers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Identification {
-    /// The identification.
+    /// The identification field of the IPv4 header.
     pub value: u16,
     /// The DF flag. RoCEv2 demands it (CA17-7); not every sender sets it.
     pub dont_fragment: bool,

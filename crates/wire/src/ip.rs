@@ -56,9 +56,9 @@ impl TrafficClass {
 /// An IP header of either version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ip {
-    /// Version 4.
+    /// An IPv4 header.
     V4(Ipv4),
-    /// Version 6.
+    /// An IPv6 header.
     V6(Ipv6),
 }
 

@@ -25,9 +25,9 @@ pub struct Ipv4 {
     pub ttl: u8,
     /// What the payload is.
     pub protocol: u8,
-    /// Sender.
+    /// Address of the sender.
     pub source: Ipv4Addr,
-    /// Receiver.
+    /// Address of the receiver.
     pub destination: Ipv4Addr,
 }
 

@@ -21,11 +21,11 @@ pub struct Ipv6 {
     pub payload_length: u16,
     /// What the payload is.
     pub next_header: u8,
-    /// Hop limit.
+    /// Hop limit, which each router lowers by one.
     pub hop_limit: u8,
-    /// Sender.
+    /// Address of the sender.
     pub source: Ipv6Addr,
-    /// Receiver.
+    /// Address of the receiver.
     pub destination: Ipv6Addr,
 }
 

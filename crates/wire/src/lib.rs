@@ -31,12 +31,16 @@ pub mod icrc;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub(crate) mod layout;
+pub mod lldp;
 pub mod mad;
 pub mod number;
 pub mod nvme;
 pub mod opcode;
 pub mod packet;
 pub mod pause;
+pub mod record;
+pub mod smb;
 pub mod udp;
 
 pub use bth::Bth;

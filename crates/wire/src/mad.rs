@@ -24,11 +24,11 @@ pub const METHOD_SEND: u8 = 0x03;
 /// The common header. The two reserved bytes are ignored when read and written as 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct MadHeader {
-    /// [`BASE_VERSION`].
+    /// Version of the common header: [`BASE_VERSION`].
     pub base_version: u8,
-    /// [`CLASS_CM`].
+    /// Management class: [`CLASS_CM`].
     pub class: u8,
-    /// [`CLASS_VERSION_CM`].
+    /// Version of the class: [`CLASS_VERSION_CM`].
     pub class_version: u8,
     /// The top bit marks a response, the rest is the method.
     pub method: u8,
@@ -36,7 +36,7 @@ pub struct MadHeader {
     pub status: u16,
     /// Belongs to the class; 0 in connection management.
     pub class_specific: u16,
-    /// Chosen by who asks, repeated by who answers.
+    /// Chosen by the requester, repeated in the answer.
     pub transaction: u64,
     /// Which message of the class this is.
     pub attribute: u16,
@@ -56,31 +56,31 @@ pub enum MadError {
     /// Another base version than 1.
     #[error("MAD: base version {version}, only {BASE_VERSION} is defined")]
     BaseVersion {
-        /// The byte.
+        /// The version byte of the datagram.
         version: u8,
     },
     /// Another class than connection management.
     #[error("MAD: class {class:#04x}, connection management is {CLASS_CM:#04x}")]
     Class {
-        /// The byte.
+        /// The class byte of the datagram.
         class: u8,
     },
     /// A version of connection management that is not spoken here.
     #[error("MAD: class version {version} of connection management, {CLASS_VERSION_CM} is spoken")]
     ClassVersion {
-        /// The byte.
+        /// The class version byte of the datagram.
         version: u8,
     },
     /// Another method than Send.
     #[error("MAD: method {method:#04x}, connection management has {METHOD_SEND:#04x} only")]
     Method {
-        /// The byte.
+        /// The method byte of the datagram.
         method: u8,
     },
     /// An attribute that connection management does not have.
     #[error("MAD: attribute {attribute:#06x} is not a connection management message")]
     Attribute {
-        /// The attribute.
+        /// The attribute field of the datagram.
         attribute: u16,
     },
 }

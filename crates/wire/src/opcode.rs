@@ -51,7 +51,7 @@ pub const CNP_RESERVED_SIZE: usize = 16;
 
 /// What may follow a BTH, in the order of this list where several do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Header {
+pub enum HeaderKind {
     /// Datagram: in every UD packet.
     Deth,
     /// XRC: in every XRC request, right behind the BTH (Annex A14).
@@ -60,11 +60,11 @@ pub enum Header {
     Reth,
     /// Atomic: what to do with eight bytes.
     AtomicEth,
-    /// Acknowledgement.
+    /// ACK extended header (AETH).
     Aeth,
     /// Atomic acknowledgement: the value before.
     AtomicAckEth,
-    /// Immediate data.
+    /// Immediate data header (ImmDt).
     Immediate,
     /// Invalidate: a key.
     Ieth,
@@ -72,7 +72,7 @@ pub enum Header {
     CnpReserved,
 }
 
-impl Header {
+impl HeaderKind {
     /// Its size in bytes.
     pub const fn size(self) -> usize {
         match self {
@@ -107,12 +107,12 @@ impl Header {
 /// One line of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The operation.
+    /// The operation that the opcode names.
     pub operation: Operation,
     /// The services that know it.
     pub services: &'static [Service],
     /// Extended headers behind those of the service (DETH for UD, XRCETH for requests on XRC).
-    pub headers: &'static [Header],
+    pub headers: &'static [HeaderKind],
     /// Whether payload may follow.
     pub payload: bool,
 }
@@ -123,7 +123,7 @@ const ANY: &[Service] = &[Service::Rc, Service::Uc, Service::Xrc, Service::Ud];
 
 /// The table: every operation there is.
 pub const OPERATIONS: [Row; 25] = {
-    use Header::{Aeth, AtomicAckEth, AtomicEth, CnpReserved, Ieth, Immediate, Reth};
+    use HeaderKind::{Aeth, AtomicAckEth, AtomicEth, CnpReserved, Ieth, Immediate, Reth};
     use Operation as O;
     [
         row(O::SendFirst, CONNECTED, &[], true),
@@ -158,7 +158,7 @@ pub const OPERATIONS: [Row; 25] = {
 const fn row(
     operation: Operation,
     services: &'static [Service],
-    headers: &'static [Header],
+    headers: &'static [HeaderKind],
     payload: bool,
 ) -> Row {
     Row { operation, services, headers, payload }
@@ -167,9 +167,9 @@ const fn row(
 /// An opcode that exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Opcode {
-    /// Transport service.
+    /// The transport service of the opcode.
     pub service: Service,
-    /// Operation.
+    /// The operation of the opcode.
     pub operation: Operation,
 }
 
@@ -186,7 +186,7 @@ impl Opcode {
         LOOKUP[byte as usize]
     }
 
-    /// The byte.
+    /// The opcode byte of the BTH.
     #[inline]
     pub const fn byte(self) -> u8 {
         compose(self.service, self.operation)
@@ -233,10 +233,10 @@ impl Opcode {
     const fn sum_of_headers(self) -> usize {
         let mut size = BTH_SIZE;
         if matches!(self.service, Service::Ud) {
-            size += Header::Deth.size();
+            size += HeaderKind::Deth.size();
         }
         if self.has_xrc_eth() {
-            size += Header::XrcEth.size();
+            size += HeaderKind::XrcEth.size();
         }
         let headers = self.row().headers;
         let mut index = 0;

@@ -5,11 +5,11 @@ use crate::number::{PartitionKey, Psn, Qpn, Rkey};
 /// Transport service: the upper three bits of the opcode (IBTA 9.2, table 38).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Service {
-    /// Reliable connection.
+    /// Reliable connection (RC).
     Rc,
-    /// Unreliable connection.
+    /// Unreliable connection (UC).
     Uc,
-    /// Unreliable datagram.
+    /// Unreliable datagram (UD).
     Ud,
     /// Extended reliable connection: RC with an XRC header that names the receive queue.
     Xrc,
@@ -53,7 +53,7 @@ impl Position {
 /// What the last packet of a SEND or WRITE carries besides payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Tail {
-    /// Nothing.
+    /// The message ends without either.
     #[default]
     None,
     /// Immediate data, big-endian end to end: the bytes as they are on the wire.
@@ -198,17 +198,17 @@ pub struct Packet {
     pub fecn: bool,
     /// Backward explicit congestion notification.
     pub becn: bool,
-    /// Partition.
+    /// The partition of the destination queue pair.
     pub pkey: PartitionKey,
     /// Destination queue pair.
     pub dest: Qpn,
     /// The responder must answer this packet.
     pub ack_req: bool,
-    /// Sequence number.
+    /// The packet sequence number.
     pub psn: Psn,
     /// XRC only: the shared receive queue that takes the message. In requests, absent in responses.
     pub xrc_srq: Option<Qpn>,
-    /// The operation.
+    /// The operation, with the fields of its extended headers.
     pub message: Message,
 }
 

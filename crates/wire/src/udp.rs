@@ -13,7 +13,7 @@ pub const ROCE_PORT: u16 = 4791;
 pub struct Udp {
     /// Sender's port: for RoCEv2 only entropy.
     pub source_port: u16,
-    /// Receiver's port.
+    /// Port of the receiver: 4791 for RoCEv2.
     pub destination_port: u16,
     /// Header and payload, in bytes; never below 8.
     pub length: u16,

@@ -1,10 +1,15 @@
 //! All unsafe code of this crate: system calls.
 
+pub(crate) mod clock;
 mod control;
+mod flags;
 pub(crate) mod interface;
+#[cfg(all(test, not(miri)))]
+mod model;
 #[cfg(test)]
 mod races;
 pub(crate) mod ring;
 pub(crate) mod shared;
 pub(crate) mod udp;
+pub(crate) mod unix;
 pub(crate) mod watch;

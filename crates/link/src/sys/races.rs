@@ -100,7 +100,7 @@ fn who_waits_for_room_is_woken() {
     writing.join().unwrap();
 }
 
-/// What a writer stores to while it is busy, and nobody may store to afterwards.
+/// What a writer stores to while it is busy; after the region is withdrawn no thread may store to it.
 struct Memory(UnsafeCell<u64>);
 
 // SAFETY: that only one thread at a time uses it is what the test is about.
@@ -127,7 +127,7 @@ fn what_is_taken_back_is_not_touched_any_more() {
             while reader.writer_is_busy().unwrap() {
                 thread::yield_now();
             }
-            // SAFETY: taken back, and nobody is busy.
+            // SAFETY: taken back, and no writer is busy.
             unsafe { *memory.0.get() = 77 };
         });
         assert_eq!(memory.0.into_inner(), 77);

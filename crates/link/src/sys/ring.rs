@@ -1,4 +1,4 @@
-//! One way of a link: a ring of records that one process writes and another one reads.
+//! One direction of a shared-memory channel: a ring of records that one process writes and another one reads.
 //!
 //! A record begins at a multiple of [`LINE`] with the number of lines that it has; the number is written
 //! last, with release order, and by then the same place of the next record holds 0. So the reader looks at
@@ -9,41 +9,42 @@
 //! | lines | headers, flags | payload | 0 | headers … | payload …        | next: 0
 //! ```
 //!
-//! The writer owns what lies between its position and the reader's, the reader the rest; neither touches
-//! what is the other's. Nothing that the other side writes is believed: a length that does not fit is an end
-//! of the link, and headers are copied out before they are looked at.
+//! The writer owns the bytes between its position and the reader's, and the reader the rest. Each checks all
+//! that the other writes: a length that does not fit breaks the ring, and headers are copied before they are
+//! parsed.
 
+use super::flags;
 use super::shared::{Mapping, RING_BYTES};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Granularity of records: a cache line.
+/// Bytes of a cache line: records are aligned to it.
 const LINE: usize = 64;
-/// What a record begins with.
+/// Bytes before the headers of a record: number of lines, length of headers, flags, length of payload.
 const PREFIX: usize = 16;
-/// Headers that a record may have.
+/// Bytes of headers that a record may have.
 pub const HEADERS_MAX: usize = 96;
-/// The longest record: what has room whenever [`Writer::has_room`] says so.
+/// The longest payload of a record in bytes. A record of it fits whenever [`Writer::has_room`] is true.
 pub const PAYLOAD_MAX: usize = RING_BYTES / 4;
 /// Records that a ring has room for.
 pub const RECORDS_MAX: usize = RING_BYTES / LINE;
 const RECORD_MAX: usize = (PREFIX + HEADERS_MAX + PAYLOAD_MAX).next_multiple_of(LINE) + LINE;
 /// Headers that end within the first line of their record: only that line is touched for them.
 const HEADERS_SHORT: usize = LINE - PREFIX;
-/// What a writer says that is busy with the reader's memory.
+/// Value of the busy word while the writer executes a request on the reader's memory.
 const BUSY: u32 = 1;
 
-/// What the two sides tell each other beside records; each on cache lines of its own.
+/// The control words of a ring, each on cache lines of its own.
 #[repr(C, align(128))]
 struct Control {
-    /// Up to where the reader is done.
+    /// Position up to which the reader has released records.
     done: Own<AtomicU64>,
-    /// The writer found no room, and wants to be told.
+    /// The writer found no room, and is to be woken when there is some.
     full: Own<AtomicU32>,
-    /// The reader sleeps, and wants to be told: 0, or a [`Sleeper`].
+    /// The reader sleeps, and is to be woken for a record: 0, or a [`Sleeper`].
     asleep: Own<AtomicU32>,
-    /// The writer is busy with the reader's memory.
+    /// The writer executes a request on the reader's memory: 0 or [`BUSY`].
     busy: Own<AtomicU32>,
 }
 
@@ -80,7 +81,7 @@ impl Ring {
         unsafe { self.data.as_ptr().add(position as usize % RING_BYTES) }
     }
 
-    /// The number that a record begins with.
+    /// The number of lines of the record at a position; 0 where there is none yet.
     fn lines(&self, position: u64) -> &AtomicU32 {
         // SAFETY: positions of records are multiples of a line, so it is aligned and mapped.
         unsafe { &*self.at(position).cast::<AtomicU32>() }
@@ -92,9 +93,9 @@ impl Ring {
 pub struct Writer {
     ring: Ring,
     position: u64,
-    /// Up to where the reader was done when we looked last.
+    /// The reader's position when it was read last.
     done: u64,
-    /// Something was written since the reader was looked after.
+    /// Records were written since [`Self::must_wake`] was called.
     written: bool,
 }
 
@@ -108,22 +109,21 @@ impl Writer {
         self.free() >= RECORD_MAX
     }
 
-    /// Has the reader tell when there is room again. True when there is some already.
+    /// Has the reader wake the writer when there is room again. True when there is some already.
     pub fn wait_for_room(&mut self) -> bool {
-        self.ring.control().full.0.store(1, Ordering::Relaxed);
-        // The other side stores its position, then looks at this; we the other way round.
-        fence(Ordering::SeqCst);
-        self.has_room()
+        let control = self.ring.control();
+        self.done = flags::set_and_look(&control.full.0, 1, || control.done.0.load(Ordering::Acquire));
+        self.free() >= RECORD_MAX
     }
 
     fn free(&self) -> usize {
-        // A reader that claims to be ahead of us, or behind by more than there is, gets nothing any more.
+        // A reader's position ahead of the writer's, or more than a ring behind it, is invalid: no room.
         RING_BYTES.saturating_sub(self.position.wrapping_sub(self.done) as usize)
     }
 
-    /// Writes a record, in its place: `headers` says how long those are that it wrote, `fill` gets the place
-    /// for the payload. When it fails, nothing is written. `None` when there is no room for the record, it
-    /// is too long, or there are no headers.
+    /// Writes a record in place: `headers` writes the headers and returns their length, `fill` writes the
+    /// payload. When `fill` fails, there is no record. `None` when there is no room for the record, it is too
+    /// long, or `headers` has none.
     #[inline]
     pub fn write<E>(
         &mut self,
@@ -139,7 +139,8 @@ impl Writer {
         // SAFETY: free room, as was checked, which is ours until the record is published. The reader, if it
         // keeps to the rules, looks at nothing here but the first number.
         let length = headers(unsafe { &mut *start.add(PREFIX).cast() })?.min(HEADERS_MAX);
-        // SAFETY: as above.
+        // SAFETY: free room, as was checked, which is ours until the record is published. The reader, if it
+        // keeps to the rules, looks at nothing here but the first number.
         let place = unsafe {
             let prefix = start.add(4);
             prefix.cast::<u16>().write(length as u16);
@@ -152,8 +153,7 @@ impl Writer {
         }
         let lines = (PREFIX + length + payload).div_ceil(LINE);
         let next = self.position + (lines * LINE) as u64;
-        self.ring.lines(next).store(0, Ordering::Relaxed);
-        self.ring.lines(self.position).store(lines as u32, Ordering::Release);
+        flags::publish(self.ring.lines(self.position), self.ring.lines(next), lines as u32);
         self.position = next;
         self.written = true;
         Some(Ok(()))
@@ -164,52 +164,42 @@ impl Writer {
         self.ring.control().asleep.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Says that we are busy with the reader's memory while `work` runs. It has to look there whether it
-    /// still may: the reader changes what it grants, then looks whether we are busy; we the other way round.
+    /// Sets the busy word while `work` executes a request on the reader's memory. `work` has to read the
+    /// grant itself: the reader changes the grant and then loads the busy word, the writer does both in the
+    /// other order.
     pub fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
-        let busy = &self.ring.control().busy.0;
-        busy.store(BUSY, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let result = work();
-        busy.store(0, Ordering::Release);
-        result
+        flags::hold(&self.ring.control().busy.0, BUSY, work)
     }
 
-    /// After any number of records: whether the reader sleeps, and who has to be woken. Says so once.
+    /// After any number of records: the sleeper that has to be woken, if the reader sleeps. Returned once.
     pub fn must_wake(&mut self) -> Option<Sleeper> {
         if !std::mem::take(&mut self.written) {
             return None;
         }
-        // The reader says that it sleeps, then looks for a record; we the other way round.
-        fence(Ordering::SeqCst);
-        let asleep = &self.ring.control().asleep.0;
-        match asleep.load(Ordering::Relaxed) {
-            0 => None,
-            _ => Sleeper::of(asleep.swap(0, Ordering::Relaxed)),
-        }
+        Sleeper::of(flags::take(&self.ring.control().asleep.0))
     }
 }
 
-/// Who waits for records.
+/// The thread of the reader's process that sleeps until a record is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sleeper {
-    /// The thread that serves the link.
+    /// The library's own progress thread.
     Thread = 1,
-    /// The program itself, in a call that waits for an event.
+    /// A thread of the program, in a call that waits for an event.
     Program = 2,
 }
 
 impl Sleeper {
     fn of(value: u32) -> Option<Self> {
         match value {
-            0 => None,
+            flags::CLEAR => None,
             2 => Some(Self::Program),
             _ => Some(Self::Thread),
         }
     }
 }
 
-/// The other side does not keep to the rules.
+/// The other process has written values that are not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a record in shared memory is not as it has to be")]
 pub struct Broken;
@@ -219,17 +209,17 @@ pub struct Broken;
 pub struct Record {
     headers: [u8; HEADERS_MAX],
     headers_length: u8,
-    /// As they were written.
+    /// The flags that the writer gave it.
     pub flags: u16,
-    /// Where the payload is, until the record is released. The other side can still change it.
+    /// Address of the payload, until the record is released. The writer's process can still change it.
     pub payload: u64,
-    /// Its length.
+    /// Length of the payload in bytes.
     pub length: u32,
     end: u64,
 }
 
 impl Record {
-    /// A copy of the headers: the other side cannot change it.
+    /// The headers, copied: the writer's process cannot change them any more.
     pub fn headers(&self) -> &[u8] {
         &self.headers[..usize::from(self.headers_length)]
     }
@@ -248,7 +238,7 @@ impl Record {
 pub struct Reader {
     ring: Ring,
     position: u64,
-    /// Records were released since the writer was looked after.
+    /// Records were released since [`Self::must_wake`] was called.
     released: bool,
 }
 
@@ -256,16 +246,16 @@ impl Reader {
     /// Whether there is a record.
     #[inline]
     pub fn has_record(&self) -> bool {
-        self.ring.lines(self.position).load(Ordering::Acquire) != 0
+        flags::published(self.ring.lines(self.position)) != 0
     }
 
     /// The next record, if there is one. It stays until it is released.
     ///
     /// # Errors
-    /// [`Broken`] when it cannot be one.
+    /// [`Broken`] when its lengths are not valid.
     #[inline]
     pub fn next(&self) -> Result<Option<Record>, Broken> {
-        let lines = self.ring.lines(self.position).load(Ordering::Acquire) as usize;
+        let lines = flags::published(self.ring.lines(self.position)) as usize;
         if lines == 0 {
             return Ok(None);
         }
@@ -299,7 +289,7 @@ impl Reader {
         Ok(Some(Record { headers, headers_length: headers_length as u8, flags, payload, length, end }))
     }
 
-    /// Gives a record's room back.
+    /// Gives the room of a record back to the writer.
     #[inline]
     pub fn release(&mut self, record: &Record) {
         self.position = record.end;
@@ -307,46 +297,40 @@ impl Reader {
         self.released = true;
     }
 
-    /// After any number of records: whether the writer waits for room, and has to be woken. Says so once.
+    /// After any number of records: whether the writer waits for room and has to be woken. True once.
     pub fn must_wake(&mut self) -> bool {
         if !std::mem::take(&mut self.released) {
             return false;
         }
-        fence(Ordering::SeqCst);
-        let full = &self.ring.control().full.0;
-        full.load(Ordering::Relaxed) != 0 && full.swap(0, Ordering::Relaxed) != 0
+        flags::take(&self.ring.control().full.0) != flags::CLEAR
     }
 
-    /// Says that we are about to sleep, and who wants to be woken. True when there is a record already.
+    /// Has the writer wake `sleeper` for the next record. True when there is a record already.
     pub fn sleep(&self, sleeper: Sleeper) -> bool {
-        self.ring.control().asleep.0.store(sleeper as u32, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        self.has_record()
+        flags::set_and_look(&self.ring.control().asleep.0, sleeper as u32, || self.has_record())
     }
 
-    /// Whether the writer is busy with our memory; to be asked after a change of what it may do there.
+    /// Whether the writer is executing a request on our memory; to be called after a grant was taken back.
     ///
     /// # Errors
-    /// [`Broken`] when it says neither: nobody waits for what may never end.
+    /// [`Broken`] for an invalid value, so that the caller does not wait for a word that may never be
+    /// cleared.
     pub fn writer_is_busy(&self) -> Result<bool, Broken> {
-        fence(Ordering::SeqCst);
-        match self.ring.control().busy.0.load(Ordering::Acquire) {
-            0 => Ok(false),
+        match flags::is_set_after_change(&self.ring.control().busy.0) {
+            flags::CLEAR => Ok(false),
             BUSY => Ok(true),
             _ => Err(Broken),
         }
     }
 
-    /// Says that we look by ourselves.
+    /// Has the writer send no wake-ups: the reader looks for records itself.
     pub fn wake(&self) {
-        let asleep = &self.ring.control().asleep.0;
-        if asleep.load(Ordering::Relaxed) != 0 {
-            asleep.store(0, Ordering::Relaxed);
-        }
+        flags::withdraw(&self.ring.control().asleep.0);
     }
 }
 
-/// The two rings of a mapping: `first` says which of the two sides we are.
+/// The two ends of one process: its writer and its reader. `first` is true for the process that made the
+/// memory.
 pub(crate) fn ends(mapping: &Arc<Mapping>, first: bool) -> (Writer, Reader) {
     let writer =
         Writer { ring: Ring::new(mapping, usize::from(!first)), position: 0, done: 0, written: false };

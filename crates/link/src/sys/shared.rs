@@ -1,4 +1,4 @@
-//! Memory that two processes share: a sealed memfd, each half of it mapped twice in a row.
+//! Memory that two processes share: a sealed memfd whose two rings are each mapped twice in a row.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -10,18 +10,18 @@ pub(crate) const RING_BYTES: usize = 1 << 19;
 pub(crate) const CONTROL_BYTES: usize = 1 << 16;
 const FILE_BYTES: usize = CONTROL_BYTES + 2 * RING_BYTES;
 const SPAN_BYTES: usize = CONTROL_BYTES + 4 * RING_BYTES;
-/// Neither side can take pages away from under the other.
+/// Seals: neither process can change the size, so pages of the other's mapping do not vanish.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-/// The mapping. Control page, first ring twice, second ring twice: what runs over a ring's end is at its
-/// beginning.
+/// The mapping: control page, first ring twice, second ring twice. A record that crosses a ring's end
+/// continues at its beginning, so that it is contiguous in the mapping.
 #[derive(Debug)]
 pub(crate) struct Mapping(NonNull<u8>);
 
 // SAFETY: an address range that stays mapped until the last user drops it. What is in it is only reached
 // through atomics and raw copies.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: threads reach the content only through atomics and raw copies, which may be concurrent.
 unsafe impl Sync for Mapping {}
 
 fn check(result: i32) -> io::Result<i32> {
@@ -34,7 +34,7 @@ impl Mapping {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: a name that lives until the call returns.
         let fd = check(unsafe { libc::memfd_create(c"rockery".as_ptr(), flags) })?;
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: no pointers.
         check(unsafe { libc::ftruncate(fd.as_raw_fd(), FILE_BYTES as i64) })?;
@@ -93,7 +93,7 @@ impl Mapping {
         for (at, offset, length) in parts {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-            // SAFETY: within the range that was just reserved, which nobody else knows.
+            // SAFETY: within the range that was just reserved, which no other thread knows.
             let part = unsafe { libc::mmap(base.byte_add(at), length, rights, flags, fd, offset as i64) };
             if part == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
@@ -116,7 +116,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own range, that nobody uses any more.
+        // SAFETY: our own range, which is not used any more.
         unsafe { libc::munmap(self.0.as_ptr().cast(), SPAN_BYTES) };
     }
 }

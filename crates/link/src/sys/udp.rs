@@ -24,7 +24,7 @@ pub(crate) fn open() -> io::Result<(OwnedFd, Family)> {
         // Not by the C library's function, which a library that turns sockets into rsockets replaces.
         // SAFETY: no pointers.
         let fd = check(unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) } as i32)?;
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that nothing else owns.
         Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
     };
     match make(libc::AF_INET6) {
@@ -194,19 +194,24 @@ fn in_addr(ip: Ipv4Addr) -> libc::in_addr {
 /// Offset of the word in the BTH that ends with the destination queue pair (IBTA 9.2.1).
 const DEST_QPN_WORD: u32 = 4;
 
-/// Gives the group of sockets its program: the destination queue pair in the BTH, without its low bits, is
-/// the index of the socket, in the order in which they were bound. An index that no socket has falls back to
-/// a hash of the addresses. Needs no privilege.
-pub(crate) fn steer(fd: RawFd, qpn_bits: u32) -> io::Result<()> {
+/// Gives the group of sockets its program: the destination queue pair in the BTH, without its low bits and
+/// multiplied by `factor`, modulo the largest number of the remaining bits, is the index of the socket, in
+/// the order in which they were bound. An index that no socket has falls back to a hash of the addresses.
+/// Needs no privilege.
+pub(crate) fn steer(fd: RawFd, qpn_bits: u32, factor: u32) -> io::Result<()> {
     const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
     const SHIFT_RIGHT: u16 = 0x74; // BPF_ALU | BPF_RSH | BPF_K
+    const MULTIPLY: u16 = 0x24; // BPF_ALU | BPF_MUL | BPF_K
+    const REMAINDER: u16 = 0x94; // BPF_ALU | BPF_MOD | BPF_K
     const RETURN: u16 = 0x16; // BPF_RET | BPF_A
     let instruction = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
     let mut program = [
         instruction(LOAD_WORD, DEST_QPN_WORD),
         instruction(AND, 0x00ff_ffff),
         instruction(SHIFT_RIGHT, qpn_bits),
+        instruction(MULTIPLY, factor),
+        instruction(REMAINDER, (1 << (24 - qpn_bits)) - 1),
         instruction(RETURN, 0),
     ];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };

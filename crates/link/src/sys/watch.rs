@@ -15,7 +15,7 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that nothing else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr_nl = unsafe { zeroed() };

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Size of a [`CmaHeader`] in bytes.
 pub const CMA_HEADER_SIZE: usize = 36;
 
-/// Who connects to whom, in terms of IP.
+/// IP addresses and port of both ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CmaHeader {
     /// The port that the active side is bound to. The destination's is in the service ID.
@@ -20,18 +20,18 @@ pub struct CmaHeader {
 /// Source and destination.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CmaAddresses {
-    /// IPv4.
+    /// Two IPv4 addresses.
     V4 {
-        /// Who asks.
+        /// The address of the active side.
         source: Ipv4Addr,
-        /// Who is asked.
+        /// The address of the passive side.
         destination: Ipv4Addr,
     },
-    /// IPv6.
+    /// Two IPv6 addresses.
     V6 {
-        /// Who asks.
+        /// The address of the active side.
         source: Ipv6Addr,
-        /// Who is asked.
+        /// The address of the passive side.
         destination: Ipv6Addr,
     },
 }
@@ -42,7 +42,7 @@ pub enum CmaError {
     /// Another version than 0.
     #[error("RDMA-CM header: version {version}, only 0 is defined")]
     Version {
-        /// The byte.
+        /// The version byte of the header.
         version: u8,
     },
     /// Neither 4 nor 6.
@@ -64,7 +64,7 @@ impl CmaHeader {
         Some(Self { source_port, addresses })
     }
 
-    /// Who asks.
+    /// The address of the active side.
     pub const fn source(&self) -> IpAddr {
         match self.addresses {
             CmaAddresses::V4 { source, .. } => IpAddr::V4(source),
@@ -72,7 +72,7 @@ impl CmaHeader {
         }
     }
 
-    /// Who is asked.
+    /// The address of the passive side.
     pub const fn destination(&self) -> IpAddr {
         match self.addresses {
             CmaAddresses::V4 { destination, .. } => IpAddr::V4(destination),

@@ -14,11 +14,11 @@ pub struct ServiceId(pub u64);
 /// the form, with the IP protocol number in the low byte).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortSpace {
-    /// `RDMA_PS_IPOIB`.
+    /// `RDMA_PS_IPOIB`: IP over InfiniBand, not routed by RoCE.
     Ipoib,
-    /// `RDMA_PS_TCP`: connections.
+    /// `RDMA_PS_TCP`: reliable connections by port number.
     Tcp,
-    /// `RDMA_PS_UDP`: datagrams.
+    /// `RDMA_PS_UDP`: datagrams by port number.
     Udp,
     /// `RDMA_PS_IB`: anything with native addressing.
     Ib,
@@ -27,10 +27,10 @@ pub enum PortSpace {
 /// Which message an MRA or REJ is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Subject {
-    /// A REQ.
+    /// The message is about a REQ.
     #[default]
     Request,
-    /// A REP.
+    /// The message is about a REP.
     Reply,
     /// In an MRA a LAP; in a REJ no message in particular.
     Other,
@@ -112,7 +112,7 @@ impl RejectReason {
     pub const INVALID_COMM_ID: Self = Self(6);
     /// Communication ID, queue pair and service do not belong together.
     pub const INVALID_COMM_INSTANCE: Self = Self(7);
-    /// Nobody listens.
+    /// No program listens on the service ID.
     pub const INVALID_SERVICE_ID: Self = Self(8);
     /// The transport service is not the listener's.
     pub const INVALID_TRANSPORT: Self = Self(9);
@@ -137,7 +137,7 @@ impl RejectReason {
 impl SidrStatus {
     /// Here is the queue pair.
     pub const VALID: Self = Self(0);
-    /// Nobody listens.
+    /// No program listens on the service ID.
     pub const UNSUPPORTED: Self = Self(1);
     /// The program said no.
     pub const REJECTED: Self = Self(2);

@@ -60,7 +60,7 @@ pub(crate) fn set_number(data: &mut Data, base: usize, places: &[Place], mut val
 }
 
 /// What can be a field. Bits of a value that the place has no room for are not written.
-pub(crate) trait Field: Sized {
+pub(crate) trait BitField: Sized {
     fn load(data: &Data, base: usize, places: &[Place]) -> Self;
     fn store(&self, data: &mut Data, base: usize, places: &[Place]);
 }
@@ -68,7 +68,7 @@ pub(crate) trait Field: Sized {
 /// A field that is a number under another name.
 macro_rules! number_field {
     ($($type:ty: |$number:ident| $from:expr, |$value:ident| $into:expr;)*) => {$(
-        impl $crate::cm::layout::Field for $type {
+        impl $crate::cm::layout::BitField for $type {
             fn load(
                 data: &$crate::cm::layout::Data, base: usize, places: &[$crate::cm::layout::Place],
             ) -> Self {
@@ -99,7 +99,7 @@ number_field! {
     PartitionKey: |number| PartitionKey(number as u16), |value| u64::from(value.0);
 }
 
-impl<const N: usize> Field for [u8; N] {
+impl<const N: usize> BitField for [u8; N] {
     fn load(data: &Data, base: usize, places: &[Place]) -> Self {
         let at = base + places.first().map_or(0, |place| place.byte);
         data.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
@@ -132,13 +132,13 @@ macro_rules! layouts {
             $($(assert!($crate::cm::layout::Place { byte: $byte, bit: $bit, width: $width }.fits());)+)+
         };
 
-        impl $crate::cm::layout::Field for $name {
+        impl $crate::cm::layout::BitField for $name {
             fn load(
                 data: &$crate::cm::layout::Data, base: usize, places: &[$crate::cm::layout::Place],
             ) -> Self {
                 let base = base + places.first().map_or(0, |place| place.byte);
                 Self {
-                    $($field: $crate::cm::layout::Field::load(data, base, &[
+                    $($field: $crate::cm::layout::BitField::load(data, base, &[
                         $($crate::cm::layout::Place { byte: $byte, bit: $bit, width: $width }),+
                     ]),)+
                 }
@@ -149,7 +149,7 @@ macro_rules! layouts {
                 places: &[$crate::cm::layout::Place],
             ) {
                 let base = base + places.first().map_or(0, |place| place.byte);
-                $($crate::cm::layout::Field::store(&self.$field, data, base, &[
+                $($crate::cm::layout::BitField::store(&self.$field, data, base, &[
                     $($crate::cm::layout::Place { byte: $byte, bit: $bit, width: $width }),+
                 ]);)+
             }
@@ -165,14 +165,14 @@ macro_rules! layouts {
         impl $name {
             /// What stands in the bytes behind the common header. Reserved bits are not looked at.
             pub fn parse(data: &[u8; $crate::mad::MAD_DATA_SIZE]) -> Self {
-                $crate::cm::layout::Field::load(data, 0, &[])
+                $crate::cm::layout::BitField::load(data, 0, &[])
             }
 
             /// The bytes behind the common header. Reserved bits are clear; of numbers that are wider than
             /// their place, the low bits are taken.
             pub fn to_bytes(&self) -> [u8; $crate::mad::MAD_DATA_SIZE] {
                 let mut data = [0; $crate::mad::MAD_DATA_SIZE];
-                $crate::cm::layout::Field::store(self, &mut data, 0, &[]);
+                $crate::cm::layout::BitField::store(self, &mut data, 0, &[]);
                 data
             }
 

@@ -30,7 +30,7 @@ pub const APR_PRIVATE_DATA: usize = 148;
 pub const INFORMATION: usize = 72;
 
 layouts! {
-    /// A path, as a [`Req`] proposes one. "Local" is who sends the REQ.
+    /// A path, as a [`Req`] proposes one. "Local" is the sender of the REQ.
     RequestPath {
         /// LID of the sender; 0xffff on RoCE, which has none.
         local_lid: u16 = (0, 0, 16);
@@ -40,7 +40,7 @@ layouts! {
         local_gid: [u8; 16] = (4, 0, 128);
         /// GID of the receiver.
         remote_gid: [u8; 16] = (20, 0, 128);
-        /// 20 bits.
+        /// The flow label, of 20 bits.
         flow_label: u32 = (36, 0, 20);
         /// A static rate code (IBTA 9.11.1); 0 where the sender does not know.
         packet_rate: u8 = (39, 2, 6);
@@ -48,7 +48,7 @@ layouts! {
         traffic_class: u8 = (40, 0, 8);
         /// TTL; above 1, the path is routed.
         hop_limit: u8 = (41, 0, 8);
-        /// Service level.
+        /// The service level of the path.
         service_level: u8 = (42, 0, 4);
         /// Whether the path stays within the subnet.
         subnet_local: bool = (42, 4, 1);
@@ -60,7 +60,8 @@ layouts! {
     Req {
         /// Names the connection at the sender.
         local_comm_id: CommId = (0, 0, 32);
-        /// Who defined the options in the header's modifier (IBTA A18: enhanced connection establishment).
+        /// Vendor ID that defines the options in the header's modifier (IBTA A18: enhanced connection
+        /// establishment).
         vendor_id: u32 = (5, 0, 24);
         /// What is asked for.
         service_id: ServiceId = (8, 0, 64);
@@ -90,7 +91,7 @@ layouts! {
         local_response_timeout: u8 = (47, 0, 5);
         /// How often the receiver's queue pair is to retry.
         retry_count: u8 = (47, 5, 3);
-        /// Partition.
+        /// The partition of both queue pairs.
         partition_key: PartitionKey = (48, 0, 16);
         /// 1 to 5 for 256 to 4096 bytes.
         path_mtu: u8 = (50, 0, 4);
@@ -136,7 +137,7 @@ layouts! {
         subject: Subject = (8, 0, 2);
         /// How many bytes of `information` mean something.
         information_length: u8 = (9, 0, 7);
-        /// Why.
+        /// The reason for the rejection.
         reason: RejectReason = (10, 0, 16);
         /// More about the reason, in the form that it asks for (IBTA table 109).
         information: [u8; INFORMATION] = (12, 0, 576);
@@ -154,7 +155,7 @@ layouts! {
         local_qkey: u32 = (8, 0, 32);
         /// The sender's queue pair.
         local_qpn: Qpn = (12, 0, 24);
-        /// Who defined the options in the header's modifier (IBTA A18).
+        /// Vendor ID that defines the options in the header's modifier (IBTA A18).
         vendor_id: u32 = (15, 0, 8) (19, 0, 8) (23, 0, 8);
         /// End-to-end context of RD; the queue pair of an XRC target.
         local_eecn: Qpn = (16, 0, 24);
@@ -230,15 +231,15 @@ layouts! {
         local_gid: [u8; 16] = (24, 0, 128);
         /// GID of the receiver.
         remote_gid: [u8; 16] = (40, 0, 128);
-        /// 20 bits.
+        /// The flow label, of 20 bits.
         flow_label: u32 = (56, 0, 20);
         /// DSCP and ECN.
         traffic_class: u8 = (59, 0, 8);
-        /// TTL.
+        /// The hop limit (TTL) of the path.
         hop_limit: u8 = (60, 0, 8);
         /// A static rate code (IBTA 9.11.1).
         packet_rate: u8 = (61, 2, 6);
-        /// Service level.
+        /// The service level of the path.
         service_level: u8 = (62, 0, 4);
         /// Whether the path stays within the subnet.
         subnet_local: bool = (62, 4, 1);
@@ -268,7 +269,7 @@ layouts! {
     SidrReq {
         /// Names the request at the sender.
         request_id: CommId = (0, 0, 32);
-        /// Partition.
+        /// The partition of the sender's queue pair.
         partition_key: PartitionKey = (4, 0, 16);
         /// What is asked for.
         service_id: ServiceId = (8, 0, 64);
@@ -284,7 +285,7 @@ layouts! {
         status: SidrStatus = (4, 0, 8);
         /// How many bytes of `information` mean something.
         information_length: u8 = (5, 0, 8);
-        /// Who defined the options in the header's modifier (IBTA A18).
+        /// Vendor ID that defines the options in the header's modifier (IBTA A18).
         vendor_id: u32 = (6, 0, 16) (11, 0, 8);
         /// The queue pair that serves.
         qpn: Qpn = (8, 0, 24);

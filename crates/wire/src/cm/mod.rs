@@ -19,7 +19,7 @@ use crate::mad::{MAD_DATA_SIZE, MAD_HEADER_SIZE, MAD_SIZE, MadError, MadHeader};
 /// A connection management datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CmMad {
-    /// Chosen by who asks, repeated by who answers.
+    /// Chosen by the requester, repeated in the answer.
     pub transaction: u64,
     /// Options of enhanced connection establishment in REQ, REP and SIDR_REP (IBTA A18); otherwise 0.
     pub modifier: u32,
@@ -78,9 +78,9 @@ messages! {
     Req = 0x10;
     /// Message receipt acknowledgement.
     Mra = 0x11;
-    /// Reject.
+    /// Reject: the connection or the path is refused.
     Rej = 0x12;
-    /// Reply.
+    /// Reply to a request for communication.
     Rep = 0x13;
     /// Ready to use.
     Rtu = 0x14;

@@ -1,8 +1,8 @@
 //! In-band authentication: DH-HMAC-CHAP (Base 8.13.5). Messages are heads of fixed size with values behind
 //! them.
 
-use super::layout::layouts;
 use super::{Command, Fabrics, fabrics};
+use crate::layout::layouts;
 
 layouts! {
     /// The head of every message.
@@ -11,16 +11,16 @@ layouts! {
         class: u8 = 0;
         /// Which: see [`message`].
         id: u8 = 1;
-        /// The transaction.
+        /// Transaction identifier (T_ID), chosen by the host.
         transaction: u16 = 4;
     }
     /// What a host can do. [`Protocol`]s follow.
     Negotiate[8] {
-        /// [`COMMON`].
+        /// Authentication type: [`COMMON`].
         class: u8 = 0;
-        /// [`message::NEGOTIATE`].
+        /// Authentication identifier: [`message::NEGOTIATE`].
         id: u8 = 1;
-        /// The transaction.
+        /// Transaction identifier (T_ID), chosen by the host.
         transaction: u16 = 4;
         /// Whether a secure channel is to be made of it: 0.
         secure_channel: u8 = 6;
@@ -29,28 +29,28 @@ layouts! {
     }
     /// A protocol that a host can, with what it can of it.
     Protocol[64] {
-        /// [`DHCHAP`].
+        /// Authentication protocol identifier: [`DHCHAP`].
         id: u8 = 0;
-        /// Hash functions.
+        /// Number of hash functions in the list (HALEN).
         hashes: u8 = 2;
-        /// Groups.
+        /// Number of Diffie-Hellman groups in the list (DHLEN).
         groups: u8 = 3;
         /// The hash functions, then from place 30 on the groups.
         list: [u8; 60] = 4;
     }
     /// What the host has to answer. The challenge follows, then the controller's public value.
     Challenge[16] {
-        /// [`DHCHAP`].
+        /// Authentication type: [`DHCHAP`].
         class: u8 = 0;
-        /// [`message::CHALLENGE`].
+        /// Authentication identifier: [`message::CHALLENGE`].
         id: u8 = 1;
-        /// The transaction.
+        /// Transaction identifier (T_ID), chosen by the host.
         transaction: u16 = 4;
         /// Bytes of the challenge: as many as the hash has.
         hash_length: u8 = 6;
         /// The hash function.
         hash: u8 = 8;
-        /// The group.
+        /// Identifier of the Diffie-Hellman group.
         group: u8 = 9;
         /// Bytes of the public value.
         public_length: u16 = 10;
@@ -59,11 +59,11 @@ layouts! {
     }
     /// The host's answer. It follows, then the host's challenge, then its public value.
     Reply[16] {
-        /// [`DHCHAP`].
+        /// Authentication type: [`DHCHAP`].
         class: u8 = 0;
-        /// [`message::REPLY`].
+        /// Authentication identifier: [`message::REPLY`].
         id: u8 = 1;
-        /// The transaction.
+        /// Transaction identifier (T_ID), chosen by the host.
         transaction: u16 = 4;
         /// Bytes of the answer, and of the challenge.
         hash_length: u8 = 6;
@@ -76,11 +76,11 @@ layouts! {
     }
     /// The controller believes the host. Its own answer follows if it was challenged.
     Success1[16] {
-        /// [`DHCHAP`].
+        /// Authentication type: [`DHCHAP`].
         class: u8 = 0;
-        /// [`message::SUCCESS1`].
+        /// Authentication identifier: [`message::SUCCESS1`].
         id: u8 = 1;
-        /// The transaction.
+        /// Transaction identifier (T_ID), chosen by the host.
         transaction: u16 = 4;
         /// Bytes of the answer.
         hash_length: u8 = 6;
@@ -89,20 +89,20 @@ layouts! {
     }
     /// The host believes the controller.
     Success2[16] {
-        /// [`DHCHAP`].
+        /// Authentication type: [`DHCHAP`].
         class: u8 = 0;
-        /// [`message::SUCCESS2`].
+        /// Authentication identifier: [`message::SUCCESS2`].
         id: u8 = 1;
-        /// The transaction.
+        /// Transaction identifier (T_ID), chosen by the host.
         transaction: u16 = 4;
     }
     /// Somebody does not believe, or understand.
     Failure[8] {
-        /// [`COMMON`].
+        /// Authentication type: [`COMMON`].
         class: u8 = 0;
         /// [`message::FAILURE1`] of the controller, [`message::FAILURE2`] of the host.
         id: u8 = 1;
-        /// The transaction.
+        /// Transaction identifier (T_ID), chosen by the host.
         transaction: u16 = 4;
         /// Why: 1, authentication failed.
         reason: u8 = 6;
@@ -113,7 +113,7 @@ layouts! {
 
 /// Messages that all protocols have.
 pub const COMMON: u8 = 0;
-/// DH-HMAC-CHAP.
+/// Authentication type of DH-HMAC-CHAP messages.
 pub const DHCHAP: u8 = 1;
 /// "Authentication failed", in [`Failure::reason`].
 pub const FAILED: u8 = 1;

@@ -1,7 +1,7 @@
 //! The 64 bytes of a command (Base 3.3.3.1), and its fields by command set.
 
-use super::layout::layouts;
 use super::sgl::{Sgl, SglError};
+use crate::layout::layouts;
 
 /// Bytes of a command.
 pub const COMMAND_SIZE: usize = 64;
@@ -17,25 +17,25 @@ layouts! {
         cid: u16 = 2;
         /// The namespace. The first byte is the type of a fabrics command.
         nsid: u32 = 4;
-        /// Command specific.
+        /// Command dword 2, by command.
         cdw2: u32 = 8;
-        /// Command specific.
+        /// Command dword 3, by command.
         cdw3: u32 = 12;
         /// Metadata. Not used on fabrics.
         metadata: u64 = 16;
         /// Where the data are: an SGL descriptor on fabrics.
         data: [u8; 16] = 24;
-        /// Command specific.
+        /// Command dword 10, by command.
         cdw10: u32 = 40;
-        /// Command specific.
+        /// Command dword 11, by command.
         cdw11: u32 = 44;
-        /// Command specific.
+        /// Command dword 12, by command.
         cdw12: u32 = 48;
-        /// Command specific.
+        /// Command dword 13, by command.
         cdw13: u32 = 52;
-        /// Command specific.
+        /// Command dword 14, by command.
         cdw14: u32 = 56;
-        /// Command specific.
+        /// Command dword 15, by command.
         cdw15: u32 = 60;
     }
 }
@@ -61,7 +61,7 @@ pub const PSDT_SGL: u8 = 1;
 /// Blocks that a command covers, as Read, Write, Compare and their like say it (NVM 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocks {
-    /// The first.
+    /// The first logical block (SLBA).
     pub start: u64,
     /// How many, at least one.
     pub count: u32,

@@ -1,7 +1,7 @@
 //! The 16 bytes of a completion (Base 3.3.3.2).
 
-use super::layout::layouts;
 use super::status::Status;
+use crate::layout::layouts;
 
 /// Bytes of a completion.
 pub const COMPLETION_SIZE: usize = 16;
@@ -15,7 +15,7 @@ layouts! {
         sq_head: u16 = 8;
         /// The submission queue; not used on fabrics.
         sq_id: u16 = 10;
-        /// The command.
+        /// Identifier of the command that completed (CID).
         cid: u16 = 12;
         /// The status, one bit up: bit 0 is the phase, which fabrics do not use.
         status_and_phase: u16 = 14;

@@ -1,6 +1,6 @@
 //! The discovery log page: which subsystems can be reached where (Base 5.16.1.23).
 
-use super::layout::layouts;
+use crate::layout::layouts;
 
 layouts! {
     /// The head of the page.
@@ -9,7 +9,7 @@ layouts! {
         generation: u64 = 0;
         /// How many entries follow.
         count: u64 = 8;
-        /// 0.
+        /// Record format, always 0.
         format: u16 = 16;
     }
     /// One way to one subsystem.
@@ -34,26 +34,26 @@ layouts! {
         service: [u8; 32] = 32;
         /// The subsystem's name.
         subsystem: [u8; 256] = 256;
-        /// The address.
+        /// Transport address (TRADDR), padded with spaces.
         address: [u8; 256] = 512;
         /// What the transport adds.
         specific: [u8; 256] = 768;
     }
 }
 
-/// Transports.
+/// Values of the transport type (TRTYPE).
 pub mod transport {
-    /// RDMA.
+    /// The RDMA transport.
     pub const RDMA: u8 = 1;
-    /// TCP.
+    /// The TCP transport.
     pub const TCP: u8 = 3;
 }
 
-/// Address families.
+/// Values of the address family (ADRFAM).
 pub mod family {
-    /// IPv4.
+    /// An IPv4 address.
     pub const IPV4: u8 = 1;
-    /// IPv6.
+    /// An IPv6 address.
     pub const IPV6: u8 = 2;
 }
 

@@ -1,6 +1,6 @@
 //! Ranges of blocks that Dataset Management and Copy name (NVM 3.2.3, 3.2.2).
 
-use super::layout::layouts;
+use crate::layout::layouts;
 
 /// Ranges that one command can name: their count less one has eight bits.
 pub const RANGES_MAX: usize = 256;
@@ -14,7 +14,7 @@ layouts! {
         attributes: u32 = 0;
         /// How many blocks.
         count: u32 = 4;
-        /// The first.
+        /// The first logical block of the range.
         start: u64 = 8;
     }
     /// A source range of Copy, descriptor format 0.

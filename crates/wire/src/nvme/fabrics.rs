@@ -1,7 +1,7 @@
 //! Fabrics commands (Base 6): Connect and its data, properties, disconnecting.
 
-use super::layout::layouts;
 use super::{Command, opcode};
+use crate::layout::layouts;
 
 layouts! {
     /// What Connect sends along (Base 6.3).
@@ -108,7 +108,7 @@ pub fn fabrics(kind: opcode::Fabrics, cid: u16) -> Command {
 /// Authentication Send and Receive (Base 6.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SecurityExchange {
-    /// Protocol: [`SECURITY_NVME`].
+    /// Security protocol (SECP): [`SECURITY_NVME`].
     pub protocol: u8,
     /// Its two specific bytes: both 1.
     pub specific: [u8; 2],

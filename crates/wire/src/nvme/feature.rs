@@ -1,34 +1,34 @@
 //! Features, what Get and Set Features name (Base 5.27).
 
-/// Arbitration.
+/// Arbitration among submission queues.
 pub const ARBITRATION: u8 = 0x01;
-/// Power management.
+/// Power management, by power state.
 pub const POWER: u8 = 0x02;
-/// Temperature threshold.
+/// Temperature threshold, in kelvins.
 pub const TEMPERATURE: u8 = 0x04;
-/// Error recovery.
+/// Error recovery: time limits and deallocated blocks.
 pub const ERROR_RECOVERY: u8 = 0x05;
 /// Volatile write cache.
 pub const WRITE_CACHE: u8 = 0x06;
 /// Number of queues.
 pub const QUEUES: u8 = 0x07;
-/// Interrupt coalescing.
+/// Interrupt coalescing, of PCIe controllers.
 pub const INTERRUPT_COALESCING: u8 = 0x08;
-/// Write atomicity.
+/// Write atomicity of normal operation.
 pub const WRITE_ATOMICITY: u8 = 0x0a;
 /// Asynchronous event configuration.
 pub const EVENTS: u8 = 0x0b;
-/// Timestamp.
+/// Timestamp, in milliseconds since 1970.
 pub const TIMESTAMP: u8 = 0x0e;
 /// Keep alive timer.
 pub const KEEP_ALIVE: u8 = 0x0f;
 /// Host behaviour support.
 pub const HOST_BEHAVIOUR: u8 = 0x16;
-/// Host identifier.
+/// Host identifier, of 8 or 16 bytes.
 pub const HOST_ID: u8 = 0x81;
 /// Reservation notification mask.
 pub const RESERVATION_MASK: u8 = 0x82;
-/// Reservation persistence.
+/// Reservation persistence through power loss.
 pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 /// Namespace write protection.
 pub const WRITE_PROTECTION: u8 = 0x84;
@@ -76,13 +76,13 @@ pub const fn event(kind: u8, information: u8, log_page: u8) -> u64 {
     kind as u64 | (information as u64) << 8 | (log_page as u64) << 16
 }
 
-/// Type "notice".
+/// Asynchronous event of type "notice".
 pub const NOTICE: u8 = 2;
 /// Type "I/O command set specific": reservations.
 pub const IO_COMMAND_SET: u8 = 6;
-/// Notices.
+/// Information of events of type "notice".
 pub mod notice {
-    /// Namespaces changed.
+    /// The list of namespaces has changed.
     pub const NAMESPACES: u8 = 0x00;
     /// Asymmetric access changed.
     pub const ANA: u8 = 0x03;

@@ -1,15 +1,15 @@
 //! What Identify returns (Base 5.17, NVM 4.1.5).
 
-use super::layout::layouts;
+use crate::layout::layouts;
 
 /// Bytes of everything that Identify returns.
 pub const IDENTIFY_SIZE: usize = 4096;
 
 /// What is asked for: the low byte of dword 10.
 pub mod cns {
-    /// One namespace.
+    /// Identify Namespace, of the NVM command set.
     pub const NAMESPACE: u8 = 0x00;
-    /// The controller.
+    /// Identify Controller, common to all command sets.
     pub const CONTROLLER: u8 = 0x01;
     /// The numbers of active namespaces.
     pub const ACTIVE: u8 = 0x02;
@@ -31,32 +31,32 @@ pub mod cns {
     pub const NAMESPACE_CONTROLLERS: u8 = 0x12;
     /// All controllers of the subsystem.
     pub const CONTROLLERS: u8 = 0x13;
-    /// Command sets.
+    /// The I/O command sets of a controller.
     pub const COMMAND_SETS: u8 = 0x1c;
 }
 
 layouts! {
-    /// A controller.
+    /// Identify Controller data (NVMe base specification 2.0, figure 275).
     Controller[4096] {
-        /// PCI vendor.
+        /// PCI vendor identifier (VID).
         vendor: u16 = 0;
         /// PCI subsystem vendor.
         subsystem_vendor: u16 = 2;
         /// Serial number, spaced.
         serial: [u8; 20] = 4;
-        /// Model, spaced.
+        /// Model number (MN), padded with spaces.
         model: [u8; 40] = 24;
         /// Firmware revision, spaced.
         firmware: [u8; 8] = 64;
         /// Recommended arbitration burst.
         arbitration_burst: u8 = 72;
-        /// Organisation.
+        /// IEEE organisationally unique identifier, little endian.
         oui: [u8; 3] = 73;
         /// More than one port, controller; ANA.
         multipath: u8 = 76;
         /// The most data of one command, as 2^n pages of 4 KiB; 0 without limit.
         transfer_max: u8 = 77;
-        /// The controller.
+        /// Identifier of this controller (CNTLID).
         controller_id: u16 = 78;
         /// Version of the specification.
         version: u32 = 80;
@@ -66,7 +66,7 @@ layouts! {
         entry_latency: u32 = 88;
         /// Which events it sends.
         events: u32 = 92;
-        /// Attributes.
+        /// Controller attributes (CTRATT), bit by bit.
         attributes: u32 = 96;
         /// 1 for I/O, 2 for discovery, 3 for administration.
         kind: u8 = 111;
@@ -112,13 +112,13 @@ layouts! {
         completion_entry: u8 = 513;
         /// Commands at once.
         commands_max: u16 = 514;
-        /// Namespaces.
+        /// Number of namespaces (NN), the largest identifier.
         namespaces: u32 = 516;
         /// Optional I/O commands.
         io_commands: u16 = 520;
         /// Fused operations: bit 0 compare and write.
         fused: u16 = 522;
-        /// Formatting.
+        /// Format NVM attributes (FNA), bit by bit.
         format: u8 = 524;
         /// Volatile write cache.
         write_cache: u8 = 525;
@@ -134,7 +134,7 @@ layouts! {
         atomic_compare_write: u16 = 532;
         /// Descriptor formats of Copy.
         copy_formats: u16 = 534;
-        /// SGLs.
+        /// Support of scatter-gather lists (SGLS).
         sgls: u32 = 536;
         /// Namespaces that the host may reckon with.
         namespaces_allowed: u32 = 540;
@@ -157,7 +157,7 @@ layouts! {
     }
     /// A namespace of the NVM command set.
     Namespace[4096] {
-        /// Blocks.
+        /// Namespace size (NSZE), in logical blocks.
         size: u64 = 0;
         /// Blocks that can be allocated.
         capacity: u64 = 8;
@@ -169,7 +169,7 @@ layouts! {
         formats: u8 = 25;
         /// The format in use.
         format: u8 = 26;
-        /// Metadata.
+        /// Metadata capabilities (MC), bit by bit.
         metadata: u8 = 27;
         /// Protection that it can.
         protection_capabilities: u8 = 28;
@@ -177,7 +177,7 @@ layouts! {
         protection: u8 = 29;
         /// Bit 0: more than one controller may have it.
         sharing: u8 = 30;
-        /// Reservations.
+        /// Reservation capabilities (RESCAP), bit by bit.
         reservations: u8 = 31;
         /// How far a format has come.
         format_progress: u8 = 32;
@@ -189,7 +189,7 @@ layouts! {
         atomic_write_power_fail: u16 = 36;
         /// Blocks, less one.
         atomic_compare_write: u16 = 38;
-        /// Bytes.
+        /// NVM capacity (NVMCAP), in bytes.
         bytes: u128 = 48;
         /// Preferred granularity of writes, blocks less one.
         write_granularity: u16 = 64;
@@ -207,17 +207,17 @@ layouts! {
         copy_max: u32 = 76;
         /// Source ranges, less one.
         copy_ranges_max: u8 = 80;
-        /// ANA group.
+        /// Identifier of the ANA group (ANAGRPID).
         ana_group: u32 = 92;
         /// Bit 0: write protected.
         attributes: u8 = 99;
-        /// Globally unique.
+        /// Namespace globally unique identifier (NGUID).
         nguid: [u8; 16] = 104;
-        /// Globally unique.
+        /// IEEE extended unique identifier (EUI-64).
         eui64: [u8; 8] = 120;
         /// The first format: metadata bytes u16, block size as a power of two, performance.
         format0: [u8; 4] = 128;
-        /// The second.
+        /// The second LBA format (LBAF1).
         format1: [u8; 4] = 132;
     }
     /// The controller in terms of the NVM command set.
@@ -237,15 +237,15 @@ layouts! {
     }
     /// A namespace in terms of no command set.
     IndependentNamespace[4096] {
-        /// Features.
+        /// Common namespace features (NSFEAT), bit by bit.
         features: u8 = 0;
         /// Bit 0: more than one controller may have it.
         sharing: u8 = 1;
-        /// Reservations.
+        /// Reservation capabilities (RESCAP), bit by bit.
         reservations: u8 = 2;
         /// How far a format has come.
         format_progress: u8 = 3;
-        /// ANA group.
+        /// Identifier of the ANA group (ANAGRPID).
         ana_group: u32 = 4;
         /// Bit 0: write protected.
         attributes: u8 = 8;
@@ -256,21 +256,21 @@ layouts! {
 
 /// Optional I/O commands, as [`Controller::io_commands`] has them.
 pub mod io_command {
-    /// Compare.
+    /// The controller has Compare.
     pub const COMPARE: u16 = 1;
-    /// Dataset Management.
+    /// The controller has Dataset Management.
     pub const DATASET: u16 = 1 << 2;
-    /// Write Zeroes.
+    /// The controller has Write Zeroes.
     pub const WRITE_ZEROES: u16 = 1 << 3;
     /// Features can be saved.
     pub const SAVE: u16 = 1 << 4;
-    /// Reservations.
+    /// The controller has the reservation commands.
     pub const RESERVATIONS: u16 = 1 << 5;
-    /// Timestamp.
+    /// The controller has the timestamp feature.
     pub const TIMESTAMP: u16 = 1 << 6;
-    /// Verify.
+    /// The controller has Verify.
     pub const VERIFY: u16 = 1 << 7;
-    /// Copy.
+    /// The controller has Copy.
     pub const COPY: u16 = 1 << 8;
 }
 

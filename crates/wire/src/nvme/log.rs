@@ -1,6 +1,6 @@
 //! Log pages (Base 5.16).
 
-use super::layout::layouts;
+use crate::layout::layouts;
 
 /// Page 0x00: which log pages there are.
 pub const SUPPORTED: u8 = 0x00;
@@ -29,11 +29,11 @@ pub const CHANGED_NAMESPACES_MAX: usize = 1024;
 layouts! {
     /// An entry of the error log.
     Error[64] {
-        /// Counts up.
+        /// Error count: a number that each error increases.
         count: u64 = 0;
-        /// The queue.
+        /// Identifier of the submission queue (SQID).
         queue_id: u16 = 8;
-        /// The command.
+        /// Identifier of the command (CID).
         cid: u16 = 10;
         /// Its status and phase.
         status_and_phase: u16 = 12;
@@ -41,16 +41,16 @@ layouts! {
         location: u16 = 14;
         /// The first block.
         lba: u64 = 16;
-        /// The namespace.
+        /// Identifier of the namespace (NSID).
         nsid: u32 = 24;
-        /// The transport.
+        /// Transport type (TRTYPE) of the queue.
         transport: u8 = 29;
     }
     /// SMART and health.
     Health[512] {
         /// Warnings: none of ours.
         critical_warning: u8 = 0;
-        /// Kelvin.
+        /// Composite temperature, in kelvins.
         temperature: u16 = 1;
         /// Percent of spare capacity.
         spare: u8 = 3;
@@ -62,24 +62,24 @@ layouts! {
         units_read: u128 = 32;
         /// Thousands of 512 byte units written.
         units_written: u128 = 48;
-        /// Commands.
+        /// Number of host read commands.
         reads: u128 = 64;
-        /// Commands.
+        /// Number of host write commands.
         writes: u128 = 80;
-        /// Minutes.
+        /// Time busy with I/O commands, in minutes.
         busy_minutes: u128 = 96;
-        /// Times.
+        /// Number of power cycles.
         power_cycles: u128 = 112;
-        /// Hours.
+        /// Power-on time, in hours.
         power_on_hours: u128 = 128;
-        /// Times.
+        /// Number of unsafe shutdowns.
         unsafe_shutdowns: u128 = 144;
         /// Errors of media.
         media_errors: u128 = 160;
         /// Entries of the error log since ever.
         error_entries: u128 = 176;
     }
-    /// Firmware slots.
+    /// Firmware Slot Information (log page 03h).
     Firmware[512] {
         /// The slot that is active.
         active: u8 = 0;
@@ -95,24 +95,24 @@ layouts! {
     }
     /// A group, followed by the numbers of its namespaces.
     AnaGroup[32] {
-        /// Its number.
+        /// Identifier of the ANA group.
         group: u32 = 0;
         /// How many namespaces.
         namespaces: u32 = 4;
         /// How often it changed.
         changes: u64 = 8;
-        /// Its [`AnaState`].
+        /// State of the group, an [`AnaState`].
         state: u8 = 16;
     }
-    /// Reservation notification.
+    /// Reservation Notification (log page 80h).
     Reservation[64] {
-        /// Counts up.
+        /// Log page count: a number that each notification increases.
         count: u64 = 0;
         /// 0 empty, 1 registration preempted, 2 reservation released, 3 reservation preempted.
         kind: u8 = 8;
         /// How many more there are.
         more: u8 = 9;
-        /// The namespace.
+        /// Identifier of the namespace (NSID).
         nsid: u32 = 12;
     }
 }
@@ -125,9 +125,9 @@ pub enum AnaState {
     Optimized = 1,
     /// Worse than elsewhere.
     NonOptimized = 2,
-    /// Not now.
+    /// The path does not serve the group at present.
     Inaccessible = 3,
-    /// Never again.
+    /// The path will never serve the group again.
     PersistentLoss = 4,
     /// About to change.
     Change = 15,
@@ -150,7 +150,7 @@ impl AnaState {
 /// Get Log Page's fields (Base 5.16).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Which page.
+    /// Log page identifier (LID).
     pub page: u8,
     /// What the page makes of it.
     pub specific: u8,

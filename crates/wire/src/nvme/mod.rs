@@ -13,7 +13,6 @@ pub mod dsm;
 pub mod fabrics;
 pub mod feature;
 pub mod identify;
-pub(crate) mod layout;
 pub mod log;
 pub mod opcode;
 pub mod property;

@@ -26,24 +26,29 @@ pub struct Capabilities {
     pub entries_max: u16,
     /// How long becoming ready may take, in units of 500 ms.
     pub ready_timeout: u8,
+    /// The smallest memory page has 2^(12 + n) bytes; the longest transfer is counted in such pages.
+    pub page_min: u8,
 }
 
 impl Capabilities {
     /// As the property holds it: queues are contiguous (bit 16), the NVM command set is there by itself and
-    /// among others (bits 37 and 43), pages have 4 KiB (52..56 are 0).
+    /// among others (bits 37 and 43), the largest page is the smallest one (52..56).
     pub const fn bits(self) -> u64 {
-        self.entries_max as u64 | 1 << 16 | (self.ready_timeout as u64) << 24 | 1 << 37 | 1 << 43
+        let page = (self.page_min & 0xf) as u64;
+        let fixed = 1 << 16 | 1 << 37 | 1 << 43;
+        self.entries_max as u64 | (self.ready_timeout as u64) << 24 | page << 48 | page << 52 | fixed
     }
 
     /// What the property says of these.
     pub const fn parse(bits: u64) -> Self {
-        Self { entries_max: bits as u16, ready_timeout: (bits >> 24) as u8 }
+        let page_min = (bits >> 48) as u8 & 0xf;
+        Self { entries_max: bits as u16, ready_timeout: (bits >> 24) as u8, page_min }
     }
 }
 
 /// Bits of [`CONFIGURATION`].
 pub mod configuration {
-    /// Enable.
+    /// Enable (CC.EN): the host has started the controller.
     pub const ENABLE: u32 = 1;
     /// Shutdown notification: bits 14 and 15.
     pub const SHUTDOWN: u32 = 3 << 14;
@@ -65,9 +70,9 @@ pub mod configuration {
 
 /// Bits of [`STATUS`].
 pub mod status {
-    /// Ready.
+    /// Ready (CSTS.RDY): the controller takes commands.
     pub const READY: u32 = 1;
-    /// Fatal.
+    /// Fatal status (CSTS.CFS): the controller has failed.
     pub const FATAL: u32 = 1 << 1;
     /// Shutdown is complete.
     pub const SHUTDOWN_COMPLETE: u32 = 2 << 2;

@@ -1,6 +1,6 @@
 //! What travels as private data while an RDMA connection is made (RDMA transport 1.0, 2.2).
 
-use super::layout::layouts;
+use crate::layout::layouts;
 
 layouts! {
     /// In the request.
@@ -27,7 +27,7 @@ layouts! {
     Reject[4] {
         /// Record format: 0.
         format: u16 = 0;
-        /// Why: one of [`RejectReason`].
+        /// Why: one of [`RejectStatus`].
         status: u16 = 2;
     }
 }
@@ -35,7 +35,7 @@ layouts! {
 /// Why a connection is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
-pub enum RejectReason {
+pub enum RejectStatus {
     /// The private data are too short or too long.
     Length = 1,
     /// The record format is unknown.

@@ -1,11 +1,11 @@
 //! Reservations: one host keeps others from a namespace (Base 8.19, NVM 3.2.5 and following).
 
-use super::layout::layouts;
+use crate::layout::layouts;
 
-/// Who may do what while a namespace is reserved.
+/// The type of a reservation: which hosts may read and write a reserved namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ReservationType {
     /// One writes, all read.
     WriteExclusive = 1,
     /// One writes and reads.
@@ -20,7 +20,7 @@ pub enum Kind {
     ExclusiveAccessAll = 6,
 }
 
-impl Kind {
+impl ReservationType {
     /// The kind that is written so.
     pub const fn parse(byte: u8) -> Option<Self> {
         Some(match byte {
@@ -74,7 +74,7 @@ layouts! {
     ReportHead[24] {
         /// How often something changed.
         generation: u32 = 0;
-        /// The [`Kind`], 0 for none.
+        /// The [`ReservationType`], 0 for none.
         kind: u8 = 4;
         /// How many registrants follow.
         registrants: u16 = 5;
@@ -83,24 +83,24 @@ layouts! {
     }
     /// A registrant, host identifiers of 64 bits.
     Registrant[24] {
-        /// Its controller.
+        /// Identifier of the registrant's controller (CNTLID).
         controller_id: u16 = 0;
         /// Bit 0: holds the reservation.
         status: u8 = 2;
-        /// The host.
+        /// Host identifier of the registrant.
         host_id: u64 = 8;
-        /// Its key.
+        /// Reservation key of the registrant.
         key: u64 = 16;
     }
     /// A registrant, host identifiers of 128 bits.
     RegistrantExtended[64] {
-        /// Its controller.
+        /// Identifier of the registrant's controller (CNTLID).
         controller_id: u16 = 0;
         /// Bit 0: holds the reservation.
         status: u8 = 2;
-        /// Its key.
+        /// Reservation key of the registrant.
         key: u64 = 8;
-        /// The host.
+        /// Host identifier of the registrant.
         host_id: [u8; 16] = 16;
     }
 }

@@ -5,35 +5,35 @@ use thiserror::Error;
 /// Bytes of a descriptor.
 pub const SGL_SIZE: usize = 16;
 
-/// A descriptor.
+/// An SGL descriptor, of the kinds that fabrics use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sgl {
     /// Memory of the host at an address. Not on fabrics.
     Address {
-        /// The address.
+        /// Address of the first byte.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u32,
     },
     /// Data in the capsule, `offset` behind the place where in-capsule data begin.
     InCapsule {
-        /// Bytes.
+        /// Offset within the capsule, in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u32,
     },
     /// Data that the transport brings: TCP's H2CData and C2HData.
     Transport {
-        /// Bytes.
+        /// Length in bytes.
         length: u32,
     },
     /// Memory of the host that a key grants: RDMA.
     Keyed {
-        /// The address.
+        /// Address of the first byte in the host's memory.
         address: u64,
         /// Bytes, of which there can be 2^24 - 1.
         length: u32,
-        /// The key.
+        /// Remote key of the host's memory region.
         key: u32,
         /// Whether the host asks that the key be taken back with the response.
         invalidate: bool,

@@ -49,6 +49,7 @@ statuses! {
     KEEP_ALIVE_EXPIRED = 0x019, "keep alive timer expired";
     KEEP_ALIVE_INVALID = 0x01a, "keep alive timeout invalid";
     ABORTED_PREEMPTED = 0x01b, "command aborted due to preempt and abort";
+    COMMAND_INTERRUPTED = 0x021, "command interrupted, try again";
     TRANSIENT_TRANSPORT = 0x022, "transient transport error";
     NAMESPACE_WRITE_PROTECTED = 0x020, "namespace is write protected";
     LBA_OUT_OF_RANGE = 0x080, "LBA out of range";
@@ -60,19 +61,19 @@ statuses! {
     INVALID_LOG_PAGE = 0x109, "invalid log page";
     AER_LIMIT_EXCEEDED = 0x105, "asynchronous event request limit exceeded";
     INVALID_QUEUE_ID = 0x101, "invalid queue identifier";
-    /// Fabrics.
+    /// Fabrics: the record format of Connect is not supported.
     INCOMPATIBLE_FORMAT = 0x180, "connect: incompatible format";
-    /// Fabrics.
+    /// Fabrics: the controller has a host already.
     CONTROLLER_BUSY = 0x181, "connect: controller busy";
-    /// Fabrics.
+    /// Fabrics: a parameter of Connect is not valid.
     CONNECT_INVALID_PARAMETERS = 0x182, "connect: invalid parameters";
-    /// Fabrics.
+    /// Fabrics: the host has to repeat discovery.
     CONNECT_RESTART_DISCOVERY = 0x183, "connect: restart discovery";
-    /// Fabrics.
+    /// Fabrics: the host may not use the subsystem.
     CONNECT_INVALID_HOST = 0x184, "connect: invalid host";
-    /// Fabrics.
+    /// Fabrics: the discovery log has changed meanwhile.
     DISCOVER_RESTART = 0x190, "discovery: restart";
-    /// Fabrics.
+    /// Fabrics: the queue has not authenticated yet.
     AUTHENTICATION_REQUIRED = 0x191, "authentication required";
     WRITE_FAULT = 0x280, "write fault";
     UNRECOVERED_READ = 0x281, "unrecovered read error";

@@ -3,8 +3,8 @@
 
 use thiserror::Error;
 
-use super::layout::layouts;
 use super::{Command, Completion};
+use crate::layout::layouts;
 
 /// The port that is assigned to NVMe/TCP; discovery has [`DISCOVERY_PORT`].
 pub const PORT: u16 = 4420;
@@ -20,9 +20,9 @@ pub const TERMINATION_DATA_MAX: usize = 128;
 layouts! {
     /// The first eight bytes of a PDU.
     CommonHeader[8] {
-        /// The [`Kind`].
+        /// PDU type, a [`Kind`].
         kind: u8 = 0;
-        /// See [`flag`].
+        /// PDU flags, the bits of [`flag`].
         flags: u8 = 1;
         /// Bytes of the header, digest excluded.
         header_length: u8 = 2;
@@ -44,31 +44,31 @@ layouts! {
     }
     /// H2CTermReq and C2HTermReq, behind the common header.
     Terminate[16] {
-        /// A [`Fatal`].
+        /// Fatal error status, a [`Fatal`].
         status: u16 = 0;
         /// What it makes of this.
         information: u32 = 2;
     }
     /// H2CData and C2HData, behind the common header.
     Data[16] {
-        /// The command.
+        /// Identifier of the command (CCCID).
         cid: u16 = 0;
         /// The R2T's name for the transfer; not in C2HData.
         tag: u16 = 2;
         /// From which byte of the command's data.
         offset: u32 = 4;
-        /// Bytes.
+        /// Length of the data, in bytes.
         length: u32 = 8;
     }
     /// R2T, behind the common header.
     ReadyToTransfer[16] {
-        /// The command.
+        /// Identifier of the command (CCCID).
         cid: u16 = 0;
         /// The controller's name for the transfer.
         tag: u16 = 2;
         /// From which byte of the command's data.
         offset: u32 = 4;
-        /// Bytes.
+        /// Length of the data asked for, in bytes.
         length: u32 = 8;
     }
 }
@@ -99,7 +99,7 @@ pub enum Kind {
     ControllerTermination = 3,
     /// A command, perhaps with data.
     Command = 4,
-    /// A response.
+    /// Response capsule (CapsuleResp).
     Response = 5,
     /// Data to the controller.
     HostData = 6,
@@ -179,7 +179,7 @@ pub enum Fatal {
     Sequence = 2,
     /// A header's digest is wrong.
     HeaderDigest = 3,
-    /// Data came for bytes that nobody asked for.
+    /// Data came for bytes that were not requested.
     DataRange = 4,
     /// More data than asked for, or more R2Ts than agreed.
     Limit = 5,
@@ -193,13 +193,13 @@ pub enum PduError {
     /// The type is reserved.
     #[error("PDU type {kind:#04x} is reserved")]
     Kind {
-        /// The byte.
+        /// The PDU type byte.
         kind: u8,
     },
     /// The header has another length than its type.
     #[error("PDU type {kind:#04x} with a header of {length} bytes")]
     HeaderLength {
-        /// The type.
+        /// The PDU type byte.
         kind: u8,
         /// Its header's length.
         length: u8,
@@ -207,7 +207,7 @@ pub enum PduError {
     /// Data begin where they cannot.
     #[error("PDU type {kind:#04x} with data at byte {offset}")]
     DataOffset {
-        /// The type.
+        /// The PDU type byte.
         kind: u8,
         /// Where data would begin.
         offset: u8,
@@ -215,17 +215,17 @@ pub enum PduError {
     /// The PDU is shorter than its header, or longer than it may be.
     #[error("PDU type {kind:#04x} of {length} bytes")]
     Length {
-        /// The type.
+        /// The PDU type byte.
         kind: u8,
-        /// Its length.
+        /// The length that the header tells, in bytes.
         length: u32,
     },
     /// Flags that say no digest where one was agreed, or one where none was.
     #[error("PDU type {kind:#04x} with flags {flags:#04x}, which are not what was agreed")]
     Flags {
-        /// The type.
+        /// The PDU type byte.
         kind: u8,
-        /// Its flags.
+        /// The flags byte of the header.
         flags: u8,
     },
 }
@@ -246,9 +246,9 @@ impl PduError {
 /// Which digests there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Digests {
-    /// Of headers.
+    /// Digests protect headers (HDGST).
     pub header: bool,
-    /// Of data.
+    /// Digests protect data (DDGST).
     pub data: bool,
 }
 
@@ -267,9 +267,9 @@ impl Digests {
 /// Where the parts of a PDU lie, checked against each other: what a receiver needs before it reads on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// The type.
+    /// Type of the PDU.
     pub kind: Kind,
-    /// The flags.
+    /// Flags of the PDU.
     pub flags: u8,
     /// Bytes before the data: the header, its digest, padding.
     pub before_data: usize,
@@ -371,23 +371,23 @@ impl Frame {
 /// What the header behind the common one says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Header {
-    /// ICReq.
+    /// Initialize Connection Request (ICReq).
     InitializeRequest(Initialize),
-    /// ICResp.
+    /// Initialize Connection Response (ICResp).
     InitializeResponse(Initialize),
-    /// H2CTermReq.
+    /// Host to Controller Terminate Connection Request (H2CTermReq).
     HostTermination(Terminate),
-    /// C2HTermReq.
+    /// Controller to Host Terminate Connection Request (C2HTermReq).
     ControllerTermination(Terminate),
-    /// CapsuleCmd.
+    /// Command capsule (CapsuleCmd).
     Command(Command),
-    /// CapsuleResp.
+    /// Response capsule (CapsuleResp).
     Response(Completion),
-    /// H2CData.
+    /// Host to Controller Data Transfer (H2CData).
     HostData(Data),
-    /// C2HData.
+    /// Controller to Host Data Transfer (C2HData).
     ControllerData(Data),
-    /// R2T.
+    /// Ready to Transfer (R2T).
     ReadyToTransfer(ReadyToTransfer),
 }
 
@@ -408,7 +408,7 @@ impl Header {
         })
     }
 
-    /// Its type.
+    /// Type of the PDU that has this header.
     #[inline]
     pub const fn kind(&self) -> Kind {
         match self {

@@ -7,7 +7,7 @@ use wire::nvme::Sgl;
 use wire::nvme::tcp::{
     CommonHeader, DIGEST_SIZE, Digests, ENCODED_MAX, Frame as NvmeFrame, Header as NvmeHeader,
 };
-use wire::opcode::{CNP_RESERVED_SIZE, Header, Opcode};
+use wire::opcode::{CNP_RESERVED_SIZE, HeaderKind, Opcode};
 use wire::{FrameHeaders, Ip, MAX_HEADERS, Packet, Pause, Service, pad_of};
 
 /// A packet that parses is encoded to its own bytes, but for reserved bits, which come out clear.
@@ -34,7 +34,7 @@ pub(crate) fn without_reserved(bytes: &[u8], payload_length: usize) -> Vec<u8> {
     if opcode.service == Service::Ud {
         bytes[12 + 4] = 0;
     }
-    if opcode.row().headers == [Header::CnpReserved] {
+    if opcode.row().headers == [HeaderKind::CnpReserved] {
         bytes[12..12 + CNP_RESERVED_SIZE].fill(0);
     }
     bytes[opcode.header_size() + payload_length..].fill(0);
@@ -116,4 +116,16 @@ fn nvme_pdu(bytes: &[u8], digests: Digests) {
     let parsed = NvmeFrame::parse(&first, digests, 1 << 20).expect("what we encode can be read");
     assert_eq!((parsed.kind, parsed.data, parsed.before_data), (frame.kind, frame.data, end));
     assert_eq!(NvmeHeader::parse(parsed.kind, &again[CommonHeader::SIZE..]), Some(header));
+}
+
+/// A record of verbs calls: a line that is read is written as the same bytes.
+pub(crate) fn record(bytes: &[u8]) {
+    let Ok(text) = core::str::from_utf8(bytes) else { return };
+    let Ok(lines) = wire::record::lines(text) else { return };
+    let original: Vec<&str> = text.split('\n').collect();
+    for (number, line) in lines {
+        if let Ok(line) = line {
+            assert_eq!(line.to_string(), original[number - 1]);
+        }
+    }
 }

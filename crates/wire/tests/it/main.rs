@@ -6,7 +6,10 @@ mod captures;
 mod cm;
 mod contract;
 mod dissector;
+mod lldp;
 mod nvme;
 
 mod properties;
+mod record;
+mod smb;
 mod support;

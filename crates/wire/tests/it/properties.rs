@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::contract;
-use wire::opcode::{Header, OPERATIONS, Operation};
+use wire::opcode::{HeaderKind, OPERATIONS, Operation};
 use wire::{
     Aeth, AtomicEth, Deth, Flow, FrameHeaders, Identification, MAX_HEADERS, Message, Opcode, Packet,
     PartitionKey, Position, Psn, Qpn, Reth, Rkey, Service, Syndrome, Tail, explain_identification, pad_of,
@@ -73,12 +73,12 @@ impl Extensions {
         use Operation as O;
         let headers = opcode.row().headers;
         let tail = match headers.last() {
-            Some(Header::Immediate) => Tail::Immediate(self.immediate),
-            Some(Header::Ieth) => Tail::Invalidate(self.invalidate),
+            Some(HeaderKind::Immediate) => Tail::Immediate(self.immediate),
+            Some(HeaderKind::Ieth) => Tail::Invalidate(self.invalidate),
             _ => Tail::None,
         };
-        let reth = headers.contains(&Header::Reth).then_some(self.reth);
-        let aeth = headers.contains(&Header::Aeth).then_some(self.aeth);
+        let reth = headers.contains(&HeaderKind::Reth).then_some(self.reth);
+        let aeth = headers.contains(&HeaderKind::Aeth).then_some(self.aeth);
         let position = position_of(opcode.operation);
         match opcode.operation {
             _ if opcode.service == Service::Ud => Message::Datagram { deth: self.deth, tail },

@@ -1,5 +1,5 @@
-//! Structures as tables: each field is one line that gives its place, as the figures of the specification do,
-//! and reading and writing come from the same line. NVMe counts bytes from 0, lowest first.
+//! Little-endian structures as tables: each field is one line that gives its place, as the figures of the
+//! specifications do, and reading and writing come from the same line. NVMe and SMB count bytes from 0.
 
 /// What can be a field: it knows its size and its bytes.
 pub(crate) trait Field: Sized {
@@ -65,24 +65,24 @@ macro_rules! layouts {
             let mut end = 0;
             $(
                 assert!($at >= end, "fields stand in order and do not overlap");
-                end = $at + <$type as $crate::nvme::layout::Field>::SIZE;
+                end = $at + <$type as $crate::layout::Field>::SIZE;
             )+
             assert!(end <= $size, "fields lie within the structure");
         };
 
-        impl $crate::nvme::layout::Field for $name {
+        impl $crate::layout::Field for $name {
             const SIZE: usize = $size;
 
             #[inline]
             fn load(bytes: &[u8]) -> Self {
                 Self {
-                    $($field: $crate::nvme::layout::Field::load(bytes.get($at..).unwrap_or_default()),)+
+                    $($field: $crate::layout::Field::load(bytes.get($at..).unwrap_or_default()),)+
                 }
             }
 
             #[inline]
             fn store(&self, bytes: &mut [u8]) {
-                $($crate::nvme::layout::Field::store(
+                $($crate::layout::Field::store(
                     &self.$field,
                     bytes.get_mut($at..).unwrap_or_default(),
                 );)+
@@ -104,7 +104,7 @@ macro_rules! layouts {
             /// What stands in its bytes. Reserved bytes are not looked at.
             #[inline]
             pub fn parse(bytes: &[u8; $size]) -> Self {
-                $crate::nvme::layout::Field::load(bytes)
+                $crate::layout::Field::load(bytes)
             }
 
             /// The structure at the start of `bytes`, and what follows it.
@@ -118,14 +118,14 @@ macro_rules! layouts {
             #[inline]
             pub fn to_bytes(&self) -> [u8; $size] {
                 let mut bytes = [0; $size];
-                $crate::nvme::layout::Field::store(self, &mut bytes);
+                $crate::layout::Field::store(self, &mut bytes);
                 bytes
             }
 
             /// Which bytes the fields take.
             #[doc(hidden)]
             pub const FIELDS: &[core::ops::Range<usize>] =
-                &[$($at..$at + <$type as $crate::nvme::layout::Field>::SIZE),+];
+                &[$($at..$at + <$type as $crate::layout::Field>::SIZE),+];
         }
     )+};
 }

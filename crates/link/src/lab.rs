@@ -1,0 +1,129 @@
+//! Between a device and a lab, which stands for the network: messages on a Unix socket, and records in the
+//! shared memory that the lab passes through it.
+//!
+//! ```text
+//! device ──Hello: version, range of queue pair numbers──▶ lab
+//!        ◀──Welcome: version; with two descriptors of shared memory (crate::memory)──
+//!        ──one byte, whenever the lab sleeps──▶   ◀──one byte, whenever the device sleeps──
+//! ```
+//!
+//! The first memory has packets in both directions; the second one has congestion notifications of the device
+//! alone, which therefore pass packets of a paused class. A record begins with a [`Header`], then the
+//! transport headers as they would be on the wire; its payload is the packet's, without padding and ICRC.
+
+/// Version of these messages and records.
+pub const VERSION: u32 = 1;
+/// Bytes of a [`Hello`] and of its answer.
+pub const MESSAGE_BYTES: usize = 12;
+/// The byte that wakes the other side.
+pub const WAKE: u8 = 0;
+
+/// Says which queue pair numbers a device has. The first one on a connection opens it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The first number.
+    pub first: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
+impl Hello {
+    /// As it is sent.
+    pub fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
+        let mut bytes = [0; MESSAGE_BYTES];
+        bytes[..4].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.first.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.count.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for another version.
+    pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Option<Self> {
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        (word(0) == VERSION).then(|| Self { first: word(4), count: word(8) })
+    }
+}
+
+/// What stands before the transport headers of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// When the packet was made or arrived, in nanoseconds of the lab's clock.
+    pub stamp: u64,
+    /// The address of the sending device, IPv4 mapped.
+    pub source: [u8; 16],
+    /// The address of the receiving device, IPv4 mapped.
+    pub destination: [u8; 16],
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// Hop limit (IPv4: TTL).
+    pub hop_limit: u8,
+    /// UDP source port.
+    pub source_port: u16,
+}
+
+impl Header {
+    /// Bytes that it has.
+    pub const BYTES: usize = 44;
+
+    /// As it stands in a record.
+    #[inline]
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&self.stamp.to_le_bytes());
+        bytes[8..24].copy_from_slice(&self.source);
+        bytes[24..40].copy_from_slice(&self.destination);
+        bytes[40] = self.traffic_class;
+        bytes[41] = self.hop_limit;
+        bytes[42..].copy_from_slice(&self.source_port.to_le_bytes());
+        bytes
+    }
+
+    /// The header, and what follows it; `None` where a record is too short.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (header, rest) = bytes.split_first_chunk::<{ Self::BYTES }>()?;
+        let piece = |at: usize| std::array::from_fn(|byte| header[at + byte]);
+        let parsed = Self {
+            stamp: u64::from_le_bytes(piece(0)),
+            source: std::array::from_fn(|byte| header[8 + byte]),
+            destination: std::array::from_fn(|byte| header[24 + byte]),
+            traffic_class: header[40],
+            hop_limit: header[41],
+            source_port: u16::from_le_bytes([header[42], header[43]]),
+        };
+        Some((parsed, rest))
+    }
+}
+
+/// The monotonic clock in nanoseconds, which all processes of the machine share.
+#[inline]
+pub fn monotonic() -> u64 {
+    crate::sys::clock::monotonic()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_and_headers_are_read_as_they_were_written() {
+        let hello = Hello { first: 0x4000, count: 0x4000 };
+        assert_eq!(Hello::parse(&hello.to_bytes()), Some(hello));
+        let mut other = hello.to_bytes();
+        other[0] ^= 1;
+        assert_eq!(Hello::parse(&other), None);
+        let header = Header {
+            stamp: 1 << 40,
+            source: [1; 16],
+            destination: [2; 16],
+            traffic_class: 104,
+            hop_limit: 64,
+            source_port: 49_152,
+        };
+        let mut record = header.to_bytes().to_vec();
+        record.extend([7, 8]);
+        assert_eq!(Header::parse(&record), Some((header, &[7, 8][..])));
+        assert_eq!(Header::parse(&record[..43]), None);
+        assert!(monotonic() <= monotonic());
+    }
+}
