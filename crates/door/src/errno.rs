@@ -1,4 +1,4 @@
-//! What went wrong, as C is told it.
+//! Error numbers, as C gets them.
 
 use core::ffi::c_int;
 
@@ -7,28 +7,28 @@ use core::ffi::c_int;
 pub struct Errno(pub c_int);
 
 impl Errno {
-    /// An argument that makes no sense.
+    /// Invalid argument (`EINVAL`).
     pub const INVALID: Self = Self(libc::EINVAL);
-    /// The object is in use.
+    /// The object is in use (`EBUSY`).
     pub const BUSY: Self = Self(libc::EBUSY);
-    /// There is no such device.
+    /// There is no such device (`ENODEV`).
     pub const NO_DEVICE: Self = Self(libc::ENODEV);
-    /// Memory, or room in a table, is missing.
+    /// Out of memory, or a table is full (`ENOMEM`).
     pub const NO_MEMORY: Self = Self(libc::ENOMEM);
-    /// The device cannot do that.
+    /// The device does not support the operation (`EOPNOTSUPP`).
     pub const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
-    /// A panic was stopped: a bug of ours.
+    /// A panic was caught, which is a bug in rockery (`EIO`).
     pub(crate) const BROKEN: Self = Self(libc::EIO);
 
-    /// What the last call of C left.
+    /// The value of `errno` that the last C call left.
     pub fn last() -> Self {
         Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
     }
 
-    /// What a function returned that answers with 0 or an error number, or with -1 and `errno`.
+    /// Checks the result of a C function that returns 0 or an error number, or -1 with `errno`.
     ///
     /// # Errors
-    /// The number it failed with.
+    /// The error number of the call.
     pub fn check(code: c_int) -> Result<(), Self> {
         match code {
             0 => Ok(()),
@@ -37,15 +37,15 @@ impl Errno {
         }
     }
 
-    /// A pointer that C made, unless it is NULL.
+    /// Checks a pointer that a C function returned; NULL is an error.
     ///
     /// # Errors
-    /// What the last call of C left.
+    /// The value of `errno` that the call left.
     pub fn check_pointer<T>(pointer: *mut T) -> Result<*mut T, Self> {
         if pointer.is_null() { Err(Self::last()) } else { Ok(pointer) }
     }
 
-    /// Leaves it in `errno`, where C looks.
+    /// Writes the number to `errno`.
     pub fn set(self) {
         // SAFETY: errno is a variable of this thread.
         unsafe { *libc::__errno_location() = self.0 };
