@@ -1,4 +1,4 @@
-//! Who is where: GIDs, address vectors, and the path that packets of a queue pair take.
+//! Addresses: GIDs, address vectors, and the path that packets of a queue pair take.
 
 use wire::Qpn;
 
@@ -59,13 +59,13 @@ impl core::fmt::Debug for Gid {
 /// How to reach a peer, as `ibv_ah_attr` gives it. On RoCEv2 the global route is all there is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AddressVector {
-    /// The peer.
+    /// Address of the peer.
     pub destination: Gid,
     /// Our own address: an index into the GID table.
     pub source_index: u8,
     /// DSCP in the upper six bits, ECN in the lower two.
     pub traffic_class: u8,
-    /// TTL.
+    /// Hop limit (IPv4: TTL).
     pub hop_limit: u8,
     /// IPv6 flow label; entropy for the UDP source port.
     pub flow_label: u32,
@@ -76,7 +76,7 @@ pub struct AddressVector {
 /// Where a packet goes: what the network layers need to know, looked up once per queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Path {
-    /// Our address.
+    /// Source address of the packets.
     pub source: Gid,
     /// The peer's, or a multicast group.
     pub destination: Gid,
@@ -84,37 +84,46 @@ pub struct Path {
     pub source_port: u16,
     /// DSCP and ECN. The device asks for ECN-capable transport (ECT(0)) only where the program or DCQCN does.
     pub traffic_class: u8,
-    /// TTL.
+    /// Hop limit (IPv4: TTL).
     pub hop_limit: u8,
-    /// 802.1Q priority.
+    /// Service level: the 802.1Q priority.
     pub service_level: u8,
     /// IPv6 flow label.
     pub flow_label: u32,
-    /// 0 is the network. Other numbers are lanes that the driver has between devices of one host, and has
-    /// given to the queue pair ([`crate::Device::set_lane`]).
-    pub lane: u16,
+    /// 0 is the network. Other numbers are shared-memory channels that the driver has between devices of one
+    /// host, and has given to the queue pair ([`crate::SharedMemory::set_channel`]).
+    pub channel: u16,
 }
 
-/// Who sends on a lane: the queue pair numbers that the other side has.
+/// The queue pair numbers of the process at the other end of a shared-memory channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Senders {
-    /// The first.
+    /// The first of the queue pair numbers.
     pub first: Qpn,
-    /// How many.
+    /// How many numbers there are.
     pub count: u32,
 }
 
 impl Senders {
-    /// Whether a queue pair is one of theirs.
+    /// Whether a queue pair is one of them.
     pub fn have(&self, qpn: Qpn) -> bool {
         qpn.value().checked_sub(self.first.value()).is_some_and(|distance| distance < self.count)
     }
 }
 
+/// The shared-memory channel by which something arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Channel {
+    /// Its number, as in [`Path::channel`].
+    pub number: u16,
+    /// The queue pairs at its other end.
+    pub senders: Senders,
+}
+
 /// What the network layers saw of an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Arrival {
-    /// IP source.
+    /// Source address of the IP header.
     pub source: Gid,
     /// IP destination: one of ours, or a multicast group.
     pub destination: Gid,
@@ -129,4 +138,16 @@ impl Arrival {
     pub const fn congestion_experienced(&self) -> bool {
         self.traffic_class & 3 == 3
     }
+}
+
+/// UDP source port from a flow label, or from the two queue pair numbers (IBTA A17.3.2.1; Linux does the
+/// same): 14 bits of entropy above 0xc000.
+pub(crate) fn source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
+    let label = if flow_label == 0 {
+        let product = u64::from(local) * u64::from(remote);
+        (product ^ product >> 20 ^ product >> 40) as u32 & 0xf_ffff
+    } else {
+        flow_label
+    };
+    ((label & 0x3fff) ^ (label >> 14 & 0x3f)) as u16 | 0xc000
 }

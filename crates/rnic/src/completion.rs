@@ -6,7 +6,7 @@ use wire::{Qpn, Rkey};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
 pub enum Status {
-    /// Done.
+    /// The request was executed.
     Success = 0,
     /// A message was too long for its buffer, or longer than 2^31.
     LocalLength = 1,
@@ -32,7 +32,7 @@ pub enum Status {
     RetryExceeded = 12,
     /// The peer was not ready, after all RNR retries.
     RnrRetryExceeded = 13,
-    /// Another failure.
+    /// A failure that no other status names.
     General = 21,
 }
 
@@ -44,7 +44,7 @@ pub enum CompletionKind {
     Send = 0,
     /// RDMA WRITE, with or without immediate.
     Write = 1,
-    /// RDMA READ.
+    /// An RDMA READ of ours.
     Read = 2,
     /// Compare and swap.
     CompareSwap = 3,
@@ -54,7 +54,7 @@ pub enum CompletionKind {
     BindWindow = 5,
     /// A local key was invalidated.
     LocalInvalidate = 6,
-    /// ATOMIC WRITE.
+    /// An ATOMIC WRITE of ours.
     AtomicWrite = 9,
     /// A receive, filled by a SEND.
     Receive = 128,
@@ -65,7 +65,7 @@ pub enum CompletionKind {
 /// What a receive completion carries besides its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Extra {
-    /// Nothing.
+    /// The completion has neither.
     #[default]
     None,
     /// Immediate data, big-endian as on the wire.
@@ -90,7 +90,7 @@ pub struct Completion {
     pub id: u64,
     /// Outcome. When not `Success`, only `id`, `qpn` and this have a meaning.
     pub status: Status,
-    /// What completed.
+    /// Operation that completed.
     pub kind: CompletionKind,
     /// Bytes: received (with the 40 of a UD's GRH), or read, or 8 for an atomic.
     pub length: u32,

@@ -48,7 +48,7 @@ pub struct Config {
     pub recovery_ns: Nanos,
     /// Bytes of each packet besides its payload that pacing counts: headers, preamble and gap.
     pub overhead_bytes: u32,
-    /// Congestion control.
+    /// Congestion control algorithm and its parameters.
     pub congestion: CongestionConfig,
 }
 
@@ -64,7 +64,7 @@ pub enum CongestionConfig {
     /// Swift (Kumar et al., SIGCOMM 2020) with these parameters.
     Swift(SwiftConfig),
     /// HPCC (Li et al., SIGCOMM 2019) with these parameters: for networks whose switches tell of themselves,
-    /// and drivers that pass it on ([`crate::Device::handle_telemetry`]).
+    /// and drivers that pass it on ([`crate::simulation::Simulated::handle_telemetry`]).
     Hpcc(HpccConfig),
 }
 

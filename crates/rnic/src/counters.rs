@@ -14,6 +14,12 @@ macro_rules! counters {
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field),)*].into_iter()
             }
+
+            /// What an operation makes of each counter and the same counter of another set.
+            #[must_use]
+            pub fn zip_with(&self, other: &Self, operation: impl Fn(u64, u64) -> u64) -> Self {
+                Self { $($field: operation(self.$field, other.$field),)* }
+            }
         }
     };
 }
@@ -21,7 +27,7 @@ macro_rules! counters {
 counters! {
     /// Counters of the port.
     PortCounters {
-        /// Packets sent.
+        /// Packets sent, retransmissions included.
         sent_packets,
         /// Payload bytes sent.
         sent_bytes,
@@ -29,9 +35,9 @@ counters! {
         received_packets,
         /// Payload bytes received.
         received_bytes,
-        /// Acknowledgements sent.
+        /// ACK and NAK packets sent.
         sent_acks,
-        /// Acknowledgements received.
+        /// ACK and NAK packets received.
         received_acks,
         /// Packets to a queue pair that does not exist or cannot receive.
         dropped_no_qp,
@@ -47,7 +53,7 @@ counters! {
         dropped_no_receive,
         /// Packets of an unreliable message that lost its beginning.
         dropped_incomplete,
-        /// Answers that nobody waits for.
+        /// Answers to no outstanding request, and those that cannot come from the peer.
         dropped_unexpected_response,
         /// Requests that were executed before (responder).
         duplicate_request,
@@ -83,17 +89,20 @@ counters! {
         np_ecn_marked_roce_packets,
         /// Congestion notification packets handled (reaction point).
         rp_cnp_handled,
+        /// Congestion notification packets ignored (reaction point): nothing was sent that could have been
+        /// marked, or more came than a notification point sends.
+        rp_cnp_ignored,
     }
 }
 
 counters! {
     /// Counters of a queue pair.
     QpCounters {
-        /// Packets sent.
+        /// Packets sent, retransmissions included.
         sent_packets,
         /// Payload bytes sent.
         sent_bytes,
-        /// Packets received.
+        /// Packets received for this queue pair.
         received_packets,
         /// Payload bytes received.
         received_bytes,

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 /// For which completion an armed queue raises its event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arm {
-    /// The next.
+    /// An event for the next completion.
     Any,
     /// The next that is solicited or failed.
     Solicited,
@@ -19,7 +19,7 @@ pub enum Arm {
 /// waits for nothing when either is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Moderation {
-    /// Completions.
+    /// Number of completions that an event waits for.
     pub count: u16,
     /// Since the first of them.
     pub period: Nanos,

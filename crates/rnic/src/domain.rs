@@ -1,9 +1,9 @@
 //! XRC domains that several devices of one host share.
 //!
-//! A queue pair receives for all shared receive queues of its domain (IBTA A14). Its device is the *holder*;
-//! a message that names another device's queue is handed on to that device, the *owner*, which executes it as
-//! if it were its own, and the holder passes the answers back to the peer. Such a request is a *visit*. What
-//! the owner keeps of a connection that visits it, the responder's state, is a *guest*.
+//! A queue pair receives for all shared receive queues (SRQ) of its domain (IBTA A14). It is the *front end*:
+//! a message that names another device's SRQ is forwarded to that device, the *SRQ owner*, which executes it
+//! as if it had come to itself, and the front end relays the answers to the peer. What the SRQ owner keeps of
+//! a connection, the responder's state, is a *proxy*; a *close notice* ends it.
 
 use crate::access::Access;
 use crate::qp::attr::Mtu;
@@ -18,36 +18,36 @@ pub struct DomainName {
     pub interface: u32,
 }
 
-/// What an owner is told with each request that visits it.
+/// A forwarded request's description: what the SRQ owner has to know of the front end and its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Visit {
-    /// The queue pair that the request came to.
-    pub holder: Qpn,
+pub struct ForwardedRequest {
+    /// Number of the front end: the queue pair that the request came to.
+    pub front_end: Qpn,
     /// Tells this connection of the queue pair from those before it, 24 bits.
     pub connection: u32,
-    /// The domain of the queue pair.
+    /// XRC domain of the queue pair.
     pub domain: DomainName,
-    /// What the queue pair permits.
+    /// Access rights that the queue pair gives to its peer.
     pub access: Access,
-    /// Its path MTU.
+    /// Path MTU of the queue pair.
     pub path_mtu: Mtu,
-    /// Its time for RNR NAKs.
+    /// Timer code of the RNR NAKs that it sends.
     pub min_rnr_timer: u8,
-    /// READs and atomics that it takes at once.
+    /// READs and atomics that it takes at once (`max_dest_rd_atomic`).
     pub max_dest_rd_atomic: u8,
-    /// The connection is over; the packet means nothing.
-    pub ends: bool,
+    /// A close notice: the connection is over, and the packet is to be ignored.
+    pub is_close_notice: bool,
 }
 
-/// Who has a shared receive queue.
+/// The owner of a shared receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Owner {
-    /// The device at the other end of this lane, if any.
-    Lane(u16),
-    /// There will be a lane, or none; [`crate::Device::resume`] when that is known.
-    Asked,
-    /// Nobody.
-    Nobody,
-    /// Somebody who cannot be reached.
-    OutOfReach,
+pub enum SrqOwner {
+    /// The device at the other end of this shared-memory channel.
+    Channel(u16),
+    /// A channel was asked for; the driver calls [`crate::Device::resume`] when it is open or was refused.
+    Pending,
+    /// No device of the host has the queue.
+    Absent,
+    /// A device to which no channel can be opened.
+    Unreachable,
 }

@@ -13,17 +13,17 @@ use wire::{Qpn, Rkey};
 /// A region, or a bound window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionGrant {
-    /// Its key.
+    /// Key by which peers name it.
     pub rkey: Rkey,
     /// Its protection domain.
     pub pd: Pd,
     /// Where its first byte is.
     pub start: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// The address by which peers find the first byte.
     pub iova: u64,
-    /// Rights.
+    /// Access rights of peers.
     pub access: Access,
     /// The one queue pair that may use it (a window of type 2).
     pub only: Option<Qpn>,
@@ -32,13 +32,13 @@ pub struct RegionGrant {
 /// A queue pair that takes requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueGrant {
-    /// Its number.
+    /// Queue pair number.
     pub qpn: Qpn,
-    /// The peer's.
+    /// Number of the connected queue pair.
     pub peer: Qpn,
     /// Our address, as the peer was told.
     pub source: Gid,
-    /// The peer's.
+    /// Address of the peer.
     pub destination: Gid,
     /// Its protection domain.
     pub pd: Pd,

@@ -21,16 +21,16 @@ macro_rules! handles {
 }
 
 handles! {
-    /// Protection domain.
+    /// Handle of a protection domain.
     Pd;
-    /// Completion queue.
+    /// Handle of a completion queue.
     Cq;
-    /// Shared receive queue. XRC knows it by another number ([`crate::Device::srq_number`]).
+    /// Shared receive queue. XRC knows it by another number ([`crate::Srqs::number`]).
     Srq;
-    /// XRC domain.
+    /// Handle of an XRC domain.
     Xrcd;
     /// Local key: names a memory region to its owner, and is the handle by which it is deregistered.
     Lkey;
-    /// Memory window.
+    /// Handle of a memory window.
     Window;
 }

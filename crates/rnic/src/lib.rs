@@ -1,4 +1,4 @@
-//! The RoCEv2 device, sans-IO: one state machine that runs live, in the lab and in virtual time.
+//! The RoCEv2 device, sans-IO: one state machine that runs live and in virtual time.
 //!
 //! # Drive contract
 //!
@@ -11,10 +11,10 @@
 //! 2. [`Device::poll_event`] until `None`: completion channels and asynchronous events.
 //! 3. [`Device::next_timeout`]: when to come back at the latest.
 //!
-//! Completions wait in their queues for [`Device::poll_cq`]. Each call does bounded work: `handle_packet`
-//! handles one packet, `transmit` at most its budget. A spurious timeout does nothing. No call blocks,
-//! allocates per packet once its queues have grown, reads a clock, or panics on what a peer or a program
-//! passes.
+//! Completions wait in their queues for [`CompletionQueues::poll`]. Each call does bounded work:
+//! `handle_packet` handles one packet, `transmit` at most its budget. A spurious timeout does nothing. No
+//! call blocks, allocates per packet once its queues have grown, reads a clock, or panics on what a peer or a
+//! program passes.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ mod access;
 mod address;
 pub mod cm;
 mod completion;
+mod completion_queues;
 mod config;
 mod congestion;
 mod counters;
@@ -34,36 +35,42 @@ mod device;
 mod domain;
 mod error;
 mod event;
+mod gids;
 mod grant;
 mod handle;
 mod memory;
+mod port;
 mod qp;
 mod qpns;
 mod random;
 mod receive;
 mod region;
 mod resources;
+mod shared_receives;
 mod sink;
 mod telemetry;
 mod time;
 mod work;
 
 pub use access::Access;
-pub use address::{AddressVector, Arrival, Gid, Path, Senders};
+pub use address::{AddressVector, Arrival, Channel, Gid, Path, Senders};
 pub use completion::{Completion, CompletionKind, Extra, NetworkHeader, Status};
+pub use completion_queues::CompletionQueues;
 pub use config::{Config, CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, SwiftConfig};
 pub use counters::{PortCounters, QpCounters};
 pub use cq::{Arm, Moderation};
-pub use device::{Device, Pending};
-pub use domain::{DomainName, Owner, Visit};
+pub use device::{Device, Grants, Multicast, Pending, RegisteredMemory, SharedMemory, Srqs, simulation};
+pub use domain::{DomainName, ForwardedRequest, SrqOwner};
 pub use error::Error;
 pub use event::Event;
+pub use gids::GidTable;
 pub use grant::{Change, QueueGrant, RegionGrant};
 pub use handle::{Cq, Lkey, Pd, Srq, Window, Xrcd};
 pub use memory::{Backing, Fault, Gather, Memory, Payload, Piece};
+pub use port::{Port, PortMut};
 pub use qp::attr::{AttrMask, Capacity, Migration, Mtu, QpAttr, QpInit, QpType, State};
 pub use region::{RegionChange, RegionInit, RegionKeys, WindowKind};
-pub use sink::{Direct, Sink};
+pub use sink::{Channels, Direct, Execution, NoChannels, Sink};
 pub use telemetry::{HOPS_MAX, Hop};
 pub use time::{Instant, Nanos};
 pub use work::{Data, Destination, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, WindowBinding};

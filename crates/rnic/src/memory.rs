@@ -11,7 +11,7 @@ use alloc::vec;
 pub struct Piece {
     /// Where it begins, as the application sees it.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
     /// What is behind it.
     pub backing: Backing,
@@ -31,25 +31,25 @@ pub enum Backing {
 /// Payload of an arriving packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// The bytes.
+    /// Bytes that do not change meanwhile.
     Bytes(&'a [u8]),
-    /// Simulated: so many bytes, that nobody carries.
+    /// Simulated: a number of bytes without content.
     Phantom(u32),
-    /// Bytes that somebody else may change meanwhile (memory shared by processes), at an address that means
+    /// Bytes that another process may change meanwhile (shared memory), at an address that means
     /// something to the driver's [`Memory`] alone.
     Foreign {
         /// Where they are.
         address: u64,
-        /// How many.
+        /// Length in bytes.
         length: u32,
     },
 }
 
 impl<'a> Payload<'a> {
-    /// No payload.
+    /// A payload of no bytes.
     pub const EMPTY: Self = Self::Bytes(&[]);
 
-    /// Bytes.
+    /// Length in bytes.
     pub const fn len(&self) -> u32 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u32,
@@ -89,10 +89,10 @@ pub enum Gather<'a> {
 }
 
 impl Gather<'_> {
-    /// No payload.
+    /// A payload of no bytes.
     pub const EMPTY: Self = Self::Inline(&[]);
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u32 {
         match self {
             Self::Inline(bytes) => bytes.len() as u32,
@@ -112,7 +112,8 @@ impl Gather<'_> {
 #[error("application memory is not mapped")]
 pub struct Fault;
 
-/// Application memory, as the device writes it and operates on it. (It is read by whoever sends packets:
+/// Application memory, as the device writes it and operates on it. (It is read by the sink, which sends
+/// packets:
 /// [`crate::Sink`].)
 pub trait Memory {
     /// Stores payload at `piece`, whose length is the payload's. Ascending, the last bytes becoming visible

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// Makes keys, queue pair numbers and salts unpredictable to who does not know the seed.
+/// Makes keys, queue pair numbers and salts unpredictable without the seed.
 #[derive(Debug)]
 pub(crate) struct Random(ChaCha8Rng);
 

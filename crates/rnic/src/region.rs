@@ -1,9 +1,11 @@
 //! Memory regions and windows, and the keys that name them.
 //!
 //! A key is 32 bits. The low byte is the consumer's part (type 2 windows choose it, IBTA 10.6.7.2.2); the
-//! upper 24 name a slot, hidden by a keyed permutation so that nobody can work out a neighbour's key from his
-//! own (ReDMArk, USENIX Security 2021, attack on predictable keys). A look-up costs four multiplications and
-//! no hash table.
+//! upper 24 are the registration's serial number, hidden by a keyed permutation so that a known key does not
+//! help to guess another one (ReDMArk, USENIX Security 2021, attack on predictable keys). Serial numbers
+//! count up through all 2^24 values before one is used again, so that a deregistered key stays invalid for
+//! millions of registrations. The table has a power of two of slots, and an entry stands in the slot that the
+//! low bits of its serial number name. A look-up costs four multiplications and no hash table.
 
 use crate::access::Access;
 use crate::error::Error;
@@ -12,16 +14,19 @@ use crate::handle::{Lkey, Pd, Window};
 use crate::memory::{Backing, Piece};
 use crate::random::Random;
 use crate::work::{Sge, WindowBinding};
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use wire::{Qpn, Rkey};
 
-/// Bits of a slot's number; the other four of the 24 are salt, new at each reuse.
-const SLOT_BITS: u32 = 20;
+/// Bits of a serial number: the part of a key that the consumer does not choose.
+const SERIAL_BITS: u32 = 24;
 
-/// A slot is reused only when this many others were freed after it, so that a stale key meets nobody.
-const REUSE_DISTANCE: usize = 64;
+/// Regions and windows at most. The table has at most twice as many slots, so each of its slots stands for
+/// eight serial numbers or more.
+const ENTRIES_MAX: u32 = 1 << 20;
+
+/// Slots of the smallest table.
+const SLOTS_MIN: usize = 64;
 
 /// A registered region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,11 +42,11 @@ pub struct RegionKeys {
 pub struct RegionInit {
     /// Where the memory is.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// The address by which keys find its first byte: `address` normally, 0 when zero-based.
     pub iova: u64,
-    /// Rights.
+    /// Access rights of the owner and of peers.
     pub access: Access,
 }
 
@@ -50,9 +55,9 @@ pub struct RegionInit {
 pub struct RegionChange {
     /// New address, length and iova.
     pub translation: Option<(u64, u64, u64)>,
-    /// New protection domain.
+    /// New protection domain of the region.
     pub pd: Option<Pd>,
-    /// New rights.
+    /// New access rights.
     pub access: Option<Access>,
 }
 
@@ -67,8 +72,15 @@ pub enum WindowKind {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    Region { bindings: u32 },
-    Window { kind: WindowKind, region: Option<u32>, qpn: Qpn },
+    Region {
+        bindings: u32,
+    },
+    /// `region` is the serial number of the region that the window is bound to.
+    Window {
+        kind: WindowKind,
+        region: Option<u32>,
+        qpn: Qpn,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,11 +122,13 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Regions {
     secret: [u32; 4],
+    /// A power of two of slots, at least half of them free.
     slots: Vec<Option<Entry>>,
-    free: VecDeque<u32>,
+    /// The serial number to try next.
+    next_serial: u32,
     limit: u32,
     used: u32,
-    /// The last key that was looked up, and its slot.
+    /// The last key that was looked up, and its serial number.
     last: Cell<(u32, u32)>,
     /// Somebody wants to know which keys change.
     pub(crate) is_watched: bool,
@@ -127,10 +141,10 @@ impl Regions {
         Self {
             secret,
             slots: Vec::new(),
-            free: VecDeque::new(),
-            limit: limit.min(1 << SLOT_BITS),
+            next_serial: 0,
+            limit: limit.min(ENTRIES_MAX),
             used: 0,
-            last: Cell::new((0, slot_of(&secret, 0))),
+            last: Cell::new((0, unpermute(&secret, 0))),
             is_watched: false,
             changed: Vec::new(),
         }
@@ -191,8 +205,10 @@ impl Regions {
         entry.pd = change.pd.unwrap_or(entry.pd);
         if change.translation.is_none() && change.pd.is_none() {
             // Other rights to the same memory: peers that hold the key go on with it, as Linux has it.
-            let slot = self.slot_of(lkey.0) as usize;
-            self.slots[slot] = Some(entry);
+            let serial = self.serial(lkey.0);
+            if let Some(known) = self.entry_mut(serial) {
+                *known = entry;
+            }
             self.note(lkey.0);
             return Ok(RegionKeys { lkey, rkey: Rkey(lkey.0) });
         }
@@ -222,7 +238,7 @@ impl Regions {
         let access = Access::empty();
         let entry = Entry { key: 0, pd, start: 0, length: 0, iova: 0, access, kind, is_null: false };
         let key = self.insert(entry, random)?;
-        Ok((Window(self.slot_of(key)), Rkey(key)))
+        Ok((Window(self.serial(key)), Rkey(key)))
     }
 
     pub(crate) fn dealloc_window(&mut self, window: Window) -> Result<(), Error> {
@@ -257,26 +273,26 @@ impl Regions {
         }
         if binding.length == 0 {
             self.unbind(binding.window.0);
-            self.slots[binding.window.0 as usize].as_mut()?.key = binding.rkey.0;
+            self.entry_mut(binding.window.0)?.key = binding.rkey.0;
             self.note(binding.rkey.0);
             return Some(());
         }
         let region = *self.entry(binding.region.0)?;
         let start = bindable(&region, pd, binding)?;
         self.unbind(binding.window.0);
-        let region_slot = self.slot_of(region.key);
-        if let Kind::Region { bindings } = &mut self.slots[region_slot as usize].as_mut()?.kind {
+        let bound_region = self.serial(region.key);
+        if let Kind::Region { bindings } = &mut self.entry_mut(bound_region)?.kind {
             *bindings += 1;
         }
         let zero_based = binding.access.contains(Access::ZERO_BASED);
-        let entry = self.slots[binding.window.0 as usize].as_mut()?;
+        let entry = self.entry_mut(binding.window.0)?;
         *entry = Entry {
             key: binding.rkey.0,
             start,
             length: binding.length,
             iova: if zero_based { 0 } else { binding.address },
             access: binding.access | (region.access & Access::ON_DEMAND),
-            kind: Kind::Window { kind, region: Some(region_slot), qpn },
+            kind: Kind::Window { kind, region: Some(bound_region), qpn },
             ..window
         };
         self.note(binding.rkey.0);
@@ -291,8 +307,8 @@ impl Regions {
             Kind::Window { kind: WindowKind::Type2, region: Some(_), qpn: bound }
                 if bound == qpn && entry.pd == pd =>
             {
-                let slot = self.slot_of(key.0);
-                self.unbind(slot);
+                let serial = self.serial(key.0);
+                self.unbind(serial);
                 Some(())
             }
             _ => None,
@@ -344,75 +360,90 @@ impl Regions {
 
     fn window(&self, window: Window) -> Result<&Entry, Error> {
         self.slots
-            .get(window.0 as usize)
+            .get(self.slot(window.0))
             .and_then(Option::as_ref)
-            .filter(|entry| matches!(entry.kind, Kind::Window { .. }))
+            .filter(|entry| self.serial(entry.key) == window.0 && matches!(entry.kind, Kind::Window { .. }))
             .ok_or(Error::NoSuchObject)
     }
 
-    fn unbind(&mut self, slot: u32) {
-        let Some(Some(entry)) = self.slots.get_mut(slot as usize) else { return };
+    /// Ends the binding of the window with this serial number.
+    fn unbind(&mut self, serial: u32) {
+        let Some(entry) = self.entry_mut(serial) else { return };
         let Kind::Window { region, .. } = &mut entry.kind else { return };
         let Some(region) = region.take() else { return };
         let key = entry.key;
         self.note(key);
-        if let Some(Some(Entry { kind: Kind::Region { bindings }, .. })) = self.slots.get_mut(region as usize)
-        {
+        if let Some(Entry { kind: Kind::Region { bindings }, .. }) = self.entry_mut(region) {
             *bindings -= 1;
         }
     }
 
     #[inline(always)]
     fn entry(&self, key: u32) -> Option<&Entry> {
-        let (last, mut slot) = self.last.get();
+        let (last, mut serial) = self.last.get();
         if last != key {
-            slot = slot_of(&self.secret, key);
-            self.last.set((key, slot));
+            serial = unpermute(&self.secret, key >> 8);
+            self.last.set((key, serial));
         }
-        self.slots.get(slot as usize)?.as_ref().filter(|entry| entry.key == key)
+        self.slots.get(self.slot(serial))?.as_ref().filter(|entry| entry.key == key)
+    }
+
+    /// The entry with this serial number, which is that of a live region or window.
+    fn entry_mut(&mut self, serial: u32) -> Option<&mut Entry> {
+        let slot = self.slot(serial);
+        self.slots.get_mut(slot)?.as_mut()
     }
 
     fn insert(&mut self, mut entry: Entry, random: &mut Random) -> Result<u32, Error> {
         if self.used >= self.limit {
             return Err(Error::Exhausted("memory regions or windows"));
         }
-        let full = self.slots.len() >= 1 << SLOT_BITS;
-        let slot = match self.free.front() {
-            Some(&slot) if self.free.len() > REUSE_DISTANCE || full => {
-                self.free.pop_front();
-                slot
-            }
-            _ => {
-                self.slots.push(None);
-                self.slots.len() as u32 - 1
-            }
-        };
-        let salt = random.next_u32();
-        entry.key = permute(&self.secret, slot | (salt >> 28) << SLOT_BITS) << 8 | (salt & 0xff);
-        let key = entry.key;
-        self.slots[slot as usize] = Some(entry);
+        if self.used as usize * 2 >= self.slots.len() {
+            self.grow();
+        }
+        // At least half of the slots are free, so this passes over fewer slots than registrations succeed.
+        while self.slots[self.slot(self.next_serial)].is_some() {
+            self.advance_serial();
+        }
+        let slot = self.slot(self.next_serial);
+        entry.key = permute(&self.secret, self.next_serial) << 8 | (random.next_u32() & 0xff);
+        self.advance_serial();
+        self.slots[slot] = Some(entry);
         self.used += 1;
-        self.note(key);
-        Ok(key)
+        self.note(entry.key);
+        Ok(entry.key)
+    }
+
+    fn advance_serial(&mut self) {
+        self.next_serial = (self.next_serial + 1) & ((1 << SERIAL_BITS) - 1);
+    }
+
+    /// Doubles the table. Two entries never meet in a slot: their serial numbers differed in fewer bits.
+    fn grow(&mut self) {
+        let length = (self.slots.len() * 2).max(SLOTS_MIN);
+        let entries = core::mem::replace(&mut self.slots, alloc::vec![None; length]);
+        for entry in entries.into_iter().flatten() {
+            let slot = self.slot(self.serial(entry.key));
+            self.slots[slot] = Some(entry);
+        }
     }
 
     fn remove(&mut self, key: u32) {
-        let slot = self.slot_of(key);
-        self.slots[slot as usize] = None;
+        let slot = self.slot(self.serial(key));
+        self.slots[slot] = None;
         self.note(key);
-        self.free.push_back(slot);
         self.used -= 1;
     }
 
-    #[inline]
-    fn slot_of(&self, key: u32) -> u32 {
-        slot_of(&self.secret, key)
+    fn serial(&self, key: u32) -> u32 {
+        unpermute(&self.secret, key >> 8)
     }
-}
 
-#[inline]
-fn slot_of(secret: &[u32; 4], key: u32) -> u32 {
-    unpermute(secret, key >> 8) & ((1 << SLOT_BITS) - 1)
+    /// The slot of a serial number. (The length is a power of two, or 0 before the first registration.)
+    #[inline(always)]
+    fn slot(&self, serial: u32) -> usize {
+        serial as usize & self.slots.len().wrapping_sub(1)
+    }
 }
 
 /// Where the window's first byte is, if the region may carry the binding.
@@ -524,6 +555,57 @@ mod tests {
             regions.deregister(new.lkey).unwrap();
         }
         assert_eq!(regions.deregister(old.lkey), Err(Error::NoSuchObject));
+    }
+
+    #[test]
+    fn ten_thousand_registrations_get_ten_thousand_keys_and_revive_no_old_one() {
+        let (mut regions, mut random) = table();
+        // Regions that stay, so that the table grows and its serial numbers pass over slots in use.
+        let long_lived: Vec<RegionKeys> =
+            (0..100).map(|_| regions.register(Pd(0), init(Access::empty()), &mut random).unwrap()).collect();
+        let (mut keys, mut upper_parts) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..10_000 {
+            let new = regions.register(Pd(0), init(Access::empty()), &mut random).unwrap();
+            assert!(!keys.contains(&new.lkey.0), "key {:#x} is valid again", new.lkey.0);
+            keys.insert(new.lkey.0);
+            upper_parts.insert(new.lkey.0 >> 8);
+            regions.deregister(new.lkey).unwrap();
+        }
+        assert_eq!((keys.len(), upper_parts.len()), (10_000, 10_000));
+        assert!(keys.iter().all(|&key| regions.entry(key).is_none()), "an old key is valid");
+        assert!(long_lived.iter().all(|keys| regions.entry(keys.lkey.0).is_some()));
+    }
+
+    #[test]
+    fn windows_and_their_regions_are_found_after_the_table_has_grown() {
+        let (mut regions, mut random) = table();
+        let rights = Access::LOCAL_WRITE | Access::BIND_WINDOW;
+        let region = regions.register(Pd(0), init(rights), &mut random).unwrap().lkey;
+        let (window, rkey) = regions.alloc_window(Pd(0), WindowKind::Type2, &mut random).unwrap();
+        let (address, length, access) = (0x1010, 0x10, Access::REMOTE_WRITE);
+        let binding = WindowBinding { window, rkey, region, address, length, access };
+        assert!(regions.bind(Qpn::new(5), Pd(0), &binding).is_some());
+        for _ in 0..500 {
+            regions.register(Pd(0), init(Access::empty()), &mut random).unwrap();
+        }
+        assert!(regions.remote(Pd(0), Qpn::new(5), rkey, address, 1, access).is_some());
+        assert_eq!(regions.deregister(region), Err(Error::Busy));
+        assert_eq!(regions.dealloc_window(window), Ok(()));
+        assert_eq!(regions.dealloc_window(window), Err(Error::NoSuchObject));
+        assert_eq!(regions.deregister(region), Ok(()));
+    }
+
+    #[test]
+    fn serial_numbers_that_are_in_use_are_passed_over_when_they_come_round() {
+        let (mut regions, mut random) = table();
+        let first = regions.register(Pd(0), init(Access::empty()), &mut random).unwrap();
+        regions.next_serial = (1 << SERIAL_BITS) - 1;
+        let keys: BTreeSet<u32> = (0..3)
+            .map(|_| regions.register(Pd(0), init(Access::empty()), &mut random).unwrap().lkey.0 >> 8)
+            .collect();
+        assert_eq!(keys.len(), 3);
+        assert!(!keys.contains(&(first.lkey.0 >> 8)));
+        assert!(regions.entry(first.lkey.0).is_some());
     }
 
     #[test]

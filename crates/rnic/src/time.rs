@@ -11,12 +11,12 @@ pub struct Instant(pub u64);
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// Whole microseconds.
+    /// A time of whole microseconds.
     pub const fn from_micros(count: u64) -> Self {
         Self(count * 1_000)
     }
 
-    /// Whole milliseconds.
+    /// A time of whole milliseconds.
     pub const fn from_millis(count: u64) -> Self {
         Self(count * 1_000_000)
     }

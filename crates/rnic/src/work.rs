@@ -10,9 +10,9 @@ use wire::{Qpn, Rkey, Tail};
 pub struct Sge {
     /// Address, or offset in a zero-based region.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// The region.
+    /// Key of the region that covers it.
     pub lkey: Lkey,
 }
 
@@ -30,47 +30,47 @@ pub enum Data<'a> {
 pub enum Operation {
     /// SEND, plain, with immediate, or with invalidate.
     Send(Tail),
-    /// RDMA WRITE.
+    /// RDMA WRITE into the peer's memory.
     Write {
-        /// Remote address.
+        /// Address in the peer's memory.
         address: u64,
-        /// Remote key.
+        /// Key of the peer's memory region or window.
         rkey: Rkey,
         /// Immediate data makes the peer's receive queue take part.
         immediate: Option<[u8; 4]>,
     },
-    /// RDMA READ.
+    /// RDMA READ from the peer's memory.
     Read {
-        /// Remote address.
+        /// Address in the peer's memory.
         address: u64,
-        /// Remote key.
+        /// Key of the peer's memory region or window.
         rkey: Rkey,
     },
     /// Compare and swap on eight bytes.
     CompareSwap {
         /// Remote address, a multiple of eight.
         address: u64,
-        /// Remote key.
+        /// Key of the peer's memory region or window.
         rkey: Rkey,
-        /// Expected.
+        /// The value that must be there for the swap.
         compare: u64,
-        /// New.
+        /// The value that is stored then.
         swap: u64,
     },
     /// Fetch and add on eight bytes.
     FetchAdd {
         /// Remote address, a multiple of eight.
         address: u64,
-        /// Remote key.
+        /// Key of the peer's memory region or window.
         rkey: Rkey,
-        /// Addend.
+        /// The value that is added.
         add: u64,
     },
     /// Eight bytes stored at once.
     AtomicWrite {
         /// Remote address, a multiple of eight.
         address: u64,
-        /// Remote key.
+        /// Key of the peer's memory region or window.
         rkey: Rkey,
     },
     /// Invalidates a local region's or type 2 window's key.
@@ -82,14 +82,14 @@ pub enum Operation {
 /// A memory window's binding (IBTA 10.6.7.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowBinding {
-    /// The window.
+    /// The window that is bound.
     pub window: Window,
     /// Its new key (type 2: chosen by the program; type 1: the device's, see
     /// [`crate::Device::next_window_key`]).
     pub rkey: Rkey,
     /// The region behind it.
     pub region: Lkey,
-    /// Start.
+    /// Address of the first byte of the range.
     pub address: u64,
     /// Bytes; 0 unbinds (type 1).
     pub length: u64,
@@ -128,11 +128,11 @@ pub struct SendRequest<'a> {
     pub id: u64,
     /// What to do.
     pub operation: Operation,
-    /// How.
+    /// Signaling, fence and solicited event.
     pub flags: SendFlags,
     /// Local data: source, or target of a READ or atomic.
     pub data: Data<'a>,
-    /// UD only.
+    /// Address handle of a datagram; UD only.
     pub destination: Option<Destination>,
     /// XRC only: the peer's shared receive queue.
     pub xrc_srq: Option<Qpn>,

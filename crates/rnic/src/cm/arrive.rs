@@ -4,9 +4,9 @@ use super::compose;
 use super::config::{RETRIES_MAX, duration};
 use super::connection::Connection;
 use super::listen::Match;
-use super::request::{Ece, Event, ListenerId};
-use super::state::{Input, State, Step};
-use super::{Cm, CmCounters, RejectReason};
+use super::request::{CmEvent, Ece, ListenerId};
+use super::state::{CmState, Input, Step};
+use super::{Cm, CmCounters, Datagram, RejectReason};
 use crate::address::{Arrival, Gid};
 use crate::qp::attr::Mtu;
 use crate::time::Instant;
@@ -14,8 +14,8 @@ use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv6Addr};
 use wire::Qpn;
 use wire::cm::{
-    CMA_HEADER_SIZE, CmMad, CmaHeader, CommId, DREQ_PRIVATE_DATA, Rej, Req, ServiceId, SidrRep, SidrReq,
-    SidrStatus, Subject,
+    CMA_HEADER_SIZE, CmMad, CmaHeader, CommId, DREQ_PRIVATE_DATA, Dreq, Rej, Req, ServiceId, SidrRep,
+    SidrReq, SidrStatus, Subject,
 };
 
 /// Why a REQ is answered with a REJ, or with nothing.
@@ -39,7 +39,7 @@ impl Cm {
             self.handle_req_again(id, arrival, mad, req, now);
             return;
         }
-        match self.admit_req(arrival, req, now) {
+        match self.admit_req(arrival, req) {
             Ok((listener, addresses)) => self.accept_req(arrival, mad, req, listener, addresses),
             Err(Refusal::Reject(reason)) => self.refuse(arrival, mad, req, reason, &[]),
             Err(Refusal::Inform(reason, information, length)) => {
@@ -52,7 +52,7 @@ impl Cm {
     /// Whether the peer gives the name of a connection that is over to another: it is another process, that
     /// draws from the same names. The time-wait of our queue pair goes on without the name.
     pub(super) fn has_forgotten(&self, id: CommId, qpn: Qpn) -> bool {
-        let over = |it: &Connection| it.state == State::TimeWait && it.remote_qpn != qpn;
+        let over = |it: &Connection| it.state == CmState::TimeWait && it.remote_qpn != qpn;
         self.connections.get(id).is_some_and(over)
     }
 
@@ -68,7 +68,7 @@ impl Cm {
         self.count_duplicate(mad);
         match super::state::step(state, Input::Req) {
             Step::To(_) => self.say(id, Input::Req, now, 0, delayed),
-            Step::Again if state == State::TimeWait => {
+            Step::Again if state == CmState::TimeWait => {
                 self.refuse(arrival, mad, req, RejectReason::STALE_CONNECTION, &[]);
             }
             Step::Again => self.answer_again(id, now),
@@ -77,18 +77,17 @@ impl Cm {
         }
     }
 
-    /// Finds out who takes a new REQ.
+    /// Finds the listener for a new REQ.
     fn admit_req(
         &mut self,
         arrival: &Arrival,
         req: &Req,
-        now: Instant,
     ) -> Result<(ListenerId, Option<CmaHeader>), Refusal> {
         if compose::transport_of(req).is_none() {
             return Err(Refusal::Reject(RejectReason::INVALID_TRANSPORT));
         }
         if let Some(other) = self.connections.of_remote_qpn(arrival.source, req.local_qpn) {
-            self.part_with_stale(other, now);
+            self.inquire(other);
             return Err(Refusal::Reject(RejectReason::STALE_CONNECTION));
         }
         let Some(local) = self.address(arrival.destination) else { return Err(Refusal::Drop) };
@@ -112,7 +111,7 @@ impl Cm {
         }
     }
 
-    /// Makes a connection of a REQ that somebody takes.
+    /// Makes a connection of a REQ that a listener takes.
     fn accept_req(
         &mut self,
         arrival: &Arrival,
@@ -125,7 +124,7 @@ impl Cm {
         path.traffic_class = req.primary_path.traffic_class;
         path.service_level = req.primary_path.service_level;
         path.flow_label = req.primary_path.flow_label;
-        let mut connection = Connection::new(State::ReqReceived, path, req.service_id, &self.config);
+        let mut connection = Connection::new(CmState::ReqReceived, path, req.service_id, &self.config);
         connection.transaction = mad.transaction;
         connection.waits_at = Some(listener);
         connection.response_time = duration(req.local_response_timeout);
@@ -140,7 +139,7 @@ impl Cm {
         self.connections.name(id, req.local_comm_id);
         self.connections.name_queue_pair(id, req.local_qpn);
         let ece = Ece { vendor_id: req.vendor_id, options: mad.modifier };
-        self.tell(id, Event::Request { id, listener, path, request: Box::new(*req), addresses, ece });
+        self.tell(id, CmEvent::Request { id, listener, path, request: Box::new(*req), addresses, ece });
     }
 
     fn refuse(&mut self, arrival: &Arrival, mad: &CmMad, req: &Req, reason: RejectReason, more: &[u8]) {
@@ -149,12 +148,26 @@ impl Cm {
         self.answer(arrival, mad.transaction, compose::with_information(rej, more));
     }
 
-    /// A peer's queue pair turns up in a new connection: it has forgotten this one.
-    pub(super) fn part_with_stale(&mut self, id: CommId, now: Instant) {
-        let state = self.connections.get(id).map(|connection| connection.state);
-        if state == Some(State::Established) {
-            self.part(id, Input::Disconnect, [0; DREQ_PRIVATE_DATA], now);
-        }
+    /// A peer's queue pair is named in a new connection. Either the peer has forgotten this one (it has begun
+    /// anew, IBTA 12.9.8.3.1), or somebody else has sent the message in the peer's name: queue pair numbers
+    /// are few enough to try them all. So the peer is asked before a connection that works is given up.
+    ///
+    /// The question is a DREQ for a queue pair that the connection does not have. A peer that knows the
+    /// connection drops it, and one that does not answers with a DREP at once (Linux as well), which must
+    /// have both communication IDs and the transaction. A question or answer that is lost is asked again with
+    /// the next message of the new connection.
+    pub(super) fn inquire(&mut self, id: CommId) {
+        let transaction = u64::from(!self.transactions) << 32 | u64::from(id.0);
+        let established = |it: &&mut Connection| it.state == CmState::Established;
+        let Some(connection) = self.connections.get_mut(id).filter(established) else { return };
+        connection.inquiry = Some(transaction);
+        let dreq = Dreq {
+            remote_qpn: Qpn::new(!connection.remote_qpn.value()),
+            ..compose::dreq(id, connection, [0; DREQ_PRIVATE_DATA])
+        };
+        let mad = CmMad { transaction, modifier: 0, message: dreq.into() };
+        let datagram = Datagram { path: connection.path, mad: mad.to_bytes() };
+        self.send(mad.message.attribute(), datagram);
     }
 
     pub(super) fn handle_sidr_req(&mut self, arrival: &Arrival, mad: &CmMad, req: &SidrReq, now: Instant) {
@@ -189,7 +202,7 @@ impl Cm {
         addresses: Option<CmaHeader>,
     ) {
         let path = compose::path_back(arrival, self.config.hop_limit);
-        let mut connection = Connection::new(State::SidrReqReceived, path, req.service_id, &self.config);
+        let mut connection = Connection::new(CmState::SidrReqReceived, path, req.service_id, &self.config);
         connection.transaction = mad.transaction;
         connection.waits_at = Some(listener);
         let Ok(id) = self.connections.add(connection, &self.config, &mut self.ids) else {
@@ -200,7 +213,7 @@ impl Cm {
         self.connections.name(id, req.request_id);
         // There is no room for a vendor in a SIDR_REQ (IBTA A18).
         let ece = Ece { vendor_id: 0, options: mad.modifier };
-        self.tell(id, Event::SidrRequest { id, listener, path, request: Box::new(*req), addresses, ece });
+        self.tell(id, CmEvent::SidrRequest { id, listener, path, request: Box::new(*req), addresses, ece });
     }
 
     fn refuse_sidr(&mut self, arrival: &Arrival, mad: &CmMad, req: &SidrReq) {

@@ -3,7 +3,7 @@
 use super::config::ack_timeout;
 use super::connection::Connection;
 use super::request::{Accept, Connect, LocalAddress, Reject, Resolution, Resolve};
-use super::{CmConfig, State};
+use super::{CmConfig, CmState};
 use crate::address::{Arrival, Path};
 use wire::cm::{
     Apr, AprStatus, CommId, Drep, Dreq, INFORMATION, Mra, Rej, RejectReason, Rep, Req, RequestPath, Rtu,
@@ -25,7 +25,7 @@ const EXTENDED_XRC: u8 = 1;
 /// where no flow is large.
 const SOURCE_PORT: u16 = 0xc000;
 
-/// The way back to who sent a datagram.
+/// The path back to the sender of a datagram.
 pub(super) fn path_back(arrival: &Arrival, hop_limit: u8) -> Path {
     Path {
         source: arrival.destination,
@@ -36,7 +36,7 @@ pub(super) fn path_back(arrival: &Arrival, hop_limit: u8) -> Path {
         hop_limit,
         service_level: 0,
         flow_label: 0,
-        lane: 0,
+        channel: 0,
     }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn rtu(
 
 pub(super) fn mra(id: CommId, connection: &Connection, service_timeout: u8) -> Mra {
     let subject = match connection.state {
-        State::RepReceived | State::RepMraSent => Subject::Reply,
+        CmState::RepReceived | CmState::RepMraSent => Subject::Reply,
         _ => Subject::Request,
     };
     Mra { local_comm_id: id, remote_comm_id: connection.remote, subject, service_timeout, ..Mra::default() }
@@ -138,9 +138,9 @@ pub(super) fn mra(id: CommId, connection: &Connection, service_timeout: u8) -> M
 pub(super) fn rej(id: CommId, connection: &Connection, reject: &Reject) -> Rej {
     let (local_comm_id, subject) = match connection.state {
         // The peer has not heard our name yet.
-        State::ReqReceived => (CommId(0), Subject::Request),
-        State::ReqMraSent => (id, Subject::Request),
-        State::RepReceived | State::RepMraSent => (id, Subject::Reply),
+        CmState::ReqReceived => (CommId(0), Subject::Request),
+        CmState::ReqMraSent => (id, Subject::Request),
+        CmState::RepReceived | CmState::RepMraSent => (id, Subject::Reply),
         _ => (id, Subject::Other),
     };
     Rej {

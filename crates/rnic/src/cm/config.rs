@@ -60,8 +60,8 @@ pub(super) const TRANSMITS_MAX: usize = 4_096;
 /// Timers that one call handles.
 pub(super) const TIMEOUTS_PER_CALL: usize = 64;
 
-/// How long an answer is kept that nobody confirms (a REJ, a SIDR_REP), in response times: a peer that missed
-/// it asks again after one and two packet lifetimes.
+/// How long an answer is kept that has no confirmation (a REJ, a SIDR_REP), in response times: a peer that
+/// missed it asks again after one and two packet lifetimes.
 pub(super) const REPLAY_RESPONSES: u64 = 2;
 
 /// Timers that are looked at when the table is full and something has to go.

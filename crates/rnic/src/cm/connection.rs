@@ -3,7 +3,7 @@
 use super::config::{CmConfig, EVICTIONS_SCANNED_MAX, REPLAY_RESPONSES, duration};
 use super::ids::CommIds;
 use super::request::{CmError, ListenerId};
-use super::state::{Input, State, Step, step};
+use super::state::{CmState, Input, Step, step};
 use crate::address::{Gid, Path};
 use crate::time::{Instant, Nanos};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use wire::{Qpn, Service};
 /// What is remembered of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
-    pub(super) state: State,
+    pub(super) state: CmState,
     /// The peer's name for it; 0 until it said.
     pub(super) remote: CommId,
     /// Of the exchange that goes on.
@@ -24,7 +24,7 @@ pub(super) struct Connection {
     pub(super) service: ServiceId,
     /// Through whom it came, as long as its owner has not taken it.
     pub(super) waits_at: Option<ListenerId>,
-    /// Whether somebody wants to hear of it.
+    /// Whether a program has it, and gets its events.
     pub(super) owned: bool,
     pub(super) local_qpn: Qpn,
     pub(super) remote_qpn: Qpn,
@@ -36,20 +36,22 @@ pub(super) struct Connection {
     pub(super) packet_lifetime: u8,
     /// How long packets may be on their way after the end.
     pub(super) time_wait: Nanos,
-    /// How long an answer that nobody confirms is kept.
+    /// How long an answer that the peer does not confirm is kept.
     replay_time: Nanos,
     /// Whether we asked.
     pub(super) active: bool,
     /// Whether there was a connection, so that its end has a time-wait that the owner hears of.
     pub(super) connected: bool,
     pub(super) transport: Service,
+    /// The transaction of the question whether the peer still knows the connection, if it was asked.
+    pub(super) inquiry: Option<u64>,
     /// What was said last, for when it has to be said again.
     pub(super) sent: [u8; MAD_SIZE],
     deadline: Option<Instant>,
 }
 
 impl Connection {
-    pub(super) fn new(state: State, path: Path, service: ServiceId, config: &CmConfig) -> Self {
+    pub(super) fn new(state: CmState, path: Path, service: ServiceId, config: &CmConfig) -> Self {
         Self {
             state,
             remote: CommId(0),
@@ -66,9 +68,10 @@ impl Connection {
             packet_lifetime: 0,
             time_wait: duration(config.response_timeout),
             replay_time: Nanos(REPLAY_RESPONSES * duration(config.response_timeout).0),
-            active: matches!(state, State::ReqSent | State::SidrReqSent),
+            active: matches!(state, CmState::ReqSent | CmState::SidrReqSent),
             connected: false,
             transport: Service::Rc,
+            inquiry: None,
             sent: [0; MAD_SIZE],
             deadline: None,
         }
@@ -81,7 +84,7 @@ impl Connection {
 
     /// Whether its peer knows it by a request ID rather than a communication ID.
     const fn is_resolution(&self) -> bool {
-        matches!(self.state, State::SidrReqSent | State::SidrReqReceived | State::SidrAnswered)
+        matches!(self.state, CmState::SidrReqSent | CmState::SidrReqReceived | CmState::SidrAnswered)
     }
 }
 
@@ -96,7 +99,7 @@ pub(super) struct Connections {
     by_request: BTreeMap<Remote, CommId>,
     by_remote_qpn: BTreeMap<(Gid, Qpn), CommId>,
     timers: BTreeSet<(Instant, CommId)>,
-    /// Whose state changed since somebody asked; nobody, where nobody asks.
+    /// The connections whose state changed since the last question; empty where changes are not reported.
     changed: Option<BTreeSet<CommId>>,
 }
 
@@ -121,7 +124,7 @@ impl Connections {
         self.by_id.len()
     }
 
-    /// Adds a connection under an ID that nobody can guess, and whose reuse is far away.
+    /// Adds a connection under an ID that cannot be guessed, and that was not used for long.
     pub(super) fn add(
         &mut self,
         connection: Connection,
@@ -204,10 +207,10 @@ impl Connections {
     /// Ends a connection whatever its state.
     pub(super) fn end(&mut self, id: CommId) {
         if let Some(connection) = self.by_id.get_mut(&id) {
-            connection.state = State::Idle;
+            connection.state = CmState::Idle;
             self.wake(id, None);
             self.note_change(id);
-            self.forget(id, State::Idle);
+            self.forget(id, CmState::Idle);
         }
     }
 
@@ -218,14 +221,14 @@ impl Connections {
         let step = step(connection.state, input);
         if let Step::To(next) = step {
             connection.state = next;
-            connection.connected |= matches!(next, State::Established | State::DreqReceived);
+            connection.connected |= matches!(next, CmState::Established | CmState::DreqReceived);
             let deadline = match next {
-                State::ReqMraReceived | State::RepMraReceived => connection.deadline,
+                CmState::ReqMraReceived | CmState::RepMraReceived => connection.deadline,
                 _ if next.repeats() => {
                     connection.retries_left = connection.retries;
                     Some(now + connection.response_time)
                 }
-                State::TimeWait => Some(now + connection.time_wait),
+                CmState::TimeWait => Some(now + connection.time_wait),
                 _ if next.lingers() => Some(now + connection.replay_time),
                 _ => None,
             };
@@ -238,14 +241,14 @@ impl Connections {
 
     /// Takes the connection out of the ways to find it that its state does not have; an ownerless one that is
     /// over goes.
-    fn forget(&mut self, id: CommId, state: State) {
+    fn forget(&mut self, id: CommId, state: CmState) {
         let Some(connection) = self.by_id.get(&id) else { return };
         let (peer, remote, qpn, owned) =
             (connection.peer(), connection.remote, connection.remote_qpn, connection.owned);
         if !state.holds_queue_pair() && self.of_remote_qpn(peer, qpn) == Some(id) {
             self.by_remote_qpn.remove(&(peer, qpn));
         }
-        if state != State::Idle {
+        if state != CmState::Idle {
             return;
         }
         if self.of_remote(peer, remote) == Some(id) {
@@ -284,7 +287,7 @@ impl Connections {
     /// An answer was asked for again: it is kept as long as it was in the beginning.
     pub(super) fn keep_answer(&mut self, id: CommId, now: Instant) {
         let Some(connection) = self.by_id.get(&id) else { return };
-        if matches!(connection.state, State::Refused | State::SidrAnswered) {
+        if matches!(connection.state, CmState::Refused | CmState::SidrAnswered) {
             self.wake(id, Some(now + connection.replay_time));
         }
     }
@@ -304,7 +307,7 @@ impl Connections {
         Some(id)
     }
 
-    /// Gives up ownership: nobody wants to hear of it any more. Through whom it still waited.
+    /// Gives up ownership: it has no more events. Returns the listener at which it still waited.
     pub(super) fn disown(&mut self, id: CommId) -> Option<ListenerId> {
         let connection = self.by_id.get_mut(&id)?;
         connection.owned = false;
@@ -346,7 +349,7 @@ impl Connections {
             if (connection.state.repeats() || connection.state.lingers()) != connection.deadline.is_some() {
                 return Err("a timer runs where none should, or the other way about");
             }
-            if !connection.owned && connection.state == State::Idle {
+            if !connection.owned && connection.state == CmState::Idle {
                 return Err("nobody wants it, and it is over");
             }
         }

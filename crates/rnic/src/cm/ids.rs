@@ -1,4 +1,4 @@
-//! Communication IDs: each is used once before any is used again, and nobody can tell the next one.
+//! Communication IDs: each is used once before any is used again, and the next one cannot be predicted.
 //!
 //! A peer keeps the names of connections that are over for as long as packets of theirs may be on their way,
 //! and refuses another connection of the same name. Of names that are drawn at random from 22 bits two in
@@ -6,7 +6,6 @@
 //! network (Luby and Rackoff, 1988) of ten rounds, as many as NIST SP 800-38G takes for numbers this small,
 //! whose round function is SipHash-2-4 (Aumasson and Bernstein, 2012).
 
-use super::CmConfig;
 use crate::random::Random;
 use wire::cm::CommId;
 
@@ -32,11 +31,12 @@ pub(super) struct CommIds {
 }
 
 impl CommIds {
-    pub(super) fn new(config: &CmConfig, random: &mut Random) -> Self {
+    /// Goes on with `series`, or begins a new one. All names begin with the lower bits of `prefix`.
+    pub(super) fn new(series: Option<IdSeries>, (prefix, bits): (u32, u8), random: &mut Random) -> Self {
         let mut word = || u64::from(random.next_u32()) << 32 | u64::from(random.next_u32());
-        let series = config.comm_id_series.unwrap_or_else(|| IdSeries { key: [word(), word()], used: 0 });
-        let width = 32 - u32::from(config.comm_id_prefix_bits.min(24));
-        let prefix = if width == 32 { 0 } else { config.comm_id_prefix << width };
+        let series = series.unwrap_or_else(|| IdSeries { key: [word(), word()], used: 0 });
+        let width = 32 - u32::from(bits.min(24));
+        let prefix = if width == 32 { 0 } else { prefix << width };
         Self { prefix, width, series }
     }
 
@@ -110,13 +110,7 @@ mod tests {
     use std::vec::Vec;
 
     fn ids(prefix_bits: u8, series: IdSeries) -> CommIds {
-        let config = CmConfig {
-            comm_id_prefix: 5,
-            comm_id_prefix_bits: prefix_bits,
-            comm_id_series: Some(series),
-            ..CmConfig::default()
-        };
-        CommIds::new(&config, &mut Random::new([1; 32]))
+        CommIds::new(Some(series), (5, prefix_bits), &mut Random::new([1; 32]))
     }
 
     /// The vector of eight bytes from the authors' `vectors.h`.

@@ -14,7 +14,7 @@ struct Listener {
     waiting: u32,
 }
 
-/// All listeners.
+/// All listeners of the connection manager.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     by_id: BTreeMap<ListenerId, Listener>,
@@ -30,7 +30,7 @@ pub(super) enum Match {
     Taken(ListenerId),
     /// One would, but its backlog is full.
     Full,
-    /// None does.
+    /// No listener takes the request.
     Nobody,
 }
 
@@ -67,8 +67,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// Who takes a request for `service` at `address` (`None` where the service has no addresses), the most
-    /// particular first. The request then waits until [`Self::taken`].
+    /// The listener that takes a request for `service` at `address` (`None` where the service has no
+    /// addresses), the most particular first. The request then waits until [`Self::taken`].
     pub(super) fn admit(&mut self, service: ServiceId, address: Option<IpAddr>) -> Match {
         let candidates = self.by_service.get(&service).map(Vec::as_slice).unwrap_or_default();
         let takes = |id: &&ListenerId| {

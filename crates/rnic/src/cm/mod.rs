@@ -1,4 +1,4 @@
-//! Connection management: who asks whom for a connection over queue pair 1, as a state machine (IBTA
+//! Connection management: connections are requested over queue pair 1, as a state machine (IBTA
 //! chapter 12, RDMA-CM's use of it in Annex A11). It moves no queue pairs: its owners do, when they are told.
 //!
 //! # Drive contract
@@ -16,12 +16,12 @@
 //!
 //! ```text
 //!   active                              passive
-//!   connect ──────── REQ ────────▶ Event::Request
-//!                                       accept            (or reject: REJ ▶ Event::Rejected)
-//!   Event::Reply ◀── REP ─────────
-//!   ready ────────── RTU ────────▶ Event::Established
-//!   disconnect ───── DREQ ───────▶ Event::Disconnected
-//!   Event::Disconnected ◀─ DREP ── disconnect
+//!   connect ──────── REQ ────────▶ CmEvent::Request
+//!                                       accept            (or reject: REJ ▶ CmEvent::Rejected)
+//!   CmEvent::Reply ◀── REP ─────────
+//!   ready ────────── RTU ────────▶ CmEvent::Established
+//!   disconnect ───── DREQ ───────▶ CmEvent::Disconnected
+//!   CmEvent::Disconnected ◀─ DREP ── disconnect
 //! ```
 //!
 //! Connections are named by their local communication ID, which cannot be guessed and comes back late. An
@@ -35,6 +35,7 @@ mod connection;
 mod counters;
 mod ids;
 mod listen;
+mod log;
 mod network;
 mod owner;
 mod request;
@@ -44,10 +45,10 @@ pub use config::{CmConfig, TIMEOUT_CODE_MAX, ack_timeout};
 pub use counters::{CmCounters, MessageCounts};
 pub use ids::IdSeries;
 pub use request::{
-    Accept, CmError, Connect, Datagram, Ece, Event, Listen, ListenAddress, ListenerId, LocalAddress, Parting,
-    Reject, Resolution, Resolve,
+    Accept, CmError, CmEvent, Connect, Datagram, Ece, Listen, ListenAddress, ListenerId, LocalAddress,
+    Parting, Reject, Resolution, Resolve,
 };
-pub use state::State;
+pub use state::CmState;
 
 use crate::address::{Arrival, Gid};
 use crate::random::Random;
@@ -59,6 +60,7 @@ use connection::Connections;
 use ids::CommIds;
 use listen::Listeners;
 use state::Input;
+use wire::Qpn;
 use wire::cm::{CmMad, CmMessage, CommId, RejectReason};
 
 /// All connections of a host's devices.
@@ -70,7 +72,7 @@ pub struct Cm {
     listeners: Listeners,
     connections: Connections,
     transmits: VecDeque<Datagram>,
-    events: VecDeque<Event>,
+    events: VecDeque<CmEvent>,
     counters: CmCounters,
     /// The upper half of transaction IDs that we choose.
     transactions: u32,
@@ -78,15 +80,16 @@ pub struct Cm {
 
 impl Cm {
     /// A connection manager without addresses. The seed must be hard to guess where peers are not trusted:
-    /// who knows a communication ID can end its connection.
+    /// an attacker that knows a communication ID can end its connection.
     pub fn new(config: CmConfig, seed: [u8; 32]) -> Self {
         let mut random = Random::new(seed);
         let mut connections = Connections::default();
         if config.reports_changes {
             connections.report_changes();
         }
+        let prefix = (config.comm_id_prefix, config.comm_id_prefix_bits);
         Self {
-            ids: CommIds::new(&config, &mut random),
+            ids: CommIds::new(config.comm_id_series, prefix, &mut random),
             config,
             transactions: random.next_u32(),
             addresses: Vec::new(),
@@ -108,16 +111,16 @@ impl Cm {
     pub fn remove_address(&mut self, gid: Gid) {
         self.addresses.retain(|other| other.gid != gid);
         for id in self.connections.at(gid) {
-            let is_owned = self.connections.get(id).is_some_and(|it| it.owned && it.state != State::Idle);
+            let is_owned = self.connections.get(id).is_some_and(|it| it.owned && it.state != CmState::Idle);
             self.stop_waiting(id);
             self.connections.end(id);
             if is_owned {
-                self.events.push_back(Event::AddressRemoved { id });
+                self.events.push_back(CmEvent::AddressRemoved { id });
             }
         }
     }
 
-    /// Our addresses.
+    /// Addresses of the local devices.
     pub fn addresses(&self) -> &[LocalAddress] {
         &self.addresses
     }
@@ -134,7 +137,7 @@ impl Cm {
 
     /// The next thing that an owner has to know.
     #[must_use]
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<CmEvent> {
         while let Some(event) = self.events.pop_front() {
             // Whoever released a connection since does not hear of it any more.
             if self.connections.get(event.id()).is_some_and(|it| it.owned) {
@@ -144,37 +147,42 @@ impl Cm {
         None
     }
 
-    /// A connection whose [`Self::last_words`] may have changed, where the configuration asks for it.
+    /// A connection whose [`Self::message_at_death`] may have changed, where the configuration asks for it.
     #[must_use]
     pub fn poll_change(&mut self) -> Option<CommId> {
         self.connections.pop_change()
     }
 
-    /// What has to be said to the peer when everything that we know is lost: as [`Self::release`], but for
-    /// whoever finds that we are gone. `None` where the peer expects nothing.
-    pub fn last_words(&self, id: CommId) -> Option<Datagram> {
+    /// The message that ends the connection at the peer if this process dies: a DREQ, or a REJ before the
+    /// connection is established. Another process sends it then, in place of [`Self::release`]. `None` where
+    /// the peer expects no message.
+    pub fn message_at_death(&self, id: CommId) -> Option<Datagram> {
         let connection = self.connections.get(id)?;
         let rejection =
             Reject { reason: RejectReason::CONSUMER, private_data: [0; wire::cm::REJ_PRIVATE_DATA] };
         let message: CmMessage = match connection.state {
-            State::ReqSent | State::ReqMraReceived => {
+            CmState::ReqSent | CmState::ReqMraReceived => {
                 compose::rej_timeout(id, connection, self.address(connection.path.source)).into()
             }
-            State::ReqReceived
-            | State::ReqMraSent
-            | State::RepReceived
-            | State::RepMraSent
-            | State::RepSent
-            | State::RepMraReceived => compose::rej(id, connection, &rejection).into(),
-            State::Established | State::DreqSent => {
+            CmState::ReqReceived
+            | CmState::ReqMraSent
+            | CmState::RepReceived
+            | CmState::RepMraSent
+            | CmState::RepSent
+            | CmState::RepMraReceived => compose::rej(id, connection, &rejection).into(),
+            CmState::Established | CmState::DreqSent => {
                 compose::dreq(id, connection, [0; wire::cm::DREQ_PRIVATE_DATA]).into()
             }
-            State::DreqReceived => {
+            CmState::DreqReceived => {
                 let private_data = [0; wire::cm::DREP_PRIVATE_DATA];
                 wire::cm::Drep { local_comm_id: id, remote_comm_id: connection.remote, private_data }.into()
             }
-            State::SidrReqReceived => compose::sidr_rep(connection, &owner::REJECTED).into(),
-            State::Idle | State::Refused | State::TimeWait | State::SidrReqSent | State::SidrAnswered => {
+            CmState::SidrReqReceived => compose::sidr_rep(connection, &owner::REJECTED).into(),
+            CmState::Idle
+            | CmState::Refused
+            | CmState::TimeWait
+            | CmState::SidrReqSent
+            | CmState::SidrAnswered => {
                 return None;
             }
         };
@@ -196,8 +204,8 @@ impl Cm {
             let (state, connected) = (connection.state, connection.connected);
             if state.lingers() {
                 self.connections.advance(id, Input::WaitOver, now);
-                if state == State::TimeWait && connected {
-                    self.tell(id, Event::TimeWaitOver { id });
+                if state == CmState::TimeWait && connected {
+                    self.tell(id, CmEvent::TimeWaitOver { id });
                 }
             } else if self.connections.retry(id, now) {
                 self.repeat_by_timer(id);
@@ -207,13 +215,14 @@ impl Cm {
         }
     }
 
-    fn give_up(&mut self, id: CommId, state: State, now: Instant) {
+    fn give_up(&mut self, id: CommId, state: CmState, now: Instant) {
+        log::unanswered(id, state);
         let event = match state {
-            State::DreqSent => Event::Disconnected { id, cause: Parting::TimedOut },
-            _ => Event::Unreachable { id },
+            CmState::DreqSent => CmEvent::Disconnected { id, cause: Parting::TimedOut },
+            _ => CmEvent::Unreachable { id },
         };
         match state {
-            State::DreqSent | State::SidrReqSent => _ = self.connections.advance(id, Input::GiveUp, now),
+            CmState::DreqSent | CmState::SidrReqSent => _ = self.connections.advance(id, Input::GiveUp, now),
             _ => self.part_with_timeout(id, Input::GiveUp, now),
         }
         self.tell(id, event);
@@ -233,12 +242,17 @@ impl Cm {
     }
 
     /// The state of a connection that is still known.
-    pub fn state(&self, id: CommId) -> Option<State> {
+    pub fn state(&self, id: CommId) -> Option<CmState> {
         self.connections.get(id).map(|connection| connection.state)
     }
 
-    /// Communication IDs that were used so far, in [`CmConfig::comm_id_series`] too: where who comes next
-    /// goes on.
+    /// The queue pair of ours that a connection is for, once its owner has named it.
+    pub fn queue_pair(&self, id: CommId) -> Option<Qpn> {
+        self.connections.get(id).map(|connection| connection.local_qpn)
+    }
+
+    /// Communication IDs that were used so far, in [`CmConfig::comm_id_series`] too: where the next
+    /// process with this prefix goes on.
     pub const fn comm_ids_used(&self) -> u32 {
         self.ids.used()
     }
@@ -276,6 +290,7 @@ impl Cm {
         if let Some(connection) = self.connections.get(id) {
             let datagram = Datagram { path: connection.path, mad: connection.sent };
             self.counters.retried[CmCounters::index(attribute_of(&datagram))] += 1;
+            log::repeated(id, attribute_of(&datagram), &datagram.path);
         }
         self.repeat(id);
     }
@@ -293,11 +308,12 @@ impl Cm {
             return;
         }
         self.counters.sent[CmCounters::index(attribute)] += 1;
+        log::sent(attribute, &datagram.path);
         self.transmits.push_back(datagram);
     }
 
     /// Tells the owner, if there is one.
-    fn tell(&mut self, id: CommId, event: Event) {
+    fn tell(&mut self, id: CommId, event: CmEvent) {
         if self.connections.get(id).is_some_and(|connection| connection.owned) {
             self.events.push_back(event);
         }

@@ -3,8 +3,9 @@
 use super::compose;
 use super::config::{ack_timeout, duration};
 use super::connection::Connection;
-use super::request::{Ece, Event, Parting};
-use super::state::{Input, State, Step, step};
+use super::log;
+use super::request::{CmEvent, Ece, Parting};
+use super::state::{CmState, Input, Step, step};
 use super::{Cm, CmCounters, RejectReason};
 use crate::address::Arrival;
 use crate::time::{Instant, Nanos};
@@ -23,6 +24,7 @@ impl Cm {
             return;
         };
         self.counters.received[CmCounters::index(mad.message.attribute())] += 1;
+        log::received(arrival, &mad);
         match &mad.message {
             CmMessage::Req(req) => self.handle_req(arrival, &mad, req, now),
             CmMessage::Mra(mra) => self.handle_mra(arrival, &mad, mra, now),
@@ -30,7 +32,7 @@ impl Cm {
             CmMessage::Rep(rep) => self.handle_rep(arrival, &mad, rep, now),
             CmMessage::Rtu(rtu) => self.handle_rtu(arrival, &mad, rtu, now),
             CmMessage::Dreq(dreq) => self.handle_dreq(arrival, &mad, dreq, now),
-            CmMessage::Drep(drep) => self.handle_drep(arrival, drep, now),
+            CmMessage::Drep(drep) => self.handle_drep(arrival, &mad, drep, now),
             CmMessage::SidrReq(req) => self.handle_sidr_req(arrival, &mad, req, now),
             CmMessage::SidrRep(rep) => self.handle_sidr_rep(arrival, &mad, rep, now),
             CmMessage::Lap(lap) => self.handle_lap(arrival, &mad, lap),
@@ -39,12 +41,12 @@ impl Cm {
         }
     }
 
-    /// The connection that we call `local` and the peer `remote`. Others are none of this peer's business.
+    /// The connection with our ID `local` and the peer's ID `remote`, if it is with this peer.
     fn find(&self, arrival: &Arrival, local: CommId, remote: CommId) -> Option<&Connection> {
         self.of_peer(arrival, local).filter(|connection| connection.remote == remote)
     }
 
-    /// The connection that we call `local`, when it is with this peer.
+    /// The connection with our ID `local`, if it is with this peer.
     fn of_peer(&self, arrival: &Arrival, local: CommId) -> Option<&Connection> {
         let connection = self.connections.get(local)?;
         (connection.peer() == arrival.source && connection.path.source == arrival.destination)
@@ -52,7 +54,7 @@ impl Cm {
     }
 
     /// Does what `input` does; nothing more is to be done unless it moved the connection.
-    fn moved(&mut self, id: CommId, input: Input, now: Instant) -> Option<State> {
+    fn moved(&mut self, id: CommId, input: Input, now: Instant) -> Option<CmState> {
         match self.connections.advance(id, input, now) {
             Step::To(state) => Some(state),
             Step::Forbidden => {
@@ -75,7 +77,7 @@ impl Cm {
         };
         let delayed = compose::mra(id, connection, self.config.service_timeout);
         match step(connection.state, Input::Rep) {
-            Step::To(State::RepReceived) => self.accept_rep(arrival, mad, rep, now),
+            Step::To(CmState::RepReceived) => self.accept_rep(arrival, mad, rep, now),
             Step::To(_) => {
                 self.count_duplicate(mad);
                 self.say(id, Input::Rep, now, 0, delayed);
@@ -102,7 +104,7 @@ impl Cm {
             return;
         }
         if let Some(other) = self.connections.of_remote_qpn(arrival.source, qpn) {
-            self.part_with_stale(other, now);
+            self.inquire(other);
             self.refuse_rep(arrival, mad, rep, RejectReason::STALE_CONNECTION);
             return;
         }
@@ -114,7 +116,7 @@ impl Cm {
         self.connections.name(id, rep.local_comm_id);
         self.connections.name_queue_pair(id, qpn);
         let ece = Ece { vendor_id: rep.vendor_id, options: mad.modifier };
-        self.tell(id, Event::Reply { id, reply: Box::new(*rep), ece });
+        self.tell(id, CmEvent::Reply { id, reply: Box::new(*rep), ece });
     }
 
     fn refuse_rep(&mut self, arrival: &Arrival, mad: &CmMad, rep: &Rep, reason: RejectReason) {
@@ -139,14 +141,14 @@ impl Cm {
         }
         if self.moved(id, Input::Rtu, now).is_some() {
             let private_data = Some(Box::new(rtu.private_data));
-            self.tell(id, Event::Established { id, private_data });
+            self.tell(id, CmEvent::Established { id, private_data });
         }
     }
 
     fn handle_mra(&mut self, arrival: &Arrival, mad: &CmMad, mra: &Mra, now: Instant) {
         let id = mra.remote_comm_id;
         let (connection, input) = match mra.subject {
-            // The peer's name is news to us: we have seen no REP.
+            // The peer's communication ID is not known yet: there was no REP.
             Subject::Request => (self.of_peer(arrival, id), Input::MraOfReq),
             Subject::Reply => (self.find(arrival, id, mra.local_comm_id), Input::MraOfRep),
             Subject::Other | Subject::Reserved => {
@@ -183,8 +185,8 @@ impl Cm {
             self.tell(
                 id,
                 match was {
-                    State::DreqSent => Event::Disconnected { id, cause: Parting::Unknown },
-                    _ => Event::Rejected { id, reject: Box::new(*rej) },
+                    CmState::DreqSent => CmEvent::Disconnected { id, cause: Parting::Unknown },
+                    _ => CmEvent::Rejected { id, reject: Box::new(*rej) },
                 },
             );
         }
@@ -195,15 +197,16 @@ impl Cm {
     fn rejected(&self, arrival: &Arrival, rej: &Rej) -> Option<CommId> {
         let id = rej.remote_comm_id;
         if id == CommId(0) {
-            // Who gave up waiting has not heard our name (IBTA 12.6.7.2).
+            // A peer that gave up waiting does not know our communication ID (IBTA 12.6.7.2).
             let is_timeout = rej.reason == RejectReason::TIMEOUT;
             return self.connections.of_remote(arrival.source, rej.local_comm_id).filter(|_| is_timeout);
         }
         let connection = self.of_peer(arrival, id)?;
         let named = connection.remote == rej.local_comm_id;
-        // A REQ is also rejected by who never gave it a name, and by who was not heard yet.
+        // A REQ is also rejected by a peer without a communication ID for it, and by one whose REP is not
+        // here yet.
         let unnamed = rej.subject == Subject::Request && connection.remote == CommId(0);
-        // Who does not know the connection any more has no name for it.
+        // A peer that does not know the connection any more has no communication ID for it.
         let forgotten = rej.reason == RejectReason::INVALID_COMM_ID && rej.local_comm_id == CommId(0);
         (named || unnamed || forgotten).then_some(id)
     }
@@ -220,21 +223,21 @@ impl Cm {
             return;
         }
         match step(connection.state, Input::Dreq) {
-            Step::To(State::DreqReceived) => {
+            Step::To(CmState::DreqReceived) => {
                 if let Some(connection) = self.connections.get_mut(id) {
                     connection.transaction = mad.transaction;
                 }
                 self.connections.advance(id, Input::Dreq, now);
                 let cause = Parting::Peer(Box::new(dreq.private_data));
-                self.tell(id, Event::Disconnected { id, cause });
+                self.tell(id, CmEvent::Disconnected { id, cause });
             }
             Step::To(_) => {
-                // Both asked at once: nobody has to be asked whether it may end.
+                // Both sent a DREQ at once: there is no DREP to wait for.
                 if let Some(connection) = self.connections.get_mut(id) {
                     connection.transaction = mad.transaction;
                 }
                 self.confirm(id, Input::Dreq, [0; DREP_PRIVATE_DATA], now);
-                self.tell(id, Event::Disconnected { id, cause: Parting::Both });
+                self.tell(id, CmEvent::Disconnected { id, cause: Parting::Both });
             }
             Step::Again => {
                 self.count_duplicate(mad);
@@ -245,13 +248,19 @@ impl Cm {
         }
     }
 
-    fn handle_drep(&mut self, arrival: &Arrival, drep: &Drep, now: Instant) {
+    fn handle_drep(&mut self, arrival: &Arrival, mad: &CmMad, drep: &Drep, now: Instant) {
         let id = drep.remote_comm_id;
-        if self.find(arrival, id, drep.local_comm_id).is_none() {
+        let Some(connection) = self.find(arrival, id, drep.local_comm_id) else {
             self.counters.unknown += 1;
+            return;
+        };
+        if connection.state == CmState::Established && connection.inquiry == Some(mad.transaction) {
+            // The peer does not know the connection: see `inquire`.
+            self.connections.advance(id, Input::RejStale, now);
+            self.tell(id, CmEvent::Disconnected { id, cause: Parting::Unknown });
         } else if self.moved(id, Input::Drep, now).is_some() {
             let cause = Parting::Answered(Box::new(drep.private_data));
-            self.tell(id, Event::Disconnected { id, cause });
+            self.tell(id, CmEvent::Disconnected { id, cause });
         }
     }
 
@@ -262,12 +271,12 @@ impl Cm {
             self.counters.unknown += 1;
             return;
         }
-        if step(self.state(id).unwrap_or(State::Idle), Input::SidrRep) == Step::Forbidden {
+        if step(self.state(id).unwrap_or(CmState::Idle), Input::SidrRep) == Step::Forbidden {
             self.counters.unexpected += 1;
             return;
         }
         let ece = Ece { vendor_id: rep.vendor_id, options: mad.modifier };
-        self.tell(id, Event::Resolved { id, answer: Box::new(*rep), ece });
+        self.tell(id, CmEvent::Resolved { id, answer: Box::new(*rep), ece });
         self.connections.advance(id, Input::SidrRep, now);
     }
 

@@ -3,7 +3,7 @@
 use super::compose;
 use super::connection::Connection;
 use super::request::{Accept, CmError, Connect, Ece, Listen, ListenerId, Reject, Resolution, Resolve};
-use super::state::{Input, State, Step, step};
+use super::state::{CmState, Input, Step, step};
 use super::{Cm, RejectReason};
 use crate::time::{Instant, Nanos};
 use wire::cm::{
@@ -23,7 +23,7 @@ impl Cm {
         self.listeners.add(listen, &self.config)
     }
 
-    /// Takes no more requests. Those that nobody has taken are rejected.
+    /// Takes no more requests. Those that the program has not taken are rejected.
     ///
     /// # Errors
     /// [`CmError::NoSuchConnection`].
@@ -36,8 +36,8 @@ impl Cm {
         Ok(())
     }
 
-    /// Asks a peer for a connection. What comes of it: [`super::Event::Reply`], [`super::Event::Rejected`] or
-    /// [`super::Event::Unreachable`].
+    /// Asks a peer for a connection. The outcome: [`super::CmEvent::Reply`], [`super::CmEvent::Rejected`] or
+    /// [`super::CmEvent::Unreachable`].
     ///
     /// # Errors
     /// [`CmError`] when the source is not ours, the transport has no connections, or at the limit.
@@ -46,7 +46,7 @@ impl Cm {
         if connect.transport == Service::Ud {
             return Err(CmError::Unsupported("connections of datagram queue pairs"));
         }
-        let mut connection = Connection::new(State::ReqSent, connect.path, connect.service, &self.config);
+        let mut connection = Connection::new(CmState::ReqSent, connect.path, connect.service, &self.config);
         let lifetime = duration(connect.packet_lifetime);
         connection.response_time = Nanos(2 * lifetime.0 + duration(self.config.response_timeout).0);
         connection.packet_lifetime = connect.packet_lifetime;
@@ -59,14 +59,14 @@ impl Cm {
         Ok(id)
     }
 
-    /// Asks a peer for the queue pair behind a service. What comes of it: [`super::Event::Resolved`] or
-    /// [`super::Event::Unreachable`].
+    /// Asks a peer for the queue pair behind a service. The outcome: [`super::CmEvent::Resolved`] or
+    /// [`super::CmEvent::Unreachable`].
     ///
     /// # Errors
     /// [`CmError`] when the source is not ours, or at the limit.
     pub fn resolve(&mut self, resolve: &Resolve, ece: Ece, now: Instant) -> Result<CommId, CmError> {
         self.address(resolve.path.source).ok_or(CmError::NotLocal)?;
-        let connection = Connection::new(State::SidrReqSent, resolve.path, resolve.service, &self.config);
+        let connection = Connection::new(CmState::SidrReqSent, resolve.path, resolve.service, &self.config);
         let id = self.connections.add(connection, &self.config, &mut self.ids)?;
         let message = compose::sidr_req(id, resolve);
         self.open(id, ece, message.into(), now);
@@ -96,7 +96,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Accepts a request. What comes of it: [`super::Event::Established`] or [`super::Event::Unreachable`].
+    /// Accepts a request. The outcome: [`super::CmEvent::Established`] or [`super::CmEvent::Unreachable`].
     ///
     /// # Errors
     /// [`CmError`] when there is no such request, or its address is gone.
@@ -136,8 +136,8 @@ impl Cm {
     /// [`CmError`] when there is no connection on its way.
     pub fn data_arrived(&mut self, id: CommId, now: Instant) -> Result<(), CmError> {
         self.allowed(id, Input::Data)?;
-        if self.connections.advance(id, Input::Data, now) == Step::To(State::Established) {
-            self.tell(id, super::Event::Established { id, private_data: None });
+        if self.connections.advance(id, Input::Data, now) == Step::To(CmState::Established) {
+            self.tell(id, super::CmEvent::Established { id, private_data: None });
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Cm {
     pub fn reject(&mut self, id: CommId, reject: &Reject, now: Instant) -> Result<(), CmError> {
         let connection = self.allowed(id, Input::Reject)?;
         let message = match connection.state {
-            State::ReqSent | State::ReqMraReceived => {
+            CmState::ReqSent | CmState::ReqMraReceived => {
                 self.part_with_timeout(id, Input::Reject, now);
                 return Ok(());
             }
@@ -183,7 +183,7 @@ impl Cm {
         now: Instant,
     ) -> Result<(), CmError> {
         let connection = self.allowed(id, Input::Disconnect)?;
-        if connection.state == State::DreqReceived {
+        if connection.state == CmState::DreqReceived {
             // The room in a DREP is a little larger.
             let mut longer = [0; DREP_PRIVATE_DATA];
             longer[..DREQ_PRIVATE_DATA].copy_from_slice(&private_data);
@@ -243,22 +243,22 @@ impl Cm {
             self.listeners.taken(listener);
         }
         match state {
-            State::ReqSent | State::ReqMraReceived => self.part_with_timeout(id, Input::Release, now),
-            State::ReqReceived
-            | State::ReqMraSent
-            | State::RepReceived
-            | State::RepMraSent
-            | State::RepSent
-            | State::RepMraReceived => self.say(id, Input::Release, now, 0, rejection),
-            State::Established => self.part(id, Input::Release, [0; DREQ_PRIVATE_DATA], now),
-            State::DreqReceived => self.confirm(id, Input::Release, [0; DREP_PRIVATE_DATA], now),
-            State::SidrReqReceived => self.say(id, Input::Release, now, 0, resolution),
-            State::Idle
-            | State::SidrReqSent
-            | State::DreqSent
-            | State::Refused
-            | State::TimeWait
-            | State::SidrAnswered => _ = self.connections.advance(id, Input::Release, now),
+            CmState::ReqSent | CmState::ReqMraReceived => self.part_with_timeout(id, Input::Release, now),
+            CmState::ReqReceived
+            | CmState::ReqMraSent
+            | CmState::RepReceived
+            | CmState::RepMraSent
+            | CmState::RepSent
+            | CmState::RepMraReceived => self.say(id, Input::Release, now, 0, rejection),
+            CmState::Established => self.part(id, Input::Release, [0; DREQ_PRIVATE_DATA], now),
+            CmState::DreqReceived => self.confirm(id, Input::Release, [0; DREP_PRIVATE_DATA], now),
+            CmState::SidrReqReceived => self.say(id, Input::Release, now, 0, resolution),
+            CmState::Idle
+            | CmState::SidrReqSent
+            | CmState::DreqSent
+            | CmState::Refused
+            | CmState::TimeWait
+            | CmState::SidrAnswered => _ = self.connections.advance(id, Input::Release, now),
         }
         Ok(())
     }

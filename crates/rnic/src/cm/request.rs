@@ -18,7 +18,7 @@ pub struct ListenerId(pub u32);
 /// One of our addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalAddress {
-    /// The address.
+    /// The address, as a GID.
     pub gid: Gid,
     /// The device it belongs to.
     pub ca_guid: u64,
@@ -31,7 +31,7 @@ pub struct LocalAddress {
 /// Which requests a listener takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listen {
-    /// The service.
+    /// Identifier of the service to listen on.
     pub service: ServiceId,
     /// The addresses asked for.
     pub address: ListenAddress,
@@ -48,7 +48,7 @@ pub enum ListenAddress {
     AnyV4,
     /// Any of IPv6.
     AnyV6,
-    /// This one.
+    /// This address alone.
     One(IpAddr),
 }
 
@@ -80,7 +80,7 @@ impl ListenAddress {
 pub struct Ece {
     /// The vendor: 24 bits.
     pub vendor_id: u32,
-    /// The options.
+    /// The options, which the vendor defines.
     pub options: u32,
 }
 
@@ -89,7 +89,7 @@ pub struct Ece {
 pub struct Connect {
     /// The way to the peer. The source is one of our addresses.
     pub path: Path,
-    /// The service.
+    /// Identifier of the service that is asked for.
     pub service: ServiceId,
     /// RC, UC or XRC.
     pub transport: Service,
@@ -97,9 +97,9 @@ pub struct Connect {
     pub qpn: Qpn,
     /// The first PSN that the peer is to send (IBTA 12.7.31).
     pub psn: Psn,
-    /// Path MTU.
+    /// Path MTU of the connection.
     pub mtu: Mtu,
-    /// Partition.
+    /// Partition key of the connection.
     pub partition_key: PartitionKey,
     /// READs and atomics that we take at a time.
     pub responder_resources: u8,
@@ -147,7 +147,7 @@ pub struct Accept {
 /// Why a connection is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reject {
-    /// The reason.
+    /// The reason for the rejection.
     pub reason: RejectReason,
     /// For the peer's program.
     pub private_data: [u8; REJ_PRIVATE_DATA],
@@ -158,9 +158,9 @@ pub struct Reject {
 pub struct Resolve {
     /// The way to the peer. The source is one of our addresses.
     pub path: Path,
-    /// The service.
+    /// Identifier of the service that is asked for.
     pub service: ServiceId,
-    /// Partition.
+    /// Partition key of the datagram.
     pub partition_key: PartitionKey,
     /// Begins with a [`CmaHeader`] where the service is one of IP.
     pub private_data: [u8; SIDR_REQ_PRIVATE_DATA],
@@ -184,20 +184,20 @@ pub struct Resolution {
 /// A datagram to send from queue pair 1 to queue pair 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram {
-    /// The way.
+    /// The path on which the datagram leaves.
     pub path: Path,
-    /// The datagram.
+    /// The management datagram, 256 bytes.
     pub mad: [u8; wire::mad::MAD_SIZE],
 }
 
 /// What an owner is told. No event follows [`super::Cm::release`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum CmEvent {
     /// A peer asks for a connection: [`super::Cm::take`] it, then accept or reject.
     Request {
         /// The new connection.
         id: CommId,
-        /// Who was asked.
+        /// The listener that was asked.
         listener: ListenerId,
         /// The way back.
         path: Path,
@@ -212,7 +212,7 @@ pub enum Event {
     SidrRequest {
         /// The new resolution.
         id: CommId,
-        /// Who was asked.
+        /// The listener that was asked.
         listener: ListenerId,
         /// The way back.
         path: Path,
@@ -225,7 +225,7 @@ pub enum Event {
     },
     /// The peer accepted: get ready and say so, or reject.
     Reply {
-        /// The connection.
+        /// Communication ID of the connection.
         id: CommId,
         /// What the peer said, from its view.
         reply: Box<Rep>,
@@ -234,33 +234,33 @@ pub enum Event {
     },
     /// Both ends are ready. The passive side only is told.
     Established {
-        /// The connection.
+        /// Communication ID of the connection.
         id: CommId,
         /// What the peer said; nothing when data came before it did.
         private_data: Option<Box<[u8; RTU_PRIVATE_DATA]>>,
     },
     /// The peer rejected.
     Rejected {
-        /// The connection.
+        /// Communication ID of the connection.
         id: CommId,
         /// What it said.
         reject: Box<Rej>,
     },
     /// The peer did not answer a REQ, a REP or a SIDR_REQ, however often it was asked.
     Unreachable {
-        /// The connection.
+        /// Communication ID of the connection.
         id: CommId,
     },
     /// The connection is no more.
     Disconnected {
-        /// The connection.
+        /// Communication ID of the connection.
         id: CommId,
-        /// Who parted.
+        /// Which side disconnected.
         cause: Parting,
     },
     /// The peer told the queue pair, or that there is none.
     Resolved {
-        /// The resolution.
+        /// Communication ID of the resolution.
         id: CommId,
         /// What it said.
         answer: Box<SidrRep>,
@@ -269,17 +269,17 @@ pub enum Event {
     },
     /// The address that the connection used is no longer ours; the connection ended without a word.
     AddressRemoved {
-        /// The connection.
+        /// Communication ID of the connection.
         id: CommId,
     },
     /// No packet of the connection can be on its way any more: the queue pair may be used again.
     TimeWaitOver {
-        /// The connection.
+        /// Communication ID of the connection.
         id: CommId,
     },
 }
 
-/// Who parted.
+/// Which side disconnected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parting {
     /// The peer; [`super::Cm::disconnect`] tells it that we know.
@@ -294,7 +294,7 @@ pub enum Parting {
     TimedOut,
 }
 
-impl Event {
+impl CmEvent {
     /// Whom it is about.
     pub const fn id(&self) -> CommId {
         match self {
@@ -320,7 +320,7 @@ pub enum CmError {
     NoSuchConnection,
     /// The connection's state does not allow it.
     #[error("the connection's state does not allow this: {0:?}")]
-    WrongState(super::State),
+    WrongState(super::CmState),
     /// Connections, listeners or communication IDs are used up.
     #[error("there are no more {0}")]
     Exhausted(&'static str),

@@ -3,7 +3,7 @@
 
 /// Where a connection is, as seen from one of its ends. "We" is this end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum State {
+pub enum CmState {
     /// Over: waits for its owner to release it.
     Idle,
     /// We asked, and wait for a REP. A timer repeats the REQ.
@@ -40,7 +40,7 @@ pub enum State {
     SidrAnswered,
 }
 
-impl State {
+impl CmState {
     /// All of them, in order.
     pub const ALL: [Self; 17] = [
         Self::Idle,
@@ -122,7 +122,7 @@ pub(super) enum Input {
     MraOfReq,
     /// An MRA for our REP.
     MraOfRep,
-    /// A REJ.
+    /// A REJ for another reason.
     Rej,
     /// A REJ that says our queue pair is in another connection.
     RejStale,
@@ -132,11 +132,11 @@ pub(super) enum Input {
     Rtu,
     /// A DREQ, perhaps once more.
     Dreq,
-    /// A DREP.
+    /// A DREP to our DREQ.
     Drep,
     /// The SIDR_REQ once more.
     SidrReq,
-    /// A SIDR_REP.
+    /// A SIDR_REP to our SIDR_REQ.
     SidrRep,
     /// A message was repeated often enough.
     GiveUp,
@@ -147,8 +147,8 @@ pub(super) enum Input {
 /// What a state does with an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Moves on.
-    To(State),
+    /// The connection moves on to this state.
+    To(CmState),
     /// Stays, and answers as before: the peer missed it.
     Again,
     /// Stays; the input was seen before, or comes too late.
@@ -157,10 +157,10 @@ pub(super) enum Step {
     Forbidden,
 }
 
-/// The table.
-pub(super) const fn step(state: State, input: Input) -> Step {
+/// The table of states and inputs (IBTA 12.9).
+pub(super) const fn step(state: CmState, input: Input) -> Step {
+    use CmState as S;
     use Input as I;
-    use State as S;
     use Step::{Again, Forbidden, Ignore, To};
     match (state, input) {
         // Whoever lost its owner ends in good order.

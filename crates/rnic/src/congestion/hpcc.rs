@@ -90,7 +90,7 @@ impl Hpcc {
         self.utilisation = (self.utilisation * (base - time) + in_flight * time) / base;
     }
 
-    /// ComputeWind.
+    /// Computes the window (ComputeWind in HPCC, algorithm 1).
     fn compute(&mut self, updates: bool) {
         let (target, additive) = (u64::from(self.config.eta), u64::from(self.config.additive_bytes));
         let falls = self.utilisation >= target || self.stage >= self.config.stages_max;

@@ -8,11 +8,11 @@ use wire::{Psn, Qpn};
 /// Transport type of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QpType {
-    /// Reliable connection.
+    /// Reliable connection (RC).
     Rc,
-    /// Unreliable connection.
+    /// Unreliable connection (UC).
     Uc,
-    /// Unreliable datagram.
+    /// Unreliable datagram (UD).
     Ud,
     /// The requester half of an extended reliable connection.
     XrcSend,
@@ -73,13 +73,13 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u32)]
 pub enum Mtu {
-    /// 256 bytes.
+    /// 256 bytes per packet.
     B256 = 1,
-    /// 512 bytes.
+    /// 512 bytes per packet.
     B512 = 2,
     /// 1,024 bytes: the most that fits Ethernet's 1,500.
     B1024 = 3,
-    /// 2,048 bytes.
+    /// 2,048 bytes per packet.
     B2048 = 4,
     /// 4,096 bytes: fits 9,000.
     B4096 = 5,
@@ -113,7 +113,7 @@ impl Mtu {
     }
 }
 
-/// Queue sizes.
+/// Sizes of the send and receive queues.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Capacity {
     /// Send work requests.
@@ -124,14 +124,14 @@ pub struct Capacity {
     pub send_sge: u32,
     /// Elements per receive work request.
     pub receive_sge: u32,
-    /// Inline bytes.
+    /// Bytes of inline data per send work request.
     pub inline: u32,
 }
 
 /// What a queue pair is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct QpInit {
-    /// Transport.
+    /// Transport type of the queue pair.
     pub kind: QpType,
     /// Protection domain; `XrcReceive` has none.
     pub pd: Option<Pd>,
@@ -187,18 +187,18 @@ pub enum Migration {
     Migrated = 0,
     /// Waiting for an alternate path.
     Rearm = 1,
-    /// Armed.
+    /// Armed for path migration.
     Armed = 2,
 }
 
 /// Attributes. In a modification, fields count only where the mask names them.
 #[derive(Clone, Copy, Debug)]
 pub struct QpAttr {
-    /// New state.
+    /// State that the queue pair changes to.
     pub state: State,
     /// State that the caller believes in (for RTR and SQE to RTS).
     pub current_state: State,
-    /// Path MTU.
+    /// Path MTU of the connection.
     pub path_mtu: Mtu,
     /// Kept and shown.
     pub migration: Migration,
@@ -208,11 +208,11 @@ pub struct QpAttr {
     pub receive_psn: Psn,
     /// First PSN to send.
     pub send_psn: Psn,
-    /// The peer.
+    /// Number of the connected queue pair.
     pub destination: Qpn,
     /// What the peer may do.
     pub access: Access,
-    /// The way to the peer (RC, UC, XRC).
+    /// Address vector of the path to the peer (RC, UC, XRC).
     pub vector: AddressVector,
     /// P_Key table index; only 0 exists.
     pub pkey_index: u16,

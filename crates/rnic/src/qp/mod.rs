@@ -1,42 +1,58 @@
 //! A queue pair, split by role as the specification splits it: the requester sends requests, the completer
-//! takes the answers, the responder executes the peer's requests (IBTA 9.7).
+//! takes the answers, the responder executes the peer's requests (IBTA 9.7). Each role owns its state;
+//! [`Qp`] connects them.
+//!
+//! | what | where |
+//! |---|---|
+//! | an ACK is handled | `completer/mod.rs`: `ack` |
+//! | a key is checked | `responder/execute.rs`: `check_key` |
+//! | packets or shared memory is chosen | `transport.rs`: `Transport::of` |
+//! | a packet leaves | `requester/emit.rs`: `dispatch`; `responder/answer.rs`: `send` |
 
-mod ahead;
-mod answer;
 pub(crate) mod attr;
 mod completer;
-mod datagram;
-pub(crate) mod emit;
-mod execute;
-mod reorder;
+mod context;
+mod expected;
+mod forward;
+mod identity;
+mod log;
+mod proxy;
+mod refusal;
 mod requester;
 mod responder;
 pub(crate) mod send_queue;
 pub(crate) mod state;
+mod step;
 mod timer;
-mod visits;
+mod transport;
 
 use crate::access::Access;
-use crate::address::{Arrival, Path, Senders};
-use crate::completion::{CompletionKind, Status};
+use crate::address::{Arrival, Path};
 use crate::congestion::Control;
-use crate::counters::QpCounters;
-use crate::cq::Notice;
 use crate::domain::DomainName;
+use crate::error::Error;
 use crate::event::Event;
 use crate::grant::QueueGrant;
-use crate::handle::{Cq, Pd, Srq};
+use crate::memory::{Memory, Payload};
 use crate::receive::ReceiveQueue;
-use crate::resources::{Resources, completion};
+use crate::resources::Resources;
 use crate::sink::Sink;
 use crate::time::Instant;
+use crate::work::{ReceiveRequest, SendRequest};
 pub(crate) use timer::earlier;
+pub(crate) use transport::Origin;
 
 use attr::{QpAttr, QpInit, QpType, State};
-use requester::{Requester, Step};
+use completer::Completer;
+use context::Context;
+use forward::Forwarder;
+use identity::Common;
+use requester::Requester;
 use responder::Responder;
 use send_queue::SendQueue;
-use wire::{Message, Packet, Qpn, Service};
+use step::Step;
+use timer::Timer;
+use wire::{Message, Packet, Psn, Qpn};
 
 /// Whether, and how urgently, a queue pair has something to send.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -48,165 +64,404 @@ pub(crate) enum Urgency {
     Data,
 }
 
-#[derive(Debug)]
-pub(crate) struct Qp {
-    pub(crate) qpn: Qpn,
-    pub(crate) kind: QpType,
-    pub(crate) state: State,
-    pub(crate) init: QpInit,
-    pub(crate) attr: QpAttr,
-    pub(crate) path: Path,
-    /// Place what arrives ahead, and number WRITE packets as messages of their own.
-    pub(crate) out_of_order: bool,
-    /// WRITEs without immediate leave as WRITE ONLY packets.
-    pub(crate) write_only: bool,
-    /// Whether those packets are cut as long as each other.
-    pub(crate) write_evenly: bool,
-    /// How many packets the peer may have to keep ahead of a missing one.
-    pub(crate) reorder_window: u32,
-    /// Packets between two requests for an acknowledgement at most.
-    pub(crate) ack_interval: u32,
-    pub(crate) send: SendQueue,
-    pub(crate) requester: Requester,
-    pub(crate) receive: ReceiveQueue,
-    pub(crate) responder: Responder,
-    /// The domain that it shares with other devices.
-    domain: Option<DomainName>,
-    /// Of which connection of another device's queue pair this is the guest.
-    guest_of: Option<u32>,
-    pub(crate) congestion: Control,
-    pub(crate) counters: QpCounters,
-    /// How the device's ready list has this queue pair.
-    pub(crate) scheduled: Urgency,
-    /// The earliest entry that the device's timer heap has for this queue pair, and one that was there before
-    /// it came.
+/// How the device's lists have a queue pair.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    /// In the ready list.
+    pub(crate) urgency: Urgency,
+    /// The earliest entry that the timer heap has for this queue pair, and one that was there before it came.
     pub(crate) timer: Option<Instant>,
     pub(crate) later_timer: Option<Instant>,
-    /// Its lane was full when it wanted to send.
-    pub(crate) is_stalled: bool,
-    /// The device's list of those has it.
-    pub(crate) in_stalled: bool,
+    /// The list of those that wait for room on a channel has it.
+    pub(crate) waits_for_room: bool,
 }
 
+#[derive(Debug)]
+pub(crate) struct Qp {
+    common: Common,
+    requester: Requester,
+    completer: Completer,
+    responder: Responder,
+    /// For a queue pair whose XRC domain other devices share.
+    forwarder: Option<Forwarder>,
+    pub(crate) schedule: Schedule,
+}
+
+/// Runs an operation of a role: makes its context, and flushes the queue pair if it has failed.
+macro_rules! operate {
+    ($qp:expr, $resources:expr, $now:expr, $origin:expr, |$cx:ident| $body:expr) => {{
+        let $cx =
+            &mut Context { qp: &mut $qp.common, resources: &mut *$resources, now: $now, origin: $origin };
+        let result = $body;
+        if $cx.qp.has_failed {
+            $qp.flush_failed($resources, $now);
+        }
+        result
+    }};
+}
+
+/// Identity and attributes.
 impl Qp {
     pub(crate) fn new(qpn: Qpn, init: &QpInit, resources: &Resources) -> Self {
         let capacity = &init.capacity;
         let own_receives = if init.srq.is_some() { 0 } else { capacity.receive_wr };
+        // The eight bytes of an ATOMIC WRITE come with the request, whatever inline data was asked for.
+        let sends = SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline.max(8));
         Self {
-            qpn,
-            kind: init.kind,
-            state: State::Reset,
-            init: *init,
-            attr: QpAttr::default(),
-            path: Path::default(),
-            out_of_order: resources.config.out_of_order,
-            // The receiver can place such a packet whatever came before it.
-            write_only: resources.config.write_only || resources.config.out_of_order,
-            write_evenly: resources.config.write_only,
-            reorder_window: resources.config.reorder_window.max(1),
-            ack_interval: resources.config.ack_interval.max(1),
-            // The eight bytes of an ATOMIC WRITE come with the request, whatever inline data was asked for.
-            send: SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline.max(8)),
-            requester: Requester::default(),
-            receive: ReceiveQueue::new(own_receives, capacity.receive_sge),
-            responder: Responder::default(),
-            domain: None,
-            guest_of: None,
-            congestion: Control::new(&resources.config),
-            counters: QpCounters::default(),
-            scheduled: Urgency::None,
-            timer: None,
-            later_timer: None,
-            is_stalled: false,
-            in_stalled: false,
+            common: Common::new(qpn, init, resources),
+            requester: Requester::new(sends),
+            completer: Completer::default(),
+            responder: Responder::new(ReceiveQueue::new(own_receives, capacity.receive_sge)),
+            forwarder: None,
+            schedule: Schedule::default(),
         }
     }
 
-    /// Touches what packets need of it, a field of each cache line.
-    #[inline]
-    pub(crate) fn bring(&self) -> u32 {
-        let own = self.qpn.value() ^ self.attr.destination.value() ^ u32::from(self.path.source_port);
-        let sends = self.requester.bring() ^ self.send.len() as u32 ^ self.counters.sent_packets as u32;
-        let receives = self.responder.bring() ^ self.counters.received_packets as u32;
-        own ^ sends ^ receives ^ self.congestion.rate_bps().map_or(0, |bps| bps as u32)
+    pub(crate) fn qpn(&self) -> Qpn {
+        self.common.qpn
     }
 
-    pub(crate) fn service(&self) -> Service {
-        match self.kind {
-            QpType::Rc => Service::Rc,
-            QpType::Uc => Service::Uc,
-            QpType::Ud => Service::Ud,
-            QpType::XrcSend | QpType::XrcReceive => Service::Xrc,
+    pub(crate) fn kind(&self) -> QpType {
+        self.common.kind
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.common.state
+    }
+
+    pub(crate) fn init(&self) -> &QpInit {
+        &self.common.init
+    }
+
+    pub(crate) fn attr(&self) -> &QpAttr {
+        &self.common.attr
+    }
+
+    /// For changes that the verbs layer has checked.
+    pub(crate) fn attr_mut(&mut self) -> &mut QpAttr {
+        &mut self.common.attr
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.common.path
+    }
+
+    /// Sets the path, which selects the transport below the queue pair.
+    pub(crate) fn set_path(&mut self, path: Path) {
+        self.common.set_path(path);
+    }
+
+    pub(crate) fn counters(&self) -> &crate::counters::QpCounters {
+        &self.common.counters
+    }
+
+    pub(crate) fn congestion(&mut self) -> &mut Control {
+        &mut self.common.congestion
+    }
+
+    pub(crate) fn rate_bps(&self) -> Option<u64> {
+        self.common.congestion.rate_bps()
+    }
+
+    /// Its domain has this name, so that messages may name queues of other devices. Those are forwarded in
+    /// their turn: nothing is placed ahead of it.
+    pub(crate) fn share(&mut self, domain: Option<DomainName>) {
+        if let Some(domain) = domain.filter(|_| self.common.kind == QpType::XrcReceive) {
+            self.forwarder = Some(Forwarder::new(domain));
+            self.common.out_of_order = false;
         }
     }
 
-    /// Whether the peer acknowledges.
-    pub(crate) fn is_reliable(&self) -> bool {
-        !matches!(self.kind, QpType::Uc | QpType::Ud)
-    }
-
-    pub(crate) fn mtu(&self) -> u32 {
-        self.attr.path_mtu.bytes()
-    }
-
-    /// The protection domain. XRC's responder half has none of its own: it uses the SRQ's.
-    pub(crate) fn pd(&self) -> Pd {
-        self.init.pd.unwrap_or(Pd(u32::MAX))
-    }
-
-    fn send_cq(&self) -> Cq {
-        self.init.send_cq.unwrap_or(Cq(u32::MAX))
-    }
-
-    fn receive_cq(&self, resources: &Resources, srq: Option<Srq>) -> Cq {
-        srq.and_then(|srq| resources.srqs.get(srq.0 as usize))
-            .and_then(|srq| srq.xrc)
-            .map(|(_, cq)| cq)
-            .or(self.init.receive_cq)
-            .unwrap_or(Cq(u32::MAX))
-    }
-
-    /// Whether a packet comes from the connected peer, to the address that the peer was told (a spoofed one
-    /// is the first step of most attacks in ReDMArk). Who sends by a lane has numbers of its own, and no
-    /// other.
-    pub(crate) fn may_come_from(&self, resources: &Resources, arrival: &Arrival, packet: &Packet) -> bool {
-        let peer = arrival.source == self.path.destination && arrival.destination == self.path.source;
-        let sender = match packet.message {
-            Message::Datagram { deth, .. } => deth.source,
-            _ => self.attr.destination,
-        };
-        let has = |senders: Senders| senders.have(sender);
-        (peer || self.kind == QpType::Ud) && resources.senders.is_none_or(has)
+    /// Whether requests of its connection were forwarded.
+    pub(crate) fn has_forwarded(&self) -> bool {
+        self.forwarder.as_ref().is_some_and(Forwarder::has_session)
     }
 
     /// What the peer may do without asking. Before anything has come from it, it has to ask: the program is
     /// told of that.
     pub(crate) fn grant(&self) -> Option<QueueGrant> {
-        use State::{ReadyToReceive, ReadyToSend, SendQueueDrained, SendQueueError};
-        let takes = match self.state {
-            ReadyToReceive => self.responder.is_established(),
-            ReadyToSend | SendQueueDrained | SendQueueError => true,
-            _ => false,
+        let Common { qpn, kind, state, attr, path, .. } = &self.common;
+        let takes = match state {
+            State::ReadyToReceive => self.responder.is_established(),
+            _ => self.common.is_receiving(),
         };
-        let answered = match self.attr.max_dest_rd_atomic {
+        let answered = match attr.max_dest_rd_atomic {
             0 => Access::empty(),
             _ => Access::REMOTE_READ | Access::REMOTE_ATOMIC,
         };
-        (takes && self.kind == QpType::Rc).then(|| QueueGrant {
-            qpn: self.qpn,
-            peer: self.attr.destination,
-            source: self.path.source,
-            destination: self.path.destination,
-            pd: self.pd(),
-            access: self.attr.access & (Access::REMOTE_WRITE | answered),
+        (takes && *kind == QpType::Rc).then(|| QueueGrant {
+            qpn: *qpn,
+            peer: attr.destination,
+            source: path.source,
+            destination: path.destination,
+            pd: self.common.pd(),
+            access: attr.access & (Access::REMOTE_WRITE | answered),
         })
     }
 
-    /// Whether requests wait for acknowledgement.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.is_reliable() && self.state != State::Error && self.requester.is_waiting()
+    /// Reads a field of each cache line that packets need.
+    #[cfg(feature = "simulation")]
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        let Common { qpn, attr, path, counters, congestion, .. } = &self.common;
+        let own = qpn.value() ^ attr.destination.value() ^ u32::from(path.source_port);
+        let counted = counters.sent_packets ^ counters.received_packets;
+        let roles = self.requester.prefetch() ^ self.responder.prefetch() ^ counted as u32;
+        core::hint::black_box(own ^ roles ^ congestion.rate_bps().map_or(0, |bps| bps as u32));
+    }
+}
+
+/// Work requests and states.
+impl Qp {
+    /// Starts the numbering of what arrives (the change to RTR).
+    pub(crate) fn start_receiving(&mut self, expected: Psn) {
+        self.responder.start(expected);
     }
 
+    /// Starts the numbering of what is sent (the change to RTS).
+    pub(crate) fn start_sending(&mut self, first: Psn) {
+        self.requester.start(first);
+    }
+
+    pub(crate) fn set_state(&mut self, resources: &mut Resources, to: State, now: Instant) {
+        if to != State::Error {
+            log::state(&self.common, to);
+        }
+        match to {
+            State::Reset => {
+                self.reset(resources, now);
+                self.common.attr = QpAttr::default();
+            }
+            State::Error => self.fail_to_error(resources, now),
+            State::SendQueueDrained => {
+                self.common.state = to;
+                operate!(self, resources, now, Origin::Network, |cx| self.requester.drain(cx));
+            }
+            _ => self.common.state = to,
+        }
+    }
+
+    pub(crate) fn post_send(
+        &mut self,
+        resources: &mut Resources,
+        request: &SendRequest<'_>,
+        now: Instant,
+    ) -> Result<(), Error> {
+        operate!(self, resources, now, Origin::Network, |cx| self.requester.post(cx, request))
+    }
+
+    /// Posts a receive. In the error state it is accepted, and flushed.
+    pub(crate) fn post_receive(
+        &mut self,
+        resources: &mut Resources,
+        request: &ReceiveRequest<'_>,
+        now: Instant,
+    ) -> Result<(), Error> {
+        if self.common.state == State::Reset {
+            return Err(Error::WrongState);
+        }
+        let has_queue = matches!(self.common.kind, QpType::Rc | QpType::Uc | QpType::Ud);
+        if self.common.init.srq.is_some() || !has_queue {
+            return Err(Error::Invalid("the queue pair has no receive queue of its own"));
+        }
+        self.responder.post(request)?;
+        operate!(self, resources, now, Origin::Network, |cx| {
+            self.responder.announce_receive(cx);
+            if cx.qp.state == State::Error {
+                self.responder.flush(cx);
+            }
+        });
+        Ok(())
+    }
+
+    /// A receive was posted to a shared queue: tells a peer that waits for it. Whether one did.
+    pub(crate) fn announce_receive(&mut self, resources: &mut Resources) -> bool {
+        let now = Instant::default();
+        let cx = &Context { qp: &mut self.common, resources, now, origin: Origin::Network };
+        self.responder.announce_receive(cx)
+    }
+
+    /// Completes posted receives with "flushed".
+    pub(crate) fn flush_receives(&mut self, resources: &mut Resources, now: Instant) {
+        operate!(self, resources, now, Origin::Network, |cx| self.responder.flush(cx));
+    }
+
+    /// Goes to the error state: what is posted completes as flushed, what the responder owes (a NAK) still
+    /// leaves.
+    pub(crate) fn fail(&mut self, resources: &mut Resources, now: Instant) {
+        operate!(self, resources, now, Origin::Network, |cx| cx.fail());
+    }
+
+    /// Goes to the error state because the program says so: from any state, RESET included.
+    fn fail_to_error(&mut self, resources: &mut Resources, now: Instant) {
+        if self.common.state == State::Reset {
+            self.common.state = State::Error;
+        }
+        self.responder.forget_answers();
+        self.fail(resources, now);
+    }
+
+    /// Completes everything that is posted with "flushed" (IBTA 10.3.1.7).
+    #[cold]
+    fn flush_failed(&mut self, resources: &mut Resources, now: Instant) {
+        self.common.has_failed = false;
+        let cx = &mut Context { qp: &mut self.common, resources, now, origin: Origin::Network };
+        self.forwarder.iter_mut().for_each(|forwarder| forwarder.close(cx));
+        self.completer.stop();
+        self.requester.stop(cx.qp);
+        self.requester.flush(cx);
+        self.responder.flush(cx);
+        if cx.qp.init.srq.is_some() {
+            cx.resources.events.push_back(Event::LastWqeReached(cx.qp.qpn));
+        }
+    }
+
+    /// Back to the state of birth: nothing posted, nothing owed, no completion.
+    pub(crate) fn reset(&mut self, resources: &mut Resources, now: Instant) {
+        self.common.state = State::Reset;
+        resources.note_queue(self.common.qpn);
+        let cx = &mut Context { qp: &mut self.common, resources, now, origin: Origin::Network };
+        self.forwarder.iter_mut().for_each(|forwarder| forwarder.close(cx));
+        self.requester.reset();
+        self.completer = Completer::default();
+        self.responder.reset();
+        self.common.timers.stop_all();
+        self.common.congestion = Control::new(&resources.config);
+        for cq in [self.common.init.send_cq, self.common.init.receive_cq].into_iter().flatten() {
+            resources.cqs.purge(cq, self.common.qpn);
+        }
+    }
+}
+
+/// A packet that arrives, and what its handlers need.
+pub(crate) struct Inbound<'a> {
+    pub(crate) arrival: &'a Arrival,
+    pub(crate) origin: Origin,
+    pub(crate) packet: &'a Packet,
+    pub(crate) payload: Payload<'a>,
+}
+
+/// Packets that arrive.
+impl Qp {
+    /// Takes a packet; whether it was one for this queue pair. (Part of its one caller: this runs for each
+    /// packet.)
+    #[inline(always)]
+    pub(crate) fn handle_packet(
+        &mut self,
+        resources: &mut Resources,
+        now: Instant,
+        inbound: &Inbound<'_>,
+        memory: &mut impl Memory,
+    ) -> bool {
+        let Inbound { arrival, origin, packet, payload } = *inbound;
+        if self.common.kind == QpType::XrcReceive && is_response(packet) {
+            self.handle_forwarded_response(resources, now, inbound, memory);
+            return true;
+        }
+        if !self.may_come_from(inbound) {
+            resources.port.counters.dropped_wrong_address += 1;
+            return false;
+        }
+        let is_notification = packet.message == Message::Congestion;
+        if !is_notification && packet.service != self.common.service() {
+            resources.port.counters.dropped_wrong_service += 1;
+            return false;
+        }
+        self.common.counters.received_packets += 1;
+        self.common.counters.received_bytes += u64::from(payload.len());
+        let Self { requester, completer, responder, .. } = self;
+        let cx = &mut Context { qp: &mut self.common, resources, now, origin };
+        if arrival.congestion_experienced() && !is_notification {
+            responder.congestion_seen(cx);
+        }
+        match packet.message {
+            Message::Congestion => completer.handle_notification(cx, requester),
+            Message::Datagram { .. } => responder.handle_datagram(cx, arrival, packet, payload, memory),
+            _ if is_response(packet) => {
+                cx.qp.congestion.travelled(arrival.hop_limit);
+                completer.handle_response(cx, requester, packet, payload, memory);
+            }
+            _ => Self::handle_request(cx, responder, &mut self.forwarder, packet, payload, memory),
+        }
+        if self.common.has_failed {
+            self.flush_failed(resources, now);
+        }
+        true
+    }
+
+    /// Whether a packet comes from the connected peer, to the address that the peer was told (a spoofed one
+    /// is the first step of most attacks in ReDMArk). The process at the other end of a shared-memory channel
+    /// has numbers of its own, and no other.
+    #[inline(always)]
+    fn may_come_from(&self, inbound: &Inbound<'_>) -> bool {
+        let (arrival, path) = (inbound.arrival, &self.common.path);
+        let is_peer = arrival.source == path.destination && arrival.destination == path.source;
+        let sender = match inbound.packet.message {
+            Message::Datagram { deth, .. } => deth.source,
+            _ => self.common.attr.destination,
+        };
+        (is_peer || self.common.kind == QpType::Ud) && inbound.origin.may_be(sender)
+    }
+
+    /// A request: the responder executes it, unless the front end of the XRC domain takes it.
+    #[inline(always)]
+    fn handle_request(
+        cx: &mut Context<'_>,
+        responder: &mut Responder,
+        forwarder: &mut Option<Forwarder>,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) {
+        if !cx.qp.is_receiving() || cx.qp.kind == QpType::XrcSend {
+            cx.resources.port.counters.dropped_no_qp += 1;
+            return;
+        }
+        responder.note_established(cx);
+        match forwarder {
+            Some(forwarder) if forwarder.takes(cx, packet) => {
+                forwarder.handle_request(cx, responder, packet, payload, memory);
+            }
+            _ => responder.handle_request(cx, packet, payload, memory),
+        }
+    }
+
+    /// The answer of an SRQ owner to a forwarded request.
+    fn handle_forwarded_response(
+        &mut self,
+        resources: &mut Resources,
+        now: Instant,
+        inbound: &Inbound<'_>,
+        memory: &mut impl Memory,
+    ) {
+        let Inbound { origin, packet, payload, .. } = *inbound;
+        let Some(forwarder) = &mut self.forwarder else {
+            resources.port.counters.dropped_unexpected_response += 1;
+            return;
+        };
+        let responder = &mut self.responder;
+        operate!(self, resources, now, origin, |cx| {
+            forwarder.handle_response(cx, responder, packet, payload, memory);
+        });
+    }
+
+    /// A shared-memory channel has ended: requests that were forwarded by it and not answered are refused.
+    pub(crate) fn close_forwarding(&mut self, resources: &mut Resources, channel: u16, now: Instant) {
+        let Some(forwarder) = &mut self.forwarder else { return };
+        let responder = &mut self.responder;
+        operate!(self, resources, now, Origin::Network, |cx| forwarder.close_channel(cx, responder, channel));
+    }
+}
+
+fn is_response(packet: &Packet) -> bool {
+    matches!(
+        packet.message,
+        Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } | Message::ReadResponse { .. }
+    )
+}
+
+/// Sending, and timers.
+impl Qp {
     /// Sends up to `budget` packets: requests first, so that an acknowledgement ends the batch. Returns how
     /// many, and whether there is nothing more to send until something happens.
     pub(crate) fn transmit(
@@ -216,49 +471,53 @@ impl Qp {
         budget: usize,
         sink: &mut impl Sink,
     ) -> (usize, bool) {
-        let mut sent = 0;
-        self.is_stalled = false;
-        // An answer always gets its place in the turn, or a busy requester would starve it.
-        while sent + 1 < budget.max(2) {
-            match self.advance(resources, now, sink) {
-                Step::Sent => sent += 1,
-                Step::Went => {}
-                Step::Blocked => break,
+        self.common.waits_for_room = false;
+        operate!(self, resources, now, Origin::Network, |cx| {
+            let (requester, expected) = (&mut self.requester, &mut self.completer.expected);
+            let responder = &mut self.responder;
+            // An answer always gets its place in the turn, or a busy requester would starve it.
+            let mut sent = 0;
+            send_while(&mut sent, budget.max(2) - 1, || requester.next_packet(cx, expected, sink));
+            if let Some(forwarder) = &mut self.forwarder {
+                send_while(&mut sent, budget, || forwarder.next_request(cx, responder, sink));
             }
-        }
-        while self.responder.visits.is_some() && sent < budget {
-            match self.hand_on(resources, now, sink) {
-                Step::Sent => sent += 1,
-                Step::Went => {}
-                Step::Blocked => break,
+            let requests_blocked = sent + 1 < budget.max(2);
+            if let Some(at) = sink.asks_again_at().filter(|_| sent > 0) {
+                requester.rest_until(cx.qp, at.max(now));
             }
-        }
-        let requests_blocked = sent + 1 < budget.max(2);
-        if let Some(at) = sink.asks_again_at().filter(|_| sent > 0) {
-            self.rest_until(at.max(now));
-        }
-        while sent < budget.max(1) {
-            match self.answer(resources, sink) {
-                Step::Sent => sent += 1,
-                _ => return (sent, requests_blocked),
-            }
-        }
-        (sent, false)
+            let limit = budget.max(1);
+            let answers_blocked = send_while(&mut sent, limit, || responder.next_answer(cx, sink));
+            (sent, requests_blocked && answers_blocked)
+        })
     }
 
     /// Sends what the responder owes, up to the next READ response.
     pub(crate) fn answer_at_once(&mut self, resources: &mut Resources, sink: &mut impl Sink) {
-        while self.responder.has_short_answer() && self.answer(resources, sink) == Step::Sent {}
+        let now = Instant::default();
+        let cx = &mut Context { qp: &mut self.common, resources, now, origin: Origin::Network };
+        while self.responder.has_short_answer() && self.responder.next_answer(cx, sink) == Step::Sent {}
     }
 
     pub(crate) fn owes_acknowledgement(&self) -> bool {
         self.responder.owes_acknowledgement()
     }
 
+    /// Whether its channel was full when it had its turn to send.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.common.waits_for_room
+    }
+
+    /// Whether requests wait for acknowledgement.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.common.is_reliable() && self.common.state != State::Error && self.requester.is_waiting()
+    }
+
+    #[inline]
     pub(crate) fn urgency(&self) -> Urgency {
-        let sends = self.requester.may_have_turn(&self.send)
-            && matches!(self.state, State::ReadyToSend | State::SendQueueDrained);
-        if sends || self.responder.has_data() || self.has_visit() {
+        let sends = self.requester.has_turn(&self.common) && self.common.is_sending();
+        let forwards = self.forwarder.as_ref().is_some_and(Forwarder::has_data);
+        if sends || self.responder.has_data() || forwards {
             Urgency::Data
         } else if self.responder.owes_acknowledgement() {
             Urgency::Acknowledgement
@@ -267,71 +526,40 @@ impl Qp {
         }
     }
 
-    /// Goes to the error state: what is posted completes as flushed, what the responder owes (a NAK) still
-    /// leaves.
-    pub(crate) fn fail(&mut self, resources: &mut Resources, now: Instant) {
-        if self.state == State::Error || self.state == State::Reset {
-            return;
-        }
-        self.state = State::Error;
-        resources.note_queue(self.qpn);
-        self.end_visits(resources);
-        self.requester.stop();
-        self.flush(resources, now);
+    /// The earliest deadline of its timers, and of the congestion control's.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        earlier(self.common.timers.next(), self.common.congestion.deadline())
     }
 
-    /// Goes to the error state because the program says so: from any state, RESET included.
-    pub(crate) fn fail_to_error(&mut self, resources: &mut Resources, now: Instant) {
-        if self.state == State::Reset {
-            self.state = State::Error;
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, resources: &mut Resources, now: Instant) {
+        let Common { timers, congestion, .. } = &mut self.common;
+        if timers.take_expired(Timer::Resume, now) {
+            self.completer.handle_resume();
         }
-        self.responder.forget_answers();
-        self.fail(resources, now);
+        timers.take_expired(Timer::Pace, now);
+        if congestion.deadline().is_some_and(|at| at <= now) {
+            congestion.handle_timeout(now);
+        }
+        if timers.take_expired(Timer::Retransmit, now) {
+            let (requester, completer) = (&mut self.requester, &mut self.completer);
+            operate!(self, resources, now, Origin::Network, |cx| {
+                completer.handle_ack_timeout(cx, requester);
+            });
+        }
     }
+}
 
-    /// Completes everything that is posted with "flushed" (IBTA 10.3.1.7).
-    pub(crate) fn flush(&mut self, resources: &mut Resources, now: Instant) {
-        self.flush_sends(resources, now);
-        self.flush_receives(resources, now);
-        if self.init.srq.is_some() {
-            resources.events.push_back(Event::LastWqeReached(self.qpn));
+/// Lets a role send until `limit` packets have left in all, or it cannot; whether it could not.
+#[inline(always)]
+fn send_while(sent: &mut usize, limit: usize, mut next: impl FnMut() -> Step) -> bool {
+    while *sent < limit {
+        match next() {
+            Step::Sent => *sent += 1,
+            Step::Progressed => {}
+            Step::Blocked => return true,
         }
     }
-
-    pub(crate) fn flush_sends(&mut self, resources: &mut Resources, now: Instant) {
-        while let Some(entry) = self.send.pop() {
-            let kind = requester::completion_kind(&entry.operation);
-            let flushed = completion(self.qpn, entry.id, Status::Flushed, kind, now);
-            resources.complete(self.send_cq(), flushed, Notice::Ordinary);
-        }
-        self.requester.forget_queue();
-    }
-
-    pub(crate) fn flush_receives(&mut self, resources: &mut Resources, now: Instant) {
-        let cq = self.receive_cq(resources, self.responder.taken_from);
-        let taken = self.responder.abandon();
-        let mut sges = core::mem::take(&mut self.responder.sges);
-        for id in taken.into_iter().chain(core::iter::from_fn(|| self.receive.take(&mut sges))) {
-            let flushed = completion(self.qpn, id, Status::Flushed, CompletionKind::Receive, now);
-            resources.complete(cq, flushed, Notice::Ordinary);
-        }
-        self.responder.sges = sges;
-    }
-
-    /// Back to the state of birth: nothing posted, nothing owed, no completion.
-    pub(crate) fn reset(&mut self, resources: &mut Resources) {
-        self.state = State::Reset;
-        resources.note_queue(self.qpn);
-        self.end_visits(resources);
-        self.send.clear();
-        self.receive.clear();
-        self.requester = Requester::default();
-        self.responder = Responder::default();
-        self.congestion = Control::new(&resources.config);
-        for cq in [self.init.send_cq, self.init.receive_cq].into_iter().flatten() {
-            if let Some(queue) = resources.cqs.get_mut(cq.0 as usize) {
-                queue.purge(self.qpn);
-            }
-        }
-    }
+    false
 }

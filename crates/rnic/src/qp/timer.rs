@@ -1,9 +1,75 @@
-//! A queue pair's timers: one deadline each, one handler for all.
+//! A queue pair's timers: an enum, and a table of deadlines.
 
-use super::Qp;
-use super::attr::State;
-use crate::resources::Resources;
 use crate::time::{Instant, Nanos};
+
+/// What a queue pair waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Timer {
+    /// When to stop waiting for an acknowledgement: the local ACK timer (IBTA 9.7.6.1.3).
+    Retransmit,
+    /// When to send again after an RNR NAK, or after a sequence error.
+    Resume,
+    /// When the rate limit lets the next packet go, which was held back.
+    Pace,
+}
+
+impl Timer {
+    /// How many there are.
+    const COUNT: usize = Self::Pace as usize + 1;
+}
+
+/// The deadline of each timer that runs.
+#[derive(Debug)]
+pub(super) struct TimerTable([Instant; Timer::COUNT]);
+
+/// The deadline of a timer that does not run.
+const NEVER: Instant = Instant(u64::MAX);
+
+impl Default for TimerTable {
+    fn default() -> Self {
+        Self([NEVER; Timer::COUNT])
+    }
+}
+
+impl TimerTable {
+    /// Starts a timer, or moves its deadline.
+    #[inline]
+    pub(super) fn set(&mut self, timer: Timer, at: Instant) {
+        self.0[timer as usize] = at;
+    }
+
+    #[inline]
+    pub(super) fn stop(&mut self, timer: Timer) {
+        self.0[timer as usize] = NEVER;
+    }
+
+    pub(super) fn stop_all(&mut self) {
+        *self = Self::default();
+    }
+
+    #[inline]
+    pub(super) fn is_set(&self, timer: Timer) -> bool {
+        self.0[timer as usize] != NEVER
+    }
+
+    /// Stops a timer whose deadline has come; whether it had.
+    #[inline]
+    pub(super) fn take_expired(&mut self, timer: Timer, now: Instant) -> bool {
+        let is_due = self.is_set(timer) && self.0[timer as usize] <= now;
+        if is_due {
+            self.stop(timer);
+        }
+        is_due
+    }
+
+    /// The earliest deadline.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Instant> {
+        let [first, second, third] = self.0;
+        let earliest = first.min(second).min(third);
+        (earliest != NEVER).then_some(earliest)
+    }
+}
 
 /// RNR timer codes 0 to 31 in units of 10 us (IBTA 9.7.5.2.8, table 46).
 const RNR_WAIT_10_MICROS: [u32; 32] = [
@@ -17,7 +83,7 @@ pub(super) fn rnr_wait(code: u8) -> Nanos {
 }
 
 /// Local ACK timeout of a code: 4.096 us × 2^code; 0 is never (IBTA 9.7.6.1.3).
-fn ack_timeout(code: u8) -> Option<Nanos> {
+pub(super) fn ack_timeout(code: u8) -> Option<Nanos> {
     (code != 0).then(|| Nanos(4_096 << (code & 31)))
 }
 
@@ -28,63 +94,6 @@ pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<In
         (Some(one), Some(other)) => Some(if one.0 < other.0 { one } else { other }),
         (one, None) => one,
         (None, other) => other,
-    }
-}
-
-impl Qp {
-    /// The earliest of:
-    /// - when to give up waiting for an acknowledgement,
-    /// - when to end an RNR NAK's wait,
-    /// - when to send the next paced packet,
-    /// - when the congestion control wants its clock.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let requester = &self.requester;
-        let pace = if requester.waits_for_pace { Some(requester.pace_at) } else { None };
-        let own = earlier(requester.retransmit_at, requester.resume_at);
-        earlier(earlier(own, pace), self.congestion.deadline())
-    }
-
-    /// Starts the ACK timer unless it runs.
-    pub(super) fn arm_retransmit(&mut self, now: Instant) {
-        if self.requester.retransmit_at.is_none() {
-            self.restart_retransmit(now);
-        }
-    }
-
-    /// Starts the ACK timer anew, or stops it when nothing is waited for.
-    pub(super) fn restart_retransmit(&mut self, now: Instant) {
-        let timeout = ack_timeout(self.attr.timeout).filter(|_| self.requester.is_waiting());
-        self.requester.retransmit_at = timeout.map(|timeout| now + timeout);
-    }
-
-    /// Does what is due.
-    pub(crate) fn handle_timeout(&mut self, resources: &mut Resources, now: Instant) {
-        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if due(self.requester.resume_at) {
-            self.requester.resume_at = None;
-        }
-        if self.requester.pace_at <= now {
-            self.requester.waits_for_pace = false;
-        }
-        if due(self.congestion.deadline()) {
-            self.congestion.handle_timeout(now);
-        }
-        if due(self.requester.retransmit_at) {
-            self.requester.retransmit_at = None;
-            if matches!(self.state, State::ReadyToSend | State::SendQueueDrained) {
-                self.acknowledgement_overdue(resources, now);
-            }
-        }
-    }
-
-    fn acknowledgement_overdue(&mut self, resources: &mut Resources, now: Instant) {
-        if !self.requester.is_waiting() {
-            return;
-        }
-        resources.counters.local_ack_timeout_err += 1;
-        self.counters.local_ack_timeout_err += 1;
-        self.congestion.timed_out(now);
-        self.retry(resources, now);
     }
 }
 
@@ -100,5 +109,21 @@ mod tests {
         assert_eq!(rnr_wait(31), Nanos(491_520_000));
         assert_eq!(ack_timeout(14), Some(Nanos(67_108_864)));
         assert_eq!(ack_timeout(0), None);
+    }
+
+    #[test]
+    fn the_table_names_the_earliest_timer_and_each_expires_once() {
+        let mut timers = TimerTable::default();
+        assert_eq!(timers.next(), None);
+        timers.set(Timer::Retransmit, Instant(30));
+        timers.set(Timer::Pace, Instant(10));
+        assert_eq!(timers.next(), Some(Instant(10)));
+        assert!(!timers.take_expired(Timer::Pace, Instant(9)));
+        assert!(timers.take_expired(Timer::Pace, Instant(10)));
+        assert!(!timers.take_expired(Timer::Pace, Instant(10)));
+        assert_eq!(timers.next(), Some(Instant(30)));
+        assert!(!timers.take_expired(Timer::Resume, Instant(u64::MAX)));
+        timers.stop_all();
+        assert_eq!(timers.next(), None);
     }
 }

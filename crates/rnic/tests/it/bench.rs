@@ -8,7 +8,7 @@ pub(crate) const MTU: usize = 1024;
 /// PSN of the first packet in either direction.
 pub(crate) const START: u32 = 0x100;
 pub(crate) const PEER_QPN: Qpn = Qpn::new(0x4711);
-/// On a lane: there is a receive now.
+/// The syndrome by which a responder on a shared-memory channel says that it has posted a receive.
 pub(crate) const READY: Syndrome = Syndrome::Reserved(0x40);
 pub(crate) const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE);
 
@@ -68,6 +68,8 @@ impl Memory for Bytes {
 pub(crate) struct Sent(pub(crate) Vec<(Packet, u32)>);
 
 impl Sink for Sent {
+    type Channels = NoChannels;
+
     fn send(&mut self, _path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
         self.0.push((*packet, payload.len()));
         Ok(())
@@ -92,13 +94,13 @@ impl Bench {
     pub(crate) fn with(kind: QpType, config: Config, access: Access) -> Self {
         let mut device = Device::new(config, [3; 32]);
         device.add_qpn_range(Qpn::new(0x1000), 4096);
-        device.set_gid(0, Some(us()));
-        device.set_active_mtu(Mtu::B4096);
+        device.port_mut().set_gid(0, Some(us()));
+        device.port_mut().set_active_mtu(Mtu::B4096);
         let pd = device.alloc_pd().unwrap();
         let memory = Bytes((0..65536u32).map(|index| (index % 251) as u8).collect());
         let init = RegionInit { address: BASE, length: memory.0.len() as u64, iova: BASE, access };
-        let keys = device.register(pd, init).unwrap();
-        let cq = device.create_cq(1024).unwrap();
+        let keys = device.memory().register(pd, init).unwrap();
+        let cq = device.cqs_mut().create(1024).unwrap();
         let mut bench = Self { device, memory, now: Instant(0), qpn: Qpn::new(0), pd, cq, keys };
         bench.qpn = bench.connected(kind);
         bench
@@ -139,13 +141,13 @@ impl Bench {
         self.device.handle_packet(self.now, arrival, packet, Payload::Bytes(payload), &mut self.memory);
     }
 
-    /// As [`Self::receive`], by a lane to the peer.
-    pub(crate) fn receive_by_lane(&mut self, offset: u32, message: Message, payload: &[u8]) {
+    /// As [`Self::receive`], by a shared-memory channel to the peer.
+    pub(crate) fn receive_by_channel(&mut self, offset: u32, message: Message, payload: &[u8]) {
         let mut packet = Packet::new(Service::Rc, self.qpn, Psn::new(START + offset), message);
         packet.ack_req = true;
         let (arrival, senders) = (self.arrival(), Senders { first: PEER_QPN, count: 1 });
         let payload = Payload::Bytes(payload);
-        self.device.handle_lane_packet(self.now, &arrival, senders, &packet, payload, &mut self.memory);
+        self.device.shm().handle_packet(self.now, &arrival, senders, &packet, payload, &mut self.memory);
     }
 
     /// Everything that the device wants to send now.
@@ -198,7 +200,7 @@ impl Bench {
     /// Completions that wait: id and status.
     pub(crate) fn completions(&mut self) -> Vec<(u64, Status)> {
         let mut taken = Vec::new();
-        self.device.poll_cq(self.cq, 1024, |done| taken.push((done.id, done.status)));
+        self.device.cqs_mut().poll(self.cq, 1024, |done| taken.push((done.id, done.status)));
         taken
     }
 

@@ -63,10 +63,10 @@ fn no_packet_allocates_once_the_queues_have_grown() {
         let mut sink = Discard;
         bench.post(1, Operation::Send(Tail::None), 5000);
         while bench.device.transmit(bench.now, 64, &mut sink) > 0 {}
-        let posted = bench.device.counters().sent_packets as u32;
+        let posted = bench.device.port().counters().sent_packets as u32;
         bench.acknowledge(posted - 1, Syndrome::ACK);
         let mut completed = 0;
-        bench.device.poll_cq(bench.cq, 16, |_| completed += 1);
+        bench.device.cqs_mut().poll(bench.cq, 16, |_| completed += 1);
         assert_eq!(completed, 1);
     };
     (0..200).for_each(|_| round(&mut bench));
@@ -78,6 +78,8 @@ fn no_packet_allocates_once_the_queues_have_grown() {
 struct Discard;
 
 impl Sink for Discard {
+    type Channels = NoChannels;
+
     fn send(&mut self, _: &Path, _: &wire::Packet, _: Gather<'_>) -> Result<(), Fault> {
         Ok(())
     }

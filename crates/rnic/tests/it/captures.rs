@@ -79,7 +79,7 @@ impl Responder {
         let (theirs, ours) = *self.keys.get_or_insert_with(|| {
             let iova = address - offset;
             let init = RegionInit { address: BASE, length: REGION, iova, access };
-            (rkey, bench.device.register(bench.pd, init).unwrap().rkey)
+            (rkey, bench.device.memory().register(bench.pd, init).unwrap().rkey)
         });
         Rkey(rkey.0 ^ theirs.0 ^ ours.0)
     }

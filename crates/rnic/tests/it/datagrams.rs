@@ -15,7 +15,7 @@ fn a_datagram_stands_behind_its_ip_header() {
     bench.post_receive(1, 100);
     bench.receive_from(&bench.arrival(), &datagram(bench.qpn, 7), b"hello");
     let mut taken = Vec::new();
-    bench.device.poll_cq(bench.cq, 8, |done| taken.push(*done));
+    bench.device.cqs_mut().poll(bench.cq, 8, |done| taken.push(*done));
     assert_eq!(
         (taken[0].length, taken[0].source, taken[0].grh),
         (45, Qpn::new(0x77), Some(NetworkHeader::Ipv4))
@@ -33,7 +33,7 @@ fn what_does_not_fit_is_dropped_and_counted() {
     bench.post_receive(1, 44);
     bench.receive_from(&bench.arrival(), &datagram(bench.qpn, 7), b"too long");
     bench.receive_from(&bench.arrival(), &datagram(bench.qpn, 8), b"key");
-    let counters = bench.device.counters();
+    let counters = bench.device.port().counters();
     assert_eq!((counters.dropped_no_receive, counters.dropped_bad_qkey), (2, 1));
     assert_eq!(bench.completions(), []);
     assert_eq!(bench.state(), State::ReadyToSend);
@@ -45,7 +45,7 @@ fn every_member_of_a_group_gets_a_copy_but_the_sender() {
     let other = bench.connected(QpType::Ud);
     let group = Gid::from_ipv4([239, 1, 2, 3]);
     for qpn in [bench.qpn, other] {
-        bench.device.attach_multicast(qpn, group).unwrap();
+        bench.device.multicast().attach(qpn, group).unwrap();
         let sges = [Sge { address: BASE, length: 100, lkey: bench.keys.lkey }];
         let request = ReceiveRequest { id: u64::from(qpn.value()), sges: &sges };
         bench.device.post_receive(qpn, &request, bench.now).unwrap();
@@ -57,6 +57,6 @@ fn every_member_of_a_group_gets_a_copy_but_the_sender() {
     bench.receive_from(&looped, &packet, b"all");
     assert_eq!(bench.completions(), [(u64::from(bench.qpn.value()), Status::Success)]);
     assert_eq!(bench.device.destroy_qp(other), Err(Error::Busy), "attached");
-    bench.device.detach_multicast(other, group).unwrap();
+    bench.device.multicast().detach(other, group).unwrap();
     assert_eq!(bench.device.destroy_qp(other), Ok(()));
 }

@@ -2,10 +2,10 @@
 
 use crate::bench::*;
 use rnic::*;
-use wire::{AtomicEth, Message, Packet, Position, Psn, Qpn, Service, Syndrome, Tail};
+use wire::{AtomicEth, Message, Packet, Position, Psn, Qpn, Reth, Service, Syndrome, Tail};
 
-/// The lane between the two, at either end.
-const LANE: u16 = 1;
+/// Number of the shared-memory channel between the two devices, at either end.
+const CHANNEL: u16 = 1;
 const NAME: DomainName = DomainName { file: (1, 2), interface: 3 };
 const NUMBERS: u32 = 0x100;
 const OWNER_FIRST: u32 = 0x8000;
@@ -14,12 +14,14 @@ const OWNER_FIRST: u32 = 0x8000;
 #[derive(Default)]
 struct Out {
     sent: Vec<(Packet, Vec<u8>)>,
-    visits: Vec<(Visit, Packet, Vec<u8>)>,
-    owner: Option<Owner>,
+    forwarded: Vec<(ForwardedRequest, Packet, Vec<u8>)>,
+    owner: Option<SrqOwner>,
     memory: Vec<u8>,
 }
 
 impl Sink for Out {
+    type Channels = Self;
+
     fn send(&mut self, _path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
         let bytes = match payload {
             Gather::Inline(bytes) => bytes.to_vec(),
@@ -33,24 +35,48 @@ impl Sink for Out {
         Ok(())
     }
 
+    fn channels(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+}
+
+impl Channels for Out {
     fn room(&mut self, path: &Path, mtu: u32) -> u32 {
-        if path.lane == 0 { 1 } else { 8192 / mtu }
+        if path.channel == 0 { 1 } else { 8192 / mtu }
     }
 
-    fn owner(&mut self, _holder: Qpn, srq: Qpn) -> Owner {
+    fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
+        false
+    }
+
+    fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
+        Execution::ByChannel
+    }
+
+    fn begins(&mut self, _path: &Path, _is_read: bool, _length: u32, _follows: bool) {}
+
+    fn prefers_to_execute(&mut self, _path: &Path) -> bool {
+        false
+    }
+
+    fn datagram_channel(&mut self, _path: &Path, _from: Qpn, _to: Qpn) -> u16 {
+        0
+    }
+
+    fn srq_owner(&mut self, _front_end: Qpn, srq: Qpn) -> SrqOwner {
         let known = srq.value() >= OWNER_FIRST && srq.value() < OWNER_FIRST + NUMBERS;
-        self.owner.unwrap_or(if known { Owner::Lane(LANE) } else { Owner::Nobody })
+        self.owner.unwrap_or(if known { SrqOwner::Channel(CHANNEL) } else { SrqOwner::Absent })
     }
 
-    fn visit(&mut self, lane: u16, visit: &Visit, packet: &Packet, payload: &[u8]) {
-        assert_eq!(lane, LANE);
-        self.visits.push((*visit, *packet, payload.to_vec()));
+    fn forward(&mut self, channel: u16, request: &ForwardedRequest, packet: &Packet, payload: &[u8]) {
+        assert_eq!(channel, CHANNEL);
+        self.forwarded.push((*request, *packet, payload.to_vec()));
     }
 }
 
 /// One device with the queue pair and a queue of its own, one with another queue.
 struct Shared {
-    holder: Bench,
+    front_end: Bench,
     owner: Bench,
     here: Srq,
     there: Srq,
@@ -64,73 +90,80 @@ impl Shared {
     }
 
     fn of(owners: DomainName) -> Self {
-        let (mut holder, mut owner) = (Bench::new(QpType::Rc), Bench::new(QpType::Rc));
-        holder.device.set_srq_numbers(Qpn::new(0x1000), NUMBERS);
-        owner.device.set_srq_numbers(Qpn::new(OWNER_FIRST), NUMBERS);
+        let (mut front_end, mut owner) = (Bench::new(QpType::Rc), Bench::new(QpType::Rc));
+        front_end.device.srqs().set_numbers(Qpn::new(0x1000), NUMBERS);
+        owner.device.srqs().set_numbers(Qpn::new(OWNER_FIRST), NUMBERS);
         let [(here, here_cq), (there, there_cq)] =
-            [(&mut holder, NAME), (&mut owner, owners)].map(|(bench, name)| {
+            [(&mut front_end, NAME), (&mut owner, owners)].map(|(bench, name)| {
                 let domain = bench.device.alloc_xrcd(Some(name)).unwrap();
-                let cq = bench.device.create_cq(64).unwrap();
-                (bench.device.create_srq(bench.pd, 16, 1, Some((domain, cq))).unwrap(), cq)
+                let cq = bench.device.cqs_mut().create(64).unwrap();
+                (bench.device.srqs().create(bench.pd, 16, 1, Some((domain, cq))).unwrap(), cq)
             });
         let xrcd = Some(Xrcd::from_value(0));
         let (pd, send_cq, receive_cq) = (None, None, None);
-        let init = QpInit { pd, send_cq, receive_cq, xrcd, ..holder.init(QpType::XrcReceive) };
-        holder.qpn = holder.device.create_qp(&init).unwrap();
-        connect_xrc_receiver(&mut holder);
-        Self { holder, owner, here, there, here_cq, there_cq }
+        let init = QpInit { pd, send_cq, receive_cq, xrcd, ..front_end.init(QpType::XrcReceive) };
+        front_end.qpn = front_end.device.create_qp(&init).unwrap();
+        connect_xrc_receiver(&mut front_end);
+        Self { front_end, owner, here, there, here_cq, there_cq }
     }
 
     fn post(&mut self, id: u64) {
         let sges = [Sge { address: BASE, length: 64, lkey: self.owner.keys.lkey }];
-        self.owner.device.post_srq_receive(self.there, &ReceiveRequest { id, sges: &sges }).unwrap();
+        self.owner.device.srqs().post_receive(self.there, &ReceiveRequest { id, sges: &sges }).unwrap();
     }
 
     fn post_here(&mut self, id: u64) {
-        let sges = [Sge { address: BASE, length: 64, lkey: self.holder.keys.lkey }];
-        self.holder.device.post_srq_receive(self.here, &ReceiveRequest { id, sges: &sges }).unwrap();
+        let sges = [Sge { address: BASE, length: 64, lkey: self.front_end.keys.lkey }];
+        self.front_end.device.srqs().post_receive(self.here, &ReceiveRequest { id, sges: &sges }).unwrap();
     }
 
     /// The peer sends to a queue: `offset` is of its PSN.
     fn send(&mut self, offset: u32, srq: u32, message: Message, payload: &[u8]) {
         let psn = Psn::new(START + offset);
-        let mut packet = Packet::new(Service::Xrc, self.holder.qpn, psn, message);
+        let mut packet = Packet::new(Service::Xrc, self.front_end.qpn, psn, message);
         packet.xrc_srq = Some(Qpn::new(srq));
         packet.ack_req = true;
-        self.holder.receive_from(&self.holder.arrival(), &packet, payload);
+        self.front_end.receive_from(&self.front_end.arrival(), &packet, payload);
     }
 
-    fn number_there(&self) -> u32 {
-        self.owner.device.srq_number(self.there).value()
+    fn number_there(&mut self) -> u32 {
+        self.owner.device.srqs().number(self.there).value()
     }
 
-    fn number_here(&self) -> u32 {
-        self.holder.device.srq_number(self.here).value()
+    fn number_here(&mut self) -> u32 {
+        self.front_end.device.srqs().number(self.here).value()
     }
 
-    /// What the holder hands on now, and has to say.
-    fn hand_on(&mut self) -> (usize, Vec<(Packet, Vec<u8>)>) {
-        let mut out = Out { memory: self.holder.memory.0.clone(), ..Out::default() };
-        while self.holder.device.transmit(self.holder.now, 64, &mut out) > 0 {}
-        let senders = Senders { first: self.holder.qpn, count: 1 };
-        let count = out.visits.len();
-        for (visit, packet, bytes) in out.visits {
+    /// What the front end forwards now, and the packets that it sends to its peer.
+    fn forward(&mut self) -> (usize, Vec<(Packet, Vec<u8>)>) {
+        let mut out = Out { memory: self.front_end.memory.0.clone(), ..Out::default() };
+        while self.front_end.device.transmit(self.front_end.now, 64, &mut out) > 0 {}
+        let senders = Senders { first: self.front_end.qpn, count: 1 };
+        let count = out.forwarded.len();
+        for (request, packet, bytes) in out.forwarded {
             let payload = Payload::Bytes(&bytes);
             let Bench { device, memory, now, .. } = &mut self.owner;
-            device.handle_visit(*now, LANE, senders, &visit, &packet, payload, memory);
+            device.shm().handle_forwarded(
+                *now,
+                Channel { number: CHANNEL, senders },
+                &request,
+                &packet,
+                payload,
+                memory,
+            );
         }
         (count, out.sent)
     }
 
-    /// The owner's answers reach the holder.
+    /// The owner's answers reach the front end.
     fn decide(&mut self) -> usize {
         let mut out = Out { memory: self.owner.memory.0.clone(), ..Out::default() };
         while self.owner.device.transmit(self.owner.now, 64, &mut out) > 0 {}
         let senders = Senders { first: Qpn::new(OWNER_FIRST), count: NUMBERS };
         let arrival = Arrival::default();
         for (packet, bytes) in &out.sent {
-            let Bench { device, memory, now, .. } = &mut self.holder;
-            device.handle_lane_packet(*now, &arrival, senders, packet, Payload::Bytes(bytes), memory);
+            let Bench { device, memory, now, .. } = &mut self.front_end;
+            device.shm().handle_packet(*now, &arrival, senders, packet, Payload::Bytes(bytes), memory);
         }
         out.sent.len()
     }
@@ -139,8 +172,8 @@ impl Shared {
     fn settle(&mut self) -> Vec<(Packet, Vec<u8>)> {
         let mut heard = Vec::new();
         loop {
-            let (visits, sent) = self.hand_on();
-            let quiet = visits == 0 && sent.is_empty();
+            let (forwarded, sent) = self.forward();
+            let quiet = forwarded == 0 && sent.is_empty();
             heard.extend(sent);
             if self.decide() == 0 && quiet {
                 return heard;
@@ -162,20 +195,20 @@ impl Shared {
     }
 
     fn taken_here(&mut self) -> Vec<(u64, Status, Qpn)> {
-        taken(&mut self.holder.device, self.here_cq)
+        taken(&mut self.front_end.device, self.here_cq)
     }
 }
 
 fn taken(device: &mut Device, cq: Cq) -> Vec<(u64, Status, Qpn)> {
     let mut taken = Vec::new();
-    device.poll_cq(cq, 64, |done| taken.push((done.id, done.status, done.qpn)));
+    device.cqs_mut().poll(cq, 64, |done| taken.push((done.id, done.status, done.qpn)));
     taken
 }
 
 #[test]
 fn a_message_goes_to_the_device_that_has_the_queue() {
     let mut shared = Shared::new();
-    let (there, qpn) = (shared.number_there(), shared.holder.qpn);
+    let (there, qpn) = (shared.number_there(), shared.front_end.qpn);
     shared.post(1);
     shared.post(2);
     shared.send(0, there, send(Position::First), &[7; MTU]);
@@ -183,20 +216,20 @@ fn a_message_goes_to_the_device_that_has_the_queue() {
     shared.send(1, there, send(Position::Last), b"end");
     assert_eq!(shared.heard(), [(0, Syndrome::NAK_INVALID_REQUEST, 0)]);
     assert_eq!(shared.taken_there(), [(1, Status::LocalLength, qpn)]);
-    assert_eq!(shared.holder.events(), [Event::CommunicationEstablished(qpn), Event::QpRequestError(qpn)]);
+    assert_eq!(shared.front_end.events(), [Event::CommunicationEstablished(qpn), Event::QpRequestError(qpn)]);
     assert_eq!(shared.owner.events(), []);
     let mut shared = Shared::new();
     shared.post(1);
     shared.send(0, there, send(Position::Only), b"for you");
     assert_eq!(shared.heard(), [(0, Syndrome::ACK, 1)]);
-    assert_eq!(shared.taken_there(), [(1, Status::Success, shared.holder.qpn)]);
+    assert_eq!(shared.taken_there(), [(1, Status::Success, shared.front_end.qpn)]);
     assert_eq!(&shared.owner.memory.0[..7], b"for you");
 }
 
 #[test]
 fn messages_to_both_devices_are_executed_in_their_order() {
     let mut shared = Shared::new();
-    let (there, here, qpn) = (shared.number_there(), shared.number_here(), shared.holder.qpn);
+    let (there, here, qpn) = (shared.number_there(), shared.number_here(), shared.front_end.qpn);
     (1..=2).for_each(|id| shared.post(id));
     (3..=4).for_each(|id| shared.post_here(id));
     shared.send(0, there, send(Position::Only), b"a");
@@ -217,7 +250,7 @@ fn messages_to_both_devices_are_executed_in_their_order() {
 #[test]
 fn an_owner_that_is_not_ready_turns_the_connection_back() {
     let mut shared = Shared::new();
-    let (there, here, qpn) = (shared.number_there(), shared.number_here(), shared.holder.qpn);
+    let (there, here, qpn) = (shared.number_there(), shared.number_here(), shared.front_end.qpn);
     shared.post_here(9);
     shared.send(0, there, send(Position::Only), b"a");
     shared.send(1, there, send(Position::Only), b"b");
@@ -238,10 +271,10 @@ fn an_owner_that_is_not_ready_turns_the_connection_back() {
 }
 
 #[test]
-fn a_peer_on_a_lane_is_told_when_the_owner_is_ready() {
+fn a_peer_on_a_shared_memory_channel_is_told_when_the_owner_is_ready() {
     let mut shared = Shared::new();
     let there = shared.number_there();
-    shared.holder.device.set_lane(shared.holder.qpn, 2).unwrap();
+    shared.front_end.device.shm().set_channel(shared.front_end.qpn, 2).unwrap();
     shared.send(0, there, send(Position::Only), b"a");
     assert_eq!(shared.heard(), [(0, Syndrome::RnrNak(0), 0)]);
     shared.post(1);
@@ -292,7 +325,7 @@ fn memory_is_that_of_the_owner() {
     }
     let after = u64::from_ne_bytes(shared.owner.memory.0[..8].try_into().unwrap());
     assert_eq!(after, before.wrapping_add(5));
-    // The holder's own key says nothing there.
+    // The front end's own key says nothing there.
     shared.send(6, there, write_only(BASE, wire::Rkey(rkey.0 ^ 0x100), 4), b"hers");
     assert_eq!(shared.heard(), [(6, Syndrome::NAK_REMOTE_ACCESS, 3)]);
 }
@@ -305,7 +338,7 @@ fn a_queue_of_nobody_and_one_of_another_domain_are_refused_in_their_turn() {
     shared.send(0, there, send(Position::Only), b"a");
     shared.send(1, 0xff_0000, send(Position::Only), b"b");
     assert_eq!(shared.heard(), [(1, Syndrome::NAK_INVALID_REQUEST, 1)]);
-    assert_eq!(shared.holder.state(), State::Error);
+    assert_eq!(shared.front_end.state(), State::Error);
     let mut shared = Shared::of(DomainName { interface: 4, ..NAME });
     shared.post(1);
     shared.send(0, there, send(Position::Only), b"a");
@@ -315,47 +348,52 @@ fn a_queue_of_nobody_and_one_of_another_domain_are_refused_in_their_turn() {
 #[test]
 fn who_waits_for_an_owner_that_is_gone_is_told() {
     let mut shared = Shared::new();
-    let (there, qpn) = (shared.number_there(), shared.holder.qpn);
+    let (there, qpn) = (shared.number_there(), shared.front_end.qpn);
     shared.send(0, there, send(Position::Only), b"a");
-    let (visits, _) = shared.hand_on();
-    assert_eq!(visits, 1);
-    shared.holder.device.close_lane(LANE, shared.holder.now);
+    let (forwarded, _) = shared.forward();
+    assert_eq!(forwarded, 1);
+    shared.front_end.device.shm().close_channel(CHANNEL, shared.front_end.now);
     assert_eq!(shared.heard(), [(0, Syndrome::NAK_REMOTE_OPERATIONAL, 0)]);
-    assert_eq!(shared.holder.events(), [Event::CommunicationEstablished(qpn), Event::QpFatal(qpn)]);
+    assert_eq!(shared.front_end.events(), [Event::CommunicationEstablished(qpn), Event::QpFatal(qpn)]);
 }
 
 #[test]
 fn a_receive_that_was_begun_is_flushed_when_the_connection_ends() {
-    for by_lane in [false, true] {
+    for by_channel in [false, true] {
         let mut shared = Shared::new();
-        let (there, qpn) = (shared.number_there(), shared.holder.qpn);
+        let (there, qpn) = (shared.number_there(), shared.front_end.qpn);
         let sges = [Sge { address: BASE, length: 4096, lkey: shared.owner.keys.lkey }];
-        shared.owner.device.post_srq_receive(shared.there, &ReceiveRequest { id: 1, sges: &sges }).unwrap();
+        shared
+            .owner
+            .device
+            .srqs()
+            .post_receive(shared.there, &ReceiveRequest { id: 1, sges: &sges })
+            .unwrap();
         shared.send(0, there, send(Position::First), &[1; MTU]);
         shared.settle();
         assert_eq!(shared.taken_there(), []);
-        if by_lane {
-            shared.owner.device.close_lane(LANE, shared.owner.now);
+        if by_channel {
+            shared.owner.device.shm().close_channel(CHANNEL, shared.owner.now);
         } else {
-            shared.holder.device.destroy_qp(qpn).unwrap();
+            shared.front_end.device.destroy_qp(qpn).unwrap();
             shared.settle();
         }
         assert_eq!(shared.taken_there(), [(1, Status::Flushed, qpn)]);
-        assert_eq!(shared.owner.device.destroy_srq(shared.there), Ok(()));
+        assert_eq!(shared.owner.device.srqs().destroy(shared.there), Ok(()));
         assert_eq!(shared.owner.device.dealloc_xrcd(Xrcd::from_value(0), shared.owner.now), Ok(()));
     }
 }
 
 #[test]
-fn a_lane_that_is_still_to_come_is_waited_for() {
+fn a_shared_memory_channel_that_is_still_to_come_is_waited_for() {
     let mut shared = Shared::new();
     let there = shared.number_there();
     shared.post(1);
     shared.send(0, there, send(Position::Only), b"a");
-    let mut out = Out { owner: Some(Owner::Asked), ..Out::default() };
-    while shared.holder.device.transmit(shared.holder.now, 64, &mut out) > 0 {}
-    assert!(out.visits.is_empty() && shared.holder.device.has_stalled());
-    shared.holder.device.resume();
+    let mut out = Out { owner: Some(SrqOwner::Pending), ..Out::default() };
+    while shared.front_end.device.transmit(shared.front_end.now, 64, &mut out) > 0 {}
+    assert!(out.forwarded.is_empty() && shared.front_end.device.has_stalled());
+    shared.front_end.device.resume();
     assert_eq!(shared.heard(), [(0, Syndrome::ACK, 1)]);
 }
 

@@ -2,6 +2,7 @@
 
 use crate::bench::*;
 use proptest::prelude::*;
+use rnic::simulation::Simulated as _;
 use rnic::*;
 use wire::{Aeth, Message, Packet, Position, Psn, Qpn, Reth, Rkey, Service, Syndrome};
 
@@ -21,7 +22,7 @@ fn a_packet_from_elsewhere_is_dropped_whatever_it_knows() {
         bench.receive_from(&arrival, &packet, b"evil");
     }
     assert_eq!(bench.memory.0, before);
-    assert_eq!(bench.device.counters().dropped_wrong_address, 2);
+    assert_eq!(bench.device.port().counters().dropped_wrong_address, 2);
     assert_eq!(bench.answers(), []);
 }
 
@@ -33,7 +34,99 @@ fn an_answer_to_what_was_not_asked_breaks_nothing() {
         bench.acknowledge(offset, Syndrome::NAK_REMOTE_ACCESS);
     }
     assert_eq!(bench.state(), State::ReadyToSend);
-    assert_eq!(bench.device.counters().dropped_unexpected_response, 3);
+    assert_eq!(bench.device.port().counters().dropped_unexpected_response, 3);
+}
+
+/// As above, when the forger hits the PSN of an outstanding packet: it does not know how many messages the
+/// peer has completed (the MSN), and one guess in 100,000 is right.
+#[test]
+fn a_forged_answer_needs_the_number_of_completed_messages_too() {
+    let mut bench = Bench::new(QpType::Rc);
+    let operation = Operation::Write { address: 0, rkey: Rkey(1), immediate: None };
+    let msn_of_the_peer = 0x12_3456;
+    let answer = |syndrome, msn| Message::Acknowledge(Aeth { syndrome, msn });
+    bench.post(0, operation, 4);
+    bench.sent();
+    bench.receive(0, answer(Syndrome::ACK, msn_of_the_peer), &[]);
+    (1..9).for_each(|id| bench.post(id, operation, 4));
+    assert_eq!(bench.sent_psns(), (1..9).collect::<Vec<_>>());
+    let forged = [Syndrome::ACK, Syndrome::NAK_SEQUENCE, Syndrome::NAK_REMOTE_ACCESS, Syndrome::RnrNak(1)];
+    let guesses = (0..1 << 24).step_by(997).filter(|msn| msn_of_the_peer.abs_diff(*msn) > 100);
+    let mut count = 0;
+    for (index, msn) in guesses.enumerate() {
+        bench.receive(1 + index as u32 % 8, answer(forged[index / 8 % 4], msn), &[]);
+        count += 1;
+    }
+    assert_eq!(bench.device.port().counters().dropped_unexpected_response, count);
+    assert_eq!((bench.state(), bench.completions()), (State::ReadyToSend, vec![(0, Status::Success)]));
+    bench.receive(8, answer(Syndrome::ACK, msn_of_the_peer + 8), &[]);
+    assert_eq!(bench.completions().len(), 8);
+}
+
+/// A peer that numbers its messages in another way than the specification is believed after a timeout.
+#[test]
+fn after_a_timeout_the_peers_number_of_completed_messages_is_learned_anew() {
+    let mut bench = Bench::new(QpType::Rc);
+    let answer = |msn| Message::Acknowledge(Aeth { syndrome: Syndrome::ACK, msn });
+    let operation = Operation::Send(wire::Tail::None);
+    (0..2).for_each(|id| bench.post(id, operation, 4));
+    bench.sent();
+    bench.receive(0, answer(7), &[]);
+    bench.receive(1, answer(0x80_0000), &[]);
+    assert_eq!(bench.completions().len(), 1);
+    bench.wait();
+    assert_eq!(bench.sent_psns(), [1]);
+    bench.receive(1, answer(0x80_0000), &[]);
+    assert_eq!(bench.completions().len(), 1);
+}
+
+/// A NAK code counts only for a request that can be refused with it.
+#[test]
+fn a_nak_that_the_request_cannot_get_breaks_nothing() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, Operation::Send(wire::Tail::None), 4);
+    bench.sent();
+    // A SEND names no key, and RC has no codes above 3.
+    for code in [2, 4, 5, 31] {
+        bench.acknowledge(0, Syndrome::Nak(code));
+    }
+    assert_eq!((bench.state(), bench.completions()), (State::ReadyToSend, vec![]));
+    assert_eq!(bench.device.port().counters().dropped_unexpected_response, 4);
+    bench.acknowledge(0, Syndrome::NAK_INVALID_REQUEST);
+    assert_eq!(bench.completions(), [(1, Status::RemoteInvalidRequest)]);
+}
+
+/// Retries are for what was sent again: NAKs that come while nothing is sent use none up.
+#[test]
+fn repeated_naks_use_up_no_retries_before_the_request_is_sent_again() {
+    for syndrome in [Syndrome::RnrNak(24), Syndrome::NAK_SEQUENCE] {
+        let mut bench = Bench::new(QpType::Rc);
+        bench.post(1, Operation::Send(wire::Tail::None), 4);
+        bench.sent();
+        (0..20).for_each(|_| bench.acknowledge(0, syndrome));
+        assert_eq!((bench.state(), bench.completions()), (State::ReadyToSend, vec![]));
+        while bench.sent_psns().is_empty() {
+            bench.wait();
+        }
+        bench.acknowledge(0, Syndrome::ACK);
+        assert_eq!(bench.completions(), [(1, Status::Success)]);
+    }
+}
+
+/// Forged CNPs: none counts while nothing was sent, and only a few of those that come at once do.
+#[test]
+fn congestion_notifications_count_only_when_packets_can_have_been_marked() {
+    let config = Config { congestion: CongestionConfig::Dcqcn(DcqcnConfig::default()), ..Config::default() };
+    let mut bench = Bench::with(QpType::Rc, config, ALL);
+    let full = Ok(Some(40_000_000_000));
+    bench.now = Instant(1_000_000_000);
+    (0..100).for_each(|_| bench.receive(0, Message::Congestion, &[]));
+    assert_eq!(bench.device.rate_bps(bench.qpn), full);
+    assert_eq!(bench.device.port().counters().rp_cnp_ignored, 100);
+    bench.post(1, Operation::Send(wire::Tail::None), 4);
+    bench.sent();
+    (0..100).for_each(|_| bench.receive(0, Message::Congestion, &[]));
+    assert_eq!(bench.device.port().counters().rp_cnp_handled, 4);
 }
 
 /// ReDMArk A4: guessing keys. A hundred thousand guesses next to a known key open nothing else.
@@ -41,7 +134,8 @@ fn an_answer_to_what_was_not_asked_breaks_nothing() {
 fn a_known_key_does_not_help_to_guess_another() {
     let mut bench = Bench::new(QpType::Rc);
     let init = RegionInit { address: BASE, length: 64, iova: BASE, access: ALL };
-    let known: Vec<u32> = (0..200).map(|_| bench.device.register(bench.pd, init).unwrap().rkey.0).collect();
+    let known: Vec<u32> =
+        (0..200).map(|_| bench.device.memory().register(bench.pd, init).unwrap().rkey.0).collect();
     let next_to_known = |guess: u32| known.iter().any(|&key| key != guess && key.abs_diff(guess) < 250);
     let neighbours = known.iter().filter(|&&key| next_to_known(key)).count();
     assert!(neighbours < 4, "{neighbours} of 200 keys lie next to another");
@@ -55,9 +149,9 @@ fn two_devices_share_neither_numbers_nor_keys() {
         let mut device = Device::new(Config::default(), [seed; 32]);
         device.add_qpn_range(Qpn::new(0x1000), 4096);
         let pd = device.alloc_pd().unwrap();
-        let cq = device.create_cq(8).unwrap();
+        let cq = device.cqs_mut().create(8).unwrap();
         let init = RegionInit { address: BASE, length: 64, iova: BASE, access: ALL };
-        let keys: Vec<_> = (0..16).map(|_| device.register(pd, init).unwrap().rkey).collect();
+        let keys: Vec<_> = (0..16).map(|_| device.memory().register(pd, init).unwrap().rkey).collect();
         let qp = QpInit {
             kind: QpType::Rc,
             pd: Some(pd),

@@ -1,6 +1,7 @@
 //! What the requester sends, and what it makes of the answers.
 
 use crate::bench::*;
+use rnic::simulation::Simulated as _;
 use rnic::*;
 use wire::{Aeth, Message, Position, Rkey, Syndrome, Tail};
 
@@ -102,16 +103,16 @@ fn not_ready_is_waited_for_as_long_as_it_says_and_as_often_as_allowed() {
 }
 
 #[test]
-fn on_a_lane_a_wait_ends_when_there_is_a_receive_and_is_no_retry_then() {
+fn on_a_shared_memory_channel_a_wait_ends_when_there_is_a_receive_and_is_no_retry_then() {
     let mut bench = Bench::new(QpType::Rc);
     bench.post(1, SEND, 10);
     assert_eq!(bench.sent_psns(), [0]);
     let acknowledge = |syndrome| Message::Acknowledge(Aeth { syndrome, msn: 0 });
     // More often than it may retry.
     for _ in 0..8 {
-        bench.receive_by_lane(0, acknowledge(Syndrome::RnrNak(24)), &[]);
+        bench.receive_by_channel(0, acknowledge(Syndrome::RnrNak(24)), &[]);
         assert_eq!(bench.sent_psns(), []);
-        bench.receive_by_lane(0, acknowledge(READY), &[]);
+        bench.receive_by_channel(0, acknowledge(READY), &[]);
         assert_eq!(bench.sent_psns(), [0]);
     }
     // On a network nobody says so, and a wait is a wait.
@@ -125,7 +126,7 @@ fn each_nak_has_its_status() {
     let cases = [(1, Status::RemoteInvalidRequest), (2, Status::RemoteAccess), (3, Status::RemoteOperation)];
     for (code, status) in cases {
         let mut bench = Bench::new(QpType::Rc);
-        (0..3).for_each(|id| bench.post(id, SEND, 10));
+        (0..3).for_each(|id| bench.post(id, WRITE, 10));
         bench.sent();
         bench.acknowledge(1, Syndrome::Nak(code));
         assert_eq!(bench.completions(), [(0, Status::Success), (1, status), (2, Status::Flushed)]);
@@ -197,7 +198,7 @@ fn what_is_asked_for_again_ends_where_it_ended_before() {
 #[test]
 fn a_full_completion_queue_is_an_event_and_ends_its_queue_pairs() {
     let mut bench = Bench::new(QpType::Rc);
-    bench.device.resize_cq(bench.cq, 1).unwrap();
+    bench.device.cqs_mut().resize(bench.cq, 1).unwrap();
     (0..3).for_each(|id| bench.post(id, SEND, 10));
     bench.sent();
     bench.acknowledge(2, Syndrome::ACK);
@@ -240,6 +241,8 @@ fn marked_packets_bring_one_notification_and_it_slows_the_sender() {
         bench.sent().iter().filter(|(packet, _)| packet.message == Message::Congestion).count();
     assert_eq!(notifications, 1);
     assert_eq!(bench.device.rate_bps(bench.qpn), Ok(Some(40_000_000_000)));
+    bench.post(1, SEND, 10);
+    bench.sent();
     bench.receive(0, Message::Congestion, &[]);
     assert_eq!(bench.device.rate_bps(bench.qpn), Ok(Some(20_000_000_000)));
 }

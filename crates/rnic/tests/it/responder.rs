@@ -44,23 +44,23 @@ fn a_gap_is_reported_once_and_then_awaited_in_silence() {
 }
 
 #[test]
-fn on_a_lane_a_gap_is_what_the_peer_did_itself() {
+fn on_a_shared_memory_channel_a_gap_is_what_the_peer_did_itself() {
     let mut bench = Bench::new(QpType::Rc);
     let rkey = bench.rkey();
-    bench.receive_by_lane(0, write_only(BASE, rkey, 4), b"aaaa");
-    bench.receive_by_lane(3, write_only(BASE, rkey, 4), b"dddd");
+    bench.receive_by_channel(0, write_only(BASE, rkey, 4), b"aaaa");
+    bench.receive_by_channel(3, write_only(BASE, rkey, 4), b"dddd");
     assert_eq!(bench.answers(), [(3, Syndrome::ACK)]);
 }
 
 /// A request that came before this side was ready to receive was dropped, and passed for executed.
 #[test]
-fn on_a_lane_a_gap_before_the_first_request_is_a_loss() {
+fn on_a_shared_memory_channel_a_gap_before_the_first_request_is_a_loss() {
     let mut bench = Bench::new(QpType::Rc);
     let rkey = bench.rkey();
-    bench.receive_by_lane(1, write_only(BASE, rkey, 4), b"bbbb");
+    bench.receive_by_channel(1, write_only(BASE, rkey, 4), b"bbbb");
     assert_eq!(bench.answers(), [(0, Syndrome::NAK_SEQUENCE)]);
-    bench.receive_by_lane(0, write_only(BASE + 4, rkey, 4), b"aaaa");
-    bench.receive_by_lane(1, write_only(BASE, rkey, 4), b"bbbb");
+    bench.receive_by_channel(0, write_only(BASE + 4, rkey, 4), b"aaaa");
+    bench.receive_by_channel(1, write_only(BASE, rkey, 4), b"bbbb");
     assert_eq!(bench.answers(), [(1, Syndrome::ACK)]);
     assert_eq!(&bench.memory.0[..8], b"bbbbaaaa");
 }
@@ -75,7 +75,7 @@ fn a_duplicate_is_acknowledged_and_not_executed() {
     bench.receive(0, write_only(BASE, rkey, 4), b"once");
     assert_eq!(bench.answers(), [(0, Syndrome::ACK)]);
     assert_eq!(&bench.memory.0[..4], b"mine");
-    assert_eq!(bench.device.counters().duplicate_request, 1);
+    assert_eq!(bench.device.port().counters().duplicate_request, 1);
 }
 
 #[test]
@@ -112,15 +112,15 @@ fn nothing_posted_is_answered_by_not_ready_and_the_message_comes_again() {
 }
 
 #[test]
-fn a_peer_on_a_lane_is_told_once_when_a_receive_is_there() {
+fn a_peer_on_a_shared_memory_channel_is_told_once_when_a_receive_is_there() {
     let mut bench = Bench::new(QpType::Rc);
-    bench.device.set_lane(bench.qpn, 1).unwrap();
+    bench.device.shm().set_channel(bench.qpn, 1).unwrap();
     for round in 0..3 {
-        bench.receive_by_lane(round, send(Position::Only), b"abc");
+        bench.receive_by_channel(round, send(Position::Only), b"abc");
         assert_eq!(bench.answers(), [(round, Syndrome::RnrNak(24))]);
         bench.post_receive(1, 100);
         assert_eq!(bench.answers(), [(round, READY)]);
-        bench.receive_by_lane(round, send(Position::Only), b"abc");
+        bench.receive_by_channel(round, send(Position::Only), b"abc");
         assert_eq!(bench.answers(), [(round, Syndrome::ACK)]);
     }
     bench.post_receive(1, 100);
@@ -211,7 +211,7 @@ fn a_region_that_goes_while_it_is_read_is_read_no_further() {
     bench.receive(0, Message::ReadRequest(reth), &[]);
     let mut sink = Sent::default();
     bench.device.transmit(bench.now, 4, &mut sink);
-    bench.device.deregister(bench.keys.lkey).unwrap();
+    bench.device.memory().deregister(bench.keys.lkey).unwrap();
     assert_eq!(bench.answers(), [(sink.0.len() as u32, NAK_ACCESS)]);
 }
 

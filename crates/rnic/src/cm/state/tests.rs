@@ -1,8 +1,8 @@
 //! The table of states, written out: every state with every input, those that are forbidden among them.
 
+use super::CmState as S;
 use super::Input as I;
-use super::State as S;
-use super::{Input, State, Step, step};
+use super::{CmState, Input, Step, step};
 use std::vec::Vec;
 
 /// All inputs, in the order of the table's columns.
@@ -31,7 +31,7 @@ const INPUTS: [Input; 21] = [
 ];
 
 /// A state in two letters.
-const fn short(state: State) -> &'static str {
+const fn short(state: CmState) -> &'static str {
     match state {
         S::Idle => "id",
         S::ReqSent => "qs",
@@ -81,8 +81,8 @@ sa | -- -- -- -- -- -- -- .. | -- -- -- -- -- -- -- -- -- ++ -- | -- id
 #[test]
 fn the_table_is_what_it_should_be() {
     let rows: Vec<&str> = TABLE.lines().skip(3).collect();
-    assert_eq!(rows.len(), State::ALL.len());
-    for (state, row) in State::ALL.into_iter().zip(rows) {
+    assert_eq!(rows.len(), CmState::ALL.len());
+    for (state, row) in CmState::ALL.into_iter().zip(rows) {
         let cells: Vec<&str> = row.split_whitespace().filter(|cell| *cell != "|").collect();
         assert_eq!((cells[0], cells.len()), (short(state), 1 + INPUTS.len()));
         for (input, cell) in INPUTS.into_iter().zip(&cells[1..]) {
@@ -99,12 +99,12 @@ fn the_table_is_what_it_should_be() {
 
 #[test]
 fn every_state_ends_when_nobody_answers_and_nobody_cares() {
-    for start in State::ALL {
+    for start in CmState::ALL {
         let mut state = start;
         if let Step::To(next) = step(state, I::Release) {
             state = next;
         }
-        for _ in 0..State::ALL.len() {
+        for _ in 0..CmState::ALL.len() {
             let input = if state.lingers() { I::WaitOver } else { I::GiveUp };
             if let Step::To(next) = step(state, input) {
                 state = next;
@@ -116,7 +116,7 @@ fn every_state_ends_when_nobody_answers_and_nobody_cares() {
 
 #[test]
 fn whoever_waits_has_a_timer_or_an_owner() {
-    for state in State::ALL {
+    for state in CmState::ALL {
         let by_timer = state.repeats() && matches!(step(state, I::GiveUp), Step::To(_))
             || state.lingers() && step(state, I::WaitOver) == Step::To(S::Idle);
         let owner = [I::Accept, I::Ready, I::Reject, I::Disconnect, I::Resolve];

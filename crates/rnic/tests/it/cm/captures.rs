@@ -4,7 +4,7 @@
 use crate::captures::capture;
 use crate::cm::pair::path;
 use rnic::cm::{
-    Accept, Cm, CmConfig, Connect, Ece, Event, Listen, ListenAddress, LocalAddress, Resolution, Resolve,
+    Accept, Cm, CmConfig, CmEvent, Connect, Ece, Listen, ListenAddress, LocalAddress, Resolution, Resolve,
 };
 use rnic::{Arrival, Gid, Instant, Mtu};
 use wire::cm::{CmMad, CmMessage, CommId, Rej, Rep, Req};
@@ -152,7 +152,7 @@ fn replay(name: &str, as_client: bool) -> usize {
             cm.handle_datagram(&arrival(*from_client), &names.exchange(mad).to_bytes(), NOW);
             while let Some(event) = cm.poll_event() {
                 current = event.id();
-                assert!(!matches!(event, Event::Unreachable { .. }));
+                assert!(!matches!(event, CmEvent::Unreachable { .. }));
             }
             continue;
         }
@@ -226,7 +226,7 @@ fn a_resolution_of_linux_is_ours_from_both_sides() {
     let mut names = Names { pairs: vec![(req.request_id, id)], ..Names::default() };
     names.assert_same(&mut client, asked, true);
     client.handle_datagram(&arrival(false), &names.exchange(answered).to_bytes(), NOW);
-    let Some(Event::Resolved { answer, .. }) = client.poll_event() else { panic!("resolved") };
+    let Some(CmEvent::Resolved { answer, .. }) = client.poll_event() else { panic!("resolved") };
     assert_eq!((answer.qpn, answer.qkey), (rep.qpn, rep.qkey));
 
     let mut server = host(SERVER, 0);

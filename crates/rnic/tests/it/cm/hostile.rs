@@ -2,7 +2,7 @@
 
 use crate::cm::pair::*;
 use proptest::prelude::*;
-use rnic::cm::{CmConfig, Datagram, State};
+use rnic::cm::{CmConfig, CmState, Datagram};
 use rnic::{Gid, Instant};
 use wire::cm::{
     AprStatus, CmMad, CmMessage, CommId, Drep, Dreq, Lap, Mra, Rej, RejectReason, Rep, Rtu, Subject,
@@ -33,7 +33,7 @@ fn a_connection_is_nobody_elses_business() {
     ];
     for message in messages {
         pair.bob.receive(&from(MALLORY, BOB, message), pair.now);
-        assert_eq!(pair.bob.cm.state(bob), Some(State::Established), "{message:?}");
+        assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established), "{message:?}");
         assert!(pair.bob.events.is_empty(), "{message:?}");
     }
     // Of these only the DREQ is answered: with what the asker said, to the asker.
@@ -67,7 +67,7 @@ fn a_peer_that_guesses_changes_nothing() {
     ];
     for message in messages {
         pair.bob.receive(&from(ALICE, BOB, message), pair.now);
-        assert_eq!(pair.bob.cm.state(bob), Some(State::Established), "{message:?}");
+        assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established), "{message:?}");
         assert!(pair.bob.events.is_empty(), "{message:?}");
     }
 }
@@ -89,7 +89,7 @@ fn no_peer_makes_us_wait_for_hours() {
     pair.alice.sent.clear();
     let mra = Mra { local_comm_id: CommId(9), remote_comm_id: alice, service_timeout: 31, ..Mra::default() };
     pair.alice.receive(&from(BOB, ALICE, mra), pair.now);
-    assert_eq!(pair.alice.cm.state(alice), Some(State::ReqMraReceived));
+    assert_eq!(pair.alice.cm.state(alice), Some(CmState::ReqMraReceived));
     let wait = pair.alice.cm.next_timeout().unwrap() - pair.now;
     assert!(wait < duration(25), "{wait:?}");
     // And only once: another MRA does not wind the clock up again.

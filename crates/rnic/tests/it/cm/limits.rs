@@ -1,7 +1,7 @@
 //! Everything that peers and programs can fill has an end, and reaching it is defined.
 
 use crate::cm::pair::*;
-use rnic::cm::{CmConfig, CmError, Event, Listen, ListenAddress};
+use rnic::cm::{CmConfig, CmError, CmEvent, Listen, ListenAddress};
 use wire::cm::{PortSpace, ServiceId};
 
 #[test]
@@ -59,7 +59,7 @@ fn a_full_table_refuses_owners_and_drops_requests() {
     pair.bob.receive(&request, pair.now);
     assert_eq!((pair.bob.cm.counters().table_full, pair.bob.cm.connections()), (1, 2));
     assert!(
-        matches!(pair.bob.events.back(), Some(Event::Request { path, .. }) if path.destination == MALLORY)
+        matches!(pair.bob.events.back(), Some(CmEvent::Request { path, .. }) if path.destination == MALLORY)
     );
     // The place at the listener that the dropped request had is free again.
     pair.bob.cm.check().unwrap();
@@ -89,7 +89,7 @@ fn two_listeners_that_take_the_same_are_one_too_many() {
     let particular = pair.bob.cm.listen(particular).unwrap();
     pair.connect();
     pair.carry();
-    let Event::Request { listener, .. } = pair.bob.event() else { panic!("a request") };
+    let CmEvent::Request { listener, .. } = pair.bob.event() else { panic!("a request") };
     assert_eq!(listener, particular);
     let other = ServiceId::ip(PortSpace::Tcp, 8);
     let listeners_max = CmConfig { listeners_max: 1, ..CmConfig::default() };
@@ -126,18 +126,18 @@ fn ten_thousand_connections_at_once_leave_nothing_behind() {
             pair.bob.cm.handle_datagram(&arrival, &datagram.mad, pair.now);
         }
         let events = std::iter::from_fn(|| pair.bob.cm.poll_event());
-        let requests: Vec<_> = events.filter(|event| matches!(event, Event::Request { .. })).collect();
+        let requests: Vec<_> = events.filter(|event| matches!(event, CmEvent::Request { .. })).collect();
         let bob = requests[0].id();
         pair.bob.cm.accept(bob, &accept(0x100 + qpn), pair.now).unwrap();
         let rep = pair.bob.cm.poll_transmit().unwrap();
         let arrival = rnic::Arrival { source: BOB, destination: ALICE, traffic_class: 0, hop_limit: 64 };
         pair.alice.cm.handle_datagram(&arrival, &rep.mad, pair.now);
-        assert!(matches!(pair.alice.cm.poll_event(), Some(Event::Reply { .. })));
+        assert!(matches!(pair.alice.cm.poll_event(), Some(CmEvent::Reply { .. })));
         pair.alice.cm.ready(id, [0; 224], pair.now).unwrap();
     }
     pair.alice.drain();
     pair.carry();
-    assert!(pair.bob.events.iter().all(|event| matches!(event, Event::Established { .. })));
+    assert!(pair.bob.events.iter().all(|event| matches!(event, CmEvent::Established { .. })));
     assert_eq!((pair.alice.cm.connections(), pair.bob.cm.connections()), (10_000, 10_000));
     for id in ids {
         pair.alice.cm.release(id, pair.now).unwrap();

@@ -1,7 +1,7 @@
 //! Two hosts and a network that does what the test says.
 
 use rnic::cm::{
-    Accept, Cm, CmConfig, Connect, Datagram, Ece, Event, Listen, ListenAddress, ListenerId, LocalAddress,
+    Accept, Cm, CmConfig, CmEvent, Connect, Datagram, Ece, Listen, ListenAddress, ListenerId, LocalAddress,
     Reject, Resolve,
 };
 use rnic::{Arrival, Gid, Instant, Mtu, Nanos, Path};
@@ -22,7 +22,7 @@ pub(crate) const SOURCE_PORT: u16 = 40_000;
 pub(crate) struct Host {
     pub(crate) cm: Cm,
     pub(crate) sent: VecDeque<Datagram>,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: VecDeque<CmEvent>,
 }
 
 impl Host {
@@ -40,7 +40,7 @@ impl Host {
         self.cm.check().unwrap();
     }
 
-    pub(crate) fn event(&mut self) -> Event {
+    pub(crate) fn event(&mut self) -> CmEvent {
         self.events.pop_front().expect("an event")
     }
 
@@ -62,7 +62,7 @@ impl Host {
     }
 }
 
-/// Two hosts.
+/// Two hosts with a connection manager each, and their common clock.
 pub(crate) struct Pair {
     pub(crate) alice: Host,
     pub(crate) bob: Host,
@@ -106,7 +106,7 @@ impl Pair {
 
     /// Bob takes a request, and says who it is from.
     pub(crate) fn request(&mut self) -> CommId {
-        let Event::Request { id, .. } = self.bob.event() else { panic!("a request") };
+        let CmEvent::Request { id, .. } = self.bob.event() else { panic!("a request") };
         self.bob.cm.take(id).unwrap();
         id
     }
@@ -118,7 +118,7 @@ impl Pair {
 
     /// Alice takes a reply.
     pub(crate) fn reply(&mut self, id: CommId) {
-        let Event::Reply { id: replied, .. } = self.alice.event() else { panic!("a reply") };
+        let CmEvent::Reply { id: replied, .. } = self.alice.event() else { panic!("a reply") };
         assert_eq!(replied, id);
     }
 
@@ -137,7 +137,7 @@ impl Pair {
         self.reply(alice);
         self.ready(alice);
         self.carry();
-        assert!(matches!(self.bob.event(), Event::Established { id, private_data: Some(_) } if id == bob));
+        assert!(matches!(self.bob.event(), CmEvent::Established { id, private_data: Some(_) } if id == bob));
         (alice, bob)
     }
 
@@ -184,7 +184,7 @@ pub(crate) fn path(source: Gid, destination: Gid) -> Path {
         hop_limit: 64,
         service_level: 0,
         flow_label: 0,
-        lane: 0,
+        channel: 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! How connections end.
 
 use crate::cm::pair::*;
-use rnic::cm::{CmConfig, CmError, Datagram, Event, Parting, State};
+use rnic::cm::{CmConfig, CmError, CmEvent, CmState, Datagram, Parting};
 use wire::Qpn;
 use wire::cm::{CmMad, CmMessage, CommId, RejectReason};
 
@@ -14,19 +14,19 @@ fn one_parts_and_the_other_confirms() {
     pair.alice.drain();
     pair.carry();
     let cause = Parting::Peer(Box::new([3; 220]));
-    assert_eq!(pair.bob.event(), Event::Disconnected { id: bob, cause });
+    assert_eq!(pair.bob.event(), CmEvent::Disconnected { id: bob, cause });
     pair.bob.cm.disconnect(bob, [4; 220], pair.now).unwrap();
     pair.bob.drain();
     pair.carry();
-    let Event::Disconnected { id, cause: Parting::Answered(data) } = pair.alice.event() else {
+    let CmEvent::Disconnected { id, cause: Parting::Answered(data) } = pair.alice.event() else {
         panic!("disconnected")
     };
     assert_eq!((id, &data[..220], &data[220..]), (alice, &[4; 220][..], &[0; 4][..]));
     // Neither queue pair is used again before what was on its way is gone.
-    assert_eq!(pair.alice.cm.state(alice), Some(State::TimeWait));
+    assert_eq!(pair.alice.cm.state(alice), Some(CmState::TimeWait));
     pair.wait_until(|pair| pair.alice.events.len() + pair.bob.events.len() == 2);
-    assert_eq!(pair.alice.event(), Event::TimeWaitOver { id: alice });
-    assert_eq!(pair.bob.event(), Event::TimeWaitOver { id: bob });
+    assert_eq!(pair.alice.event(), CmEvent::TimeWaitOver { id: alice });
+    assert_eq!(pair.bob.event(), CmEvent::TimeWaitOver { id: bob });
     pair.alice.cm.release(alice, pair.now).unwrap();
     pair.bob.cm.release(bob, pair.now).unwrap();
     pair.assert_empty();
@@ -42,9 +42,9 @@ fn both_part_at_once() {
     pair.alice.drain();
     pair.bob.drain();
     pair.carry();
-    assert_eq!(pair.alice.event(), Event::Disconnected { id: alice, cause: Parting::Both });
-    assert_eq!(pair.bob.event(), Event::Disconnected { id: bob, cause: Parting::Both });
-    assert_eq!(pair.bob.cm.state(bob), Some(State::TimeWait));
+    assert_eq!(pair.alice.event(), CmEvent::Disconnected { id: alice, cause: Parting::Both });
+    assert_eq!(pair.bob.event(), CmEvent::Disconnected { id: bob, cause: Parting::Both });
+    assert_eq!(pair.bob.cm.state(bob), Some(CmState::TimeWait));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_lost_confirmation_is_given_again() {
     pair.bob.said();
     pair.bob.receive(&dreq, pair.now);
     pair.carry();
-    assert!(matches!(pair.alice.event(), Event::Disconnected { cause: Parting::Answered(_), .. }));
+    assert!(matches!(pair.alice.event(), CmEvent::Disconnected { cause: Parting::Answered(_), .. }));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_peer_that_is_gone_does_not_hold_us() {
         pair.alice.sent.clear();
         !pair.alice.events.is_empty()
     });
-    assert_eq!(pair.alice.event(), Event::Disconnected { id: alice, cause: Parting::TimedOut });
+    assert_eq!(pair.alice.event(), CmEvent::Disconnected { id: alice, cause: Parting::TimedOut });
     assert_eq!(pair.alice.cm.counters().retried[5], 15);
 }
 
@@ -92,7 +92,7 @@ fn a_host_that_forgot_the_connection_confirms_its_end() {
     pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
     pair.alice.drain();
     pair.carry();
-    assert!(matches!(pair.alice.event(), Event::Disconnected { cause: Parting::Answered(_), .. }));
+    assert!(matches!(pair.alice.event(), CmEvent::Disconnected { cause: Parting::Answered(_), .. }));
 }
 
 #[test]
@@ -114,10 +114,10 @@ fn a_reply_that_is_never_confirmed_is_given_up_on_both_sides() {
         }
         !pair.bob.events.is_empty()
     });
-    assert_eq!(pair.bob.event(), Event::Unreachable { id: bob });
-    let Event::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
+    assert_eq!(pair.bob.event(), CmEvent::Unreachable { id: bob });
+    let CmEvent::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
     assert_eq!((id, reject.reason), (alice, RejectReason::TIMEOUT));
-    assert_eq!(pair.alice.cm.state(alice), Some(State::TimeWait));
+    assert_eq!(pair.alice.cm.state(alice), Some(CmState::TimeWait));
 }
 
 /// Brings a connection to a state; returns both ends' names for it.
@@ -177,7 +177,7 @@ fn the_death_of_a_program_reaches_its_peer_from_every_state() {
 }
 
 #[test]
-fn the_last_words_of_who_is_gone_tell_its_peer_as_much() {
+fn the_pending_dreq_of_a_dead_process_ends_the_connection_at_its_peer() {
     for (name, stage) in stages() {
         one_vanishes(name, stage, true);
         one_vanishes(name, stage, false);
@@ -196,13 +196,13 @@ fn one_vanishes(name: &str, stage: Stage, alice_vanishes: bool) {
     let host = if alice_vanishes { &mut pair.alice } else { &mut pair.bob };
     let changed: Vec<_> = std::iter::from_fn(|| host.cm.poll_change()).collect();
     assert!(changed.contains(&gone), "{name}");
-    let words = host.cm.last_words(gone).expect("something to say");
+    let words = host.cm.message_at_death(gone).expect("something to say");
     pair.alice.events.clear();
     pair.bob.events.clear();
     let (other, survivor) = if alice_vanishes { (&mut pair.bob, bob) } else { (&mut pair.alice, survivor) };
     other.receive(&words, pair.now);
-    let ending = |event: &Event| {
-        matches!(event, Event::Rejected { .. } | Event::Disconnected { .. })
+    let ending = |event: &CmEvent| {
+        matches!(event, CmEvent::Rejected { .. } | CmEvent::Disconnected { .. })
             && survivor.is_none_or(|survivor| event.id() == survivor)
     };
     let knew = name == "parting" && alice_vanishes;
@@ -225,8 +225,8 @@ fn one_dies(name: &str, stage: Stage, alice_dies: bool) {
     host.drain();
     pair.carry();
     let told = if alice_dies { &pair.bob.events } else { &pair.alice.events };
-    let ending = |event: &Event| {
-        matches!(event, Event::Rejected { .. } | Event::Disconnected { .. })
+    let ending = |event: &CmEvent| {
+        matches!(event, CmEvent::Rejected { .. } | CmEvent::Disconnected { .. })
             && other.is_none_or(|id| event.id() == id)
     };
     let knew = name == "parting" && alice_dies;
@@ -275,7 +275,7 @@ fn an_address_that_goes_takes_its_connections_along() {
     pair.bob.cm.remove_address(BOB);
     pair.bob.drain();
     // The request that waited is gone with its address; what the owner has it hears of.
-    let Event::Request { id: second, .. } = pair.bob.event() else { panic!("a request") };
+    let CmEvent::Request { id: second, .. } = pair.bob.event() else { panic!("a request") };
     let ids: Vec<_> = pair.bob.events.drain(..).map(|event| event.id()).collect();
     assert_eq!(ids.len(), 2);
     assert!(ids.contains(&bob) && ids.contains(&second));
@@ -300,7 +300,7 @@ fn a_listener_that_goes_rejects_what_waits_for_it() {
     pair.bob.cm.unlisten(listener, pair.now).unwrap();
     pair.bob.drain();
     pair.carry();
-    assert!(matches!(pair.alice.event(), Event::Rejected { id, .. } if id == waiting));
+    assert!(matches!(pair.alice.event(), CmEvent::Rejected { id, .. } if id == waiting));
     // Who was taken may still be accepted.
     pair.accept(bob);
     pair.carry();
@@ -324,7 +324,7 @@ fn over(pair: &mut Pair) -> (CommId, CommId, Datagram) {
     pair.bob.drain();
     pair.carry();
     let states = (pair.alice.cm.state(alice), pair.bob.cm.state(bob));
-    assert_eq!(states, (Some(State::TimeWait), Some(State::TimeWait)));
+    assert_eq!(states, (Some(CmState::TimeWait), Some(CmState::TimeWait)));
     pair.alice.events.clear();
     pair.bob.events.clear();
     (alice, bob, req)
@@ -342,8 +342,8 @@ fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
     pair.bob.receive(&Datagram { path: req.path, mad: mad.to_bytes() }, pair.now);
     assert!(pair.request() != bob);
     // Its own queue pair stays away for as long as it has to.
-    assert_eq!(pair.bob.cm.state(bob), Some(State::TimeWait));
-    pair.wait_until(|pair| pair.bob.events.contains(&Event::TimeWaitOver { id: bob }));
+    assert_eq!(pair.bob.cm.state(bob), Some(CmState::TimeWait));
+    pair.wait_until(|pair| pair.bob.events.contains(&CmEvent::TimeWaitOver { id: bob }));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Service ID resolution: which queue pair serves datagrams.
 
 use crate::cm::pair::*;
-use rnic::cm::{CmError, Ece, Event, Resolution, State};
+use rnic::cm::{CmError, CmEvent, CmState, Ece, Resolution};
 use wire::Qpn;
 use wire::cm::SidrStatus;
 
@@ -29,7 +29,7 @@ fn a_queue_pair_is_told() {
     let [_, listener] = pair.listen(8);
     let alice = ask(&mut pair);
     pair.carry();
-    let Event::SidrRequest { id: bob, listener: asked, request, addresses, .. } = pair.bob.event() else {
+    let CmEvent::SidrRequest { id: bob, listener: asked, request, addresses, .. } = pair.bob.event() else {
         panic!("a request")
     };
     assert_eq!((asked, &request.private_data[36..39]), (listener, &b"who"[..]));
@@ -38,7 +38,7 @@ fn a_queue_pair_is_told() {
     pair.bob.cm.answer_resolution(bob, &resolution(), pair.now).unwrap();
     pair.bob.drain();
     pair.carry();
-    let Event::Resolved { id, answer, ece } = pair.alice.event() else { panic!("resolved") };
+    let CmEvent::Resolved { id, answer, ece } = pair.alice.event() else { panic!("resolved") };
     assert_eq!((id, answer.qpn, answer.qkey, ece), (alice, Qpn::new(0x77), 0x0123_4567, ECE));
     assert_eq!((answer.status, answer.private_data), (SidrStatus::VALID, [9; 136]));
     pair.alice.cm.release(alice, pair.now).unwrap();
@@ -63,7 +63,7 @@ fn a_lost_answer_is_given_again_and_the_program_asked_once() {
     pair.bob.said();
     pair.bob.receive(&request, pair.now);
     pair.carry();
-    assert!(matches!(pair.alice.event(), Event::Resolved { .. }));
+    assert!(matches!(pair.alice.event(), CmEvent::Resolved { .. }));
     assert!(pair.bob.events.is_empty());
     assert_eq!(pair.bob.cm.counters().duplicates[7], 2);
 }
@@ -73,7 +73,7 @@ fn nobody_listens_or_nobody_answers_or_the_program_goes() {
     let mut pair = Pair::new();
     ask(&mut pair);
     pair.carry();
-    let Event::Resolved { answer, .. } = pair.alice.event() else { panic!("resolved") };
+    let CmEvent::Resolved { answer, .. } = pair.alice.event() else { panic!("resolved") };
     assert_eq!(answer.status, SidrStatus::UNSUPPORTED);
 
     let alice = ask(&mut pair);
@@ -81,7 +81,7 @@ fn nobody_listens_or_nobody_answers_or_the_program_goes() {
         pair.alice.sent.clear();
         !pair.alice.events.is_empty()
     });
-    assert_eq!(pair.alice.event(), Event::Unreachable { id: alice });
+    assert_eq!(pair.alice.event(), CmEvent::Unreachable { id: alice });
     assert_eq!(pair.alice.cm.counters().retried[7], 15);
 
     pair.listen(8);
@@ -91,7 +91,7 @@ fn nobody_listens_or_nobody_answers_or_the_program_goes() {
     pair.bob.cm.release(bob, pair.now).unwrap();
     pair.bob.drain();
     pair.carry();
-    let Event::Resolved { answer, .. } = pair.alice.event() else { panic!("resolved") };
+    let CmEvent::Resolved { answer, .. } = pair.alice.event() else { panic!("resolved") };
     assert_eq!(answer.status, SidrStatus::REJECTED);
 }
 
@@ -104,9 +104,12 @@ fn resolutions_and_connections_are_not_mixed_up() {
     let bob = pair.bob.event().id();
     assert_eq!(
         pair.bob.cm.accept(bob, &accept(1), pair.now),
-        Err(CmError::WrongState(State::SidrReqReceived))
+        Err(CmError::WrongState(CmState::SidrReqReceived))
     );
-    assert_eq!(pair.alice.cm.ready(alice, [0; 224], pair.now), Err(CmError::WrongState(State::SidrReqSent)));
+    assert_eq!(
+        pair.alice.cm.ready(alice, [0; 224], pair.now),
+        Err(CmError::WrongState(CmState::SidrReqSent))
+    );
     let connection = pair.connect();
     pair.carry();
     let request = pair.request();
@@ -118,6 +121,6 @@ fn resolutions_and_connections_are_not_mixed_up() {
     assert!(matches!(pair.bob.sent.back().map(|it| it.mad[17]), Some(0x18)));
     pair.carry();
     assert_eq!(pair.alice.cm.counters().unknown, 1);
-    assert_eq!(pair.alice.cm.state(connection), Some(State::ReqSent));
+    assert_eq!(pair.alice.cm.state(connection), Some(CmState::ReqSent));
     assert!(pair.alice.sent.is_empty());
 }

@@ -1,7 +1,7 @@
 //! How connections come about, and how they do not.
 
 use crate::cm::pair::*;
-use rnic::cm::{CmError, Event, Listen, ListenAddress, State};
+use rnic::cm::{CmError, CmEvent, CmState, Listen, ListenAddress, Parting};
 use rnic::{Gid, Mtu};
 use wire::cm::{CmMessage, CommId, RejectReason, ServiceId, Subject};
 use wire::{Psn, Qpn, Service};
@@ -12,7 +12,8 @@ fn both_ends_learn_what_the_other_said() {
     let [listener, _] = pair.listen(8);
     let alice = pair.connect();
     pair.carry();
-    let Event::Request { id: bob, listener: asked, path, request, addresses, ece } = pair.bob.event() else {
+    let CmEvent::Request { id: bob, listener: asked, path, request, addresses, ece } = pair.bob.event()
+    else {
         panic!("a request");
     };
     assert_eq!((asked, path.source, path.destination), (listener, BOB, ALICE));
@@ -25,12 +26,12 @@ fn both_ends_learn_what_the_other_said() {
     assert_eq!((addresses.source(), addresses.source_port), (ip(ALICE), SOURCE_PORT));
     assert_eq!(
         (pair.alice.cm.state(alice), pair.bob.cm.state(bob)),
-        (Some(State::ReqSent), Some(State::ReqReceived))
+        (Some(CmState::ReqSent), Some(CmState::ReqReceived))
     );
 
     pair.accept(bob);
     pair.carry();
-    let Event::Reply { id, reply, ece } = pair.alice.event() else { panic!("a reply") };
+    let CmEvent::Reply { id, reply, ece } = pair.alice.event() else { panic!("a reply") };
     assert_eq!((id, reply.local_qpn, reply.starting_psn), (alice, Qpn::new(0x22), Psn::new(0x20_0022)));
     assert_eq!((reply.responder_resources, reply.initiator_depth, reply.srq), (4, 2, true));
     assert_eq!(reply.private_data[..7], *b"welcome");
@@ -38,10 +39,12 @@ fn both_ends_learn_what_the_other_said() {
 
     pair.ready(alice);
     pair.carry();
-    let Event::Established { id, private_data: Some(data) } = pair.bob.event() else { panic!("established") };
+    let CmEvent::Established { id, private_data: Some(data) } = pair.bob.event() else {
+        panic!("established")
+    };
     assert_eq!((id, *data), (bob, [7; 224]));
-    assert_eq!(pair.alice.cm.state(alice), Some(State::Established));
-    assert_eq!(pair.bob.cm.state(bob), Some(State::Established));
+    assert_eq!(pair.alice.cm.state(alice), Some(CmState::Established));
+    assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established));
     // Nothing is on its way any more: nobody waits for anything.
     assert_eq!((pair.alice.cm.next_timeout(), pair.bob.cm.next_timeout()), (None, None));
     assert!(pair.alice.events.is_empty() && pair.bob.events.is_empty());
@@ -60,7 +63,7 @@ fn data_may_come_before_the_rtu() {
     let rtu = pair.alice.sent.pop_front().unwrap();
     pair.bob.cm.data_arrived(bob, pair.now).unwrap();
     pair.bob.drain();
-    assert_eq!(pair.bob.event(), Event::Established { id: bob, private_data: None });
+    assert_eq!(pair.bob.event(), CmEvent::Established { id: bob, private_data: None });
     // Neither the RTU nor more data is news.
     pair.bob.receive(&rtu, pair.now);
     pair.bob.cm.data_arrived(bob, pair.now).unwrap();
@@ -100,7 +103,7 @@ fn a_lost_message_is_repeated_after_the_response_time() {
         pair.carry();
         !pair.bob.events.is_empty()
     });
-    assert!(matches!(pair.bob.event(), Event::Established { private_data: Some(_), .. }));
+    assert!(matches!(pair.bob.event(), CmEvent::Established { private_data: Some(_), .. }));
     assert_eq!(pair.alice.cm.counters().retried[0], 3);
 }
 
@@ -118,8 +121,8 @@ fn nobody_answers() {
     });
     // Once, and fifteen times more.
     assert_eq!(requests, 16);
-    assert_eq!(pair.alice.event(), Event::Unreachable { id: alice });
-    assert_eq!(pair.alice.cm.state(alice), Some(State::Idle));
+    assert_eq!(pair.alice.event(), CmEvent::Unreachable { id: alice });
+    assert_eq!(pair.alice.cm.state(alice), Some(CmState::Idle));
     pair.alice.cm.release(alice, pair.now).unwrap();
     pair.assert_empty();
 }
@@ -145,9 +148,9 @@ fn who_gives_up_waiting_says_so() {
     );
     assert_eq!(rej.information[..8], 1u64.to_be_bytes());
     pair.carry();
-    let Event::Rejected { id, reject } = pair.bob.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.bob.event() else { panic!("rejected") };
     assert_eq!((id, reject.reason), (bob, RejectReason::TIMEOUT));
-    assert_eq!(pair.bob.cm.accept(bob, &accept(1), pair.now), Err(CmError::WrongState(State::TimeWait)));
+    assert_eq!(pair.bob.cm.accept(bob, &accept(1), pair.now), Err(CmError::WrongState(CmState::TimeWait)));
 }
 
 #[test]
@@ -155,10 +158,10 @@ fn nobody_listens() {
     let mut pair = Pair::new();
     let alice = pair.connect();
     pair.carry();
-    let Event::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
     assert_eq!((id, reject.reason), (alice, RejectReason::INVALID_SERVICE_ID));
     assert_eq!((reject.local_comm_id, reject.subject), (CommId(0), Subject::Request));
-    assert_eq!(pair.alice.cm.state(alice), Some(State::Idle));
+    assert_eq!(pair.alice.cm.state(alice), Some(CmState::Idle));
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn a_program_says_no() {
     pair.bob.said();
     pair.bob.receive(&req, pair.now);
     pair.carry();
-    let Event::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
     assert_eq!((id, reject.reason), (alice, RejectReason::CONSUMER));
     assert_eq!(reject.private_data[..2], *b"no");
     assert!(pair.bob.events.is_empty());
@@ -202,7 +205,7 @@ fn the_active_side_says_no_to_the_reply() {
     pair.alice.said();
     pair.alice.receive(&rep, pair.now);
     pair.carry();
-    let Event::Rejected { id, reject } = pair.bob.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.bob.event() else { panic!("rejected") };
     assert_eq!((id, reject.subject), (bob, Subject::Reply));
 }
 
@@ -221,8 +224,8 @@ fn a_program_that_takes_its_time_makes_the_peer_wait() {
         assert_eq!(mra.mad[17], 0x11);
         pair.carry();
     }
-    assert_eq!(pair.alice.cm.state(alice), Some(State::ReqMraReceived));
-    assert_eq!(pair.bob.cm.state(bob), Some(State::ReqMraSent));
+    assert_eq!(pair.alice.cm.state(alice), Some(CmState::ReqMraReceived));
+    assert_eq!(pair.bob.cm.state(bob), Some(CmState::ReqMraSent));
     assert_eq!(pair.alice.cm.counters().duplicates[1], 1);
     let wait = pair.alice.cm.next_timeout().unwrap() - pair.now;
     assert!(wait > duration(24) && wait < duration(25), "{wait:?}");
@@ -233,11 +236,11 @@ fn a_program_that_takes_its_time_makes_the_peer_wait() {
     pair.alice.cm.delay(alice, 22, pair.now).unwrap();
     pair.alice.drain();
     pair.carry();
-    assert_eq!(pair.bob.cm.state(bob), Some(State::RepMraReceived));
-    assert_eq!(pair.alice.cm.delay(alice, 22, pair.now), Err(CmError::WrongState(State::RepMraSent)));
+    assert_eq!(pair.bob.cm.state(bob), Some(CmState::RepMraReceived));
+    assert_eq!(pair.alice.cm.delay(alice, 22, pair.now), Err(CmError::WrongState(CmState::RepMraSent)));
     pair.ready(alice);
     pair.carry();
-    assert!(matches!(pair.bob.event(), Event::Established { .. }));
+    assert!(matches!(pair.bob.event(), CmEvent::Established { .. }));
 }
 
 #[test]
@@ -251,13 +254,13 @@ fn both_ask_each_other_at_once() {
     pair.bob.drain();
     pair.carry();
     let at_bob = pair.request();
-    let Event::Request { id: at_alice, .. } = pair.alice.event() else { panic!("a request") };
+    let CmEvent::Request { id: at_alice, .. } = pair.alice.event() else { panic!("a request") };
     pair.accept(at_bob);
     pair.alice.cm.accept(at_alice, &accept(0x44), pair.now).unwrap();
     pair.alice.drain();
     pair.carry();
     pair.reply(from_alice);
-    assert!(matches!(pair.bob.event(), Event::Reply { id, .. } if id == from_bob));
+    assert!(matches!(pair.bob.event(), CmEvent::Reply { id, .. } if id == from_bob));
     pair.ready(from_alice);
     pair.bob.cm.ready(from_bob, [0; 224], pair.now).unwrap();
     pair.bob.drain();
@@ -265,7 +268,7 @@ fn both_ask_each_other_at_once() {
     for (host, id) in
         [(&pair.alice, from_alice), (&pair.alice, at_alice), (&pair.bob, from_bob), (&pair.bob, at_bob)]
     {
-        assert_eq!(host.cm.state(id), Some(State::Established));
+        assert_eq!(host.cm.state(id), Some(CmState::Established));
     }
 }
 
@@ -284,16 +287,16 @@ fn a_host_connects_to_itself() {
     let passive = pair.request();
     pair.accept(passive);
     carry(&mut pair);
-    assert!(matches!(pair.bob.event(), Event::Reply { id, .. } if id == active));
+    assert!(matches!(pair.bob.event(), CmEvent::Reply { id, .. } if id == active));
     pair.bob.cm.ready(active, [0; 224], pair.now).unwrap();
     carry(&mut pair);
-    assert!(matches!(pair.bob.event(), Event::Established { id, .. } if id == passive));
+    assert!(matches!(pair.bob.event(), CmEvent::Established { id, .. } if id == passive));
     pair.bob.cm.disconnect(active, [0; 220], pair.now).unwrap();
     carry(&mut pair);
-    assert!(matches!(pair.bob.event(), Event::Disconnected { id, .. } if id == passive));
+    assert!(matches!(pair.bob.event(), CmEvent::Disconnected { id, .. } if id == passive));
     pair.bob.cm.disconnect(passive, [0; 220], pair.now).unwrap();
     carry(&mut pair);
-    assert!(matches!(pair.bob.event(), Event::Disconnected { id, .. } if id == active));
+    assert!(matches!(pair.bob.event(), CmEvent::Disconnected { id, .. } if id == active));
 }
 
 #[test]
@@ -306,15 +309,47 @@ fn a_queue_pair_that_turns_up_again_ends_its_former_connection() {
     pair.alice = Host::new(ALICE, config, 9);
     let again = pair.connect();
     pair.carry();
-    let Event::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
     assert_eq!((id, reject.reason), (again, RejectReason::STALE_CONNECTION));
     // Bob's DREQ was answered by a host that does not know the connection.
-    assert!(matches!(pair.bob.event(), Event::Disconnected { id, .. } if id == bob));
+    assert!(matches!(pair.bob.event(), CmEvent::Disconnected { id, .. } if id == bob));
     pair.alice.cm.release(again, pair.now).unwrap();
     let third = pair.connect();
     pair.carry();
     pair.request();
-    assert_eq!(pair.alice.cm.state(third), Some(State::ReqSent));
+    assert_eq!(pair.alice.cm.state(third), Some(CmState::ReqSent));
+}
+
+/// An attacker who knows addresses and nothing else sends REQs in a peer's name, for each queue pair that the
+/// peer may have, and answers in its name too.
+#[test]
+fn requests_in_a_peers_name_end_no_connection() {
+    let mut pair = Pair::new();
+    pair.listen(8);
+    let (alice, bob) = pair.connection();
+    let asked = connect(ALICE, BOB, SERVICE, 0x11);
+    let mut other = Host::new(ALICE, rnic::cm::CmConfig::default(), 77);
+    for _ in 0..20 {
+        let forged = other.cm.connect(&asked, pair.now).unwrap();
+        other.drain();
+        pair.bob.receive(&other.sent.pop_front().unwrap(), pair.now);
+        other.cm.release(forged, pair.now).unwrap();
+        for (local, remote) in [(CommId(0), bob), (CommId(7), bob), (bob, CommId(0))] {
+            let drep = wire::cm::Drep { local_comm_id: local, remote_comm_id: remote, ..Default::default() };
+            let mad = wire::cm::CmMad { transaction: 1, modifier: 0, message: drep.into() };
+            let path = rnic::Path { source: ALICE, destination: BOB, ..Default::default() };
+            pair.bob.receive(&rnic::cm::Datagram { path, mad: mad.to_bytes() }, pair.now);
+        }
+        pair.carry();
+    }
+    assert!(pair.bob.events.is_empty() && pair.alice.events.is_empty());
+    assert_eq!(pair.alice.cm.state(alice), Some(CmState::Established));
+    assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established));
+    // Both still part as they would have.
+    pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
+    pair.alice.drain();
+    pair.carry();
+    assert!(matches!(pair.bob.event(), CmEvent::Disconnected { id, cause: Parting::Peer(_) } if id == bob));
 }
 
 #[test]
@@ -362,7 +397,7 @@ fn the_reasons_have_the_information_that_they_ask_for() {
     pair.alice.cm.connect(&large, pair.now).unwrap();
     pair.alice.drain();
     pair.carry();
-    let Event::Rejected { reject, .. } = pair.alice.event() else { panic!("rejected") };
+    let CmEvent::Rejected { reject, .. } = pair.alice.event() else { panic!("rejected") };
     assert_eq!((reject.reason, reject.information_length), (RejectReason::INVALID_MTU, 1));
     assert_eq!(reject.information[0] >> 4, Mtu::B1024 as u8);
 
@@ -387,7 +422,7 @@ fn owners_cannot_ask_for_what_is_not_theirs_or_not_there() {
     assert_eq!(pair.alice.cm.take(nobody), Err(CmError::NoSuchConnection));
     assert_eq!(pair.alice.cm.release(nobody, pair.now), Err(CmError::NoSuchConnection));
     let id = pair.connect();
-    let wrong = Err(CmError::WrongState(State::ReqSent));
+    let wrong = Err(CmError::WrongState(CmState::ReqSent));
     assert_eq!(pair.alice.cm.accept(id, &accept(1), pair.now), wrong);
     assert_eq!(pair.alice.cm.ready(id, [0; 224], pair.now), wrong);
     assert_eq!(pair.alice.cm.disconnect(id, [0; 220], pair.now), wrong);

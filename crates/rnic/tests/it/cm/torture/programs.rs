@@ -2,7 +2,7 @@
 
 use super::network::Dice;
 use rnic::Nanos;
-use rnic::cm::Event;
+use rnic::cm::CmEvent;
 
 /// What a program will do with a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ impl Manners {
     }
 
     /// What comes of an event, and after how long.
-    pub(crate) fn react(&self, dice: &mut Dice, event: &Event) -> Vec<(Nanos, Act)> {
+    pub(crate) fn react(&self, dice: &mut Dice, event: &CmEvent) -> Vec<(Nanos, Act)> {
         let mut at = Nanos(0);
         let mut plan = Vec::new();
         let mut then = |dice: &mut Dice, act| {
@@ -49,7 +49,7 @@ impl Manners {
         let dies = dice.percent(self.dies);
         match event {
             _ if dies => then(dice, Act::Release),
-            Event::Request { .. } => {
+            CmEvent::Request { .. } => {
                 then(dice, Act::Take);
                 if dice.percent(10) {
                     then(dice, Act::Delay);
@@ -62,14 +62,14 @@ impl Manners {
                     false => {}
                 }
             }
-            Event::SidrRequest { .. } => {
+            CmEvent::SidrRequest { .. } => {
                 then(dice, Act::Take);
                 if !dice.percent(self.rejects) {
                     then(dice, Act::Answer);
                 }
                 then(dice, Act::Release);
             }
-            Event::Reply { .. } => {
+            CmEvent::Reply { .. } => {
                 if dice.percent(10) {
                     then(dice, Act::Delay);
                 }
@@ -77,22 +77,22 @@ impl Manners {
                 then(dice, if no { Act::Reject } else { Act::Ready });
                 then(dice, if no { Act::Release } else { Act::Part });
             }
-            Event::Established { .. } => {
+            CmEvent::Established { .. } => {
                 if dice.percent(30) {
                     then(dice, Act::Part);
                 }
             }
-            Event::Disconnected { .. } => {
+            CmEvent::Disconnected { .. } => {
                 then(dice, Act::Part);
                 if dice.percent(50) {
                     then(dice, Act::Release);
                 }
             }
-            Event::Rejected { .. }
-            | Event::Unreachable { .. }
-            | Event::Resolved { .. }
-            | Event::AddressRemoved { .. }
-            | Event::TimeWaitOver { .. } => then(dice, Act::Release),
+            CmEvent::Rejected { .. }
+            | CmEvent::Unreachable { .. }
+            | CmEvent::Resolved { .. }
+            | CmEvent::AddressRemoved { .. }
+            | CmEvent::TimeWaitOver { .. } => then(dice, Act::Release),
         }
         plan
     }

@@ -3,12 +3,12 @@
 
 use wire::cm::{CommId, RejectReason};
 
-/// Which end.
+/// The end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Side {
-    /// Who asked.
+    /// The end that sends the REQ.
     Active,
-    /// Who was asked.
+    /// The end that receives the REQ.
     Passive,
 }
 

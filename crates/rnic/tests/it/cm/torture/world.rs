@@ -5,7 +5,7 @@ use super::network::{Dice, Faults, LIFETIME, damage};
 use super::programs::{Act, Manners};
 use super::story::{Side, Story};
 use crate::cm::pair::*;
-use rnic::cm::{CmConfig, Datagram, Ece, Event, Listen, ListenAddress, ListenerId, Parting, Resolution};
+use rnic::cm::{CmConfig, CmEvent, Datagram, Ece, Listen, ListenAddress, ListenerId, Parting, Resolution};
 use rnic::{Gid, Instant, Nanos};
 use std::collections::BTreeMap;
 use wire::Qpn;
@@ -221,7 +221,8 @@ impl World {
     fn crash(&mut self, by: usize) {
         self.hosts[by].drain();
         let died = std::mem::take(&mut self.roles[by]);
-        let words: Vec<Datagram> = died.keys().filter_map(|id| self.hosts[by].cm.last_words(*id)).collect();
+        let words: Vec<Datagram> =
+            died.keys().filter_map(|id| self.hosts[by].cm.message_at_death(*id)).collect();
         self.hosts[by] = Host::new(GIDS[by], self.config, 252 + by as u8);
         for (story, side) in died.into_values() {
             if let Some(story) = self.stories.get_mut(story as usize) {
@@ -280,7 +281,7 @@ impl World {
         }
     }
 
-    fn hear(&mut self, by: usize, event: &Event) {
+    fn hear(&mut self, by: usize, event: &CmEvent) {
         self.check(by, event);
         for (delay, act) in self.manners.react(&mut self.dice, event) {
             self.after(delay, Happening::Act { by, id: event.id(), act });
@@ -288,8 +289,8 @@ impl World {
     }
 
     /// Holds what is heard against what was done.
-    fn check(&mut self, by: usize, event: &Event) {
-        if let Event::Request { id, request, path, .. } = event {
+    fn check(&mut self, by: usize, event: &CmEvent) {
+        if let CmEvent::Request { id, request, path, .. } = event {
             // A third host may ask too; that is no story of ours.
             if path.destination == MALLORY || !self.honest {
                 self.roles[by].insert(*id, (u64::MAX, Side::Passive));
@@ -300,31 +301,31 @@ impl World {
             self.roles[by].insert(*id, (story, Side::Passive));
             return;
         }
-        if let Event::SidrRequest { id, .. } = event {
+        if let CmEvent::SidrRequest { id, .. } = event {
             self.roles[by].insert(*id, (u64::MAX, Side::Passive));
             return;
         }
-        self.summary.resolved += u64::from(matches!(event, Event::Resolved { .. }));
+        self.summary.resolved += u64::from(matches!(event, CmEvent::Resolved { .. }));
         let Some(&(story, side)) = self.roles[by].get(&event.id()) else { return };
         let Some(story) = self.stories.get_mut(story as usize).filter(|_| self.honest) else { return };
         match event {
-            Event::Reply { reply, .. } => {
+            CmEvent::Reply { reply, .. } => {
                 assert_eq!(reply.private_data[..7], *b"welcome");
                 story.reply();
             }
-            Event::Established { private_data, .. } => story.established(private_data.is_none()),
-            Event::Rejected { reject, .. } => story.rejected(side, reject.reason),
-            Event::Unreachable { .. } => {
+            CmEvent::Established { private_data, .. } => story.established(private_data.is_none()),
+            CmEvent::Rejected { reject, .. } => story.rejected(side, reject.reason),
+            CmEvent::Unreachable { .. } => {
                 assert!(!self.reliable, "the peer is there: {story:?}");
                 story.unreachable(side);
             }
-            Event::Disconnected { cause: Parting::Peer(_), .. } => story.parted_by_peer(side),
-            Event::Disconnected { cause, .. } => {
+            CmEvent::Disconnected { cause: Parting::Peer(_), .. } => story.parted_by_peer(side),
+            CmEvent::Disconnected { cause, .. } => {
                 let timed_out = *cause == Parting::TimedOut;
                 assert!(!(self.reliable && timed_out), "the peer is there: {story:?}");
                 story.parted(side);
             }
-            Event::TimeWaitOver { .. } => story.time_wait_over(side),
+            CmEvent::TimeWaitOver { .. } => story.time_wait_over(side),
             other => panic!("{other:?}"),
         }
     }

@@ -1,0 +1,123 @@
+//! Shared-memory channels to other devices of the host: packets by them, and XRC forwarding
+//! ([`crate::domain`]), in which a proxy executes the requests that another device forwards.
+
+use super::Device;
+use crate::address::{Arrival, Channel, Path, Senders};
+use crate::domain::ForwardedRequest;
+use crate::error::Error;
+use crate::memory::{Memory, Payload};
+use crate::qp::{Inbound, Origin};
+use crate::resources::Resources;
+use crate::sink::{Channels, Sink};
+use crate::time::Instant;
+use wire::{Message, Packet, Position, Psn, Qpn, Service, Tail};
+
+impl Device {
+    /// Operations on shared-memory channels.
+    #[inline]
+    pub fn shm(&mut self) -> SharedMemory<'_> {
+        SharedMemory(self)
+    }
+
+    /// The shared-memory channel by which a queue pair sends; 0 is the network.
+    pub fn channel(&self, qpn: Qpn) -> Result<u16, Error> {
+        Ok(self.queue_pairs.get(qpn)?.path().channel)
+    }
+}
+
+/// A device and its shared-memory channels ([`Device::shm`]). The number of a channel is the driver's; 0 is
+/// the network.
+#[derive(Debug)]
+pub struct SharedMemory<'d>(&'d mut Device);
+
+impl SharedMemory<'_> {
+    /// Takes a packet that came by a channel: it may stand for several, and its sender can only be one of
+    /// `senders`.
+    #[inline]
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        senders: Senders,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) {
+        let inbound = Inbound { arrival, origin: Origin::SharedMemory(senders), packet, payload };
+        self.0.handle_inbound(now, &inbound, memory);
+    }
+
+    /// Takes a request that one of the channel's senders forwards to a shared receive queue of ours. What is
+    /// answered goes back by the channel.
+    pub fn handle_forwarded(
+        &mut self,
+        now: Instant,
+        from: Channel,
+        forwarded: &ForwardedRequest,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) {
+        let Device { queue_pairs, resources, domains, .. } = &mut *self.0;
+        if !from.senders.have(forwarded.front_end) {
+            resources.port.counters.dropped_wrong_address += 1;
+            return;
+        }
+        if forwarded.is_close_notice {
+            return queue_pairs.dismiss(resources, |qp| qp.qpn() == forwarded.front_end, now);
+        }
+        let index = queue_pairs.proxy_of(resources, from.number, forwarded, now).or_else(|| {
+            let xrcd = domains.named(forwarded.domain);
+            queue_pairs.add_proxy(resources, (from.number, forwarded), xrcd, packet.psn)
+        });
+        let Some(index) = index else {
+            resources.port.counters.dropped_no_qp += 1;
+            return;
+        };
+        let Some(proxy) = queue_pairs.qps.get_mut(index) else { return };
+        proxy.handle_forwarded_request(resources, now, from.senders, (packet, payload), memory);
+        queue_pairs.turns.settle(index, proxy, false, false);
+        queue_pairs.fail_overrun(resources, now);
+    }
+
+    /// Has a connected queue pair send by a channel, from its next packet on. The next change of its address
+    /// vector brings it back to the network.
+    pub fn set_channel(&mut self, qpn: Qpn, channel: u16) -> Result<(), Error> {
+        self.0.queue_pairs.with(&mut self.0.resources, qpn, |qp, _| {
+            qp.set_path(Path { channel, ..*qp.path() });
+            Ok(())
+        })
+    }
+
+    /// A channel is gone: the queue pairs that send by it go back to the network, its proxies end, and
+    /// requests that were forwarded by it are refused.
+    pub fn close_channel(&mut self, channel: u16, now: Instant) {
+        let Device { queue_pairs, resources, .. } = &mut *self.0;
+        queue_pairs.dismiss(resources, |qp| qp.path().channel == channel, now);
+        queue_pairs.close_forwarding(resources, channel, now);
+        for (_, qp) in queue_pairs.qps.iter_mut().filter(|(_, qp)| qp.path().channel == channel) {
+            qp.set_path(Path { channel: 0, ..*qp.path() });
+        }
+        queue_pairs.resume();
+    }
+}
+
+/// Tells the owners of shared receive queues to which requests of a connection were forwarded that it is
+/// over. Where there is no room, later.
+pub(super) fn send_close_notices(resources: &mut Resources, sink: &mut impl Sink) {
+    if resources.close_notices.is_empty() {
+        return;
+    }
+    let mtu = resources.port.active_mtu.bytes();
+    let Some(channels) = sink.channels() else { return };
+    resources.close_notices.retain(|(channel, notice)| {
+        let path = Path { channel: *channel, ..Default::default() };
+        if channels.room(&path, mtu) == 0 {
+            return true;
+        }
+        let nothing = Message::Send { position: Position::Only, tail: Tail::None };
+        let packet = Packet::new(Service::Rc, notice.front_end, Psn::new(0), nothing);
+        channels.forward(*channel, notice, &packet, &[]);
+        false
+    });
+}

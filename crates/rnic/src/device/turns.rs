@@ -1,0 +1,144 @@
+//! Which queue pair has its turn: to send, or because of a timer.
+
+use crate::qp::{Qp, Urgency};
+use crate::time::Instant;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// What is waiting to be transmitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pending {
+    /// No packet waits to be sent.
+    Nothing,
+    /// Only positive acknowledgements: they may wait a little, for data to travel with.
+    Acknowledgements,
+    /// Requests, READ responses, NAKs.
+    Data,
+}
+
+/// Lists of queue pairs, by index.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Queue pairs with something to send; each stands here once.
+    ready: VecDeque<usize>,
+    /// How many of them have more than an acknowledgement.
+    urgent: u32,
+    /// Reliable queue pairs that wait for acknowledgements.
+    waiting: u32,
+    timers: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Queue pairs whose shared-memory channel is full.
+    waiting_for_room: Vec<usize>,
+}
+
+impl Turns {
+    /// Puts a queue pair that was touched on the ready list and the timer heap, where it belongs there.
+    /// `was_waiting` is whether it waited for acknowledgements before, `blocked` whether it could not send.
+    #[inline]
+    pub(super) fn settle(&mut self, index: usize, qp: &mut Qp, was_waiting: bool, blocked: bool) {
+        match (was_waiting, qp.is_waiting()) {
+            (false, true) => self.waiting += 1,
+            (true, false) => self.waiting -= 1,
+            _ => {}
+        }
+        let urgency = if blocked { Urgency::None } else { qp.urgency() };
+        if urgency > qp.schedule.urgency {
+            if qp.schedule.urgency == Urgency::None {
+                self.ready.push_back(index);
+            }
+            if urgency == Urgency::Data {
+                self.urgent += 1;
+            }
+            qp.schedule.urgency = urgency;
+        }
+        // One entry in the heap per queue pair, unless an earlier deadline appears; a later one is found when
+        // the earlier fires. So an acknowledgement, which moves the deadline, costs nothing here. The entry
+        // before which an earlier one comes is remembered: of pacing there is one per packet.
+        if let Some(at) = qp.deadline()
+            && qp.schedule.timer.is_none_or(|timer| at < timer)
+        {
+            qp.schedule.later_timer = qp.schedule.timer.or(qp.schedule.later_timer);
+            qp.schedule.timer = Some(at);
+            self.timers.push(Reverse((at, index)));
+        }
+    }
+
+    /// The queue pair whose turn it is to send: no longer on the ready list. [`Self::begin`] follows.
+    #[inline]
+    pub(super) fn next_ready(&mut self) -> Option<usize> {
+        self.ready.pop_front()
+    }
+
+    /// The turn of this queue pair begins.
+    #[inline]
+    pub(super) fn begin(&mut self, qp: &mut Qp) {
+        if core::mem::take(&mut qp.schedule.urgency) == Urgency::Data {
+            self.urgent -= 1;
+        }
+    }
+
+    /// Notes a queue pair that waits for room on its channel, or for a driver without room.
+    #[inline]
+    pub(super) fn note_room(&mut self, index: usize, qp: &mut Qp) {
+        if qp.waits_for_room() && !core::mem::replace(&mut qp.schedule.waits_for_room, true) {
+            self.waiting_for_room.push(index);
+        }
+    }
+
+    /// A queue pair that waits for room: no longer on that list.
+    pub(super) fn next_for_room(&mut self) -> Option<usize> {
+        self.waiting_for_room.pop()
+    }
+
+    #[inline]
+    pub(super) fn waits_for_room(&self) -> bool {
+        !self.waiting_for_room.is_empty()
+    }
+
+    /// A queue pair is destroyed: it has no turn any more. Its timers go when they fire.
+    pub(super) fn forget(&mut self, index: usize, qp: &Qp) {
+        if qp.schedule.urgency == Urgency::Data {
+            self.urgent -= 1;
+        }
+        self.ready.retain(|&ready| ready != index);
+    }
+
+    #[inline]
+    pub(super) fn pending(&self) -> Pending {
+        match (self.urgent, self.ready.len()) {
+            (0, 0) => Pending::Nothing,
+            (0, _) => Pending::Acknowledgements,
+            _ => Pending::Data,
+        }
+    }
+
+    /// Queue pairs that wait for acknowledgements.
+    #[inline]
+    pub(super) fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// When the next timer fires.
+    #[inline]
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The next timer that has fired: its time and its queue pair, which may be gone or have another timer.
+    #[inline]
+    pub(super) fn take_expired(&mut self, now: Instant) -> Option<(Instant, usize)> {
+        let &Reverse((at, index)) = self.timers.peek()?;
+        if at > now {
+            return None;
+        }
+        self.timers.pop();
+        Some((at, index))
+    }
+
+    /// The queue pairs whose turn to send, and whose timer, comes next.
+    #[cfg(feature = "simulation")]
+    pub(super) fn next(&self) -> impl Iterator<Item = usize> {
+        let timer = self.timers.peek().map(|Reverse((_, index))| *index);
+        self.ready.front().copied().into_iter().chain(timer)
+    }
+}

@@ -1,0 +1,147 @@
+//! What the roles of a queue pair share.
+
+use super::attr::{QpAttr, QpInit, QpType, State};
+use super::step::Step;
+use super::timer::TimerTable;
+use super::transport::Transport;
+use crate::address::Path;
+use crate::congestion::Control;
+use crate::counters::QpCounters;
+use crate::handle::{Cq, Pd, Srq};
+use crate::resources::Resources;
+use crate::sink::Sink;
+use wire::{Qpn, Service};
+
+/// Identity, attributes, state and path of a queue pair.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) qpn: Qpn,
+    pub(crate) kind: QpType,
+    pub(crate) state: State,
+    pub(crate) init: QpInit,
+    pub(crate) attr: QpAttr,
+    /// Whether the peer acknowledges: RC and XRC.
+    is_reliable: bool,
+    pub(super) path: Path,
+    pub(super) transport: Transport,
+    /// Place what arrives ahead, and number WRITE packets as messages of their own.
+    pub(super) out_of_order: bool,
+    /// WRITEs without immediate leave as WRITE ONLY packets.
+    pub(super) write_only: bool,
+    /// Whether those packets are cut as long as each other.
+    pub(super) write_evenly: bool,
+    /// How many packets the peer may have to keep ahead of a missing one.
+    pub(super) reorder_window: u32,
+    /// Packets between two requests for an acknowledgement at most.
+    pub(super) ack_interval: u32,
+    pub(crate) congestion: Control,
+    pub(crate) counters: QpCounters,
+    pub(super) timers: TimerTable,
+    /// The channel was full when the queue pair wanted to send.
+    pub(super) waits_for_room: bool,
+    /// The queue pair has entered the error state in the operation at hand, and is flushed at its end.
+    pub(super) has_failed: bool,
+}
+
+impl Common {
+    pub(super) fn new(qpn: Qpn, init: &QpInit, resources: &Resources) -> Self {
+        let config = &resources.config;
+        Self {
+            qpn,
+            kind: init.kind,
+            state: State::Reset,
+            init: *init,
+            attr: QpAttr::default(),
+            is_reliable: !matches!(init.kind, QpType::Uc | QpType::Ud),
+            path: Path::default(),
+            transport: Transport::Packets,
+            out_of_order: config.out_of_order,
+            // The receiver can place such a packet whatever came before it.
+            write_only: config.write_only || config.out_of_order,
+            write_evenly: config.write_only,
+            reorder_window: config.reorder_window.max(1),
+            ack_interval: config.ack_interval.max(1),
+            congestion: Control::new(config),
+            counters: QpCounters::default(),
+            timers: TimerTable::default(),
+            waits_for_room: false,
+            has_failed: false,
+        }
+    }
+
+    pub(super) fn service(&self) -> Service {
+        match self.kind {
+            QpType::Rc => Service::Rc,
+            QpType::Uc => Service::Uc,
+            QpType::Ud => Service::Ud,
+            QpType::XrcSend | QpType::XrcReceive => Service::Xrc,
+        }
+    }
+
+    /// Whether the peer acknowledges.
+    #[inline(always)]
+    pub(super) fn is_reliable(&self) -> bool {
+        self.is_reliable
+    }
+
+    /// Whether requests are sent in this state.
+    #[inline(always)]
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.state, State::ReadyToSend | State::SendQueueDrained)
+    }
+
+    /// Whether requests are taken in this state.
+    #[inline(always)]
+    pub(super) fn is_receiving(&self) -> bool {
+        use State::{ReadyToReceive, ReadyToSend, SendQueueDrained, SendQueueError};
+        matches!(self.state, ReadyToReceive | ReadyToSend | SendQueueDrained | SendQueueError)
+    }
+
+    #[inline]
+    pub(super) fn mtu(&self) -> u32 {
+        self.attr.path_mtu.bytes()
+    }
+
+    /// The protection domain. XRC's responder half has none of its own: it uses the SRQ's.
+    #[inline]
+    pub(super) fn pd(&self) -> Pd {
+        self.init.pd.unwrap_or(Pd(u32::MAX))
+    }
+
+    pub(super) fn send_cq(&self) -> Cq {
+        self.init.send_cq.unwrap_or(Cq(u32::MAX))
+    }
+
+    pub(super) fn receive_cq(&self, resources: &Resources, srq: Option<Srq>) -> Cq {
+        srq.and_then(|srq| resources.srqs.get(srq))
+            .and_then(|srq| srq.xrc)
+            .map(|(_, cq)| cq)
+            .or(self.init.receive_cq)
+            .unwrap_or(Cq(u32::MAX))
+    }
+
+    /// Sets the path, and selects the transport.
+    pub(super) fn set_path(&mut self, path: Path) {
+        self.path = path;
+        self.transport = Transport::of(&path);
+    }
+
+    /// How many packets may leave as one unit now; 0 while the channel is full.
+    #[inline(always)]
+    pub(super) fn room(&self, sink: &mut impl Sink) -> u32 {
+        self.transport.room(&self.path, self.mtu(), sink)
+    }
+
+    /// How many packets may be outstanding.
+    #[inline(always)]
+    pub(super) fn window_packets(&self) -> u32 {
+        let ahead = self.out_of_order.then_some(self.reorder_window);
+        self.transport.window_packets(&self.congestion, self.mtu(), ahead)
+    }
+
+    /// The channel is full: [`crate::Device::resume`] gives the queue pair its next turn.
+    pub(super) fn wait_for_room(&mut self) -> Step {
+        self.waits_for_room = true;
+        Step::Blocked
+    }
+}

@@ -1,0 +1,186 @@
+//! Making request packets.
+
+use super::{Requester, Unit};
+use crate::access::Access;
+use crate::address::{Path, source_port};
+use crate::completion::Status;
+use crate::memory::Gather;
+use crate::qp::attr::QpType;
+use crate::qp::context::Context;
+use crate::qp::identity::Common;
+use crate::qp::send_queue::SendEntry;
+use crate::qp::step::Step;
+use crate::sink::Sink;
+use crate::work::{Operation, SendFlags};
+use wire::{AtomicEth, Deth, Message, Packet, Position, Psn, Qpn, Reth, Tail};
+
+impl Requester {
+    /// Makes a unit of an entry's packets and hands it to the sink; for a READ, the request for its response
+    /// packets.
+    pub(super) fn emit(
+        &self,
+        cx: &mut Context<'_>,
+        entry: &SendEntry,
+        unit: Unit,
+        sink: &mut impl Sink,
+    ) -> Result<(), Status> {
+        let qp = &*cx.qp;
+        if qp.kind == QpType::Ud {
+            return self.emit_datagram(cx, unit.index, entry, sink);
+        }
+        let (offset, length) = extent(qp, entry, unit);
+        let ends = unit.packet + unit.packets >= entry.packets;
+        let position = Position::of(unit.packet, if ends { unit.packet + 1 } else { entry.packets });
+        let message = message(qp, entry, position, offset, length);
+        let psn = entry.first_psn.plus(unit.packet);
+        let mut header = Packet::new(qp.service(), qp.attr.destination, psn, message);
+        header.ack_req = unit.ack;
+        header.xrc_srq = entry.xrc_srq.filter(|_| qp.kind == QpType::XrcSend);
+        header.solicited = ends && entry.flags.contains(SendFlags::SOLICITED);
+        let carried = if carries_payload(&entry.operation) { length } else { 0 };
+        self.dispatch(cx, entry, &header, (offset, carried), sink)
+    }
+
+    fn emit_datagram(
+        &self,
+        cx: &mut Context<'_>,
+        index: usize,
+        entry: &SendEntry,
+        sink: &mut impl Sink,
+    ) -> Result<(), Status> {
+        if entry.length > cx.resources.port.active_mtu.bytes() {
+            return Err(Status::LocalLength);
+        }
+        let destination = *self.queue.destination(index).ok_or(Status::LocalQpOperation)?;
+        let Operation::Send(tail) = entry.operation else { return Err(Status::LocalQpOperation) };
+        // A queue key with the top bit set stands for the queue pair's own (IBTA 10.2.5).
+        let controlled = destination.qkey & 0x8000_0000 != 0;
+        let qkey = if controlled { cx.qp.attr.qkey } else { destination.qkey };
+        let message = Message::Datagram { deth: Deth { qkey, source: cx.qp.qpn }, tail };
+        let (path, qpn) = self.aim(cx, index).ok_or(Status::LocalQpOperation)?;
+        let mut header = Packet::new(cx.qp.service(), qpn, entry.first_psn, message);
+        header.solicited = entry.flags.contains(SendFlags::SOLICITED);
+        // `room` has looked for the channel.
+        let channel = cx.qp.path.channel;
+        cx.qp.set_path(Path { channel, ..path });
+        self.dispatch(cx, entry, &header, (0, entry.length), sink)
+    }
+
+    /// Where a datagram goes.
+    pub(super) fn aim(&self, cx: &Context<'_>, index: usize) -> Option<(Path, Qpn)> {
+        let destination = self.queue.destination(index)?;
+        let group = destination.vector.destination.is_multicast();
+        let qpn = if group { Qpn::MULTICAST } else { destination.qpn };
+        let port = source_port(destination.vector.flow_label, cx.qp.qpn.value(), qpn.value());
+        Some((cx.resources.path(&destination.vector, port)?, qpn))
+    }
+
+    /// Hands a packet to the sink, with its payload: offset in the message, and bytes.
+    fn dispatch(
+        &self,
+        cx: &mut Context<'_>,
+        entry: &SendEntry,
+        header: &Packet,
+        (offset, length): (u32, u32),
+        sink: &mut impl Sink,
+    ) -> Result<(), Status> {
+        let path = &cx.qp.path;
+        let sent = match self.queue.inline(entry) {
+            Some(bytes) => {
+                let from = (offset as usize).min(bytes.len());
+                let to = (from + length as usize).min(bytes.len());
+                sink.send(path, header, Gather::Inline(&bytes[from..to]))
+            }
+            None => {
+                let sges = self.queue.sges(entry);
+                let pieces = cx
+                    .resources
+                    .resolve(cx.qp.pd(), sges, offset, length, Access::empty())
+                    .map_err(|_| Status::LocalProtection)?;
+                sink.send(path, header, Gather::Pieces(pieces))
+            }
+        };
+        sent.map_err(|_| Status::LocalProtection)?;
+        cx.count_sent(length);
+        Ok(())
+    }
+
+    /// Sends one packet again, out of turn (out-of-order mode).
+    pub(super) fn send_again(&mut self, cx: &mut Context<'_>, psn: Psn, sink: &mut impl Sink) -> Step {
+        let index = self.find(psn).filter(|_| self.is_lost(psn));
+        let found = index.and_then(|index| Some((index, *self.queue.entry(index)?)));
+        let Some((index, entry)) = found else { return Step::Progressed };
+        let packet = psn.distance_from(entry.first_psn) as u32;
+        let unit = Unit { index, packet, packets: 1, ack: true };
+        if let Err(status) = self.emit(cx, &entry, unit, sink) {
+            return self.fail_at_cursor(cx, status);
+        }
+        cx.count_retransmitted();
+        self.arm_ack_timer(cx);
+        Step::Sent
+    }
+}
+
+/// Where a unit begins in the message, and how many bytes it stands for.
+fn extent(qp: &Common, entry: &SendEntry, unit: Unit) -> (u32, u32) {
+    let begin = |packet: u32| match cuts_evenly(qp, entry) {
+        // The longer ones first.
+        true => {
+            let (each, more) = (entry.length / entry.packets.max(1), entry.length % entry.packets.max(1));
+            (packet.saturating_mul(each).saturating_add(packet.min(more))).min(entry.length)
+        }
+        false => packet.saturating_mul(qp.mtu()).min(entry.length),
+    };
+    let start = begin(unit.packet);
+    (start, begin(unit.packet.saturating_add(unit.packets)) - start)
+}
+
+/// Packets that are WRITEs of their own need not be full. As long as each other they are one piece for
+/// segmentation offload, together with what goes before and after. A packet never begins later than a
+/// full one would: what was on its way in full packets is not missed when they are sent again like this.
+fn cuts_evenly(qp: &Common, entry: &SendEntry) -> bool {
+    let is_own = matches!(entry.operation, Operation::Write { immediate: None, .. });
+    is_own && qp.write_evenly && qp.transport.cuts_evenly()
+}
+
+// Copied together in a register, and not through memory: the packet is read at once.
+#[inline(always)]
+fn message(qp: &Common, entry: &SendEntry, position: Position, offset: u32, length: u32) -> Message {
+    let at = |address: u64| address.wrapping_add(u64::from(offset));
+    match entry.operation {
+        Operation::Send(tail) => {
+            Message::Send { position, tail: if position.ends() { tail } else { Tail::None } }
+        }
+        Operation::Write { address, rkey, immediate } => {
+            let tail = immediate.filter(|_| position.ends()).map_or(Tail::None, Tail::Immediate);
+            if qp.write_only && immediate.is_none() {
+                // With an immediate it stays one message, whose whole length the receiver's completion
+                // reports.
+                let reth = Some(Reth { address: at(address), rkey, length });
+                return Message::Write { position: Position::Only, reth, tail };
+            }
+            let reth = position.starts().then_some(Reth { address, rkey, length: entry.length });
+            Message::Write { position, reth, tail }
+        }
+        Operation::Read { address, rkey } => {
+            Message::ReadRequest(Reth { address: at(address), rkey, length })
+        }
+        Operation::CompareSwap { address, rkey, compare, swap } => {
+            Message::CompareSwap(AtomicEth { address, rkey, swap_add: swap, compare })
+        }
+        Operation::FetchAdd { address, rkey, add } => {
+            Message::FetchAdd(AtomicEth { address, rkey, swap_add: add, compare: 0 })
+        }
+        Operation::AtomicWrite { address, rkey } => {
+            Message::AtomicWrite(Reth { address, rkey, length: entry.length })
+        }
+        // Local operations have no packets; see `execute_locally`.
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => {
+            Message::Send { position, tail: Tail::None }
+        }
+    }
+}
+
+fn carries_payload(operation: &Operation) -> bool {
+    matches!(operation, Operation::Send(_) | Operation::Write { .. } | Operation::AtomicWrite { .. })
+}

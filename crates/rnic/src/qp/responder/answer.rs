@@ -1,0 +1,288 @@
+//! What the responder owes, and how it is sent: acknowledgements, results of atomics, READ responses.
+
+use super::Responder;
+use super::target::remote_piece;
+use crate::access::Access;
+use crate::memory::Gather;
+use crate::qp::context::Context;
+use crate::qp::step::Step;
+use crate::sink::Sink;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use wire::{Aeth, Message, Packet, Position, Psn, Reth, Syndrome};
+
+/// Answers that wait to be sent at most. An honest peer is bounded by its outstanding READs; what a hostile
+/// one doubles beyond this is dropped.
+const ANSWERS_MAX: usize = 1024;
+
+/// Bytes of answers that wait to be relayed. What comes beyond is dropped, and the peer asks again.
+const RELAYED_BYTES_MAX: usize = 16 << 20;
+
+/// What the responder still has to send.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Answer {
+    Acknowledge {
+        psn: Psn,
+        syndrome: Syndrome,
+        msn: u32,
+    },
+    Atomic {
+        psn: Psn,
+        original: u64,
+        msn: u32,
+        /// For a duplicate.
+        again: bool,
+    },
+    /// `sent` of `packets` responses have left.
+    Read {
+        request: Packet,
+        packets: u32,
+        sent: u32,
+        reth: Reth,
+        msn: u32,
+        again: bool,
+    },
+    /// READ responses that another device gave.
+    Relayed(Relayed),
+}
+
+/// Part of the answer to a READ that another device gave: `sent` of `packets` have left. Its bytes are in
+/// [`Answers`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Relayed {
+    psn: Psn,
+    packets: u32,
+    sent: u32,
+    /// The READ's first is among them.
+    starts: bool,
+    /// Its last is.
+    ends: bool,
+    msn: u32,
+}
+
+impl Answer {
+    pub(super) fn is_acknowledgement(&self) -> bool {
+        matches!(self, Self::Acknowledge { syndrome: Syndrome::Ack(_), .. })
+    }
+
+    /// Whether it is one packet without payload.
+    pub(super) fn is_short(&self) -> bool {
+        !matches!(self, Self::Read { .. } | Self::Relayed(_))
+    }
+
+    pub(super) fn psn(&self) -> Psn {
+        match *self {
+            Self::Acknowledge { psn, .. } | Self::Atomic { psn, .. } => psn,
+            Self::Read { request, .. } => request.psn,
+            Self::Relayed(relayed) => relayed.psn,
+        }
+    }
+}
+
+/// Answers in PSN order.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    queue: VecDeque<Answer>,
+    /// The bytes of those that are relayed, in the same order.
+    relayed: VecDeque<Box<[u8]>>,
+}
+
+impl Answers {
+    #[cfg(feature = "simulation")]
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.queue.len() >= ANSWERS_MAX
+    }
+
+    pub(super) fn first(&self) -> Option<&Answer> {
+        self.queue.front()
+    }
+
+    /// Whether there is more than a positive acknowledgement.
+    pub(super) fn has_data(&self) -> bool {
+        self.queue.len() > 1 || self.queue.front().is_some_and(|answer| !answer.is_acknowledgement())
+    }
+
+    /// READs and atomics among them: the peer answers for the new ones; those that it, or the network,
+    /// doubled are bounded apart.
+    pub(super) fn count(&self, duplicates: bool) -> usize {
+        let counts = |answer: &&Answer| match answer {
+            Answer::Read { again, .. } | Answer::Atomic { again, .. } => *again == duplicates,
+            _ => false,
+        };
+        self.queue.iter().filter(counts).count()
+    }
+
+    pub(super) fn push(&mut self, answer: Answer) {
+        self.queue.push_back(answer);
+    }
+
+    /// One acknowledgement covers all before it (IBTA 9.7.5.1.2), and a NAK does too.
+    pub(super) fn acknowledge(&mut self, psn: Psn, syndrome: Syndrome, msn: u32) {
+        let answer = Answer::Acknowledge { psn, syndrome, msn };
+        let full = self.is_full();
+        match self.queue.back_mut() {
+            Some(last) if last.is_acknowledgement() => *last = answer,
+            _ if full => {}
+            _ => self.queue.push_back(answer),
+        }
+    }
+
+    pub(super) fn retain(&mut self, stays: impl Fn(&Answer) -> bool) {
+        let Self { queue, relayed } = self;
+        let mut bytes = core::mem::take(relayed).into_iter();
+        queue.retain(|answer| {
+            let its = if matches!(answer, Answer::Relayed(_)) { bytes.next() } else { None };
+            let stays = stays(answer);
+            relayed.extend(its.filter(|_| stays));
+            stays
+        });
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.relayed.clear();
+    }
+
+    /// `count` more packets of the first READ leave; it goes with its last.
+    fn advance_read(&mut self, count: u32) {
+        match self.queue.front_mut() {
+            Some(Answer::Read { sent, packets, .. }) if *sent + count < *packets => *sent += count,
+            _ => drop(self.queue.pop_front()),
+        }
+    }
+}
+
+/// READ responses that leave as one unit.
+struct Responses<'a> {
+    request: &'a Packet,
+    reth: &'a Reth,
+    position: Position,
+    /// The first of them, counted from the beginning of the answer, and how many.
+    first: u32,
+    count: u32,
+    msn: u32,
+}
+
+/// Sending what is owed.
+impl Responder {
+    /// Sends on READ responses of another device, unless too many bytes wait already: the peer asks again.
+    pub(in crate::qp) fn relay(&mut self, cx: &Context<'_>, psn: Psn, position: Position, bytes: Box<[u8]>) {
+        let next_msn = self.next_msn();
+        let Answers { queue, relayed } = &mut self.answers;
+        let waiting: usize = relayed.iter().map(|bytes| bytes.len()).sum();
+        if waiting + bytes.len() > RELAYED_BYTES_MAX {
+            return;
+        }
+        let packets = (bytes.len() as u32).div_ceil(cx.qp.mtu()).max(1);
+        let (starts, ends) = (position.starts(), position.ends());
+        // The number of messages done when this one is.
+        let msn = if ends { self.msn } else { next_msn };
+        relayed.push_back(bytes);
+        queue.push_back(Answer::Relayed(Relayed { psn, packets, sent: 0, starts, ends, msn }));
+    }
+
+    /// Sends the next packet that the responder owes.
+    #[inline(always)]
+    pub(in crate::qp) fn next_answer(&mut self, cx: &mut Context<'_>, sink: &mut impl Sink) -> Step {
+        if core::mem::take(&mut self.notify) {
+            return self.send_notification(cx, sink);
+        }
+        let Some(answer) = self.answers.first().copied() else { return Step::Blocked };
+        let room = cx.qp.room(sink);
+        if room == 0 {
+            return cx.qp.wait_for_room();
+        }
+        match &answer {
+            &Answer::Acknowledge { psn, syndrome, msn } => {
+                self.answers.queue.pop_front();
+                cx.resources.port.counters.sent_acks += 1;
+                send(cx, psn, Message::Acknowledge(Aeth { syndrome, msn }), Gather::EMPTY, sink);
+            }
+            &Answer::Atomic { psn, original, msn, .. } => {
+                self.answers.queue.pop_front();
+                let aeth = Aeth { syndrome: Syndrome::ACK, msn };
+                send(cx, psn, Message::AtomicAcknowledge { aeth, original }, Gather::EMPTY, sink);
+            }
+            &Answer::Read { ref request, ref reth, packets, sent, msn, .. } => {
+                let count = room.min(packets - sent);
+                let ends = sent + count >= packets;
+                let position = Position::of(sent, if ends { sent + 1 } else { packets });
+                self.answers.advance_read(count);
+                let responses = Responses { request, reth, position, first: sent, count, msn };
+                self.send_responses(cx, responses, sink);
+            }
+            Answer::Relayed(relayed) => self.send_relayed(cx, *relayed, room, sink),
+        }
+        Step::Sent
+    }
+
+    #[inline(always)]
+    fn send_responses(&mut self, cx: &mut Context<'_>, responses: Responses<'_>, sink: &mut impl Sink) {
+        let Responses { request, reth, position, first, count, msn } = responses;
+        let psn = request.psn.plus(first);
+        let offset = first * cx.qp.mtu();
+        let length = (reth.length - offset).min(cx.qp.mtu() * count);
+        let address = reth.address.wrapping_add(u64::from(offset));
+        let message = read_response(position, msn);
+        // The region may have gone since the request came: then nothing of it may be read any more.
+        let sent = match remote_piece(cx, request, reth.rkey, address, length, Access::REMOTE_READ) {
+            Ok(piece) => send(cx, psn, message, Gather::Pieces(piece.as_slice()), sink),
+            Err(_) => false,
+        };
+        if !sent {
+            self.forget_answers();
+            self.acknowledge(psn, Syndrome::NAK_REMOTE_ACCESS);
+        }
+    }
+
+    /// The next packets of an answer of another device.
+    fn send_relayed(&mut self, cx: &mut Context<'_>, relayed: Relayed, room: u32, sink: &mut impl Sink) {
+        let (mtu, sent) = (cx.qp.mtu(), relayed.sent);
+        let count = room.min(relayed.packets - sent);
+        let ends = sent + count >= relayed.packets;
+        let Some(bytes) = self.answers.relayed.pop_front() else { return };
+        let from = ((sent * mtu) as usize).min(bytes.len());
+        let to = (((sent + count) * mtu) as usize).min(bytes.len());
+        let position = match (relayed.starts && sent == 0, relayed.ends && ends) {
+            (true, true) => Position::Only,
+            (true, false) => Position::First,
+            (false, true) => Position::Last,
+            (false, false) => Position::Middle,
+        };
+        let payload = Gather::Inline(bytes.get(from..to).unwrap_or_default());
+        send(cx, relayed.psn.plus(sent), read_response(position, relayed.msn), payload, sink);
+        match self.answers.queue.front_mut() {
+            Some(Answer::Relayed(first)) if !ends => {
+                first.sent += count;
+                self.answers.relayed.push_front(bytes);
+            }
+            _ => drop(self.answers.queue.pop_front()),
+        }
+    }
+}
+
+fn read_response(position: Position, msn: u32) -> Message {
+    let aeth = (position != Position::Middle).then_some(Aeth { syndrome: Syndrome::ACK, msn });
+    Message::ReadResponse { position, aeth }
+}
+
+/// Sends an answer; whether its payload could be read.
+#[inline(always)]
+fn send(cx: &mut Context<'_>, psn: Psn, message: Message, payload: Gather<'_>, sink: &mut impl Sink) -> bool {
+    let packet = Packet::new(cx.qp.service(), cx.qp.attr.destination, psn, message);
+    let length = payload.len();
+    let sent = sink.send(&cx.qp.path, &packet, payload).is_ok();
+    if sent {
+        cx.count_sent(length);
+    }
+    sent
+}

@@ -1,0 +1,521 @@
+//! The responder: executes the peer's requests (IBTA 9.7.4, 9.7.5; for UC 9.8.3).
+//!
+//! A request passes these stages, each a function of this name: [`Responder::check_psn`], then for what is in
+//! turn [`Responder::check_opcode`], [`Responder::check_length`], [`Responder::check_key`],
+//! [`Responder::execute`] and [`Responder::acknowledge_request`].
+
+mod ahead;
+mod answer;
+mod datagram;
+mod execute;
+mod notification;
+mod target;
+mod window;
+
+use super::attr::{QpType, State};
+use super::context::Context;
+use super::log;
+use super::refusal::Refusal;
+use super::transport::READY;
+use crate::completion::{CompletionKind, Status};
+use crate::cq::Notice;
+use crate::error::Error;
+use crate::event::Event;
+use crate::handle::Srq;
+use crate::memory::{Memory, Payload};
+use crate::receive::ReceiveQueue;
+use crate::time::Instant;
+use crate::work::{ReceiveRequest, Sge};
+use answer::{Answer, Answers};
+pub(super) use execute::check_packet_length;
+pub(super) use notification::notification_interval;
+use window::Window;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use wire::{Message, Packet, Psn, Rkey, Syndrome};
+
+/// A message of several packets that is being received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Inbound {
+    /// So many bytes of a SEND came.
+    Send { offset: u32 },
+    /// Where the next packet of a WRITE goes, and how much is left.
+    Write { address: u64, rkey: Rkey, remaining: u32, total: u32 },
+}
+
+/// What the responder expects, has executed, and owes.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    /// The queue pair's own receives.
+    queue: ReceiveQueue,
+    /// The next PSN in order.
+    expected: Psn,
+    /// Messages completed, 24 bits.
+    msn: u32,
+    inbound: Option<Inbound>,
+    /// The receive that the SEND in progress fills.
+    receive: Option<u64>,
+    /// The elements of that receive; kept for their memory.
+    sges: Vec<Sge>,
+    /// The shared queue that `receive` is of.
+    taken_from: Option<Srq>,
+    /// A NAK is out for `expected`: silence until it comes.
+    waiting: bool,
+    /// The peer waits for a receive, and is told when there is one.
+    announces_receive: bool,
+    /// A request was executed in turn.
+    begun: bool,
+    established: bool,
+    /// Results of the last atomics, for duplicates.
+    atomics: VecDeque<(Psn, u64)>,
+    answers: Answers,
+    /// A congestion notification is due.
+    notify: bool,
+    /// When the next one may be sent.
+    notify_after: Instant,
+    /// What came ahead of its turn (out-of-order mode).
+    window: Option<Box<Window>>,
+    /// This responder executes for another device's queue pair, whose connection has this number: its answers
+    /// carry it in place of the MSN.
+    proxy_for: Option<u32>,
+}
+
+/// The payload of a request: here, or placed when it came ahead.
+#[derive(Clone, Copy)]
+pub(super) enum Body<'a> {
+    Here(Payload<'a>),
+    Placed(u32),
+}
+
+impl Body<'_> {
+    pub(super) fn len(&self) -> u32 {
+        match self {
+            Self::Here(payload) => payload.len(),
+            Self::Placed(length) => *length,
+        }
+    }
+}
+
+/// Where a request's PSN lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// It is the one expected.
+    Now,
+    /// So many PSNs after the one expected.
+    Ahead(u32),
+    /// Before the one expected: executed already.
+    Duplicate,
+}
+
+/// Operations of the front end of an XRC domain ([`super::forward`]).
+impl Responder {
+    /// The next PSN in order.
+    pub(super) fn expected(&self) -> Psn {
+        self.expected
+    }
+
+    /// Expects this PSN next.
+    pub(super) fn expect(&mut self, psn: Psn) {
+        self.expected = psn;
+    }
+
+    /// Whether a NAK is out for the request that is expected.
+    pub(super) fn is_silent(&self) -> bool {
+        self.waiting
+    }
+
+    /// The request that a NAK was out for has come; whether there was a NAK.
+    pub(super) fn end_silence(&mut self) -> bool {
+        core::mem::replace(&mut self.waiting, false)
+    }
+
+    /// Whether a message of several packets has begun.
+    pub(super) fn is_within_message(&self) -> bool {
+        self.inbound.is_some()
+    }
+
+    /// Posts a receive.
+    pub(super) fn post(&mut self, request: &ReceiveRequest<'_>) -> Result<(), Error> {
+        self.queue.post(request)
+    }
+}
+
+/// The life of a responder.
+impl Responder {
+    pub(super) fn new(queue: ReceiveQueue) -> Self {
+        Self {
+            queue,
+            expected: Psn::default(),
+            msn: 0,
+            inbound: None,
+            receive: None,
+            sges: Vec::new(),
+            taken_from: None,
+            waiting: false,
+            announces_receive: false,
+            begun: false,
+            established: false,
+            atomics: VecDeque::new(),
+            answers: Answers::default(),
+            notify: false,
+            notify_after: Instant::default(),
+            window: None,
+            proxy_for: None,
+        }
+    }
+
+    /// Forgets everything, posted receives included.
+    pub(super) fn reset(&mut self) {
+        let mut queue = core::mem::take(&mut self.queue);
+        queue.clear();
+        *self = Self::new(queue);
+    }
+
+    /// Starts numbering (the change to RTR).
+    pub(super) fn start(&mut self, expected: Psn) {
+        self.expected = expected;
+    }
+
+    /// Executes for another device's queue pair from now on.
+    pub(super) fn execute_for(&mut self, connection: u32) {
+        self.proxy_for = Some(connection);
+        // Of messages the front end keeps count; here the number says of which connection an answer is.
+        self.msn = connection;
+    }
+
+    /// The connection of another device's queue pair for which this responder executes.
+    pub(super) fn proxy_for(&self) -> Option<u32> {
+        self.proxy_for
+    }
+
+    /// Whether a request has come in RTR.
+    pub(super) fn is_established(&self) -> bool {
+        self.established
+    }
+
+    /// Completes the receives that are posted, and the one that is being filled, with "flushed".
+    pub(super) fn flush(&mut self, cx: &mut Context<'_>) {
+        let srq = self.taken_from;
+        let taken = self.abandon();
+        let mut sges = core::mem::take(&mut self.sges);
+        for id in taken.into_iter().chain(core::iter::from_fn(|| self.queue.take(&mut sges))) {
+            let flushed = cx.completion(id, Status::Flushed, CompletionKind::Receive);
+            cx.complete_receive(srq, flushed, Notice::Ordinary);
+        }
+        self.sges = sges;
+    }
+
+    /// Gives up the message in progress; the receive that it had taken.
+    fn abandon(&mut self) -> Option<u64> {
+        self.inbound = None;
+        self.receive.take()
+    }
+
+    /// A receive was posted: announces it to a peer that waits for it. Whether there was one.
+    pub(super) fn announce_receive(&mut self, cx: &Context<'_>) -> bool {
+        let waits = core::mem::take(&mut self.announces_receive);
+        let announces = waits && cx.qp.transport.announces_receives();
+        if announces {
+            self.acknowledge(self.expected, READY);
+        }
+        announces
+    }
+
+    /// Reads a field of each cache line that packets need.
+    #[cfg(feature = "simulation")]
+    #[inline]
+    pub(super) fn prefetch(&self) -> u32 {
+        self.expected.value() ^ self.notify_after.0 as u32 ^ self.answers.len() as u32
+    }
+}
+
+/// Requests that arrive.
+impl Responder {
+    /// A request has come to a queue pair that takes requests.
+    pub(super) fn note_established(&mut self, cx: &mut Context<'_>) {
+        if cx.qp.state == State::ReadyToReceive && !core::mem::replace(&mut self.established, true) {
+            cx.resources.events.push_back(Event::CommunicationEstablished(cx.qp.qpn));
+            cx.resources.note_queue(cx.qp.qpn);
+        }
+    }
+
+    /// Handles a request from the connected peer.
+    pub(super) fn handle_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) {
+        if cx.qp.kind == QpType::Uc {
+            return self.handle_unreliable(cx, packet, payload, memory);
+        }
+        match self.check_psn(cx, packet.psn) {
+            Turn::Now => {
+                let before = self.expected;
+                self.execute_in_turn(cx, packet, Body::Here(payload), memory);
+                self.execute_held(cx, before, memory);
+            }
+            Turn::Ahead(distance) => self.handle_ahead(cx, packet, payload, distance, memory),
+            Turn::Duplicate => self.handle_duplicate(cx, packet),
+        }
+    }
+
+    /// Stage 1: where the request lies in the order of PSNs (IBTA 9.7.4.1.1).
+    #[inline(always)]
+    fn check_psn(&mut self, cx: &Context<'_>, psn: Psn) -> Turn {
+        let skips = self.begun && !self.waiting && cx.origin.transport().skips_executed_requests();
+        if skips && self.expected.is_before(psn) {
+            self.expected = psn;
+        }
+        match psn.distance_from(self.expected) {
+            0 => Turn::Now,
+            ahead @ 1.. => Turn::Ahead(ahead as u32),
+            _ => Turn::Duplicate,
+        }
+    }
+
+    /// Stages 2 to 6 of the request that is in turn.
+    pub(super) fn execute_in_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &Packet,
+        body: Body<'_>,
+        memory: &mut impl Memory,
+    ) {
+        let waited = core::mem::replace(&mut self.waiting, false);
+        self.announces_receive = false;
+        match self.check_and_execute(cx, packet, body, memory) {
+            Ok(()) => {
+                self.begun = true;
+                if packet.ack_req || waited {
+                    self.acknowledge_request(packet);
+                }
+            }
+            Err(refusal) => self.refuse(cx, packet.psn, refusal),
+        }
+    }
+
+    /// Stages 2 to 5; moves on to the next PSN.
+    #[inline(always)]
+    fn check_and_execute(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &Packet,
+        body: Body<'_>,
+        memory: &mut impl Memory,
+    ) -> Result<(), Refusal> {
+        self.check_opcode(cx, &packet.message)?;
+        let extent = self.check_length(cx, &packet.message, body.len())?;
+        let target = self.check_key(cx, packet, body.len(), &extent)?;
+        self.execute(cx, packet, body, target, memory)?;
+        self.expected = self.expected.plus(extent.packets);
+        Ok(())
+    }
+
+    /// Stage 6. READs and atomics are acknowledged by their answers.
+    #[inline(always)]
+    fn acknowledge_request(&mut self, packet: &Packet) {
+        let answered = matches!(
+            packet.message,
+            Message::ReadRequest(_)
+                | Message::CompareSwap(_)
+                | Message::FetchAdd(_)
+                | Message::AtomicWrite(_)
+        );
+        if !answered {
+            self.acknowledge_all();
+        }
+    }
+
+    /// A request that was executed before: its answer was lost (IBTA 9.7.5.1.5).
+    pub(super) fn handle_duplicate(&mut self, cx: &mut Context<'_>, packet: &Packet) {
+        cx.count_duplicate();
+        match packet.message {
+            Message::ReadRequest(reth) => {
+                let end = packet.psn.plus(response_packets(cx, &reth));
+                let goes_on = self.expected.is_before(end);
+                if goes_on && cx.qp.out_of_order {
+                    return;
+                }
+                self.forget_answers_from(cx, packet.psn);
+                match self.queue_read(cx, packet, reth, true) {
+                    // A requester whose window has grown asks in larger pieces than before. Reading has no
+                    // effect: what is new of it is executed with the rest.
+                    Ok(()) if goes_on => {
+                        self.expected = end;
+                        self.waiting = false;
+                        self.count_message();
+                    }
+                    // Too many at once: the network doubled it. The peer needs no second answer.
+                    Ok(()) | Err(Refusal::Invalid | Refusal::Busy) => {}
+                    Err(refusal) => self.refuse(cx, packet.psn, refusal),
+                }
+            }
+            Message::CompareSwap(_) | Message::FetchAdd(_) => {
+                let saved = self.atomics.iter().find(|(psn, _)| *psn == packet.psn);
+                if let Some(&(psn, original)) = saved {
+                    self.forget_answers_from(cx, psn);
+                    self.answers.push(Answer::Atomic { psn, original, msn: self.msn, again: true });
+                }
+            }
+            Message::AtomicWrite(_) => {
+                self.forget_answers_from(cx, packet.psn);
+                self.queue_written(packet, true);
+            }
+            _ => self.acknowledge_all(),
+        }
+    }
+
+    /// UC: a gap loses the message, silently (IBTA 9.8.2.2).
+    fn handle_unreliable(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &Packet,
+        payload: Payload<'_>,
+        memory: &mut impl Memory,
+    ) {
+        let in_turn = packet.psn == self.expected;
+        let packets = cx.origin.transport().packets_of(payload.len(), cx.qp.mtu()).unwrap_or(1);
+        let next = packet.psn.plus(packets);
+        let starts = match packet.message {
+            Message::Send { position, .. } | Message::Write { position, .. } => position.starts(),
+            _ => return cx.resources.port.counters.dropped_wrong_service += 1,
+        };
+        if !in_turn {
+            cx.count_out_of_sequence();
+            self.inbound = None;
+        }
+        self.expected = next;
+        if starts {
+            // A receive that a lost message had taken serves the next one.
+            self.inbound = None;
+        } else if self.inbound.is_none() {
+            cx.resources.port.counters.dropped_incomplete += 1;
+            return;
+        }
+        self.expected = packet.psn;
+        if self.check_and_execute(cx, packet, Body::Here(payload), memory).is_err() {
+            // IBTA 9.9.3, class D: dropped, and the queue pair lives on.
+            cx.resources.port.counters.dropped_incomplete += 1;
+            self.inbound = None;
+        }
+        self.expected = next;
+    }
+}
+
+/// What is answered.
+impl Responder {
+    pub(super) fn acknowledge(&mut self, psn: Psn, syndrome: Syndrome) {
+        self.answers.acknowledge(psn, syndrome, self.msn);
+    }
+
+    fn acknowledge_all(&mut self) {
+        self.acknowledge(self.expected.minus(1), Syndrome::ACK);
+    }
+
+    /// No receive is left. On a shared-memory channel the next one that is posted is announced to the peer.
+    pub(super) fn note_not_ready(&mut self, cx: &mut Context<'_>, srq: Option<Srq>) {
+        self.announces_receive = cx.origin.transport().announces_receives() && cx.qp.is_reliable();
+        if self.announces_receive
+            && let Some(srq) = srq
+        {
+            cx.resources.srqs.note_not_ready(srq, cx.qp.qpn);
+        }
+    }
+
+    /// One NAK for a gap, then silence (IBTA 9.7.5.1.4).
+    pub(super) fn sequence_nak(&mut self, cx: &mut Context<'_>) {
+        if !core::mem::replace(&mut self.waiting, true) {
+            cx.resources.port.counters.sent_sequence_naks += 1;
+            self.acknowledge(self.expected, Syndrome::NAK_SEQUENCE);
+        }
+    }
+
+    /// Sends an RNR NAK for the request with this PSN.
+    pub(super) fn rnr_nak(&mut self, cx: &mut Context<'_>, psn: Psn, code: u8) {
+        cx.resources.port.counters.sent_rnr_naks += 1;
+        self.waiting = true;
+        self.acknowledge(psn, Syndrome::RnrNak(code));
+    }
+
+    /// Turns down a request: RNR NAK, or a NAK that ends the connection.
+    pub(super) fn refuse(&mut self, cx: &mut Context<'_>, psn: Psn, refusal: Refusal) {
+        let qpn = cx.qp.qpn;
+        let (syndrome, status, event) = match refusal {
+            Refusal::NotReady => return self.rnr_nak(cx, psn, cx.qp.attr.min_rnr_timer & 31),
+            Refusal::Busy => {
+                // Where requests are skipped, what follows would pass for in turn.
+                self.waiting = cx.origin.transport().skips_executed_requests();
+                return;
+            }
+            Refusal::Invalid => (Syndrome::NAK_INVALID_REQUEST, None, Some(Event::QpRequestError(qpn))),
+            Refusal::Access => (Syndrome::NAK_REMOTE_ACCESS, None, Some(Event::QpAccessError(qpn))),
+            Refusal::TooLong => (Syndrome::NAK_INVALID_REQUEST, Some(Status::LocalLength), None),
+            Refusal::LocalProtection => {
+                (Syndrome::NAK_REMOTE_OPERATIONAL, Some(Status::LocalProtection), None)
+            }
+            Refusal::Invalidate => (Syndrome::NAK_REMOTE_ACCESS, Some(Status::LocalAccess), None),
+            Refusal::Gone => (Syndrome::NAK_REMOTE_OPERATIONAL, None, Some(Event::QpFatal(qpn))),
+        };
+        cx.resources.port.counters.sent_error_naks += 1;
+        log::refused(cx.qp, psn, refusal);
+        // Answers to READs and atomics before it leave first (IBTA 9.7.5.1.1: in the order of PSNs), or those
+        // would fail instead of this one.
+        self.acknowledge(psn, syndrome);
+        // Of a proxy's errors the front end tells its own program.
+        cx.resources.events.extend(event.filter(|_| self.proxy_for.is_none()));
+        let srq = self.taken_from;
+        if let Some(status) = status
+            && let Some(id) = self.abandon()
+        {
+            let failed = cx.completion(id, status, CompletionKind::Receive);
+            cx.complete_receive(srq, failed, Notice::Solicited);
+        }
+        cx.fail();
+    }
+
+    /// The peer went back to `psn`: what is queued from there on will be asked for again. With out-of-order
+    /// receive it asks for single packets, and nothing else is dropped.
+    pub(super) fn forget_answers_from(&mut self, cx: &Context<'_>, psn: Psn) {
+        if cx.qp.out_of_order {
+            self.answers.retain(|answer| answer.psn() != psn || answer.is_acknowledgement());
+        } else {
+            self.answers.retain(|answer| answer.psn().is_before(psn));
+        }
+    }
+
+    /// Owes nothing any more.
+    pub(super) fn forget_answers(&mut self) {
+        self.answers.clear();
+    }
+
+    pub(super) fn count_message(&mut self) {
+        self.msn = self.next_msn();
+    }
+
+    /// The number of messages completed when one more is. A proxy counts none.
+    pub(super) fn next_msn(&self) -> u32 {
+        self.msn.wrapping_add(u32::from(self.proxy_for.is_none())) & 0xff_ffff
+    }
+
+    pub(super) fn has_data(&self) -> bool {
+        self.notify || self.answers.has_data()
+    }
+
+    /// Whether what is owed first is one packet without payload.
+    pub(super) fn has_short_answer(&self) -> bool {
+        self.notify || self.answers.first().is_some_and(Answer::is_short)
+    }
+
+    pub(super) fn owes_acknowledgement(&self) -> bool {
+        !self.answers.is_empty()
+    }
+}
+
+/// Packets that answer a READ: one even for no bytes (IBTA 9.7.2).
+pub(super) fn response_packets(cx: &Context<'_>, reth: &wire::Reth) -> u32 {
+    reth.length.div_ceil(cx.qp.mtu()).max(1)
+}

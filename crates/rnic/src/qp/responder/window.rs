@@ -1,0 +1,67 @@
+//! Out-of-order receive, the responder's window: requests ahead of the expected PSN are placed, or held,
+//! instead of being asked for again.
+//!
+//! WRITE packets carry a RETH each and are placed at once; their effects (completion, immediate, MSN) wait
+//! for their turn. Other requests are held whole.
+
+use crate::memory::Payload;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use wire::{Packet, Psn};
+
+/// A request that came ahead of its turn.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) packet: Packet,
+    pub(super) payload: HeldPayload,
+}
+
+#[derive(Debug)]
+pub(super) enum HeldPayload {
+    /// Stored already: so many bytes.
+    Placed(u32),
+    Bytes(Box<[u8]>),
+    Phantom(u32),
+}
+
+impl HeldPayload {
+    pub(super) fn of(payload: Payload<'_>) -> Self {
+        match payload {
+            Payload::Bytes(bytes) => Self::Bytes(bytes.into()),
+            // What comes by a channel is in order: nothing of it is held.
+            Payload::Phantom(length) | Payload::Foreign { length, .. } => Self::Phantom(length),
+        }
+    }
+}
+
+/// Requests ahead of the expected PSN; the first slot is the one after it.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    slots: VecDeque<Option<Held>>,
+    /// A hole that was reported; reported once.
+    pub(super) reported: Option<Psn>,
+}
+
+impl Window {
+    pub(super) fn has(&self, distance: u32) -> bool {
+        self.slots.get(distance as usize - 1).is_some_and(Option::is_some)
+    }
+
+    pub(super) fn hold(&mut self, distance: u32, held: Held) {
+        let index = distance as usize - 1;
+        while self.slots.len() <= index {
+            self.slots.push_back(None);
+        }
+        self.slots[index] = Some(held);
+    }
+
+    /// The expected PSN was executed: the next one, if it is here.
+    pub(super) fn step(&mut self) -> Option<Held> {
+        self.slots.pop_front().flatten()
+    }
+
+    /// Distance of the furthest packet held.
+    pub(super) fn furthest(&self) -> u32 {
+        self.slots.len() as u32
+    }
+}

@@ -1,0 +1,179 @@
+//! The seam below a queue pair: its packets are either sent on the network one by one, or put into a
+//! shared-memory channel of the host. Everything in which the two differ is here; the path selects one.
+//!
+//! | | packets | shared-memory channel |
+//! |---|---|---|
+//! | unit | one packet | a run of packets of one message, with the PSN of the first |
+//! | window | congestion control | fixed: nothing is lost, and a full channel says so itself |
+//! | receiver not ready | the requester waits for the time in the RNR NAK | a READY answer ends that wait |
+//! | ACK timeout | as the program asks | at least 67 ms |
+//! | direct execution | never | WRITEs, READs and atomics with nothing outstanding before them |
+
+use super::attr::QpType;
+use super::send_queue::SendEntry;
+use super::timer;
+use crate::address::{Path, Senders};
+use crate::congestion::Control;
+use crate::sink::{Channels, Sink};
+use crate::time::Nanos;
+use crate::work::Operation;
+use wire::{Qpn, Syndrome};
+
+/// The responder has posted a receive, and a request that an RNR NAK has turned away may come at once. One of
+/// the syndromes that have no meaning on a network (IBTA table 45).
+pub(super) const READY: Syndrome = Syndrome::Reserved(0x40);
+
+/// Packets that may be outstanding on a shared-memory channel: far from half of the PSN space, within which
+/// PSNs are compared.
+const CHANNEL_WINDOW_PACKETS: u32 = 1 << 20;
+
+/// The least ACK timeout on a shared-memory channel: that of code 14. Nothing is lost there, so the timer
+/// only tells that the peer's process does not run, and a process that others keep from the processor for
+/// some time slices does run.
+const CHANNEL_TIMEOUT_MIN: Nanos = Nanos(4_096 << 14);
+
+/// What carries a queue pair's packets to its peer.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Transport {
+    /// RoCEv2 packets on the network.
+    #[default]
+    Packets,
+    /// A shared-memory channel to a device of the same host.
+    SharedMemory,
+}
+
+impl Transport {
+    /// The transport that a path selects.
+    pub(super) fn of(path: &Path) -> Self {
+        if path.channel == 0 { Self::Packets } else { Self::SharedMemory }
+    }
+
+    /// Unit size: how many packets may leave as one unit now. 0 while the channel is full.
+    #[inline(always)]
+    pub(super) fn room(self, path: &Path, mtu: u32, sink: &mut impl Sink) -> u32 {
+        match self {
+            Self::Packets => u32::from(sink.has_room(path)),
+            Self::SharedMemory => sink.channels().map_or(1, |channels| channels.room(path, mtu)),
+        }
+    }
+
+    /// Window: how many packets may be outstanding. Not more than `ahead`, where the peer's window for what
+    /// arrives ahead must not be outrun.
+    #[inline(always)]
+    pub(super) fn window_packets(self, congestion: &Control, mtu: u32, ahead: Option<u32>) -> u32 {
+        match self {
+            Self::SharedMemory => CHANNEL_WINDOW_PACKETS,
+            Self::Packets => {
+                let window = congestion.window_packets(mtu);
+                ahead.map_or(window, |ahead| window.min(ahead))
+            }
+        }
+    }
+
+    /// The local ACK timeout of a code; `None` where the timer does not run.
+    #[inline]
+    pub(super) fn ack_timeout(self, code: u8) -> Option<Nanos> {
+        let timeout = timer::ack_timeout(code)?;
+        match self {
+            Self::Packets => Some(timeout),
+            Self::SharedMemory => Some(timeout.max(CHANNEL_TIMEOUT_MIN)),
+        }
+    }
+
+    /// For how many packets an arriving unit of this payload stands; `None` if it cannot be one unit.
+    #[inline(always)]
+    pub(super) fn packets_of(self, length: u32, mtu: u32) -> Option<u32> {
+        match self {
+            Self::Packets => (length <= mtu).then_some(1),
+            Self::SharedMemory => Some(length.div_ceil(mtu).max(1)),
+        }
+    }
+
+    /// Whether a gap in the PSNs stands for requests that the peer has executed directly: nothing is lost on
+    /// a channel.
+    #[inline(always)]
+    pub(super) fn skips_executed_requests(self) -> bool {
+        self == Self::SharedMemory
+    }
+
+    /// Receiver not ready: whether the responder announces its next receive with [`READY`].
+    #[inline]
+    pub(super) fn announces_receives(self) -> bool {
+        self == Self::SharedMemory
+    }
+
+    /// Whether WRITE packets may be shorter than the path MTU, so that segmentation offload takes them.
+    #[inline]
+    pub(super) fn cuts_evenly(self) -> bool {
+        self == Self::Packets
+    }
+
+    /// Whether a request waits until the peer has answered one, so that it can be executed directly: once
+    /// requests follow each other through the channel, those behind them have to go there too.
+    pub(super) fn waits_to_execute(
+        self,
+        kind: QpType,
+        path: &Path,
+        entry: &SendEntry,
+        sink: &mut impl Sink,
+    ) -> bool {
+        self.may_execute(kind, entry)
+            && sink.channels().is_some_and(|channels| channels.prefers_to_execute(path))
+    }
+
+    /// Whether the peer may be asked for its first acknowledgement early, which direct execution waits for.
+    #[inline]
+    pub(super) fn asks_early(self) -> bool {
+        self == Self::SharedMemory
+    }
+
+    /// Direct execution: whether the request may be executed on the peer's memory here and now.
+    #[inline]
+    pub(super) fn may_execute(self, kind: QpType, entry: &SendEntry) -> bool {
+        self == Self::SharedMemory && kind == QpType::Rc && is_executable(&entry.operation)
+    }
+}
+
+/// Whether a request does nothing but read or write the peer's memory.
+fn is_executable(operation: &Operation) -> bool {
+    match operation {
+        Operation::Write { immediate, .. } => immediate.is_none(),
+        Operation::Read { .. } | Operation::FetchAdd { .. } | Operation::CompareSwap { .. } => true,
+        _ => false,
+    }
+}
+
+/// Where an arriving packet comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// The network: its sender can be forged.
+    Network,
+    /// A shared-memory channel, at whose other end are these queue pairs and no others.
+    SharedMemory(Senders),
+}
+
+impl Origin {
+    /// The transport by which the packet came.
+    #[inline(always)]
+    pub(super) fn transport(self) -> Transport {
+        match self {
+            Self::Network => Transport::Packets,
+            Self::SharedMemory(_) => Transport::SharedMemory,
+        }
+    }
+
+    /// Whether a queue pair of this number can have sent the packet.
+    #[inline(always)]
+    pub(super) fn may_be(self, qpn: Qpn) -> bool {
+        match self {
+            Self::Network => true,
+            Self::SharedMemory(senders) => senders.have(qpn),
+        }
+    }
+
+    /// Whether the packet is known to come from this queue pair's process: only a channel knows.
+    #[inline]
+    pub(super) fn is_known(self, qpn: Qpn) -> bool {
+        self != Self::Network && self.may_be(qpn)
+    }
+}
