@@ -1,16 +1,16 @@
-//! What the progress thread sees to beside packets: changes of the interface, and questions about the device.
-//!
-//! Both are conveniences: a sandbox that forbids either does not keep a device from opening.
+//! The progress thread's work beside packets: changes of the network interface, and requests for reports. A
+//! device opens also where a sandbox forbids the sockets for either.
 
-use crate::device::Shared;
 use crate::follow::follow;
-use crate::interface::DeviceInfo;
+use crate::interface::{DeviceInfo, own_name};
+use crate::log::HOST;
 use crate::report::Reporter;
+use crate::shared::Shared;
 use crate::sys::epoll::Epoll;
 use link::watch::Watch;
 use std::os::fd::RawFd;
 
-/// Belongs to the progress thread.
+/// The sockets for that work; they belong to the progress thread.
 #[derive(Debug)]
 pub(crate) struct Attendant {
     device: String,
@@ -20,14 +20,16 @@ pub(crate) struct Attendant {
 }
 
 impl Attendant {
-    /// Has the thread wake for both.
+    /// Opens the sockets, and has them wake the thread.
     pub(crate) fn new(epoll: &Epoll, info: &DeviceInfo) -> Self {
-        let watch = Watch::new().ok().filter(|watch| epoll.add(watch.raw()).is_ok());
+        let watch = Watch::new().and_then(|watch| epoll.add(watch.raw()).map(|()| watch));
+        let refused = |error| tracing::warn!(target: HOST, "changes of addresses are not noticed: {error}");
+        let watch = watch.map_err(refused).ok();
         let reporter = Reporter::new().ok().filter(|reporter| epoll.add(reporter.raw()).is_ok());
-        Self { device: info.name.clone(), ifindex: info.ifindex, watch, reporter }
+        Self { device: own_name(&info.interface), ifindex: info.ifindex, watch, reporter }
     }
 
-    /// Sees to a descriptor that is ready, if it is one of these.
+    /// Handles a descriptor that is ready, if it is one of these sockets.
     pub(crate) fn attend(&self, shared: &Shared, ready: RawFd) {
         if let Some(watch) = self.watch.as_ref().filter(|watch| watch.raw() == ready)
             && watch.has_changes()

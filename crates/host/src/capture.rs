@@ -1,10 +1,12 @@
-//! What a device sends and receives, as a file that Wireshark opens.
+//! Capture of the packets that a device sends and receives, as a file for Wireshark.
 //!
 //! The file is pcapng (draft-ietf-opsawg-pcapng) with raw IP packets. A socket does not show IP and UDP
-//! headers: they are made from what it does tell, so TTL, DSCP and ECN are true; the UDP checksum is left
-//! out over IPv4 and made anew over IPv6. Many processes may write to one file: it has one section and one
-//! interface, whoever writes appends whole batches, and each packet says in which direction it went.
+//! headers: they are made from the addresses and ancillary data of the socket call, so TTL, DSCP and ECN are
+//! those of the wire; the UDP checksum is left out over IPv4 and computed over IPv6. Many processes may write
+//! to one file: it has one section and one interface, each process appends whole batches, and each packet has
+//! its direction.
 
+use crate::flow::identification;
 use crate::settings;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -56,17 +58,17 @@ pub(crate) struct Capture {
     block: Vec<u8>,
 }
 
-/// Begins a capture: what is in the file is lost.
+/// Makes an empty capture file; an existing file is truncated.
 ///
 /// # Errors
-/// What creating and writing the file says.
+/// Those of creating and writing the file.
 pub fn create(path: &Path) -> io::Result<()> {
     File::create(path)?.write_all(&header())
 }
 
 impl Capture {
-    /// To the file that the environment names, if any; one that cannot be written is complained of on
-    /// standard error, for there is nobody else to tell.
+    /// Opens the file that [`settings::capture`] names, if any. An error is printed on standard error,
+    /// because the program knows nothing of the capture.
     pub(crate) fn from_environment() -> Option<Self> {
         let path = settings::capture()?;
         match Self::open(&path) {
@@ -86,8 +88,8 @@ impl Capture {
         Ok(Self { file, block: Vec::new() })
     }
 
-    /// Writes datagrams of `segment` bytes each, the last one of what is left. False when the file takes no
-    /// more: traffic goes on without it.
+    /// Writes datagrams of `segment` bytes each, the last one of what is left. False when the file cannot be
+    /// written any more: the device works without a capture then.
     pub(crate) fn write(&mut self, envelope: &Envelope<'_>, bytes: &[u8], segment: usize) -> bool {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         self.block.clear();
@@ -136,8 +138,7 @@ fn headers(envelope: &Envelope<'_>, index: u16, datagram: &[u8]) -> Vec<u8> {
             let ip = Ipv4 {
                 traffic_class,
                 total_length: IPV4_SIZE as u16 + udp_length,
-                identification: crate::receive::identification(envelope.flow, datagram, assumed)
-                    .unwrap_or(assumed),
+                identification: identification(envelope.flow, datagram, assumed).unwrap_or(assumed),
                 ttl: envelope.hop_limit,
                 protocol: PROTOCOL_UDP,
                 source,
@@ -230,7 +231,7 @@ fn pad(out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transmit::flow_between;
+    use crate::flow::flow_between;
 
     #[test]
     fn blocks_are_framed_by_their_length() {

@@ -1,9 +1,11 @@
-//! Queues of events behind file descriptors that programs poll: completion channels and asynchronous events.
+//! Queues of events behind file descriptors that programs poll: completion channels, asynchronous events, and
+//! event channels of connections.
 //!
-//! The descriptor is an eventfd in semaphore mode whose count is the length of the queue, so it is readable
-//! exactly while events wait, and whether reading blocks is up to whoever sets `O_NONBLOCK` on it.
+//! The descriptor is readable while events wait, and never writable, as the kernel's are; whether reading
+//! blocks is up to the program that sets `O_NONBLOCK` on it.
 
-use crate::sys::eventfd::EventFd;
+use crate::sys::fork;
+use crate::sys::readiness::Readiness;
 use rnic::Event;
 use std::collections::VecDeque;
 use std::io;
@@ -14,17 +16,67 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A queue of events behind a file descriptor.
 #[derive(Debug)]
 pub struct EventQueue<T> {
-    fd: EventFd,
-    queue: Mutex<VecDeque<T>>,
+    fd: Readiness,
+    waiting: Mutex<Waiting<T>>,
+}
+
+/// The events, and the state of the descriptor.
+#[derive(Debug)]
+struct Waiting<T> {
+    events: VecDeque<T>,
+    /// The ticks that the descriptor was set to last, and 0 when it was cleared since, or when a reader has
+    /// read them and has held the lock since. While events wait this is not 0.
+    set_to: u64,
+    /// How often the descriptor was set.
+    settings: u64,
+}
+
+/// What [`Readiness::wait`] returns where the kernel cannot set ticks.
+const TIMER_ENDED: u64 = 1;
+
+impl<T> Waiting<T> {
+    fn set(&mut self, fd: &Readiness) {
+        self.settings += 1;
+        self.set_to = TIMER_ENDED + self.settings;
+        fd.set(self.set_to);
+    }
+
+    fn clear_if_empty(&mut self, fd: &Readiness) {
+        if self.events.is_empty() && self.set_to != 0 {
+            self.set_to = 0;
+            fd.clear();
+        }
+    }
+
+    fn pop(&mut self, fd: &Readiness) -> Option<T> {
+        let event = self.events.pop_front();
+        self.clear_if_empty(fd);
+        event
+    }
+
+    /// The same for a reader that has read `ticks`, and so made the descriptor unreadable unless it was set
+    /// since.
+    fn pop_after(&mut self, fd: &Readiness, ticks: u64) -> Option<T> {
+        if ticks == self.set_to {
+            self.set_to = 0;
+        }
+        let event = self.events.pop_front();
+        if !self.events.is_empty() && (self.set_to == 0 || ticks == TIMER_ENDED) {
+            self.set(fd);
+        }
+        self.clear_if_empty(fd);
+        event
+    }
 }
 
 impl<T> EventQueue<T> {
     /// Makes an empty one.
     ///
     /// # Errors
-    /// Those of `eventfd(2)`: no descriptors or memory left.
+    /// Those of `timerfd_create(2)`: no descriptors or memory left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { fd: EventFd::semaphore()?, queue: Mutex::default() })
+        let waiting = Waiting { events: VecDeque::new(), set_to: 0, settings: 0 };
+        Ok(Self { fd: Readiness::new()?, waiting: Mutex::new(waiting) })
     }
 
     /// Readable while events wait.
@@ -32,18 +84,20 @@ impl<T> EventQueue<T> {
         self.fd.raw()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an event.
+    /// Adds an event. The descriptor is set for each, also where others wait already: a program that waits
+    /// for changes (`EPOLLET`) and takes one event at a time is woken for each.
     pub fn push(&self, event: T) {
-        self.lock().push_back(event);
-        self.fd.add();
+        let mut waiting = self.lock();
+        waiting.events.push_back(event);
+        waiting.set(&self.fd);
     }
 
-    /// Takes the oldest event, waiting as the descriptor says. When what was counted has been forgotten
-    /// meanwhile, waits again.
+    /// Takes the oldest event, waiting as the descriptor says. When another thread has taken it meanwhile, or
+    /// it was forgotten, waits again.
     ///
     /// # Errors
     /// `EAGAIN` when there is none and the descriptor is non-blocking, `EINTR` when a signal came.
@@ -51,39 +105,39 @@ impl<T> EventQueue<T> {
         self.next_noting(|_| {})
     }
 
-    /// The same; `note` sees the event while nobody can have it forgotten any more.
+    /// The same; `note` sees the event at a moment from which on it cannot be forgotten.
     ///
     /// # Errors
     /// As [`Self::next`].
     pub fn next_noting(&self, note: impl Fn(&T)) -> io::Result<T> {
+        let mut waiting = self.lock();
+        let mut event = waiting.pop(&self.fd);
         loop {
-            self.fd.take()?;
-            let mut queue = self.lock();
-            if let Some(event) = queue.pop_front() {
+            if let Some(event) = event {
                 note(&event);
                 return Ok(event);
             }
+            drop(waiting);
+            let ticks = self.fd.wait()?;
+            waiting = self.lock();
+            event = waiting.pop_after(&self.fd, ticks);
         }
     }
 
     /// Takes the oldest event if there is one, whatever the descriptor's mode.
     fn next_now(&self) -> Option<T> {
-        let mut queue = self.lock();
-        let event = queue.pop_front()?;
-        self.fd.take_if_there();
-        Some(event)
+        self.lock().pop(&self.fd)
     }
 
-    /// Takes events out, wherever they stand; their count is taken off unless a reader was faster, who then
-    /// finds nothing and waits again.
+    /// Takes events out, wherever they stand.
     pub fn take_out(&self, mut wanted: impl FnMut(&T) -> bool) -> Vec<T> {
-        let mut queue = self.lock();
-        if !queue.iter().any(&mut wanted) {
+        let mut waiting = self.lock();
+        if !waiting.events.iter().any(&mut wanted) {
             return Vec::new();
         }
-        let (out, rest): (VecDeque<T>, VecDeque<T>) = queue.drain(..).partition(wanted);
-        *queue = rest;
-        out.iter().for_each(|_| self.fd.take_if_there());
+        let (out, rest): (VecDeque<T>, VecDeque<T>) = waiting.events.drain(..).partition(wanted);
+        waiting.events = rest;
+        waiting.clear_if_empty(&self.fd);
         out.into()
     }
 
@@ -97,7 +151,7 @@ impl<T> EventQueue<T> {
 #[derive(Debug)]
 pub struct CompletionChannel {
     events: EventQueue<u64>,
-    /// A program waits for the device's bell, and not for the descriptor.
+    /// A program waits for the device's wake-up socket, and not for the descriptor.
     waiting: AtomicBool,
 }
 
@@ -105,7 +159,7 @@ impl CompletionChannel {
     /// Makes a channel.
     ///
     /// # Errors
-    /// Those of `eventfd(2)`: no descriptors or memory left.
+    /// Those of `timerfd_create(2)`: no descriptors or memory left.
     pub fn new() -> io::Result<Self> {
         Ok(Self { events: EventQueue::new()?, waiting: AtomicBool::new(false) })
     }
@@ -128,7 +182,7 @@ impl CompletionChannel {
     }
 
     pub(crate) fn has_events(&self) -> bool {
-        !self.events.lock().is_empty()
+        !self.events.lock().events.is_empty()
     }
 
     /// Whether a program that waits is to wait.
@@ -136,7 +190,7 @@ impl CompletionChannel {
         self.events.fd.is_blocking()
     }
 
-    /// Whether a program waits for the device's bell.
+    /// Whether a program waits for the device's wake-up socket.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -179,6 +233,7 @@ impl AsyncEvents {
 
     /// Removes events of an object that is being destroyed.
     pub fn forget(&self, unwanted: impl FnMut(&Event) -> bool) {
+        let _inside = fork::enter();
         self.0.forget(unwanted);
     }
 
@@ -208,6 +263,69 @@ mod tests {
         channel.push(1);
         channel.forget(1);
         assert_eq!(channel.next().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    /// As the kernel's descriptors, and also where the kernel cannot set ticks.
+    #[test]
+    fn a_descriptor_is_readable_while_events_wait_and_never_writable() {
+        let check = || {
+            let queue = EventQueue::new().unwrap();
+            let polled = |expected: i16| {
+                // A timer that is to end at once ends with the next interrupt.
+                while queue.fd.polled() != expected {
+                    assert_eq!(queue.fd.polled() & libc::POLLOUT, 0);
+                    std::thread::yield_now();
+                }
+            };
+            for taken in [EventQueue::next_now as fn(&EventQueue<u64>) -> _, |queue| queue.next().ok()] {
+                polled(0);
+                (1..=3).for_each(|event| queue.push(event));
+                for event in 1..=3 {
+                    polled(libc::POLLIN);
+                    assert_eq!(taken(&queue), Some(event));
+                }
+                polled(0);
+            }
+            (1..=3).for_each(|event| queue.push(event));
+            assert_eq!(queue.take_out(|event| *event != 2), [1, 3]);
+            polled(libc::POLLIN);
+            assert_eq!(queue.take_out(|_| true), [2]);
+            polled(0);
+        };
+        check();
+        Readiness::without_ticks(check);
+    }
+
+    /// Two readers sleep, and events come in bursts: each is taken once, and no reader sleeps while one
+    /// waits.
+    #[test]
+    fn readers_that_sleep_take_every_event_once() {
+        const EVENTS: u64 = 20_000;
+        let queue = EventQueue::new().unwrap();
+        let read = || {
+            let mut taken = Vec::new();
+            while let Ok(event) = queue.next()
+                && event < EVENTS
+            {
+                taken.push(event);
+            }
+            taken
+        };
+        let mut taken: Vec<u64> = std::thread::scope(|scope| {
+            let readers = [scope.spawn(read), scope.spawn(read)];
+            for event in 0..EVENTS {
+                queue.push(event);
+                if event % 3 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            queue.push(EVENTS);
+            queue.push(EVENTS);
+            readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
+        });
+        taken.sort_unstable();
+        assert!(taken.into_iter().eq(0..EVENTS));
+        assert_eq!(queue.fd.polled(), 0);
     }
 
     #[test]

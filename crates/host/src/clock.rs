@@ -1,11 +1,66 @@
-//! The wall clock as the device sees it: nanoseconds since the process first asked.
+//! The clock of the device: nanoseconds of the wall clock since the process first asked. In a lab it is the
+//! lab's clock, the same for all hosts, which may run slower than the wall clock.
 
-use rnic::Instant;
+use crate::settings;
+use crate::sys::ticks;
+use rnic::{Instant, Nanos};
 use std::sync::LazyLock;
+use std::time::Duration;
 
-static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+/// Where the clock begins, and how many nanoseconds of the wall clock are one of the device's.
+struct Clock {
+    /// Nanoseconds of the monotonic clock.
+    epoch: u64,
+    slowdown: u64,
+}
 
-/// Now.
+static CLOCK: LazyLock<Clock> = LazyLock::new(|| match settings::lab_clock() {
+    Some((epoch, slowdown)) => Clock { epoch, slowdown: slowdown.max(1) },
+    None => Clock { epoch: link::lab::monotonic(), slowdown: 1 },
+});
+
+/// For how many ticks of the processor's counter a clock reading is used again: less than 2 us where the
+/// counter runs at 1 GHz or more.
+const FRESH_TICKS: u64 = 2000;
+
+/// The current time of this process's clock.
 pub(crate) fn now() -> Instant {
-    Instant(START.elapsed().as_nanos() as u64)
+    let clock = &*CLOCK;
+    let elapsed = link::lab::monotonic().saturating_sub(clock.epoch);
+    // A division takes as long as reading the clock.
+    Instant(if clock.slowdown == 1 { elapsed } else { elapsed / clock.slowdown })
+}
+
+/// How long a thread has to sleep for a time of the device's clock to pass.
+pub(crate) fn real(time: Nanos) -> Duration {
+    Duration::from_nanos(time.0.saturating_mul(CLOCK.slowdown))
+}
+
+/// The clock, read only if that was not just done: it takes a fifth of the time of a small message, and most
+/// of the time of a poll that finds nothing.
+#[derive(Debug)]
+pub(crate) struct RecentClock {
+    read_at: Instant,
+    read_at_ticks: u64,
+}
+
+impl RecentClock {
+    pub(crate) fn new() -> Self {
+        Self { read_at: now(), read_at_ticks: ticks::now() }
+    }
+
+    /// The time, at most [`FRESH_TICKS`] old.
+    #[inline]
+    pub(crate) fn read(&mut self) -> Instant {
+        let ticks = ticks::now();
+        if ticks == 0 || ticks.wrapping_sub(self.read_at_ticks) > FRESH_TICKS {
+            (self.read_at, self.read_at_ticks) = (now(), ticks);
+        }
+        self.read_at
+    }
+
+    /// The last reading.
+    pub(crate) fn last(&self) -> Instant {
+        self.read_at
+    }
 }

@@ -1,9 +1,9 @@
-//! What happens between the device and the network.
+//! Counters of what happens between the device and the network.
 
 use std::io;
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $field:ident,)*) => {
+    ($($(#[$doc:meta])* $field:ident = $name:literal,)*) => {
         /// Counters of the datapath; those of the protocol are [`rnic::PortCounters`].
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub struct LinkCounters {
@@ -11,42 +11,41 @@ macro_rules! counters {
         }
 
         impl LinkCounters {
-            /// Name and value of each counter, in the order of declaration.
+            /// Name, as reports print it, and value of each counter, in the order of declaration.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field),)*].into_iter()
+                [$(($name, self.$field),)*].into_iter()
             }
         }
     };
 }
 
 counters! {
-    /// Calls that sent something.
-    sends,
-    /// Datagrams in them.
-    sent_datagrams,
-    /// Datagrams that the kernel had no room for.
-    send_no_room,
-    /// Datagrams that there was no way for: no route, no such source address, longer than the interface
-    /// takes.
-    send_no_way,
-    /// Datagrams that the kernel refused otherwise, such as by a firewall.
-    send_refused,
+    /// System calls that sent datagrams.
+    sends = "sends",
+    /// Datagrams that were sent.
+    sent_datagrams = "sent_datagrams",
+    /// Datagrams that were not sent because the kernel had no room for them.
+    send_no_room = "send_no_room",
+    /// Datagrams that could not be sent: no route, no such source address, longer than the interface takes.
+    send_no_way = "send_no_way",
+    /// Datagrams that the kernel refused to send for another reason, such as a firewall.
+    send_refused = "send_refused",
     /// Packets whose fields contradict each other: a defect of the device.
-    unencodable,
-    /// Calls that received something.
-    receives,
-    /// Datagrams in them.
-    received_datagrams,
+    unencodable = "unencodable",
+    /// System calls that received datagrams.
+    receives = "receives",
+    /// Datagrams that were received.
+    received_datagrams = "received_datagrams",
     /// Datagrams dropped because their ICRC was wrong.
-    corrupt,
+    corrupt = "corrupt",
     /// Datagrams dropped because they are no RoCEv2 packets.
-    malformed,
-    /// Records sent to programs on this host, each of one packet or of many.
-    lane_sent,
-    /// Records received from them.
-    lane_received,
-    /// Requests executed on their memory without them.
-    lane_direct,
+    malformed = "malformed",
+    /// Records written to shared-memory channels, each of one packet or of many.
+    shm_sent = "lane_sent",
+    /// Records taken from shared-memory channels.
+    shm_received = "lane_received",
+    /// Requests that this process executed on the memory of a peer on the same host.
+    shm_direct = "lane_direct",
 }
 
 impl LinkCounters {

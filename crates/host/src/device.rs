@@ -1,5 +1,6 @@
 //! An open device, shared by all threads of a program.
 
+use crate::agent::enquiry::Enquiries;
 use crate::agent::protocol::DomainRequest;
 use crate::agent::{self, Lease};
 use crate::attend::Attendant;
@@ -8,140 +9,57 @@ use crate::clock;
 use crate::counters::LinkCounters;
 use crate::error::{DomainError, OpenError};
 use crate::interface::{DeviceInfo, list};
-use crate::lane::Found;
-use crate::presence::Presence;
+use crate::lab::LabPort;
+use crate::log;
 use crate::progress;
 use crate::pump::Pump;
 use crate::settings;
-use crate::sys::epoll::Epoll;
-use crate::sys::eventfd::EventFd;
-use crate::sys::{fork, process};
-use crate::wait::{self, Waiting};
+use crate::shared::Shared;
+use crate::shm::Found;
+use crate::sys::{open_devices, process};
+use crate::wait;
 use rnic::{
     Arm, AttrMask, Completion, Config, Cq, Data, DomainName, Error, Gid, Instant, Nanos, Operation, QpAttr,
     QpInit, QpType, ReceiveRequest, SendRequest, Srq, State, Xrcd,
 };
 use std::io;
-use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
 use wire::Qpn;
 
-/// How long a queue pair waits for the lane to its peer before it goes on with packets: another process has
-/// to get a core, on a busy machine.
-const LANE_PATIENCE: Nanos = Nanos::from_millis(200);
-/// How often it looks, should nobody tell it.
-const LANE_LOOK: Duration = Duration::from_millis(5);
-/// For how long a queue pair that is about to stop tries to say what it owes. A peer that reads nothing for
-/// so long, on a machine however busy, does not run.
-const FAREWELL: Nanos = Nanos::from_millis(200);
+/// How long a queue pair waits for the shared-memory channel to its peer before it uses packets: the peer
+/// process has to get a core, on a busy machine.
+const CHANNEL_TIMEOUT: Nanos = Nanos::from_millis(200);
+/// Drain timeout: how long a queue pair that is about to stop tries to send its outstanding acknowledgements.
+/// A peer that reads nothing for so long is stopped, however busy the machine is.
+const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(200);
 
-/// What the program's threads and the progress thread share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pump: Mutex<Pump>,
-    pub(crate) events: AsyncEvents,
-    pub(crate) epoll: Arc<Epoll>,
-    /// Lanes came or went.
-    lane_news: Condvar,
-    pub(crate) wake: EventFd,
-    pub(crate) stop: AtomicBool,
-    pub(crate) presence: Presence,
-    pub(crate) waiting: Waiting,
-    sockets: Mutex<Sockets>,
+/// Processes the packets that have arrived for a queue pair of this process, whichever open device has it.
+///
+/// The end of a connection is reported by the connection manager, whose datagrams do not follow the data
+/// path. Acknowledgements that the peer sent before have to complete the program's requests before the
+/// program gets that report: a program that destroys its queue pair then would never learn that they were
+/// executed.
+pub fn take_arrived(qpn: Qpn) {
+    let _ = open_devices::all().iter().any(|device| device.take_arrived(qpn));
 }
 
-/// What the progress thread wakes for.
-#[derive(Debug)]
-struct Sockets {
-    descriptors: Vec<RawFd>,
-    watched: bool,
-}
-
-impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Pump> {
-        self.pump.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The same, unless somebody has it.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Pump>> {
-        match self.pump.try_lock() {
-            Ok(pump) => Some(pump),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// One socket more to wake for.
-    fn add_socket(&self, socket: RawFd) -> io::Result<()> {
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        if sockets.watched {
-            self.epoll.add(socket)?;
-        }
-        sockets.descriptors.push(socket);
-        Ok(())
-    }
-
-    /// One socket fewer, before it is closed.
-    fn remove_socket(&self, socket: RawFd) {
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        sockets.descriptors.retain(|known| *known != socket);
-        if sockets.watched {
-            // Closing it would do the same.
-            let _ = self.epoll.remove(socket);
-        }
-    }
-
-    /// Whether the progress thread wakes for packets. An error would mean that the descriptor is closed,
-    /// which it is not while we live; the thread then looks every millisecond.
-    pub(crate) fn watch_socket(&self, wanted: bool) {
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        let change = if wanted { Epoll::add } else { Epoll::remove };
-        sockets.watched = wanted;
-        for socket in &sockets.descriptors {
-            let changed = change(&self.epoll, *socket);
-            debug_assert!(changed.is_ok(), "{changed:?}");
-        }
-    }
-
-    fn wait_for_lanes<'a>(&self, pump: MutexGuard<'a, Pump>) -> MutexGuard<'a, Pump> {
-        let waited = self.lane_news.wait_timeout(pump, LANE_LOOK);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    /// Sees to a descriptor that is ready, if it is a lane's.
-    pub(crate) fn attend_lane(&self, ready: RawFd) {
-        let mut pump = self.lock();
-        let now = clock::now();
-        let Pump { lanes, rnic, .. } = &mut *pump;
-        if lanes.attend(ready, rnic, now) {
-            pump.pump_events(&self.events);
-            drop(pump);
-            self.lane_news.notify_all();
-        }
-    }
-
-    /// Passes events on, and wakes the progress thread when it would sleep over what has to be done.
-    fn finish(&self, mut pump: MutexGuard<'_, Pump>, now: Instant) {
-        pump.pump_events(&self.events);
-        if pump.oversleeps(now) {
-            pump.wakes_at = now;
-            drop(pump);
-            self.wake.add();
-        }
-    }
+/// Ends each open device on which a call has panicked: its queue pairs are flushed, and the program gets
+/// `IBV_EVENT_DEVICE_FATAL`. For the C boundary, which calls it after it has caught a panic; without it the
+/// next call on the device would do the same.
+pub fn end_panicked() {
+    open_devices::all().iter().for_each(|device| device.end_if_poisoned());
 }
 
 /// How an XRC domain is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenDomain {
-    /// Device and inode of the file that names it; without, nobody else can open it.
+    /// Device and inode of the file that names it. Without a file, the domain is of this context alone.
     pub file: Option<(u64, u64)>,
-    /// It is made if nobody has it open.
+    /// `O_CREAT`: the domain is made if no process has it open.
     pub make: bool,
-    /// Nobody may have it open.
+    /// `O_EXCL`: fails if another process has it open.
     pub anew: bool,
 }
 
@@ -151,6 +69,7 @@ pub struct Device {
     info: DeviceInfo,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    enquiries: Enquiries,
 }
 
 impl Device {
@@ -161,37 +80,48 @@ impl Device {
     /// # Errors
     /// [`OpenError`] says what is in the way and what to do.
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, OpenError> {
+        settings::check()?;
         let gone = || OpenError::Gone(info.interface.clone());
         let info = list().into_iter().find(|device| device.name == info.name).ok_or_else(gone)?;
-        let Lease { socket, first, count, connection, .. } = agent::lease()?;
+        let Lease { socket, first, count, connection, owners, .. } = agent::lease()?;
         let buffer = socket.receive_buffer().map_err(OpenError::Socket)?;
         let mut config = Config { window_bytes: window_bytes(buffer), ..Config::default() };
         settings::apply(&mut config);
+        let lab = LabPort::attach((first, count)).map_err(OpenError::Lab)?;
+        if lab.is_some() {
+            // The lab keeps what the device has no room for: there is no receive buffer to overflow.
+            config.window_bytes = Config::default().window_bytes;
+        }
         let token = u64::from_ne_bytes(random().map_err(OpenError::Thread)?);
-        let mut rnic = rnic::Device::new(config, random().map_err(OpenError::Thread)?);
+        let mut rnic = rnic::Device::new(config.clone(), random().map_err(OpenError::Thread)?);
         for (index, gid) in info.gids.iter().enumerate() {
-            rnic.set_gid(index as u8, Some(*gid));
+            rnic.port_mut().set_gid(index as u8, Some(*gid));
         }
-        rnic.set_active_mtu(info.active_mtu);
+        rnic.port_mut().set_active_mtu(info.active_mtu);
         rnic.add_qpn_range(first, count);
-        rnic.set_srq_numbers(first, count);
+        rnic.srqs().set_numbers(first, count);
         let descriptor = socket.raw();
-        let pump = Pump::new(rnic, socket, connection, info.ifindex).map_err(OpenError::Socket)?;
-        let shared = Arc::new(share(pump, descriptor).map_err(OpenError::Thread)?);
+        let mut pump = Pump::new(rnic, socket, connection, info.ifindex);
+        let lab_socket = lab.as_ref().map(LabPort::raw);
+        pump.lab = lab;
+        let shared = Arc::new(Shared::new(pump, descriptor).map_err(OpenError::Thread)?);
         {
-            let Pump { lanes, rnic, .. } = &mut *shared.lock();
-            lanes.keep_book(rnic, token);
-            lanes.listen(first, &shared.epoll);
+            let Pump { shm, rnic, .. } = &mut *shared.lock();
+            shm.create_grant_table(rnic, token);
+            shm.trust(owners);
+            shm.listen(first, &shared.epoll);
         }
-        fork::register(&shared);
+        lab_socket.map_or(Ok(()), |socket| shared.epoll.add(socket)).map_err(OpenError::Thread)?;
+        open_devices::register(&shared);
         let attendant = Attendant::new(&shared.epoll, &info);
         let worker = Arc::clone(&shared);
         let thread = process::spawn_quiet("rockery", move || progress::run(&worker, &attendant));
         let thread = Some(thread.map_err(OpenError::Thread)?);
-        Ok(Arc::new(Self { info, shared, thread }))
+        log_opened(&info, first, count, &config);
+        Ok(Arc::new(Self { info, shared, thread, enquiries: Enquiries::default() }))
     }
 
-    /// What it was opened as.
+    /// The description that the device was opened by.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -201,7 +131,7 @@ impl Device {
     pub fn with<T>(&self, verbs: impl FnOnce(&mut rnic::Device, Instant) -> T) -> T {
         let now = clock::now();
         let mut pump = self.shared.lock();
-        // Acknowledgements that wait for company must not be lost with a queue pair that is destroyed.
+        // Acknowledgements that are held back for a full batch must not be lost with a queue pair.
         pump.transmit(now);
         let result = verbs(&mut pump.rnic, now);
         pump.note_away();
@@ -221,18 +151,19 @@ impl Device {
         self.with(|rnic, _| rnic.create_qp(init))
     }
 
-    /// Destroys a queue pair, when it has said what it owes.
+    /// Destroys a queue pair, after it has sent its outstanding acknowledgements.
     ///
     /// # Errors
     /// As [`rnic::Device::destroy_qp`].
     pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), Error> {
-        self.say_what_is_owed(qpn);
+        self.drain_acknowledgements(qpn);
         self.with(|rnic, _| rnic.destroy_qp(qpn))
     }
 
-    /// Waits until a queue pair has sent the acknowledgements that it owes: to a peer on this host it can
-    /// only where the lane has room, and one full of our own messages has none until the peer has read some.
-    fn say_what_is_owed(&self, qpn: Qpn) {
+    /// Waits until a queue pair has sent its outstanding acknowledgements, for [`DRAIN_TIMEOUT`] at most. To
+    /// a peer on this host it can send them only when the channel has room, and a channel that is full of our
+    /// own messages has none until the peer has taken some.
+    fn drain_acknowledgements(&self, qpn: Qpn) {
         let start = clock::now();
         loop {
             let mut pump = self.shared.lock();
@@ -240,32 +171,33 @@ impl Device {
             pump.progress(now, false);
             let owes = pump.rnic.owes_acknowledgement(qpn);
             self.shared.finish(pump, now);
-            if !owes || now - start > FAREWELL {
+            if !owes || now - start > DRAIN_TIMEOUT {
                 break;
             }
             std::thread::yield_now();
         }
     }
 
-    /// Changes attributes of a queue pair. One that learns who its peer is, and that it is on this host, gets
-    /// a lane to it; one that stops says first what it owes.
+    /// Changes attributes of a queue pair. One that gets the address of a peer on this host gets a
+    /// shared-memory channel to it; one that goes to RESET or ERR sends its outstanding acknowledgements
+    /// first.
     ///
     /// # Errors
     /// As [`rnic::Device::modify_qp`].
     pub fn modify_qp(&self, qpn: Qpn, attr: &QpAttr, mask: AttrMask) -> Result<(), Error> {
         if mask.contains(AttrMask::STATE) && matches!(attr.state, State::Reset | State::Error) {
-            self.say_what_is_owed(qpn);
+            self.drain_acknowledgements(qpn);
         }
         self.with(|rnic, now| rnic.modify_qp(qpn, attr, mask, now))?;
         if mask.contains(AttrMask::AV) {
-            self.take_lane(qpn);
+            self.select_transport(qpn);
         }
         Ok(())
     }
 
-    /// Waits for the lane to a queue pair's peer, if there can be one: the progress threads of both sides
-    /// make it.
-    fn take_lane(&self, qpn: Qpn) {
+    /// Selects the transport of a queue pair: a shared-memory channel if its peer is on this host and one can
+    /// be opened, otherwise packets. Waits for the progress threads of both processes to open the channel.
+    fn select_transport(&self, qpn: Qpn) {
         let (mut pump, start) = (self.shared.lock(), clock::now());
         let Ok((attr, init)) = pump.rnic.query_qp(qpn) else { return };
         if init.kind == QpType::Ud {
@@ -273,17 +205,21 @@ impl Device {
         }
         loop {
             let now = clock::now();
-            match pump.lanes.find(qpn, attr.destination, attr.vector.destination, now) {
-                Found::Lane(lane) => {
-                    // The queue pair was there a moment ago; if it is gone, it needs none.
-                    let _ = pump.rnic.set_lane(qpn, lane);
+            match pump.shm.find(qpn, attr.destination, attr.vector.destination, now) {
+                Found::Channel(channel) => {
+                    log_transport(qpn, &attr, "shared memory: the peer is on this host", Some(channel));
+                    // An error means that the queue pair was destroyed meanwhile.
+                    let _ = pump.rnic.shm().set_channel(qpn, channel);
                     return;
                 }
-                Found::None => return,
-                Found::Asked if now > start + LANE_PATIENCE => {
-                    return pump.lanes.give_up(attr.destination, now);
+                Found::None => {
+                    return log_transport(qpn, &attr, pump.shm.why_packets(attr.vector.destination), None);
                 }
-                Found::Asked => pump = self.shared.wait_for_lanes(pump),
+                Found::Pending if now > start + CHANNEL_TIMEOUT => {
+                    log_transport(qpn, &attr, "packets: the peer did not open a channel within 200 ms", None);
+                    return pump.shm.give_up(attr.destination, now);
+                }
+                Found::Pending => pump = self.shared.wait_for_channels(pump),
             }
         }
     }
@@ -297,15 +233,15 @@ impl Device {
         let OpenDomain { file, make, anew } = open;
         let Some(file) = file else { return Ok(self.with(|rnic, _| rnic.alloc_xrcd(None))?) };
         let name = DomainName { file, interface: self.info.ifindex };
-        self.shared.lock().ask_agent(DomainRequest::Open { name, make, anew })?;
+        self.ask_agent(DomainRequest::Open { name, make, anew })?;
         self.with(|rnic, _| rnic.alloc_xrcd(Some(name))).map_err(|error| {
-            // An agent that is gone has forgotten it.
-            let _ = self.shared.lock().ask_agent(DomainRequest::Close(name));
+            // An error means that the agent has ended, and with it the entry.
+            let _ = self.ask_agent(DomainRequest::Close(name));
             error.into()
         })
     }
 
-    /// Closes it.
+    /// Closes an XRC domain.
     ///
     /// # Errors
     /// As [`rnic::Device::dealloc_xrcd`].
@@ -315,16 +251,21 @@ impl Device {
             rnic.dealloc_xrcd(domain, now).map(|()| name)
         })?;
         if let Some(name) = name {
-            // As above.
-            let _ = self.shared.lock().ask_agent(DomainRequest::Close(name));
+            // An error means that the agent has ended, and with it the entry.
+            let _ = self.ask_agent(DomainRequest::Close(name));
         }
         Ok(())
     }
 
-    /// Makes a UD queue pair receive what is sent to a multicast group.
+    fn ask_agent(&self, request: DomainRequest) -> io::Result<()> {
+        let lease = self.shared.lock().agent();
+        self.enquiries.ask(lease, request)
+    }
+
+    /// Attaches a UD queue pair to a multicast group.
     ///
     /// # Errors
-    /// As [`rnic::Device::attach_multicast`]; the kernel's limit of groups counts as one of the device.
+    /// As [`rnic::Multicast::attach`]; the kernel's limit of groups counts as one of the device.
     pub fn attach_multicast(&self, qpn: Qpn, group: Gid) -> Result<(), Error> {
         let socket = self.shared.lock().attach(qpn, group, self.info.ifindex)?;
         if let Some(socket) = socket
@@ -336,23 +277,28 @@ impl Device {
         Ok(())
     }
 
-    /// Ends it.
+    /// Detaches a UD queue pair from a multicast group.
     ///
     /// # Errors
-    /// As [`rnic::Device::detach_multicast`].
+    /// As [`rnic::Multicast::detach`].
     pub fn detach_multicast(&self, qpn: Qpn, group: Gid) -> Result<(), Error> {
         let left = self.shared.lock().detach(qpn, group)?;
         left.iter().for_each(|socket| self.shared.remove_socket(socket.raw()));
         Ok(())
     }
 
-    /// Asks for one range more. When there is none, or no descriptor for its socket, numbers stay scarce.
+    /// Gets a further range of queue pair numbers from the agent. Where there is none, or no descriptor for
+    /// its socket, creating a queue pair fails.
     fn grow(&self) {
-        let Ok(Lease { socket, first, count, connection, .. }) = agent::lease() else { return };
+        let lease = agent::lease().inspect_err(|error| {
+            tracing::warn!(target: log::HOST, device = self.info.name, "no more queue pair numbers: {error}");
+        });
+        let Ok(Lease { socket, first, count, connection, .. }) = lease else { return };
         let mut pump = self.shared.lock();
         if !pump.is_severed() && self.shared.add_socket(socket.raw()).is_ok() {
+            pump.lab.iter().for_each(|lab| lab.add((first, count)));
             pump.add_share(socket, connection, first, count);
-            pump.lanes.listen(first, &self.shared.epoll);
+            pump.shm.listen(first, &self.shared.epoll);
         }
     }
 
@@ -361,16 +307,16 @@ impl Device {
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
         let (idle, pending) = (pump.is_idle(), pump.rnic.pending());
-        let mut poster = Poster { now: pump.read_at, pump: &mut pump, sends: false };
+        let mut poster = Poster { now: pump.last_reading(), pump: &mut pump, sends: false };
         let result = requests(&mut poster);
         if poster.sends {
             pump.transmit_posted(idle);
         } else if pending != pump.rnic.pending() {
-            // A peer waits to hear of the receive.
+            // A peer waits for the announcement of this receive.
             let now = pump.clock();
             pump.transmit(now);
         }
-        let now = pump.read_at;
+        let now = pump.last_reading();
         self.shared.finish(pump, now);
         result
     }
@@ -394,57 +340,66 @@ impl Device {
     /// Posts one work request to a shared receive queue.
     ///
     /// # Errors
-    /// As [`rnic::Device::post_srq_receive`].
+    /// As [`rnic::Srqs::post_receive`].
     pub fn post_srq_receive(&self, srq: Srq, request: &ReceiveRequest<'_>) -> Result<(), Error> {
         self.post(|poster| poster.srq_receive(srq, request))
     }
 
     /// Hands up to `most` completions to `take`, oldest first; returns how many. When none waits, looks at
     /// the network first.
+    ///
+    /// After many polls that found nothing the thread yields the core before it looks at the network, not
+    /// afterwards: a program that finds no completion goes on to other events, and must not find the end of a
+    /// connection there that is later than the completions that it was just told are not there.
     pub fn poll_cq(&self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
+        let alone = wait::polls_alone(&self.shared);
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
-        let taken = pump.rnic.poll_cq(cq, most, &mut take);
+        let taken = pump.rnic.cqs_mut().poll(cq, most, &mut take);
         if taken > 0 || most == 0 {
             pump.note_taken();
             return taken;
         }
-        let now = pump.clock();
+        let mut now = pump.clock();
+        if pump.waits_long(now) {
+            drop(pump);
+            wait::yield_core(&self.shared, now, alone);
+            pump = self.shared.lock();
+            now = pump.clock();
+        }
         pump.poll_empty(now, cq, most);
-        let taken = pump.rnic.poll_cq(cq, most, take);
+        let taken = pump.rnic.cqs_mut().poll(cq, most, take);
         if taken > 0 {
             pump.note_taken();
         }
-        let waits = pump.waits_long(now);
         self.shared.finish(pump, now);
-        if waits {
-            wait::step_aside(&self.shared, now);
-        }
         taken
     }
 
-    /// Asks for one event on the channel that the queue is attached to. The program is about to sleep, so
-    /// what waits to be sent goes out, and the progress thread takes over.
+    /// Requests one event on the completion channel that the queue is attached to (`ibv_req_notify_cq`). The
+    /// program is about to sleep, so packets that were held back are sent, and the progress thread takes
+    /// over.
     ///
     /// # Errors
-    /// As [`rnic::Device::arm_cq`].
+    /// As [`rnic::CompletionQueues::arm`].
     pub fn arm_cq(&self, cq: Cq, arm: Arm) -> Result<(), Error> {
         let now = clock::now();
         let mut pump = self.shared.lock();
-        pump.rnic.arm_cq(cq, arm)?;
+        pump.rnic.cqs_mut().arm(cq, arm)?;
         pump.note_away();
         pump.transmit(now);
-        // A program that looks for a while when it waits has not left.
-        if !self.shared.waiting.looks() && self.shared.presence.leave() {
-            // The thread ticks, and does not look at the socket: it wakes now and sees that we are away.
-            pump.wakes_at = now;
+        // A program that polls before it sleeps has not left yet.
+        if !self.shared.waiting.polls() && self.shared.presence.leave() {
+            // The thread only ticks, and does not read the socket: it has to see now that the program sleeps.
+            pump.sleepers.wakes_at = now;
             self.shared.wake.add();
         }
         self.shared.finish(pump, now);
         Ok(())
     }
 
-    /// Takes a channel's oldest event, waiting for one; the program serves the network meanwhile if it can.
+    /// Takes the oldest event of a completion channel, waiting for one. The calling thread serves the network
+    /// meanwhile if it can.
     ///
     /// # Errors
     /// As [`CompletionChannel::next`].
@@ -457,13 +412,13 @@ impl Device {
         self.shared.lock().attach_cq(cq, Arc::clone(channel), cookie);
     }
 
-    /// Before a completion queue is destroyed: its events that nobody took are gone. `cookie` has to be this
-    /// queue's alone.
+    /// Detaches a completion queue from its channel before it is destroyed, and drops events that were not
+    /// taken. No other queue has this queue's `cookie`.
     pub fn detach_cq(&self, cq: Cq) {
         self.shared.lock().detach_cq(cq);
     }
 
-    /// Asynchronous events.
+    /// The queue of asynchronous events.
     pub fn async_events(&self) -> &AsyncEvents {
         &self.shared.events
     }
@@ -483,7 +438,7 @@ impl Drop for Device {
     fn drop(&mut self) {
         let mut pump = self.shared.lock();
         if pump.is_severed() {
-            // A fork's child has no such thread: waiting for it would take for ever.
+            // The child of a fork has no such thread: joining it would not return.
             std::mem::forget(self.thread.take());
             return;
         }
@@ -492,45 +447,48 @@ impl Drop for Device {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake.add();
         if let Some(thread) = self.thread.take() {
-            // It ends by itself; had it panicked, there would be nothing left to do about it.
+            // An error means that the thread panicked: nothing is left to do then.
             let _ = thread.join();
         }
     }
 }
 
-fn share(pump: Pump, socket: RawFd) -> io::Result<Shared> {
-    let (epoll, wake) = (Arc::new(Epoll::new()?), EventFd::signal()?);
-    epoll.add(socket)?;
-    epoll.add(wake.raw())?;
-    let events = AsyncEvents::new()?;
-    let (stop, presence, waiting) = (AtomicBool::new(false), Presence::default(), Waiting::default());
-    let sockets = Mutex::new(Sockets { descriptors: vec![socket], watched: true });
-    let (pump, lane_news) = (Mutex::new(pump), Condvar::new());
-    Ok(Shared { pump, events, epoll, lane_news, wake, stop, presence, waiting, sockets })
-}
-
-/// Unacknowledged bytes that may be on their way: what the peer's socket keeps, taken to be as large as ours.
-/// The kernel charges about twice the bytes of a datagram.
+/// Most unacknowledged bytes: what the peer's receive buffer holds, which is taken to be as large as ours.
+/// The kernel charges about twice the bytes of a datagram to it.
 fn window_bytes(receive_buffer: usize) -> u32 {
     const LEAST: usize = 64 << 10;
     let most = Config::default().window_bytes as usize;
     (receive_buffer / 4).clamp(LEAST, most.max(LEAST)) as u32
 }
 
+/// Logs that a device was opened, and its settings.
+fn log_opened(info: &DeviceInfo, first: Qpn, count: u32, config: &Config) {
+    let (device, first, window) = (&info.name, first.value(), config.window_bytes);
+    let (congestion, out_of_order) = (&config.congestion, config.out_of_order);
+    tracing::info!(target: log::HOST, device, first_qpn = first, qpns = count, window_bytes = window,
+        ?congestion, out_of_order, "device opened");
+}
+
+/// Logs which transport a queue pair got, and why.
+fn log_transport(qpn: Qpn, attr: &QpAttr, transport: &str, channel: Option<u16>) {
+    let (qpn, peer, address) = (qpn.value(), attr.destination.value(), attr.vector.destination);
+    tracing::info!(target: log::HOST, qpn, peer, %address, channel, "transport: {transport}");
+}
+
 /// Posts work requests: see [`Device::post`].
 #[derive(Debug)]
 pub struct Poster<'a> {
     pump: &'a mut Pump,
-    /// As of the last look at the clock: it counts only for what completes at once because it failed.
+    /// Time of the last clock reading: it is used only for requests that fail, and so complete, at once.
     now: Instant,
     sends: bool,
 }
 
 impl Poster<'_> {
-    /// As [`rnic::Device::post_send`].
+    /// Posts a send work request, as [`rnic::Device::post_send`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`rnic::Device::post_send`].
     pub fn send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), Error> {
         self.pump.rnic.post_send(qpn, request, self.now)?;
         self.sends = true;
@@ -542,24 +500,24 @@ impl Poster<'_> {
         Ok(())
     }
 
-    /// As [`rnic::Device::post_receive`].
+    /// Posts a receive work request, as [`rnic::Device::post_receive`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`rnic::Device::post_receive`].
     pub fn receive(&mut self, qpn: Qpn, request: &ReceiveRequest<'_>) -> Result<(), Error> {
         self.pump.rnic.post_receive(qpn, request, self.now)
     }
 
-    /// As [`rnic::Device::post_srq_receive`].
+    /// Posts a work request to a shared receive queue, as [`rnic::Srqs::post_receive`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`rnic::Srqs::post_receive`].
     pub fn srq_receive(&mut self, srq: Srq, request: &ReceiveRequest<'_>) -> Result<(), Error> {
-        self.pump.rnic.post_srq_receive(srq, request)
+        self.pump.rnic.srqs().post_receive(srq, request)
     }
 }
 
-/// From the system's random device: keys and numbers must be hard to guess.
+/// Random bytes of the system: keys and numbers have to be hard to guess.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     use std::io::Read;
     let mut bytes = [0; N];

@@ -1,4 +1,4 @@
-//! Why a device, or a domain of it, does not open.
+//! Errors of opening a device or an XRC domain.
 
 use std::io;
 
@@ -12,21 +12,52 @@ pub enum OpenError {
          or run in a network namespace of its own"
     )]
     PortTaken,
+    /// A variable of the environment has a wrong value.
+    #[error(transparent)]
+    Setting(#[from] crate::settings::SettingError),
     /// The socket could not be made.
     #[error("cannot open a UDP socket for RoCEv2: {0}")]
     Socket(#[source] io::Error),
+    /// The device could not be attached to the lab that its host belongs to.
+    #[error("cannot attach to the lab of this host: {0}; `rockery lab ps` says whether it runs")]
+    Lab(#[source] io::Error),
     /// The agent that shares port 4791 between processes could not be reached or started.
     #[error("cannot reach the agent that shares UDP port 4791 between processes: {0}")]
     Agent(#[source] io::Error),
+    /// A process of another user listens at the agent's abstract socket name.
+    #[error(
+        "the name @{name} of the agent that shares UDP port 4791 is taken by process {process} of user \
+         {user}: end that process, or use a network namespace of its own"
+    )]
+    AgentForeign {
+        /// The abstract socket name.
+        name: String,
+        /// Process ID in this PID namespace; 0 where it has none.
+        process: u32,
+        /// User ID of that process.
+        user: u32,
+    },
+    /// A process listens at the agent's name and does not answer.
+    #[error(
+        "the process that listens at @{name} did not answer for {seconds} s; it should be the agent that \
+         shares UDP port 4791 between processes, and may be stopped, or another program with its name: \
+         end it (`ss -xlp src @{name}` shows it to its user and to root)"
+    )]
+    AgentSilent {
+        /// The abstract socket name.
+        name: String,
+        /// Seconds that the answer was waited for.
+        seconds: u64,
+    },
     /// The agent speaks another version.
     #[error(
         "the agent that shares UDP port 4791 speaks protocol version {theirs}, this library {ours}: \
          end the programs that use rockery and start again"
     )]
     AgentVersion {
-        /// The version of the agent.
+        /// Protocol version of the agent.
         theirs: u32,
-        /// Ours.
+        /// Protocol version of this library.
         ours: u32,
     },
     /// All ranges of queue pair numbers are given out.
@@ -43,11 +74,11 @@ pub enum OpenError {
 /// Why [`crate::Device::open_domain`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DomainError {
-    /// What the agent says: `EAGAIN` when nobody has the domain open and it shall not be made, `EINVAL` when
-    /// somebody has and nobody shall, `ENOMEM` at its limit.
+    /// The agent's error: `EAGAIN` when no process has the domain open and `O_CREAT` was not given, `EINVAL`
+    /// when a process has it open and `O_EXCL` was given, `ENOMEM` at the agent's limit.
     #[error("the XRC domain cannot be opened: {0}")]
     Agent(#[from] io::Error),
-    /// What the device says.
+    /// The device's error.
     #[error("the XRC domain cannot be made: {0}")]
     Device(#[from] rnic::Error),
 }

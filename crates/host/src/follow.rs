@@ -1,24 +1,24 @@
 //! Follows the network interface of an open device: its addresses, its MTU, and whether it is up.
 
-use crate::device::Shared;
 use crate::interface;
+use crate::shared::Shared;
 
-/// Tells the device how its interface is now.
+/// Sets the device's addresses, MTU and port state to those that its interface has now.
 pub(crate) fn follow(shared: &Shared, ifindex: u32) {
-    // Where the kernel does not tell, nothing is known to have changed.
+    // An error means that the kernel does not report the interface's state: nothing is changed then.
     let Ok(state) = interface::state(ifindex) else { return };
     let Some(state) = state else {
-        // It is gone: no address is left, and nothing can be sent.
+        // The interface was removed: no address is left, and nothing can be sent.
         let mut pump = shared.lock();
-        pump.rnic.set_port_active(false);
-        pump.rnic.change_gids(&[]);
-        pump.rnic.set_removed();
+        pump.rnic.port_mut().set_active(false);
+        pump.rnic.port_mut().change_gids(&[]);
+        pump.rnic.port_mut().set_removed();
         return pump.pump_events(&shared.events);
     };
     let mut pump = shared.lock();
-    pump.lanes.follow_addresses();
-    pump.rnic.change_gids(&state.gids);
-    pump.rnic.set_active_mtu(state.active_mtu);
-    pump.rnic.set_port_active(state.is_up);
+    pump.shm.follow_addresses();
+    pump.rnic.port_mut().change_gids(&state.gids);
+    pump.rnic.port_mut().set_active_mtu(state.active_mtu);
+    pump.rnic.port_mut().set_active(state.is_up);
     pump.pump_events(&shared.events);
 }

@@ -1,8 +1,7 @@
 //! Datagrams of the general services interface (queue pair 1), as they are on the wire.
 
 use crate::agent::protocol::DATAGRAM_BYTES;
-use crate::receive::identification;
-use crate::transmit::flow_between;
+use crate::flow::{flow_between, identification};
 use link::udp::{Datagrams, Route};
 use rnic::{Arrival, Gid, Path};
 use wire::icrc::ICRC_SIZE;
@@ -14,8 +13,8 @@ const GSI: Qpn = Qpn::new(1);
 /// BTH and DETH.
 const HEADERS: usize = DATAGRAM_BYTES - MAD_SIZE - ICRC_SIZE;
 
-/// A management datagram as it leaves from port 4791. All have one packet sequence number: nobody looks at
-/// it.
+/// Encodes a management datagram, to be sent from port 4791. All have the same packet sequence number, which
+/// receivers of datagrams ignore.
 pub(crate) fn encode(path: &Path, mad: &[u8; MAD_SIZE]) -> [u8; DATAGRAM_BYTES] {
     let message = Message::Datagram { deth: Deth { qkey: GSI_QKEY, source: GSI }, tail: Tail::None };
     let packet = Packet::new(Service::Ud, GSI, Psn::new(0), message);

@@ -2,44 +2,47 @@
 
 use crate::settings;
 use link::interface::{Address, Interface, interfaces};
-use rnic::{Gid, Mtu};
+use rnic::{Gid, GidTable, Mtu};
 use std::io;
 use std::net::IpAddr;
-
-/// Entries of the GID table that addresses fill; what an interface has beyond them has no device address.
-const GIDS_MAX: usize = 16;
 
 /// A device that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
-    /// `rk_` and the interface's name.
+    /// `rk_` and the interface's name, unless the environment gives another one ([`settings::NAMES`]).
     pub name: String,
     /// The network interface.
     pub interface: String,
-    /// Its index.
+    /// Index of the network interface.
     pub ifindex: u32,
-    /// Whether nobody but this host is behind it.
+    /// Whether it is the loopback interface, by which only this host is reached.
     pub is_loopback: bool,
-    /// Its MTU in bytes.
+    /// MTU of the network interface in bytes.
     pub interface_mtu: u32,
-    /// The longest RoCEv2 payload that fits.
+    /// The largest path MTU of which packets fit the interface's MTU.
     pub active_mtu: Mtu,
     /// Node GUID: the EUI-64 of the MAC address, as Linux makes it.
     pub guid: [u8; 8],
-    /// The GID table as Linux orders it: link-local, then IPv4, then IPv6.
+    /// The GID table, as [`GidTable::new`] makes it: in Linux's order (link-local, then IPv4, then IPv6), and
+    /// the first IPv4 address again at the indices that programs use as defaults.
     pub gids: Vec<Gid>,
 }
 
 impl DeviceInfo {
-    /// Whether somebody who says `name` means this device: by its name, its interface or one of its
-    /// addresses.
+    /// The name of this device in reports, whatever name the environment gives it.
+    pub fn own_name(&self) -> String {
+        own_name(&self.interface)
+    }
+
+    /// Whether `name` is a name of this device, of its interface, or one of its addresses.
     pub fn is_called(&self, name: &str) -> bool {
         let address: Option<IpAddr> = name.parse().ok();
         let gid = address.map(|address| match address {
             IpAddr::V4(address) => Gid::from_ipv4(address.octets()),
             IpAddr::V6(address) => Gid(address.octets()),
         });
-        self.name == name || self.interface == name || gid.is_some_and(|gid| self.gids.contains(&gid))
+        let is_own = self.name == name || own_name(&self.interface) == name;
+        is_own || self.interface == name || gid.is_some_and(|gid| self.gids.contains(&gid))
     }
 }
 
@@ -53,8 +56,8 @@ pub fn list() -> Vec<DeviceInfo> {
     devices
 }
 
-/// The same, and of those that were known before also which are down for now: their connections wait until
-/// they come back. `None` when the kernel does not tell.
+/// The same, with the devices that were `known` before and are down now: their connections wait until the
+/// interface comes back. `None` when the kernel does not list interfaces.
 pub(crate) fn list_keeping(known: &[DeviceInfo]) -> Option<Vec<DeviceInfo>> {
     let mut devices = list();
     let present = interfaces().ok()?;
@@ -66,7 +69,7 @@ pub(crate) fn list_keeping(known: &[DeviceInfo]) -> Option<Vec<DeviceInfo>> {
 }
 
 /// All devices of this host in order of interface index, the loopback interface last. Empty when no interface
-/// is up, or when the kernel does not tell.
+/// is up, or when the kernel does not list interfaces.
 pub fn all() -> Vec<DeviceInfo> {
     let mut found: Vec<Interface> = interfaces().unwrap_or_default();
     found.retain(|interface| interface.is_up && !interface.addresses.is_empty());
@@ -74,7 +77,7 @@ pub fn all() -> Vec<DeviceInfo> {
     found.iter().map(device_of).collect()
 }
 
-/// How an open device's interface is now.
+/// The current state of an open device's interface.
 #[derive(Debug)]
 pub(crate) struct InterfaceState {
     pub(crate) is_up: bool,
@@ -104,17 +107,23 @@ fn gid_of(address: &Address) -> Gid {
     }
 }
 
+/// The name that a device has everywhere but in programs that are given another one: reports and counters of
+/// all programs are found by it.
+pub(crate) fn own_name(interface: &str) -> String {
+    format!("rk_{interface}")
+}
+
 fn device_of(interface: &Interface) -> DeviceInfo {
     let guid = eui64(interface.mac);
     DeviceInfo {
-        name: format!("rk_{}", interface.name),
+        name: settings::name_of(&interface.name).unwrap_or_else(|| own_name(&interface.name)),
         interface: interface.name.clone(),
         ifindex: interface.index,
         is_loopback: interface.is_loopback,
         interface_mtu: interface.mtu,
         active_mtu: Mtu::fitting(interface.mtu),
         guid,
-        gids: gids(&interface.addresses, guid),
+        gids: gids(&interface.addresses),
     }
 }
 
@@ -123,17 +132,12 @@ fn eui64([a, b, c, d, e, f]: [u8; 6]) -> [u8; 8] {
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
 
-/// Index 0 is the link-local address, made from the MAC address where the interface has none: programs that
-/// name no index use it.
-fn gids(addresses: &[Address], guid: [u8; 8]) -> Vec<Gid> {
-    let all: Vec<Gid> = addresses.iter().map(gid_of).collect();
-    let mut default = [0; 16];
-    default[..2].copy_from_slice(&[0xfe, 0x80]);
-    default[8..].copy_from_slice(&guid);
-    let first = all.iter().copied().find(Gid::is_link_local).unwrap_or(Gid(default));
-    let v4 = all.iter().copied().filter(|gid| gid.ipv4().is_some());
-    let v6 = all.iter().copied().filter(|gid| gid.ipv4().is_none() && *gid != first);
-    std::iter::once(first).chain(v4).chain(v6).take(GIDS_MAX).collect()
+fn gids(addresses: &[Address]) -> Vec<Gid> {
+    let mut ordered: Vec<Gid> = addresses.iter().map(gid_of).collect();
+    // Further link-local addresses stand among those of IPv6, so that index 1 stays IPv4's.
+    let first = ordered.iter().copied().find(Gid::is_link_local);
+    ordered.sort_by_key(|gid| (Some(*gid) != first, gid.ipv4().is_none()));
+    GidTable::new(&ordered).used().collect()
 }
 
 #[cfg(test)]
@@ -147,18 +151,14 @@ mod tests {
         let global: Ipv6Addr = "2001:db8::5".parse().unwrap();
         let v4 = Ipv4Addr::new(10, 0, 0, 5);
         let addresses = [Address::V6(global), Address::V4(v4), Address::V6(link_local)];
-        let table = gids(&addresses, [1; 8]);
-        assert_eq!(table, [Gid(link_local.octets()), Gid::from_ipv4(v4.octets()), Gid(global.octets())]);
+        let (link_local, v4, global) =
+            (Gid(link_local.octets()), Gid::from_ipv4(v4.octets()), Gid(global.octets()));
+        assert_eq!(gids(&addresses), [link_local, v4, global, v4]);
     }
 
     #[test]
-    fn an_interface_without_a_link_local_address_gets_one_of_its_mac() {
-        let guid = eui64([0x52, 0x54, 0, 1, 2, 3]);
-        assert_eq!(guid, [0x50, 0x54, 0, 0xff, 0xfe, 1, 2, 3]);
-        let table = gids(&[Address::V4(Ipv4Addr::LOCALHOST)], guid);
-        assert_eq!(table[0].0[..8], [0xfe, 0x80, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(table[0].0[8..], guid);
-        assert_eq!(table[1], Gid::from_ipv4([127, 0, 0, 1]));
+    fn the_guid_is_made_of_the_mac_address() {
+        assert_eq!(eui64([0x52, 0x54, 0, 1, 2, 3]), [0x50, 0x54, 0, 0xff, 0xfe, 1, 2, 3]);
     }
 
     #[test]

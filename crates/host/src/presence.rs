@@ -1,54 +1,56 @@
-//! Whether the program polls: who polls does the network's work, and the progress thread keeps away.
+//! Whether the program polls: a program that polls does the network's work, and the progress thread does not.
 
 use rnic::Nanos;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A program that posts or polls this often on average serves the network as well as the thread would.
+/// A program that posts or polls this often on average serves the network as well as the progress thread
+/// would.
 const CALL_EVERY: Nanos = Nanos::from_micros(25);
-/// However short the time. Programs that wait by looking at memory call once or twice per message.
+/// Calls that count as polling at least, however short the time: programs that wait by reading memory call
+/// once or twice per message.
 const CALLS_MIN: u64 = 3;
 
-/// What the program's threads tell the progress thread. Nothing here needs to be exact: it decides who looks
-/// at the network, and both may.
+/// What the program's threads tell the progress thread. Nothing here has to be exact: it decides which thread
+/// serves the network, and both may.
 #[derive(Default, Debug)]
 pub(crate) struct Presence {
-    /// Written with the device's lock held.
+    /// Posts and polls so far; written with the device's lock held.
     calls: AtomicU64,
-    /// How many they were when the program last said that it would sleep.
+    /// The value of `calls` when the program last announced that it would sleep.
     calls_at_leave: AtomicU64,
-    /// The thread ticks, and does not look at the network.
+    /// The progress thread only ticks, and does not serve the network.
     ticking: AtomicBool,
 }
 
 impl Presence {
-    /// The program posts or polls, and has the device's lock.
+    /// Counts a post or poll. The caller has the device's lock.
     pub(crate) fn note_call(&self) {
         self.calls.store(self.calls() + 1, Ordering::Relaxed);
     }
 
-    /// The program polls, and is about to doze for so long at most: with the device's lock held.
-    pub(crate) fn note_doze(&self, time: Nanos) {
+    /// Counts as polling a bounded sleep of so long at most. The caller has the device's lock.
+    pub(crate) fn note_bounded_sleep(&self, time: Nanos) {
         self.calls.store(self.calls() + time.0 / CALL_EVERY.0 + CALLS_MIN, Ordering::Relaxed);
     }
 
-    /// The program is about to sleep. True when the thread has to be woken for it.
+    /// Notes that the program is about to sleep. True when the progress thread has to be woken for it.
     pub(crate) fn leave(&self) -> bool {
         self.calls_at_leave.store(self.calls(), Ordering::Relaxed);
         self.ticking.swap(false, Ordering::Relaxed)
     }
 
-    /// Calls so far.
+    /// Posts and polls so far.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Whether the program waited by polling, `seen` calls and so much time ago.
+    /// Whether the program has polled since `elapsed` ago, when the number of calls was `seen`.
     pub(crate) fn is_polling(&self, seen: u64, elapsed: Nanos) -> bool {
         let since = seen.max(self.calls_at_leave.load(Ordering::Relaxed));
         self.calls().saturating_sub(since) >= CALLS_MIN.max(elapsed.0 / CALL_EVERY.0)
     }
 
-    /// Whether the thread ticks.
+    /// Sets whether the progress thread only ticks.
     pub(crate) fn set_ticking(&self, ticking: bool) {
         self.ticking.store(ticking, Ordering::Relaxed);
     }
@@ -73,15 +75,15 @@ mod tests {
     }
 
     #[test]
-    fn who_dozes_polls_still() {
+    fn a_program_in_a_bounded_sleep_still_polls() {
         let presence = polled(1);
-        presence.note_doze(Nanos::from_micros(500));
+        presence.note_bounded_sleep(Nanos::from_micros(500));
         assert!(presence.is_polling(1, Nanos::from_micros(500)));
         assert!(!presence.is_polling(1, Nanos::from_millis(1)));
     }
 
     #[test]
-    fn who_goes_to_sleep_does_not_poll() {
+    fn a_program_that_goes_to_sleep_does_not_poll() {
         let presence = polled(10);
         presence.set_ticking(true);
         assert!(presence.leave());

@@ -1,39 +1,55 @@
 //! The thread that makes progress while the program is away.
 //!
-//! A program that polls does the network's work itself, faster than any other thread could: two that share a
-//! lock and a socket only get in each other's way. So while the program polls, this thread only looks now and
-//! then whether that is still so, and runs timers: soon at first, for a program that polled just for a moment
-//! may now wait by looking at memory, and every few milliseconds when it goes on polling. When the program is
-//! away, the thread sleeps until a packet arrives. Then it keeps looking for the next ones for a moment
-//! before it sleeps again, for waking costs more than that moment; but not where somebody else wants the
-//! core: that may be the very program that is to answer.
+//! A program that polls does the network's work itself, faster than another thread could: two threads that
+//! share a lock and a socket slow each other down. So while the program polls, this thread only ticks: it
+//! checks that the program still polls, and runs timers. The first tick comes soon, because a program that
+//! polled only for a moment may wait by reading memory now; later ones come every few milliseconds. When the
+//! program is away, the thread sleeps until a packet arrives. It then polls for further packets for a moment
+//! before it sleeps again, because waking takes longer than that moment, unless another thread wants the
+//! core: that may be the program that has to answer.
 
 use crate::attend::Attendant;
 use crate::clock;
-use crate::device::Shared;
 use crate::pump::TICK;
+use crate::shared::Shared;
 use crate::wait::WANTED;
 use rnic::{Instant, Nanos};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-/// How long it keeps looking after the last packet: twice what waking another core takes here (22 us).
+/// How long the thread polls after the last packet: twice what waking another core takes (22 us).
 const LINGER: Nanos = Nanos::from_micros(50);
-/// The first look after the program began to poll; each further one waits twice as long, up to [`TICK`].
+/// Time to the first tick after the program began to poll; it doubles with each tick, up to [`TICK`].
 const FIRST_TICK: Nanos = Nanos::from_micros(50);
-/// How long an acknowledgement of what this thread took waits for the answer of a program that looks at its
-/// memory for it. Sent alone, it would end the peer's polling before the answer is there: the peer would then
-/// look at its memory too, until a thread of its own wakes, and so on back and forth.
+/// How long an acknowledgement of a packet that this thread took waits for the answer of a program that reads
+/// its memory. Sent alone, it would end the peer's polling before the answer is there: the peer would then
+/// read its memory too until its own thread wakes, and so on back and forth.
 const ANSWERS_WITHIN: Nanos = Nanos::from_micros(10);
-/// For how long it does not linger where the core was wanted.
+/// For how long the thread does not poll after another thread wanted the core.
 const CROWDED: Nanos = Nanos::from_millis(5);
-/// Without anything to wait for.
+/// When the thread wakes if there is no timer.
 const FOR_EVER: Instant = Instant(u64::MAX);
 
-/// Runs until the device is closed.
+/// Runs until the device is closed. A panic ends the device, and a second one the thread as well; the
+/// program is told of the first by `IBV_EVENT_DEVICE_FATAL`.
 pub(crate) fn run(shared: &Shared, attendant: &Attendant) {
-    let mut thread =
-        Thread { shared, watching: true, tick: FIRST_TICK, crowded_until: Instant(0), calls_at_arrival: 0 };
+    crate::sys::memory::guard_this_thread();
+    for _ in 0..2 {
+        if catch_unwind(AssertUnwindSafe(|| serve(shared, attendant))).is_ok() {
+            return;
+        }
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(shared.lock())));
+    }
+}
+
+fn serve(shared: &Shared, attendant: &Attendant) {
+    let mut thread = Thread {
+        shared,
+        watching: true,
+        tick: FIRST_TICK,
+        crowded_until: Instant(0),
+        hold: AnswerHold::default(),
+    };
     let (mut calls_seen, mut looked_at) = (0, clock::now());
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock::now();
@@ -41,10 +57,10 @@ pub(crate) fn run(shared: &Shared, attendant: &Attendant) {
         (calls_seen, looked_at) = (shared.presence.calls(), now);
         shared.presence.set_ticking(present);
         let wakes_at = if present { thread.tick() } else { thread.serve() };
-        let sleep = (wakes_at != FOR_EVER).then(|| Duration::from_nanos((wakes_at - clock::now()).0));
+        let sleep = (wakes_at != FOR_EVER).then(|| clock::real(wakes_at - clock::now()));
         for ready in shared.epoll.wait(sleep) {
             attendant.attend(shared, ready);
-            shared.attend_lane(ready);
+            shared.handle_shm_event(ready);
         }
         shared.wake.clear();
     }
@@ -52,22 +68,42 @@ pub(crate) fn run(shared: &Shared, attendant: &Attendant) {
 
 struct Thread<'a> {
     shared: &'a Shared,
-    /// Packets wake us.
+    /// Packets wake the thread.
     watching: bool,
     tick: Nanos,
-    /// Somebody else wanted the core when we lingered last: until then we do not.
+    /// Until when the thread does not poll, because another thread wanted the core.
     crowded_until: Instant,
-    /// The program's calls when something arrived last: one that calls after each arrival answers.
+    hold: AnswerHold,
+}
+
+/// Until when acknowledgements wait for the program's answer.
+#[derive(Debug)]
+struct AnswerHold {
+    /// The program's number of calls when something arrived last.
     calls_at_arrival: u64,
+    until: Instant,
+}
+
+impl Default for AnswerHold {
+    fn default() -> Self {
+        Self { calls_at_arrival: 0, until: Instant(0) }
+    }
+}
+
+impl AnswerHold {
+    /// Something arrived. A program that has called since the arrival before answers each arrival.
+    fn note_arrival(&mut self, now: Instant, calls: u64) {
+        if std::mem::replace(&mut self.calls_at_arrival, calls) != calls {
+            self.until = now + ANSWERS_WITHIN;
+        }
+    }
+
+    fn holds(&self, now: Instant) -> bool {
+        now < self.until
+    }
 }
 
 impl Thread<'_> {
-    /// Something arrived: whether the program has called since that was so last.
-    fn program_answers(&mut self) -> bool {
-        let calls = self.shared.presence.calls();
-        std::mem::replace(&mut self.calls_at_arrival, calls) != calls
-    }
-
     fn watch(&mut self, wanted: bool) {
         if self.watching != wanted {
             self.watching = wanted;
@@ -75,52 +111,50 @@ impl Thread<'_> {
         }
     }
 
-    /// While the program polls. Says when to look again.
+    /// A tick, while the program polls. Returns when the next one is due.
     fn tick(&mut self) -> Instant {
         self.watch(false);
         let next = clock::now() + self.tick;
         self.tick = Nanos(self.tick.0 * 2).min(TICK);
-        // Whoever has the lock runs the timers as well.
+        // The thread that has the lock runs the timers as well.
         let Some(mut pump) = self.shared.try_lock() else { return next };
         pump.wake();
         let now = pump.clock();
         pump.tick(now);
         pump.pump_events(&self.shared.events);
-        pump.wakes_at = pump.rnic.next_timeout().map_or(next, |at| at.min(next));
-        pump.wakes_at
+        pump.sleepers.wakes_at = pump.rnic.next_timeout().map_or(next, |at| at.min(next));
+        pump.sleepers.wakes_at
     }
 
-    /// While the program is away: serves the network until nothing came for a moment, or the program polls.
-    /// Says when to look again without being woken.
+    /// While the program is away: serves the network until nothing arrived for a moment, or the program
+    /// polls. Returns when the next timer is due.
     fn serve(&mut self) -> Instant {
         self.tick = FIRST_TICK;
         self.watch(true);
         let (calls_seen, start) = (self.shared.presence.calls(), clock::now());
-        let (mut until, mut held_until) = (None, start);
+        let mut until = None;
         self.shared.lock().wake();
         loop {
             let mut pump = self.shared.lock();
             let now = pump.clock();
-            let arrived = pump.progress(now, now < held_until);
+            let arrived = pump.progress(now, self.hold.holds(now));
             pump.pump_events(&self.shared.events);
             if arrived {
                 until = Some(now + LINGER);
-                if self.program_answers() {
-                    held_until = now + ANSWERS_WITHIN;
-                }
+                self.hold.note_arrival(now, self.shared.presence.calls());
             }
             let quiet = !arrived && (now < self.crowded_until || until.is_none_or(|until| now >= until));
             let replaced = self.shared.presence.is_polling(calls_seen, now - start);
             if quiet || replaced || self.shared.stop.load(Ordering::Acquire) {
-                // Acknowledgements that found no company.
+                // Sends acknowledgements that were held back for a full batch.
                 pump.transmit(now);
                 pump.pump_events(&self.shared.events);
-                // Taken together with the state: who posts later sees when we wake, and wakes us if that is
-                // late.
-                pump.wakes_at = pump.rnic.next_timeout().unwrap_or(FOR_EVER);
-                // Records wake us, as packets do; those that are there already are no reason to sleep.
+                // Set with the lock held: a thread that posts later sees when this one wakes, and wakes it if
+                // that is too late.
+                pump.sleepers.wakes_at = pump.rnic.next_timeout().unwrap_or(FOR_EVER);
+                // Records wake the thread, as packets do, unless they are there already.
                 if !pump.sleep() {
-                    return pump.wakes_at;
+                    return pump.sleepers.wakes_at;
                 }
                 pump.wake();
                 continue;
@@ -134,5 +168,24 @@ impl Thread<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acknowledgements_wait_for_programs_that_answer() {
+        let (mut hold, now) = (AnswerHold::default(), Instant(1_000_000));
+        assert!(!hold.holds(now), "nothing has arrived");
+        hold.note_arrival(now, 3);
+        assert!(hold.holds(now) && hold.holds(now + Nanos::from_micros(9)), "the program has called before");
+        assert!(!hold.holds(now + ANSWERS_WITHIN), "the answer is late: the acknowledgement goes alone");
+        let later = now + Nanos::from_millis(1);
+        hold.note_arrival(later, 3);
+        assert!(!hold.holds(later), "the program has not called since: it does not answer");
+        hold.note_arrival(later, 4);
+        assert!(hold.holds(later));
     }
 }

@@ -1,34 +1,35 @@
-//! From received datagrams to the device.
+//! Receives datagrams, checks them, and hands their packets to the device.
 
 use crate::capture::{Capture, Direction, Envelope};
 use crate::counters::LinkCounters;
+use crate::flow::{flow_between, identification};
 use crate::sys::memory::ProcessMemory;
-use crate::transmit::flow_between;
 use link::udp::{Datagrams, RECEIVE_BYTES_MAX, Socket};
 use rnic::{Arrival, Gid, Instant, Payload};
 use std::io;
 use std::net::Ipv6Addr;
 use std::os::fd::RawFd;
-use wire::{Flow, Identification, Packet, explain_identification, split_icrc};
+use std::sync::Arc;
+use wire::{Flow, Identification, Packet, split_icrc};
 
-/// Takes datagrams off the socket.
+/// The sockets that a device receives from.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     /// One for each range of queue pair numbers; none in the child of a fork.
-    sockets: Vec<Socket>,
+    sockets: Vec<Arc<Socket>>,
     /// One for each multicast group that we are in.
     groups: Vec<(Gid, Socket)>,
-    /// Whose turn it is.
+    /// Index of the socket that was read last.
     next: usize,
     buffer: Box<[u8]>,
-    /// The flow of the last datagrams: the next ones are probably of the same.
+    /// Addresses of the last datagrams, of which `flow` was made: the next ones probably have the same.
     of: (Ipv6Addr, Ipv6Addr, u16),
     flow: Flow,
     capture: Option<Capture>,
 }
 
 impl Receiver {
-    pub(crate) fn new(socket: Socket) -> Self {
+    pub(crate) fn new(socket: Arc<Socket>) -> Self {
         let none = Ipv6Addr::UNSPECIFIED;
         Self {
             sockets: vec![socket],
@@ -41,12 +42,12 @@ impl Receiver {
         }
     }
 
-    /// Receives from one socket more.
+    /// Adds a socket to receive from.
     pub(crate) fn add(&mut self, socket: Socket) {
-        self.sockets.push(socket);
+        self.sockets.push(Arc::new(socket));
     }
 
-    /// Joins a multicast group. Says which descriptor has to be looked at for it.
+    /// Joins a multicast group. Returns the descriptor that becomes readable for it.
     pub(crate) fn join(&mut self, group: Gid, interface: u32) -> io::Result<RawFd> {
         let socket = Socket::join(group.into(), interface)?;
         let descriptor = socket.raw();
@@ -54,20 +55,21 @@ impl Receiver {
         Ok(descriptor)
     }
 
-    /// Leaves it, when the socket is dropped.
+    /// Leaves a multicast group when the socket that this returns is dropped.
     pub(crate) fn leave(&mut self, group: Gid) -> Option<Socket> {
         let place = self.groups.iter().position(|(known, _)| *known == group)?;
         Some(self.groups.swap_remove(place).1)
     }
 
-    /// Receives nothing any more.
+    /// Closes the sockets: in the child of a fork nothing is received.
     pub(crate) fn sever(&mut self) {
         self.sockets.clear();
         self.groups.clear();
         self.capture = None;
     }
 
-    /// Takes what one call gives, and hands its packets to the device. False when nothing was there.
+    /// Takes the datagrams of one receive call, and hands their packets to the device. False when there were
+    /// none.
     pub(crate) fn receive(
         &mut self,
         rnic: &mut rnic::Device,
@@ -116,12 +118,12 @@ fn arrival_of(datagrams: &Datagrams) -> Arrival {
 }
 
 impl Receiver {
-    /// What the next socket that has something gives.
+    /// The datagrams of the next socket that has some.
     fn take(&mut self) -> Option<Datagrams> {
         let groups = self.groups.iter().map(|(_, socket)| socket);
         for _ in 0..self.sockets.len() {
             self.next = if self.next + 1 < self.sockets.len() { self.next + 1 } else { 0 };
-            // An error is one that an earlier send caused (ICMP): the socket goes on.
+            // An error was caused by an earlier send (ICMP): the socket can still be used.
             if let Ok(Some(datagrams)) = self.sockets[self.next].receive(&mut self.buffer) {
                 return Some(datagrams);
             }
@@ -151,18 +153,4 @@ fn envelope<'a>(datagrams: &Datagrams, flow: &'a Flow) -> Envelope<'a> {
 fn check_icrc<'a>(flow: &Flow, datagram: &'a [u8], index: u16) -> Option<&'a [u8]> {
     let (transport, _) = split_icrc(datagram)?;
     identification(flow, datagram, Identification::ZERO.plus(index)).map(|_| transport)
-}
-
-/// The IPv4 identification that explains a datagram's ICRC; `None` when none does. The IPv4 header is not
-/// seen, so it is guessed: the position in a segmented send, which is what we send; otherwise whatever
-/// explains the difference.
-pub(crate) fn identification(
-    flow: &Flow,
-    datagram: &[u8],
-    assumed: Identification,
-) -> Option<Identification> {
-    let (transport, received) = split_icrc(datagram)?;
-    let mut icrc = flow.seed(u16::try_from(transport.len()).ok()?, assumed);
-    icrc.transport(transport);
-    explain_identification(icrc.finish(), received, assumed, transport.len())
 }

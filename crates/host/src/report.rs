@@ -1,34 +1,60 @@
-//! What open devices tell about themselves: who has them, their counters, their queue pairs.
+//! Reports of open devices: the program that has a device open, its counters and its queue pairs.
 //!
-//! Each open device listens at an abstract socket name of its network namespace and answers whoever connects,
-//! of its own user or root, with one report. The kernel lists the names, and they go with the process: there
-//! is nothing to clean up.
+//! Each open device listens at an abstract socket name of its network namespace, and sends one report to each
+//! client of its own user or root that connects. The kernel lists the names, and removes them with the
+//! process, so nothing has to be cleaned up.
 
-use crate::device::Shared;
-use crate::sys::{process, unix};
+use crate::shared::Shared;
+use crate::sys::process;
+use link::unix;
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PREFIX: &str = "rockery-device-";
-/// Changes whenever lines mean something else.
+/// Version of the format of a report.
 const VERSION: u32 = 2;
 /// Queue pairs that a report describes; it counts the rest.
 const QUEUE_PAIRS_MAX: usize = 512;
 /// A report's longest message; longer ones come in pieces.
 const PIECE_BYTES: usize = 16 << 10;
 const BACKLOG: i32 = 8;
-/// A stopped program does not answer, nor does the child of a fork whose parent is gone.
+/// The longest report that is read: that of [`QUEUE_PAIRS_MAX`] queue pairs and of many more counters than
+/// there are takes a quarter of it.
+const REPORT_BYTES_MAX: usize = 256 << 10;
+/// The longest name in a report.
+const NAME_BYTES_MAX: usize = 64;
+/// How long a device may take for all of its report. A stopped program does not answer, nor does the child of
+/// a fork whose parent has ended.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How long all devices of one user may take together, so that a user who makes names of devices that do not
+/// answer keeps only the own ones out of what root sees.
+const PATIENCE_PER_USER: Duration = Duration::from_secs(3);
+/// How long all may take.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(15);
+/// Devices of one user that are asked: a network namespace has room for 1,022.
+const DEVICES_PER_USER_MAX: usize = 1024;
 
-/// A device that some program has open.
+/// What [`collect`] found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Reports {
+    /// The devices that answered.
+    pub reports: Vec<Report>,
+    /// Names of devices, of users that may be asked, that gave no valid report in time.
+    pub unanswered: usize,
+}
+
+/// A device that some program has open. Its texts come from another process: names have no control
+/// characters.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
     /// The device's name.
     pub device: String,
-    /// The process.
+    /// ID of the process that has the device open.
     pub pid: u32,
     /// Its program's name, as `ps` has it.
     pub program: String,
@@ -43,7 +69,7 @@ pub struct Report {
 /// A queue pair.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct QueuePair {
-    /// Its number.
+    /// Queue pair number.
     pub qpn: u32,
     /// RC, UC, UD and so on.
     pub transport: String,
@@ -53,15 +79,15 @@ pub struct QueuePair {
     pub remote_qpn: u32,
     /// The peer's address; empty where there is none.
     pub remote: String,
-    /// How it is reached: by packets, or through memory.
+    /// Transport to the peer: `packets` or `memory` (a shared-memory channel).
     pub path: String,
-    /// Packets and bytes of payload.
+    /// Packets that were sent.
     pub sent_packets: u64,
-    /// Bytes of payload.
+    /// Bytes of payload that were sent.
     pub sent_bytes: u64,
-    /// Packets.
+    /// Packets that were received.
     pub received_packets: u64,
-    /// Bytes of payload.
+    /// Bytes of payload that were received.
     pub received_bytes: u64,
     /// Packets sent again.
     pub retransmitted_packets: u64,
@@ -72,7 +98,7 @@ pub struct QueuePair {
 pub(crate) struct Reporter(OwnedFd);
 
 impl Reporter {
-    /// Under a name that nobody has.
+    /// Listens at a name that no other device has.
     pub(crate) fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -86,7 +112,8 @@ impl Reporter {
         self.0.as_raw_fd()
     }
 
-    /// Answers who asks. Whoever does not read what is sent gets less of it: nobody waits here.
+    /// Sends a report to each client that has connected. It does not wait: a client that does not read gets
+    /// only what fits its socket's buffer.
     pub(crate) fn answer(&self, shared: &Shared, device: &str) {
         while let Ok(client) = unix::accept(self.raw()) {
             let may_ask = |user| user == process::user() || user == 0;
@@ -122,7 +149,7 @@ fn describe(shared: &Shared, device: &str) -> String {
     let mut text = String::new();
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let pump = shared.lock();
-    let counters = pump.rnic.counters().iter().chain(pump.counters().iter());
+    let counters = pump.rnic.port().counters().iter().chain(pump.counters().iter());
     // Writing to a string does not fail.
     let _ = writeln!(text, "report\t{VERSION}");
     let _ = writeln!(text, "device\t{device}");
@@ -139,8 +166,8 @@ fn describe(shared: &Shared, device: &str) -> String {
         };
         let has_peer = attr.destination.value() != 0;
         let remote = if has_peer { attr.vector.destination.to_string() } else { String::new() };
-        let lane = pump.rnic.lane(qpn).unwrap_or_default();
-        let path = if lane == 0 { "packets" } else { "memory" };
+        let channel = pump.rnic.channel(qpn).unwrap_or_default();
+        let path = if channel == 0 { "packets" } else { "memory" };
         let _ = writeln!(
             text,
             "queue_pair\t{}\t{}\t{}\t{}\t{remote}\t{path}\t{}\t{}\t{}\t{}\t{}",
@@ -159,7 +186,8 @@ fn describe(shared: &Shared, device: &str) -> String {
 }
 
 impl Report {
-    /// Reads what [`describe`] wrote; `None` if it is of another version, or cut off before the first facts.
+    /// Reads what [`describe`] wrote; `None` if it is of another version, cut off before the first facts, or
+    /// has something in it that [`describe`] does not write.
     fn parse(text: &str) -> Option<Self> {
         let mut report = Self::default();
         let mut lines = text.lines();
@@ -170,10 +198,10 @@ impl Report {
         for line in lines {
             let mut parts = line.split('\t');
             match (parts.next()?, parts.next()?) {
-                ("device", name) => report.device = name.to_owned(),
+                ("device", name) => report.device = printable(name),
                 ("pid", pid) => report.pid = pid.parse().ok()?,
-                ("program", name) => report.program = name.to_owned(),
-                ("counter", name) => report.counters.push((name.to_owned(), parts.next()?.parse().ok()?)),
+                ("program", name) => report.program = printable(name),
+                ("counter", name) => report.counters.push((word(name)?, parts.next()?.parse().ok()?)),
                 ("queue_pairs", total) => report.queue_pairs_total = total.parse().ok()?,
                 ("queue_pair", qpn) => report.queue_pairs.push(QueuePair::parse(qpn, parts)?),
                 _ => {}
@@ -183,11 +211,27 @@ impl Report {
     }
 }
 
+/// A name that any program can choose, its control characters replaced: a terminal would obey them.
+fn printable(name: &str) -> String {
+    let plain = |it: char| if it.is_control() { char::REPLACEMENT_CHARACTER } else { it };
+    name.chars().take(NAME_BYTES_MAX).map(plain).collect()
+}
+
+/// A name that is rockery's own.
+fn word(name: &str) -> Option<String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain)).then(|| name.to_owned())
+}
+
 impl QueuePair {
     fn parse<'a>(qpn: &str, mut parts: impl Iterator<Item = &'a str>) -> Option<Self> {
-        let (transport, state) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let (transport, state) = (word(parts.next()?)?, word(parts.next()?)?);
         let remote_qpn = parts.next()?.parse().ok()?;
-        let (remote, path) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let remote = match parts.next()? {
+            "" => String::new(),
+            address => address.parse::<IpAddr>().ok()?.to_string(),
+        };
+        let path = word(parts.next()?)?;
         let mut number = || parts.next()?.parse().ok();
         Some(Self {
             qpn: qpn.parse().ok()?,
@@ -205,27 +249,75 @@ impl QueuePair {
     }
 }
 
-/// The reports of all devices that are open in this network namespace and may be asked.
-pub fn collect() -> Vec<Report> {
+/// The reports of all devices that are open in this network namespace and may be asked: of this user, and of
+/// every user for root.
+pub fn collect() -> Reports {
     let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let mut names: Vec<&str> = table.lines().filter_map(|line| line.split('@').nth(1)).collect();
     names.retain(|name| name.starts_with(PREFIX));
     names.sort_unstable();
     // The kernel lists a name once more for each connection to it.
     names.dedup();
-    names.into_iter().filter_map(|name| Report::parse(&ask(name).ok()?)).collect()
+    Collector::default().ask_all(&names)
 }
 
-/// What one device answers.
-fn ask(name: &str) -> io::Result<String> {
-    let connection = unix::connect(name)?;
-    unix::set_patience(connection.as_raw_fd(), PATIENCE)?;
+/// What was spent on the devices of each user so far.
+#[derive(Debug, Default)]
+struct Collector {
+    spent: HashMap<u32, (usize, Duration)>,
+}
+
+impl Collector {
+    fn ask_all(&mut self, names: &[&str]) -> Reports {
+        let (start, mut found) = (Instant::now(), Reports::default());
+        for name in names {
+            let Some((connection, user, process)) = connected(name) else { continue };
+            let left = PATIENCE_IN_ALL.saturating_sub(start.elapsed()).min(self.left(user)).min(PATIENCE);
+            let asked = Instant::now();
+            let text = if left.is_zero() { None } else { receive(&connection, asked + left) };
+            let (devices, spent) = self.spent.entry(user).or_default();
+            (*devices, *spent) = (*devices + 1, *spent + asked.elapsed());
+            match text.and_then(|text| Report::parse(&text)) {
+                // The kernel's word counts, where the process has a number here.
+                Some(report) => found.reports.push(Report { pid: process.unwrap_or(report.pid), ..report }),
+                None => found.unanswered += 1,
+            }
+        }
+        found
+    }
+
+    /// How long the user's next device may take.
+    fn left(&self, user: u32) -> Duration {
+        match self.spent.get(&user) {
+            Some((devices, _)) if *devices >= DEVICES_PER_USER_MAX => Duration::ZERO,
+            Some((_, spent)) => PATIENCE_PER_USER.saturating_sub(*spent),
+            None => PATIENCE_PER_USER,
+        }
+    }
+}
+
+/// A connection to a device, with its user and its process ID in this PID namespace. `None` for a device of
+/// another user, whose report is not trusted, and where the connection would have to be waited for.
+fn connected(name: &str) -> Option<(OwnedFd, u32, Option<u32>)> {
+    let connection = unix::connect_now(name).ok()?;
+    let user = unix::peer_user(connection.as_raw_fd()).ok()?;
+    let process = unix::peer_process(connection.as_raw_fd()).ok().filter(|process| *process != 0);
+    (user == process::user() || process::user() == 0).then_some((connection, user, process))
+}
+
+/// What a device answers; `None` if that is not all there in time, or is longer than it can be.
+fn receive(connection: &OwnedFd, until: Instant) -> Option<String> {
     let mut text = Vec::new();
     let mut piece = vec![0; PIECE_BYTES];
     loop {
-        match unix::receive(connection.as_raw_fd(), &mut piece)? {
-            (0, _) => return Ok(String::from_utf8_lossy(&text).into_owned()),
-            (length, _) => text.extend(&piece[..length]),
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || !unix::is_readable_within(connection.as_raw_fd(), left) {
+            return None;
+        }
+        match unix::receive_now(connection.as_raw_fd(), &mut piece).ok()? {
+            0 => return Some(String::from_utf8_lossy(&text).into_owned()),
+            length if text.len() + length > REPORT_BYTES_MAX => return None,
+            length => text.extend_from_slice(&piece[..length]),
         }
     }
 }
@@ -254,5 +346,79 @@ mod tests {
         assert_eq!((pair.qpn, pair.remote_qpn, pair.retransmitted_packets), (5, 6, 5));
         assert_eq!(pair.path, "memory");
         assert_eq!(Report::parse("report\t1\n"), None);
+    }
+
+    #[test]
+    fn control_characters_of_another_process_reach_no_terminal() {
+        let text = "report\t2\ndevice\trk_lo\npid\t7\nprogram\t\x1b[2J\x1b]0;x\x07y\u{9b}1m\n";
+        let report = Report::parse(text).unwrap();
+        assert!(!report.program.contains(char::is_control), "{:?}", report.program);
+        let of = |line: &str| Report::parse(&format!("report\t2\n{line}\n"));
+        assert!(of("counter\tsends\t1").is_some());
+        assert_eq!(of("counter\t\x1b[2J\t1"), None);
+        assert_eq!(of(&format!("counter\t{}\t1", "y".repeat(150))), None);
+        assert_eq!(of("queue_pair\t5\tRC\tRTS\t6\t\x1b[31m\tmemory\t1\t2\t3\t4\t5"), None);
+        assert_eq!(of("queue_pair\t5\tR\x1bC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5"), None);
+    }
+
+    /// A device of another program, which does what `answers` does with each connection.
+    fn fake(answers: impl Fn(RawFd) + Send + 'static) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}test-{}-{number}", std::process::id());
+        let listener = unix::listen(&name, BACKLOG).unwrap();
+        std::thread::spawn(move || {
+            while let Ok(client) = unix::accept(listener.as_raw_fd()) {
+                answers(client.as_raw_fd());
+            }
+        });
+        name
+    }
+
+    const HEAD: &str = "report\t2\ndevice\trk_lo\npid\t4294967295\nprogram\tx\n";
+
+    #[test]
+    fn a_report_counts_with_the_process_that_the_kernel_names() {
+        let name = fake(|client| unix::send(client, HEAD.as_bytes(), None).unwrap());
+        let found = Collector::default().ask_all(&[&name]);
+        assert_eq!(found.reports.iter().map(|it| it.pid).collect::<Vec<_>>(), [std::process::id()]);
+    }
+
+    #[test]
+    fn a_report_without_end_is_given_up_by_size() {
+        let piece = "counter\ty\t5\n".repeat(1000);
+        let sent = std::sync::Arc::new(AtomicU32::new(0));
+        let counted = std::sync::Arc::clone(&sent);
+        let name = fake(move |client| {
+            _ = unix::send(client, HEAD.as_bytes(), None);
+            while unix::send(client, piece.as_bytes(), None).is_ok() {
+                counted.fetch_add(piece.len() as u32, Ordering::Relaxed);
+            }
+        });
+        let found = Collector::default().ask_all(&[&name]);
+        assert_eq!((found.reports.len(), found.unanswered), (0, 1));
+        // What the socket's buffer holds comes on top of what was read.
+        assert!(sent.load(Ordering::Relaxed) < 8 << 20);
+    }
+
+    #[test]
+    fn a_slow_device_does_not_keep_the_others_out() {
+        let slow = fake(|client| {
+            _ = unix::send(client, HEAD.as_bytes(), None);
+            while unix::send(client, b"counter\ty\t5\n", None).is_ok() {
+                std::thread::sleep(PATIENCE / 20);
+            }
+        });
+        let honest = fake(|client| unix::send(client, HEAD.as_bytes(), None).unwrap());
+        let found = Collector::default().ask_all(&[&slow, &honest]);
+        assert_eq!((found.reports.len(), found.unanswered), (1, 1));
+    }
+
+    #[test]
+    fn a_user_whose_devices_do_not_answer_is_not_asked_for_ever() {
+        let mut collector = Collector::default();
+        collector.spent.insert(7, (1, PATIENCE_PER_USER));
+        collector.spent.insert(8, (DEVICES_PER_USER_MAX, Duration::ZERO));
+        assert_eq!([7, 8, 9].map(|user| collector.left(user).is_zero()), [true, true, false]);
     }
 }

@@ -2,28 +2,46 @@
 //!
 //! A queue pair has one port for its life, so its packets stay in order, and two queue pairs probably have
 //! different ones. The device computes a port of 14 bits as Linux does (IBTA A17.3.2.1); here these are
-//! folded into few, each with a socket of its own that is made when first needed. Processes share them. They
-//! lie above what Linux gives to programs that ask for no port in particular, and where one cannot be had the
-//! packets leave from port 4791.
+//! folded into few, each with a socket of its own that is made when first needed. All devices of a process
+//! share these sockets, and processes share the ports. They lie above what Linux gives to programs that ask
+//! for no port in particular, and where one cannot be had the packets leave from port 4791.
 
+use crate::log::HOST;
 use link::udp::{ROCE_PORT, Socket};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Different source ports.
 pub(crate) const PORTS: usize = 32;
 const FIRST: u16 = 0xf800;
 
+/// Those that devices of this process have open.
+static OPEN: Mutex<[Weak<Socket>; PORTS]> = Mutex::new([const { Weak::new() }; PORTS]);
+
+/// The process's socket with this index; made where no device has it.
+fn shared(index: usize) -> io::Result<Arc<Socket>> {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = open.get_mut(index).ok_or(io::ErrorKind::InvalidInput)?;
+    if let Some(socket) = known.upgrade() {
+        return Ok(socket);
+    }
+    let socket = Arc::new(Socket::to_send_from(FIRST + index as u16)?);
+    *known = Arc::downgrade(&socket);
+    Ok(socket)
+}
+
 /// The sockets that packets leave from.
 #[derive(Debug)]
 pub(crate) struct SourcePorts {
     /// Where packets are received; `None` in the child of a fork.
-    main: Option<Socket>,
+    main: Option<Arc<Socket>>,
     ports: [Port; PORTS],
 }
 
 #[derive(Debug)]
 enum Port {
     Unused,
-    Open(Socket),
+    Open(Arc<Socket>),
     /// It could not be had.
     Refused,
 }
@@ -34,7 +52,7 @@ pub(crate) fn index_of(source_port: u16) -> usize {
 }
 
 impl SourcePorts {
-    pub(crate) fn new(main: Socket) -> Self {
+    pub(crate) fn new(main: Arc<Socket>) -> Self {
         Self { main: Some(main), ports: [const { Port::Unused }; PORTS] }
     }
 
@@ -50,7 +68,10 @@ impl SourcePorts {
         let number = FIRST + index as u16;
         let port = self.ports.get_mut(index)?;
         if matches!(port, Port::Unused) {
-            *port = Socket::to_send_from(number).map_or(Port::Refused, Port::Open);
+            *port = shared(index).map(Port::Open).unwrap_or_else(|error| {
+                tracing::info!(target: HOST, "UDP source port {number} is refused: 4791 instead: {error}");
+                Port::Refused
+            });
         }
         Some(match port {
             Port::Open(socket) => (socket, number),

@@ -1,23 +1,25 @@
-//! From the device's packets to sends of many segments.
+//! Sends the device's packets on the network, many with one system call.
 //!
-//! Packets that go the same way are put into one buffer, payload copied from application memory, and sent
-//! with one system call. Segments of one send are equally long but for the last, which may be shorter: so an
-//! acknowledgement rides behind data. There is a buffer for each source port, so packets of many queue pairs
-//! whose turns alternate still find company.
+//! Packets with the same addresses are put into one buffer, with the payload copied from application memory,
+//! and sent with one system call. All segments of one send have the same length except the last, which may be
+//! shorter: so an acknowledgement can follow data. There is a buffer for each source port, so that packets of
+//! many queue pairs that send alternately are still batched.
 
 use crate::capture::{Capture, Direction, Envelope};
 use crate::counters::LinkCounters;
+use crate::flow::flow_between;
+use crate::log::HOST;
 use crate::settings;
 use crate::source_ports::{PORTS, SourcePorts, index_of};
 use crate::sys::memory;
 use link::udp::{QPN_BITS, Route, SEGMENTS_MAX, SEND_BYTES_MAX, Socket};
 use rnic::{Fault, Gather, Gid, Path, Sink};
-use std::net::Ipv6Addr;
+use std::sync::Arc;
 use wire::icrc::ICRC_SIZE;
 use wire::opcode::MAX_HEADERS;
 use wire::{Flow, Identification, Packet, ROCE_PORT, pad_of};
 
-/// What is about to be sent.
+/// The packets that are about to be sent, and the sockets to send them from.
 #[derive(Debug)]
 pub(crate) struct Transmitter {
     sockets: SourcePorts,
@@ -34,7 +36,7 @@ pub(crate) struct Transmitter {
 
 const _: () = assert!(PORTS <= u32::BITS as usize, "a bit for each batch");
 
-/// Packets that leave with one call.
+/// Packets that are sent with one system call.
 #[derive(Debug, Default)]
 struct Batch {
     staging: Box<[u8]>,
@@ -45,12 +47,12 @@ struct Batch {
     closed: bool,
     /// This batch follows another one that was full.
     bulk: bool,
-    /// Where it goes, and the socket of the group at the peer that it is for.
+    /// Destination, and the index of the peer's socket in its group on port 4791.
     to: Option<(Destination, u32)>,
     flow: Option<Flow>,
 }
 
-/// What the packets of a batch have in common, but for the source port.
+/// The addresses that the packets of a batch have in common, besides the source port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Destination {
     source: Gid,
@@ -60,7 +62,7 @@ struct Destination {
 }
 
 impl Transmitter {
-    pub(crate) fn new(socket: Socket, interface: u32) -> Self {
+    pub(crate) fn new(socket: Arc<Socket>, interface: u32) -> Self {
         let segments = settings::segmentation() && socket.can_segment();
         Self {
             sockets: SourcePorts::new(socket),
@@ -73,14 +75,14 @@ impl Transmitter {
         }
     }
 
-    /// Sends nothing any more.
+    /// Closes the sockets: in the child of a fork nothing is sent.
     pub(crate) fn sever(&mut self) {
         self.sockets.sever();
         self.capture = None;
     }
 
-    /// Keeps batches for what comes next, if they follow others: the network is busy with those, and a call
-    /// saved is time saved on both sides. Sends the rest.
+    /// Holds back batches that follow a full one, for further packets: the network is busy with the full one,
+    /// and each system call less saves time at both ends. Sends the other batches.
     pub(crate) fn hold(&mut self) {
         for index in bits(self.filled) {
             let batch = &self.batches[index];
@@ -90,12 +92,12 @@ impl Transmitter {
         }
     }
 
-    /// Whether packets are kept back.
+    /// Whether packets are held back.
     pub(crate) fn is_holding(&self) -> bool {
         self.filled != 0
     }
 
-    /// Sends what is in the batches.
+    /// Sends all batches.
     pub(crate) fn flush(&mut self) {
         bits(self.filled).for_each(|index| self.flush_batch(index));
     }
@@ -116,9 +118,12 @@ impl Transmitter {
             }
             if let Err(error) = socket.send(&route, bytes, batch.segment) {
                 self.counters.note_send_error(&error, segments);
+                let to = route.destination;
+                tracing::debug!(target: HOST, %to, segments, "packets not sent: {error}");
                 // A route whose checksums only hardware could make (IPsec, some tunnels): one at a time, from
                 // now on. What was lost is sent again, as anything lost is.
                 if segments > 1 && error.raw_os_error() == Some(libc::EIO) {
+                    tracing::warn!(target: HOST, "no UDP segmentation offload on this route: {error}");
                     self.segments_max = 1;
                 }
             }
@@ -146,7 +151,7 @@ impl Batch {
                 && self.to == Some(to))
     }
 
-    /// The first packet: `port` is where it leaves from.
+    /// Begins a batch with its first packet, from the source port `port`.
     fn begin(&mut self, to: (Destination, u32), port: u16, total: usize) {
         if self.staging.is_empty() {
             self.staging = vec![0; SEND_BYTES_MAX].into_boxed_slice();
@@ -182,6 +187,8 @@ impl Batch {
 }
 
 impl Sink for Transmitter {
+    type Channels = rnic::NoChannels;
+
     fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
         let mut headers = [0; MAX_HEADERS];
         let pad = pad_of(payload.len() as usize);
@@ -250,13 +257,5 @@ fn envelope<'a>(route: &Route, source_port: u16, flow: &'a Flow) -> Envelope<'a>
         traffic_class: route.traffic_class,
         hop_limit: route.hop_limit,
         flow,
-    }
-}
-
-/// The flow of packets from `source_port` to port 4791.
-pub(crate) fn flow_between(source: Ipv6Addr, destination: Ipv6Addr, source_port: u16) -> Flow {
-    match (source.to_ipv4_mapped(), destination.to_ipv4_mapped()) {
-        (Some(source), Some(destination)) => Flow::ipv4(source, destination, source_port, ROCE_PORT),
-        _ => Flow::ipv6(source, destination, source_port, ROCE_PORT),
     }
 }

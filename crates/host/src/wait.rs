@@ -1,70 +1,106 @@
 //! How a program waits for a completion event.
 //!
-//! The call that waits (`ibv_get_cq_event`) does what the progress thread would do: it says in the lanes that
-//! the program itself sleeps, is woken by the peer that has something for it, takes that from the ring, and
-//! returns with the event. So one thread is woken and not two, one after the other, for waking costs more
-//! than all the rest. One thread of a program waits like this; others, programs that wait for the descriptor
-//! with `poll(2)`, and those without a peer on this host are served by the progress thread.
+//! The call that waits (`ibv_get_cq_event`) does what the progress thread would do: it sets in the
+//! shared-memory channels that the program itself sleeps, is woken by the peer that writes a record, takes
+//! the record from the ring, and returns the event. So one thread is woken instead of two, one after the
+//! other; waking a thread takes longer than all the rest. One thread of a program waits like this. Other
+//! threads, programs that wait for the channel's descriptor with `poll(2)`, and programs without a peer on
+//! this host are served by the progress thread.
 //!
-//! Where answers came soon the last time, the call looks for a while before it sleeps.
+//! Where the last event came soon, the call polls for a while before it sleeps.
 //!
-//! A program that polls in vain gives the core to whoever wants it. Where somebody does, it may be ten
-//! milliseconds until the core comes back, and a peer that takes its turn in the same way gets no more done
-//! in each than its queues have room for. So polls doze there: who sleeps and is woken by its peer gets the
-//! core before those that only compute.
+//! Polls that find nothing yield the core. Where another thread wants the core, it may take ten milliseconds
+//! to get it back, and a peer that yields in the same way completes in each time slice only what its queues
+//! have room for. Polls then sleep for a bounded time instead: the kernel gives the core to a thread that was
+//! woken before it gives it to threads that compute.
 
-use crate::bell::Bell;
 use crate::channel::CompletionChannel;
 use crate::clock;
-use crate::device::Shared;
+use crate::shared::Shared;
+use crate::wake_up::WakeUp;
 use link::memory::Sleeper;
 use rnic::{Instant, Nanos};
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// For how long it looks: a peer that sleeps is woken within half of it, and answers within the rest.
-const LOOKS_FOR: Nanos = Nanos::from_micros(100);
-/// Where looking did not help, it is tried again after so many events.
-const TRIES_AGAIN: u32 = 16;
+/// How long the call polls before it sleeps: a peer that sleeps is woken within half of it, and answers
+/// within the rest.
+const POLLS_FOR: Nanos = Nanos::from_micros(100);
 
-/// A core that was offered to others comes back at once when nobody wants it.
+/// How long `sched_yield` takes at most where no other thread wants the core; where it takes longer, one did.
 pub(crate) const WANTED: Nanos = Nanos::from_micros(150);
-/// For how long polls doze where the core was wanted.
+/// For how long polls sleep instead of yielding after another thread wanted the core.
 const CROWDED: Nanos = Nanos::from_millis(100);
-/// How long they do, should nobody wake them: what they wait for may come by the network.
-const DOZE: Nanos = Nanos::from_micros(500);
+/// The longest sleep of one poll: what the program waits for may come by the network, which does not wake it.
+const BOUNDED_SLEEP: Nanos = Nanos::from_micros(500);
 
-/// Who waits, and what is known about it.
-#[derive(Default, Debug)]
-pub(crate) struct Waiting {
-    taken: AtomicBool,
-    /// Looking helped the last time.
-    looks: AtomicBool,
-    waits: AtomicU32,
-    /// Until when polls doze, in nanoseconds.
-    crowded_until: AtomicU64,
+/// Polls of several devices in a row after which a thread yields the core, if it has not come back to the
+/// device at which it yielded last.
+const ROUND_MAX: u32 = 256;
+
+/// Which devices a thread polls; a device is known by its address in memory.
+struct Poller {
+    /// The device that was polled last.
+    last: Cell<usize>,
+    /// The device that was polled when the thread last yielded the core.
+    yielded_at: Cell<usize>,
+    /// Polls since then that found nothing.
+    since: Cell<u32>,
 }
 
-impl Waiting {
-    /// Whether the program does not sleep at once when it waits.
-    pub(crate) fn looks(&self) -> bool {
-        self.looks.load(Ordering::Relaxed)
+thread_local! {
+    static POLLER: Poller = const { Poller::new() };
+}
+
+impl Poller {
+    const fn new() -> Self {
+        Self { last: Cell::new(0), yielded_at: Cell::new(0), since: Cell::new(0) }
     }
 
-    fn tries(&self) -> bool {
-        let waits = self.waits.fetch_add(1, Ordering::Relaxed);
-        self.looks() || waits.is_multiple_of(TRIES_AGAIN)
+    /// Notes a poll. Whether the poll before it was of the same device.
+    #[inline]
+    fn polls(&self, device: usize) -> bool {
+        self.last.replace(device) == device
+    }
+
+    /// After a poll that found nothing: whether a round over all devices ends here.
+    fn ends_round(&self, device: usize) -> bool {
+        let (since, at) = (self.since.get() + 1, self.yielded_at.get());
+        let ends = at == device || at == 0 || since >= ROUND_MAX;
+        self.since.set(if ends { 0 } else { since });
+        if ends {
+            self.yielded_at.set(device);
+        }
+        ends
     }
 }
 
-/// The program has polled in vain, just `now` and for a while: others may have the core.
-pub(crate) fn step_aside(shared: &Shared, now: Instant) {
-    let crowded_until = &shared.waiting.crowded_until;
-    if now.0 < crowded_until.load(Ordering::Relaxed)
-        && let Some(turn) = Turn::take(shared, None)
-        && turn.doze()
+fn address(shared: &Shared) -> usize {
+    std::ptr::from_ref(shared).addr()
+}
+
+/// Notes which device this thread polls. True when it polled the same device before: a thread that polls
+/// several devices must not sleep for one of them, because what arrives for the others does not wake it.
+#[inline]
+pub(crate) fn polls_alone(shared: &Shared) -> bool {
+    POLLER.with(|poller| poller.polls(address(shared)))
+}
+
+/// Yields the core after polls have found nothing for a while, or sleeps for a bounded time where another
+/// thread wanted the core lately. A thread that does not poll this device `alone` yields once in a round over
+/// its devices.
+pub(crate) fn yield_core(shared: &Shared, now: Instant, alone: bool) {
+    if !alone {
+        if POLLER.with(|poller| poller.ends_round(address(shared))) {
+            std::thread::yield_now();
+        }
+        return;
+    }
+    if shared.waiting.is_crowded(now)
+        && let Some(guard) = WaitGuard::take(shared, None)
+        && guard.sleep_bounded()
     {
         return;
     }
@@ -72,7 +108,7 @@ pub(crate) fn step_aside(shared: &Shared, now: Instant) {
     std::thread::yield_now();
     let back = clock::now();
     if back > offered + WANTED {
-        crowded_until.store((back + CROWDED).0, Ordering::Relaxed);
+        shared.waiting.set_crowded_until(back + CROWDED);
     }
 }
 
@@ -81,62 +117,62 @@ pub(crate) fn next_event(shared: &Shared, channel: &CompletionChannel) -> io::Re
     if let Some(event) = channel.next_now() {
         return Ok(event);
     }
-    let turn = if channel.is_blocking() { Turn::take(shared, Some(channel)) } else { None };
-    match turn.map(|turn| turn.wait(channel)).transpose()?.flatten() {
+    let guard = if channel.is_blocking() { WaitGuard::take(shared, Some(channel)) } else { None };
+    match guard.map(|guard| guard.wait(channel)).transpose()?.flatten() {
         Some(event) => Ok(event),
-        // Nobody waits in the thread's place now.
+        // No thread waits in place of the progress thread now.
         None => channel.next(),
     }
 }
 
-/// The right to wait in the thread's place.
-struct Turn<'a> {
+/// The right to wait in place of the progress thread. One thread has it at a time.
+struct WaitGuard<'a> {
     shared: &'a Shared,
-    /// None for a poll.
+    /// The channel whose event is waited for; none for a poll.
     channel: Option<&'a CompletionChannel>,
-    bell: Arc<Bell>,
+    wake_up: Arc<WakeUp>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> WaitGuard<'a> {
     fn take(shared: &'a Shared, channel: Option<&'a CompletionChannel>) -> Option<Self> {
-        let lanes = &shared.lock().lanes;
-        let bell = lanes.bell().filter(|_| !lanes.is_empty())?;
-        let taken = shared.waiting.taken.swap(true, Ordering::Acquire);
-        (!taken).then(|| Self { shared, channel, bell: Arc::clone(bell) })
+        let shm = &shared.lock().shm;
+        let wake_up = shm.wake_up().filter(|_| !shm.is_empty())?;
+        shared.waiting.take().then(|| Self { shared, channel, wake_up: Arc::clone(wake_up) })
     }
 
-    /// The event; none where the bell is broken.
+    /// The event; none where the wake-up socket was shut down.
     fn wait(&self, channel: &CompletionChannel) -> io::Result<Option<u64>> {
-        if self.shared.waiting.tries() {
-            let found = self.look_for_a_while(channel);
-            self.shared.waiting.looks.store(found.is_some(), Ordering::Relaxed);
+        if self.shared.waiting.begin_wait() {
+            let found = self.poll_for_a_while(channel);
+            self.shared.waiting.note_polling(found.is_some());
             if found.is_some() {
                 return Ok(found);
             }
         }
         loop {
-            let found = self.look(channel);
-            if found.is_some() || (self.lie_down(channel) && !self.bell.wait()?) {
+            let found = self.poll(channel);
+            if found.is_some() || (self.prepare_sleep(channel) && !self.wake_up.wait()?) {
                 return Ok(found);
             }
-            self.get_up(channel);
+            self.finish_sleep(channel);
         }
     }
 
-    /// Sleeps until a peer has something for us, for a moment at most. False where the bell is broken.
-    fn doze(&self) -> bool {
+    /// Sleeps until a peer writes a record, for [`BOUNDED_SLEEP`] at most. False where the wake-up socket was
+    /// shut down.
+    fn sleep_bounded(&self) -> bool {
         let mut pump = self.shared.lock();
-        self.shared.presence.note_doze(DOZE);
-        pump.program_sleeps = true;
-        let is_there = pump.lanes.sleep(Sleeper::Program);
+        self.shared.presence.note_bounded_sleep(BOUNDED_SLEEP);
+        pump.sleepers.program = true;
+        let has_records = pump.shm.sleep(Sleeper::Program);
         drop(pump);
-        is_there || self.bell.wait_for(Duration::from_nanos(DOZE.0))
+        has_records || self.wake_up.wait_for(Duration::from_nanos(BOUNDED_SLEEP.0))
     }
 
-    fn look_for_a_while(&self, channel: &CompletionChannel) -> Option<u64> {
+    fn poll_for_a_while(&self, channel: &CompletionChannel) -> Option<u64> {
         let start = clock::now();
-        while clock::now() < start + LOOKS_FOR {
-            if let Some(event) = self.look(channel) {
+        while clock::now() < start + POLLS_FOR {
+            if let Some(event) = self.poll(channel) {
                 return Some(event);
             }
             std::thread::yield_now();
@@ -144,7 +180,8 @@ impl<'a> Turn<'a> {
         None
     }
 
-    fn look(&self, channel: &CompletionChannel) -> Option<u64> {
+    /// Serves the network once. The channel's next event, if there is one then.
+    fn poll(&self, channel: &CompletionChannel) -> Option<u64> {
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
         let now = pump.clock();
@@ -154,49 +191,75 @@ impl<'a> Turn<'a> {
         channel.next_now()
     }
 
-    /// Says that we sleep. False when there is something to do first.
-    fn lie_down(&self, channel: &CompletionChannel) -> bool {
+    /// Sets that the program sleeps, so that peers wake it. False when a record or an event is there already.
+    fn prepare_sleep(&self, channel: &CompletionChannel) -> bool {
         let mut pump = self.shared.lock();
         pump.note_away();
         let now = pump.clock();
         pump.transmit(now);
-        // From here on, whoever has an event rings.
+        // From here on, an event that is pushed signals the wake-up socket.
         channel.set_waiting(true);
-        pump.program_sleeps = true;
+        pump.sleepers.program = true;
         pump.pump_events(&self.shared.events);
-        if pump.lanes.sleep(Sleeper::Program) || channel.has_events() {
+        if pump.shm.sleep(Sleeper::Program) || channel.has_events() {
             return false;
         }
         if self.shared.presence.leave() || pump.oversleeps(now) {
-            pump.wakes_at = now;
+            pump.sleepers.wakes_at = now;
             self.shared.wake.add();
         }
         true
     }
 
-    fn get_up(&self, channel: &CompletionChannel) {
+    /// Has peers send no more wake-ups to the program.
+    fn finish_sleep(&self, channel: &CompletionChannel) {
         let mut pump = self.shared.lock();
         channel.set_waiting(false);
-        pump.program_sleeps = false;
-        pump.lanes.wake();
+        pump.sleepers.program = false;
+        pump.shm.wake();
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WaitGuard<'_> {
     /// The progress thread takes over again.
     fn drop(&mut self) {
         let mut pump = self.shared.lock();
         if let Some(channel) = self.channel {
             channel.set_waiting(false);
         }
-        pump.program_sleeps = false;
-        if !pump.thread_sleeps {
-            pump.lanes.wake();
-        } else if pump.lanes.sleep(Sleeper::Thread) {
-            pump.wakes_at = pump.read_at;
+        pump.sleepers.program = false;
+        if !pump.sleepers.thread {
+            pump.shm.wake();
+        } else if pump.shm.sleep(Sleeper::Thread) {
+            pump.sleepers.wakes_at = pump.last_reading();
             self.shared.wake.add();
         }
         drop(pump);
-        self.shared.waiting.taken.store(false, Ordering::Release);
+        self.shared.waiting.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_polls_one_device_polls_it_alone() {
+        let poller = Poller::new();
+        assert_eq!([1, 1, 1, 2, 2].map(|device| poller.polls(device)), [false, true, true, false, true]);
+        // A thread that polls two devices in turn polls neither alone.
+        assert!((0..10).all(|poll| !poller.polls(3 + poll % 2)));
+    }
+
+    #[test]
+    fn a_thread_that_polls_many_devices_yields_once_in_a_round() {
+        let poller = Poller::new();
+        let yields =
+            |round: std::ops::Range<usize>| round.filter(|&device| poller.ends_round(device)).count();
+        assert_eq!([yields(1..201), yields(1..201), yields(1..201)], [1, 1, 1]);
+        // The device at which rounds ended is not polled any more.
+        let (polls, most) = (10 * ROUND_MAX as usize, 10 * ROUND_MAX as usize / 3 + 1);
+        let later = { 0..polls }.filter(|poll| poller.ends_round(300 + poll % 3)).count();
+        assert!((polls / 3 - ROUND_MAX as usize..=most).contains(&later), "{later}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which XRC domains are open, and by whom. It allocates nothing: see [`super::serve`].
+//! XRC domains, and the clients that have them open. It allocates nothing: see [`super::serve`].
 
 use rnic::DomainName;
 

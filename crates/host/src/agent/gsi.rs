@@ -1,4 +1,4 @@
-//! Queue pair 1 at the agent: which client a datagram is for, and what is answered when there is none.
+//! Queue pair 1 at the agent: which client a datagram is for, and the answer where there is no such client.
 
 use super::SLOTS;
 use super::ports::Ports;
@@ -12,14 +12,14 @@ pub(crate) const SLOT_BITS: u32 = 24 - QPN_BITS;
 
 const _: () = assert!(1 << SLOT_BITS == SLOTS);
 
-/// Whose business a datagram is.
+/// The clients that a datagram is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Recipient {
-    /// One client's.
+    /// The client that has this slot.
     Slot(usize),
-    /// It does not say; each looks whether it knows the peer.
+    /// All clients, because the datagram does not tell: each checks whether it knows the peer.
     All,
-    /// Nobody's, since nobody listens.
+    /// No client, because none listens on the port.
     Nobody,
 }
 
@@ -28,7 +28,7 @@ fn slot_of(id: CommId) -> usize {
     (id.0 >> (32 - SLOT_BITS)) as usize
 }
 
-/// Who takes a datagram; `None` for one that is none of connection management.
+/// The recipient of a datagram; `None` for one that is not of connection management.
 pub(super) fn recipient(ports: &Ports, from: &Datagrams, datagram: &[u8]) -> Option<(Recipient, Question)> {
     let (arrival, payload) = gsi::decode(from, datagram)?;
     let mad = CmMad::parse(payload).ok()?;
@@ -55,7 +55,7 @@ pub(super) fn recipient(ports: &Ports, from: &Datagrams, datagram: &[u8]) -> Opt
         Some(service) => {
             service.port().and_then(listener).map_or(Recipient::Nobody, |slot| Recipient::Slot(slot.into()))
         }
-        // Who gave up waiting for an answer has not heard our name (IBTA 12.6.7.2).
+        // A requester that gave up waiting for an answer does not know our communication ID (IBTA 12.6.7.2).
         None if local == CommId(0) => Recipient::All,
         None => Recipient::Slot(slot_of(local)),
     };
@@ -85,7 +85,7 @@ impl Question {
         Some((self.arrival.source, self.mad.transaction, drep))
     }
 
-    /// What is said for a client that is not there: nobody listens, and nobody knows the connection.
+    /// The answer on behalf of a client that is not there: no listener, or no such connection.
     pub(super) fn refusal(&self) -> Option<[u8; wire::mad::MAD_SIZE]> {
         let message: CmMessage = match &self.mad.message {
             CmMessage::Req(req) => Rej {

@@ -1,55 +1,66 @@
-//! Port 4791 is one, processes are many: the agent makes the group of sockets that share it and hands one to
-//! each open device, with the range of queue pair numbers that the group's program steers to that socket.
+//! The agent lets many processes share UDP port 4791: it makes a group of sockets on the port and hands one
+//! to each open device, with the range of queue pair numbers that the group's BPF program steers to that
+//! socket.
 //!
 //! ```text
 //! Device::open ──connect──▶ agent: takes a free slot, makes its socket when it has none
-//!              ◀──socket, first queue pair number, count── (the connection is the lease)
+//!              ◀──socket, owners of all slots, first queue pair number── (the connection is the lease)
 //! ```
 //!
-//! There is one agent per network namespace and user. The first process that opens a device starts it, it
-//! keeps every socket it made open so that no index in the group moves, and it ends a moment after the last
-//! device was closed and its peers know. It is not on the data path.
+//! There is one agent per network namespace and user, started by the first process that opens a device. It
+//! keeps every socket that it made open, so that no index in the group changes. It ends a moment after the
+//! last device was closed and the peers of its connections know. It is not on the data path.
 
+mod dead_processes;
 mod domains;
-mod farewells;
+pub(crate) mod enquiry;
 pub(crate) mod gsi;
+pub(crate) mod journal;
 mod ports;
 pub(crate) mod protocol;
+mod ranges;
 mod serve;
-pub(crate) mod will;
 
 use crate::error::OpenError;
-use crate::sys::{process, unix};
+use crate::sys::owners::Owners;
+use crate::sys::process;
 use link::udp::{QPN_BITS, Socket};
+use link::unix;
 use rnic::cm::IdSeries;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 use wire::Qpn;
 
-/// Changes whenever [`Reply`], [`protocol`] or the meaning of slots does.
-const VERSION: u32 = 4;
+/// Version of [`Reply`], of [`protocol`] and of the meaning of slots.
+const VERSION: u32 = 6;
 /// Slots: ranges of queue pair numbers. The first is the agent's, for the general services interface; the
 /// last has the multicast number in it.
 const SLOTS: usize = 1 << (24 - QPN_BITS);
-/// Connections that may wait.
+/// Connections of clients that may wait to be accepted, as `listen(2)` has it.
 const BACKLOG: i32 = 128;
-/// An agent may be about to end when we connect: then another is started.
+/// How often a client connects: an agent may be about to end, and then another one is started.
 const ATTEMPTS: usize = 20;
-const ATTEMPT_DELAY: std::time::Duration = std::time::Duration::from_millis(5);
+const ATTEMPT_DELAY: Duration = Duration::from_millis(5);
+/// How long the agent may take to accept a connection and to answer, each: long enough for hundreds of
+/// programs that start at once on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the agent answers to a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Reply {
     version: u32,
-    /// 0, or what making the socket failed with.
+    /// 0, or the error number with which the slot's socket could not be made.
     errno: u32,
     /// The slot: 0 when all are taken.
     slot: u32,
-    /// Where the slot's communication IDs go on.
+    /// The upper bits of the slot's queue pair numbers.
+    range: u32,
+    /// The next communication IDs of the slot.
     ids: IdSeries,
 }
 
-const REPLY_BYTES: usize = 32;
+const REPLY_BYTES: usize = 36;
 
 impl Reply {
     fn to_bytes(self) -> [u8; REPLY_BYTES] {
@@ -59,7 +70,8 @@ impl Reply {
         bytes[8..12].copy_from_slice(&self.slot.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.ids.used.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.ids.key[0].to_le_bytes());
-        bytes[24..].copy_from_slice(&self.ids.key[1].to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.ids.key[1].to_le_bytes());
+        bytes[32..].copy_from_slice(&self.range.to_le_bytes());
         bytes
     }
 
@@ -67,7 +79,7 @@ impl Reply {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         let ids = IdSeries { key: [long(16), long(24)], used: word(12) };
-        Self { version: word(0), errno: word(4), slot: word(8), ids }
+        Self { version: word(0), errno: word(4), slot: word(8), range: word(32), ids }
     }
 }
 
@@ -75,29 +87,41 @@ impl Reply {
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) socket: Socket,
+    /// Number of the slot: communication IDs begin with it.
+    pub(crate) slot: u32,
     pub(crate) first: Qpn,
     pub(crate) count: u32,
-    /// Where communication IDs go on.
+    /// The next communication IDs.
     pub(crate) ids: IdSeries,
-    /// Open as long as the share is used.
+    /// Which process has which range; none where the kernel cannot seal such a table (before Linux 5.1).
+    pub(crate) owners: Option<Owners>,
+    /// The lease lasts as long as this connection is open.
     pub(crate) connection: OwnedFd,
+}
+
+/// The agent's abstract socket name.
+fn name() -> String {
+    format!("rockery-agent-{}", process::user())
 }
 
 /// Gets a share of port 4791, starting the agent where there is none.
 pub(crate) fn lease() -> Result<Lease, OpenError> {
-    let name = format!("rockery-agent-{}", process::user());
+    lease_at(&name(), PATIENCE)
+}
+
+fn lease_at(name: &str, patience: Duration) -> Result<Lease, OpenError> {
     let mut last = io::Error::from(io::ErrorKind::ConnectionRefused);
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             std::thread::sleep(ATTEMPT_DELAY);
         }
-        let asked = match unix::connect(&name) {
-            Ok(connection) => ask(connection),
+        let asked = match unix::connect(name, patience) {
+            Ok(connection) => ask(connection, name, patience),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                start(&name)?;
+                start(name)?;
                 continue;
             }
-            Err(error) => return Err(OpenError::Agent(error)),
+            Err(error) => return Err(failure(error, name, patience)),
         };
         match asked {
             Err(OpenError::Agent(error)) if is_gone(&error) => last = error,
@@ -107,12 +131,13 @@ pub(crate) fn lease() -> Result<Lease, OpenError> {
     Err(OpenError::Agent(last))
 }
 
-/// A connection to the agent that there is; `None` where there is none.
-pub(crate) fn visit() -> Result<Option<Lease>, OpenError> {
-    match unix::connect(&format!("rockery-agent-{}", process::user())) {
-        Ok(connection) => ask(connection).map(Some),
+/// Connects to the agent that runs already; `None` where none runs.
+pub(crate) fn connect_existing() -> Result<Option<Lease>, OpenError> {
+    let name = name();
+    match unix::connect(&name, PATIENCE) {
+        Ok(connection) => ask(connection, &name, PATIENCE).map(Some),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
-        Err(error) => Err(OpenError::Agent(error)),
+        Err(error) => Err(failure(error, &name, PATIENCE)),
     }
 }
 
@@ -120,14 +145,29 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
 }
 
-fn ask(connection: OwnedFd) -> Result<Lease, OpenError> {
-    // Whoever listens at the name could be anybody: only our own user's agent, or root's, is trusted.
-    let peer = unix::peer_user(connection.as_raw_fd()).map_err(OpenError::Agent)?;
-    if peer != process::user() && peer != 0 {
-        return Err(OpenError::Agent(io::Error::from(io::ErrorKind::PermissionDenied)));
+/// The error of a call on the agent's socket.
+fn failure(error: io::Error, name: &str, patience: Duration) -> OpenError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            OpenError::AgentSilent { name: name.to_owned(), seconds: patience.as_secs() }
+        }
+        _ => OpenError::Agent(error),
+    }
+}
+
+fn ask(connection: OwnedFd, name: &str, patience: Duration) -> Result<Lease, OpenError> {
+    let fd = connection.as_raw_fd();
+    // Any user can listen at the name: only our own user's agent, or root's, is trusted.
+    let user = unix::peer_user(fd).map_err(OpenError::Agent)?;
+    if user != process::user() && user != 0 {
+        let process = unix::peer_process(fd).unwrap_or(0);
+        return Err(OpenError::AgentForeign { name: name.to_owned(), process, user });
     }
     let mut bytes = [0; REPLY_BYTES];
-    let (length, fd) = unix::receive(connection.as_raw_fd(), &mut bytes).map_err(OpenError::Agent)?;
+    unix::set_patience(fd, patience).map_err(OpenError::Agent)?;
+    let received = unix::receive_fds(fd, &mut bytes).map_err(|error| failure(error, name, patience))?;
+    unix::set_patience(fd, Duration::ZERO).map_err(OpenError::Agent)?;
+    let (length, [fd, owners, _]) = received;
     if length != REPLY_BYTES {
         return Err(OpenError::Agent(io::Error::from(io::ErrorKind::UnexpectedEof)));
     }
@@ -140,9 +180,11 @@ fn ask(connection: OwnedFd) -> Result<Lease, OpenError> {
         (0, 0, _) => Err(OpenError::NoSlot(SLOTS as u32 - 2)),
         (0, slot, Some(fd)) => Ok(Lease {
             socket: Socket::from_fd(fd).map_err(OpenError::Socket)?,
-            first: Qpn::new(slot << QPN_BITS),
+            slot,
+            first: Qpn::new(reply.range << QPN_BITS),
             count: 1 << QPN_BITS,
             ids: reply.ids,
+            owners: owners.and_then(|owners| Owners::open(&owners).ok()),
             connection,
         }),
         (0, _, None) => Err(OpenError::Agent(io::Error::from(io::ErrorKind::UnexpectedEof))),
@@ -164,10 +206,37 @@ fn start(name: &str) -> Result<(), OpenError> {
 mod tests {
     use super::*;
 
+    /// A listener that accepts nothing.
+    fn squatted(backlog: i32) -> (String, OwnedFd) {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("rockery-test-agent-{}-{number}", std::process::id());
+        let listener = unix::listen(&name, backlog).unwrap();
+        (name, listener)
+    }
+
+    #[test]
+    fn a_full_backlog_at_the_agents_name_is_an_error_and_no_wait_for_ever() {
+        let (name, _listener) = squatted(0);
+        let mut waiting = Vec::new();
+        while let Ok(connection) = unix::connect_now(&name) {
+            waiting.push(connection);
+        }
+        let failed = lease_at(&name, Duration::from_millis(200)).unwrap_err();
+        assert!(matches!(&failed, OpenError::AgentSilent { name: named, .. } if *named == name), "{failed}");
+    }
+
+    #[test]
+    fn a_listener_that_does_not_answer_is_an_error() {
+        let (name, _listener) = squatted(8);
+        let failed = lease_at(&name, Duration::from_millis(200)).unwrap_err();
+        assert!(matches!(failed, OpenError::AgentSilent { .. }), "{failed}");
+    }
+
     #[test]
     fn replies_come_back_as_they_were_sent() {
         let ids = IdSeries { key: [u64::MAX - 1, 7], used: 9 };
-        let reply = Reply { version: 3, errno: 98, slot: 1000, ids };
+        let reply = Reply { version: 3, errno: 98, slot: 1000, range: 600, ids };
         assert_eq!(Reply::parse(reply.to_bytes()), reply);
     }
 }

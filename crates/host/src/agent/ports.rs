@@ -1,4 +1,5 @@
-//! Which client has which ports of RDMA-CM, and who listens. It allocates nothing: see [`super::serve`].
+//! RDMA-CM ports: which client has bound them, and which client listens. It allocates nothing: see
+//! [`super::serve`].
 
 use super::protocol::{Ask, Request};
 use rnic::cm::ListenAddress;
@@ -7,7 +8,7 @@ use wire::cm::PortSpace;
 
 /// Entries: ranges of ports, and listeners.
 const ENTRIES_MAX: usize = 4096;
-/// Ports that are given to who asks for any: as Linux does by default (`net.ipv4.ip_local_port_range`).
+/// Ports that clients which ask for any port get: Linux's defaults (`net.ipv4.ip_local_port_range`).
 const ANY_FIRST: u16 = 32_768;
 const ANY_LAST: u16 = 60_999;
 
@@ -16,7 +17,7 @@ enum Role {
     Free,
     Bound,
     Listening,
-    /// Nobody listens any more, but requests that were answered may come again.
+    /// The listener is closed, but requests that it has answered may be repeated.
     Former,
 }
 
@@ -63,7 +64,7 @@ impl Entry {
     }
 }
 
-/// All ports.
+/// The ports that clients have bound or listen on.
 #[derive(Debug)]
 pub(super) struct Ports {
     entries: [Entry; ENTRIES_MAX],
@@ -130,7 +131,7 @@ impl Ports {
         Ok(first)
     }
 
-    /// Ports that nobody has, the ones after those found last first.
+    /// Free ports; the search begins after the ports that were found last.
     fn find_free(&mut self, request: &Request) -> Result<u16, i32> {
         let tries = u32::from(ANY_LAST - ANY_FIRST) / u32::from(request.count);
         let whole = Request { address: ListenAddress::Any, shared: false, ..*request };
@@ -166,7 +167,7 @@ impl Ports {
         if self.live().iter().any(|entry| entry.role == Role::Listening && same(entry)) {
             return Err(libc::EADDRINUSE);
         }
-        // Whoever listens now is asked, not who did.
+        // The current listener comes before a former one.
         for entry in self.live().iter_mut().filter(|entry| entry.role == Role::Former && same(entry)) {
             *entry = Entry::FREE;
         }

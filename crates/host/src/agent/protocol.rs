@@ -1,5 +1,5 @@
-//! What a client and the agent say to each other after the lease: requests about ports and their answers,
-//! and datagrams for queue pair 1. Each is one message of a SEQPACKET socket, in the machine's byte order.
+//! Messages between a client and the agent after the lease: requests about ports and their answers, and
+//! datagrams for queue pair 1. Each is one message of a SEQPACKET socket, in the machine's byte order.
 
 use link::udp::Datagrams;
 use rnic::cm::ListenAddress;
@@ -8,21 +8,21 @@ use std::io;
 use std::net::IpAddr;
 use wire::cm::PortSpace;
 
-/// What a client asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ask {
-    /// From now on datagrams for queue pair 1 are wanted.
+    /// Have the agent hand over datagrams for queue pair 1 from now on.
     Attend,
-    /// Ports for this client alone. Port 0: any that are free, `count` in a row.
+    /// Bind `count` ports in a row; port 0 asks for any that are free.
     Bind,
-    /// Ports that it does not need any more.
+    /// Give bound ports back.
     Unbind,
-    /// Requests for a port that it has are wanted.
+    /// Take connection requests for a bound port.
     Listen,
-    /// They are not wanted any more. Requests for it still come, as long as nobody else listens: one that
-    /// was answered before may come again.
+    /// Take no more connection requests. As long as no other client listens, requests are still handed over:
+    /// one that was answered before may be repeated.
     Unlisten,
-    /// Who listens. `count` says how many are known already; the answer is a request with the next one, or
+    /// List listeners. `count` is how many are known already; the answer is a request with the next one, or
     /// `ENOENT` after the last.
     List,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Request {
     pub(crate) port: u16,
     pub(crate) count: u16,
     pub(crate) address: ListenAddress,
-    /// Others may have the port too, if they also say so (`RDMA_OPTION_ID_REUSEADDR`).
+    /// The port may be shared with clients that set this too (`RDMA_OPTION_ID_REUSEADDR`).
     pub(crate) shared: bool,
 }
 
@@ -60,7 +60,7 @@ impl Request {
         bytes
     }
 
-    /// `None` for what no client of this version says.
+    /// `None` for a message that no client of this version sends.
     pub(crate) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let asks = [Ask::Attend, Ask::Bind, Ask::Unbind, Ask::Listen, Ask::Unlisten, Ask::List];
         let short = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -82,7 +82,7 @@ impl Request {
     }
 }
 
-/// What a client says of an XRC domain. As long as a [`Request`], and told from it by its first byte.
+/// A request about an XRC domain. It is as long as a [`Request`], and has another first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DomainRequest {
     /// It opens one: whether it may be made, and whether it has to be.
@@ -147,7 +147,7 @@ impl Answer {
 pub(crate) const ENVELOPE_BYTES: usize = 40;
 /// A datagram to queue pair 1: BTH, DETH, the MAD, ICRC.
 pub(crate) const DATAGRAM_BYTES: usize = 12 + 8 + wire::mad::MAD_SIZE + 4;
-/// The longest message of all. No answer is as long as a datagram with its envelope: that tells them apart.
+/// The longest message. No answer is as long as a datagram with its envelope, so the length tells them apart.
 pub(crate) const MESSAGE_BYTES_MAX: usize = ENVELOPE_BYTES + DATAGRAM_BYTES;
 
 /// Puts an arrived datagram and where it came from into one message; `None` when it is longer than any that
@@ -168,7 +168,7 @@ pub(crate) fn wrap<'a>(
     message.get(..length)
 }
 
-/// The reverse.
+/// Takes such a message apart into the datagram and where it came from.
 pub(crate) fn unwrap(message: &[u8]) -> Option<(Datagrams, &[u8])> {
     let (envelope, datagram) = message.split_first_chunk::<ENVELOPE_BYTES>()?;
     let address = |at: usize| {

@@ -3,19 +3,22 @@
 //! It may run in a process that was forked off a program with many threads, so it allocates nothing: its
 //! tables have a fixed size, and stand on the stack or were there before the fork.
 
+use super::dead_processes::DeadProcesses;
 use super::domains::Domains;
-use super::farewells::Farewells;
 use super::gsi::{self, Question, Recipient};
+use super::journal::JournalReader;
 use super::ports::Ports;
 use super::protocol::{
     ANSWER_BYTES, Answer, Ask, DATAGRAM_BYTES, DomainRequest, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, wrap,
 };
-use super::will::Testament;
+use super::ranges::Ranges;
 use super::{REPLY_BYTES, Reply, SLOTS, VERSION};
 use crate::gsi::{encode, route};
 use crate::sys::epoll::Epoll;
-use crate::sys::{process, unix};
+use crate::sys::owners::{Owners, Writes};
+use crate::sys::process;
 use link::udp::Socket;
+use link::unix;
 use rnic::cm::IdSeries;
 use rnic::{Instant, Nanos};
 use std::io;
@@ -23,46 +26,48 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long it stays when nobody uses it: long enough for the next program of a script, short enough not to
-/// hold a network namespace.
+/// How long the agent stays without clients: long enough for the next program of a script, and short enough
+/// not to keep a network namespace alive.
 const IDLE: Nanos = Nanos::from_millis(500);
-/// How long it stays when connections were made: as long as peers may remember their names (twice the packet
-/// lifetime and the adapter's delay, up to 2.1 s with Linux 6.1), which it keeps from being used again.
+/// How long the agent stays after connections were made: as long as peers may have their communication IDs in
+/// TIMEWAIT (twice the packet lifetime and the adapter's delay, up to 2.1 s with Linux 6.1), because it
+/// prevents that these IDs are used again.
 const IDLE_AFTER_CONNECTIONS: Nanos = Nanos::from_millis(3_000);
-/// Datagrams of a former owner that are thrown away before a socket gets a new one: more than fit its buffer.
+/// Datagrams for the former user of a socket that are dropped before it is lent again: more than fit its
+/// buffer.
 const STALE_MAX: usize = 1 << 16;
-/// Datagrams for queue pair 1 in a row before clients are looked at again.
+/// Datagrams for queue pair 1 that are taken in a row before requests of clients are.
 const DATAGRAMS_MAX: usize = 64;
 
-/// How long a client may keep others waiting that has no room, in milliseconds.
+/// How long a client whose buffer is full may delay others, in milliseconds.
 const ROOM_MS: i32 = 50;
-/// What may wait for a client: some thousand datagrams with the kernel's overhead.
+/// Send buffer of a client's connection in bytes: some thousand datagrams with the kernel's overhead.
 const CLIENT_BUFFER_BYTES: i32 = 8 << 20;
 
-/// The ports: too many for the stack. The process that starts the agent never looks at its own.
+/// The ports, which are too large for the stack. The process that starts the agent does not use its copy.
 static PORTS: Mutex<Ports> = Mutex::new(Ports::new());
-/// As the ports.
+/// The XRC domains, which are too large for the stack as well.
 static DOMAINS: Mutex<Domains> = Mutex::new(Domains::new());
 
 /// A range of queue pair numbers.
 struct Slot {
     /// Made when first needed, never closed: the index in the group must not move.
     socket: Option<Socket>,
-    /// The connection of whoever uses it.
+    /// The connection of the client that uses the slot.
     lease: Option<OwnedFd>,
-    /// It wants datagrams for queue pair 1.
+    /// The client takes datagrams for queue pair 1.
     attends: bool,
-    /// What is said to its peers when it is gone.
-    will: Option<OwnedFd>,
-    /// It did not take them when there was no room.
+    /// The client's disconnect journal.
+    journal: Option<OwnedFd>,
+    /// The client's buffer was full, and stayed full for [`ROOM_MS`].
     is_stuck: bool,
-    /// Communication IDs that its clients have used.
+    /// Communication IDs that the slot's clients have used so far.
     ids_used: u32,
 }
 
 impl Slot {
     const FREE: Self =
-        Self { socket: None, lease: None, attends: false, will: None, is_stuck: false, ids_used: 0 };
+        Self { socket: None, lease: None, attends: false, journal: None, is_stuck: false, ids_used: 0 };
 }
 
 /// Starts the agent behind a listening socket.
@@ -74,26 +79,34 @@ fn run(listener: OwnedFd) {
     let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
     let (Ok(epoll), Ok(secret)) = (Epoll::new(), crate::device::random::<16>()) else { return };
+    let Ok(order) = crate::device::random() else { return };
     if epoll.add(listener.as_raw_fd()).is_ok() {
         let slots = [const { Slot::FREE }; SLOTS];
         let secret = u128::from_ne_bytes(secret);
-        let (ids_key, farewells) = ([secret as u64, (secret >> 64) as u64], Farewells::new());
+        let (ids_key, dead_processes) = ([secret as u64, (secret >> 64) as u64], DeadProcesses::new());
+        let owners = Owners::create().ok();
         let (start, ends) = (std::time::Instant::now(), Instant(0) + IDLE);
         let (ports, domains) = (&mut *ports, &mut *domains);
-        Agent { slots, ports, domains, epoll, ids_key, farewells, start, ends }.serve(&listener);
+        let ranges = Ranges::new(u32::from_ne_bytes(order));
+        let mut agent =
+            Agent { slots, ranges, ports, domains, owners, epoll, ids_key, dead_processes, start, ends };
+        agent.serve(&listener);
     }
 }
 
 struct Agent<'a> {
     slots: [Slot; SLOTS],
+    ranges: Ranges,
     ports: &'a mut Ports,
     domains: &'a mut Domains,
+    /// Which process has which slot, and the descriptor by which clients read that.
+    owners: Option<(Owners<Writes>, OwnedFd)>,
     epoll: Epoll,
-    /// From which the order of all communication IDs follows.
+    /// The key that determines the order of all communication IDs.
     ids_key: [u64; 2],
-    farewells: Farewells,
+    dead_processes: DeadProcesses,
     start: std::time::Instant,
-    /// When it goes if nobody comes.
+    /// When the agent ends if it has no clients.
     ends: Instant,
 }
 
@@ -106,9 +119,9 @@ impl Agent<'_> {
         loop {
             let now = self.now();
             if let Some(socket) = &self.slots[0].socket {
-                self.farewells.repeat(socket, now);
+                self.dead_processes.repeat(socket, now);
             }
-            let next = self.farewells.next_timeout();
+            let next = self.dead_processes.next_timeout();
             let idle = next.is_none() && self.slots.iter().all(|slot| slot.lease.is_none());
             if idle && self.ends <= now {
                 return;
@@ -126,12 +139,12 @@ impl Agent<'_> {
         }
     }
 
-    /// A client says something, or is gone.
+    /// Takes a request of a client, or the end of its connection.
     fn hear(&mut self, fd: RawFd) {
         let is_its = |slot: &Slot| slot.lease.as_ref().is_some_and(|lease| lease.as_raw_fd() == fd);
         let Some(index) = self.slots.iter().position(is_its) else { return };
         let mut bytes = [0; REQUEST_BYTES];
-        // There is something: it was ready.
+        // Does not wait: the descriptor was ready.
         let (request, file) = match unix::receive(fd, &mut bytes) {
             Ok((REQUEST_BYTES, file)) => match DomainRequest::parse(&bytes) {
                 Some(request) => return self.answer_for_domain(index, fd, request),
@@ -142,13 +155,14 @@ impl Agent<'_> {
         let Some(request) = request else { return self.end(index) };
         if request.ask == Ask::Attend {
             self.slots[index].attends = true;
-            self.slots[index].will = file;
+            self.slots[index].journal = file;
         }
         let listed = match request.ask {
             Ask::List => Some(self.ports.nth_listener(request.count).ok_or(libc::ENOENT)),
             _ => None,
         };
-        // It waits for the answer, so there is room for it; whoever does not read does not get far.
+        // A client that waits for its answer has room for it; the connection of one that does not read is
+        // closed.
         let sent = match listed {
             Some(Ok(listener)) => unix::send_now(fd, &listener.to_bytes()),
             Some(Err(errno)) => unix::send_now(fd, &Answer(Err(errno)).to_bytes()),
@@ -173,24 +187,27 @@ impl Agent<'_> {
         }
     }
 
-    /// A client's slot is free again.
+    /// Frees a client's slot.
     fn end(&mut self, index: usize) {
-        // Closing takes it out of what is waited for.
+        // Closing the descriptor removes it from the epoll set.
         self.slots[index].lease = None;
         self.slots[index].attends = false;
+        if let Some((owners, _)) = &self.owners {
+            owners.clear(self.ranges.of_slot(index) as usize);
+        }
         let now = self.now();
         self.ends = self.ends.max(now + IDLE);
-        if let (Some(will), Some(socket)) = (self.slots[index].will.take(), &self.slots[0].socket) {
-            let testament = Testament::new(will);
-            self.slots[index].ids_used = testament.used().unwrap_or(self.slots[index].ids_used);
-            self.farewells.begin(testament, index, socket, now);
+        if let (Some(file), Some(socket)) = (self.slots[index].journal.take(), &self.slots[0].socket) {
+            let journal = JournalReader::new(file);
+            self.slots[index].ids_used = journal.used().unwrap_or(self.slots[index].ids_used);
+            self.dead_processes.begin(journal, index, socket, now);
             self.ends = now + IDLE_AFTER_CONNECTIONS;
         }
         self.ports.forget(index as u16);
         self.domains.forget(index as u16);
     }
 
-    /// Hands what came to queue pair 1 to whom it concerns.
+    /// Hands datagrams for queue pair 1 to the clients that they are for.
     fn pass_on(&mut self) {
         let mut bytes = [0; DATAGRAM_BYTES];
         for _ in 0..DATAGRAMS_MAX {
@@ -198,7 +215,7 @@ impl Agent<'_> {
             let from = match socket.receive(&mut bytes) {
                 Ok(Some(from)) => from,
                 Ok(None) => return,
-                // An earlier send failed (ICMP); what waits is taken next.
+                // An earlier send failed (ICMP): the next call takes a datagram.
                 Err(_) => continue,
             };
             let datagram = bytes.get(..from.length).unwrap_or_default();
@@ -206,7 +223,7 @@ impl Agent<'_> {
             let mut message = [0; MESSAGE_BYTES_MAX];
             let Some(message) = wrap(&from, datagram, &mut message) else { continue };
             let attended = match recipient {
-                Recipient::Slot(index) if self.is_farewell(index, &question) => true,
+                Recipient::Slot(index) if self.is_answer_to_dead_process(index, &question) => true,
                 Recipient::Slot(index) => self.hand(index, message),
                 Recipient::All => self.hand_to_all(message),
                 Recipient::Nobody => false,
@@ -217,21 +234,20 @@ impl Agent<'_> {
             {
                 let path = question.path();
                 let datagram = encode(&path, &mad);
-                // The network may lose it as well; who asked asks again.
+                // A lost answer is like one that the network loses: the peer repeats its message.
                 let _ = socket.send(&route(&path, from.interface), &datagram, datagram.len());
             }
         }
     }
 
-    /// Whether somebody answers what was said for a client that is gone. Then that is done.
-    fn is_farewell(&mut self, index: usize, question: &Question) -> bool {
+    /// Whether a datagram is the DREP to a pending DREQ of a dead process; that DREQ is then done.
+    fn is_answer_to_dead_process(&mut self, index: usize, question: &Question) -> bool {
         let answer = question.as_drep();
-        answer
-            .is_some_and(|(peer, transaction, drep)| self.farewells.answered(index, peer, transaction, drep))
+        answer.is_some_and(|(peer, id, drep)| self.dead_processes.answered(index, peer, id, drep))
     }
 
-    /// Hands a message to a client. One that has no room gets a moment to make some, once: what it does not
-    /// take is lost, as on a network, and its peer repeats it.
+    /// Hands a message to a client. One whose buffer is full gets a moment to make room, once: a message that
+    /// it does not take is lost, as on a network, and the peer repeats it.
     fn hand(&mut self, index: usize, message: &[u8]) -> bool {
         let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.attends) else { return false };
         let Some(lease) = &slot.lease else { return false };
@@ -268,15 +284,29 @@ impl Agent<'_> {
         let index = free.filter(|_| errno == 0);
         let slot = index.unwrap_or(0);
         let ids = IdSeries { key: self.ids_key, used: self.slots[slot].ids_used };
-        let reply = Reply { version: VERSION, errno: errno as u32, slot: slot as u32, ids };
+        let range = self.ranges.of_slot(slot);
+        let reply = Reply { version: VERSION, errno: errno as u32, slot: slot as u32, range, ids };
         let bytes: [u8; REPLY_BYTES] = reply.to_bytes();
-        let socket = index.and_then(|index| self.slots[index].socket.as_ref());
-        let sent = unix::send(client.as_raw_fd(), &bytes, socket.map(Socket::raw));
+        let sent = self.lend(&client, index, &bytes);
         if let Some(index) = index.filter(|_| sent.is_ok())
             && self.epoll.add(client.as_raw_fd()).is_ok()
         {
             unix::set_send_buffer(client.as_raw_fd(), CLIENT_BUFFER_BYTES);
             self.slots[index].lease = Some(client);
+        }
+    }
+
+    /// Answers a client; with a slot, if there is one for it.
+    fn lend(&self, client: &OwnedFd, index: Option<usize>, bytes: &[u8]) -> io::Result<()> {
+        let slot = index.and_then(|index| Some((index, self.slots[index].socket.as_ref()?)));
+        let Some((index, socket)) = slot else { return unix::send(client.as_raw_fd(), bytes, None) };
+        match &self.owners {
+            Some((owners, table)) => {
+                let range = self.ranges.of_slot(index) as usize;
+                owners.set(range, unix::peer_identity(client.as_raw_fd())?);
+                unix::send_fds(client.as_raw_fd(), bytes, &[socket.raw(), table.as_raw_fd()])
+            }
+            None => unix::send(client.as_raw_fd(), bytes, Some(socket.raw())),
         }
     }
 
@@ -287,7 +317,7 @@ impl Agent<'_> {
         }
         for number in 0..=index {
             if self.slots[number].socket.is_none() {
-                let socket = Socket::join_group()?;
+                let socket = Socket::join_group(self.ranges.inverse())?;
                 if number == 0 {
                     socket.receive_singly()?;
                     self.epoll.add(socket.raw())?;

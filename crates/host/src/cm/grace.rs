@@ -1,23 +1,24 @@
-//! Listeners that come back. Programs (perftest is one) close a listener and open the next one on the same
-//! port a second later, while their peer already asks for its next connection. A request for a port that was
-//! closed lately waits for a moment; after it it is refused as any other. The next listener may be of another
-//! port space: perftest exchanges what it has to say over a connection, and then listens for datagrams.
+//! Grace period of closed listeners. Programs such as perftest close a listener and open the next one on the
+//! same port a second later, while the peer already requests its next connection. A request for a port whose
+//! listener was closed lately is held for a moment, and refused afterwards. The next listener may be of
+//! another port space: perftest exchanges parameters over a connection, and then listens for datagrams.
+//! A request for a port whose listener is being opened, while the agent is asked, is held as well.
 
 use rnic::{Instant, Nanos};
 use std::collections::{HashMap, VecDeque};
 use wire::cm::{Req, ServiceId, SidrReq};
 use wire::mad::{MAD_HEADER_SIZE, MadHeader};
 
-/// How long a closed listener is remembered. perftest is away for one second and what its buffers take.
+/// How long a closed listener is remembered. perftest takes one second and the time to allocate its buffers.
 const MEMORY: Nanos = Nanos::from_millis(5_000);
-/// How long a request waits.
-const PATIENCE: Nanos = Nanos::from_millis(1_000);
-/// Requests that wait; more are refused.
+/// How long a request is held.
+const HELD_FOR: Nanos = Nanos::from_millis(1_000);
+/// Requests that are held at most; further ones are refused.
 const HELD_MAX: usize = 256;
 /// Closed listeners that are remembered.
 const CLOSED_MAX: usize = 256;
 
-/// A request that waits.
+/// A request that is held.
 #[derive(Debug)]
 struct Held {
     service: ServiceId,
@@ -25,17 +26,19 @@ struct Held {
     message: Box<[u8]>,
 }
 
-/// What was closed, and what waits for it.
+/// Listeners that were closed lately, and the requests that are held for them.
 #[derive(Debug, Default)]
 pub(super) struct Grace {
     closed: VecDeque<(ServiceId, Instant)>,
     held: VecDeque<Held>,
-    /// How many listen: on several addresses, perhaps.
+    /// Services whose listeners are being opened.
+    opening: Vec<ServiceId>,
+    /// Number of open listeners of a service, which may be on several addresses.
     open: HashMap<ServiceId, u32>,
 }
 
 impl Grace {
-    /// Nobody listens any more.
+    /// Notes that a listener was closed.
     pub(super) fn close(&mut self, service: ServiceId, now: Instant) {
         if let Some(count) = self.open.get_mut(&service) {
             *count -= 1;
@@ -50,43 +53,58 @@ impl Grace {
         }
     }
 
-    /// Somebody listens again.
+    /// Notes that a listener is being opened, until [`Self::decide`].
+    pub(super) fn expect(&mut self, service: ServiceId) {
+        self.opening.push(service);
+    }
+
+    /// Notes that a listener was opened, or could not be.
+    pub(super) fn decide(&mut self, service: ServiceId) {
+        if let Some(place) = self.opening.iter().position(|opening| *opening == service) {
+            self.opening.swap_remove(place);
+        }
+    }
+
+    /// Notes that a listener was opened.
     pub(super) fn open(&mut self, service: ServiceId) {
         self.closed.retain(|(closed, _)| *closed != service);
         *self.open.entry(service).or_default() += 1;
     }
 
-    /// Keeps a message when the datagram in it is a request that may still find a listener.
+    /// Holds a message if the datagram in it is a request whose listener may come back.
     pub(super) fn hold(&mut self, mad: &[u8], message: &[u8], now: Instant) -> bool {
         while self.closed.front().is_some_and(|(_, until)| *until <= now) {
             self.closed.pop_front();
         }
-        if self.closed.is_empty() || self.held.len() >= HELD_MAX {
+        let none_is_away = self.closed.is_empty() && self.opening.is_empty();
+        if none_is_away || self.held.len() >= HELD_MAX {
             return false;
         }
         let Some(service) = service_of(mad).filter(|service| self.is_away(*service)) else { return false };
-        self.held.push_back(Held { service, until: now + PATIENCE, message: message.into() });
+        self.held.push_back(Held { service, until: now + HELD_FOR, message: message.into() });
         true
     }
 
-    /// Whether nobody listens, but somebody may do so soon.
+    /// Whether there is no listener, but one was closed lately; or one is being opened.
     fn is_away(&self, service: ServiceId) -> bool {
         let port = |service: ServiceId| service.port().map(|(_, port)| port);
         let may_become =
             |it: ServiceId| it == service || port(it).is_some_and(|it| port(service) == Some(it));
-        !self.open.contains_key(&service) && self.closed.iter().any(|(it, _)| may_become(*it))
+        let was_closed = || self.closed.iter().any(|(it, _)| may_become(*it));
+        self.opening.contains(&service) || (!self.open.contains_key(&service) && was_closed())
     }
 
-    /// When what waits has waited long enough.
+    /// When the oldest held request is refused.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.held.front().map(|held| held.until)
     }
 
-    /// What waits no longer: its listener is there, or it has waited long enough.
+    /// Takes the held requests whose listener is there now, or whose time is over.
     pub(super) fn take(&mut self, now: Instant) -> Vec<Box<[u8]>> {
-        let (open, mut taken) = (&self.open, Vec::new());
+        let (open, opening, mut taken) = (&self.open, &self.opening, Vec::new());
+        let is_there = |service: &ServiceId| open.contains_key(service) && !opening.contains(service);
         self.held.retain_mut(|held| {
-            let goes = held.until <= now || open.contains_key(&held.service);
+            let goes = held.until <= now || is_there(&held.service);
             if goes {
                 taken.push(std::mem::take(&mut held.message));
             }
@@ -123,19 +141,19 @@ mod tests {
     fn a_request_waits_for_a_listener_that_was_closed_lately() {
         let (mut grace, now) = (Grace::default(), Instant(1_000));
         let request = request(SERVICE);
-        assert!(!grace.hold(&request, b"message", now), "nobody ever listened");
+        assert!(!grace.hold(&request, b"message", now), "there never was a listener");
         grace.close(SERVICE, now);
         assert!(grace.hold(&request, b"message", now));
-        assert_eq!(grace.next_timeout(), Some(now + PATIENCE));
+        assert_eq!(grace.next_timeout(), Some(now + HELD_FOR));
         assert!(grace.take(now).is_empty());
-        assert_eq!(grace.take(now + PATIENCE).len(), 1, "it has waited long enough");
+        assert_eq!(grace.take(now + HELD_FOR).len(), 1, "its time is over");
         assert_eq!(grace.next_timeout(), None);
         assert!(grace.hold(&request, b"message", now));
         grace.open(SERVICE);
-        assert_eq!(grace.take(now).len(), 1, "somebody listens");
-        assert!(!grace.hold(&request, b"message", now), "somebody listens");
+        assert_eq!(grace.take(now).len(), 1, "there is a listener");
+        assert!(!grace.hold(&request, b"message", now), "there is a listener");
         grace.close(SERVICE, now);
-        assert!(!grace.hold(&request, b"message", now + MEMORY), "for a moment only");
+        assert!(!grace.hold(&request, b"message", now + MEMORY), "the listener was closed too long ago");
     }
 
     #[test]
@@ -147,14 +165,34 @@ mod tests {
         assert!(grace.hold(&request(datagrams), b"message", now));
         assert!(!grace.hold(&request(other), b"message", now), "another port");
         grace.open(datagrams);
-        assert!(!grace.hold(&request(datagrams), b"message", now), "somebody listens");
+        assert!(!grace.hold(&request(datagrams), b"message", now), "there is a listener");
         assert!(grace.hold(&request(SERVICE), b"message", now));
-        assert_eq!(grace.take(now).len(), 1, "the other one still waits");
-        assert_eq!(grace.open.len(), 1, "who closed is forgotten");
+        assert_eq!(grace.take(now).len(), 1, "the other one is still held");
+        assert_eq!(grace.open.len(), 1, "a closed listener is not counted");
     }
 
     #[test]
-    fn no_more_wait_than_there_is_room_for() {
+    fn a_request_waits_for_a_listener_that_is_being_opened() {
+        let (mut grace, now) = (Grace::default(), Instant(1_000));
+        let (wanted, other) = (request(SERVICE), request(ServiceId::ip(PortSpace::Tcp, 8)));
+        grace.expect(SERVICE);
+        assert!(grace.hold(&wanted, b"message", now));
+        assert!(!grace.hold(&other, b"message", now), "another port");
+        assert!(grace.take(now).is_empty());
+        grace.decide(SERVICE);
+        grace.open(SERVICE);
+        assert_eq!(grace.take(now).len(), 1, "there is a listener");
+        assert!(!grace.hold(&wanted, b"message", now), "there is a listener");
+        // A second listener on another address, which the agent refuses.
+        grace.expect(SERVICE);
+        assert!(grace.hold(&wanted, b"message", now));
+        assert!(grace.take(now).is_empty());
+        grace.decide(SERVICE);
+        assert_eq!(grace.take(now).len(), 1, "the first one takes it");
+    }
+
+    #[test]
+    fn held_requests_are_bounded() {
         let (mut grace, now) = (Grace::default(), Instant(1_000));
         grace.close(SERVICE, now);
         let held = (0..2 * HELD_MAX).filter(|_| grace.hold(&request(SERVICE), b"message", now)).count();

@@ -1,94 +1,67 @@
-//! The ways in and out: the agent hands datagrams over and answers questions about ports; what we send leaves
-//! from our own socket.
+//! The connections of a connection manager: the agent hands datagrams over and answers requests about ports;
+//! datagrams are sent from the process's own socket.
 
 use super::grace::Grace;
+use super::requests::{PATIENCE, Requests};
 use crate::agent::protocol::{
-    ANSWER_BYTES, Answer, Ask, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, unwrap as unwrap_message,
+    ANSWER_BYTES, Answer, Ask, MESSAGE_BYTES_MAX, Request, unwrap as unwrap_message,
 };
 use crate::capture::{Capture, Direction, Envelope};
+use crate::flow::flow_between;
 use crate::gsi;
 use crate::interface::{self, DeviceInfo};
-use crate::sys::unix;
-use crate::transmit::flow_between;
 use link::udp::{Datagrams, Socket};
+use link::unix;
 use rnic::cm::{Cm, Datagram, ListenAddress, LocalAddress};
 use rnic::{Gid, Instant};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use wire::ROCE_PORT;
 use wire::cm::PortSpace;
 
-/// Messages that are taken at once before others get the lock.
+/// Messages that are taken in a row before other threads get the lock.
 const MESSAGES_MAX: usize = 64;
-/// Datagrams that are kept while an answer is waited for: more than fit the connection's buffer at once.
-const EARLY_MAX: usize = 1024;
-/// How long the agent may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long our devices take to acknowledge, as a time code: what `ibv_query_device` tells.
+/// Local CA ACK delay of our devices as a time code, as `ibv_query_device` reports it.
 pub(super) const ACK_DELAY: u8 = 15;
 
 #[derive(Debug)]
 pub(super) struct Lines {
     socket: Socket,
-    pub(super) connection: OwnedFd,
+    requests: Arc<Requests>,
     pub(super) devices: Vec<DeviceInfo>,
     /// The interface of each of our addresses.
     interfaces: HashMap<Gid, u32>,
-    /// What came while an answer was waited for.
-    early: VecDeque<Box<[u8]>>,
     pub(super) grace: Grace,
     capture: Option<Capture>,
 }
 
 impl Lines {
-    pub(super) fn new(socket: Socket, connection: OwnedFd) -> Self {
-        let (devices, interfaces, early) = (Vec::new(), HashMap::new(), VecDeque::new());
+    pub(super) fn new(socket: Socket, requests: Arc<Requests>) -> Self {
+        let (devices, interfaces) = (Vec::new(), HashMap::new());
         let (grace, capture) = (Grace::default(), Capture::from_environment());
-        Self { socket, connection, devices, interfaces, early, grace, capture }
+        Self { socket, requests, devices, interfaces, grace, capture }
     }
 
-    /// From now on the agent hands over what concerns us, and says what is in the file when we are gone.
-    pub(super) fn attend(&mut self, will: &OwnedFd) -> io::Result<()> {
-        unix::set_patience(self.connection.as_raw_fd(), PATIENCE)?;
+    /// The connection to the agent.
+    pub(super) fn connection(&self) -> RawFd {
+        self.requests.connection.as_raw_fd()
+    }
+
+    /// Has the agent hand over this process's datagrams from now on, and send the messages of the disconnect
+    /// journal when this process has ended. The first message is the answer; datagrams follow.
+    pub(super) fn attend(&mut self, journal: &OwnedFd) -> io::Result<()> {
+        let connection = self.connection();
+        unix::set_patience(connection, PATIENCE)?;
         let address = ListenAddress::Any;
         let request =
             Request { ask: Ask::Attend, space: PortSpace::Tcp, port: 0, count: 0, address, shared: false };
-        unix::send(self.connection.as_raw_fd(), &request.to_bytes(), Some(will.as_raw_fd()))?;
-        self.answer().map(drop)
-    }
-
-    /// Asks the agent, and waits for its answer.
-    pub(super) fn ask(&mut self, request: &Request) -> io::Result<u16> {
-        let fd = self.connection.as_raw_fd();
-        let bytes: [u8; REQUEST_BYTES] = request.to_bytes();
-        unix::send(fd, &bytes, None)?;
-        self.answer()
-    }
-
-    fn answer(&mut self) -> io::Result<u16> {
-        let fd = self.connection.as_raw_fd();
-        let mut message = [0; MESSAGE_BYTES_MAX];
-        loop {
-            let length = unix::receive_next(fd, &mut message)?;
-            if length == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
-            }
-            let message = message.get(..length).unwrap_or_default();
-            match <[u8; ANSWER_BYTES]>::try_from(message) {
-                Ok(answer) => return Answer::parse(answer),
-                Err(_) if self.early.len() < EARLY_MAX => self.early.push_back(message.into()),
-                // Lost, as on a network.
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Takes what was handed over while an answer was waited for.
-    pub(super) fn hear_early(&mut self, cm: &mut Cm, now: Instant) {
-        while let Some(message) = self.early.pop_front() {
-            self.handle(cm, &message, now);
+        unix::send(connection, &request.to_bytes(), Some(journal.as_raw_fd()))?;
+        let mut answer = [0; ANSWER_BYTES];
+        match unix::receive_next(connection, &mut answer)? {
+            ANSWER_BYTES => Answer::parse(answer).map(drop),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
@@ -107,10 +80,15 @@ impl Lines {
     pub(super) fn hear(&mut self, cm: &mut Cm, now: Instant) -> bool {
         let mut message = [0; MESSAGE_BYTES_MAX];
         for _ in 0..MESSAGES_MAX {
-            match unix::receive_now(self.connection.as_raw_fd(), &mut message) {
+            let length = match unix::receive_now(self.connection(), &mut message) {
                 Ok(0) => return false,
-                Ok(length) => self.handle(cm, message.get(..length).unwrap_or_default(), now),
+                Ok(length) => length,
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            };
+            let message = message.get(..length).unwrap_or_default();
+            match message.try_into() {
+                Ok(answer) => self.requests.take(answer),
+                Err(_) => self.handle(cm, message, now),
             }
         }
         true

@@ -1,9 +1,9 @@
-//! Who listens on this host.
+//! Lists the RDMA-CM listeners of this host.
 
+use crate::agent::connect_existing;
 use crate::agent::protocol::{ANSWER_BYTES, Answer, Ask, REQUEST_BYTES, Request};
-use crate::agent::visit;
 use crate::error::OpenError;
-use crate::sys::unix;
+use link::unix;
 use rnic::cm::ListenAddress;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,18 +18,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Listening {
     /// Connections or datagrams.
     pub space: PortSpace,
-    /// The port.
+    /// Port number in its port space.
     pub port: u16,
-    /// The address.
+    /// Local address that the listener is bound to.
     pub address: ListenAddress,
 }
 
 /// All listeners of this user's programs in this network namespace.
 ///
 /// # Errors
-/// [`OpenError`] says what is in the way of asking.
+/// [`OpenError`] names the reason why the agent cannot be asked, and what to do.
 pub fn listeners() -> Result<Vec<Listening>, OpenError> {
-    let Some(lease) = visit()? else { return Ok(Vec::new()) };
+    let Some(lease) = connect_existing()? else { return Ok(Vec::new()) };
     let fd = lease.connection.as_raw_fd();
     unix::set_patience(fd, PATIENCE).map_err(OpenError::Agent)?;
     let mut found = Vec::new();

@@ -5,73 +5,80 @@
 //!   events ◀──Owner::handle── Cm ◀── MADs: from the agent, through the lease's connection
 //! ```
 //!
-//! One thread takes what the agent hands over and runs the timers. One lock orders everything; what the owner
-//! is told, it is told under that lock.
+//! One thread takes the datagrams that the agent hands over, and runs the timers. One lock orders all calls;
+//! the owner's functions are called with that lock held. No one holds it while the agent is asked.
 
 mod grace;
+mod journal;
 mod lines;
 mod list;
 mod ports;
+mod requests;
 mod thread;
-mod wills;
 
 use crate::agent::gsi::SLOT_BITS;
-use crate::agent::will::Will;
+use crate::agent::journal::JournalWriter;
 use crate::agent::{self, Lease};
 use crate::clock;
 use crate::error::OpenError;
 use crate::interface::DeviceInfo;
+use crate::log::HOST;
 use crate::settings;
+use crate::sys::environment;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
-use crate::sys::{fork, process, unix};
+use crate::sys::{fork, process};
+use journal::DisconnectJournal;
 use lines::Lines;
-use link::udp::QPN_BITS;
+use link::unix;
 use link::watch::Watch;
 pub use list::{Listening, listeners};
 use ports::Pool;
 pub use ports::{BindError, Bound};
+use requests::Requests;
 use rnic::Instant;
 pub use rnic::cm::ListenAddress;
-use rnic::cm::{Cm, CmConfig, Event};
-use std::os::fd::AsRawFd;
+use rnic::cm::{Cm, CmConfig, CmEvent, IdSeries};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use wills::Wills;
+use tracing::warn;
 
-/// Whom the events of connections are for.
+/// Takes the events of connections.
 pub trait Owner: Send + 'static {
-    /// Something happened. The lock is held: this must not call [`Connector::with`].
-    fn handle(&mut self, event: Event, cm: &mut Cm, now: Instant);
+    /// Takes an event. The lock is held: this must not call [`Connector::with`].
+    fn handle(&mut self, event: CmEvent, cm: &mut Cm, now: Instant);
 
-    /// Addresses came or went: these devices there are now. Connections whose address went are told of after
-    /// this.
+    /// Takes the list of devices after addresses were added or removed. Events of connections whose address
+    /// was removed follow.
     fn devices_changed(&mut self, devices: &[DeviceInfo]);
 }
 
-/// What the lock protects.
+/// The state that the lock protects.
 #[derive(Debug)]
 pub struct Session<O> {
-    /// The connections.
+    /// What the state machine was made with, for another one after a panic.
+    config: CmConfig,
+    /// The connection manager's state machine.
     pub cm: Cm,
-    /// Whose they are.
+    /// The owner, which takes the events.
     pub owner: O,
     lines: Lines,
-    wills: Wills,
-    pool: Pool,
+    journal: DisconnectJournal,
     wakes_at: Instant,
 }
 
 #[derive(Debug)]
 struct Shared<O> {
     session: Mutex<Session<O>>,
+    requests: Arc<Requests>,
+    pool: Pool,
     epoll: Epoll,
     wake: EventFd,
     stop: AtomicBool,
 }
 
-/// A process's connections.
+/// The connection manager of a process.
 #[derive(Debug)]
 pub struct Connector<O: Owner> {
     shared: Arc<Shared<O>>,
@@ -83,37 +90,41 @@ impl<O: Owner> Connector<O> {
     /// Gets a share of queue pair 1 and starts the thread that serves it. A process has one.
     ///
     /// # Errors
-    /// [`OpenError`] says what is in the way and what to do.
+    /// [`OpenError`] names the reason and what to do.
     pub fn start(owner: O) -> Result<Self, OpenError> {
-        let Lease { socket, first, connection, ids, .. } = agent::lease()?;
+        settings::check()?;
+        let Lease { socket, slot, connection, ids, .. } = agent::lease()?;
         let usual = CmConfig::default();
         let config = CmConfig {
             response_timeout: settings::cm_response_timeout().unwrap_or(usual.response_timeout),
-            comm_id_prefix: first.value() >> QPN_BITS,
+            comm_id_prefix: slot,
             comm_id_prefix_bits: SLOT_BITS as u8,
             comm_id_series: Some(ids),
             reports_changes: true,
             ..usual
         };
         let seed = crate::device::random().map_err(OpenError::Thread)?;
-        let mut lines = Lines::new(socket, connection);
+        let requests = Arc::new(Requests::new(connection));
+        let mut lines = Lines::new(socket, Arc::clone(&requests));
         let file = unix::anonymous_file().map_err(OpenError::Thread)?;
         lines.attend(&file).map_err(OpenError::Agent)?;
-        let wills = Wills::new(Will::new(file), ids.used);
-        fork::forsake(lines.connection.as_raw_fd());
+        let journal = DisconnectJournal::new(JournalWriter::new(file), ids.used);
+        fork::forsake(lines.connection());
         let mut cm = Cm::new(config, seed);
         lines.follow(&mut cm);
         let (epoll, wake) =
             (Epoll::new().map_err(OpenError::Thread)?, EventFd::signal().map_err(OpenError::Thread)?);
         epoll.add(wake.raw()).map_err(OpenError::Thread)?;
-        epoll.add(lines.connection.as_raw_fd()).map_err(OpenError::Thread)?;
-        // The thread begins with a sleep that only news end: a first timer has to wake it.
+        epoll.add(lines.connection()).map_err(OpenError::Thread)?;
+        // The thread begins with a sleep without a timeout: the first timer has to wake it.
         let wakes_at = Instant(u64::MAX);
-        let session = Session { cm, owner, lines, wills, pool: Pool::default(), wakes_at };
-        let shared =
-            Arc::new(Shared { session: Mutex::new(session), epoll, wake, stop: AtomicBool::new(false) });
-        // A sandbox may forbid netlink: changes of addresses are not heard of then.
-        let watch = Watch::new().ok().filter(|watch| shared.epoll.add(watch.raw()).is_ok());
+        let session = Session { config, cm, owner, lines, journal, wakes_at };
+        let (session, pool, stop) = (Mutex::new(session), Pool::default(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { session, requests, pool, epoll, wake, stop });
+        // A sandbox may forbid netlink: changes of addresses are not noticed then.
+        let watch = Watch::new().and_then(|watch| shared.epoll.add(watch.raw()).map(|()| watch));
+        let refused = |error| warn!(target: HOST, "changes of addresses are not noticed: {error}");
+        let watch = watch.map_err(refused).ok();
         let worker = Arc::clone(&shared);
         let thread = process::spawn_quiet("rockery-cm", move || thread::run(&worker, watch.as_ref()));
         let thread = Some(thread.map_err(OpenError::Thread)?);
@@ -126,7 +137,7 @@ impl<O: Owner> Connector<O> {
         self.generation == fork::generation()
     }
 
-    /// Runs calls on the connections. What they send and tell goes out before this returns.
+    /// Runs calls on the connections. Datagrams and events that they cause are delivered before this returns.
     pub fn with<T>(&self, calls: impl FnOnce(&mut Session<O>, Instant) -> T) -> T {
         let now = clock::now();
         let mut session = self.shared.lock();
@@ -141,9 +152,14 @@ impl<O: Owner> Connector<O> {
     }
 }
 
-impl<O> Shared<O> {
+impl<O: Owner> Shared<O> {
     fn lock(&self) -> MutexGuard<'_, Session<O>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+        self.session.lock().unwrap_or_else(|poisoned| {
+            self.session.clear_poison();
+            let mut session = poisoned.into_inner();
+            session.start_again();
+            session
+        })
     }
 }
 
@@ -153,14 +169,32 @@ impl<O: Owner> Session<O> {
         &self.lines.devices
     }
 
-    /// When the thread has to look at the latest.
+    /// After a panic in a call that held the lock: the state may be inconsistent, so it is replaced by an
+    /// empty one, and the owner is told that all devices are gone (`RDMA_CM_EVENT_DEVICE_REMOVAL`) and are
+    /// there again. The message of the panic, on standard error, has the file and line.
+    #[cold]
+    fn start_again(&mut self) {
+        const MESSAGE: &[u8] = b"rockery: a bug (see the panic above) has ended all connections of the \
+            connection manager: each has the event RDMA_CM_EVENT_DEVICE_REMOVAL; new ones can be made\n";
+        // Standard error may be closed.
+        let _ = environment::write_to_standard_error(MESSAGE);
+        let series = self.config.comm_id_series;
+        let comm_id_series = series.map(|ids| IdSeries { used: self.cm.comm_ids_used(), ..ids });
+        // Without random numbers IDs are only easier to guess.
+        let seed = crate::device::random().unwrap_or_default();
+        self.cm = Cm::new(CmConfig { comm_id_series, ..self.config }, seed);
+        self.owner.devices_changed(&[]);
+        self.lines.follow(&mut self.cm);
+        self.owner.devices_changed(&self.lines.devices);
+    }
+
+    /// When the next timer is due.
     fn next_timeout(&self) -> Option<Instant> {
         [self.cm.next_timeout(), self.lines.grace.next_timeout()].into_iter().flatten().min()
     }
 
-    /// Sends what is to be sent, and tells what is to be told.
+    /// Sends pending datagrams, and delivers pending events.
     fn settle(&mut self, now: Instant) {
-        self.lines.hear_early(&mut self.cm, now);
         loop {
             while let Some(datagram) = self.cm.poll_transmit() {
                 self.lines.send(&datagram);
@@ -169,7 +203,7 @@ impl<O: Owner> Session<O> {
             self.owner.handle(event, &mut self.cm, now);
         }
         let lines = &self.lines;
-        self.wills.follow(&mut self.cm, |gid| lines.interface_of(gid));
+        self.journal.follow(&mut self.cm, |gid| lines.interface_of(gid));
     }
 
     /// Takes what the agent has handed over. False when the agent is gone.

@@ -1,109 +1,158 @@
-//! Ports: the agent knows whose they are; of those that may be any, some are kept in stock.
+//! RDMA-CM ports. The agent knows which client has bound which port; a stock of free ports is kept here for
+//! binds to any port.
 
-use super::{Owner, Session};
+use super::{Connector, Owner, Session};
 use crate::agent::protocol::{Ask, Request};
 use rnic::Instant;
 use rnic::cm::{CmError, Listen, ListenAddress, ListenerId};
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::cm::{PortSpace, ServiceId};
 
-/// Ports that are fetched at a time: a connection a piece, so that a burst of them asks the agent rarely.
+/// Ports that are fetched at a time, so that a burst of connections asks the agent rarely.
 const STOCK: u16 = 64;
 
-/// A port that is ours.
+/// A port that this process has bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bound {
     /// The port space.
     pub space: PortSpace,
-    /// The port.
+    /// Port number in its port space.
     pub port: u16,
     /// The address that it is bound to.
     pub address: ListenAddress,
     from_stock: bool,
 }
 
-/// Why a port cannot be had, or nobody can listen there.
+/// Errors of binding a port or listening on it.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// What the agent says: `EADDRINUSE`, `EADDRNOTAVAIL` when all are taken, `ENOMEM` at its limit.
-    #[error("the port cannot be had: {0}")]
+    /// The agent's error: `EADDRINUSE`, `EADDRNOTAVAIL` when all ports are bound, `ENOMEM` at the agent's
+    /// limit.
+    #[error("cannot bind the port: {0}")]
     Agent(#[from] io::Error),
-    /// What the connection manager says.
-    #[error("nobody can listen there: {0}")]
+    /// The connection manager's error.
+    #[error("cannot listen on the port: {0}")]
     Cm(#[from] CmError),
 }
 
-/// Ports in stock.
+/// Free ports that were fetched from the agent, by port space.
 #[derive(Default, Debug)]
-pub(super) struct Pool(HashMap<u16, VecDeque<u16>>);
+pub(super) struct Pool(Mutex<HashMap<u16, VecDeque<u16>>>);
 
-impl<O: Owner> Session<O> {
-    /// Gets a port; 0 is any. `shared` allows others that say the same to have it as well.
+impl Pool {
+    fn stocks(&self) -> MutexGuard<'_, HashMap<u16, VecDeque<u16>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, space: PortSpace) -> Option<u16> {
+        self.stocks().get_mut(&space.value())?.pop_front()
+    }
+
+    fn add(&self, space: PortSpace, ports: impl IntoIterator<Item = u16>) {
+        self.stocks().entry(space.value()).or_default().extend(ports);
+    }
+}
+
+/// Calls that ask the agent. They wait without the lock of [`Connector::with`], so they must not be made in
+/// such a call.
+impl<O: Owner> Connector<O> {
+    /// Binds a port; 0 is any. `shared` allows other clients that set it to bind the port as well.
     ///
     /// # Errors
     /// [`BindError::Agent`].
     pub fn bind(
-        &mut self,
+        &self,
         space: PortSpace,
         port: u16,
         address: ListenAddress,
         shared: bool,
     ) -> Result<Bound, BindError> {
         if port != 0 {
-            self.lines.ask(&Request { ask: Ask::Bind, space, port, count: 1, address, shared })?;
+            self.ask(&Request { ask: Ask::Bind, space, port, count: 1, address, shared })?;
             return Ok(Bound { space, port, address, from_stock: false });
         }
-        let stock = self.pool.0.entry(space.value()).or_default();
-        if stock.is_empty() {
-            let all = ListenAddress::Any;
-            let request =
-                Request { ask: Ask::Bind, space, port: 0, count: STOCK, address: all, shared: false };
-            let first = self.lines.ask(&request)?;
-            stock.extend((0..STOCK).map(|index| first + index));
-        }
-        let none = || io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
-        let port = stock.pop_front().ok_or_else(none)?;
+        let port = match self.shared.pool.take(space) {
+            Some(port) => port,
+            None => {
+                let all = ListenAddress::Any;
+                let first = self.ask(&Request {
+                    ask: Ask::Bind,
+                    space,
+                    port: 0,
+                    count: STOCK,
+                    address: all,
+                    shared: false,
+                })?;
+                self.shared.pool.add(space, (1..STOCK).map(|index| first + index));
+                first
+            }
+        };
         Ok(Bound { space, port, address, from_stock: true })
     }
 
-    /// Gives it back.
-    pub fn unbind(&mut self, bound: &Bound) {
+    /// Unbinds a port.
+    pub fn unbind(&self, bound: &Bound) {
         let Bound { space, port, address, from_stock } = *bound;
         if from_stock {
-            self.pool.0.entry(space.value()).or_default().push_back(port);
+            self.shared.pool.add(space, [port]);
             return;
         }
-        // An agent that is gone has forgotten it already.
-        let _ = self.lines.ask(&Request { ask: Ask::Unbind, space, port, count: 1, address, shared: false });
+        // An error means that the agent has ended, and with it the binding.
+        let _ = self.ask(&Request { ask: Ask::Unbind, space, port, count: 1, address, shared: false });
     }
 
-    /// Takes requests for a port of ours.
+    /// Listens on a bound port. `opened` is called with the listener before the first request is taken.
     ///
     /// # Errors
-    /// `EADDRINUSE` when somebody listens there; [`BindError::Cm`] at the limit of listeners.
-    pub fn listen(&mut self, bound: &Bound, backlog: u32, now: Instant) -> Result<ListenerId, BindError> {
+    /// `EADDRINUSE` when another client listens on it; [`BindError::Cm`] at the limit of listeners.
+    pub fn listen<T>(
+        &self,
+        bound: &Bound,
+        backlog: u32,
+        opened: impl FnOnce(&mut Session<O>, ListenerId) -> T,
+    ) -> Result<T, BindError> {
         let Bound { space, port, address, .. } = *bound;
+        let service = ServiceId::ip(space, port);
         let request = Request { ask: Ask::Listen, space, port, count: 1, address, shared: false };
-        self.lines.ask(&request)?;
-        let listen = Listen { service: ServiceId::ip(space, port), address, backlog };
-        let listener = self.cm.listen(listen).map_err(|error| {
-            // As before: nothing of it is left with the agent.
-            let _ = self.lines.ask(&Request { ask: Ask::Unlisten, ..request });
-            BindError::from(error)
-        })?;
-        self.lines.grace.open(listen.service);
-        self.lines.replay(&mut self.cm, now);
-        Ok(listener)
+        self.with(|session, _| session.lines.grace.expect(service));
+        let answer = self.ask(&request);
+        let listener = self.with(|session, now| {
+            session.lines.grace.decide(service);
+            let listener = answer.map_err(BindError::from).and_then(|_| {
+                let listener = session.cm.listen(Listen { service, address, backlog })?;
+                session.lines.grace.open(service);
+                Ok(opened(session, listener))
+            });
+            session.lines.replay(&mut session.cm, now);
+            listener
+        });
+        if let Err(BindError::Cm(_)) = listener {
+            // Takes the listener back from the agent; an error means that the agent has ended.
+            let _ = self.ask(&Request { ask: Ask::Unlisten, ..request });
+        }
+        listener
     }
 
-    /// Takes no more requests. Those that nobody has taken are rejected.
-    pub fn unlisten(&mut self, bound: &Bound, listener: ListenerId, now: Instant) {
+    /// Takes no more requests for a listener that [`Session::unlisten`] has closed.
+    pub fn withdraw(&self, bound: &Bound) {
         let Bound { space, port, address, .. } = *bound;
-        let request = Request { ask: Ask::Unlisten, space, port, count: 1, address, shared: false };
-        // An agent that is gone has forgotten it; a listener that is gone is what is wanted.
-        let _ = self.lines.ask(&request);
+        // Errors mean that the agent has ended, or that there is no such listener any more.
+        let _ = self.ask(&Request { ask: Ask::Unlisten, space, port, count: 1, address, shared: false });
+    }
+
+    fn ask(&self, request: &Request) -> io::Result<u16> {
+        self.shared.requests.ask(request)
+    }
+}
+
+impl<O: Owner> Session<O> {
+    /// Closes a listener; [`Connector::withdraw`] follows. Requests that the program has not accepted are
+    /// rejected, and new ones are held for the next listener for a moment.
+    pub fn unlisten(&mut self, bound: &Bound, listener: ListenerId, now: Instant) {
+        // An error means that there is no such listener any more.
         let _ = self.cm.unlisten(listener, now);
-        self.lines.grace.close(ServiceId::ip(space, port), now);
+        self.lines.grace.close(ServiceId::ip(bound.space, bound.port), now);
     }
 }

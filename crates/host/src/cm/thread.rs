@@ -1,17 +1,28 @@
-//! The thread that hears what peers say and runs the timers.
+//! The thread that takes the datagrams of peers and runs the timers.
 
 use super::{Owner, Shared};
 use crate::clock;
 use link::watch::Watch;
 use rnic::Instant;
-use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Runs until the connector is dropped or the agent is gone.
+/// Runs until the connector is dropped. After a panic, which the next lock handles, it goes on; after the
+/// second one it ends.
 pub(super) fn run<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>) {
-    let mut timeout = None;
     let mut agent_is_there = true;
+    for _ in 0..2 {
+        if catch_unwind(AssertUnwindSafe(|| serve(shared, watch, &mut agent_is_there))).is_ok() {
+            break;
+        }
+    }
+    shared.requests.close();
+}
+
+fn serve<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>, agent_is_there: &mut bool) {
+    // At once first: after a panic, timers may be due.
+    let mut timeout = Some(Duration::ZERO);
     while !shared.stop.load(Ordering::Acquire) {
         let mut changed = false;
         for ready in shared.epoll.wait(timeout) {
@@ -25,11 +36,12 @@ pub(super) fn run<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>) {
             session.lines.follow(&mut session.cm);
             session.owner.devices_changed(&session.lines.devices);
         }
-        if agent_is_there && !session.hear(now) {
-            // Nobody can reach us any more; what is said now times out.
-            agent_is_there = false;
+        if *agent_is_there && !session.hear(now) {
+            // No peer can reach this process any more; messages that are sent now time out.
+            *agent_is_there = false;
+            shared.requests.close();
             // It would be ready for ever.
-            let _ = shared.epoll.remove(session.lines.connection.as_raw_fd());
+            let _ = shared.epoll.remove(session.lines.connection());
         }
         if session.lines.grace.next_timeout().is_some_and(|at| at <= now) {
             let session = &mut *session;
@@ -39,6 +51,6 @@ pub(super) fn run<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>) {
         session.settle(now);
         let next = session.next_timeout();
         session.wakes_at = next.unwrap_or(Instant(u64::MAX));
-        timeout = next.map(|at| Duration::from_nanos((at - clock::now()).0));
+        timeout = next.map(|at| clock::real(at - clock::now()));
     }
 }

@@ -7,6 +7,11 @@ use std::time::Duration;
 /// Descriptors that one call can name.
 const EVENTS: usize = 4;
 
+/// A time for epoll_wait(2): rounded up, and -1 where it is without end.
+fn milliseconds(timeout: Option<Duration>) -> i32 {
+    timeout.map_or(-1, |timeout| i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX))
+}
+
 /// Watches descriptors, level-triggered, for being readable.
 #[derive(Debug)]
 pub(crate) struct Epoll(OwnedFd);
@@ -18,7 +23,7 @@ impl Epoll {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that nothing else owns.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -26,7 +31,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32)
     }
 
-    /// Watches a descriptor no more: whoever makes it readable no longer stops to look who waits.
+    /// Watches a descriptor no more: making it readable does not look for waiting threads then, which costs.
     pub(crate) fn remove(&self, fd: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0)
     }
@@ -52,15 +57,31 @@ impl Epoll {
         // SAFETY: room for the events, a time or null, no signal mask.
         let ready = unsafe {
             let place = events.as_mut_ptr();
-            let result = libc::epoll_pwait2(fd, place, room, time_pointer, std::ptr::null());
+            // As a system call: glibc has the function from 2.35 on.
+            let no_mask = std::ptr::null::<libc::sigset_t>();
+            let result =
+                libc::syscall(libc::SYS_epoll_pwait2, fd, place, room, time_pointer, no_mask, 0usize);
             if result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
                 // Before Linux 5.11: whole milliseconds, rounded up.
-                let whole = timeout.map_or(-1, |timeout| timeout.as_micros().div_ceil(1000) as i32);
-                libc::epoll_wait(fd, place, room, whole)
+                libc::epoll_wait(fd, place, room, milliseconds(timeout))
             } else {
-                result
+                result as i32
             }
         };
         events.into_iter().take(ready.max(0) as usize).map(|event| event.u64 as RawFd)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_up_to_whole_milliseconds() {
+        assert_eq!(milliseconds(None), -1);
+        assert_eq!(milliseconds(Some(Duration::ZERO)), 0);
+        assert_eq!(milliseconds(Some(Duration::from_nanos(1))), 1);
+        assert_eq!(milliseconds(Some(Duration::from_micros(1500))), 2);
+        assert_eq!(milliseconds(Some(Duration::MAX)), i32::MAX);
     }
 }

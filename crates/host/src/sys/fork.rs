@@ -1,28 +1,101 @@
-//! What becomes of open devices when the program forks.
+//! What is done before and after `fork`.
 //!
-//! The child has none of our threads, and shares sockets with its parent, who goes on using them. So the
-//! child forgets the network: its copies of devices stay valid to be destroyed, but send and receive nothing.
-//! A device that the child opens is its own. The locks of all devices are held across the fork, so that the
-//! child finds none of them taken by a thread that it does not have.
+//! The child has none of the library's threads, so it must find no lock taken by one of them. The locks of
+//! open devices are held across the fork ([`hold_across`], for [`super::open_devices`]). For other locks of
+//! verbs there is [`enter`]: a fork waits until no other thread is inside.
 
-use crate::device::Shared;
-use crate::pump::Pump;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
-static DEVICES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+/// Locks that are held across a fork, and released when this is dropped.
+pub(crate) trait HeldLocks {
+    /// In the child: closes what is the parent's.
+    fn sever(&mut self);
+}
 
-/// A device's lock and, dropped after it, what keeps the device alive.
-struct Held {
-    pump: MutexGuard<'static, Pump>,
-    _shared: Arc<Shared>,
+/// A function that takes locks before a fork.
+type Hold = fn() -> Box<dyn HeldLocks>;
+
+static HOLD: OnceLock<Hold> = OnceLock::new();
+
+/// What is held across a fork; the locks are released before the gate is opened.
+struct AllHeld {
+    locks: Option<Box<dyn HeldLocks>>,
+    gate: MutexGuard<'static, Gate>,
+}
+
+impl Drop for AllHeld {
+    fn drop(&mut self) {
+        self.gate.forking = false;
+        GATE_NEWS.notify_all();
+    }
 }
 
 thread_local! {
     /// Between the handlers, which the forking thread runs before and after the fork.
-    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+    static HELD: RefCell<Option<AllHeld>> = const { RefCell::new(None) };
+}
+
+/// The threads that are inside, see [`enter`].
+#[derive(Debug)]
+struct Gate {
+    threads: usize,
+    /// A fork waits: no further thread enters.
+    forking: bool,
+}
+
+static GATE: Mutex<Gate> = Mutex::new(Gate { threads: 0, forking: false });
+/// The number inside has changed, or a fork is done.
+static GATE_NEWS: Condvar = Condvar::new();
+
+thread_local! {
+    /// How often this thread is inside.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// As long as it lives, no other thread forks. Not to be asked for with a device's lock held.
+#[derive(Debug)]
+pub struct Inside(PhantomData<*const ()>);
+
+/// Before a lock is taken that the child of a fork may need: control verbs do, and nothing on the data path.
+pub fn enter() -> Inside {
+    if DEPTH.get() == 0 {
+        install_handlers();
+        let mut gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
+        while gate.forking {
+            gate = GATE_NEWS.wait(gate).unwrap_or_else(PoisonError::into_inner);
+        }
+        gate.threads += 1;
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    Inside(PhantomData)
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+        if DEPTH.get() == 0 {
+            GATE.lock().unwrap_or_else(PoisonError::into_inner).threads -= 1;
+            GATE_NEWS.notify_all();
+        }
+    }
+}
+
+/// Waits until this is the only thread inside, if it is, and keeps others out.
+fn close_gate() -> MutexGuard<'static, Gate> {
+    let own = usize::from(DEPTH.get() > 0);
+    let mut gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
+    while gate.forking {
+        gate = GATE_NEWS.wait(gate).unwrap_or_else(PoisonError::into_inner);
+    }
+    gate.forking = true;
+    while gate.threads > own {
+        gate = GATE_NEWS.wait(gate).unwrap_or_else(PoisonError::into_inner);
+    }
+    gate
 }
 
 /// How many forks lie between the first process and this one.
@@ -51,68 +124,83 @@ fn install_handlers() {
     });
 }
 
-/// Has the device looked after in forks from now on.
-pub(crate) fn register(shared: &Arc<Shared>) {
+/// Has `hold` take its locks before each fork from now on.
+pub(crate) fn hold_across(hold: Hold) {
+    HOLD.get_or_init(|| hold);
     install_handlers();
-    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-    devices.retain(|device| device.strong_count() > 0);
-    devices.push(Arc::downgrade(shared));
 }
 
 extern "C" fn before() {
-    let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-    let hold = |shared: Arc<Shared>| {
-        // SAFETY: the lock lives in `shared`, which stands beside the guard and is dropped after it.
-        let pump =
-            unsafe { std::mem::transmute::<MutexGuard<'_, Pump>, MutexGuard<'static, Pump>>(shared.lock()) };
-        Held { pump, _shared: shared }
-    };
-    let held = devices.iter().filter_map(Weak::upgrade).map(hold).collect();
-    HELD.with(|place| *place.borrow_mut() = held);
+    let gate = close_gate();
+    let locks = HOLD.get().map(|hold| hold());
+    HELD.with(|place| *place.borrow_mut() = Some(AllHeld { locks, gate }));
 }
 
 extern "C" fn after_in_parent() {
-    HELD.with(|held| held.borrow_mut().clear());
+    HELD.with(|held| *held.borrow_mut() = None);
 }
 
 extern "C" fn after_in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     let forsaken = FORSAKEN.swap(-1, Ordering::Relaxed);
     if forsaken >= 0 {
-        // SAFETY: whoever named it forgets it in the child.
+        // SAFETY: the owner of the descriptor forgets it in the child.
         unsafe { libc::close(forsaken) };
     }
     HELD.with(|held| {
-        let mut held = held.borrow_mut();
-        held.iter_mut().for_each(|held| held.pump.sever());
-        held.clear();
+        if let Some(mut held) = held.borrow_mut().take()
+            && let Some(locks) = &mut held.locks
+        {
+            locks.sever();
+        }
     });
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::{Device, list};
+pub(super) mod tests {
+    use super::{Mutex, PoisonError};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    #[test]
-    fn a_child_destroys_its_copy_and_the_parent_goes_on() {
-        let info = list().into_iter().find(|device| device.interface == "lo").unwrap();
-        let device = Device::open(&info).unwrap();
-        // SAFETY: the child touches the device, whose locks are held across the fork, and ends.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            device.with(|rnic, _| rnic.alloc_pd().is_ok());
-            drop(device);
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(7) };
-        }
+    /// Waits for a child; whether it ended with 7. One that hangs is killed.
+    pub(crate) fn ends_well(child: i32) -> bool {
         let (mut status, start) = (0, Instant::now());
         // SAFETY: our own child, and a place for its status.
         while unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "the child hangs");
+            if start.elapsed() > Duration::from_secs(20) {
+                // SAFETY: our own child.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(libc::WEXITSTATUS(status), 7);
-        assert!(device.with(|rnic, _| rnic.alloc_pd().is_ok()));
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7
+    }
+
+    #[test]
+    fn a_child_finds_no_lock_taken_by_a_thread_that_is_inside() {
+        static LOCK: Mutex<()> = Mutex::new(());
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let _inside = super::enter();
+                    drop((super::enter(), LOCK.lock().unwrap_or_else(PoisonError::into_inner)));
+                }
+            });
+            let well = (0..30).all(|round| {
+                // The forking thread itself may be inside.
+                let _inside = (round % 2 == 0).then(super::enter);
+                // SAFETY: the child takes a lock that no thread has now, and ends.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    drop((super::enter(), LOCK.lock().unwrap_or_else(PoisonError::into_inner)));
+                    // SAFETY: ends the child.
+                    unsafe { libc::_exit(7) };
+                }
+                ends_well(child)
+            });
+            stop.store(true, Ordering::Relaxed);
+            assert!(well, "a child hangs");
+        });
     }
 }

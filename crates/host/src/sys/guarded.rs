@@ -1,9 +1,10 @@
-//! Copies to and from memory that may go away: a shared file can be cut off by whoever has it, and then the
-//! processor's complaint (`SIGBUS`) ends a program that touches it. Here it ends the copy.
+//! Copies to and from memory that may vanish: a process that has a shared file can truncate it, and access to
+//! its mapping then raises `SIGBUS`; a program can unmap memory that it has registered, and access then
+//! raises `SIGSEGV`. Either signal terminates the program. Here it ends the copy with a failure.
 //!
-//! The functions are written out, and lie together: a handler that finds the complaint to come from among
-//! them has them return a failure. All others it passes to the handler that was there before. Where there is
-//! no such code for the processor, nothing is copied.
+//! The functions are written in assembly and lie together: a signal handler makes them return a failure if
+//! the fault is at one of their instructions, and passes every other signal to the handler that was installed
+//! before. On processors without such code nothing is copied.
 
 use std::io;
 use std::sync::OnceLock;
@@ -69,8 +70,9 @@ mod code {
         pub(super) fn rockery_guard_swap(cell: *mut u8, compare: u64, swap: u64, before: *mut u64) -> i32;
     }
 
-    /// What was installed before us.
-    static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+    /// What is caught, and what was installed for it before us.
+    static BEFORE: [(i32, OnceLock<libc::sigaction>); 2] =
+        [(libc::SIGBUS, OnceLock::new()), (libc::SIGSEGV, OnceLock::new())];
 
     extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
         let guarded = rockery_guard_begin as *const () as i64..rockery_guard_end as *const () as i64;
@@ -81,7 +83,7 @@ mod code {
             *place = rockery_guard_failed as *const () as i64;
             return;
         }
-        let before = BEFORE.get();
+        let before = BEFORE.iter().find(|(caught, _)| *caught == signal).and_then(|(_, before)| before.get());
         match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
             libc::SIG_DFL | libc::SIG_IGN => {
                 // What touched the memory does so again when this returns, and then ends as it would have.
@@ -103,18 +105,22 @@ mod code {
     }
 
     pub(super) fn install() -> std::io::Result<()> {
+        BEFORE.iter().try_for_each(|(signal, before)| install_for(*signal, before))
+    }
+
+    fn install_for(signal: i32, before: &OnceLock<libc::sigaction>) -> std::io::Result<()> {
         // SAFETY: all zeros is a valid action, to be filled in; the handler only does what handlers may.
         unsafe {
-            let mut before: libc::sigaction = zeroed();
-            if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) < 0 {
+            let mut now: libc::sigaction = zeroed();
+            if libc::sigaction(signal, std::ptr::null(), &mut now) < 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            let before = BEFORE.get_or_init(|| before);
+            let before = before.get_or_init(|| now);
             let mut ours: libc::sigaction = zeroed();
             ours.sa_sigaction = handle as *const () as usize;
             ours.sa_mask = before.sa_mask;
             ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | (before.sa_flags & libc::SA_NODEFER);
-            match libc::sigaction(libc::SIGBUS, &ours, null_mut()) {
+            match libc::sigaction(signal, &ours, null_mut()) {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
             }
@@ -122,12 +128,12 @@ mod code {
     }
 }
 
-/// Stands for an installed handler.
+/// Stands for installed handlers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard(());
 
 impl Guard {
-    /// Installs the handler, once in a process.
+    /// Installs the handlers, once in a process.
     pub(crate) fn new() -> io::Result<Self> {
         static INSTALLED: OnceLock<bool> = OnceLock::new();
         #[cfg(target_arch = "x86_64")]
@@ -144,10 +150,11 @@ impl Guard {
     /// missing.
     ///
     /// # Safety
-    /// Both ranges are mapped, one of them perhaps to a file that is shorter by now; nobody in this process
-    /// has references into them.
+    /// Both ranges belong to this copy: one of them may be mapped to a file that is shorter by now, or be
+    /// unmapped, but not mapped anew for another purpose; there are no references into them.
     pub(crate) unsafe fn copy(self, to: *mut u8, from: *const u8, length: usize) -> bool {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, both ranges belong to this copy; access to what is not there
+        // any more ends the copy.
         unsafe {
             if length == 8 && to.addr().is_multiple_of(8) {
                 return code::rockery_guard_word(to, from) == 0;
@@ -164,7 +171,8 @@ impl Guard {
     /// As [`Self::copy`]; the address is a multiple of eight.
     pub(crate) unsafe fn fetch_add(self, cell: *mut u8, add: u64) -> Option<u64> {
         let mut before = 0;
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, which is that of [`Self::copy`]; the address is a multiple of
+        // eight.
         (unsafe { code::rockery_guard_add(cell, add, &mut before) } == 0).then_some(before)
     }
 
@@ -174,14 +182,14 @@ impl Guard {
     /// As [`Self::fetch_add`].
     pub(crate) unsafe fn compare_swap(self, cell: *mut u8, compare: u64, swap: u64) -> Option<u64> {
         let mut before = 0;
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, which is that of [`Self::fetch_add`].
         (unsafe { code::rockery_guard_swap(cell, compare, swap, &mut before) } == 0).then_some(before)
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Guard {
-    /// Copies nothing.
+    /// Copies nothing, because memory cannot be guarded on this architecture.
     ///
     /// # Safety
     /// None is needed.
@@ -189,7 +197,7 @@ impl Guard {
         false
     }
 
-    /// Adds nothing.
+    /// Adds nothing, because memory cannot be guarded on this architecture.
     ///
     /// # Safety
     /// None is needed.
@@ -197,7 +205,7 @@ impl Guard {
         None
     }
 
-    /// Swaps nothing.
+    /// Swaps nothing, because memory cannot be guarded on this architecture.
     ///
     /// # Safety
     /// None is needed.

@@ -3,10 +3,28 @@
 //! A region's owner promises with its registration that the range stays mapped until it is deregistered
 //! (`ibv_reg_mr` says the same); [`pin`] checks that it is at that moment. On-demand regions promise nothing:
 //! their bytes go through the kernel, which answers with an error where there is no page.
+//!
+//! Some programs unmap memory before they deregister it: UCX's registration cache deregisters what was
+//! unmapped when it is used next. An adapter goes on to access the pages, which it has pinned. The progress
+//! thread works while the program does that, so it copies with a [`Guard`]: the request fails, and the
+//! program goes on.
 
+use super::guarded::Guard;
 use rnic::{Backing, Fault, Memory, Payload, Piece};
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+thread_local! {
+    /// What this thread copies with, where memory may be unmapped meanwhile.
+    static GUARD: Cell<Option<Guard>> = const { Cell::new(None) };
+}
+
+/// From now on this thread takes memory that was unmapped for a fault of the request. A system that refuses
+/// the signal handlers leaves the thread as it was.
+pub(crate) fn guard_this_thread() {
+    GUARD.set(Guard::new().ok());
+}
 
 /// The memory of this process.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +50,15 @@ impl Memory for ProcessMemory {
             Backing::Null => return Ok(()),
         }
         let target = piece.address as *mut u8;
-        // SAFETY: the device checked the range against a region whose owner keeps it mapped and writable;
-        // the bytes are in a receive buffer of ours, or in a record of a lane that is not released yet, so
-        // they do not overlap. The program may read at the same time, as it may with a real device: it looks
-        // at the last byte, which is stored with release order after the others.
+        if let Some(guard) = GUARD.get() {
+            // SAFETY: the target is of a region that is registered, mapped or no longer mapped, which the
+            // guard finds; the bytes are in a receive buffer of ours or in a record that is not released yet.
+            return if unsafe { guard.copy(target, bytes, length) } { Ok(()) } else { Err(Fault) };
+        }
+        // SAFETY: the device checked the range against a region whose owner keeps it mapped and writable; the
+        // bytes are in a receive buffer of ours, or in a record of a shared-memory channel that is not
+        // released yet, so they do not overlap. The program may read at the same time, as it may with a real
+        // device: it looks at the last byte, which is stored with release order after the others.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes, target, length - 1);
             (*target.add(length - 1).cast::<AtomicU8>()).store(*bytes.add(length - 1), Ordering::Release);
@@ -44,16 +67,35 @@ impl Memory for ProcessMemory {
     }
 
     fn fetch_add(&mut self, piece: Piece, add: u64) -> Result<u64, Fault> {
-        Ok(cell(piece)?.fetch_add(add, Ordering::AcqRel))
+        let cell = cell(piece)?;
+        match GUARD.get() {
+            // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped.
+            Some(guard) => unsafe { guard.fetch_add(cell.cast(), add) }.ok_or(Fault),
+            // SAFETY: aligned, and in a registered region, whose owner keeps it mapped and writable.
+            None => Ok(unsafe { (*cell).fetch_add(add, Ordering::AcqRel) }),
+        }
     }
 
     fn compare_swap(&mut self, piece: Piece, compare: u64, swap: u64) -> Result<u64, Fault> {
-        let result = cell(piece)?.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+        let cell = cell(piece)?;
+        if let Some(guard) = GUARD.get() {
+            // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped.
+            return unsafe { guard.compare_swap(cell.cast(), compare, swap) }.ok_or(Fault);
+        }
+        // SAFETY: aligned, and in a registered region, whose owner keeps it mapped and writable.
+        let result = unsafe { (*cell).compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire) };
         Ok(result.unwrap_or_else(|was| was))
     }
 
     fn store(&mut self, piece: Piece, bytes: [u8; 8]) -> Result<(), Fault> {
-        cell(piece)?.store(u64::from_ne_bytes(bytes), Ordering::Release);
+        let cell = cell(piece)?;
+        if let Some(guard) = GUARD.get() {
+            // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped. The
+            // bytes are ours.
+            return if unsafe { guard.copy(cell.cast(), bytes.as_ptr(), 8) } { Ok(()) } else { Err(Fault) };
+        }
+        // SAFETY: aligned, and in a registered region, whose owner keeps it mapped and writable.
+        unsafe { (*cell).store(u64::from_ne_bytes(bytes), Ordering::Release) };
         Ok(())
     }
 
@@ -63,8 +105,8 @@ impl Memory for ProcessMemory {
             Payload::Phantom(length) => vec![0; length as usize].into_boxed_slice(),
             Payload::Foreign { address, length } => {
                 let mut kept = vec![0; length as usize].into_boxed_slice();
-                // SAFETY: a record of a lane that is not released yet, of that length; the other side may
-                // write there meanwhile, and then harms its own message.
+                // SAFETY: a record of a shared-memory channel that is not released yet, of that length; the
+                // other side may write there meanwhile, and then harms its own message.
                 unsafe { std::ptr::copy_nonoverlapping(address as *const u8, kept.as_mut_ptr(), kept.len()) };
                 kept
             }
@@ -74,7 +116,7 @@ impl Memory for ProcessMemory {
 
 /// The eight bytes of an atomic. The device refuses addresses that are not multiples of eight; should one
 /// come, it is a fault. An on-demand page is asked for first.
-fn cell(piece: Piece) -> Result<&'static AtomicU64, Fault> {
+fn cell(piece: Piece) -> Result<*mut AtomicU64, Fault> {
     let is_there = piece.address != 0 && piece.backing != Backing::Null;
     if piece.length < 8 || !piece.address.is_multiple_of(8) || !is_there {
         return Err(Fault);
@@ -83,9 +125,7 @@ fn cell(piece: Piece) -> Result<&'static AtomicU64, Fault> {
         let mut there = [0u8; 8];
         through_kernel(piece.address, there.as_mut_ptr(), there.len(), Direction::FromMemory)?;
     }
-    // SAFETY: aligned, and checked by the device against a region whose owner keeps it mapped and writable.
-    // The reference is used at once and not kept.
-    Ok(unsafe { &*(piece.address as *const AtomicU64) })
+    Ok(piece.address as *mut AtomicU64)
 }
 
 /// Reads a piece into `out`, which is as long.
@@ -100,6 +140,12 @@ pub(crate) fn read(piece: &Piece, out: &mut [u8]) -> Result<(), Fault> {
             out[..length].fill(0);
             return Ok(());
         }
+    }
+    if let Some(guard) = GUARD.get() {
+        // SAFETY: the source is of a region that is registered, mapped or no longer mapped, which the guard
+        // finds; `out` is a staging buffer of ours.
+        let copied = unsafe { guard.copy(out.as_mut_ptr(), piece.address as *const u8, length) };
+        return if copied { Ok(()) } else { Err(Fault) };
     }
     // SAFETY: the device checked the range against a region whose owner keeps it mapped; `out` is a staging
     // buffer of ours. The program may write at the same time: then what is sent is what it had at some
@@ -140,7 +186,7 @@ pub enum PinError {
     Kernel(#[source] io::Error),
 }
 
-/// Brings the pages of a range in, as pinning would, and says whether they are there. Nothing is locked:
+/// Faults the pages of a range in, as pinning would, and checks that they are mapped. Nothing is locked:
 /// limits on locked memory do not apply to a software device.
 ///
 /// # Errors

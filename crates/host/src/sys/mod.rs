@@ -1,14 +1,19 @@
 //! All unsafe code of this crate: application memory and system calls.
 
-pub(crate) mod book;
+pub(crate) mod descriptors;
+pub(crate) mod environment;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
-pub(crate) mod foreign;
+pub(crate) mod file_thread;
 pub(crate) mod fork;
+pub(crate) mod grant_table;
 pub(crate) mod guarded;
 pub(crate) mod memory;
+pub(crate) mod open_devices;
+pub(crate) mod other_process;
+pub(crate) mod owners;
 pub(crate) mod process;
-pub(crate) mod shares;
+pub(crate) mod readiness;
+pub(crate) mod shared_files;
+pub(crate) mod shared_mappings;
 pub(crate) mod ticks;
-pub(crate) mod unix;
-pub(crate) mod views;

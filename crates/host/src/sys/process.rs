@@ -5,12 +5,20 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::thread::JoinHandle;
 
-/// Starts a thread that takes none of the program's signals.
+/// Signals that the kernel raises for an action of the thread itself. Where one of them is blocked, the
+/// kernel ends the process instead of calling the handler: ours ([`super::guarded`]), or the program's.
+const FAULTS: [i32; 6] =
+    [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
+/// Starts a thread that takes none of the program's signals, but for those that it causes itself.
 pub(crate) fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     // SAFETY: signal sets of ours; the mask is put back below. A new thread inherits the mask.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
         libc::sigfillset(&mut all);
+        for signal in FAULTS {
+            libc::sigdelset(&mut all, signal);
+        }
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
@@ -24,9 +32,9 @@ pub(crate) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Runs `body` in a process of its own, which is nobody's child, has no terminal and none of our descriptors
-/// but `keep`. It is a copy of a process that may have had many threads, of which only this one is left:
-/// `body` calls nothing that allocates memory or takes a lock, which could be held for ever.
+/// Runs `body` in a process of its own, which is not a child of this one, has no terminal, and of this one's
+/// descriptors only `keep`. It is a copy of a process that may have had many threads, of which only this one
+/// is left: `body` calls nothing that allocates memory or takes a lock, which could be held for ever.
 pub(crate) fn spawn_daemon(keep: OwnedFd, body: fn(OwnedFd)) -> io::Result<()> {
     // SAFETY: the children call only what may be called after a fork: `body` promises it, and see
     // `become_daemon`.
@@ -87,7 +95,7 @@ unsafe fn become_daemon(keep: &OwnedFd) {
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::dup2(keep.as_raw_fd(), KEPT);
-        libc::close_range(KEPT as u32 + 1, u32::MAX, 0);
+        crate::sys::descriptors::close_from(KEPT + 1);
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
         for standard in 0..KEPT {
             libc::dup2(null, standard);

@@ -1,6 +1,6 @@
 //! Programs that sleep until an event comes.
 
-use crate::pair::{Side, WAYS, Way, pair};
+use crate::pair::{Side, TRANSPORTS, Transport, pair};
 use host::CompletionChannel;
 use rnic::{Arm, Operation, Status};
 use std::sync::Arc;
@@ -40,11 +40,11 @@ fn echo(side: &Side, rounds: u64, begins: bool, pause: Duration) {
 }
 
 #[test]
-fn two_that_sleep_wake_each_other() {
-    for way in WAYS {
+fn two_sleeping_programs_wake_each_other() {
+    for transport in TRANSPORTS {
         // Answers that come soon are looked for, others are slept for.
         for (rounds, pause) in [(2000, Duration::ZERO), (40, Duration::from_micros(500))] {
-            let (a, b) = pair(4096, way);
+            let (a, b) = pair(4096, transport);
             (0..8).for_each(|id| (a.receive(id, a.sge(64, 64)), b.receive(id, b.sge(64, 64))).0);
             std::thread::scope(|scope| {
                 scope.spawn(|| echo(&b, rounds, false, pause));
@@ -54,10 +54,10 @@ fn two_that_sleep_wake_each_other() {
     }
 }
 
-/// Polls doze where others want the processors, and are woken by their peer.
+/// Polls sleep for a bounded time where other threads want the cores, and are woken by their peer.
 #[test]
-fn two_that_poll_answer_each_other_among_programs_that_compute() {
-    let (a, b) = pair(4096, Way::Lane);
+fn two_polling_programs_answer_each_other_beside_computing_threads() {
+    let (a, b) = pair(4096, Transport::SharedMemory);
     let rounds = 300;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -100,14 +100,14 @@ impl Drop for Ends<'_> {
 
 /// Another thread of the same program finds the event of the one that sleeps.
 #[test]
-fn what_another_thread_polls_wakes_the_one_that_sleeps() {
-    let (a, b) = pair(4096, Way::Lane);
+fn completions_polled_by_another_thread_wake_the_sleeping_one() {
+    let (a, b) = pair(4096, Transport::SharedMemory);
     let idle = Arc::new(CompletionChannel::new().unwrap());
     b.device.arm_cq(b.cq, Arm::Any).unwrap();
     std::thread::scope(|scope| {
         let event = scope.spawn(|| b.device.next_event(&b.channel).unwrap());
         // Polling an empty queue of its own serves the device, and so the other one's.
-        let other = b.device.with(|rnic, _| rnic.create_cq(8).unwrap());
+        let other = b.device.with(|rnic, _| rnic.cqs_mut().create(8).unwrap());
         b.device.attach_cq(other, &idle, 5);
         b.receive(1, b.sge(0, 64));
         a.post(1, Operation::Send(wire::Tail::None), a.sge(0, 64));
@@ -121,8 +121,9 @@ fn what_another_thread_polls_wakes_the_one_that_sleeps() {
 /// One sleeps in the thread's place, the other on its descriptor.
 #[test]
 fn two_threads_sleep_for_two_queues() {
-    let (a, b) = pair(4096, Way::Lane);
-    let (second, channel) = (b.device.with(|rnic, _| rnic.create_cq(8).unwrap()), CompletionChannel::new());
+    let (a, b) = pair(4096, Transport::SharedMemory);
+    let (second, channel) =
+        (b.device.with(|rnic, _| rnic.cqs_mut().create(8).unwrap()), CompletionChannel::new());
     let channel = Arc::new(channel.unwrap());
     b.device.attach_cq(second, &channel, 78);
     b.device.arm_cq(b.cq, Arm::Any).unwrap();

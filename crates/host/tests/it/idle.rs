@@ -1,15 +1,13 @@
-//! Processes that do nothing take no processor time. This program starts itself as the one that is measured:
+//! Processes that do nothing take no processor time. The measured process is one of its own, because
 //! other tests run in this one.
 
 use crate::kills::start;
-use crate::pair::{Side, Way, pair};
+use crate::pair::{Side, Transport, pair};
 use rnic::{Arm, Operation, Status};
 use std::io::Read;
 use std::time::Duration;
 use wire::Tail;
 
-/// Set for who is measured: which way the two devices go.
-const IDLER: &str = "ROCKERY_TEST_IDLER";
 /// For how long nothing happens.
 const IDLE: Duration = Duration::from_millis(1500);
 /// Clock ticks of 10 ms that may be counted meanwhile: a thread that looked now and then would need more.
@@ -38,10 +36,10 @@ fn send(from: &Side, to: &Side) {
     from.post(1, Operation::Send(Tail::None), from.sge(0, 64));
 }
 
-#[test]
-fn an_idler() {
-    let Ok(way) = std::env::var(IDLER) else { return };
-    let (a, b) = pair(4096, if way == "lane" { Way::Lane } else { Way::Packets });
+/// The process that is measured, with this transport between its two devices.
+pub(crate) fn idler(transport: &str) {
+    let (a, b) =
+        pair(4096, if transport == "shared memory" { Transport::SharedMemory } else { Transport::Packets });
     for _ in 0..1000 {
         send(&a, &b);
         assert_eq!((a.wait(1)[0].status, b.wait(1)[0].status), (Status::Success, Status::Success));
@@ -58,11 +56,11 @@ fn an_idler() {
 }
 
 #[test]
-fn who_does_nothing_takes_no_processor() {
-    for way in ["packets", "lane"] {
-        let (mut idler, mut output) = start("idle::an_idler", IDLER, way);
+fn an_idle_program_takes_no_processor_time() {
+    for transport in ["packets", "shared memory"] {
+        let (mut idler, mut output) = start("idler", transport);
         let mut said = String::new();
         output.read_to_string(&mut said).unwrap();
-        assert!(idler.wait().unwrap().success() && said.contains("idled"), "{way}: {said}");
+        assert!(idler.wait().unwrap().success() && said.contains("idled"), "{transport}: {said}");
     }
 }

@@ -15,15 +15,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// 67 ms, and half a second with all retries.
 const ACK_TIMEOUT: u8 = 14;
 
-/// How the two reach each other.
+/// The transport between the two devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     Packets,
-    Lane,
+    SharedMemory,
 }
 
-/// Both.
-pub(crate) const WAYS: [Way; 2] = [Way::Packets, Way::Lane];
+/// Both transports, for tests that run over each.
+pub(crate) const TRANSPORTS: [Transport; 2] = [Transport::Packets, Transport::SharedMemory];
 
 pub(crate) struct Side {
     pub(crate) device: Arc<Device>,
@@ -49,10 +49,10 @@ impl Side {
         let capacity = Capacity { send_wr: 256, receive_wr: 256, send_sge: 4, receive_sge: 4, inline: 64 };
         let (cq, qpn, keys) = device.with(|rnic, _| {
             let pd = rnic.alloc_pd().unwrap();
-            let cq = rnic.create_cq(1024).unwrap();
+            let cq = rnic.cqs_mut().create(1024).unwrap();
             let access = Access::LOCAL_WRITE | Access::REMOTE;
             let init = RegionInit { address, length: bytes as u64, iova: address, access };
-            let keys = rnic.register(pd, init).unwrap();
+            let keys = rnic.memory().register(pd, init).unwrap();
             let (pd_of_qp, cq_of_qp) = (Some(pd), Some(cq));
             let init = QpInit {
                 kind,
@@ -71,27 +71,38 @@ impl Side {
         Self { device, channel, cq, qpn, memory, keys, timeout: ACK_TIMEOUT }
     }
 
+    /// Registers memory that the caller has, for peers to use.
+    pub(crate) fn register(&self, address: u64, length: usize) -> RegionKeys {
+        host::pin(address, length as u64, true).unwrap();
+        let access = Access::LOCAL_WRITE | Access::REMOTE;
+        let init = RegionInit { address, length: length as u64, iova: address, access };
+        self.device.with(|rnic, _| {
+            let (_, queue) = rnic.query_qp(self.qpn).unwrap();
+            rnic.memory().register(queue.pd.unwrap(), init).unwrap()
+        })
+    }
+
     /// Another queue pair of the same device, with a queue and memory of its own.
     pub(crate) fn beside(&self, bytes: usize) -> Self {
         Self::of(Arc::clone(&self.device), QpType::Rc, bytes)
     }
 
     /// Brings the queue pair up, towards `peer`.
-    pub(crate) fn connect(&self, peer: &Self, way: Way) {
-        self.connect_to(peer.qpn, way);
+    pub(crate) fn connect(&self, peer: &Self, transport: Transport) {
+        self.connect_to(peer.qpn, transport);
     }
 
     /// The same, to a queue pair on the loopback interface. On a busy machine the other side may not answer
-    /// in time when it is asked for a lane: then it is asked again.
-    pub(crate) fn connect_to(&self, peer: Qpn, way: Way) {
+    /// in time when it is asked for a channel: then it is asked again.
+    pub(crate) fn connect_to(&self, peer: Qpn, transport: Transport) {
         let start = Instant::now();
         loop {
-            self.bring_up(peer, way);
-            let lane = self.device.with(|rnic, _| rnic.lane(self.qpn).unwrap());
-            if (lane != 0) == (way == Way::Lane) {
+            self.bring_up(peer, transport);
+            let channel = self.device.with(|rnic, _| rnic.channel(self.qpn).unwrap());
+            if (channel != 0) == (transport == Transport::SharedMemory) {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "lane {lane}, {way:?}");
+            assert!(start.elapsed() < PATIENCE, "channel {channel}, {transport:?}");
             let reset = QpAttr { state: State::Reset, ..QpAttr::default() };
             self.device.modify_qp(self.qpn, &reset, AttrMask::STATE).unwrap();
             std::thread::sleep(Duration::from_millis(200));
@@ -108,12 +119,12 @@ impl Side {
     }
 
     /// The same as [`Side::connect_to`], to a peer that may be gone: then it goes by packets.
-    pub(crate) fn bring_up(&self, peer: Qpn, way: Way) {
-        self.bring_up_towards(self.device.info().gids[1], peer, way);
+    pub(crate) fn bring_up(&self, peer: Qpn, transport: Transport) {
+        self.bring_up_towards(self.device.info().gids[1], peer, transport);
     }
 
     /// The same, to a queue pair of whoever has this address.
-    pub(crate) fn bring_up_towards(&self, destination: Gid, peer: Qpn, way: Way) {
+    pub(crate) fn bring_up_towards(&self, destination: Gid, peer: Qpn, transport: Transport) {
         let vector = AddressVector { destination, source_index: 1, ..Default::default() };
         let attr = |state| QpAttr {
             state,
@@ -148,9 +159,9 @@ impl Side {
         for (state, mask) in
             [(State::Init, init), (State::ReadyToReceive, receive), (State::ReadyToSend, send)]
         {
-            match way {
-                Way::Lane => self.device.modify_qp(self.qpn, &attr(state), mask).unwrap(),
-                Way::Packets => {
+            match transport {
+                Transport::SharedMemory => self.device.modify_qp(self.qpn, &attr(state), mask).unwrap(),
+                Transport::Packets => {
                     self.device.with(|rnic, now| rnic.modify_qp(self.qpn, &attr(state), mask, now)).unwrap()
                 }
             }
@@ -203,13 +214,13 @@ impl Side {
     }
 }
 
-pub(crate) fn pair(bytes: usize, way: Way) -> (Side, Side) {
-    pair_of(Side::open(QpType::Rc, bytes), Side::open(QpType::Rc, bytes), way)
+pub(crate) fn pair(bytes: usize, transport: Transport) -> (Side, Side) {
+    pair_of(Side::open(QpType::Rc, bytes), Side::open(QpType::Rc, bytes), transport)
 }
 
 /// Two that are there, connected.
-pub(crate) fn pair_of(a: Side, b: Side, way: Way) -> (Side, Side) {
-    a.connect(&b, way);
-    b.connect(&a, way);
+pub(crate) fn pair_of(a: Side, b: Side, transport: Transport) -> (Side, Side) {
+    a.connect(&b, transport);
+    b.connect(&a, transport);
     (a, b)
 }

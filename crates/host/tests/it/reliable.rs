@@ -1,6 +1,6 @@
 //! Reliable connections.
 
-use crate::pair::{Side, WAYS, pair};
+use crate::pair::{Side, TRANSPORTS, pair};
 use rnic::{Arm, Operation, Status};
 use std::time::{Duration, Instant};
 use wire::Tail;
@@ -11,8 +11,8 @@ fn fill(side: &mut Side, seed: usize) {
 
 #[test]
 fn messages_of_all_sizes_arrive() {
-    for way in WAYS {
-        let (mut a, b) = pair(1 << 20, way);
+    for transport in TRANSPORTS {
+        let (mut a, b) = pair(1 << 20, transport);
         fill(&mut a, 3);
         for (id, length) in [0, 1, 63, 64, 4096, 4097, 65_536, 1 << 20].into_iter().enumerate() {
             b.receive(id as u64, b.sge(0, length));
@@ -30,8 +30,8 @@ fn messages_of_all_sizes_arrive() {
 
 #[test]
 fn a_write_lands_while_the_target_is_away_and_a_read_brings_it_back() {
-    for way in WAYS {
-        let (mut a, b) = pair(1 << 18, way);
+    for transport in TRANSPORTS {
+        let (mut a, b) = pair(1 << 18, transport);
         fill(&mut a, 9);
         let half = 1 << 17;
         let remote = b.sge(0, half).address;
@@ -48,8 +48,8 @@ fn a_write_lands_while_the_target_is_away_and_a_read_brings_it_back() {
 
 #[test]
 fn an_event_wakes_a_program_that_sleeps() {
-    for way in WAYS {
-        let (a, b) = pair(4096, way);
+    for transport in TRANSPORTS {
+        let (a, b) = pair(4096, transport);
         for round in 0..20 {
             b.receive(round, b.sge(0, 64));
             b.device.arm_cq(b.cq, Arm::Any).unwrap();
@@ -63,8 +63,8 @@ fn an_event_wakes_a_program_that_sleeps() {
 
 #[test]
 fn many_messages_in_flight_complete_in_order() {
-    for way in WAYS {
-        let (a, b) = pair(64 << 10, way);
+    for transport in TRANSPORTS {
+        let (a, b) = pair(64 << 10, transport);
         let total = 20_000;
         let (mut posted, mut received, mut sent, start) = (0, 0, 0, Instant::now());
         (0..200).for_each(|id| b.receive(id, b.sge(0, 4096)));

@@ -1,8 +1,8 @@
-//! A peer on the same host that scribbles over all that it shares while requests flow: what it breaks is its
-//! own. This program starts itself as the scribbler.
+//! A peer on the same host that overwrites all shared memory with random values while requests are executed:
+//! only its own connections break.
 
 use crate::kills::{BYTES, Card, Random, SHORT_TIMEOUT, setting, start, work};
-use crate::pair::{Side, Way, pair_of};
+use crate::pair::{Side, Transport, pair_of};
 use rnic::{Operation, QpType, Status};
 use std::fs::{File, OpenOptions, read_to_string};
 use std::os::unix::fs::FileExt;
@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wire::Tail;
 
-/// Set for the scribbler: its seed.
-const SCRIBBLER: &str = "ROCKERY_TEST_SCRIBBLER";
 /// Says how many there are, and the first one's seed.
 const SCRIBBLERS: &str = "ROCKERY_TEST_SCRIBBLERS";
 const SEED: &str = "ROCKERY_TEST_SEED";
@@ -23,10 +21,11 @@ const PATIENCE: u64 = 3;
 /// Control words, in front of everything; and the page that rings begin at.
 const CONTROL_BYTES: u64 = 1024;
 const RINGS: u64 = 1 << 16;
-/// What a writer says that is busy with our memory: the one thing that is believed, and waited for.
+/// Value of the busy word of a writer that executes a request on our memory: the one value that is waited
+/// for.
 const BUSY: u32 = 1;
 
-/// A mapping of ours that peers have as well: lanes, and the book.
+/// A mapping of ours that peers have as well: shared-memory channels, and the grant table.
 struct Mapped {
     start: u64,
     bytes: u64,
@@ -52,7 +51,7 @@ fn scribble(seed: u64) -> ! {
         if turn.is_multiple_of(PATIENCE) {
             std::thread::sleep(Duration::from_micros(1));
         }
-        // All it had is gone: there may be another lane soon.
+        // All it had is gone: there may be another channel soon.
         if places.is_empty() {
             std::thread::sleep(Duration::from_millis(1));
             places = mapped();
@@ -68,7 +67,7 @@ fn scribble(seed: u64) -> ! {
         };
         let at = at % place.bytes / 4 * 4;
         let word = (random.below(1 << 32) >> random.below(32)) as u32;
-        // A lane that is broken is gone.
+        // A channel that is broken is gone.
         if word != BUSY && memory.write_all_at(&word.to_le_bytes(), place.start + at).is_err() {
             places = mapped();
         }
@@ -76,21 +75,20 @@ fn scribble(seed: u64) -> ! {
     unreachable!("there is always a next turn")
 }
 
-#[test]
-fn a_scribbler() {
-    let Ok(seed) = std::env::var(SCRIBBLER) else { return };
+/// The process that overwrites shared memory.
+pub(crate) fn scribbler(seed: u64) {
     let side = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
     Card::of(&side).write(std::io::stdout());
     let mut input = std::io::BufReader::new(std::io::stdin());
     let Some(peer) = Card::read(&mut input) else { return };
-    side.bring_up(peer.qpn, Way::Lane);
+    side.bring_up(peer.qpn, Transport::SharedMemory);
     Card::of(&side).write(std::io::stdout());
     // Both are connected.
     let Some(_) = Card::read(&mut input) else { return };
-    std::thread::spawn(move || scribble(seed.parse().unwrap()));
+    std::thread::spawn(move || scribble(seed));
     // What it breaks of its own, this included, is not our concern.
     std::thread::spawn(move || work(&side, peer, || false));
-    // Whoever started us is gone.
+    // It ends when the process that started it has ended.
     while Card::read(&mut input).is_some() {}
 }
 
@@ -112,17 +110,18 @@ fn go_on(one: &mut Side, other: &Side, number: u64) {
 
 /// The same device has a connection to a scribbler, and one that is none of its business.
 #[test]
-fn who_scribbles_over_what_it_shares_harms_itself_alone() {
+fn a_peer_that_overwrites_shared_memory_harms_only_itself() {
     let seed = setting(SEED, 1);
     let mut victim = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
-    let (mut one, other) = pair_of(victim.beside(BYTES), Side::open(QpType::Rc, BYTES), Way::Lane);
+    let (mut one, other) =
+        pair_of(victim.beside(BYTES), Side::open(QpType::Rc, BYTES), Transport::SharedMemory);
     let mut number = 0;
     for seed in seed..seed + setting(SCRIBBLERS, SCRIBBLERS_DEFAULT) {
-        let (mut scribbler, mut output) = start("scribbles::a_scribbler", SCRIBBLER, &seed.to_string());
+        let (mut scribbler, mut output) = start("scribbler", &seed.to_string());
         let peer = Card::read(&mut output).unwrap();
         let mut input = scribbler.stdin.take().unwrap();
         Card::of(&victim).write(&mut input);
-        victim.bring_up(peer.qpn, Way::Lane);
+        victim.bring_up(peer.qpn, Transport::SharedMemory);
         Card::read(&mut output).unwrap();
         Card::of(&victim).write(&mut input);
         let over = AtomicBool::new(false);

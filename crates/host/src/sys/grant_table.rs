@@ -1,7 +1,9 @@
-//! The book of a device: what it grants to peers, in memory that peers on the same host can read.
+//! The grant table of a device: the memory regions, memory windows and queue pairs by which peers on the same
+//! host may execute requests themselves, in memory that these peers can read.
 //!
-//! Each entry is a sequence lock: an odd number while its owner writes it. Peers cannot write (the memory is
-//! sealed against it); they copy an entry, and believe it if the number is the same before and after.
+//! Each entry is a sequence lock: its sequence number is odd while the owner writes it. Peers cannot write
+//! (the memory is sealed against it); a peer copies an entry, and uses the copy if the number was even and is
+//! the same afterwards.
 
 use std::io;
 use std::mem::size_of;
@@ -9,13 +11,13 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Regions and windows that are shown at most; what does not fit is not shown.
+/// Entries for regions and windows. Requests to regions that find no entry go through the rings.
 pub(crate) const REGIONS: usize = 4096;
-/// Queue pairs, by the lower bits of their number.
+/// Entries for queue pairs, which are indexed by the lower bits of the queue pair number.
 pub(crate) const QUEUES: usize = 1 << 14;
-/// Numbers of an entry.
+/// 64-bit words of an entry.
 pub(crate) const WORDS: usize = 7;
-/// Sealed against new writers, besides what keeps it in its place; ours is there before.
+/// Seals: no new writable mapping (the owner's exists before), and no change of the size.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
 
 #[repr(C, align(64))]
@@ -27,7 +29,7 @@ struct Entry {
 const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Entry {
-    /// Only one thread does at a time.
+    /// Writes the entry. Only one thread of the owner does at a time, with the device's lock held.
     fn write(&self, words: [u64; WORDS]) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
@@ -38,7 +40,7 @@ impl Entry {
         self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
     }
 
-    /// `None` while it is being written.
+    /// A consistent copy of the entry; `None` while it is being written.
     fn read(&self) -> Option<[u64; WORDS]> {
         let before = self.sequence.load(Ordering::Acquire);
         let words = std::array::from_fn(|word| self.words[word].load(Ordering::Relaxed));
@@ -50,26 +52,27 @@ impl Entry {
 
 #[repr(C)]
 struct Pages {
-    /// The same number, read through the file and through the process, is the same process.
+    /// A random number. A peer reads it through this file and through the process's memory: if both are
+    /// equal, it has the memory of the right process.
     token: AtomicU64,
     regions: [Entry; REGIONS],
     queues: [Entry; QUEUES],
 }
 
-/// Which table.
+/// The section of the table that an entry is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Table {
+pub(crate) enum Section {
     Regions,
     Queues,
 }
 
-/// A book, mapped.
+/// A mapping of a grant table.
 #[derive(Debug)]
 struct Mapped(NonNull<Pages>);
 
 // SAFETY: a mapping that lives as long as this, and all of it is atomics.
 unsafe impl Send for Mapped {}
-// SAFETY: as above.
+// SAFETY: all of the mapping is atomics, which threads may use at the same time.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
@@ -88,38 +91,38 @@ impl Mapped {
         unsafe { self.0.as_ref() }
     }
 
-    fn entry(&self, table: Table, index: usize) -> &Entry {
-        match table {
-            Table::Regions => &self.pages().regions[index % REGIONS],
-            Table::Queues => &self.pages().queues[index % QUEUES],
+    fn entry(&self, section: Section, index: usize) -> &Entry {
+        match section {
+            Section::Regions => &self.pages().regions[index % REGIONS],
+            Section::Queues => &self.pages().queues[index % QUEUES],
         }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, that nobody uses any more.
+        // SAFETY: our own mapping, which is not used any more.
         unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<Pages>()) };
     }
 }
 
-/// Our own book.
+/// The grant table of a device of this process.
 #[derive(Debug)]
-pub(crate) struct OwnBook {
+pub(crate) struct GrantTable {
     mapped: Mapped,
     fd: OwnedFd,
 }
 
-impl OwnBook {
-    /// An empty one.
+impl GrantTable {
+    /// Makes an empty table.
     pub(crate) fn new(token: u64) -> io::Result<Self> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: a name that lives until the call returns.
-        let fd = unsafe { libc::memfd_create(c"rockery-book".as_ptr(), flags) };
+        let fd = unsafe { libc::memfd_create(c"rockery-grants".as_ptr(), flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: no pointers.
         if unsafe { libc::ftruncate(fd.as_raw_fd(), size_of::<Pages>() as i64) } < 0 {
@@ -134,33 +137,33 @@ impl OwnBook {
         Ok(Self { mapped, fd })
     }
 
-    /// What peers open.
+    /// The descriptor that peers get, and map for reading.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// Where the token is in our memory.
+    /// Address of the token in this process's memory.
     pub(crate) fn address(&self) -> u64 {
         self.mapped.0.as_ptr() as u64
     }
 
-    /// Writes an entry; only one thread does at a time.
-    pub(crate) fn write(&self, table: Table, index: usize, words: [u64; WORDS]) {
-        self.mapped.entry(table, index).write(words);
+    /// Writes an entry. Only one thread does at a time.
+    pub(crate) fn write(&self, section: Section, index: usize, words: [u64; WORDS]) {
+        self.mapped.entry(section, index).write(words);
     }
 
-    /// An entry's first number, as we wrote it.
-    pub(crate) fn first(&self, table: Table, index: usize) -> u64 {
-        self.mapped.entry(table, index).words[0].load(Ordering::Relaxed)
+    /// The first word of an entry, as it was written last.
+    pub(crate) fn first(&self, section: Section, index: usize) -> u64 {
+        self.mapped.entry(section, index).words[0].load(Ordering::Relaxed)
     }
 }
 
-/// A peer's book.
+/// The grant table of a peer, mapped for reading.
 #[derive(Debug)]
-pub(crate) struct PeersBook(Mapped);
+pub(crate) struct PeerGrantTable(Mapped);
 
-impl PeersBook {
-    /// Opens it. It must be as [`OwnBook::new`] makes it.
+impl PeerGrantTable {
+    /// Maps a peer's table. It must have the size and the seals of [`GrantTable::new`].
     pub(crate) fn open(fd: &impl AsFd) -> io::Result<Self> {
         let raw = fd.as_fd().as_raw_fd();
         // SAFETY: all zeros is a valid value, and there is room for one.
@@ -178,14 +181,14 @@ impl PeersBook {
         Mapped::new(fd, libc::PROT_READ).map(Self)
     }
 
-    /// The number that its owner has at the address it named.
+    /// The token, which the peer process has at the address that it named.
     pub(crate) fn token(&self) -> u64 {
         self.0.pages().token.load(Ordering::Relaxed)
     }
 
-    /// An entry; `None` while it is being written.
-    pub(crate) fn read(&self, table: Table, index: usize) -> Option<[u64; WORDS]> {
-        self.0.entry(table, index).read()
+    /// A consistent copy of an entry; `None` while it is being written.
+    pub(crate) fn read(&self, section: Section, index: usize) -> Option<[u64; WORDS]> {
+        self.0.entry(section, index).read()
     }
 }
 
@@ -194,17 +197,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_nobody_else_writes() {
-        let own = OwnBook::new(77).unwrap();
-        let peers = PeersBook::open(own.fd()).unwrap();
+    fn peers_read_what_the_owner_writes_and_cannot_write() {
+        let own = GrantTable::new(77).unwrap();
+        let peers = PeerGrantTable::open(own.fd()).unwrap();
         assert_eq!(peers.token(), 77);
-        assert_eq!(peers.read(Table::Regions, 5), Some([0; WORDS]));
-        own.write(Table::Regions, 5, [1, 2, 3, 4, 5, 6, 7]);
-        own.write(Table::Queues, 5, [9; WORDS]);
-        assert_eq!(peers.read(Table::Regions, 5), Some([1, 2, 3, 4, 5, 6, 7]));
-        assert_eq!((own.first(Table::Queues, 5), own.first(Table::Regions, 5)), (9, 1));
+        assert_eq!(peers.read(Section::Regions, 5), Some([0; WORDS]));
+        own.write(Section::Regions, 5, [1, 2, 3, 4, 5, 6, 7]);
+        own.write(Section::Queues, 5, [9; WORDS]);
+        assert_eq!(peers.read(Section::Regions, 5), Some([1, 2, 3, 4, 5, 6, 7]));
+        assert_eq!((own.first(Section::Queues, 5), own.first(Section::Regions, 5)), (9, 1));
         assert!(Mapped::new(own.fd(), libc::PROT_READ | libc::PROT_WRITE).is_err(), "sealed");
-        assert!(PeersBook::open(&std::fs::File::open("/proc/self/exe").unwrap()).is_err());
+        assert!(PeerGrantTable::open(&std::fs::File::open("/proc/self/exe").unwrap()).is_err());
     }
 
     /// Miri tries orders of stores that this processor does not show (`scripts/sanitize.sh`).

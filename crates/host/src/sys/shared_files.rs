@@ -1,12 +1,13 @@
-//! Files in memory that a program has mapped shared, and registered: peers map them too. System V segments
-//! are such files, with a number for a name.
+//! Files on memory file systems of which the program has registered shared mappings: peers map them as well.
+//! System V segments are such files; they are named by their number.
 //!
-//! The kernel says what is mapped where (`PROCMAP_QUERY`, Linux 6.11). The file is opened by its name, or
-//! found among the program's descriptors; it has to be the very file that is mapped. Only files that live in
-//! memory (tmpfs, hugetlbfs, memfd): what opening or mapping another one does, we do not know.
+//! The kernel tells which file is mapped at an address (`PROCMAP_QUERY`, Linux 6.11). The file is opened by
+//! its name, or found among the program's descriptors; its device and inode have to be those of the mapping.
+//! Only tmpfs, hugetlbfs and memfd files are used: opening or mapping files of other kinds may have side
+//! effects.
 //!
-//! Descriptors stay open as long as the process: closing one would drop the locks (`fcntl(2)`) that the
-//! program holds on the same file.
+//! Descriptors stay open until the process ends: closing one would drop the record locks (`fcntl(2)`) that
+//! the program holds on the same file.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -16,29 +17,30 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Files that a process shows, and that it takes from one peer, at most.
+/// Files that a process announces to its peers at most, and takes from one peer at most.
 pub(crate) const FILES_MAX: usize = 64;
-/// Descriptors of the program that are looked at for one that is the file.
+/// Descriptors of the program that are compared with a file at most.
 const DESCRIPTORS_MAX: usize = 4096;
 
-/// Part of a file.
+/// The part of a file that a region maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
-    /// The file's number in this process.
+pub(crate) struct FilePart {
+    /// Number of the file in the process that announces it.
     pub(crate) file: u8,
+    /// Offset of the first byte in the file.
     pub(crate) offset: u64,
 }
 
-/// How a peer gets at a file.
+/// How a peer gets a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// By a descriptor, which stays open as long as the process.
+    /// By a descriptor, which stays open until this process ends.
     File(RawFd),
-    /// By the number of a System V segment, in the namespace where that number stands for it.
+    /// By the number of a System V segment, which is valid in this process's IPC namespace.
     Segment(i32),
 }
 
-/// A file, by its device and number, and how it is reached.
+/// A file that was announced: its device and inode, and how peers get it.
 #[derive(Clone, Copy)]
 struct Known {
     identity: (u64, u64),
@@ -70,12 +72,13 @@ struct Query {
 
 const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
 const _: () = assert!(size_of::<Query>() == 0x68);
-/// Only mappings that are shared, and of a file.
+/// `PROCMAP_QUERY_SHARED_VMA` and `PROCMAP_QUERY_FILE_BACKED_VMA`: only shared mappings of files are
+/// reported.
 const SHARED: u64 = 0x08;
 const FILE_BACKED: u64 = 0x20;
 
-/// The part of a file that is mapped, shared, at an address range, if it is one and peers can have it.
-pub(crate) fn part_behind(address: u64, length: u64) -> Option<Part> {
+/// The part of a file that an address range maps, if it is one shared mapping of a file that peers can map.
+pub(crate) fn part_behind(address: u64, length: u64) -> Option<FilePart> {
     let mut name = [0; libc::PATH_MAX as usize];
     let found = query(address, &mut name).ok()?;
     if length == 0 || found.end - address < length {
@@ -97,28 +100,28 @@ pub(crate) fn part_behind(address: u64, length: u64) -> Option<Part> {
         }
         None => return None,
     };
-    Some(Part { file: file as u8, offset: found.offset + (address - found.start) })
+    Some(FilePart { file: file as u8, offset: found.offset + (address - found.start) })
 }
 
-/// All files so far, in the order of their numbers.
+/// All files that were announced so far, in the order of their numbers.
 pub(crate) fn files() -> Vec<Source> {
     FILES.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|known| known.source).collect()
 }
 
-/// The namespace in which this process names System V segments.
+/// A descriptor of the IPC namespace in which this process numbers System V segments.
 pub(crate) fn segment_namespace() -> io::Result<OwnedFd> {
     File::open("/proc/self/ns/ipc").map(OwnedFd::from)
 }
 
-/// Whether this descriptor of a peer's namespace is of ours.
+/// Whether a descriptor of a peer's IPC namespace is that of our own namespace.
 pub(crate) fn is_our_segment_namespace(theirs: &OwnedFd) -> bool {
     let Ok(ours) = segment_namespace() else { return false };
     let [ours, theirs] = [&ours, theirs].map(|fd| identity_of(fd.as_raw_fd()));
     ours.is_some() && ours == theirs
 }
 
-/// A System V segment, which the kernel maps as a file of this name with the segment's number. Attached once
-/// more it has to be the very file.
+/// The System V segment of a mapping: the kernel reports it as a file `/SYSV…` whose inode is the segment's
+/// number. It is attached once more to check that the device and inode are the same.
 fn segment(name: &CStr, identity: (u64, u64)) -> Option<Source> {
     if !name.to_bytes().starts_with(b"/SYSV") {
         return None;
@@ -159,7 +162,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // SAFETY: attached by us, and nobody uses it any more.
+        // SAFETY: attached by us, and not used any more.
         unsafe { libc::shmdt(self.start.as_ptr().cast()) };
     }
 }
@@ -170,7 +173,7 @@ impl Query {
     }
 }
 
-/// Device and number of an open file.
+/// Device and inode of an open file.
 fn identity_of(fd: RawFd) -> Option<(u64, u64)> {
     // SAFETY: all zeros is a valid value, and there is room for one.
     unsafe {
@@ -194,10 +197,11 @@ fn query(address: u64, name: &mut [u8]) -> io::Result<Query> {
     }
 }
 
-/// The file of this name, or one that the program has open, if it is the one.
+/// Opens the file of this name, or duplicates a descriptor of the program, if device and inode are as
+/// expected.
 fn open(name: &CStr, identity: (u64, u64)) -> Option<OwnedFd> {
     let is_it = |fd: RawFd| identity_of(fd) == Some(identity) && is_in_memory(fd);
-    // First without the right to do anything: opening some files has effects.
+    // First with O_PATH: opening some files for reading or writing has side effects.
     let place = path(name, libc::O_PATH);
     if place.is_some_and(|place| is_it(place.as_raw_fd())) {
         return path(name, libc::O_RDWR).filter(|fd| is_it(fd.as_raw_fd()));
@@ -207,7 +211,7 @@ fn open(name: &CStr, identity: (u64, u64)) -> Option<OwnedFd> {
     let found = { numbers }.find(|fd| is_it(*fd) && is_writable(*fd))?;
     // SAFETY: no pointers.
     let fd = unsafe { libc::fcntl(found, libc::F_DUPFD_CLOEXEC, 0) };
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that nothing else owns.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -215,7 +219,7 @@ fn path(name: &CStr, rights: i32) -> Option<OwnedFd> {
     let flags = rights | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     // SAFETY: a name that lives until the call returns.
     let fd = unsafe { libc::open(name.as_ptr(), flags) };
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor that nothing else owns.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -224,7 +228,7 @@ fn is_writable(fd: RawFd) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_ACCMODE == libc::O_RDWR }
 }
 
-/// The size of the pages of a file that lives in memory.
+/// The page size of a file in bytes; `None` for a file that is not on tmpfs or hugetlbfs.
 pub(crate) fn page_bytes(fd: RawFd) -> Option<u64> {
     // SAFETY: all zeros is a valid value, and there is room for one.
     let stat = unsafe {

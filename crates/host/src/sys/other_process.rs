@@ -1,38 +1,56 @@
 //! The memory of another process, through `/proc/PID/mem`.
 //!
-//! The descriptor stands for the address space and not for the process's number: once that is gone, by death
-//! or by `execve`, nothing is reached any more, whoever has the number then (`process_vm_writev` would write
-//! to him). The kernel asks when it is opened whether we may, by the rules of `ptrace`, Yama's among them.
+//! The descriptor refers to the address space and not to the process number: once the address space is gone,
+//! by exit or by `execve`, calls fail, also if another process has the number by then (`process_vm_writev`
+//! would write to that process). The kernel checks access when the file is opened, by the rules of
+//! `ptrace(2)`, Yama's among them.
 
 use rnic::{Backing, Gather, Piece};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Pieces that one call moves; more go the usual way.
+/// Scatter/gather elements that one call moves. Requests with more of them go through the rings.
 const PIECES_MAX: usize = 8;
 
-/// Another process's memory.
+/// The memory of another process. All channels to one process share a descriptor.
 #[derive(Debug)]
-pub(crate) struct Foreign(OwnedFd);
+pub(crate) struct OtherProcess(Arc<OwnedFd>);
 
-impl Foreign {
-    /// Opens it. `address` is a place in it at which there has to be `token`.
+/// Open descriptors, by process number.
+static OPEN: Mutex<Vec<(u32, Weak<OwnedFd>)>> = Mutex::new(Vec::new());
+
+impl OtherProcess {
+    /// Opens the memory of a process, which has to have `token` at `address`.
     pub(crate) fn open(process: u32, address: u64, token: u64) -> io::Result<Self> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, memory)| memory.strong_count() > 0);
+        let known = open.iter().filter(|(known, _)| *known == process);
+        // The number may have been given to another process since, whose memory has no such token.
+        let shared = { known }.filter_map(|(_, memory)| Some(Self(memory.upgrade()?)));
+        if let Some(shared) = { shared }.find(|memory| memory.has(address, token)) {
+            return Ok(shared);
+        }
         let path = format!("/proc/{process}/mem");
         let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
-        let foreign = Self(file.into());
+        let memory = Self(Arc::new(file.into()));
+        if !memory.has(address, token) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        open.push((process, Arc::downgrade(&memory.0)));
+        Ok(memory)
+    }
+
+    /// Whether `token` is at `address`.
+    fn has(&self, address: u64, token: u64) -> bool {
         let mut found = [0; 8];
         let piece = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: found.len() };
         // SAFETY: one piece of eight writable bytes.
-        let read = unsafe { libc::preadv(foreign.0.as_raw_fd(), &piece, 1, address as i64) };
-        if read == found.len() as isize && u64::from_ne_bytes(found) == token {
-            Ok(foreign)
-        } else {
-            Err(io::ErrorKind::PermissionDenied.into())
-        }
+        let read = unsafe { libc::preadv(self.0.as_raw_fd(), &piece, 1, address as i64) };
+        read == found.len() as isize && u64::from_ne_bytes(found) == token
     }
 
-    /// Writes to it; whether all of it arrived. Ascending, and the last byte last.
+    /// Writes all of `from` in ascending order, the last byte last. False where not all of it was written.
     pub(crate) fn write(&self, address: u64, from: Gather<'_>) -> bool {
         let mut pieces = [EMPTY; PIECES_MAX + 1];
         let Some((mut count, length)) = list(from, &mut pieces) else { return false };
@@ -53,7 +71,7 @@ impl Foreign {
         moved == length as isize
     }
 
-    /// Reads from it; whether all of it came.
+    /// Reads all of `into`. False where not all of it was read.
     pub(crate) fn read(&self, address: u64, into: Gather<'_>) -> bool {
         let mut pieces = [EMPTY; PIECES_MAX + 1];
         let Some((count, length)) = list(into, &mut pieces) else { return false };
@@ -82,7 +100,7 @@ fn list(gather: Gather<'_>, pieces: &mut [libc::iovec; PIECES_MAX + 1]) -> Optio
             Some((1, bytes.len()))
         }
         Gather::Pieces(list) => {
-            // Where there is no memory, the kernel cannot move any.
+            // A null memory region has no memory that the kernel could access.
             if list.iter().any(|piece| piece.backing == Backing::Null) {
                 return None;
             }
@@ -93,7 +111,7 @@ fn list(gather: Gather<'_>, pieces: &mut [libc::iovec; PIECES_MAX + 1]) -> Optio
     }
 }
 
-/// Makes the last byte a piece of its own.
+/// Splits the last byte off as an element of its own.
 fn split_last(pieces: &mut [libc::iovec; PIECES_MAX + 1], count: usize) -> usize {
     match count.checked_sub(1).map(|last| pieces[last]) {
         Some(last) if last.iov_len > 1 => {
@@ -111,8 +129,8 @@ fn split_last(pieces: &mut [libc::iovec; PIECES_MAX + 1], count: usize) -> usize
 mod tests {
     use super::*;
 
-    fn own(token: &u64) -> Foreign {
-        Foreign::open(std::process::id(), std::ptr::from_ref(token) as u64, *token).unwrap()
+    fn own(token: &u64) -> OtherProcess {
+        OtherProcess::open(std::process::id(), std::ptr::from_ref(token) as u64, *token).unwrap()
     }
 
     fn piece(bytes: &[u8]) -> Piece {
@@ -120,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_go_both_ways() {
+    fn bytes_are_written_and_read_back() {
         let (token, target) = (5u64, [0u8; 300]);
         let source: Vec<u8> = (0..=255).collect();
         let memory = own(&token);
@@ -133,14 +151,14 @@ mod tests {
         assert_eq!(std::hint::black_box(&back)[..], source[..]);
         assert!(!memory.write(4096, Gather::Inline(&[1])), "nothing is mapped there");
         let null = Piece { backing: Backing::Null, ..piece(&back) };
-        assert!(!memory.read(address, Gather::Pieces(&[null])), "nowhere to put it");
+        assert!(!memory.read(address, Gather::Pieces(&[null])), "a null region has no memory");
     }
 
     #[test]
-    fn another_process_than_was_named_is_refused() {
+    fn a_process_without_the_token_is_refused() {
         let token = 5u64;
         let address = std::ptr::from_ref(&token) as u64;
-        assert!(Foreign::open(std::process::id(), address, 6).is_err());
-        assert!(Foreign::open(1 << 30, address, 5).is_err());
+        assert!(OtherProcess::open(std::process::id(), address, 6).is_err());
+        assert!(OtherProcess::open(1 << 30, address, 5).is_err());
     }
 }

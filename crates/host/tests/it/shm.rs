@@ -1,6 +1,6 @@
-//! What only lanes have: requests that are executed without the other side, and grants that are taken back.
+//! Direct execution on shared-memory channels, grants that are taken back, and channels that are full.
 
-use crate::pair::{Side, Way, pair};
+use crate::pair::{Side, Transport, pair};
 use rnic::{
     Access, AttrMask, Data, Gid, Operation, QpAttr, RegionInit, SendFlags, SendRequest, State, Status,
 };
@@ -9,12 +9,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 fn direct(side: &Side) -> u64 {
-    side.device.link_counters().lane_direct
+    side.device.link_counters().shm_direct
 }
 
 #[test]
-fn small_writes_and_reads_take_nobody_elses_time() {
-    let (mut a, b) = pair(4096, Way::Lane);
+fn small_writes_and_reads_are_executed_by_the_requester() {
+    let (mut a, b) = pair(4096, Transport::SharedMemory);
     a.memory.iter_mut().enumerate().for_each(|(index, byte)| *byte = index as u8);
     let remote = b.sge(0, 64).address;
     for round in 0..100u64 {
@@ -29,12 +29,12 @@ fn small_writes_and_reads_take_nobody_elses_time() {
     }
     // All but the first request, by which the sender learns that the other side is ready.
     assert_eq!(direct(&a), 199);
-    assert_eq!(b.device.link_counters().lane_received, 1);
+    assert_eq!(b.device.link_counters().shm_received, 1);
 }
 
 #[test]
-fn what_follows_is_in_order() {
-    let (a, b) = pair(4096, Way::Lane);
+fn sends_after_directly_executed_writes_are_in_order() {
+    let (a, b) = pair(4096, Transport::SharedMemory);
     let write = Operation::Write { address: b.sge(0, 8).address, rkey: b.keys.rkey, immediate: None };
     for round in 0..100 {
         a.post(round, write, a.sge(0, 8));
@@ -44,38 +44,70 @@ fn what_follows_is_in_order() {
         assert_eq!((a.wait(1)[0].status, b.wait(1)[0].id), (Status::Success, round));
     }
     assert!(direct(&a) > 0);
-    let counters = a.device.with(|rnic, _| *rnic.counters());
+    let counters = a.device.with(|rnic, _| *rnic.port().counters());
     assert_eq!((counters.packet_seq_err, counters.local_ack_timeout_err), (0, 0));
 }
 
-/// Hosts count their queue pairs alike: a lane to one of ours says nothing about another host's.
+/// Streams of long requests are measured: part of each is copied by the kernel, with requests before and
+/// after it in the rings. All are executed in order.
+#[test]
+fn streams_of_long_requests_try_both_copy_methods_in_order() {
+    const LENGTH: usize = 512 << 10;
+    const REQUESTS: u64 = 96;
+    let (mut a, b) = pair(2 * LENGTH, Transport::SharedMemory);
+    a.memory[..LENGTH].fill(1);
+    a.memory[LENGTH..].fill(2);
+    let remote = b.sge(0, LENGTH).address;
+    let run = |operation: Operation| {
+        let before = direct(&a);
+        for request in 0..REQUESTS {
+            let half = if request % 2 == 0 { 0 } else { LENGTH };
+            a.post(request, operation, a.sge(half, LENGTH));
+        }
+        let done = a.wait(REQUESTS as usize);
+        let ids = done.iter().map(|completion| (completion.id, completion.status));
+        assert!(ids.eq((0..REQUESTS).map(|id| (id, Status::Success))));
+        direct(&a) - before
+    };
+    let written = run(Operation::Write { address: remote, rkey: b.keys.rkey, immediate: None });
+    assert!(written > 0 && written < REQUESTS, "{written} by the kernel");
+    assert!((0..LENGTH).all(|index| b.byte(index) == 2), "the last WRITE is in place, and whole");
+    let read = run(Operation::Read { address: remote, rkey: b.keys.rkey });
+    assert!(read > 0 && read < REQUESTS, "{read} by the kernel");
+    assert!((0..2 * LENGTH).all(|index| a.byte(index) == 2), "both halves were read");
+    let counters = a.device.with(|rnic, _| *rnic.port().counters());
+    assert_eq!((counters.packet_seq_err, counters.local_ack_timeout_err), (0, 0));
+}
+
+/// All hosts use the same queue pair numbers: a channel to a queue pair of this host must not be used for the
+/// one with its number on another host.
 #[test]
 fn a_queue_pair_of_another_host_with_the_same_number_is_reached_by_packets() {
-    let (mut a, b) = pair(4096, Way::Lane);
+    let (mut a, b) = pair(4096, Transport::SharedMemory);
     a.renew();
-    a.bring_up_towards(Gid::from_ipv4([192, 0, 2, 1]), b.qpn, Way::Lane);
-    assert_eq!(a.device.with(|rnic, _| rnic.lane(a.qpn).unwrap()), 0);
+    a.bring_up_towards(Gid::from_ipv4([192, 0, 2, 1]), b.qpn, Transport::SharedMemory);
+    assert_eq!(a.device.with(|rnic, _| rnic.channel(a.qpn).unwrap()), 0);
     a.renew();
-    a.connect(&b, Way::Lane);
+    a.connect(&b, Transport::SharedMemory);
 }
 
 #[test]
 fn a_wrong_key_is_refused_by_the_responder_itself() {
-    let (a, b) = pair(4096, Way::Lane);
+    let (a, b) = pair(4096, Transport::SharedMemory);
     let before = direct(&a);
     let rkey = wire::Rkey(b.keys.rkey.0 ^ 0x100);
     let write = Operation::Write { address: b.sge(0, 8).address, rkey, immediate: None };
     a.post(1, write, a.sge(0, 8));
     assert_eq!(a.wait(1)[0].status, Status::RemoteAccess);
     assert_eq!(direct(&a), before);
-    assert_eq!(b.device.with(|rnic, _| rnic.counters().sent_error_naks), 1);
+    assert_eq!(b.device.with(|rnic, _| rnic.port().counters().sent_error_naks), 1);
 }
 
-/// What the program has of a message is acknowledged, although the lane is full of our own messages when the
-/// queue pair stops. The peer is held up meanwhile; on a machine that runs it too late, not every round
-/// counts.
+/// A message that the program has received is acknowledged before its queue pair stops, although the channel
+/// is full of our own messages. The peer is held up meanwhile; on a machine that runs it too late, not every
+/// round counts.
 #[test]
-fn what_was_received_is_acknowledged_before_a_queue_pair_stops() {
+fn received_messages_are_acknowledged_before_a_queue_pair_stops() {
     let destroy = |b: &Side| b.device.destroy_qp(b.qpn).unwrap();
     let stop = |state| {
         move |b: &Side| {
@@ -84,16 +116,16 @@ fn what_was_received_is_acknowledged_before_a_queue_pair_stops() {
     };
     let (reset, fail) = (stop(State::Reset), stop(State::Error));
     for (name, stops) in [("destroy", &destroy as &dyn Fn(&Side)), ("RESET", &reset), ("ERR", &fail)] {
-        assert!((0..ROUNDS).any(|_| stops_on_a_full_lane(stops) == Status::Success), "{name}");
+        assert!((0..ROUNDS).any(|_| stops_on_a_full_channel(stops) == Status::Success), "{name}");
     }
 }
 
 const ROUNDS: usize = 10;
 const FULL: usize = 1 << 20;
 
-/// What becomes of a SEND to a queue pair that fills the lane, takes the message, and stops.
-fn stops_on_a_full_lane(stops: &dyn Fn(&Side)) -> Status {
-    let (a, b) = pair(FULL, Way::Lane);
+/// The status of a SEND to a queue pair that fills the channel, takes the message, and stops.
+fn stops_on_a_full_channel(stops: &dyn Fn(&Side)) -> Status {
+    let (a, b) = pair(FULL, Transport::SharedMemory);
     b.receive(1, b.sge(0, 64));
     let (held, is_held) = mpsc::channel();
     let (release, is_released) = mpsc::channel();
@@ -122,7 +154,7 @@ fn stops_on_a_full_lane(stops: &dyn Fn(&Side)) -> Status {
             rnic.post_send(b.qpn, &request, now).unwrap();
         });
         assert_eq!(b.wait(1)[0].id, 1);
-        assert!(b.device.with(|rnic, _| rnic.has_stalled()), "the lane is full");
+        assert!(b.device.with(|rnic, _| rnic.has_stalled()), "the channel is full");
         scope.spawn(move || {
             std::thread::sleep(Duration::from_millis(5));
             release.send(()).unwrap();
@@ -132,17 +164,18 @@ fn stops_on_a_full_lane(stops: &dyn Fn(&Side)) -> Status {
     a.wait(1)[0].status
 }
 
-/// After deregistration nothing touches the memory any more, however busy the writer was.
+/// After deregistration no peer writes to the memory, also if one was executing a WRITE.
 #[test]
-fn what_is_deregistered_stays_as_it_is() {
+fn deregistered_memory_is_not_written() {
     for round in 0..40u64 {
-        let (a, b) = pair(4096, Way::Lane);
+        let (a, b) = pair(4096, Transport::SharedMemory);
         let target: Vec<AtomicU8> = (0..4096).map(|_| AtomicU8::new(0)).collect();
         let address = target.as_ptr() as u64;
         let keys = b.device.with(|rnic, _| {
             let (_, init) = rnic.query_qp(b.qpn).unwrap();
             let access = Access::LOCAL_WRITE | Access::REMOTE;
-            rnic.register(init.pd.unwrap(), RegionInit { address, length: 4096, iova: address, access })
+            rnic.memory()
+                .register(init.pd.unwrap(), RegionInit { address, length: 4096, iova: address, access })
                 .unwrap()
         });
         std::thread::scope(|scope| {
@@ -159,7 +192,7 @@ fn what_is_deregistered_stays_as_it_is() {
             while direct(&a) < round {
                 std::thread::yield_now();
             }
-            b.device.with(|rnic, _| rnic.deregister(keys.lkey)).unwrap();
+            b.device.with(|rnic, _| rnic.memory().deregister(keys.lkey)).unwrap();
             target.iter().for_each(|byte| byte.store(7, Ordering::Relaxed));
             assert_eq!(writer.join().unwrap(), Status::RemoteAccess);
             assert!(target.iter().all(|byte| byte.load(Ordering::Relaxed) == 7), "round {round}");

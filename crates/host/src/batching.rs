@@ -1,0 +1,102 @@
+//! When posted requests leave: at once, or held back so that many leave with one system call.
+//!
+//! The first request of an idle device is sent at once. Later ones wait for the next poll, up to a number of
+//! requests and bytes.
+
+use rnic::{Instant, Nanos};
+
+/// Work requests that are held back before all are sent, and their bytes.
+const DEFERRED_MAX: usize = 64;
+const DEFERRED_BYTES_MAX: u64 = 64 << 10;
+/// How long polls find nothing before each yields the core, which takes 0.1 us where no other thread wants
+/// it.
+const YIELD_AFTER: Nanos = Nanos::from_micros(10);
+
+/// What the program has posted, and how it polls.
+#[derive(Debug)]
+pub(crate) struct Batching {
+    /// Work requests posted since the last transmission, and their bytes.
+    deferred: usize,
+    deferred_bytes: u64,
+    /// Since when polls have found nothing; `None` if the last call was no poll or found something.
+    empty_since: Option<Instant>,
+    /// A poll has found nothing since the program last posted: the program waits for an answer, and does not
+    /// post more requests first.
+    polled: bool,
+    /// Transmissions so far, and up to the last tick: what is held back is old if there was none in between.
+    transmissions: u64,
+    transmissions_at_tick: u64,
+}
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self {
+            deferred: 0,
+            deferred_bytes: 0,
+            empty_since: None,
+            polled: true,
+            transmissions: 0,
+            transmissions_at_tick: 0,
+        }
+    }
+}
+
+impl Batching {
+    /// Notes a posted request of so many bytes.
+    pub(crate) fn note_posted(&mut self, bytes: u64) {
+        self.deferred += 1;
+        self.deferred_bytes += bytes;
+    }
+
+    /// Notes the end of a call that posted. Whether so much is held back that it should leave.
+    pub(crate) fn note_post_call(&mut self) -> bool {
+        self.empty_since = None;
+        self.polled = false;
+        self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX
+    }
+
+    /// Notes that all that was posted is sent now.
+    pub(crate) fn note_transmission(&mut self) {
+        (self.deferred, self.deferred_bytes) = (0, 0);
+        self.transmissions += 1;
+    }
+
+    /// Notes that the program found completions. Where nothing is in flight any more, the last answer was
+    /// taken: the next posted request is sent at once.
+    pub(crate) fn note_taken(&mut self, in_flight: u32) {
+        self.empty_since = None;
+        self.polled |= self.deferred == 0 && in_flight == 0;
+    }
+
+    /// Notes that the program is about to wait for an event, or came for control verbs.
+    pub(crate) fn note_away(&mut self) {
+        self.polled = true;
+        self.empty_since = None;
+    }
+
+    /// Notes a poll that found nothing. Whether the one before found nothing either.
+    pub(crate) fn note_empty_poll(&mut self, now: Instant) -> bool {
+        self.polled = true;
+        let again = self.empty_since.is_some();
+        self.empty_since.get_or_insert(now);
+        again
+    }
+
+    /// Whether polls have found nothing for longer than a round trip takes. On a machine with fewer cores
+    /// than polling programs, the peer may be waiting for this core.
+    pub(crate) fn waits_long(&self, now: Instant) -> bool {
+        self.empty_since.is_some_and(|since| now >= since + YIELD_AFTER)
+    }
+
+    /// Whether a request that is posted now should be sent at once.
+    pub(crate) fn is_idle(&self, in_flight: u32) -> bool {
+        self.polled && in_flight == 0 && self.deferred == 0
+    }
+
+    /// Notes a tick. Whether nothing was sent since the last one.
+    pub(crate) fn note_tick(&mut self) -> bool {
+        let is_old = self.transmissions == self.transmissions_at_tick;
+        self.transmissions_at_tick = self.transmissions;
+        is_old
+    }
+}

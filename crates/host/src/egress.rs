@@ -1,0 +1,109 @@
+//! Where a device's packets leave the process. The choice between the two transports is made here, for each
+//! packet, by the channel number of its path ([`rnic::Path::channel`]): 0 is the network, and the packet goes
+//! to the socket ([`Transmitter`]); any other number is a shared-memory channel ([`ShmChannels`]).
+//!
+//! A queue pair gets that number when it learns its peer's address (`Device::modify_qp`), a datagram when it
+//! is sent (`datagram_channel`).
+
+use crate::lab::LabPort;
+use crate::shm::{Found, Method, ShmChannels};
+use crate::transmit::Transmitter;
+use rnic::{Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Path, Sink, SrqOwner};
+use wire::{Packet, Qpn, Reth};
+
+/// The sink that [`rnic::Device::transmit`] writes to: the socket and the shared-memory channels of a device.
+#[derive(Debug)]
+pub(crate) struct Egress<'a> {
+    pub(crate) transmitter: &'a mut Transmitter,
+    pub(crate) shm: &'a mut ShmChannels,
+    /// In a host of a lab: takes what would go to the socket.
+    pub(crate) lab: Option<&'a mut LabPort>,
+    /// Whether the first request may be executed by a system call on the peer's memory: nothing else is about
+    /// to be sent, so no other request waits for that call.
+    pub(crate) may_call: bool,
+    /// Bytes that streams of long requests have moved by system calls in this round.
+    pub(crate) called: u32,
+}
+
+/// Bytes that streams of long requests may move by system calls in one round, with the device's lock held:
+/// 0.1 ms.
+const CALLED_MAX: u32 = 1 << 20;
+
+impl Sink for Egress<'_> {
+    type Channels = Self;
+
+    fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
+        match self.shm.rings(path.channel) {
+            // `room` has said that the record fits. One that does not is lost, as a packet may be on a
+            // network.
+            Some(rings) => {
+                self.transmitter.counters.shm_sent += 1;
+                rings.send(path, packet, payload).unwrap_or(Ok(()))
+            }
+            None => match &mut self.lab {
+                Some(lab) => lab.send(path, packet, payload),
+                None => self.transmitter.send(path, packet, payload),
+            },
+        }
+    }
+
+    fn has_room(&mut self, path: &Path) -> bool {
+        path.channel != 0 || self.lab.as_mut().is_none_or(|lab| lab.has_room())
+    }
+
+    fn channels(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+}
+
+impl Channels for Egress<'_> {
+    fn room(&mut self, path: &Path, mtu: u32) -> u32 {
+        self.shm.rings(path.channel).map_or(1, |rings| rings.room(mtu))
+    }
+
+    fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool {
+        let may_call = std::mem::take(&mut self.may_call);
+        let rings = self.shm.rings(path.channel);
+        let done = rings.is_some_and(|rings| rings.execute(path, (from, to), reth, direct, may_call));
+        self.called = self.called.saturating_add(reth.length);
+        self.transmitter.counters.shm_direct += u64::from(done);
+        done
+    }
+
+    fn execution(&mut self, path: &Path, is_read: bool, length: u32) -> Execution {
+        let Some(rings) = self.shm.rings(path.channel) else { return Execution::ByChannel };
+        match rings.stream_method(is_read, length) {
+            Method::Ring => Execution::ByChannel,
+            Method::Call if self.called > 0 && self.called + length > CALLED_MAX => Execution::Later,
+            Method::Call => Execution::Direct,
+        }
+    }
+
+    fn begins(&mut self, path: &Path, is_read: bool, length: u32, follows: bool) {
+        if let Some(rings) = self.shm.rings(path.channel) {
+            rings.note_stream(is_read, length, follows);
+        }
+    }
+
+    fn prefers_to_execute(&mut self, path: &Path) -> bool {
+        self.shm.rings(path.channel).is_some_and(|rings| rings.has_shared_mappings())
+    }
+
+    fn datagram_channel(&mut self, path: &Path, from: Qpn, to: Qpn) -> u16 {
+        match self.shm.look_up(from, to, path.destination) {
+            Found::Channel(channel) => channel,
+            Found::Pending | Found::None => 0,
+        }
+    }
+
+    fn srq_owner(&mut self, front_end: Qpn, srq: Qpn) -> SrqOwner {
+        self.shm.srq_owner(front_end, srq)
+    }
+
+    fn forward(&mut self, channel: u16, request: &ForwardedRequest, packet: &Packet, payload: &[u8]) {
+        if let Some(rings) = self.shm.rings(channel) {
+            self.transmitter.counters.shm_sent += 1;
+            rings.forward(request, packet, payload);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The port of a device in a host of a lab: packets go to the lab through shared memory, and come from there,
+//! instead of through a socket. The lab is the network between its hosts (`rockery lab`).
+
+use crate::settings;
+use crate::sys::epoll::Epoll;
+use crate::sys::memory::ProcessMemory;
+use crate::sys::process;
+use crate::transmit::gather;
+use link::lab::{Header, Hello, MESSAGE_BYTES, WAKE};
+use link::memory::{self, HEADERS_MAX, Reader, Record, Sleeper, Writer};
+use link::unix;
+use rnic::{Arrival, Fault, Gather, Gid, Instant, Path, Payload};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+use wire::opcode::MAX_HEADERS;
+use wire::{Message, Packet, Qpn};
+
+/// Records that are taken before packets are sent again.
+const TURN_RECORDS: usize = 64;
+/// Payload of up to so many bytes is copied before it is handled, as [`crate::shm`] does it.
+const COPIED_MAX: usize = 8;
+/// How long the lab may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const _: () = assert!(Header::BYTES + MAX_HEADERS <= HEADERS_MAX, "headers fit a record");
+
+/// The port of a device.
+#[derive(Debug)]
+pub(crate) struct LabPort {
+    socket: OwnedFd,
+    packets: Writer,
+    /// Congestion notifications, which must not wait behind packets of a paused class.
+    notifications: Writer,
+    arrivals: Reader,
+    /// The time that packets are stamped with.
+    now: Instant,
+    /// The lab has ended, or has written what is not valid: the cable is cut.
+    cut: bool,
+}
+
+impl LabPort {
+    /// Attaches a device to the lab that the environment names; `None` where it names none.
+    pub(crate) fn attach(range: (Qpn, u32)) -> io::Result<Option<Self>> {
+        let Some(name) = settings::lab() else { return Ok(None) };
+        let socket = unix::connect(&name, PATIENCE)?;
+        let fd = socket.as_raw_fd();
+        // Any program of the host could listen at the name.
+        let user = unix::peer_user(fd)?;
+        if user != process::user() && user != 0 {
+            return Err(io::Error::other(format!("user {user} listens at its socket")));
+        }
+        unix::set_patience(fd, PATIENCE)?;
+        unix::send(fd, &hello(range), None)?;
+        let mut answer = [0; MESSAGE_BYTES];
+        let (length, [packets, notifications, _]) = unix::receive_fds(fd, &mut answer)?;
+        let (Some(packets), Some(notifications)) = (packets, notifications) else {
+            return Err(io::Error::other("it has no room for another device"));
+        };
+        if length != MESSAGE_BYTES || Hello::parse(&answer).is_none() {
+            return Err(io::Error::other("it is of another version: use one installation of rockery"));
+        }
+        unix::set_nonblocking(fd)?;
+        let (packets, arrivals) = memory::open(&packets)?;
+        let (notifications, _) = memory::open(&notifications)?;
+        Ok(Some(Self { socket, packets, notifications, arrivals, now: Instant(0), cut: false }))
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Tells the lab of a further range of queue pair numbers.
+    pub(crate) fn add(&self, range: (Qpn, u32)) {
+        // Without the message the lab drops packets for the new queue pairs, which time out.
+        let _ = unix::send_now(self.raw(), &hello(range));
+    }
+
+    /// Before packets are sent: what they are stamped with.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// After packets were sent: wakes the lab if it sleeps.
+    pub(crate) fn end(&mut self) {
+        if self.packets.must_wake().is_some() | self.notifications.must_wake().is_some() {
+            self.signal();
+        }
+    }
+
+    fn signal(&self) {
+        // A full socket has enough wake-ups in it.
+        let _ = unix::send_now(self.raw(), &[WAKE]);
+    }
+
+    /// Whether a packet may be sent now. Where not, the lab wakes the device when there is room.
+    #[inline]
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.cut || self.packets.has_room() || self.packets.wait_for_room()
+    }
+
+    /// Sends a packet.
+    pub(crate) fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
+        if self.cut {
+            return Ok(());
+        }
+        let header = Header {
+            stamp: self.now.0,
+            source: path.source.0,
+            destination: path.destination.0,
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+            source_port: path.source_port,
+        };
+        let headers = |place: &mut [u8; HEADERS_MAX]| {
+            place[..Header::BYTES].copy_from_slice(&header.to_bytes());
+            Some(Header::BYTES + packet.encode(0, place[Header::BYTES..].first_chunk_mut()?).ok()?)
+        };
+        let ring = match packet.message {
+            Message::Congestion => &mut self.notifications,
+            _ => &mut self.packets,
+        };
+        let length = payload.len() as usize;
+        // A record without room is lost, as a packet may be on a network.
+        ring.write(0, length, headers, |place| gather(payload, place)).unwrap_or(Ok(()))
+    }
+
+    /// Takes what has arrived. False when nothing had.
+    pub(crate) fn receive(&mut self, rnic: &mut rnic::Device, now: Instant) -> bool {
+        if self.cut {
+            return false;
+        }
+        let mut taken = 0;
+        while taken < TURN_RECORDS {
+            match self.arrivals.next() {
+                Ok(Some(record)) if handle(rnic, now, &record).is_some() => self.arrivals.release(&record),
+                Ok(None) => break,
+                _ => {
+                    self.cut = true;
+                    break;
+                }
+            }
+            taken += 1;
+        }
+        if self.arrivals.must_wake() {
+            self.signal();
+        }
+        taken > 0
+    }
+
+    /// Has the lab wake the device for the next record. True when there is one already.
+    pub(crate) fn sleep(&self) -> bool {
+        !self.cut && self.arrivals.sleep(Sleeper::Thread)
+    }
+
+    /// Has the lab send no wake-ups.
+    pub(crate) fn wake(&self) {
+        self.arrivals.wake();
+    }
+
+    /// Handles the socket, if it is the one that is ready.
+    pub(crate) fn attend(&mut self, ready: RawFd, epoll: &Epoll) -> bool {
+        if ready != self.raw() {
+            return false;
+        }
+        let mut bytes = [0; 64];
+        match unix::receive_now(ready, &mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(length) if length > 0 => {}
+            _ => {
+                self.cut = true;
+                // An error changes nothing: the descriptor is closed with the device.
+                let _ = epoll.remove(ready);
+            }
+        }
+        true
+    }
+}
+
+fn hello((first, count): (Qpn, u32)) -> [u8; MESSAGE_BYTES] {
+    Hello { first: first.value(), count }.to_bytes()
+}
+
+/// Hands a packet to the device; `None` where the record is not valid.
+fn handle(rnic: &mut rnic::Device, now: Instant, record: &Record) -> Option<()> {
+    let (header, rest) = Header::parse(record.headers())?;
+    let (packet, _) = Packet::parse(rest).ok()?;
+    let arrival = Arrival {
+        source: Gid(header.source),
+        destination: Gid(header.destination),
+        traffic_class: header.traffic_class,
+        hop_limit: header.hop_limit,
+    };
+    let mut copied = [0; COPIED_MAX];
+    let payload = if record.length as usize <= COPIED_MAX {
+        Payload::Bytes(record.copy(&mut copied))
+    } else {
+        Payload::Foreign { address: record.payload, length: record.length }
+    };
+    rnic.handle_packet(now, &arrival, &packet, payload, &mut ProcessMemory);
+    Some(())
+}

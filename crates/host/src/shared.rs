@@ -1,0 +1,165 @@
+//! The part of an open device that the program's threads and the progress thread share: the pump behind its
+//! lock, and what wakes the thread.
+
+use crate::channel::AsyncEvents;
+use crate::clock;
+use crate::presence::Presence;
+use crate::pump::Pump;
+use crate::sys::epoll::Epoll;
+use crate::sys::eventfd::EventFd;
+use crate::waiting::Waiting;
+use rnic::Instant;
+use std::io::{self, Write as _};
+use std::os::fd::RawFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+use wire::Qpn;
+
+/// How often a queue pair that waits for a channel checks whether it is there, besides being notified.
+const CHANNEL_RECHECK: Duration = Duration::from_millis(5);
+
+/// The part of an open device that the program's threads and the progress thread share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pump: Mutex<Pump>,
+    pub(crate) events: AsyncEvents,
+    pub(crate) epoll: Arc<Epoll>,
+    /// Notified when shared-memory channels were opened or closed.
+    channels_changed: Condvar,
+    pub(crate) wake: EventFd,
+    pub(crate) stop: AtomicBool,
+    pub(crate) presence: Presence,
+    pub(crate) waiting: Waiting,
+    sockets: Mutex<Sockets>,
+}
+
+/// The sockets whose packets wake the progress thread.
+#[derive(Debug)]
+struct Sockets {
+    descriptors: Vec<RawFd>,
+    watched: bool,
+}
+
+impl Shared {
+    /// Shares a pump, of which packets at this socket wake the progress thread.
+    pub(crate) fn new(pump: Pump, socket: RawFd) -> io::Result<Self> {
+        let (epoll, wake) = (Arc::new(Epoll::new()?), EventFd::signal()?);
+        epoll.add(socket)?;
+        epoll.add(wake.raw())?;
+        let events = AsyncEvents::new()?;
+        let (stop, presence, waiting) = (AtomicBool::new(false), Presence::default(), Waiting::default());
+        let sockets = Mutex::new(Sockets { descriptors: vec![socket], watched: true });
+        let (pump, channels_changed) = (Mutex::new(pump), Condvar::new());
+        Ok(Self { pump, events, epoll, channels_changed, wake, stop, presence, waiting, sockets })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Pump> {
+        self.pump.lock().unwrap_or_else(|poisoned| self.end(poisoned.into_inner()))
+    }
+
+    /// The same; `None` while another thread has the lock.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Pump>> {
+        match self.pump.try_lock() {
+            Ok(pump) => Some(pump),
+            Err(TryLockError::Poisoned(poisoned)) => Some(self.end(poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Ends the device after a panic in a call that held its lock (see [`rnic::Device::fail`]), and passes on
+    /// the event. The message of the panic, on standard error, has the file and line.
+    fn end<'a>(&self, mut pump: MutexGuard<'a, Pump>) -> MutexGuard<'a, Pump> {
+        self.pump.clear_poison();
+        if !pump.rnic.has_failed() {
+            const MESSAGE: &str = "rockery: a bug (see the panic above) has ended an RDMA device: its queue \
+                pairs are flushed, and IBV_EVENT_DEVICE_FATAL is raised; open the device again to go on";
+            // Standard error may be closed.
+            let _ = writeln!(io::stderr(), "{MESSAGE}");
+            pump.rnic.fail(clock::now());
+            pump.pump_events(&self.events);
+        }
+        pump
+    }
+
+    /// Ends the device if a call has panicked while it held the lock.
+    pub(crate) fn end_if_poisoned(&self) {
+        if self.pump.is_poisoned() {
+            drop(self.lock());
+        }
+    }
+
+    /// Adds a socket whose packets wake the progress thread.
+    pub(crate) fn add_socket(&self, socket: RawFd) -> io::Result<()> {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        if sockets.watched {
+            self.epoll.add(socket)?;
+        }
+        sockets.descriptors.push(socket);
+        Ok(())
+    }
+
+    /// Removes such a socket, before it is closed.
+    pub(crate) fn remove_socket(&self, socket: RawFd) {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.descriptors.retain(|known| *known != socket);
+        if sockets.watched {
+            // An error changes nothing: closing the socket removes it too.
+            let _ = self.epoll.remove(socket);
+        }
+    }
+
+    /// Sets whether packets wake the progress thread. It cannot fail: the descriptors are open as long as the
+    /// device.
+    pub(crate) fn watch_socket(&self, wanted: bool) {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let change = if wanted { Epoll::add } else { Epoll::remove };
+        sockets.watched = wanted;
+        for socket in &sockets.descriptors {
+            let changed = change(&self.epoll, *socket);
+            debug_assert!(changed.is_ok(), "{changed:?}");
+        }
+    }
+
+    pub(crate) fn wait_for_channels<'a>(&self, pump: MutexGuard<'a, Pump>) -> MutexGuard<'a, Pump> {
+        let waited = self.channels_changed.wait_timeout(pump, CHANNEL_RECHECK);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Handles a descriptor that is ready, if it is one of the shared-memory channels.
+    pub(crate) fn handle_shm_event(&self, ready: RawFd) {
+        let mut pump = self.lock();
+        let now = clock::now();
+        if pump.lab.as_mut().is_some_and(|lab| lab.attend(ready, &self.epoll)) {
+            return;
+        }
+        let Pump { shm, rnic, .. } = &mut *pump;
+        if shm.attend(ready, rnic, now) {
+            pump.pump_events(&self.events);
+            drop(pump);
+            self.channels_changed.notify_all();
+        }
+    }
+
+    /// As the function [`crate::take_arrived`]. False when the queue pair is not one of this device.
+    pub(crate) fn take_arrived(&self, qpn: Qpn) -> bool {
+        let mut pump = self.lock();
+        if pump.is_severed() || pump.rnic.query_qp(qpn).is_err() {
+            return false;
+        }
+        pump.take_arrived();
+        let now = pump.last_reading();
+        self.finish(pump, now);
+        true
+    }
+
+    /// Delivers events, and wakes the progress thread if it would sleep longer than the next timer allows.
+    pub(crate) fn finish(&self, mut pump: MutexGuard<'_, Pump>, now: Instant) {
+        pump.pump_events(&self.events);
+        if pump.oversleeps(now) {
+            pump.sleepers.wakes_at = now;
+            drop(pump);
+            self.wake.add();
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Direct execution: WRITEs, READs and atomics that the requester executes itself, on the memory of the
+//! process at the other end of a channel.
+//!
+//! Each device publishes a grant table that its peers can read. The requester finds there what the responder
+//! would find in its own tables, and makes the same checks (`rnic::RegionGrant`). It sets a busy word in the
+//! channel's memory while it moves bytes; a process that takes a grant back waits until that word is cleared.
+
+use crate::sys::grant_table::{GrantTable, PeerGrantTable, QUEUES, REGIONS, Section, WORDS};
+use crate::sys::memory::ProcessMemory;
+use crate::sys::other_process::OtherProcess;
+use crate::sys::shared_files::{self, FilePart};
+use crate::sys::shared_mappings::{SharedMappings, Shown, are_pinned};
+use rnic::{Access, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant, RegionGrant};
+use std::io;
+use std::os::fd::AsFd;
+use wire::{Qpn, Reth, Rkey};
+
+/// Entries of the grant table in which a region's grant may stand, from the one that its key hashes to.
+const PROBES: usize = 8;
+/// The longest request, in bytes, that is executed by a system call although the peer is awake: one page, for
+/// which the call takes about as long as two cache misses on a line of another core.
+pub(super) const SMALL: u32 = 4096;
+/// The longest request, in bytes, that is executed by a system call while the peer sleeps: waking it takes as
+/// long as copying this.
+pub(super) const LARGE: u32 = 128 << 10;
+
+/// The longest request, in bytes, that is copied to or from a shared mapping: 0.1 ms with the device's lock
+/// held.
+const SHARED_MAX: u32 = 4 << 20;
+
+/// The memory of the peer process, and what the peer grants.
+#[derive(Debug)]
+pub(super) struct PeerMemory {
+    /// Its address space; none where the kernel does not let us access it.
+    memory: Option<OtherProcess>,
+    /// Memory that both processes have mapped.
+    mappings: SharedMappings,
+    grants: PeerGrantTable,
+}
+
+impl PeerMemory {
+    /// Opens the memory and the grant table, and checks by the table's token that both are of one process.
+    pub(super) fn open(process: u32, table: &impl AsFd, address: u64) -> io::Result<Self> {
+        let grants = PeerGrantTable::open(table)?;
+        let memory = OtherProcess::open(process, address, grants.token()).ok();
+        Ok(Self { memory, mappings: SharedMappings::default(), grants })
+    }
+
+    /// How requests of the peer's queue pairs may be executed here, for the log.
+    pub(super) fn copy_methods(&self) -> &'static str {
+        match self.memory {
+            Some(_) => "a system call on the peer's memory, a copy in shared mappings, or the rings",
+            None => "a copy in shared mappings, or the rings (the kernel does not let us access its memory)",
+        }
+    }
+
+    /// Takes a file or segment that the peer has announced, of which it has registered a part.
+    pub(super) fn show(&mut self, number: u8, shown: Shown) {
+        self.mappings.add(number, shown);
+    }
+
+    /// Whether the kernel lets us access its memory.
+    pub(super) fn can_call(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    /// Whether the peer has announced files that can be mapped here.
+    pub(super) fn has_shared_mappings(&self) -> bool {
+        !self.mappings.is_empty()
+    }
+
+    /// Chooses how a request of this length may be executed: by a system call, by a copy in a shared mapping,
+    /// or (`None`) not at all. A system call pays where it was measured to be faster (`streams`), and if
+    /// nothing else waits to be sent (`may_call`) and the request is short or the peer `sleeps`, because
+    /// waking it takes as long.
+    pub(super) fn choose(
+        &self,
+        reth: &Reth,
+        may_call: bool,
+        sleeps: bool,
+        streams: bool,
+    ) -> Option<CopyMethod> {
+        let pays = reth.length <= SMALL || (reth.length <= LARGE && sleeps);
+        let call = self.memory.is_some() && (streams || (may_call && pays));
+        match (call, !self.mappings.is_empty() && reth.length <= SHARED_MAX) {
+            (false, false) => None,
+            (call, shared) => Some(CopyMethod { call, shared }),
+        }
+    }
+
+    /// Executes a request, if the peer grants it. False where it was not executed, or only a part of it.
+    pub(super) fn execute(
+        &mut self,
+        path: &Path,
+        (from, to): (Qpn, Qpn),
+        reth: &Reth,
+        direct: Direct<'_>,
+        method: CopyMethod,
+    ) -> bool {
+        if reth.length == 0 {
+            return false;
+        }
+        let need = match direct {
+            Direct::Write(_) => Access::REMOTE_WRITE,
+            Direct::Read(_) => Access::REMOTE_READ,
+            Direct::FetchAdd { .. } | Direct::CompareSwap { .. } => Access::REMOTE_ATOMIC,
+        };
+        let Some((piece, region, part)) = self.find(path, from, to, reth, need) else { return false };
+        let offset = piece.address.wrapping_sub(region.start);
+        let length = reth.length as usize;
+        let part = part.filter(|_| method.shared);
+        if let Some(range) = part.and_then(|part| self.mappings.range(part, region.length, offset, length)) {
+            return match direct {
+                Direct::Write(bytes) => range.write(bytes),
+                Direct::Read(bytes) => range.read(bytes),
+                Direct::FetchAdd { add, into } => store_result(into, || range.fetch_add(add)),
+                Direct::CompareSwap { compare, swap, into } => {
+                    store_result(into, || range.compare_swap(compare, swap))
+                }
+            };
+        }
+        match (self.memory.as_ref().filter(|_| method.call), direct) {
+            (Some(memory), Direct::Write(bytes)) => memory.write(piece.address, bytes),
+            (Some(memory), Direct::Read(bytes)) => memory.read(piece.address, bytes),
+            _ => false,
+        }
+    }
+
+    /// The memory that a request names, by the checks that the responder would make.
+    fn find(&self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, need: Access) -> Option<Found> {
+        let queue = queue_of(self.grants.read(Section::Queues, queue_index(to))?)?;
+        let connected = queue.qpn == to
+            && queue.peer == from
+            && queue.source == path.destination
+            && queue.destination == path.source;
+        if !connected || !queue.access.contains(need) {
+            return None;
+        }
+        let words = region_indices(reth.rkey).filter_map(|index| self.grants.read(Section::Regions, index));
+        let regions = words.filter_map(|words| Some((region_of(words)?, part_of(words))));
+        let (region, part) = { regions }.find(|(region, _)| region.rkey == reth.rkey)?;
+        let piece = region.piece(queue.pd, to, reth.address, reth.length, need)?;
+        Some((piece, region, part))
+    }
+}
+
+/// The memory that a request names, the region that it lies in, and the part of a file that the region maps.
+type Found = (Piece, RegionGrant, Option<FilePart>);
+
+/// The ways in which a request may be executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CopyMethod {
+    /// By a system call on `/proc/PID/mem`.
+    call: bool,
+    /// By a copy or an atomic instruction in a shared mapping.
+    shared: bool,
+}
+
+/// Executes an atomic and stores the value that it found in the requester's memory. The atomic is not
+/// executed where that memory may not be there.
+fn store_result(into: Gather<'_>, atomic: impl FnOnce() -> Option<u64>) -> bool {
+    let Gather::Pieces(pieces) = into else { return false };
+    if !are_pinned(pieces) {
+        return false;
+    }
+    let Some(before) = atomic() else { return false };
+    let bytes = before.to_ne_bytes();
+    let mut rest = &bytes[..];
+    for piece in pieces {
+        let (part, more) = rest.split_at(rest.len().min(piece.length as usize));
+        // Writing to pinned memory does not fail.
+        let _ = ProcessMemory.write(*piece, Payload::Bytes(part));
+        rest = more;
+    }
+    true
+}
+
+/// What a change of the grant table means for peers.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Published {
+    /// A grant was removed: peers that are executing a request have to be waited for.
+    pub(super) taken_back: bool,
+    /// A region of a shared file was added: peers may not have the file's descriptor yet.
+    pub(super) shows: bool,
+}
+
+/// Writes a change of the device's regions or queue pairs to the grant table.
+pub(super) fn publish(grants: &GrantTable, rnic: &mut rnic::Device, change: Change) -> Published {
+    let mut shows = false;
+    let (section, place, words) = match change {
+        Change::Region(rkey) => {
+            let place = region_place(grants, rkey);
+            let words = rnic.grants().region(rkey).map(|grant| {
+                let part = shared_part(&grant);
+                shows = part.is_some();
+                region_words(&grant, part)
+            });
+            (Section::Regions, place, words)
+        }
+        Change::Queue(qpn) => {
+            let (index, words) =
+                (queue_index(qpn), rnic.grants().queue(qpn).map(|grant| queue_words(&grant)));
+            let entry = grants.first(Section::Queues, index) as u32;
+            let ours = entry == qpn.value() || (entry == 0 && words.is_some());
+            (Section::Queues, ours.then_some(index), words)
+        }
+    };
+    let Some(index) = place else { return Published::default() };
+    let taken_back = grants.first(section, index) != 0;
+    if words.is_some() || taken_back {
+        grants.write(section, index, words.unwrap_or_default());
+    }
+    Published { taken_back, shows }
+}
+
+/// The part of a shared file that a region maps, if the region has remote access rights.
+fn shared_part(grant: &RegionGrant) -> Option<FilePart> {
+    let remote = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    let fits = grant.access.intersects(remote) && !grant.access.contains(Access::ON_DEMAND);
+    if fits { shared_files::part_behind(grant.start, grant.length) } else { None }
+}
+
+/// The entry of a region, or a free one for it; `None` where all that it may use are taken.
+fn region_place(grants: &GrantTable, rkey: Rkey) -> Option<usize> {
+    let first = |index: usize| grants.first(Section::Regions, index);
+    let mut places = region_indices(rkey);
+    places
+        .clone()
+        .find(|&index| first(index) == region_first(rkey))
+        .or_else(|| places.find(|&at| first(at) == 0))
+}
+
+fn queue_index(qpn: Qpn) -> usize {
+    qpn.value() as usize % QUEUES
+}
+
+fn region_indices(rkey: Rkey) -> impl Iterator<Item = usize> + Clone {
+    let home = (rkey.0.wrapping_mul(0x9e37_79b1) >> 12) as usize;
+    (0..PROBES).map(move |step| (home + step) % REGIONS)
+}
+
+/// First word of a region's entry. It is 0 in an empty entry, and never for a region.
+fn region_first(rkey: Rkey) -> u64 {
+    u64::from(rkey.0) | 1 << 32
+}
+
+fn region_words(grant: &RegionGrant, part: Option<FilePart>) -> [u64; WORDS] {
+    let rights = u64::from(grant.pd.value()) | u64::from(grant.access.bits()) << 32;
+    let only = grant.only.map_or(0, |qpn| u64::from(qpn.value()) + 1);
+    let part = part.map_or(0, |part| part.offset << 8 | (u64::from(part.file) + 1));
+    [region_first(grant.rkey), rights, grant.start, grant.length, grant.iova, only, part]
+}
+
+fn region_of(words: [u64; WORDS]) -> Option<RegionGrant> {
+    let [first, rights, start, length, iova, only, _] = words;
+    (first >> 32 == 1).then(|| RegionGrant {
+        rkey: Rkey(first as u32),
+        pd: Pd::from_value(rights as u32),
+        start,
+        length,
+        iova,
+        access: Access::from_bits_truncate((rights >> 32) as u32),
+        only: only.checked_sub(1).map(|qpn| Qpn::new(qpn as u32)),
+    })
+}
+
+fn part_of(words: [u64; WORDS]) -> Option<FilePart> {
+    let file = (words[6] as u8).checked_sub(1)?;
+    Some(FilePart { file, offset: words[6] >> 8 })
+}
+
+fn queue_words(grant: &QueueGrant) -> [u64; WORDS] {
+    let first = u64::from(grant.qpn.value()) | u64::from(grant.peer.value()) << 32;
+    let rights = u64::from(grant.pd.value()) | u64::from(grant.access.bits()) << 32;
+    let [source, destination] = [grant.source, grant.destination].map(|gid| u128::from_be_bytes(gid.0));
+    let half = |gid: u128| [(gid >> 64) as u64, gid as u64];
+    let ([a, b], [c, d]) = (half(source), half(destination));
+    [first, rights, a, b, c, d, 0]
+}
+
+fn queue_of(words: [u64; WORDS]) -> Option<QueueGrant> {
+    let [first, rights, a, b, c, d, _] = words;
+    let gid = |high: u64, low: u64| Gid((u128::from(high) << 64 | u128::from(low)).to_be_bytes());
+    (first != 0).then(|| QueueGrant {
+        qpn: Qpn::new(first as u32),
+        peer: Qpn::new((first >> 32) as u32),
+        source: gid(a, b),
+        destination: gid(c, d),
+        pd: Pd::from_value(rights as u32),
+        access: Access::from_bits_truncate((rights >> 32) as u32),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_parsed_as_they_were_encoded() {
+        let region = RegionGrant {
+            rkey: Rkey(0xdead_beef),
+            pd: Pd::from_value(7),
+            start: 0x7fff_0000_1234,
+            length: u64::MAX,
+            iova: 5,
+            access: Access::REMOTE_WRITE | Access::LOCAL_WRITE | Access::ON_DEMAND,
+            only: Some(Qpn::new(0xff_fffe)),
+        };
+        assert_eq!(region_of(region_words(&region, None)), Some(region));
+        assert_eq!(part_of(region_words(&region, None)), None);
+        let part = Some(FilePart { file: 63, offset: 0x1234_5678_9000 });
+        assert_eq!(part_of(region_words(&region, part)), part);
+        let any = RegionGrant { only: None, ..region };
+        assert_eq!(region_of(region_words(&any, part)), Some(any));
+        let queue = QueueGrant {
+            qpn: Qpn::new(0x4001),
+            peer: Qpn::new(0x8002),
+            source: Gid::from_ipv4([10, 0, 0, 1]),
+            destination: Gid([0xfe; 16]),
+            pd: Pd::from_value(3),
+            access: Access::REMOTE_READ,
+        };
+        assert_eq!(queue_of(queue_words(&queue)), Some(queue));
+        assert_eq!((region_of([0; WORDS]), queue_of([0; WORDS])), (None, None));
+    }
+}

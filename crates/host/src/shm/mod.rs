@@ -1,0 +1,679 @@
+//! Shared-memory channels: devices of one host exchange packets without a network.
+//!
+//! A channel joins two open devices by memory that both processes map (`link::memory`). It carries the
+//! headers and payload that the state machine makes, so the rules of RoCEv2 are implemented once. A record on
+//! a channel may stand for many packets, nothing is lost or damaged, and no system call is made while both
+//! processes are awake. A queue pair gets its channel when it gets its peer's address, and keeps it. The Unix
+//! socket by which the memory was passed wakes a process that sleeps; end of file on it means that the peer
+//! process has ended.
+
+mod direct;
+mod forwarded;
+mod handshake;
+mod rings;
+mod stream;
+
+pub(crate) use stream::Method;
+
+use crate::clock;
+use crate::interface;
+use crate::log::HOST;
+use crate::settings;
+use crate::sys::epoll::Epoll;
+use crate::sys::grant_table::GrantTable;
+use crate::sys::owners::Owners;
+use crate::sys::process;
+use crate::sys::shared_files::{self, Source};
+use crate::sys::shared_mappings::{self, FILE, Message, SEGMENT};
+use crate::wake_up::WakeUp;
+use direct::PeerMemory;
+use handshake::{Answer, Hello};
+use link::memory::Sleeper;
+use link::udp::QPN_BITS;
+use link::unix;
+use rnic::{Gid, Instant, Nanos, Senders, SrqOwner};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use tracing::{debug, info, warn};
+use wire::Qpn;
+
+use rings::{Beginning, Rings};
+
+/// Most channels of a device. Further peers are reached by packets.
+const CHANNELS_MAX: usize = 256;
+/// How long a device that did not answer, or is not there, is not asked for a channel again.
+const REFUSED_FOR: Nanos = Nanos::from_millis(1000);
+/// A message after which the next one brings a descriptor. Other messages only wake the receiver.
+const DESCRIPTOR_FOLLOWS: u8 = 2;
+/// Messages that are taken from one peer's socket before other sockets are looked at.
+const MESSAGES_MAX: usize = 256;
+/// Connections of peers that may wait to be accepted, as `listen(2)` has it.
+const BACKLOG: i32 = 128;
+
+/// Number of a range of queue pair numbers, of this device or another one of the host: a queue pair number
+/// without its lower [`QPN_BITS`] bits.
+type QpnRange = u32;
+
+/// The shared-memory channels of a device.
+#[derive(Debug)]
+pub(crate) struct ShmChannels {
+    is_wanted: bool,
+    epoll: Option<Arc<Epoll>>,
+    listeners: Vec<(QpnRange, OwnedFd)>,
+    /// Which process has which range of queue pair numbers.
+    owners: Option<Owners>,
+    /// What this device grants. Without a table, peers send all requests through the rings.
+    grants: Option<GrantTable>,
+    /// Wakes a program of this process that waits for an event.
+    wake_up: Option<Arc<WakeUp>>,
+    /// Channel number `n` is at index `n - 1`.
+    channels: Vec<Option<ShmChannel>>,
+    open: usize,
+    /// Number of the channel to send by, for our range and the peer's.
+    by_ranges: HashMap<(QpnRange, QpnRange), u16>,
+    refused: HashMap<QpnRange, Instant>,
+    /// All addresses of this host.
+    addresses: Vec<Gid>,
+    /// Our range and the peer's of a channel that a datagram could have used.
+    wanted: Option<(QpnRange, QpnRange)>,
+}
+
+#[derive(Debug)]
+struct ShmChannel {
+    socket: OwnedFd,
+    ours: QpnRange,
+    theirs: QpnRange,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// We sent a [`Hello`]; the peer has not answered yet.
+    Requested(Box<Rings>),
+    /// We accepted the peer's connection; its [`Hello`] has not arrived yet.
+    Accepted,
+    Open(Box<Rings>),
+}
+
+/// Whether there is a channel to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    /// The number of the channel.
+    Channel(u16),
+    /// The peer was asked, and has not answered yet.
+    Pending,
+    /// There is none and none was asked for: packets reach the peer.
+    None,
+}
+
+fn range_of(qpn: Qpn) -> QpnRange {
+    qpn.value() >> QPN_BITS
+}
+
+fn senders(range: QpnRange) -> Senders {
+    Senders { first: Qpn::new(range << QPN_BITS), count: 1 << QPN_BITS }
+}
+
+fn name(range: QpnRange) -> String {
+    format!("rockery-shm-{range}")
+}
+
+impl ShmChannels {
+    /// A set without channels. It stays empty where `ROCKERY_SAME_HOST=0` is set.
+    pub(crate) fn new() -> Self {
+        Self {
+            is_wanted: settings::same_host(),
+            epoll: None,
+            listeners: Vec::new(),
+            owners: None,
+            grants: None,
+            wake_up: None,
+            channels: Vec::new(),
+            open: 0,
+            by_ranges: HashMap::new(),
+            refused: HashMap::new(),
+            addresses: Vec::new(),
+            wanted: None,
+        }
+    }
+
+    /// Publishes what the device grants from now on. `token` is a random number by which peers recognize this
+    /// process's memory.
+    pub(crate) fn create_grant_table(&mut self, rnic: &mut rnic::Device, token: u64) {
+        let refused = |error| warn!(target: HOST, "no grant table: peers copy through rings only: {error}");
+        self.grants = if self.is_wanted { GrantTable::new(token).map_err(refused).ok() } else { None };
+        if self.grants.is_some() {
+            rnic.grants().watch();
+        }
+    }
+
+    /// Accepts only peers to which the agent gave the range of queue pair numbers that they claim.
+    pub(crate) fn trust(&mut self, owners: Option<Owners>) {
+        self.owners = owners;
+    }
+
+    /// Whether the process at the other end of a socket has this range of queue pair numbers.
+    fn is_owner(&self, theirs: QpnRange, socket: RawFd) -> bool {
+        let Some(owners) = &self.owners else { return true };
+        unix::peer_identity(socket).is_ok_and(|process| owners.has(theirs, process))
+    }
+
+    /// Listens for peers that ask for a channel to the range of our queue pairs that begins with `first`.
+    /// Where that fails, peers use packets.
+    pub(crate) fn listen(&mut self, first: Qpn, epoll: &Arc<Epoll>) {
+        if !self.is_wanted {
+            return;
+        }
+        self.epoll = Some(Arc::clone(epoll));
+        self.addresses = interface::addresses();
+        if self.wake_up.is_none() {
+            let refused = |error| warn!(target: HOST, "no wake-up socket: sleeps end later: {error}");
+            self.wake_up = WakeUp::new().map_err(refused).ok().map(Arc::new);
+        }
+        let listening = unix::listen(&name(range_of(first)), BACKLOG).and_then(|listener| {
+            unix::set_nonblocking(listener.as_raw_fd())?;
+            epoll.add(listener.as_raw_fd())?;
+            Ok(listener)
+        });
+        match listening {
+            Ok(listener) => self.listeners.push((range_of(first), listener)),
+            Err(error) => warn!(target: HOST, "peers on this host cannot ask for shared memory: {error}"),
+        }
+    }
+
+    /// The host's addresses may have changed.
+    pub(crate) fn follow_addresses(&mut self) {
+        if self.is_wanted {
+            self.addresses = interface::addresses();
+        }
+    }
+
+    /// Drops all channels in the child of a fork: they are the parent's.
+    pub(crate) fn sever(&mut self) {
+        self.is_wanted = false;
+        self.listeners.clear();
+        self.grants = None;
+        self.wake_up = None;
+        self.channels.clear();
+        self.by_ranges.clear();
+        self.open = 0;
+    }
+
+    /// The channel from a queue pair of ours to one of a peer; asks the peer for one where there is none.
+    pub(crate) fn find(&mut self, from: Qpn, to: Qpn, at: Gid, now: Instant) -> Found {
+        if !self.is_here(at) {
+            return Found::None;
+        }
+        let (ours, theirs) = (range_of(from), range_of(to));
+        if let Some(channel) = self.by_ranges.get(&(ours, theirs)) {
+            return Found::Channel(*channel);
+        }
+        if self.is_refused(theirs, now) {
+            return Found::None;
+        }
+        if self.has_asked(ours, theirs) {
+            return Found::Pending;
+        }
+        match self.ask(ours, theirs) {
+            Ok(()) => Found::Pending,
+            Err(error) => {
+                debug!(target: HOST, ours, theirs, "no shared-memory channel: {error}");
+                self.refuse(theirs, now);
+                Found::None
+            }
+        }
+    }
+
+    /// The same for a datagram, which does not wait: it goes by packets, the channel is asked for, and later
+    /// datagrams use it.
+    pub(crate) fn look_up(&mut self, from: Qpn, to: Qpn, at: Gid) -> Found {
+        if !self.is_here(at) {
+            return Found::None;
+        }
+        let (ours, theirs) = (range_of(from), range_of(to));
+        if let Some(channel) = self.by_ranges.get(&(ours, theirs)) {
+            return Found::Channel(*channel);
+        }
+        self.wanted = Some((ours, theirs));
+        Found::None
+    }
+
+    /// The channel to the device that has a shared receive queue; asks for one where there is none. There is
+    /// no time limit: the requester's retries end a message that waits too long.
+    pub(crate) fn srq_owner(&mut self, front_end: Qpn, srq: Qpn) -> SrqOwner {
+        let (ours, theirs) = (range_of(front_end), range_of(srq));
+        if let Some(channel) = self.by_ranges.get(&(ours, theirs)) {
+            return SrqOwner::Channel(*channel);
+        }
+        if !self.is_wanted {
+            return SrqOwner::Unreachable;
+        }
+        if self.has_asked(ours, theirs) {
+            return SrqOwner::Pending;
+        }
+        match self.ask(ours, theirs).map_err(|error| error.kind()) {
+            // WouldBlock: the owner's backlog is full, because many devices ask at once.
+            Ok(()) | Err(io::ErrorKind::WouldBlock) => SrqOwner::Pending,
+            Err(io::ErrorKind::ConnectionRefused) => SrqOwner::Absent,
+            Err(_) => SrqOwner::Unreachable,
+        }
+    }
+
+    /// Whether an address is one of this host. Queue pair numbers do not tell: each host numbers its own.
+    fn is_here(&self, at: Gid) -> bool {
+        self.is_wanted && self.addresses.contains(&at)
+    }
+
+    /// Why a queue pair whose peer has this address uses packets, for the log.
+    pub(crate) fn why_packets(&self, at: Gid) -> &'static str {
+        match (self.is_wanted, self.addresses.contains(&at)) {
+            (false, _) => "packets: ROCKERY_SAME_HOST or ROCKERY_PCAP ask for them",
+            (true, false) => "packets: the peer's address is not one of this host",
+            (true, true) => "packets: the peer on this host does not accept shared memory",
+        }
+    }
+
+    /// Notes that a peer did not answer in time.
+    pub(crate) fn give_up(&mut self, to: Qpn, now: Instant) {
+        self.refuse(range_of(to), now);
+    }
+
+    fn refuse(&mut self, theirs: QpnRange, now: Instant) {
+        self.refused.insert(theirs, now + REFUSED_FOR);
+    }
+
+    fn is_refused(&mut self, theirs: QpnRange, now: Instant) -> bool {
+        match self.refused.get(&theirs) {
+            Some(until) if now < *until => true,
+            Some(_) => {
+                self.refused.remove(&theirs);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn has_asked(&self, ours: QpnRange, theirs: QpnRange) -> bool {
+        let asked = |channel: &ShmChannel| {
+            matches!(channel.stage, Stage::Requested(_)) && (channel.ours, channel.theirs) == (ours, theirs)
+        };
+        self.channels.iter().flatten().any(asked)
+    }
+
+    fn ask(&mut self, ours: QpnRange, theirs: QpnRange) -> io::Result<()> {
+        let socket = unix::connect_now(&name(theirs))?;
+        check_user(&socket)?;
+        if !self.is_owner(theirs, socket.as_raw_fd()) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let (writer, reader, memory) = link::memory::create()?;
+        let hello = Hello { from: ours, to: theirs, grants: self.grants_address() };
+        let mut fds = vec![memory.as_raw_fd()];
+        fds.extend(self.shared_descriptors());
+        unix::send_fds(socket.as_raw_fd(), &hello.to_bytes(), &fds)?;
+        let stage = Stage::Requested(Box::new(Rings::new(writer, reader)));
+        self.insert(ShmChannel { socket, ours, theirs, stage }).map(|_| ())
+    }
+
+    /// Descriptors that a peer gets: our wake-up socket's, and the grant table's if there is one. Without a
+    /// wake-up socket, neither.
+    fn shared_descriptors(&self) -> Vec<RawFd> {
+        let Some(wake_up) = &self.wake_up else { return Vec::new() };
+        [wake_up.sender()]
+            .into_iter()
+            .chain(self.grants.as_ref().map(|grants| grants.fd().as_raw_fd()))
+            .collect()
+    }
+
+    /// What wakes a program of this process that waits for an event.
+    pub(crate) fn wake_up(&self) -> Option<&Arc<WakeUp>> {
+        self.wake_up.as_ref()
+    }
+
+    fn grants_address(&self) -> u64 {
+        self.grants.as_ref().map_or(0, GrantTable::address)
+    }
+
+    fn insert(&mut self, channel: ShmChannel) -> io::Result<u16> {
+        let free = self.channels.iter().position(Option::is_none);
+        let epoll = self.epoll.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let index = match free {
+            Some(index) => index,
+            None if self.channels.len() < CHANNELS_MAX => {
+                self.channels.push(None);
+                self.channels.len() - 1
+            }
+            None => {
+                warn!(target: HOST, limit = CHANNELS_MAX, "no free shared-memory channel: packets instead");
+                return Err(io::ErrorKind::QuotaExceeded.into());
+            }
+        };
+        epoll.add(channel.socket.as_raw_fd())?;
+        self.channels[index] = Some(channel);
+        Ok(index as u16 + 1)
+    }
+
+    /// Handles a descriptor that is ready, if it is a listener's or a channel's. Returns whether a channel
+    /// was opened or closed.
+    pub(crate) fn attend(&mut self, ready: RawFd, rnic: &mut rnic::Device, now: Instant) -> bool {
+        if let Some(&(ours, ref listener)) = self.listeners.iter().find(|(_, fd)| fd.as_raw_fd() == ready) {
+            if let Ok(socket) = unix::accept(listener.as_raw_fd())
+                && check_user(&socket).is_ok()
+                && unix::set_nonblocking(socket.as_raw_fd()).is_ok()
+            {
+                // At the limit of channels the socket is closed, and the peer uses packets.
+                let _ = self.insert(ShmChannel { socket, ours, theirs: 0, stage: Stage::Accepted });
+            }
+            return false;
+        }
+        let is_it = |channel: &Option<ShmChannel>| {
+            channel.as_ref().is_some_and(|channel| channel.socket.as_raw_fd() == ready)
+        };
+        let Some(index) = self.channels.iter().position(is_it) else { return false };
+        let Some(channel) = &self.channels[index] else { return false };
+        match &channel.stage {
+            Stage::Accepted => self.answer_hello(index),
+            Stage::Requested(_) => self.take_answer(index, now),
+            Stage::Open(_) => return self.drain_messages(index, rnic, now),
+        }
+        true
+    }
+
+    /// Answers a peer's [`Hello`].
+    fn answer_hello(&mut self, index: usize) {
+        let Some(channel) = &self.channels[index] else { return };
+        let mut bytes = [0; Hello::BYTES];
+        let received = unix::receive_fds(channel.socket.as_raw_fd(), &mut bytes);
+        let (ours, socket) = (channel.ours, channel.socket.as_raw_fd());
+        let Ok((Hello::BYTES, [Some(memory), wake_up, grants])) = received else { return self.remove(index) };
+        let Some(hello) = Hello::parse(bytes).filter(|hello| hello.to == ours) else {
+            return self.remove(index);
+        };
+        if !self.is_owner(hello.from, socket) {
+            return self.remove(index);
+        }
+        // Both asked at once: the request of the lower range number is the one that counts.
+        if ours < hello.from && self.has_asked(ours, hello.from) {
+            let _ = unix::send_now(socket, &Answer::Crossed.to_bytes());
+            return self.remove(index);
+        }
+        let Ok((writer, reader)) = link::memory::open(&memory) else { return self.remove(index) };
+        let answer = Answer::Welcome(self.grants_address());
+        if unix::send_fds(socket, &answer.to_bytes(), &self.shared_descriptors()).is_err() {
+            return self.remove(index);
+        }
+        let mut rings = Box::new(Rings::new(writer, reader));
+        rings.peer_memory = peer_memory(socket, grants.as_ref(), hello.grants);
+        rings.wake_up = wake_up;
+        self.open(index, hello.from, rings);
+    }
+
+    /// Takes a peer's answer to our [`Hello`].
+    fn take_answer(&mut self, index: usize, now: Instant) {
+        let Some(channel) = &self.channels[index] else { return };
+        let (theirs, mut bytes) = (channel.theirs, [0; Answer::BYTES]);
+        let socket = channel.socket.as_raw_fd();
+        let (answer, wake_up, grants) = match unix::receive_fds(socket, &mut bytes) {
+            Ok((Answer::BYTES, [wake_up, grants, _])) => (Answer::parse(bytes), wake_up, grants),
+            _ => (None, None, None),
+        };
+        let Some(ShmChannel { stage, .. }) = &mut self.channels[index] else { return };
+        match (answer, std::mem::replace(stage, Stage::Accepted)) {
+            (Some(Answer::Welcome(address)), Stage::Requested(mut rings)) => {
+                rings.peer_memory = peer_memory(socket, grants.as_ref(), address);
+                rings.wake_up = wake_up;
+                self.open(index, theirs, rings);
+            }
+            // The peer's own request opens the channel.
+            (Some(Answer::Crossed), _) => self.remove(index),
+            _ => {
+                self.remove(index);
+                self.refuse(theirs, now);
+            }
+        }
+    }
+
+    fn open(&mut self, index: usize, theirs: QpnRange, mut rings: Box<Rings>) {
+        let Some(channel) = &mut self.channels[index] else { return };
+        channel.theirs = theirs;
+        rings.channel = index as u16 + 1;
+        let copies = rings.peer_memory.as_ref().map_or("rings only", PeerMemory::copy_methods);
+        info!(target: HOST, channel = rings.channel, ours = channel.ours, theirs,
+            "shared-memory channel opened; WRITEs and READs: {copies}");
+        channel.stage = Stage::Open(rings);
+        self.open += 1;
+        self.by_ranges.entry((channel.ours, theirs)).or_insert(index as u16 + 1);
+        self.show_files();
+    }
+
+    /// Takes the messages of a peer that woke us, or closes the channel of one that has ended, after the
+    /// records that it wrote before.
+    fn drain_messages(&mut self, index: usize, rnic: &mut rnic::Device, now: Instant) -> bool {
+        let Some(channel) = &mut self.channels[index] else { return false };
+        let Stage::Open(rings) = &mut channel.stage else { return false };
+        let gone = drain(channel.socket.as_raw_fd(), rings);
+        if gone {
+            rings.receive_all(rnic, senders(channel.theirs), now);
+            self.close(index, rnic);
+        }
+        gone
+    }
+
+    fn close(&mut self, index: usize, rnic: &mut rnic::Device) {
+        info!(target: HOST, channel = index + 1, "shared-memory channel closed: the peer process has ended");
+        self.remove(index);
+        rnic.shm().close_channel(index as u16 + 1, clock::now());
+    }
+
+    fn remove(&mut self, index: usize) {
+        let Some(channel) = self.channels[index].take() else { return };
+        if matches!(channel.stage, Stage::Open(_)) {
+            self.open -= 1;
+            self.by_ranges.retain(|_, number| usize::from(*number) != index + 1);
+            // A second channel to the same peer, made when both asked at once, replaces it.
+            let same = |other: &Option<ShmChannel>| {
+                other.as_ref().is_some_and(|other| {
+                    matches!(other.stage, Stage::Open(_))
+                        && (other.ours, other.theirs) == (channel.ours, channel.theirs)
+                })
+            };
+            if let Some(other) = self.channels.iter().position(same) {
+                self.by_ranges.insert((channel.ours, channel.theirs), other as u16 + 1);
+            }
+        }
+    }
+
+    /// Asks for the channel that a datagram could have used.
+    pub(crate) fn ask_wanted(&mut self, now: Instant) {
+        let Some((ours, theirs)) = self.wanted.take() else { return };
+        if !self.is_refused(theirs, now) && !self.has_asked(ours, theirs) && self.ask(ours, theirs).is_err() {
+            self.refuse(theirs, now);
+        }
+    }
+
+    /// Updates the grant table. When this returns, no peer executes a request by a grant that was taken back.
+    pub(crate) fn publish(&mut self, rnic: &mut rnic::Device) {
+        let (mut taken_back, mut shows) = (false, false);
+        while let Some(change) = rnic.grants().poll_change() {
+            if let Some(grants) = &self.grants {
+                let published = direct::publish(grants, rnic, change);
+                taken_back |= published.taken_back;
+                shows |= published.shows;
+            }
+        }
+        if shows {
+            self.show_files();
+        }
+        if taken_back {
+            self.wait_while_busy(rnic);
+        }
+    }
+
+    /// Waits until no peer executes a request on our memory. A channel whose busy word is invalid is closed.
+    fn wait_while_busy(&mut self, rnic: &mut rnic::Device) {
+        let broken: Vec<usize> = { self.open_channels() }
+            .filter_map(|(index, socket, _, rings)| rings.wait_while_busy(socket).err().map(|_| index))
+            .collect();
+        broken.into_iter().for_each(|index| self.close(index, rnic));
+    }
+
+    /// Sends peers the descriptors of shared files that they do not have yet. Where the socket's buffer is
+    /// full, the rest is sent at the next call, and requests are executed by other copy methods until then.
+    fn show_files(&mut self) {
+        let files = shared_files::files();
+        for (_, socket, _, rings) in self.open_channels() {
+            for (number, file) in files.iter().enumerate().skip(rings.files_shown) {
+                if show_file(socket, number as u8, *file).is_err() {
+                    break;
+                }
+                rings.files_shown = number + 1;
+            }
+        }
+    }
+
+    /// Whether no channel is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open == 0
+    }
+
+    fn open_channels(&mut self) -> impl Iterator<Item = (usize, RawFd, QpnRange, &mut Rings)> {
+        self.channels.iter_mut().enumerate().filter_map(|(index, channel)| match channel {
+            Some(ShmChannel { stage: Stage::Open(rings), socket, theirs, .. }) => {
+                Some((index, socket.as_raw_fd(), *theirs, &mut **rings))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether the first records of a channel have arrived. Datagrams go by packets until there is a channel:
+    /// those packets are in our socket's buffer when the first record is in the ring, and have to be taken
+    /// first.
+    pub(crate) fn sees_beginning(&mut self) -> bool {
+        let mut sees = false;
+        for (_, _, _, rings) in self.open_channels().filter(|(_, _, _, rings)| rings.begins()) {
+            (rings.beginning, sees) = (Beginning::Seen, true);
+        }
+        sees
+    }
+
+    /// Lets records be taken, now that the packets in the socket's buffer were.
+    pub(crate) fn begin(&mut self) {
+        for (_, _, _, rings) in self.open_channels() {
+            if rings.beginning == Beginning::Seen {
+                rings.beginning = Beginning::Over;
+            }
+        }
+    }
+
+    /// Takes records of all channels until `is_enough` holds or no more are there. Returns how many were
+    /// taken.
+    pub(crate) fn receive(
+        &mut self,
+        rnic: &mut rnic::Device,
+        now: Instant,
+        is_enough: impl Fn(&rnic::Device) -> bool,
+    ) -> usize {
+        let (mut arrived, mut broken) = (0, None);
+        for (index, _, theirs, rings) in self.open_channels() {
+            if rings.beginning != Beginning::Over {
+                continue;
+            }
+            match rings.receive(rnic, senders(theirs), now, &is_enough) {
+                Ok(taken) => arrived += taken,
+                Err(_) => broken = Some(index),
+            }
+        }
+        if let Some(index) = broken {
+            self.close(index, rnic);
+        }
+        arrived
+    }
+
+    /// Wakes peers that sleep while records for them wait, and those that wait for room in a ring.
+    pub(crate) fn wake_peers(&mut self) {
+        for (_, socket, _, rings) in self.open_channels() {
+            let (sleeper, room) = rings.must_wake();
+            // Where the socket's buffer is full, other wake-ups are in it.
+            match (sleeper, &rings.wake_up) {
+                (Some(Sleeper::Program), Some(wake_up)) => drop(unix::send_now(wake_up.as_raw_fd(), &[1])),
+                (Some(_), _) => drop(unix::send_now(socket, &[1])),
+                (None, _) => {}
+            }
+            if room {
+                let _ = unix::send_now(socket, &[1]);
+            }
+        }
+    }
+
+    /// Has peers wake `sleeper` from now on. True when records wait already, so that it must not sleep.
+    pub(crate) fn sleep(&mut self, sleeper: Sleeper) -> bool {
+        self.open_channels().fold(false, |busy, (_, _, _, rings)| busy | rings.sleep(sleeper))
+    }
+
+    /// Has peers send no wake-ups: this process looks at the rings itself.
+    pub(crate) fn wake(&mut self) {
+        self.open_channels().for_each(|(_, _, _, rings)| rings.wake());
+    }
+
+    /// The rings of an open channel; `None` for 0, the network, and for a channel that is closed.
+    pub(crate) fn rings(&mut self, channel: u16) -> Option<&mut Rings> {
+        match &mut self.channels.get_mut(usize::from(channel).checked_sub(1)?)?.as_mut()?.stage {
+            Stage::Open(rings) => Some(rings),
+            _ => None,
+        }
+    }
+}
+
+fn show_file(socket: RawFd, number: u8, file: Source) -> io::Result<()> {
+    unix::send_now(socket, &[DESCRIPTOR_FOLLOWS])?;
+    match file {
+        Source::File(fd) => unix::send_fds(socket, &[FILE, number], &[fd]),
+        Source::Segment(id) => {
+            let [a, b, c, d] = id.to_le_bytes();
+            let namespace = shared_files::segment_namespace()?;
+            unix::send_fds(socket, &[SEGMENT, number, a, b, c, d], &[namespace.as_raw_fd()])
+        }
+    }
+}
+
+/// Takes the messages of a peer. Returns whether the peer has ended.
+fn drain(socket: RawFd, rings: &mut Rings) -> bool {
+    for _ in 0..MESSAGES_MAX {
+        if rings.descriptor_follows {
+            match shared_mappings::receive(socket) {
+                Message::Shown(shown) => {
+                    rings.descriptor_follows = false;
+                    if let (Some((number, shown)), Some(peer_memory)) = (shown, &mut rings.peer_memory) {
+                        peer_memory.show(number, shown);
+                    }
+                }
+                Message::Awaited => return false,
+                Message::End => return true,
+            }
+            continue;
+        }
+        let mut bytes = [0; 8];
+        match unix::receive_now(socket, &mut bytes) {
+            Ok(0) => return true,
+            Ok(length) => rings.descriptor_follows = bytes[..length] == [DESCRIPTOR_FOLLOWS],
+            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+    false
+}
+
+/// The memory of the process at the other end of a socket, if it shares its grant table.
+fn peer_memory(socket: RawFd, grants: Option<&OwnedFd>, address: u64) -> Option<PeerMemory> {
+    let process = unix::peer_process(socket).ok()?;
+    PeerMemory::open(process, grants?, address).ok()
+}
+
+/// Refuses a peer of another user: the kernel reports the user of the process at the other end.
+fn check_user(socket: &OwnedFd) -> io::Result<()> {
+    match unix::peer_user(socket.as_raw_fd())? {
+        user if user == process::user() => Ok(()),
+        _ => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}

@@ -1,0 +1,307 @@
+//! The two rings of a shared-memory channel, one for each direction, and the records in them.
+//!
+//! A record has the addresses, unless they are those of the record before it, then the headers as they would
+//! be on the wire, then the payload.
+
+use super::direct::PeerMemory;
+use super::forwarded::{self, FORWARDED_BYTES};
+use super::stream::{Method, Streams};
+use crate::clock;
+use crate::sys::memory::ProcessMemory;
+use crate::transmit::gather;
+use link::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer};
+use link::unix;
+use rnic::{Arrival, Direct, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Payload, Senders};
+use std::os::fd::{OwnedFd, RawFd};
+use wire::opcode::MAX_HEADERS;
+use wire::{Packet, Qpn, Reth};
+
+/// Flag of a record: source and destination are those of the record before it, and are left out.
+const SAME_PATH: u16 = 1;
+/// Flag of a record: an XRC request that is forwarded. Fields of [`forwarded`] stand in place of addresses.
+const FORWARDED: u16 = 2;
+/// Bytes of source GID, destination GID, traffic class and hop limit.
+const ADDRESSES_BYTES: usize = 34;
+/// Records that are taken from one channel before the next channel is looked at.
+const TURN_RECORDS: usize = 64;
+/// How often the peer's busy word is read before the thread yields between two reads.
+const SPINS: u64 = 1000;
+/// Payload of up to so many bytes is copied out of the shared memory before it is handled: it is stored by
+/// one instruction, which needs bytes that the peer cannot change meanwhile.
+const COPIED_MAX: usize = 8;
+
+const _: () =
+    assert!(ADDRESSES_BYTES + MAX_HEADERS <= HEADERS_MAX && FORWARDED_BYTES + MAX_HEADERS <= HEADERS_MAX);
+
+/// Whether the first record of a channel may be taken. A peer's datagrams go by packets until there is a
+/// channel, and these packets have to be taken before the first record, which was sent after them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Beginning {
+    /// No record has arrived yet.
+    Awaited,
+    /// The first record has arrived; the socket is read before it is taken.
+    Seen,
+    /// The socket has been read since: records are taken as they come.
+    Over,
+}
+
+/// The rings of an open channel, and what its two ends know of each other.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    /// Number of the channel, as in [`rnic::Path::channel`].
+    pub(super) channel: u16,
+    writer: Writer,
+    reader: Reader,
+    /// Addresses of the last record that was written.
+    sent: Option<Addresses>,
+    /// Addresses of the last record that was taken.
+    arrival: Option<Arrival>,
+    /// The peer process's memory, where the kernel lets us access it.
+    pub(super) peer_memory: Option<PeerMemory>,
+    /// Sending end of the peer's [`crate::wake_up::WakeUp`].
+    pub(super) wake_up: Option<OwnedFd>,
+    /// How many of our shared files were announced to the peer.
+    pub(super) files_shown: usize,
+    /// The peer's next message brings the descriptor of a file.
+    pub(super) descriptor_follows: bool,
+    pub(super) beginning: Beginning,
+    /// How streams of long requests are copied.
+    streams: Box<Streams>,
+}
+
+impl Rings {
+    pub(super) fn new(writer: Writer, reader: Reader) -> Self {
+        Self {
+            channel: 0,
+            writer,
+            reader,
+            sent: None,
+            arrival: None,
+            peer_memory: None,
+            wake_up: None,
+            files_shown: 0,
+            descriptor_follows: false,
+            beginning: Beginning::Awaited,
+            streams: Box::new(Streams::new()),
+        }
+    }
+
+    pub(super) fn sleep(&mut self, sleeper: Sleeper) -> bool {
+        self.reader.sleep(sleeper)
+    }
+
+    pub(super) fn wake(&mut self) {
+        self.reader.wake();
+    }
+
+    /// Waits until the peer is not executing a request on our memory, or is gone.
+    pub(super) fn wait_while_busy(&self, socket: RawFd) -> Result<(), Broken> {
+        for round in 0u64.. {
+            if !self.reader.writer_is_busy()? || (round % SPINS == SPINS - 1 && unix::is_closed(socket)) {
+                break;
+            }
+            if round < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        Ok(())
+    }
+
+    /// Executes a request on the peer's memory, if the peer grants it and a copy method pays.
+    pub(crate) fn execute(
+        &mut self,
+        path: &Path,
+        qpns: (Qpn, Qpn),
+        reth: &Reth,
+        direct: Direct<'_>,
+        may_call: bool,
+    ) -> bool {
+        let is_read = matches!(direct, Direct::Read(_));
+        let streams = self.stream_method(is_read, reth.length) == Method::Call;
+        let Some(peer_memory) = &mut self.peer_memory else { return false };
+        let Some(method) = peer_memory.choose(reth, may_call, self.writer.reader_sleeps(), streams) else {
+            return false;
+        };
+        let begun = streams.then(clock::now);
+        let done = self.writer.busy(|| peer_memory.execute(path, qpns, reth, direct, method));
+        if let (Some(begun), Some(stream)) = (begun, self.streams.of(is_read, reth.length)) {
+            match done {
+                true => stream.called(reth.length, clock::now().0.saturating_sub(begun.0)),
+                false => stream.refused(),
+            }
+        }
+        done
+    }
+
+    /// How the next request of a stream is to be executed.
+    pub(crate) fn stream_method(&mut self, is_read: bool, length: u32) -> Method {
+        match (&self.peer_memory, self.streams.of(is_read, length)) {
+            (Some(memory), Some(stream)) if memory.can_call() => stream.method(),
+            _ => Method::Ring,
+        }
+    }
+
+    /// A request goes through the ring; `follows` others that are not answered yet.
+    pub(crate) fn note_stream(&mut self, is_read: bool, length: u32, follows: bool) {
+        if let (Some(memory), Some(stream)) = (&self.peer_memory, self.streams.of(is_read, length))
+            && memory.can_call()
+        {
+            stream.sent(length, follows, clock::now);
+        }
+    }
+
+    /// Whether requests can be executed in memory that both processes have mapped.
+    pub(crate) fn has_shared_mappings(&self) -> bool {
+        self.peer_memory.as_ref().is_some_and(PeerMemory::has_shared_mappings)
+    }
+
+    /// How many packets of this MTU may be sent as one record now. 0 while the ring is full; the peer then
+    /// wakes us when there is room.
+    pub(crate) fn room(&mut self, mtu: u32) -> u32 {
+        let has_room = self.writer.has_room() || self.writer.wait_for_room();
+        if has_room { (PAYLOAD_MAX as u32 / mtu).max(1) } else { 0 }
+    }
+
+    /// Which sleeper of the peer has to be woken for records that were written, and whether the peer's thread
+    /// has to be woken because its ring to us has room again.
+    pub(super) fn must_wake(&mut self) -> (Option<Sleeper>, bool) {
+        (self.writer.must_wake(), self.reader.must_wake())
+    }
+
+    /// Whether the first record of the channel has arrived and was not taken yet.
+    pub(super) fn begins(&self) -> bool {
+        self.beginning != Beginning::Over && self.reader.has_record()
+    }
+
+    /// Takes records until `is_enough` holds, at most [`TURN_RECORDS`]. Returns how many were taken.
+    pub(super) fn receive(
+        &mut self,
+        rnic: &mut rnic::Device,
+        senders: Senders,
+        now: Instant,
+        is_enough: impl Fn(&rnic::Device) -> bool,
+    ) -> Result<usize, Broken> {
+        for taken in 0..TURN_RECORDS {
+            let Some(record) = self.reader.next()? else { return Ok(taken) };
+            self.handle(rnic, senders, now, &record)?;
+            self.reader.release(&record);
+            if is_enough(rnic) {
+                return Ok(taken + 1);
+            }
+        }
+        Ok(TURN_RECORDS)
+    }
+
+    /// Takes all records of a peer that has ended: no more than a ring has room for.
+    pub(super) fn receive_all(&mut self, rnic: &mut rnic::Device, senders: Senders, now: Instant) {
+        for _ in 0..RECORDS_MAX / TURN_RECORDS {
+            if !self.receive(rnic, senders, now, |_| false).is_ok_and(|taken| taken > 0) {
+                break;
+            }
+        }
+    }
+
+    fn handle(
+        &mut self,
+        rnic: &mut rnic::Device,
+        senders: Senders,
+        now: Instant,
+        record: &Record,
+    ) -> Result<(), Broken> {
+        let mut headers = record.headers();
+        let mut copied = [0; COPIED_MAX];
+        let payload = if record.length as usize <= COPIED_MAX {
+            Payload::Bytes(record.copy(&mut copied))
+        } else {
+            Payload::Foreign { address: record.payload, length: record.length }
+        };
+        if record.flags & FORWARDED != 0 {
+            let (request, headers) = headers.split_first_chunk().ok_or(Broken)?;
+            let request = forwarded::parse(request).ok_or(Broken)?;
+            let (packet, _) = Packet::parse(headers).map_err(|_| Broken)?;
+            let from = rnic::Channel { number: self.channel, senders };
+            rnic.shm().handle_forwarded(now, from, &request, &packet, payload, &mut ProcessMemory);
+            return Ok(());
+        }
+        if record.flags & SAME_PATH == 0 {
+            let (addresses, rest) = headers.split_first_chunk().ok_or(Broken)?;
+            self.arrival = Some(arrival(addresses));
+            headers = rest;
+        }
+        let arrival = self.arrival.ok_or(Broken)?;
+        let (packet, _) = Packet::parse(headers).map_err(|_| Broken)?;
+        rnic.shm().handle_packet(now, &arrival, senders, &packet, payload, &mut ProcessMemory);
+        Ok(())
+    }
+
+    /// Writes a packet, or a run of packets of one message, as a record. `None` where there is no room.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        path: &Path,
+        packet: &Packet,
+        payload: Gather<'_>,
+    ) -> Option<Result<(), Fault>> {
+        let addresses = Addresses::of(path);
+        let same = self.sent == Some(addresses);
+        let (from, flags) = if same { (0, SAME_PATH) } else { (ADDRESSES_BYTES, 0) };
+        let headers = |place: &mut [u8; HEADERS_MAX]| {
+            if !same {
+                place[..ADDRESSES_BYTES].copy_from_slice(&addresses.to_bytes());
+            }
+            let length = packet.encode(0, place[from..].first_chunk_mut()?).ok()?;
+            Some(from + length)
+        };
+        let bytes = payload.len() as usize;
+        let written = self.writer.write(flags, bytes, headers, |place| gather(payload, place))?;
+        if written.is_ok() {
+            self.sent = Some(addresses);
+        }
+        Some(written)
+    }
+
+    /// Forwards an XRC request to the owner of its shared receive queue. It fits if [`Self::room`] was not 0.
+    pub(crate) fn forward(&mut self, request: &ForwardedRequest, packet: &Packet, payload: &[u8]) {
+        let headers = |place: &mut [u8; HEADERS_MAX]| {
+            place[..FORWARDED_BYTES].copy_from_slice(&forwarded::to_bytes(request));
+            Some(FORWARDED_BYTES + packet.encode(0, place[FORWARDED_BYTES..].first_chunk_mut()?).ok()?)
+        };
+        let copy = |place: &mut [u8]| {
+            place.copy_from_slice(payload);
+            Ok::<(), Fault>(())
+        };
+        let _ = self.writer.write(FORWARDED, payload.len(), headers, copy);
+    }
+}
+
+/// Source and destination of a record, as numbers: they are compared for each record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Addresses {
+    source: u128,
+    destination: u128,
+    traffic_class: u8,
+    hop_limit: u8,
+}
+
+impl Addresses {
+    #[inline]
+    fn of(path: &Path) -> Self {
+        Self {
+            source: u128::from_ne_bytes(path.source.0),
+            destination: u128::from_ne_bytes(path.destination.0),
+            traffic_class: path.traffic_class,
+            hop_limit: path.hop_limit,
+        }
+    }
+
+    fn to_bytes(self) -> [u8; ADDRESSES_BYTES] {
+        let mut addresses = [0; ADDRESSES_BYTES];
+        addresses[..16].copy_from_slice(&self.source.to_ne_bytes());
+        addresses[16..32].copy_from_slice(&self.destination.to_ne_bytes());
+        (addresses[32], addresses[33]) = (self.traffic_class, self.hop_limit);
+        addresses
+    }
+}
+
+fn arrival(addresses: &[u8; ADDRESSES_BYTES]) -> Arrival {
+    let gid = |at: usize| Gid(std::array::from_fn(|byte| addresses[at + byte]));
+    Arrival { source: gid(0), destination: gid(16), traffic_class: addresses[32], hop_limit: addresses[33] }
+}
