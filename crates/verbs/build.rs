@@ -1,7 +1,7 @@
-//! Makes the exported names and the version script of `libibverbs.so.1` from the table of symbols.
+//! Generates the exported names and the version script of `libibverbs.so.1` from the table of symbols.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    symbols::generate("libibverbs", "IBVERBS_")
+    symbols::generate("libibverbs", "libibverbs.so.1")
 }
 
 #[path = "../abi/symbols/generate.rs"]

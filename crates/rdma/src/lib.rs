@@ -1,14 +1,12 @@
-//! Reliable connections over `libibverbs.so.1` and `librdmacm.so.1`, which are opened at run time: rockery's
-//! own,
-//! or the distribution's with a real adapter behind it.
+//! Reliable connections over `libibverbs.so.1` and `librdmacm.so.1`, which are loaded at run time: rockery's,
+//! or the distribution's with a hardware adapter.
 //!
-//! Nothing here can be called wrong. A buffer that a request works on is owned by the connection until the
-//! request has completed; objects that others are made of live as long as these; only this process's own
-//! requests touch its memory, except where a buffer was opened to the peer on purpose.
+//! The interface is safe: a buffer that a request works on is owned by the connection until the request has
+//! completed; an object lives as long as the objects created from it; and memory is accessed only by this
+//! process's own requests, except buffers that were opened to the peer explicitly.
 //!
-//! A server has a [`Listener`]; a client calls [`Connection::connect`]. Both then post to a [`Connection`],
-//! and
-//! poll it. [`Connection::descriptors`] are for sleeping.
+//! A server has a [`Listener`]; a client calls [`Connection::connect`]. Both then post requests to a
+//! [`Connection`] and poll it. [`Connection::descriptors`] are for sleeping.
 #![deny(unsafe_code)]
 
 mod sys;
@@ -18,68 +16,68 @@ use std::net::SocketAddr;
 
 use thiserror::Error;
 
-pub use sys::buffer::{ALIGNMENT, Buffer};
+pub use sys::buffer::{ALIGNMENT, Buffer, Landing};
 pub use sys::connection::{BATCH, Completion, Connection, Done, Sizes};
 pub use sys::domain::Domain;
-pub use sys::listener::{Listener, Request};
+pub use sys::listener::{HalfOpen, Listener, ListenerEvent, Request};
 pub use sys::shared::SharedReceives;
 
-/// Why there is no connection.
+/// Reasons why a call has failed.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The libraries are not there.
+    /// A library cannot be loaded.
     #[error("{library} cannot be opened: {reason}")]
     Library {
-        /// Which.
+        /// File name of the library.
         library: &'static str,
-        /// What the dynamic linker says.
+        /// Message of the dynamic loader (`dlerror(3)`).
         reason: String,
     },
-    /// A library is there, and lacks a function.
+    /// A library was loaded and lacks a function, so it is too old.
     #[error("{library} has no {function}")]
     Function {
-        /// Which library.
+        /// File name of the library.
         library: &'static str,
-        /// Which function.
+        /// Name of the function.
         function: &'static str,
     },
-    /// A call failed.
+    /// A call into one of the libraries failed.
     #[error("{call}: {source}")]
     Call {
-        /// Which.
+        /// Name of the function.
         call: &'static str,
-        /// Why.
+        /// The error, from `errno`.
         source: io::Error,
     },
-    /// No device leads there.
+    /// Address resolution found no RDMA device with a route to the peer.
     #[error("no RDMA device leads to {0}")]
     NoRoute(SocketAddr),
-    /// The peer refused, with its private data.
+    /// The peer has rejected the connection (REJ).
     #[error("the peer refuses the connection (reason {reason})")]
     Rejected {
-        /// The CM's reason.
+        /// Reason of the REJ (IBTA table 107).
         reason: i32,
-        /// What the peer says about it.
+        /// Private data of the REJ.
         private_data: Vec<u8>,
     },
-    /// Nothing answered.
+    /// The peer did not answer in time.
     #[error("no answer within {seconds} s")]
     Silence {
-        /// How long was waited.
+        /// Time-out in seconds.
         seconds: u64,
     },
-    /// Something else happened than what was waited for.
+    /// The connection manager reported a failure.
     #[error("connection manager event {event} (status {status})")]
     Event {
-        /// Its number.
+        /// Type of the event (`enum rdma_cm_event_type`).
         event: u32,
-        /// Its status.
+        /// Status of the event: 0, a negative error number, or a reason of the CM.
         status: i32,
     },
     /// The connection has ended.
     #[error("the connection has ended")]
     Disconnected,
-    /// More requests than the queues have room for.
+    /// The queue has no room for another request.
     #[error("the queue has no room for another request")]
     Full,
 }

@@ -1,14 +1,13 @@
-//! Addresses: binding to our own, and resolving a peer's.
+//! Addresses and routes: `rdma_bind_addr`, `rdma_resolve_addr`, `rdma_resolve_route`.
 
 use crate::events::Pending;
-use crate::id::{Id, Step, id};
-use crate::qp::Link;
-use crate::sockaddr;
+use crate::id::{Id, IdArg, Step};
+use crate::qp::Negotiated;
+use crate::sockaddr::{self, AddressArg};
 use abi::{
     RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid, ibv_port_attr, ibv_sa_path_rec,
-    rdma_cm_id,
 };
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use door::{Errno, door};
 use rnic::Path;
 use rnic::cm::ListenAddress;
@@ -16,19 +15,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// How long a packet may live on RoCE: 4.096 us times 2 to this power. Linux 6.1 says 18; newer ones, as we
-/// do, 16: 0.27 s.
+/// Packet lifetime of RoCE paths, as an exponent: 4.096 us times 2^16, 0.27 s. Linux has 18 up to 6.1, and 16
+/// since.
 const PACKET_LIFETIME: u8 = 16;
-/// The partition that all are in.
+/// The default P_Key.
 const PARTITION: u16 = 0xffff;
-/// TTL of RoCEv2.
+/// TTL of RoCEv2 packets.
 pub(crate) const HOP_LIMIT: u8 = 64;
-/// Fields of a path record that are exact (`enum ibv_sa_selector`).
-const EXACTLY: u8 = 2;
-/// 100 Gb/s (`enum ibv_rate`).
+/// `IB_SA_EQ` (`enum ibv_sa_selector`): the field of the path record has exactly this value.
+const SELECTOR_EQUAL: u8 = 2;
+/// `IBV_RATE_100_GBPS` (`enum ibv_rate`).
 const RATE: u8 = 16;
 
-/// Takes an address of ours, and a port.
+/// Binds an identifier to a local address and a port.
 pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
     if this.state().step != Step::Idle {
         return Err(Errno::INVALID);
@@ -37,25 +36,28 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
         ip if ip.is_unspecified() => None,
         ip => Some(device_of(this, ip)?),
     };
-    let bound = this.world.with(|session, _| {
-        let mut state = this.state();
+    let (space, listened, shared) = {
+        let state = this.state();
         let listened = match address {
             SocketAddr::V4(v4) if v4.ip().is_unspecified() => ListenAddress::AnyV4,
             SocketAddr::V6(v6) if v6.ip().is_unspecified() && state.options.v6_only => ListenAddress::AnyV6,
             SocketAddr::V6(v6) if v6.ip().is_unspecified() => ListenAddress::Any,
             other => ListenAddress::One(other.ip().to_canonical()),
         };
-        let shared = state.options.reuses_address;
-        let bound = session.bind(state.space, address.port(), listened, shared)?;
+        (state.space, listened, state.options.reuses_address)
+    };
+    let connector = this.process.connector()?;
+    let bound = connector.bind(space, address.port(), listened, shared)?;
+    {
+        let mut state = this.state();
         state.bound = Some(bound);
         state.step = Step::Bound;
-        Ok(bound)
-    })?;
+    }
     let mut address = address;
     address.set_port(bound.port);
     this.set_local(address);
-    // As on Linux a loopback address says nothing of a device: libfabric binds "localhost", and takes one
-    // that it got for the only one that its user may have.
+    // As on Linux, binding to a loopback address selects no device: libfabric binds "localhost" to see
+    // whether there is one, and would restrict the program to that device.
     if let Some(device) = device.filter(|_| !address.ip().is_loopback()) {
         this.attach(device);
         let gid = sockaddr::gid(address.ip());
@@ -65,24 +67,27 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives a bound identifier the device of its address, which for a loopback address binding does not.
-pub(crate) fn take_device(this: &Id, address: IpAddr) -> Result<&'static crate::world::Opened, Errno> {
+/// Attaches the device of a local address; binding to a loopback address attaches none.
+pub(crate) fn attach_device(
+    this: &Id,
+    address: IpAddr,
+) -> Result<&'static crate::process::OpenDevice, Errno> {
     let device = device_of(this, address)?;
     this.attach(device);
     Ok(device)
 }
 
-/// The device that has an address; `EADDRNOTAVAIL` when the address is not ours at all, `ENODEV` when its
-/// interface has no device.
-fn device_of(this: &Id, address: IpAddr) -> Result<&'static crate::world::Opened, Errno> {
-    this.world.device_of(sockaddr::gid(address)).map_err(|error| match is_known(address) {
+/// The device that has an address; `EADDRNOTAVAIL` when the address is not local, `ENODEV` when its interface
+/// has no device.
+fn device_of(this: &Id, address: IpAddr) -> Result<&'static crate::process::OpenDevice, Errno> {
+    this.process.device_of(sockaddr::gid(address)).map_err(|error| match check_is_local(address) {
         Err(unknown @ Errno(libc::EADDRNOTAVAIL)) => unknown,
         _ => error,
     })
 }
 
-/// Whether the kernel has an address.
-fn is_known(address: IpAddr) -> Result<(), Errno> {
+/// Fails with `EADDRNOTAVAIL` when the address is not one of this host's.
+fn check_is_local(address: IpAddr) -> Result<(), Errno> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let socket = sockaddr::kernel_socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?;
     let address = SocketAddr::new(address, 0);
@@ -92,19 +97,27 @@ fn is_known(address: IpAddr) -> Result<(), Errno> {
     Errno::check(unsafe { libc::bind(socket.as_raw_fd(), place, sockaddr::length(&address)) })
 }
 
-/// The address that the kernel would send from.
-fn route_to(remote: SocketAddr) -> Result<IpAddr, Errno> {
+/// The source address that the kernel selects for a route to `remote`: `local`, where the program has chosen
+/// one.
+fn route_to(remote: SocketAddr, local: Option<IpAddr>) -> Result<IpAddr, Errno> {
     let family = if remote.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let socket = sockaddr::kernel_socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?;
+    if let Some(local) = local {
+        let local = scoped(local, 0, remote);
+        let storage = sockaddr::storage(local);
+        let place = storage.as_ptr().cast();
+        // SAFETY: an address as long as it says.
+        Errno::check(unsafe { libc::bind(socket.as_raw_fd(), place, sockaddr::length(&local)) })?;
+    }
     let socket = UdpSocket::from(socket);
     let mut remote = remote;
-    // Which port does not matter, but it must not be 0.
+    // Any port does, except 0.
     remote.set_port(1);
     socket.connect(remote)?;
     Ok(socket.local_addr()?.ip())
 }
 
-/// A destination of "any" is this host.
+/// Maps the unspecified address to the loopback address, as a destination.
 fn canonical(mut remote: SocketAddr) -> SocketAddr {
     if remote.ip().is_unspecified() {
         remote.set_ip(match remote {
@@ -115,7 +128,7 @@ fn canonical(mut remote: SocketAddr) -> SocketAddr {
     remote
 }
 
-/// Finds out where a peer is reached from.
+/// Resolves a destination to a source address and its device.
 pub(crate) fn resolve(this: &Id, local: Option<SocketAddr>, remote: SocketAddr) -> Result<(), Errno> {
     let remote = canonical(remote);
     let step = this.state().step;
@@ -127,11 +140,17 @@ pub(crate) fn resolve(this: &Id, local: Option<SocketAddr>, remote: SocketAddr) 
     if wanted.is_some_and(|wanted| wanted.is_ipv4() != remote.is_ipv4()) {
         return Err(Errno::INVALID);
     }
-    let source = match wanted {
-        Some(address) if !address.ip().is_unspecified() => address.ip(),
-        _ => route_to(remote)?,
+    let chosen = wanted.map(|wanted| wanted.ip()).filter(|ip| !ip.is_unspecified());
+    let source = match chosen {
+        Some(source) => source,
+        None => route_to(remote, None)?,
     };
     let device = device_of(this, source)?;
+    if chosen.is_some() {
+        // There has to be a route from the source address that the program has chosen. Linux looks for the
+        // peer on that address's link instead, and reports ADDR_ERROR when no neighbour entry is found.
+        route_to(remote, chosen)?;
+    }
     if step == Step::Idle {
         let port = wanted.map_or(0, |wanted| wanted.port());
         bind(this, scoped(source, port, remote))?;
@@ -158,14 +177,14 @@ pub(crate) fn resolve(this: &Id, local: Option<SocketAddr>, remote: SocketAddr) 
         known.pkey = PARTITION.to_be();
     }
     let mut state = this.state();
-    state.link = Link::of_path(path);
+    state.negotiated = Negotiated::of_path(path);
     state.step = Step::AddressResolved;
     let queue = Arc::clone(&state.queue);
     queue.push(Pending::plain(this.key(), RDMA_CM_EVENT_ADDR_RESOLVED, 0));
     Ok(())
 }
 
-/// An address of ours towards a peer: link-local ones are on the peer's link.
+/// A local address; a link-local one gets the scope of the peer's.
 fn scoped(address: IpAddr, port: u16, remote: SocketAddr) -> SocketAddr {
     let mut local = SocketAddr::new(address, port);
     if let (SocketAddr::V6(local), SocketAddr::V6(remote)) = (&mut local, &remote)
@@ -176,33 +195,33 @@ fn scoped(address: IpAddr, port: u16, remote: SocketAddr) -> SocketAddr {
     local
 }
 
-/// Finds the way. On RoCE the addresses say it; what remains is the path MTU and the time-outs.
+/// Resolves the route. On RoCE the addresses are the path; what is added is the path MTU and the time-outs.
 pub(crate) fn find_route(this: &Id) -> Result<(), Errno> {
     let path = {
         let state = this.state();
         if state.step != Step::AddressResolved {
             return Err(Errno::INVALID);
         }
-        let mut path = *state.link.path().ok_or(Errno::INVALID)?;
+        let mut path = *state.negotiated.path().ok_or(Errno::INVALID)?;
         path.traffic_class = state.options.tos;
         path
     };
     let path = Path { flow_label: flow_label(this), ..path };
     // SAFETY: calls on one identifier come one at a time.
-    unsafe { describe_route(this, path) };
+    unsafe { fill_path_record(this, path) };
     let mut state = this.state();
     let mtu = state.device.map_or(0, active_mtu);
     // SAFETY: just described.
     let lifetime = unsafe { (*(*this.raw()).route.path_rec).packet_life_time };
-    state.link = Link::of_route(path, mtu, lifetime);
+    state.negotiated = Negotiated::of_route(path, mtu, lifetime);
     state.step = Step::RouteResolved;
     let queue = Arc::clone(&state.queue);
     queue.push(Pending::plain(this.key(), RDMA_CM_EVENT_ROUTE_RESOLVED, 0));
     Ok(())
 }
 
-/// What switches and receivers tell flows apart by, UDP's source port follows from it: what the program says
-/// in its IPv6 address, or a hash of both ports as Linux has it (`cma_get_roce_udp_flow_label`).
+/// The flow label, from which UDP's source port is derived: the one in the program's IPv6 address, or a hash
+/// of both ports as on Linux (`cma_get_roce_udp_flow_label`).
 fn flow_label(this: &Id) -> u32 {
     const MASK: u32 = 0xf_ffff;
     let (local, remote) = (this.local(), this.remote());
@@ -214,20 +233,20 @@ fn flow_label(this: &Id) -> u32 {
     if said != 0 { said } else { (port(local) * 31 + port(remote)) & MASK }
 }
 
-/// The longest payload per packet of a device, as `enum ibv_mtu` has it.
-pub(crate) fn active_mtu(device: &'static crate::world::Opened) -> u8 {
+/// The active MTU of a device (`enum ibv_mtu`); 0 if it cannot be queried.
+pub(crate) fn active_mtu(device: &'static crate::process::OpenDevice) -> u8 {
     let mut attr = ibv_port_attr::default();
     let Ok(verbs) = crate::verbs::verbs() else { return 0 };
-    // SAFETY: an open device, and room for what it tells.
-    let code = unsafe { (verbs.ibv_query_port)(device.context(), crate::world::PORT, &mut attr) };
+    // SAFETY: an open device, and room for its attributes.
+    let code = unsafe { (verbs.ibv_query_port)(device.context(), crate::process::PORT, &mut attr) };
     if code == 0 { attr.active_mtu as u8 } else { 0 }
 }
 
-/// Fills in the path record that C sees.
+/// Writes the path record that C sees.
 ///
 /// # Safety
-/// Nobody else uses the identifier.
-pub(crate) unsafe fn describe_route(this: &Id, path: Path) {
+/// No other thread uses the identifier.
+pub(crate) unsafe fn fill_path_record(this: &Id, path: Path) {
     let (mtu, lifetime) = {
         let state = this.state();
         let timeout = state.options.ack_timeout.map(|timeout| timeout.saturating_sub(1));
@@ -243,15 +262,15 @@ pub(crate) unsafe fn describe_route(this: &Id, path: Path) {
         numb_path: 1,
         pkey: PARTITION.to_be(),
         sl: path.service_level,
-        mtu_selector: EXACTLY,
+        mtu_selector: SELECTOR_EQUAL,
         mtu,
-        rate_selector: EXACTLY,
+        rate_selector: SELECTOR_EQUAL,
         rate: RATE,
-        packet_life_time_selector: EXACTLY,
+        packet_life_time_selector: SELECTOR_EQUAL,
         packet_life_time: lifetime,
         ..ibv_sa_path_rec::default()
     };
-    // SAFETY: as above; the record is NULL or ours.
+    // SAFETY: by this function's contract, no other thread uses the identifier; the record is NULL or ours.
     unsafe {
         let raw = this.raw();
         let known = &mut (*raw).route.addr.ibaddr;
@@ -267,21 +286,22 @@ pub(crate) unsafe fn describe_route(this: &Id, path: Path) {
 }
 
 door! {
-    fn rdma_bind_addr(raw: *mut rdma_cm_id, address: *const c_void) -> status(c_int) {
-        bind(id(raw)?, sockaddr::read(address)?)
+    fn rdma_bind_addr(id: IdArg<'_>, address: AddressArg) -> status(c_int) {
+        bind(id.get()?, address.get()?)
     }
 
-    fn rdma_resolve_addr(raw: *mut rdma_cm_id, local: *const c_void, remote: *const c_void,
-        _timeout_ms: c_int) -> status(c_int) {
-        let this = id(raw)?;
-        let local = if local.is_null() { None } else { Some(sockaddr::read(local)?) };
-        resolve(this, local, sockaddr::read(remote)?)?;
-        this.complete()
+    fn rdma_resolve_addr(id: IdArg<'_>, local: AddressArg, remote: AddressArg, _timeout_ms: c_int)
+        -> status(c_int) {
+        let this = id.get()?;
+        resolve(this, local.optional()?, remote.get()?)?;
+        // SAFETY: no lock is held, and the program is done with the event of its last call.
+        unsafe { this.complete() }
     }
 
-    fn rdma_resolve_route(raw: *mut rdma_cm_id, _timeout_ms: c_int) -> status(c_int) {
-        let this = id(raw)?;
+    fn rdma_resolve_route(id: IdArg<'_>, _timeout_ms: c_int) -> status(c_int) {
+        let this = id.get()?;
         find_route(this)?;
-        this.complete()
+        // SAFETY: no lock is held, and the program is done with the event of its last call.
+        unsafe { this.complete() }
     }
 }

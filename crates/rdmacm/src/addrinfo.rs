@@ -1,17 +1,18 @@
-//! `rdma_getaddrinfo`: names to addresses.
+//! `rdma_getaddrinfo`: resolves names to addresses.
 
 use crate::sockaddr;
 use abi::{
     IBV_QPT_RC, IBV_QPT_UD, RAI_FAMILY, RAI_NUMERICHOST, RAI_PASSIVE, RDMA_PS_TCP, RDMA_PS_UDP,
     rdma_addrinfo, sockaddr_storage,
 };
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::zeroed;
 use door::{Errno, door};
+use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
-/// What a pointer of C leads to; the addresses lie behind it.
+/// An `rdma_addrinfo` for C, with the memory that its addresses are in.
 #[repr(C)]
 struct Info {
     abi: rdma_addrinfo,
@@ -19,7 +20,7 @@ struct Info {
     destination: sockaddr_storage,
 }
 
-/// Kind of queue pair and port space, each as asked for or as the other one says.
+/// Queue pair type and port space; where one is not set it is derived from the other.
 fn kind(hints: Option<&rdma_addrinfo>) -> (c_int, c_int) {
     let (qp_type, space) = hints.map_or((0, 0), |hints| (hints.ai_qp_type, hints.ai_port_space));
     let space = match (space, qp_type) {
@@ -31,108 +32,147 @@ fn kind(hints: Option<&rdma_addrinfo>) -> (c_int, c_int) {
     (if qp_type == 0 { usual as c_int } else { qp_type }, space)
 }
 
-/// Asks the C library, whose answers are an error number of its own, told through `errno`.
-///
-/// # Safety
-/// `node` and `service` are NULL or strings of C.
-unsafe fn look_up(
-    node: *const c_char,
-    service: *const c_char,
+/// Arguments of `rdma_getaddrinfo`, copied, so that the name can be resolved after the call has returned.
+pub(crate) struct Question {
+    node: Option<CString>,
+    service: Option<CString>,
+    pub(crate) flags: u32,
+    family: c_int,
+    qp_type: c_int,
+    space: c_int,
+    source: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
+}
+
+impl Question {
+    /// # Safety
+    /// `node` and `service` are NULL or C strings, and the addresses of `hints` have the lengths that it
+    /// names.
+    pub(crate) unsafe fn read(
+        node: *const c_char,
+        service: *const c_char,
+        hints: Option<&rdma_addrinfo>,
+    ) -> Result<Self, Errno> {
+        let is_empty = |hints: &rdma_addrinfo| hints.ai_src_len == 0 && hints.ai_dst_len == 0;
+        if node.is_null() && service.is_null() && hints.is_none_or(is_empty) {
+            return Err(Errno::INVALID);
+        }
+        let text = |place: *const c_char| {
+            // SAFETY: by this function's contract, `node` and `service` are NULL or C strings, and the
+            // addresses of `hints` have the lengths that it names.
+            (!place.is_null()).then(|| unsafe { CStr::from_ptr(place) }.to_owned())
+        };
+        let hinted = |address: *mut c_void, length: u32| {
+            // SAFETY: by this function's contract, `node` and `service` are NULL or C strings, and the
+            // addresses of `hints` have the lengths that it names.
+            if length == 0 { None } else { unsafe { sockaddr::read(address) }.ok() }
+        };
+        let (qp_type, space) = kind(hints);
+        Ok(Self {
+            node: text(node),
+            service: text(service),
+            flags: hints.map_or(0, |hints| hints.ai_flags as u32),
+            family: hints.map_or(0, |hints| hints.ai_family),
+            qp_type,
+            space,
+            source: hints.and_then(|hints| hinted(hints.ai_src_addr, hints.ai_src_len)),
+            destination: hints.and_then(|hints| hinted(hints.ai_dst_addr, hints.ai_dst_len)),
+        })
+    }
+
+    /// Calls `getaddrinfo(3)`, whose error numbers (`EAI_…`) are returned unchanged.
+    fn look_up(&self) -> Result<SocketAddr, c_int> {
+        let pointer = |text: &Option<CString>| text.as_ref().map_or(null(), |text| text.as_ptr());
+        // SAFETY: strings of C that live until the call returns; the list is read before it is freed.
+        unsafe {
+            let mut hints: libc::addrinfo = zeroed();
+            hints.ai_socktype = libc::SOCK_STREAM;
+            if self.flags & RAI_PASSIVE != 0 {
+                hints.ai_flags |= libc::AI_PASSIVE;
+            }
+            if self.flags & RAI_NUMERICHOST != 0 {
+                hints.ai_flags |= libc::AI_NUMERICHOST;
+            }
+            if self.flags & RAI_FAMILY != 0 {
+                hints.ai_family = self.family;
+            }
+            let mut list = null_mut();
+            let code = libc::getaddrinfo(pointer(&self.node), pointer(&self.service), &hints, &mut list);
+            if code != 0 {
+                return Err(code);
+            }
+            let mut found = Err(libc::EAI_NONAME);
+            let mut place = list;
+            while let Some(info) = place.as_ref() {
+                if found.is_err() {
+                    found = sockaddr::read(info.ai_addr.cast()).map_err(|_| libc::EAI_FAMILY);
+                }
+                place = info.ai_next;
+            }
+            libc::freeaddrinfo(list);
+            found
+        }
+    }
+
+    /// Resolves the name, which takes as long as name servers do.
+    pub(crate) fn resolve(&self) -> Result<Answer, c_int> {
+        let is_asked = self.node.is_some() || self.service.is_some();
+        let given = if is_asked { Some(self.look_up()?) } else { None };
+        let is_passive = self.flags & RAI_PASSIVE != 0;
+        let (source, destination) = if is_passive {
+            let any = if self.family == libc::AF_INET6 {
+                SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
+            } else {
+                SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
+            };
+            (given.or(self.source).or(Some(any)), None)
+        } else {
+            (self.source, given.or(self.destination))
+        };
+        let family = match if is_passive { source } else { destination } {
+            Some(SocketAddr::V6(_)) => libc::AF_INET6,
+            Some(SocketAddr::V4(_)) => libc::AF_INET,
+            None => self.family,
+        };
+        let (flags, qp_type, space) = (self.flags, self.qp_type, self.space);
+        Ok(Answer { flags, family, qp_type, space, source, destination })
+    }
+}
+
+/// Addresses that a name was resolved to.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer {
     flags: u32,
     family: c_int,
-) -> Result<SocketAddr, c_int> {
-    // SAFETY: as above; the list is read before it is freed.
-    unsafe {
-        let mut hints: libc::addrinfo = zeroed();
-        hints.ai_socktype = libc::SOCK_STREAM;
-        if flags & RAI_PASSIVE != 0 {
-            hints.ai_flags |= libc::AI_PASSIVE;
+    qp_type: c_int,
+    space: c_int,
+    source: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
+}
+
+impl Answer {
+    /// The answer as C's list, freed by `rdma_freeaddrinfo`.
+    pub(crate) fn in_c(&self) -> *mut rdma_addrinfo {
+        // SAFETY: all zeros is a valid value: numbers and pointers.
+        let mut abi: rdma_addrinfo = unsafe { zeroed() };
+        (abi.ai_flags, abi.ai_family) = (self.flags as c_int, self.family);
+        (abi.ai_qp_type, abi.ai_port_space) = (self.qp_type, self.space);
+        let storage = |address: Option<SocketAddr>| address.map(sockaddr::storage).unwrap_or_default();
+        let (source, destination) = (storage(self.source), storage(self.destination));
+        let mut info = Box::new(Info { abi, source, destination });
+        if let Some(source) = self.source {
+            info.abi.ai_src_len = sockaddr::length(&source);
+            info.abi.ai_src_addr = (&raw mut info.source).cast();
         }
-        if flags & RAI_NUMERICHOST != 0 {
-            hints.ai_flags |= libc::AI_NUMERICHOST;
+        if let Some(destination) = self.destination {
+            info.abi.ai_dst_len = sockaddr::length(&destination);
+            info.abi.ai_dst_addr = (&raw mut info.destination).cast();
         }
-        if flags & RAI_FAMILY != 0 {
-            hints.ai_family = family;
-        }
-        let mut list = null_mut();
-        let code = libc::getaddrinfo(node, service, &hints, &mut list);
-        if code != 0 {
-            return Err(code);
-        }
-        let mut found = Err(libc::EAI_NONAME);
-        let mut place = list;
-        while let Some(info) = place.as_ref() {
-            if found.is_err() {
-                found = sockaddr::read(info.ai_addr.cast()).map_err(|_| libc::EAI_FAMILY);
-            }
-            place = info.ai_next;
-        }
-        libc::freeaddrinfo(list);
-        found
+        Box::into_raw(info).cast()
     }
 }
 
-/// # Safety
-/// As the manual page asks.
-unsafe fn resolve(
-    node: *const c_char,
-    service: *const c_char,
-    hints: Option<&rdma_addrinfo>,
-) -> Result<Box<Info>, c_int> {
-    let flags = hints.map_or(0, |hints| hints.ai_flags as u32);
-    let family = hints.map_or(0, |hints| hints.ai_family);
-    let is_passive = flags & RAI_PASSIVE != 0;
-    // SAFETY: as above.
-    let given = unsafe {
-        if node.is_null() && service.is_null() { None } else { Some(look_up(node, service, flags, family)?) }
-    };
-    let hinted = |address: *mut c_void, length: u32| {
-        // SAFETY: an address as long as it says, as the manual page asks.
-        if length == 0 { None } else { unsafe { sockaddr::read(address) }.ok() }
-    };
-    let (mut source, mut destination) = hints.map_or((None, None), |hints| {
-        (hinted(hints.ai_src_addr, hints.ai_src_len), hinted(hints.ai_dst_addr, hints.ai_dst_len))
-    });
-    if is_passive {
-        let any = if family == libc::AF_INET6 {
-            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))
-        } else {
-            SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
-        };
-        source = given.or(source).or(Some(any));
-        destination = None;
-    } else {
-        destination = given.or(destination);
-    }
-    let known = if is_passive { source } else { destination };
-    let (ai_qp_type, ai_port_space) = kind(hints);
-    // SAFETY: all zeros is a valid value: numbers and pointers.
-    let mut abi: rdma_addrinfo = unsafe { zeroed() };
-    (abi.ai_flags, abi.ai_qp_type, abi.ai_port_space) = (flags as c_int, ai_qp_type, ai_port_space);
-    abi.ai_family = match known {
-        Some(SocketAddr::V6(_)) => libc::AF_INET6,
-        Some(SocketAddr::V4(_)) => libc::AF_INET,
-        None => family,
-    };
-    let (source_storage, destination_storage) =
-        (source.map(sockaddr::storage), destination.map(sockaddr::storage));
-    let mut info = Box::new(Info {
-        abi,
-        source: source_storage.unwrap_or_default(),
-        destination: destination_storage.unwrap_or_default(),
-    });
-    if let Some(source) = source {
-        info.abi.ai_src_len = sockaddr::length(&source);
-        info.abi.ai_src_addr = (&raw mut info.source).cast();
-    }
-    if let Some(destination) = destination {
-        info.abi.ai_dst_len = sockaddr::length(&destination);
-        info.abi.ai_dst_addr = (&raw mut info.destination).cast();
-    }
-    Ok(info)
-}
-
-/// Error numbers of `getaddrinfo(3)` are returned as they are.
+/// Error numbers of `getaddrinfo(3)` are returned unchanged.
 ///
 /// # Safety
 /// As the manual page asks.
@@ -142,17 +182,22 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
     hints: *const rdma_addrinfo,
     place: *mut *mut rdma_addrinfo,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, as the manual page asks.
     unsafe {
-        let hints = hints.as_ref();
-        let is_empty = |hints: &rdma_addrinfo| hints.ai_src_len == 0 && hints.ai_dst_len == 0;
-        if place.is_null() || (node.is_null() && service.is_null() && hints.is_none_or(is_empty)) {
+        if place.is_null() {
             Errno::INVALID.set();
             return -1;
         }
-        match resolve(node, service, hints) {
-            Ok(info) => {
-                *place = Box::into_raw(info).cast();
+        let question = match Question::read(node, service, hints.as_ref()) {
+            Ok(question) => question,
+            Err(error) => {
+                error.set();
+                return -1;
+            }
+        };
+        match question.resolve() {
+            Ok(answer) => {
+                *place = answer.in_c();
                 0
             }
             Err(code) => code,
@@ -164,7 +209,8 @@ door! {
     fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) -> plain(()) {
         let mut next = info;
         while !next.is_null() {
-            let info = Box::from_raw(next.cast::<Info>());
+            // SAFETY: the program gives up the list, whose entries this library made.
+            let info = unsafe { Box::from_raw(next.cast::<Info>()) };
             next = info.abi.ai_next;
         }
     }

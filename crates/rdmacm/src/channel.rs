@@ -6,51 +6,54 @@ use door::{Errno, door};
 use host::EventQueue;
 use std::sync::Arc;
 
-/// Events that wait.
+/// The queue of a channel's events.
 pub(crate) type Queue = EventQueue<Pending>;
 
-/// What a pointer of C leads to.
+/// An event channel. C sees the first field.
 #[repr(C)]
 struct Channel {
     abi: rdma_event_channel,
     queue: Arc<Queue>,
 }
 
-/// Makes one.
+/// Creates an event channel.
 pub(crate) fn create() -> Result<*mut rdma_event_channel, Errno> {
     let queue = Arc::new(Queue::new()?);
     let abi = rdma_event_channel { fd: queue.fd() };
     Ok(Box::into_raw(Box::new(Channel { abi, queue })).cast())
 }
 
-/// The events of a channel.
+/// The event queue of a channel.
 ///
 /// # Safety
-/// NULL, or a channel of this library.
+/// `raw` is NULL, or a channel of this library.
 pub(crate) unsafe fn queue(raw: *mut rdma_event_channel) -> Result<Arc<Queue>, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `raw` is NULL, or a channel of this library.
     unsafe { raw.cast::<Channel>().as_ref() }.map(|it| Arc::clone(&it.queue)).ok_or(Errno::INVALID)
 }
 
-/// Frees it.
+/// Frees an event channel.
 ///
 /// # Safety
-/// NULL, or a channel of this library that nobody uses any more.
+/// `raw` is NULL, or a channel of this library that is not used any more.
 pub(crate) unsafe fn destroy(raw: *mut rdma_event_channel) {
     if !raw.is_null() {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, `raw` is NULL, or a channel of this library that is not used
+        // any more.
         drop(unsafe { Box::from_raw(raw.cast::<Channel>()) });
     }
 }
 
 door! {
-    /// The process gets its share of queue pair 1 here, so that a failure is told early.
+    /// Registers the process with the agent already here, so that `rdma_create_event_channel` reports a
+    /// failure.
     fn rdma_create_event_channel() -> pointer(*mut rdma_event_channel) {
-        crate::world::world()?;
+        crate::process::process()?;
         create()
     }
 
     fn rdma_destroy_event_channel(raw: *mut rdma_event_channel) -> plain(()) {
-        destroy(raw);
+        // SAFETY: the program gives the channel up.
+        unsafe { destroy(raw) };
     }
 }

@@ -1,12 +1,12 @@
-//! Connections: asking, accepting, rejecting, parting. Datagrams have no connection; who asks learns the
-//! peer's queue pair.
+//! Connection establishment and release: REQ, REP, RTU, REJ, DREQ. For datagram services, SIDR resolves the
+//! peer's queue pair instead.
 
 use crate::events::establish;
-use crate::id::{Id, Step, id};
+use crate::id::{Id, IdArg, Step};
+use crate::process::OpenDevice;
 use crate::qp;
 use crate::verbs::verbs;
-use crate::world::Opened;
-use abi::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES, ibv_ece, rdma_cm_id, rdma_conn_param};
+use abi::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES, ibv_ece, rdma_conn_param};
 use core::ffi::{c_int, c_void};
 use door::{Errno, door};
 use rnic::Mtu;
@@ -17,8 +17,8 @@ use wire::cm::{
 };
 use wire::{PartitionKey, Psn, Qpn, Service};
 
-/// What a program asks for, complete: as it said, as its queue pair is, or as is usual.
-struct Wish {
+/// Complete parameters of a connection: from the program's `rdma_conn_param`, its queue pair, or defaults.
+struct Parameters {
     qpn: Qpn,
     srq: bool,
     transport: Service,
@@ -30,14 +30,19 @@ struct Wish {
     qkey: u32,
 }
 
-/// Retries of who says nothing: the most.
+/// Default number of retries: the maximum of the 3-bit field.
 const RETRIES: u8 = 7;
 
 /// # Safety
-/// `param` is NULL or as the manual page asks; the identifier's queue pair is as C says.
-unsafe fn wish(this: &Id, param: *const rdma_conn_param, offered: (u8, u8)) -> Result<Wish, Errno> {
+/// `param` is NULL or as the manual page requires; the identifier's queue pair is NULL or live.
+unsafe fn parameters(
+    this: &Id,
+    param: *const rdma_conn_param,
+    offered: (u8, u8),
+) -> Result<Parameters, Errno> {
     let device = this.state().device.ok_or(Errno::INVALID)?;
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `param` is NULL or as the manual page requires; the identifier's
+    // queue pair is NULL or live.
     unsafe {
         let param = param.as_ref();
         let (resources, depth) = depths(device, param, offered)?;
@@ -48,7 +53,7 @@ unsafe fn wish(this: &Id, param: *const rdma_conn_param, offered: (u8, u8)) -> R
             (None, None) => return Err(Errno::INVALID),
         };
         let qp_type = (*raw).qp.as_ref().map_or((*raw).qp_type, |qp| qp.qp_type);
-        Ok(Wish {
+        Ok(Parameters {
             qpn: Qpn::new(qpn),
             srq,
             transport: match qp_type {
@@ -66,9 +71,10 @@ unsafe fn wish(this: &Id, param: *const rdma_conn_param, offered: (u8, u8)) -> R
     }
 }
 
-/// READs and atomics at a time: as the program says, or the most that the device and the peer can.
+/// Responder resources and initiator depth: as in `param`, or the most that both the device and the peer
+/// support.
 fn depths(
-    device: &Opened,
+    device: &OpenDevice,
     param: Option<&rdma_conn_param>,
     (resources_offered, depth_offered): (u8, u8),
 ) -> Result<(u8, u8), Errno> {
@@ -86,10 +92,10 @@ fn depths(
     ))
 }
 
-/// What C points to, in a field of fixed length behind `skip` bytes; `EINVAL` when it does not fit.
+/// Copies C's private data into a field of fixed length, after `skip` bytes; `EINVAL` when it does not fit.
 ///
 /// # Safety
-/// `data` is NULL or leads to `length` bytes.
+/// `data` is NULL or points to `length` bytes.
 unsafe fn private_data<const N: usize>(
     data: *const c_void,
     length: u8,
@@ -101,18 +107,18 @@ unsafe fn private_data<const N: usize>(
         return Ok(field);
     }
     let place = field.get_mut(skip..skip + length).ok_or(Errno::INVALID)?;
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `data` is NULL or points to `length` bytes.
     place.copy_from_slice(unsafe { core::slice::from_raw_parts(data.cast(), length) });
     Ok(field)
 }
 
 /// # Safety
-/// `param` is NULL or as the manual page asks.
+/// `param` is NULL or as the manual page requires.
 unsafe fn private_data_of<const N: usize>(
     param: *const rdma_conn_param,
     skip: usize,
 ) -> Result<[u8; N], Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `param` is NULL or as the manual page requires.
     unsafe {
         match param.as_ref() {
             Some(param) => private_data(param.private_data, param.private_data_len, skip),
@@ -121,19 +127,19 @@ unsafe fn private_data_of<const N: usize>(
     }
 }
 
-/// The addresses before the private data.
+/// The RDMA-CM header with both addresses, which precedes the private data, and the service ID (IBTA A11).
 fn header(this: &Id) -> Result<([u8; CMA_HEADER_SIZE], ServiceId), Errno> {
     let (local, remote) = this.local().zip(this.remote()).ok_or(Errno::INVALID)?;
     let header = CmaHeader::new(local.ip(), local.port(), remote.ip()).ok_or(Errno::INVALID)?;
     Ok((header.to_bytes(), ServiceId::ip(this.state().space, remote.port())))
 }
 
-/// What a queue pair's vendor has to say to the peer's.
+/// The ECE options of the queue pair, for the REQ or REP.
 ///
 /// # Safety
-/// The identifier's queue pair is as C says.
+/// The identifier's queue pair is NULL or live.
 unsafe fn local_ece(this: &Id) -> Ece {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the identifier's queue pair is NULL or live.
     unsafe {
         let qp = (*this.raw()).qp;
         let mut ece = ibv_ece::default();
@@ -147,41 +153,42 @@ unsafe fn local_ece(this: &Id) -> Ece {
 }
 
 /// # Safety
-/// `param` is NULL or as the manual page asks; the identifier's queue pair is as C says.
+/// `param` is NULL or as the manual page requires; the identifier's queue pair is NULL or live.
 unsafe fn connect(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno> {
     if this.state().step != Step::RouteResolved {
         return Err(Errno::INVALID);
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `param` is NULL or as the manual page requires; the identifier's
+    // queue pair is NULL or live.
     unsafe {
         if this.is_datagram() {
             return resolve(this, param);
         }
-        let wish = wish(this, param, (u8::MAX, u8::MAX))?;
+        let parameters = parameters(this, param, (u8::MAX, u8::MAX))?;
         let mut data: [u8; REQ_PRIVATE_DATA] = private_data_of(param, CMA_HEADER_SIZE)?;
         let (header, service) = header(this)?;
         data[..CMA_HEADER_SIZE].copy_from_slice(&header);
         let (psn, ece) = (qp::random_psn()?, local_ece(this));
-        this.world.with(|session, now| {
+        this.process.with(|session, now| {
             let mut state = this.state();
-            let link = &mut state.link;
-            (link.expected_psn, link.retry_count, link.rnr_retry_count) =
-                (psn, wish.retry_count, wish.rnr_retry_count);
+            let negotiated = &mut state.negotiated;
+            (negotiated.expected_psn, negotiated.retry_count, negotiated.rnr_retry_count) =
+                (psn, parameters.retry_count, parameters.rnr_retry_count);
             let connect = Connect {
-                path: *link.path().ok_or(Errno::INVALID)?,
+                path: *negotiated.path().ok_or(Errno::INVALID)?,
                 service,
-                transport: wish.transport,
-                qpn: wish.qpn,
+                transport: parameters.transport,
+                qpn: parameters.qpn,
                 psn: Psn::new(psn),
-                mtu: Mtu::from_code(link.mtu.into()).ok_or(Errno::INVALID)?,
+                mtu: Mtu::from_code(negotiated.mtu.into()).ok_or(Errno::INVALID)?,
                 partition_key: PartitionKey::DEFAULT,
-                responder_resources: wish.responder_resources,
-                initiator_depth: wish.initiator_depth,
-                retry_count: wish.retry_count,
-                rnr_retry_count: wish.rnr_retry_count,
-                flow_control: wish.flow_control,
-                srq: wish.srq,
-                packet_lifetime: link.packet_lifetime,
+                responder_resources: parameters.responder_resources,
+                initiator_depth: parameters.initiator_depth,
+                retry_count: parameters.retry_count,
+                rnr_retry_count: parameters.rnr_retry_count,
+                flow_control: parameters.flow_control,
+                srq: parameters.srq,
+                packet_lifetime: negotiated.packet_lifetime,
                 ece,
                 private_data: data,
             };
@@ -194,18 +201,18 @@ unsafe fn connect(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno>
     }
 }
 
-/// Asks for the queue pair behind a datagram service.
+/// Sends a SIDR_REQ, which asks for the queue pair of a datagram service.
 ///
 /// # Safety
-/// `param` is NULL or as the manual page asks.
+/// `param` is NULL or as the manual page requires.
 unsafe fn resolve(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `param` is NULL or as the manual page requires.
     let mut data: [u8; SIDR_REQ_PRIVATE_DATA] = unsafe { private_data_of(param, CMA_HEADER_SIZE) }?;
     let (header, service) = header(this)?;
     data[..CMA_HEADER_SIZE].copy_from_slice(&header);
-    this.world.with(|session, now| {
+    this.process.with(|session, now| {
         let mut state = this.state();
-        let path = *state.link.path().ok_or(Errno::INVALID)?;
+        let path = *state.negotiated.path().ok_or(Errno::INVALID)?;
         let partition_key = PartitionKey::DEFAULT;
         let resolve = Resolve { path, service, partition_key, private_data: data };
         let comm = session.cm.resolve(&resolve, state.options.local_ece, now)?;
@@ -223,38 +230,38 @@ unsafe fn accept(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno> 
         return Err(Errno::INVALID);
     }
     let offered = {
-        let link = this.state().link;
-        (link.responder_resources, link.initiator_depth)
+        let negotiated = this.state().negotiated;
+        (negotiated.responder_resources, negotiated.initiator_depth)
     };
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of [`connect`].
     unsafe {
-        let wish = wish(this, param, offered)?;
+        let parameters = parameters(this, param, offered)?;
         if this.is_datagram() {
             let data: [u8; SIDR_REP_PRIVATE_DATA] = private_data_of(param, 0)?;
-            return answer(this, SidrStatus::VALID, &wish, data);
+            return answer(this, SidrStatus::VALID, &parameters, data);
         }
         let data: [u8; REP_PRIVATE_DATA] = private_data_of(param, 0)?;
         let ece = local_ece(this);
         let psn = {
-            let link = &mut this.state().link;
-            link.responder_resources = wish.responder_resources;
-            link.initiator_depth = wish.initiator_depth;
-            link.expected_psn
+            let negotiated = &mut this.state().negotiated;
+            negotiated.responder_resources = parameters.responder_resources;
+            negotiated.initiator_depth = parameters.initiator_depth;
+            negotiated.expected_psn
         };
         if !(*this.raw()).qp.is_null() {
             qp::make_ready(this)?;
         }
-        this.world.with(|session, now| {
+        this.process.with(|session, now| {
             let mut state = this.state();
             let comm = state.comm.ok_or(Errno::INVALID)?;
             let accept = Accept {
-                qpn: wish.qpn,
+                qpn: parameters.qpn,
                 psn: Psn::new(psn),
-                responder_resources: wish.responder_resources,
-                initiator_depth: wish.initiator_depth,
-                rnr_retry_count: wish.rnr_retry_count,
-                flow_control: wish.flow_control,
-                srq: wish.srq,
+                responder_resources: parameters.responder_resources,
+                initiator_depth: parameters.initiator_depth,
+                rnr_retry_count: parameters.rnr_retry_count,
+                flow_control: parameters.flow_control,
+                srq: parameters.srq,
                 ece,
                 private_data: data,
             };
@@ -265,31 +272,32 @@ unsafe fn accept(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno> 
     }
 }
 
-/// Answers who asked for a queue pair for datagrams.
+/// Sends a SIDR_REP, with a queue pair or a refusal.
 fn answer(
     this: &Id,
     status: SidrStatus,
-    wish: &Wish,
+    parameters: &Parameters,
     private_data: [u8; SIDR_REP_PRIVATE_DATA],
 ) -> Result<(), Errno> {
-    this.world.with(|session, now| {
+    this.process.with(|session, now| {
         let mut state = this.state();
         let comm = state.comm.ok_or(Errno::INVALID)?;
-        let (qpn, qkey) = if status == SidrStatus::VALID { (wish.qpn, wish.qkey) } else { (Qpn::new(0), 0) };
+        let (qpn, qkey) =
+            if status == SidrStatus::VALID { (parameters.qpn, parameters.qkey) } else { (Qpn::new(0), 0) };
         let resolution = Resolution { status, qpn, qkey, ece: state.options.local_ece, private_data };
         session.cm.answer_resolution(comm, &resolution, now)?;
-        state.step = if status == SidrStatus::VALID { Step::Connected } else { Step::Parted };
+        state.step = if status == SidrStatus::VALID { Step::Connected } else { Step::Disconnected };
         Ok(())
     })
 }
 
 /// # Safety
-/// `data` is NULL or leads to `length` bytes.
+/// `data` is NULL or points to `length` bytes.
 unsafe fn reject(this: &Id, data: *const c_void, length: u8, reason: RejectReason) -> Result<(), Errno> {
     if this.is_datagram() {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, `data` is NULL or points to `length` bytes.
         let private_data = unsafe { private_data(data, length, 0) }?;
-        let nothing = Wish {
+        let nothing = Parameters {
             qpn: Qpn::new(0),
             srq: false,
             transport: Service::Ud,
@@ -302,20 +310,20 @@ unsafe fn reject(this: &Id, data: *const c_void, length: u8, reason: RejectReaso
         };
         return answer(this, SidrStatus::REJECTED, &nothing, private_data);
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `data` is NULL or points to `length` bytes.
     let private_data: [u8; REJ_PRIVATE_DATA] = unsafe { private_data(data, length, 0) }?;
-    this.world.with(|session, now| {
+    this.process.with(|session, now| {
         let mut state = this.state();
         let comm = state.comm.ok_or(Errno::INVALID)?;
         session.cm.reject(comm, &Reject { reason, private_data }, now)?;
-        state.step = Step::Parted;
+        state.step = Step::Disconnected;
         Ok(())
     })
 }
 
-/// Parts, or confirms that the peer did. Who is not connected any more has nothing to say.
+/// Sends a DREQ, or answers the peer's with a DREP. Does nothing if the connection has ended already.
 fn disconnect(this: &Id) -> Result<(), Errno> {
-    this.world.with(|session, now| {
+    this.process.with(|session, now| {
         let comm = this.state().comm.ok_or(Errno::INVALID)?;
         match session.cm.disconnect(comm, [0; DREQ_PRIVATE_DATA], now) {
             Err(rnic::cm::CmError::WrongState(_)) => Ok(()),
@@ -325,48 +333,59 @@ fn disconnect(this: &Id) -> Result<(), Errno> {
 }
 
 door! {
-    fn rdma_connect(raw: *mut rdma_cm_id, param: *const rdma_conn_param) -> status(c_int) {
-        let this = id(raw)?;
-        connect(this, param)?;
-        this.complete()
+    fn rdma_connect(id: IdArg<'_>, param: *const rdma_conn_param) -> status(c_int) {
+        let this = id.get()?;
+        // SAFETY: the parameters are as the manual page requires.
+        unsafe { connect(this, param) }?;
+        // SAFETY: no lock is held, and the program is done with the event of its last call.
+        unsafe { this.complete() }
     }
 
-    fn rdma_accept(raw: *mut rdma_cm_id, param: *const rdma_conn_param) -> status(c_int) {
-        let this = id(raw)?;
-        accept(this, param)?;
-        // Nobody answers an answer about datagrams.
-        if this.is_datagram() { Ok(()) } else { this.complete() }
+    fn rdma_accept(id: IdArg<'_>, param: *const rdma_conn_param) -> status(c_int) {
+        let this = id.get()?;
+        // SAFETY: the parameters are as the manual page requires.
+        unsafe { accept(this, param) }?;
+        // A SIDR_REP has no answer to wait for.
+        if this.is_datagram() {
+            return Ok(());
+        }
+        // SAFETY: no lock is held, and the program is done with the event of its last call.
+        unsafe { this.complete() }
     }
 
-    fn rdma_establish(raw: *mut rdma_cm_id) -> status(c_int) {
-        establish(id(raw)?)
+    fn rdma_establish(id: IdArg<'_>) -> status(c_int) {
+        establish(id.get()?)
     }
 
-    fn rdma_reject(raw: *mut rdma_cm_id, data: *const c_void, length: u8) -> status(c_int) {
-        reject(id(raw)?, data, length, RejectReason::CONSUMER)
+    fn rdma_reject(id: IdArg<'_>, data: *const c_void, length: u8) -> status(c_int) {
+        // SAFETY: the program passes `length` bytes or NULL.
+        unsafe { reject(id.get()?, data, length, RejectReason::CONSUMER) }
     }
 
-    fn rdma_reject_ece(raw: *mut rdma_cm_id, data: *const c_void, length: u8) -> status(c_int) {
-        reject(id(raw)?, data, length, RejectReason::VENDOR_OPTION)
+    fn rdma_reject_ece(id: IdArg<'_>, data: *const c_void, length: u8) -> status(c_int) {
+        // SAFETY: the program passes `length` bytes or NULL.
+        unsafe { reject(id.get()?, data, length, RejectReason::VENDOR_OPTION) }
     }
 
-    fn rdma_disconnect(raw: *mut rdma_cm_id) -> status(c_int) {
-        let this = id(raw)?;
+    fn rdma_disconnect(id: IdArg<'_>) -> status(c_int) {
+        let this = id.get()?;
         if this.is_datagram() || this.state().comm.is_none() {
             return Err(Errno::INVALID);
         }
-        qp::fail(this)?;
+        // SAFETY: the identifier's queue pair is NULL or live.
+        unsafe { qp::fail(this) }?;
         disconnect(this)?;
-        this.complete()
+        // SAFETY: no lock is held, and the program is done with the event of its last call.
+        unsafe { this.complete() }
     }
 
-    /// Data came before the peer said that it is ready.
-    fn rdma_notify(raw: *mut rdma_cm_id, event: u32) -> status(c_int) {
-        let this = id(raw)?;
+    /// `IBV_EVENT_COMM_EST`: data arrived before the peer's RTU, and has the same effect.
+    fn rdma_notify(id: IdArg<'_>, event: u32) -> status(c_int) {
+        let this = id.get()?;
         if event != abi::IBV_EVENT_COMM_EST {
             return Err(Errno::INVALID);
         }
-        this.world.with(|session, now| {
+        this.process.with(|session, now| {
             let comm = this.state().comm.ok_or(Errno::INVALID)?;
             Ok(session.cm.data_arrived(comm, now)?)
         })

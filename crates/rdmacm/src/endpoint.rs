@@ -1,46 +1,47 @@
-//! Endpoints: an identifier, its address and its queue pair in one call.
+//! Endpoints: an identifier, its address and its queue pair, created by one call.
 
 use crate::address::{bind, find_route, resolve};
-use crate::id::{Id, destroy, id, port_space};
+use crate::id::{Id, destroy, port_space};
+use crate::process::process;
 use crate::qp;
 use crate::sockaddr;
 use crate::verbs::verbs;
-use crate::world::world;
 use abi::{RAI_PASSIVE, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
 use core::ffi::c_int;
-use door::{Errno, door};
+use door::{Errno, In, Out, door};
 use std::ptr::null_mut;
 
-/// With what a listening endpoint makes the queue pairs of its connections.
+/// Attributes for the queue pairs of a listening endpoint's connections.
 #[derive(Clone, Copy)]
 pub(crate) struct Template {
     pd: usize,
     attr: ibv_qp_init_attr,
 }
 
-// SAFETY: the pointers are the program's, which says by its calls which thread uses them.
+// SAFETY: the pointers are the program's, whose calls determine the thread that uses them.
 unsafe impl Send for Template {}
 
-/// Gives a new connection of a listening endpoint its queue pair.
+/// Creates the queue pair of a new connection of a listening endpoint.
 ///
 /// # Safety
-/// What the program gave with the endpoint is alive.
-pub(crate) unsafe fn furnish(listener: &Id, new: &Id) -> Result<(), Errno> {
+/// The objects that the program named when it created the endpoint are alive.
+pub(crate) unsafe fn create_connection_qp(listener: &Id, new: &Id) -> Result<(), Errno> {
     let Some(template) = listener.state().endpoint else { return Ok(()) };
     let mut attr = qp::extended(template.pd as *mut ibv_pd, &template.attr);
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the objects that the program named when it created the endpoint
+    // are alive.
     unsafe { qp::create(new, &mut attr) }
 }
 
 /// # Safety
-/// As `rdma_create_ep`.
-unsafe fn furnish_endpoint(
+/// As for `rdma_create_ep`.
+unsafe fn create_endpoint_qp(
     this: &Id,
     info: &rdma_addrinfo,
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> Result<(), Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of `rdma_create_ep`.
     unsafe {
         if info.ai_flags as u32 & RAI_PASSIVE != 0 {
             bind(this, sockaddr::read(info.ai_src_addr)?)?;
@@ -65,35 +66,50 @@ unsafe fn furnish_endpoint(
     }
 }
 
+/// Destroys an identifier with its queues.
+///
+/// # Safety
+/// `raw` is an identifier that is not used any more.
+unsafe fn destroy_endpoint(raw: *mut rdma_cm_id) {
+    // SAFETY: by this function's contract, the identifier is live and not used by others.
+    if !unsafe { (*raw).qp }.is_null() {
+        // SAFETY: by this function's contract, the queue pair is not used any more.
+        unsafe { qp::rdma_destroy_qp(raw) };
+    }
+    // SAFETY: by this function's contract, the identifier is live and not used by others.
+    let srq = core::mem::replace(unsafe { &mut (*raw).srq }, null_mut());
+    if !srq.is_null()
+        && let Ok(verbs) = verbs()
+    {
+        // SAFETY: by this function's contract, the queue is not used any more.
+        unsafe { (verbs.ibv_destroy_srq)(srq) };
+    }
+    // SAFETY: by this function's contract, the identifier is not used any more.
+    let _ = unsafe { destroy(raw) };
+}
+
 door! {
-    fn rdma_create_ep(place: *mut *mut rdma_cm_id, info: *mut rdma_addrinfo, pd: *mut ibv_pd,
-        attr: *mut ibv_qp_init_attr) -> status(c_int) {
-        let place = place.as_mut().ok_or(Errno::INVALID)?;
-        let info = info.as_ref().ok_or(Errno::INVALID)?;
+    fn rdma_create_ep(
+        place: Out<'_, *mut rdma_cm_id>, info: In<'_, *mut rdma_addrinfo>, pd: *mut ibv_pd,
+        attr: *mut ibv_qp_init_attr,
+    ) -> status(c_int) {
+        let (place, info) = (place.required()?, info.get()?);
         let (space, usual) = port_space(info.ai_port_space as u32)?;
         let qp_type = if info.ai_qp_type == 0 { usual } else { info.ai_qp_type as u32 };
-        let new: *mut rdma_cm_id = Id::new(world()?, null_mut(), null_mut(), space, qp_type)?.cast();
-        if let Err(error) = furnish_endpoint(id(new)?, info, pd, attr) {
-            rdma_destroy_ep(new);
+        let new = Id::new(process()?, null_mut(), null_mut(), space, qp_type)?;
+        // SAFETY: the identifier was just made; the other arguments are as the manual page requires.
+        if let Err(error) = unsafe { create_endpoint_qp(&*new, info, pd, attr) } {
+            // SAFETY: nobody else knows the identifier.
+            unsafe { destroy_endpoint(new.cast()) };
             return Err(error);
         }
-        *place = new;
-        Ok(())
+        place.write(new.cast())
     }
 
     fn rdma_destroy_ep(raw: *mut rdma_cm_id) -> plain(()) {
-        if raw.is_null() {
-            return;
+        if !raw.is_null() {
+            // SAFETY: the program gives the endpoint up.
+            unsafe { destroy_endpoint(raw) };
         }
-        if !(*raw).qp.is_null() {
-            qp::rdma_destroy_qp(raw);
-        }
-        if !(*raw).srq.is_null()
-            && let Ok(verbs) = verbs()
-        {
-            (verbs.ibv_destroy_srq)((*raw).srq);
-            (*raw).srq = null_mut();
-        }
-        let _ = destroy(raw);
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that the table of symbols calls `here`, in one place.
+//! All functions that the table of symbols marks as `here`.
 
 pub(crate) use crate::address::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
 pub(crate) use crate::addrinfo::{rdma_freeaddrinfo, rdma_getaddrinfo};
@@ -16,10 +16,11 @@ pub(crate) use crate::listen::{rdma_get_request, rdma_listen};
 pub(crate) use crate::multicast::{rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast};
 pub(crate) use crate::options::{rdma_get_remote_ece, rdma_set_local_ece, rdma_set_option};
 pub(crate) use crate::qp::{rdma_create_qp, rdma_create_qp_ex, rdma_destroy_qp, rdma_init_qp_attr};
+pub(crate) use crate::resolve::{rdma_query_addrinfo, rdma_resolve_addrinfo, rdma_write_cm_event};
 pub(crate) use crate::rsocket::{
-    raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap, riounmap,
-    riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend, rsendmsg, rsendto,
-    rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
+    raccept, rbind, rclose, rconnect, repoll_create, repoll_ctl, repoll_wait, rfcntl, rgetpeername,
+    rgetsockname, rgetsockopt, riomap, riounmap, riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom,
+    rrecvmsg, rselect, rsend, rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
 };
 pub(crate) use crate::srq::{rdma_create_srq, rdma_create_srq_ex, rdma_destroy_srq};
 pub(crate) use crate::strings::rdma_event_str;

@@ -1,13 +1,13 @@
-//! Communication identifiers: what C sees, and what belongs to it.
+//! Communication identifiers (`rdma_cm_id`): what C sees, and the state behind it.
 
 use crate::channel::{self, Queue};
-use crate::qp::Link;
+use crate::process::{OpenDevice, PORT, Process, lock, process};
+use crate::qp::Negotiated;
 use crate::sockaddr;
-use crate::world::{Opened, PORT, World, lock, world};
-use abi::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel, sockaddr_storage};
+use abi::{ibv_sa_path_rec, rdma_cm_event, rdma_cm_id, rdma_event_channel};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
-use door::{Errno, door};
+use door::{BeginsWith, Errno, Object, Out, door};
 use host::cm::Bound;
 use rnic::cm::{Ece, ListenerId};
 use std::net::SocketAddr;
@@ -15,100 +15,109 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use wire::cm::{CommId, PortSpace};
 
-/// How far an identifier has come.
+/// State of an identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Nothing has been said.
+    /// Created, without an address.
     Idle,
-    /// It has a local address and a port.
+    /// Bound to a local address and a port.
     Bound,
-    /// It knows the peer's address, and has a device.
+    /// The source address and the device are known.
     AddressResolved,
-    /// It knows the way.
+    /// The path is known.
     RouteResolved,
-    /// It waits for requests.
+    /// Listens for connection requests.
     Listening,
-    /// It asked a peer.
+    /// A REQ or SIDR_REQ was sent.
     Connecting,
-    /// A peer asks.
+    /// Created for a REQ or SIDR_REQ that arrived.
     Requested,
-    /// A peer was accepted, or has accepted.
+    /// A REP was sent or has arrived.
     Accepted,
-    /// Both ends are ready; of datagrams, that the peer's queue pair is known.
+    /// Established; for datagrams, the peer's queue pair is known.
     Connected,
-    /// It is over.
-    Parted,
-    /// Its device is gone.
-    Removed,
+    /// Rejected, timed out or disconnected.
+    Disconnected,
+    /// Its device was removed.
+    DeviceRemoved,
 }
 
-/// A multicast group that was joined.
+/// A multicast group that the identifier joined.
 pub(crate) struct Group {
     pub(crate) address: SocketAddr,
-    /// The queue pair receives from it.
+    /// Whether the queue pair is attached to it.
     pub(crate) attached: bool,
     pub(crate) sends_only: bool,
 }
 
-/// What `rdma_set_option` and ECE calls set.
+/// Values that `rdma_set_option` and the ECE calls set.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) tos: u8,
     pub(crate) reuses_address: bool,
-    /// IPv6 alone. `None`: as the listener says by its address.
+    /// `RDMA_OPTION_ID_AFONLY`: listens on IPv6 only.
     pub(crate) v6_only: bool,
     pub(crate) ack_timeout: Option<u8>,
     pub(crate) local_ece: Ece,
     pub(crate) remote_ece: Ece,
 }
 
-/// What one thread at a time sees. Taken after the lock of all connections, never before it.
+/// Mutable state. Lock order: the lock of all connections (`Process::with`) before this one.
 pub(crate) struct State {
     pub(crate) step: Step,
-    /// Where its events go.
+    /// The queue that its events go to.
     pub(crate) queue: Arc<Queue>,
-    /// The queue is its own, and calls wait for their events.
+    /// Created without a channel: calls wait for their event on a channel of its own.
     pub(crate) is_synchronous: bool,
     pub(crate) space: PortSpace,
-    pub(crate) device: Option<&'static Opened>,
+    pub(crate) device: Option<&'static OpenDevice>,
     pub(crate) bound: Option<Bound>,
     pub(crate) comm: Option<CommId>,
     pub(crate) listener: Option<ListenerId>,
     pub(crate) options: Options,
-    /// What the two ends agreed upon, as far as it is known.
-    pub(crate) link: Link,
+    /// Parameters of the connection, as far as they are known.
+    pub(crate) negotiated: Negotiated,
     pub(crate) groups: Vec<Group>,
-    /// With what `rdma_get_request` makes queue pairs.
+    /// Attributes for the queue pairs of accepted connections, for `rdma_get_request`.
     pub(crate) endpoint: Option<crate::endpoint::Template>,
-    /// The end was told.
+    /// Result of `rdma_resolve_addrinfo`.
+    pub(crate) resolved: Option<crate::addrinfo::Answer>,
+    /// Whether the DISCONNECTED or REJECTED event was queued.
     pub(crate) disconnected: bool,
 }
 
-/// What a pointer of C leads to.
+/// A communication identifier. C sees the first field.
 #[repr(C)]
 pub(crate) struct Id {
-    /// Programs and their calls read and write it, one at a time as they owe.
+    /// Read and written by the program and by calls, which the program has to serialize.
     abi: UnsafeCell<rdma_cm_id>,
-    pub(crate) world: &'static World,
+    pub(crate) process: &'static Process,
     state: Mutex<State>,
-    /// Events that were taken and not acknowledged.
-    owed: Mutex<u32>,
-    settled: Condvar,
+    /// Number of events that the program has taken and not acknowledged.
+    unacknowledged: Mutex<u32>,
+    all_acknowledged: Condvar,
 }
 
-/// The identifier behind a pointer of C.
+// SAFETY: C sees the first field; `Id::new` makes the pointers.
+unsafe impl BeginsWith<rdma_cm_id> for Id {}
+
+/// An identifier, as an argument.
+pub(crate) type IdArg<'a> = Object<'a, Id, rdma_cm_id>;
+
+/// The identifier behind a C pointer.
 ///
 /// # Safety
-/// NULL, or one that this library gave out and that is not destroyed.
+/// `raw` is NULL, or points to an identifier of this library that is not destroyed.
 pub(crate) unsafe fn id<'a>(raw: *mut rdma_cm_id) -> Result<&'a Id, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `raw` is NULL, or points to an identifier of this library that is
+    // not destroyed.
     unsafe { raw.cast::<Id>().as_ref() }.ok_or(Errno::INVALID)
 }
 
 impl Id {
-    /// Makes one. Without a channel it gets one of its own.
+    /// Creates an identifier. Without a channel it is synchronous, and gets a channel of its own.
     pub(crate) fn new(
-        world: &'static World,
+        process: &'static Process,
         channel: *mut rdma_event_channel,
         context: *mut c_void,
         space: PortSpace,
@@ -145,17 +154,18 @@ impl Id {
             comm: None,
             listener: None,
             options: Options::default(),
-            link: Link::default(),
+            negotiated: Negotiated::default(),
             groups: Vec::new(),
             endpoint: None,
+            resolved: None,
             disconnected: false,
         };
         Ok(Box::into_raw(Box::new(Self {
             abi: UnsafeCell::new(abi),
-            world,
+            process,
             state: Mutex::new(state),
-            owed: Mutex::new(0),
-            settled: Condvar::new(),
+            unacknowledged: Mutex::new(0),
+            all_acknowledged: Condvar::new(),
         })))
     }
 
@@ -163,17 +173,23 @@ impl Id {
         lock(&self.state)
     }
 
-    /// What C sees.
+    /// The struct that C sees.
     pub(crate) fn raw(&self) -> *mut rdma_cm_id {
         self.abi.get()
     }
 
-    /// Its address, as events name it.
+    /// Whether it has a queue pair.
+    pub(crate) fn has_qp(&self) -> bool {
+        // SAFETY: calls on one identifier come one at a time.
+        !unsafe { (*self.raw()).qp }.is_null()
+    }
+
+    /// The identifier's address, which queued events and tables refer to.
     pub(crate) fn key(&self) -> usize {
         core::ptr::from_ref(self) as usize
     }
 
-    /// Whether it is for datagrams.
+    /// Whether its port space is for datagrams.
     pub(crate) fn is_datagram(&self) -> bool {
         matches!(self.state().space, PortSpace::Udp | PortSpace::Ipoib)
     }
@@ -198,12 +214,12 @@ impl Id {
         unsafe { (*self.raw()).route.addr.dst_storage = sockaddr::storage(address) };
     }
 
-    /// It belongs to this device from now on. As in rdma-core it has the device's protection domain, with
-    /// which programs make queue pairs of their own.
-    pub(crate) fn attach(&self, device: &'static Opened) {
+    /// Attaches the identifier to a device. As in rdma-core it gets the device's default protection domain,
+    /// in which programs create queue pairs of their own.
+    pub(crate) fn attach(&self, device: &'static OpenDevice) {
         self.state().device = Some(device);
-        // A child's copy of its parent's world hears nothing anyway.
-        let _ = self.world.with(|session, _| {
+        // Fails only in the child of a fork, where the identifier gets no events.
+        let _ = self.process.with(|session, _| {
             session.owner.attach(self.key());
             Ok(())
         });
@@ -211,30 +227,35 @@ impl Id {
         unsafe {
             (*self.raw()).verbs = device.context();
             (*self.raw()).port_num = PORT;
-            // Where there is none, the call that needs it says so.
+            // On failure it is NULL, and the call that needs the domain reports the error.
             (*self.raw()).pd = device.pd().unwrap_or(null_mut());
         }
     }
 
-    /// An event about it is with the program.
+    /// Counts an event that the program has taken.
     pub(crate) fn note_event(&self) {
-        *lock(&self.owed) += 1;
+        *lock(&self.unacknowledged) += 1;
     }
 
-    /// The program gave it back.
+    /// Counts an acknowledgement.
     pub(crate) fn note_acknowledged(&self) {
-        let mut owed = lock(&self.owed);
-        *owed = owed.saturating_sub(1);
-        self.settled.notify_all();
+        let mut unacknowledged = lock(&self.unacknowledged);
+        *unacknowledged = unacknowledged.saturating_sub(1);
+        self.all_acknowledged.notify_all();
     }
 
-    /// Waits until the program has given all back.
-    pub(crate) fn settle(&self) {
-        let owed = lock(&self.owed);
-        drop(self.settled.wait_while(owed, |owed| *owed > 0).unwrap_or_else(PoisonError::into_inner));
+    /// Waits until all events that were taken are acknowledged.
+    pub(crate) fn wait_acknowledged(&self) {
+        let unacknowledged = lock(&self.unacknowledged);
+        drop(
+            self.all_acknowledged
+                .wait_while(unacknowledged, |unacknowledged| *unacknowledged > 0)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 
-    /// A synchronous call is through when its event is there: that stays in `event` until the next call.
+    /// For synchronous identifiers: waits for the event of the current call, which stays in `event` until the
+    /// next call.
     ///
     /// # Safety
     /// No lock is held; the event of the last call is not used any more.
@@ -242,7 +263,8 @@ impl Id {
         if !self.state().is_synchronous {
             return Ok(());
         }
-        // SAFETY: as above; the channel is ours.
+        // SAFETY: by this function's contract, no lock is held; the event of the last call is not used any
+        // more; the channel is ours.
         unsafe {
             self.forget_event();
             let event = crate::events::next((*self.raw()).channel)?;
@@ -256,12 +278,12 @@ impl Id {
         }
     }
 
-    /// Acknowledges the event that a synchronous call left.
+    /// Acknowledges the event that the last synchronous call left.
     ///
     /// # Safety
-    /// The program does not use it any more.
+    /// The program does not use the event any more.
     pub(crate) unsafe fn forget_event(&self) {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, the program does not use the event any more.
         unsafe {
             let event: *mut rdma_cm_event = core::mem::replace(&mut (*self.raw()).event, null_mut());
             if !event.is_null() {
@@ -271,34 +293,47 @@ impl Id {
     }
 }
 
-/// Ends everything that an identifier has, and frees it.
+/// Closes the connection, the listener and the port of an identifier.
+fn close(this: &Id) -> Result<(), Errno> {
+    let (is_listening, bound) = this.process.with(|session, now| {
+        let mut state = this.state();
+        session.owner.forget(this.key(), &state);
+        let listener = state.listener.take().zip(state.bound);
+        if let Some((listener, bound)) = listener {
+            session.unlisten(&bound, listener, now);
+        }
+        if let Some(comm) = state.comm.take() {
+            let _ = session.cm.release(comm, now);
+        }
+        Ok((listener.is_some(), state.bound.take()))
+    })?;
+    let connector = this.process.connector()?;
+    if let Some(bound) = bound {
+        if is_listening {
+            connector.withdraw(&bound);
+        }
+        connector.unbind(&bound);
+    }
+    Ok(())
+}
+
+/// Closes the connection, the listener and the port of an identifier, and frees it.
 ///
 /// # Safety
-/// `raw` is an identifier that nobody uses any more.
+/// `raw` is an identifier that is not used any more.
 pub(crate) unsafe fn destroy(raw: *mut rdma_cm_id) -> Result<(), Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `raw` is an identifier that is not used any more.
     unsafe {
         let this = id(raw)?;
         this.forget_event();
-        // What is not ours ends with its process.
-        let _ = this.world.with(|session, now| {
-            let mut state = this.state();
-            session.owner.forget(this.key(), &state);
-            if let (Some(listener), Some(bound)) = (state.listener.take(), state.bound) {
-                session.unlisten(&bound, listener, now);
-            }
-            if let Some(comm) = state.comm.take() {
-                let _ = session.cm.release(comm, now);
-            }
-            if let Some(bound) = state.bound.take() {
-                session.unbind(&bound);
-            }
-            Ok(())
-        });
+        // Fails only in the child of a fork, whose copies belong to the parent.
+        let _ = close(this);
         crate::multicast::leave_all(this);
         let queue = Arc::clone(&this.state().queue);
         drop(queue.take_out(|event| event.id == this.key()));
-        this.settle();
+        this.wait_acknowledged();
+        // A thread that resolves a name may have queued an event until `wait_acknowledged` returned.
+        drop(queue.take_out(|event| event.id == this.key()));
         let (is_synchronous, channel) = (this.state().is_synchronous, (*raw).channel);
         let path = (*raw).route.path_rec;
         drop(Box::from_raw(raw.cast::<Id>()));
@@ -312,7 +347,7 @@ pub(crate) unsafe fn destroy(raw: *mut rdma_cm_id) -> Result<(), Errno> {
     }
 }
 
-/// Whether a port space is one of ours, and the kind of its queue pairs.
+/// The port space of a C value, and the queue pair type that it implies.
 pub(crate) fn port_space(value: u32) -> Result<(PortSpace, u32), Errno> {
     let space = u16::try_from(value).ok().and_then(PortSpace::of).ok_or(Errno::INVALID)?;
     let qp_type = match space {
@@ -323,55 +358,56 @@ pub(crate) fn port_space(value: u32) -> Result<(PortSpace, u32), Errno> {
 }
 
 door! {
-    fn rdma_create_id(channel: *mut rdma_event_channel, place: *mut *mut rdma_cm_id, context: *mut c_void,
-        space: u32) -> status(c_int) {
+    fn rdma_create_id(
+        channel: *mut rdma_event_channel, place: Out<'_, *mut rdma_cm_id>, context: *mut c_void, space: u32,
+    ) -> status(c_int) {
         let (space, qp_type) = port_space(space)?;
-        let place = place.as_mut().ok_or(Errno::INVALID)?;
-        *place = Id::new(world()?, channel, context, space, qp_type)?.cast();
-        Ok(())
+        let place = place.required()?;
+        place.write(Id::new(process()?, channel, context, space, qp_type)?.cast())
     }
 
     fn rdma_destroy_id(raw: *mut rdma_cm_id) -> status(c_int) {
-        destroy(raw)
+        // SAFETY: the program gives the identifier up.
+        unsafe { destroy(raw) }
     }
 
-    fn rdma_migrate_id(raw: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> status(c_int) {
-        let this = id(raw)?;
+    fn rdma_migrate_id(id: IdArg<'_>, channel: *mut rdma_event_channel) -> status(c_int) {
+        let (this, raw) = (id.get()?, id.raw());
         let becomes_synchronous = channel.is_null();
         if becomes_synchronous && this.state().is_synchronous {
             return Err(Errno::INVALID);
         }
-        this.forget_event();
+        // SAFETY: the program is done with the event of its last call.
+        unsafe { this.forget_event() };
         let channel = if becomes_synchronous { channel::create()? } else { channel };
-        let queue = channel::queue(channel)?;
-        let old = (*raw).channel;
-        let was_synchronous = this.world.with(|_, _| {
+        // SAFETY: the program's channel, or ours.
+        let queue = unsafe { channel::queue(channel) }?;
+        // SAFETY: calls on one identifier come one at a time.
+        let old = unsafe { (*raw).channel };
+        let was_synchronous = this.process.with(|_, _| {
             let mut state = this.state();
             let waiting = state.queue.take_out(|event| event.id == this.key());
             waiting.into_iter().for_each(|event| queue.push(event));
             state.queue = Arc::clone(&queue);
-            (*raw).channel = channel;
+            // SAFETY: calls on one identifier come one at a time.
+            unsafe { (*raw).channel = channel };
             Ok(core::mem::replace(&mut state.is_synchronous, becomes_synchronous))
         })?;
-        this.settle();
+        this.wait_acknowledged();
         if was_synchronous {
-            channel::destroy(old);
+            // SAFETY: the channel was made for the identifier alone, which has another one now.
+            unsafe { channel::destroy(old) };
         }
         Ok(())
     }
-}
 
-/// The port in an address, big-endian; 0 while there is none.
-fn port_of(storage: &sockaddr_storage) -> u16 {
-    sockaddr::stored(storage).map_or(0, |address| address.port().to_be())
-}
-
-door! {
-    fn rdma_get_src_port(raw: *mut rdma_cm_id) -> plain(u16) {
-        raw.as_ref().map_or(0, |raw| port_of(&raw.route.addr.src_storage))
+    /// In network byte order; 0 while there is none.
+    fn rdma_get_src_port(id: IdArg<'_>) -> plain(u16) {
+        id.optional().and_then(Id::local).map_or(0, |address| address.port().to_be())
     }
 
-    fn rdma_get_dst_port(raw: *mut rdma_cm_id) -> plain(u16) {
-        raw.as_ref().map_or(0, |raw| port_of(&raw.route.addr.dst_storage))
+    /// In network byte order; 0 while there is none.
+    fn rdma_get_dst_port(id: IdArg<'_>) -> plain(u16) {
+        id.optional().and_then(Id::remote).map_or(0, |address| address.port().to_be())
     }
 }

@@ -1,18 +1,19 @@
-//! `librdmacm.so.1`: connections, as RDMA programs make them. C struct in, call out, nothing else: the
-//! protocol is [`rnic::cm`], what makes it live is [`host::cm`].
+//! `librdmacm.so.1`: the C ABI of the RDMA connection manager. It converts C structs and calls the connection
+//! manager: the protocol is in [`rnic::cm`], its sockets, timers and threads in [`host::cm`].
 //!
-//! - [`exports`] has what the table of symbols calls `here`, which is all of it.
-//! - [`door`] is the one way in: it stops panics and turns results into what C expects.
-//! - [`id`] has what C calls `rdma_cm_id`, [`world`] what the process has, [`owner`] passes on what peers do.
-//! - [`events`]: what waits in a channel becomes what C reads when the program takes it. What it makes happen
-//!   to queue pairs happens then, in the program's thread, by calls into [`verbs`]: `libibverbs.so.1` as the
-//!   process has it.
+//! - [`exports`] lists the functions that the table of symbols marks as `here`, which are all of them.
+//! - [`door`] makes every function that C calls: it catches panics and converts results to C's.
+//! - [`id`] is `rdma_cm_id`, [`process`] the state of the process, [`id_table`] finds the identifiers of the
+//!   protocol's events.
+//! - [`events`] delivers queued events. Changes of queue pairs that an event requires are made when the
+//!   program takes it, in the program's thread, by calls into [`verbs`]: the `libibverbs.so.1` that the
+//!   process has loaded.
 //!
-//! - [`rsocket`]: sockets, upon all of this.
+//! - [`rsocket`] implements rsockets on top of these.
 //!
-//! The caller owes what the manual pages of librdmacm ask: pointers that lead where their types say, calls on
-//! one identifier one at a time, and no use of an object after its destruction. That is the `SAFETY` of
-//! everything behind the door.
+//! The caller has to follow the manual pages of librdmacm: pointers point to what their types say, calls on
+//! one identifier are serialized, and no object is used after its destruction. That is the `SAFETY` of every
+//! function that C calls.
 
 mod address;
 mod addrinfo;
@@ -23,17 +24,18 @@ mod endpoint;
 mod events;
 mod exports;
 mod id;
+mod id_table;
 mod listen;
 mod multicast;
 mod options;
-mod owner;
+mod process;
 mod qp;
+mod resolve;
 mod rsocket;
 mod sockaddr;
 mod srq;
 mod strings;
 mod verbs;
-mod world;
 mod xrc;
 
 include!(concat!(env!("OUT_DIR"), "/symbols.rs"));

@@ -1,63 +1,79 @@
-//! Waiting for requests.
+//! Listening for connection requests.
 
 use crate::address::bind;
 use crate::events;
-use crate::id::{Id, Step, id};
+use crate::id::{Id, IdArg, Step, id};
 use abi::{RDMA_CM_EVENT_CONNECT_REQUEST, rdma_cm_id};
 use core::ffi::c_int;
-use door::{Errno, door};
+use door::{Errno, Out, door};
 use std::net::Ipv4Addr;
 
-/// Requests that wait where the program names no number: as many as Linux lets wait.
+/// Backlog where the program names none: 1,024, as on Linux.
 const BACKLOG: u32 = 1024;
 
-/// Waits for requests from now on; at any address and port where none was bound.
+/// Listens on the bound address and port; on any address and a free port where none is bound.
 pub(crate) fn listen(this: &Id, backlog: c_int) -> Result<(), Errno> {
     if this.state().step == Step::Idle {
         bind(this, (Ipv4Addr::UNSPECIFIED, 0).into())?;
     }
-    this.world.with(|session, now| {
-        let mut state = this.state();
+    let bound = {
+        let state = this.state();
         if state.step != Step::Bound {
             return Err(Errno::INVALID);
         }
-        let bound = state.bound.ok_or(Errno::INVALID)?;
-        let backlog = u32::try_from(backlog).unwrap_or(0);
-        let backlog = if (1..BACKLOG).contains(&backlog) { backlog } else { BACKLOG };
-        let listener = session.listen(&bound, backlog, now)?;
+        state.bound.ok_or(Errno::INVALID)?
+    };
+    let backlog = u32::try_from(backlog).unwrap_or(0);
+    let backlog = if (1..BACKLOG).contains(&backlog) { backlog } else { BACKLOG };
+    this.process.connector()?.listen(&bound, backlog, |session, listener| {
         session.owner.listeners.insert(listener, this.key());
+        let mut state = this.state();
         state.listener = Some(listener);
+        // Its device may have been removed meanwhile.
+        if state.step != Step::Bound {
+            return Err(Errno::INVALID);
+        }
         state.step = Step::Listening;
         Ok(())
-    })
+    })?
 }
 
 door! {
-    fn rdma_listen(raw: *mut rdma_cm_id, backlog: c_int) -> status(c_int) {
-        listen(id(raw)?, backlog)
+    fn rdma_listen(id: IdArg<'_>, backlog: c_int) -> status(c_int) {
+        listen(id.get()?, backlog)
     }
 
-    fn rdma_get_request(raw: *mut rdma_cm_id, place: *mut *mut rdma_cm_id) -> status(c_int) {
-        let this = id(raw)?;
-        let place = place.as_mut().ok_or(Errno::INVALID)?;
+    fn rdma_get_request(listener: IdArg<'_>, place: Out<'_, *mut rdma_cm_id>) -> status(c_int) {
+        let this = listener.get()?;
+        let place = place.required()?;
         if !this.state().is_synchronous {
             return Err(Errno::INVALID);
         }
-        this.forget_event();
-        let event = events::next((*raw).channel)?;
-        if (*event).status != 0 || (*event).event != RDMA_CM_EVENT_CONNECT_REQUEST {
-            let status = (*event).status;
-            events::acknowledge(event);
+        // SAFETY: the program is done with the event of its last call.
+        unsafe { this.forget_event() };
+        // SAFETY: calls on one identifier come one at a time.
+        let channel = unsafe { (*this.raw()).channel };
+        // SAFETY: a synchronous identifier has a channel of its own.
+        let event = unsafe { events::next(channel) }?;
+        // SAFETY: the event was just taken.
+        let (status, kind, new) = unsafe { ((*event).status, (*event).event, (*event).id) };
+        if status != 0 || kind != RDMA_CM_EVENT_CONNECT_REQUEST {
+            // SAFETY: the event was just taken, and is not passed on.
+            unsafe { events::acknowledge(event) };
             return Err(if status == 0 { Errno::INVALID } else { Errno(status.abs()) });
         }
-        let new = (*event).id;
-        if let Err(error) = crate::endpoint::furnish(this, id(new)?) {
-            events::acknowledge(event);
-            crate::id::destroy(new)?;
+        // SAFETY: the identifier of the request, which the event made.
+        let made = unsafe { id(new) }?;
+        // SAFETY: the objects that the program named for the endpoint are alive.
+        if let Err(error) = unsafe { crate::endpoint::create_connection_qp(this, made) } {
+            // SAFETY: the event was just taken, and is not passed on.
+            unsafe { events::acknowledge(event) };
+            // SAFETY: the program does not know the identifier.
+            unsafe { crate::id::destroy(new) }?;
             return Err(error);
         }
-        (*new).event = event;
-        *place = new;
-        Ok(())
+        // SAFETY: the program does not know the identifier yet.
+        unsafe { (*new).event = event };
+        place.write(new)
     }
 }

@@ -1,56 +1,60 @@
-//! Options of identifiers, and enhanced connection establishment.
+//! Options of identifiers, and enhanced connection establishment (ECE).
 
-use crate::id::{Step, id};
+use crate::id::{IdArg, Step};
 use abi::{
     RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR,
-    RDMA_OPTION_ID_TOS, ibv_ece, rdma_cm_id,
+    RDMA_OPTION_ID_TOS, ibv_ece,
 };
 use core::ffi::{c_int, c_void};
-use door::{Errno, door};
+use door::{Errno, In, Out, door};
 use rnic::cm::Ece;
 
-/// The most that the field of a queue pair holds.
+/// Largest ACK timeout: the queue pair attribute has 5 bits.
 const ACK_TIMEOUT_MAX: u8 = 31;
 
-/// A value of the caller's, which has to be as long as the option.
+/// Reads an option's value, whose length must be that of its type.
 ///
 /// # Safety
-/// `value` leads to `length` bytes.
+/// `value` points to `length` bytes.
 unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T, Errno> {
     if length != size_of::<T>() || value.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `value` points to `length` bytes.
     Ok(unsafe { value.cast::<T>().read_unaligned() })
 }
 
 door! {
-    fn rdma_set_option(raw: *mut rdma_cm_id, level: c_int, name: c_int, place: *mut c_void, length: usize)
+    fn rdma_set_option(id: IdArg<'_>, level: c_int, name: c_int, place: *mut c_void, length: usize)
         -> status(c_int) {
-        let this = id(raw)?;
+        let this = id.get()?;
         let mut state = this.state();
         if level as u32 != RDMA_OPTION_ID {
-            // What is left is paths of InfiniBand, which RoCE has no use for.
+            // Only `RDMA_OPTION_IB_PATH` is left: InfiniBand paths, which RoCE does not have.
             return Err(Errno(libc::ENOSYS));
         }
+        // SAFETY: the program passes `length` bytes.
+        let byte = || unsafe { value::<u8>(place, length) };
+        // SAFETY: the program passes `length` bytes.
+        let flag = || unsafe { value::<c_int>(place, length) }.map(|flag| flag != 0);
         match name as u32 {
-            RDMA_OPTION_ID_TOS => state.options.tos = value::<u8>(place, length)?,
+            RDMA_OPTION_ID_TOS => state.options.tos = byte()?,
             RDMA_OPTION_ID_REUSEADDR => {
-                let reuses = value::<c_int>(place, length)? != 0;
+                let reuses = flag()?;
                 if state.step != Step::Idle {
                     return Err(Errno::INVALID);
                 }
                 state.options.reuses_address = reuses;
             }
             RDMA_OPTION_ID_AFONLY => {
-                let v6_only = value::<c_int>(place, length)? != 0;
+                let v6_only = flag()?;
                 if state.step != Step::Idle {
                     return Err(Errno::INVALID);
                 }
                 state.options.v6_only = v6_only;
             }
             RDMA_OPTION_ID_ACK_TIMEOUT => {
-                let timeout = value::<u8>(place, length)?;
+                let timeout = byte()?;
                 if timeout > ACK_TIMEOUT_MAX {
                     return Err(Errno::INVALID);
                 }
@@ -61,25 +65,24 @@ door! {
         Ok(())
     }
 
-    /// A queue pair of the identifier's own says it itself.
-    fn rdma_set_local_ece(raw: *mut rdma_cm_id, ece: *mut ibv_ece) -> status(c_int) {
-        let this = id(raw)?;
-        let ece = ece.as_ref().ok_or(Errno::INVALID)?;
-        if !(*raw).qp.is_null() || ece.vendor_id == 0 || ece.comp_mask != 0 {
+    /// The queue pair's own ECE is used when it was created by `rdma_create_qp`.
+    fn rdma_set_local_ece(id: IdArg<'_>, ece: In<'_, *mut ibv_ece>) -> status(c_int) {
+        let this = id.get()?;
+        let ece = ece.get()?;
+        if this.has_qp() || ece.vendor_id == 0 || ece.comp_mask != 0 {
             return Err(Errno::INVALID);
         }
         this.state().options.local_ece = Ece { vendor_id: ece.vendor_id, options: ece.options };
         Ok(())
     }
 
-    fn rdma_get_remote_ece(raw: *mut rdma_cm_id, place: *mut ibv_ece) -> status(c_int) {
-        let this = id(raw)?;
-        let place = place.as_mut().ok_or(Errno::INVALID)?;
-        if !(*raw).qp.is_null() {
+    fn rdma_get_remote_ece(id: IdArg<'_>, place: Out<'_, ibv_ece>) -> status(c_int) {
+        let this = id.get()?;
+        let place = place.required()?;
+        if this.has_qp() {
             return Err(Errno::INVALID);
         }
         let Ece { vendor_id, options } = this.state().options.remote_ece;
-        *place = ibv_ece { vendor_id, options, comp_mask: 0 };
-        Ok(())
+        place.write(ibv_ece { vendor_id, options, comp_mask: 0 })
     }
 }

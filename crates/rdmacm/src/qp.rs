@@ -1,47 +1,47 @@
-//! Queue pairs of identifiers, and the states that they go through.
+//! Queue pairs of identifiers, and their state transitions.
 
-use crate::id::{Id, Step, id};
+use crate::id::{Id, IdArg, Step};
+use crate::process::PORT;
 use crate::verbs::{self, verbs};
-use crate::world::PORT;
 use abi::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV,
     IBV_QPT_XRC_SEND, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_global_route, ibv_pd,
-    ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex, rdma_cm_id,
+    ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use core::ffi::{c_int, c_void};
-use door::{Errno, door};
+use door::{Errno, InOut, door};
 use rnic::{Access, AttrMask, Path};
 use std::ptr::null_mut;
 use wire::cm::{Rep, Req};
 
-/// The queue pair that stands for all members of a group.
+/// Destination queue pair of multicast packets (IBTA 10.5.1).
 pub(crate) const MULTICAST_QPN: u32 = 0xff_ffff;
 
-/// States of a queue pair in C.
+/// Values of `enum ibv_qp_state`.
 const INIT: u32 = 1;
 const RTR: u32 = 2;
 const RTS: u32 = 3;
 const ERR: u32 = 6;
 
-/// How long a peer waits whose message found no receive: 0.64 ms. Linux leaves the field 0, which is 655 ms.
+/// RNR NAK timer (IBTA table 45): 0.64 ms. Linux leaves the field 0, which is 655.36 ms.
 const MIN_RNR_TIMER: u8 = 12;
 
-/// Inline data in bytes that fit where the elements of a request would stand. Devices have that much even
-/// where nobody asks for it, and programs send so much without asking.
+/// Inline bytes per scatter/gather element: the size of the element that they replace. Devices have room for
+/// as many even where a program requests none, and programs rely on that.
 const INLINE_PER_SGE: u32 = 16;
 
-/// What the two ends agreed upon, as far as it is known.
+/// Parameters of a connection, as far as they are known.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Link {
+pub(crate) struct Negotiated {
     path: Option<Path>,
-    /// A peer has answered or asked: the rest has a meaning.
+    /// Whether a REQ or REP of the peer has set the fields below.
     is_agreed: bool,
-    /// With which the peer begins: we told it (IBTA 12.7.31).
+    /// First PSN that the peer sends: this side chose it (IBTA 12.7.31).
     pub(crate) expected_psn: u32,
     remote_qpn: u32,
-    /// With which we begin: the peer told us.
+    /// First PSN that this side sends: the peer chose it.
     first_psn: u32,
-    /// As `enum ibv_mtu` has it.
+    /// Path MTU (`enum ibv_mtu`).
     pub(crate) mtu: u8,
     pub(crate) ack_timeout: u8,
     pub(crate) retry_count: u8,
@@ -51,18 +51,18 @@ pub(crate) struct Link {
     pub(crate) packet_lifetime: u8,
 }
 
-impl Link {
-    /// The way is all there is.
+impl Negotiated {
+    /// Knows the path only.
     pub(crate) fn of_path(path: Path) -> Self {
         Self { path: Some(path), ..Self::default() }
     }
 
-    /// The way, and what is known of it before a peer is asked.
+    /// Knows the path, its MTU and its packet lifetime: the state before a REQ is sent.
     pub(crate) fn of_route(path: Path, mtu: u8, packet_lifetime: u8) -> Self {
         Self { mtu, packet_lifetime, ..Self::of_path(path) }
     }
 
-    /// What a peer proposes.
+    /// From a peer's REQ.
     pub(crate) fn of_request(request: &Req, path: Path) -> Self {
         Self {
             path: Some(path),
@@ -80,10 +80,10 @@ impl Link {
         }
     }
 
-    /// What a peer answers; what it can serve at a time is what we may have outstanding.
+    /// Adds a peer's REP. The peer's responder resources limit our initiator depth, and the other way around.
     pub(crate) fn learn(&mut self, reply: &Rep) {
         self.is_agreed = true;
-        // An XRC target is told in another field (IBTA A14.3.2).
+        // For an XRC target the queue pair is in the field EECN (IBTA A14.3.2).
         let is_target = reply.local_qpn.value() == 0;
         self.remote_qpn = if is_target { reply.local_eecn } else { reply.local_qpn }.value();
         self.first_psn = reply.starting_psn.value();
@@ -93,17 +93,22 @@ impl Link {
         self.initiator_depth = reply.responder_resources;
     }
 
+    /// The peer's queue pair; 0 until its REQ or REP is known.
+    pub(crate) fn remote_qpn(&self) -> u32 {
+        self.remote_qpn
+    }
+
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_ref()
     }
 
-    /// What the peer asked for, until the program says what it gives.
+    /// Sets what the peer's REQ offers, until the program accepts with its own values.
     pub(crate) fn offer(&mut self, responder_resources: u8, initiator_depth: u8) {
         (self.responder_resources, self.initiator_depth) = (responder_resources, initiator_depth);
     }
 }
 
-/// The way as verbs have it.
+/// A path as an address vector of verbs.
 pub(crate) fn address_vector(this: &Id, path: &Path) -> Result<ibv_ah_attr, Errno> {
     let device = this.state().device.ok_or(Errno::INVALID)?;
     let grh = ibv_global_route {
@@ -116,11 +121,11 @@ pub(crate) fn address_vector(this: &Id, path: &Path) -> Result<ibv_ah_attr, Errn
     Ok(ibv_ah_attr { grh, sl: path.service_level, is_global: 1, port_num: PORT, ..ibv_ah_attr::default() })
 }
 
-/// What a queue pair needs for a state, and the mask that says which fields those are.
+/// Attributes for a state, and the mask of those that are set.
 fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, AttrMask), Errno> {
-    let (link, ack_timeout) = {
+    let (negotiated, ack_timeout) = {
         let state = this.state();
-        (state.link, state.options.ack_timeout)
+        (state.negotiated, state.options.ack_timeout)
     };
     let mut attr = ibv_qp_attr { qp_state, ..ibv_qp_attr::default() };
     let mut mask = AttrMask::STATE;
@@ -134,35 +139,35 @@ fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, At
                 attr.qkey = abi::RDMA_UDP_QKEY;
             } else {
                 mask |= AttrMask::ACCESS_FLAGS;
-                attr.qp_access_flags = access(&link).bits();
+                attr.qp_access_flags = access(&negotiated).bits();
             }
         }
         RTR if is_datagram => {}
         RTR => {
-            let path = link.path().filter(|_| link.is_agreed).ok_or(Errno::INVALID)?;
+            let path = negotiated.path().filter(|_| negotiated.is_agreed).ok_or(Errno::INVALID)?;
             mask |= AttrMask::AV | AttrMask::PATH_MTU | AttrMask::DEST_QPN | AttrMask::RQ_PSN;
             attr.ah_attr = address_vector(this, path)?;
-            attr.path_mtu = link.mtu.into();
-            attr.dest_qp_num = link.remote_qpn;
-            attr.rq_psn = link.expected_psn;
+            attr.path_mtu = negotiated.mtu.into();
+            attr.dest_qp_num = negotiated.remote_qpn;
+            attr.rq_psn = negotiated.expected_psn;
             if matches!(qp_type, IBV_QPT_RC | IBV_QPT_XRC_RECV) {
                 mask |= AttrMask::MAX_DEST_RD_ATOMIC | AttrMask::MIN_RNR_TIMER;
-                attr.max_dest_rd_atomic = link.responder_resources;
+                attr.max_dest_rd_atomic = negotiated.responder_resources;
                 attr.min_rnr_timer = MIN_RNR_TIMER;
             }
         }
         RTS => {
             mask |= AttrMask::SQ_PSN;
-            attr.sq_psn = link.first_psn;
+            attr.sq_psn = negotiated.first_psn;
             if matches!(qp_type, IBV_QPT_RC | IBV_QPT_XRC_SEND) {
                 mask |= AttrMask::RETRY_CNT | AttrMask::RNR_RETRY | AttrMask::MAX_QP_RD_ATOMIC;
-                attr.retry_cnt = link.retry_count;
-                attr.rnr_retry = link.rnr_retry_count;
-                attr.max_rd_atomic = link.initiator_depth;
+                attr.retry_cnt = negotiated.retry_count;
+                attr.rnr_retry = negotiated.rnr_retry_count;
+                attr.max_rd_atomic = negotiated.initiator_depth;
             }
             if !is_datagram && qp_type != IBV_QPT_UC {
                 mask |= AttrMask::TIMEOUT;
-                attr.timeout = ack_timeout.unwrap_or(link.ack_timeout);
+                attr.timeout = ack_timeout.unwrap_or(negotiated.ack_timeout);
             }
         }
         ERR => {}
@@ -171,21 +176,21 @@ fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, At
     Ok((attr, mask))
 }
 
-/// A peer may write; it may read where it was promised that.
-fn access(link: &Link) -> Access {
-    match (link.is_agreed, link.responder_resources) {
+/// Rights of the peer: WRITE always, READ and atomics if there are responder resources.
+fn access(negotiated: &Negotiated) -> Access {
+    match (negotiated.is_agreed, negotiated.responder_resources) {
         (false, _) => Access::empty(),
         (true, 0) => Access::REMOTE_WRITE,
         (true, _) => Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
     }
 }
 
-/// Brings the queue pair into a state.
+/// Changes the state of the queue pair.
 ///
 /// # Safety
-/// The identifier's queue pair is as C says.
+/// The identifier's queue pair is live.
 unsafe fn modify(this: &Id, state: u32) -> Result<(), Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the identifier's queue pair is live.
     unsafe {
         let qp = (*this.raw()).qp;
         let (mut attr, mask) = attributes(this, (*qp).qp_type, state)?;
@@ -193,13 +198,13 @@ unsafe fn modify(this: &Id, state: u32) -> Result<(), Errno> {
     }
 }
 
-/// Brings the queue pair of a connection to where it can send. The rights that it grants were not known when
-/// it was made, so they are given once more.
+/// Brings a connection's queue pair to RTS. INIT is repeated, because access rights depend on the connection
+/// parameters, which were unknown when the queue pair was created.
 ///
 /// # Safety
-/// The identifier's queue pair is as C says.
+/// The identifier's queue pair is live.
 pub(crate) unsafe fn make_ready(this: &Id) -> Result<(), Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the identifier's queue pair is live.
     unsafe {
         modify(this, INIT)?;
         modify(this, RTR)?;
@@ -207,22 +212,22 @@ pub(crate) unsafe fn make_ready(this: &Id) -> Result<(), Errno> {
     }
 }
 
-/// Ends the queue pair's work, if there is one.
+/// Brings the queue pair, if there is one, to the error state, which flushes its work requests.
 ///
 /// # Safety
-/// The identifier's queue pair is as C says.
+/// The identifier's queue pair is NULL or live.
 pub(crate) unsafe fn fail(this: &Id) -> Result<(), Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the identifier's queue pair is NULL or live.
     unsafe { if (*this.raw()).qp.is_null() { Ok(()) } else { modify(this, ERR) } }
 }
 
-/// Completion queues for who brings none, each with a channel.
+/// Creates completion queues, each with a channel, where the program provides none.
 ///
 /// # Safety
-/// The identifier has a device and none of these.
+/// The identifier has a device and no completion queues.
 pub(crate) unsafe fn create_cqs(this: &Id, send: Option<u32>, receive: Option<u32>) -> Result<(), Errno> {
     let raw = this.raw();
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the identifier has a device and no completion queues.
     unsafe {
         let (context, cookie): (*mut ibv_context, *mut c_void) = ((*raw).verbs, raw.cast());
         let make = |entries: u32| -> Result<(*mut ibv_comp_channel, *mut ibv_cq), Errno> {
@@ -246,11 +251,11 @@ pub(crate) unsafe fn create_cqs(this: &Id, send: Option<u32>, receive: Option<u3
 }
 
 /// # Safety
-/// Nobody uses the identifier's own completion queues any more.
+/// The identifier's own completion queues are not used any more.
 pub(crate) unsafe fn destroy_cqs(this: &Id) {
     let raw = this.raw();
     let Ok(verbs) = verbs() else { return };
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the identifier's own completion queues are not used any more.
     unsafe {
         for (queue, channel) in [
             (&raw mut (*raw).send_cq, &raw mut (*raw).send_cq_channel),
@@ -268,14 +273,15 @@ pub(crate) unsafe fn destroy_cqs(this: &Id) {
     }
 }
 
-/// Gives the identifier a queue pair.
+/// Creates the identifier's queue pair.
 ///
 /// # Safety
-/// `attr` is as `ibv_create_qp_ex` wants it, but that what may be left out may be NULL.
+/// `attr` is as `ibv_create_qp_ex` requires, except that optional objects may be NULL.
 pub(crate) unsafe fn create(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
     let raw = this.raw();
     let device = this.state().device.ok_or(Errno::INVALID)?;
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `attr` is as `ibv_create_qp_ex` requires, except that optional
+    // objects may be NULL.
     unsafe {
         if !(*raw).qp.is_null() {
             return Err(Errno::INVALID);
@@ -320,10 +326,10 @@ pub(crate) unsafe fn create(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result
 }
 
 /// # Safety
-/// As [`create`], with nothing left out.
+/// As for [`create`], and no object is NULL.
 unsafe fn create_and_prepare(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
     let raw = this.raw();
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of [`create`], and no object is NULL.
     unsafe {
         let is_plain = attr.comp_mask == IBV_QP_INIT_ATTR_PD;
         (*raw).qp = if is_plain {
@@ -355,7 +361,7 @@ unsafe fn create_and_prepare(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Resul
     }
 }
 
-/// The longer form of attributes.
+/// Converts attributes to the extended struct.
 pub(crate) fn extended(pd: *mut ibv_pd, attr: &ibv_qp_init_attr) -> ibv_qp_init_attr_ex {
     // SAFETY: all zeros is a valid value: pointers, masks, lengths.
     let empty: ibv_qp_init_attr_ex = unsafe { core::mem::zeroed() };
@@ -373,7 +379,7 @@ pub(crate) fn extended(pd: *mut ibv_pd, attr: &ibv_qp_init_attr) -> ibv_qp_init_
     }
 }
 
-/// Packet sequence numbers begin anywhere: 24 random bits.
+/// A random 24-bit packet sequence number to begin with.
 pub(crate) fn random_psn() -> Result<u32, Errno> {
     let mut bytes = [0; 4];
     // SAFETY: four bytes of room. So few come at once and without interruption.
@@ -382,38 +388,46 @@ pub(crate) fn random_psn() -> Result<u32, Errno> {
 }
 
 door! {
-    fn rdma_create_qp(raw: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> status(c_int) {
-        let attr = attr.as_mut().ok_or(Errno::INVALID)?;
+    fn rdma_create_qp(id: IdArg<'_>, pd: *mut ibv_pd, attr: InOut<'_, ibv_qp_init_attr>) -> status(c_int) {
+        let attr = attr.get()?;
         let mut longer = extended(pd, attr);
-        create(id(raw)?, &mut longer)?;
+        // SAFETY: the attributes name live objects or NULL.
+        unsafe { create(id.get()?, &mut longer) }?;
         attr.cap = longer.cap;
         (attr.send_cq, attr.recv_cq) = (longer.send_cq, longer.recv_cq);
         Ok(())
     }
 
-    fn rdma_create_qp_ex(raw: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> status(c_int) {
-        create(id(raw)?, attr.as_mut().ok_or(Errno::INVALID)?)
+    fn rdma_create_qp_ex(id: IdArg<'_>, attr: InOut<'_, ibv_qp_init_attr_ex>) -> status(c_int) {
+        // SAFETY: the attributes name live objects or NULL.
+        unsafe { create(id.get()?, attr.get()?) }
     }
 
-    fn rdma_destroy_qp(raw: *mut rdma_cm_id) -> plain(()) {
-        let Ok(this) = id(raw) else { return };
-        let qp: *mut ibv_qp = core::mem::replace(&mut (*raw).qp, null_mut());
+    fn rdma_destroy_qp(id: IdArg<'_>) -> plain(()) {
+        let Ok(this) = id.get() else { return };
+        // SAFETY: calls on one identifier come one at a time.
+        let qp: *mut ibv_qp = core::mem::replace(unsafe { &mut (*this.raw()).qp }, null_mut());
         if let Ok(verbs) = verbs()
             && !qp.is_null()
         {
-            (verbs.ibv_destroy_qp)(qp);
-            destroy_cqs(this);
+            // SAFETY: the program does not use the queue pair any more.
+            unsafe { (verbs.ibv_destroy_qp)(qp) };
+            // SAFETY: the queues were made for that queue pair.
+            unsafe { destroy_cqs(this) };
         }
     }
 
-    /// What the state in `attr` needs, for who modifies the queue pair itself.
-    fn rdma_init_qp_attr(raw: *mut rdma_cm_id, attr: *mut ibv_qp_attr, mask: *mut c_int) -> status(c_int) {
-        let this = id(raw)?;
-        let (attr, mask) = (attr.as_mut().ok_or(Errno::INVALID)?, mask.as_mut().ok_or(Errno::INVALID)?);
-        if this.state().device.is_none() || this.state().step == Step::Removed {
+    /// For a program that modifies the queue pair itself: attributes for the state in `attr`.
+    fn rdma_init_qp_attr(id: IdArg<'_>, attr: InOut<'_, ibv_qp_attr>, mask: InOut<'_, c_int>)
+        -> status(c_int) {
+        let this = id.get()?;
+        let (attr, mask) = (attr.get()?, mask.get()?);
+        if this.state().device.is_none() || this.state().step == Step::DeviceRemoved {
             return Err(Errno::INVALID);
         }
-        let (found, fields) = attributes(this, (*raw).qp_type, attr.qp_state)?;
+        // SAFETY: calls on one identifier come one at a time.
+        let qp_type = unsafe { (*this.raw()).qp_type };
+        let (found, fields) = attributes(this, qp_type, attr.qp_state)?;
         *attr = found;
         *mask = fields.bits() as c_int;
         Ok(())

@@ -1,21 +1,53 @@
-//! Socket addresses of C, and ours.
+//! Conversion between C's socket addresses and Rust's.
 
 use abi::sockaddr_storage;
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
-use door::Errno;
+use door::{Argument, Errno};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// Reads the address behind a pointer.
+/// An address of C, as an argument: NULL, or as long as its family requires.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddressArg(*const c_void);
+
+impl Argument for AddressArg {
+    type Raw = *const c_void;
+
+    unsafe fn from_raw(raw: *const c_void) -> Self {
+        Self(raw)
+    }
+}
+
+impl AddressArg {
+    /// Reads the address.
+    ///
+    /// # Errors
+    /// `EINVAL` for NULL and for families other than IPv4 and IPv6.
+    pub(crate) fn get(self) -> Result<SocketAddr, Errno> {
+        // SAFETY: by the contract of `from_raw`, which is that of `read`.
+        unsafe { read(self.0) }
+    }
+
+    /// Reads the address; `None` for NULL.
+    ///
+    /// # Errors
+    /// `EINVAL` for families other than IPv4 and IPv6.
+    pub(crate) fn optional(self) -> Result<Option<SocketAddr>, Errno> {
+        (!self.0.is_null()).then(|| self.get()).transpose()
+    }
+}
+
+/// Reads a C address.
 ///
 /// # Errors
-/// `EINVAL`, as rdma-core, for what is neither IPv4 nor IPv6, and for NULL.
+/// `EINVAL`, as in rdma-core, for NULL and for families other than IPv4 and IPv6.
 ///
 /// # Safety
-/// NULL, or an address as long as its family says.
+/// `address` is NULL, or points to an address that is as long as its family requires.
 pub(crate) unsafe fn read(raw: *const c_void) -> Result<SocketAddr, Errno> {
-    // SAFETY: as above; every address begins with its family.
+    // SAFETY: by this function's contract, `address` is NULL, or points to an address that is as long as its
+    // family requires; every address begins with its family.
     unsafe {
         match raw.cast::<libc::sockaddr>().as_ref().map(|it| i32::from(it.sa_family)) {
             None => Err(Errno::INVALID),
@@ -35,7 +67,7 @@ pub(crate) unsafe fn read(raw: *const c_void) -> Result<SocketAddr, Errno> {
     }
 }
 
-/// The bytes that C wants.
+/// The address as C's bytes.
 pub(crate) fn storage(address: SocketAddr) -> sockaddr_storage {
     let mut storage = sockaddr_storage::default();
     let place = storage.as_mut_ptr();
@@ -65,13 +97,13 @@ pub(crate) fn storage(address: SocketAddr) -> sockaddr_storage {
     storage
 }
 
-/// The address in a storage; `None` while there is none.
+/// The address in a storage; `None` if its family is 0.
 pub(crate) fn stored(storage: &sockaddr_storage) -> Option<SocketAddr> {
     // SAFETY: the storage has room for any address; a family of 0 is none.
     unsafe { read(storage.as_ptr().cast()) }.ok()
 }
 
-/// How many bytes of a storage an address takes.
+/// Bytes of a storage that an address takes.
 pub(crate) fn length(address: &SocketAddr) -> u32 {
     match address {
         SocketAddr::V4(_) => size_of::<libc::sockaddr_in>() as u32,
@@ -79,8 +111,8 @@ pub(crate) fn length(address: &SocketAddr) -> u32 {
     }
 }
 
-/// A socket of the kernel. Not by the C library's function, which a library that turns sockets into rsockets
-/// replaces.
+/// Creates a kernel socket by system call, since a preloaded library that replaces sockets by rsockets
+/// replaces the C library's function.
 pub(crate) fn kernel_socket(family: c_int, kind: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: numbers only.
     let fd = unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) } as c_int;
@@ -91,7 +123,7 @@ pub(crate) fn kernel_socket(family: c_int, kind: c_int) -> Result<OwnedFd, Errno
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The GID of an address.
+/// The GID of an IP address (IPv4 is mapped, RFC 4291 2.5.5.2).
 pub(crate) fn gid(address: IpAddr) -> rnic::Gid {
     match address {
         IpAddr::V4(address) => rnic::Gid::from_ipv4(address.octets()),
@@ -104,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_come_back_as_they_were_stored() {
+    fn stored_addresses_are_read_back() {
         for text in ["10.0.0.1:7471", "[fe80::1%3]:9", "[::]:0"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(stored(&storage(address)), Some(address));

@@ -1,22 +1,23 @@
 //! Shared receive queues of identifiers.
 
-use crate::id::{Id, id};
+use crate::id::{Id, IdArg};
 use crate::qp::create_cqs;
 use crate::verbs::{self, verbs};
 use abi::{
     IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_XRC, ibv_pd, ibv_srq,
-    ibv_srq_init_attr, ibv_srq_init_attr_ex, rdma_cm_id,
+    ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
 use core::ffi::c_int;
-use door::{Errno, door};
+use door::{Errno, InOut, door};
 use std::ptr::null_mut;
 
 /// # Safety
-/// `attr` is as `ibv_create_srq_ex` wants it, but that what may be left out may be NULL.
+/// `attr` is as `ibv_create_srq_ex` requires, except that optional objects may be NULL.
 unsafe fn create(this: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno> {
     let raw = this.raw();
     let device = this.state().device.ok_or(Errno::INVALID)?;
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `attr` is as `ibv_create_srq_ex` requires, except that optional
+    // objects may be NULL.
     unsafe {
         if !(*raw).srq.is_null() {
             return Err(Errno::INVALID);
@@ -44,34 +45,39 @@ unsafe fn create(this: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno
 }
 
 door! {
-    fn rdma_create_srq(raw: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> status(c_int) {
-        let attr = attr.as_mut().ok_or(Errno::INVALID)?;
-        // All zeros is a valid value: pointers, masks, numbers.
-        let mut longer: ibv_srq_init_attr_ex = core::mem::zeroed();
+    fn rdma_create_srq(id: IdArg<'_>, pd: *mut ibv_pd, attr: InOut<'_, ibv_srq_init_attr>) -> status(c_int) {
+        let (this, attr) = (id.get()?, attr.get()?);
+        // SAFETY: all zeros is a valid value: pointers, masks, numbers.
+        let mut longer: ibv_srq_init_attr_ex = unsafe { core::mem::zeroed() };
         (longer.srq_context, longer.attr, longer.pd) = (attr.srq_context, attr.attr, pd);
-        if raw.as_ref().ok_or(Errno::INVALID)?.qp_type == abi::IBV_QPT_XRC_RECV {
+        // SAFETY: calls on one identifier come one at a time.
+        if unsafe { (*this.raw()).qp_type } == abi::IBV_QPT_XRC_RECV {
             longer.comp_mask = IBV_SRQ_INIT_ATTR_TYPE;
             longer.srq_type = IBV_SRQT_XRC;
         }
         if !pd.is_null() {
             longer.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
         }
-        create(id(raw)?, &mut longer)?;
+        // SAFETY: the attributes name live objects or NULL.
+        unsafe { create(this, &mut longer) }?;
         attr.attr = longer.attr;
         Ok(())
     }
 
-    fn rdma_create_srq_ex(raw: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> status(c_int) {
-        create(id(raw)?, attr.as_mut().ok_or(Errno::INVALID)?)
+    fn rdma_create_srq_ex(id: IdArg<'_>, attr: InOut<'_, ibv_srq_init_attr_ex>) -> status(c_int) {
+        // SAFETY: the attributes name live objects or NULL.
+        unsafe { create(id.get()?, attr.get()?) }
     }
 
-    fn rdma_destroy_srq(raw: *mut rdma_cm_id) -> plain(()) {
-        let Some(raw) = raw.as_mut() else { return };
-        let srq: *mut ibv_srq = core::mem::replace(&mut raw.srq, null_mut());
+    fn rdma_destroy_srq(id: IdArg<'_>) -> plain(()) {
+        let Some(this) = id.optional() else { return };
+        // SAFETY: calls on one identifier come one at a time.
+        let srq: *mut ibv_srq = core::mem::replace(unsafe { &mut (*this.raw()).srq }, null_mut());
         if let Ok(verbs) = verbs()
             && !srq.is_null()
         {
-            (verbs.ibv_destroy_srq)(srq);
+            // SAFETY: the program does not use the queue any more.
+            unsafe { (verbs.ibv_destroy_srq)(srq) };
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char};
 
 /// Names of `rdma_cm_event_type`, by value.
-const EVENTS: [&CStr; 16] = [
+const EVENTS: [&CStr; 20] = [
     c"RDMA_CM_EVENT_ADDR_RESOLVED",
     c"RDMA_CM_EVENT_ADDR_ERROR",
     c"RDMA_CM_EVENT_ROUTE_RESOLVED",
@@ -20,6 +20,10 @@ const EVENTS: [&CStr; 16] = [
     c"RDMA_CM_EVENT_MULTICAST_ERROR",
     c"RDMA_CM_EVENT_ADDR_CHANGE",
     c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+    c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+    c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+    c"RDMA_CM_EVENT_USER",
+    c"RDMA_CM_EVENT_INTERNAL",
 ];
 
 pub(crate) extern "C" fn rdma_event_str(event: u32) -> *const c_char {

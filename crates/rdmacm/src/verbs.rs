@@ -1,5 +1,5 @@
-//! The verbs that the process has: `libibverbs.so.1`, whichever the program found. Objects that a program
-//! made with it and those that we make are then of one library.
+//! The `libibverbs.so.1` of the process, whichever it is. All verbs objects, the program's and those created
+//! here, then belong to one library.
 
 use abi::{
     ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_ece,
@@ -14,8 +14,8 @@ use std::sync::OnceLock;
 
 macro_rules! functions {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)?;)*) => {
-        /// The functions of libibverbs that are used here.
-        // Some are for rsockets alone.
+        /// The functions of libibverbs that this library calls.
+        // Some are called by rsockets only.
         #[allow(dead_code)]
         pub(crate) struct Verbs {
             $(pub(crate) $name: unsafe extern "C" fn($($arg: $type),*) $(-> $ret)?,)*
@@ -78,7 +78,7 @@ functions! {
     fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int;
 }
 
-/// The verbs; looked up once.
+/// The functions, looked up once.
 pub(crate) fn verbs() -> Result<&'static Verbs, Errno> {
     static VERBS: OnceLock<Option<Verbs>> = OnceLock::new();
     let load = || {
@@ -94,12 +94,37 @@ pub(crate) fn verbs() -> Result<&'static Verbs, Errno> {
     VERBS.get_or_init(load).as_ref().ok_or(Errno::NO_DEVICE)
 }
 
-/// The table of functions around a context.
+/// Processes the packets that have arrived for a queue pair. Only rockery's libibverbs has this function;
+/// devices of others process packets by themselves.
+pub(crate) fn take_arrived(qpn: u32) {
+    type Function = unsafe extern "C" fn(u32);
+    static FOUND: OnceLock<Option<Function>> = OnceLock::new();
+    let find = || {
+        verbs().ok()?;
+        // SAFETY: strings that end with 0; the library was loaded for everybody.
+        let symbol = unsafe {
+            libc::dlvsym(
+                libc::RTLD_DEFAULT,
+                c"rockery_take_arrived".as_ptr(),
+                c"IBVERBS_PRIVATE_ROCKERY".as_ptr(),
+            )
+        };
+        // SAFETY: our libibverbs has a function of this type under this name.
+        (!symbol.is_null()).then(|| unsafe { core::mem::transmute::<*mut c_void, Function>(symbol) })
+    };
+    if let Some(take_arrived) = FOUND.get_or_init(find) {
+        // SAFETY: the function accepts any number.
+        unsafe { take_arrived(qpn) };
+    }
+}
+
+/// The extended function table of a context.
 ///
 /// # Safety
 /// `context` is an open device.
 unsafe fn table<'a>(context: *mut ibv_context) -> Result<&'a verbs_context, Errno> {
-    // SAFETY: as above: every provider of this ABI has the table around its context, and says so.
+    // SAFETY: by this function's contract, `context` is an open device: every provider of this ABI has the
+    // table around its context, and says so.
     unsafe {
         let is_extended = (*context).abi_compat as usize == usize::MAX;
         let table = context.byte_sub(offset_of!(verbs_context, context)).cast::<verbs_context>();
@@ -107,45 +132,45 @@ unsafe fn table<'a>(context: *mut ibv_context) -> Result<&'a verbs_context, Errn
     }
 }
 
-/// `ibv_create_qp_ex`, which is no symbol.
+/// `ibv_create_qp_ex`, an inline function in C.
 ///
 /// # Safety
-/// As its manual page asks.
+/// As for `ibv_create_qp_ex(3)`.
 pub(crate) unsafe fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> Result<*mut ibv_qp, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of `ibv_create_qp_ex(3)`.
     unsafe {
         let create = table(context)?.create_qp_ex.ok_or(Errno::UNSUPPORTED)?;
         Errno::check_pointer(create(context, attr))
     }
 }
 
-/// `ibv_create_srq_ex`, which is no symbol.
+/// `ibv_create_srq_ex`, an inline function in C.
 ///
 /// # Safety
-/// As its manual page asks.
+/// As for `ibv_create_srq_ex(3)`.
 pub(crate) unsafe fn create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> Result<*mut ibv_srq, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of `ibv_create_srq_ex(3)`.
     unsafe {
         let create = table(context)?.create_srq_ex.ok_or(Errno::UNSUPPORTED)?;
         Errno::check_pointer(create(context, attr))
     }
 }
 
-/// `ibv_open_xrcd`, which is no symbol.
+/// `ibv_open_xrcd`, an inline function in C.
 ///
 /// # Safety
-/// As its manual page asks.
+/// As for `ibv_open_xrcd(3)`.
 pub(crate) unsafe fn open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
 ) -> Result<*mut ibv_xrcd, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of `ibv_open_xrcd(3)`.
     unsafe {
         let open = table(context)?.open_xrcd.ok_or(Errno::UNSUPPORTED)?;
         Errno::check_pointer(open(context, attr))
@@ -160,10 +185,11 @@ macro_rules! data_path {
         $($(#[$doc])*
         ///
         /// # Safety
-        /// As its manual page asks.
+        /// As its manual page requires.
         #[allow(dead_code)]
         pub(crate) unsafe fn $name($object: $type, $($arg: $arg_type),*) -> c_int {
-            // SAFETY: as above; a context's table is never empty here.
+            // SAFETY: by this function's contract, which is that of `ibv_open_xrcd(3)`; a context's table is
+            // never empty here.
             unsafe {
                 match (*(*$object).context).ops.$slot {
                     Some(call) => call($object, $($arg),*),
@@ -175,12 +201,12 @@ macro_rules! data_path {
 }
 
 data_path! {
-    /// `ibv_post_send`, which is no symbol.
+    /// `ibv_post_send`, an inline function in C.
     fn post_send through post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr);
-    /// `ibv_post_recv`, which is no symbol.
+    /// `ibv_post_recv`, an inline function in C.
     fn post_recv through post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr);
-    /// `ibv_poll_cq`, which is no symbol: completions, or a negative error.
+    /// `ibv_poll_cq`, an inline function in C: the number of completions, or a negative error number.
     fn poll_cq through poll_cq(cq: *mut ibv_cq, most: c_int, completions: *mut ibv_wc);
-    /// `ibv_req_notify_cq`, which is no symbol.
+    /// `ibv_req_notify_cq`, an inline function in C.
     fn req_notify_cq through req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int);
 }

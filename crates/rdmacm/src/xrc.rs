@@ -1,4 +1,4 @@
-//! Extended reliable connections of identifiers: the domain that their shared receive queues are in.
+//! The XRC domain of identifiers' shared receive queues.
 
 use crate::id::Id;
 use crate::verbs;
@@ -8,7 +8,7 @@ use abi::{
 };
 use door::Errno;
 
-/// The domain of a device for who brings none: one, that all identifiers share.
+/// The default XRC domain of a device, which all identifiers share that name none.
 ///
 /// # Safety
 /// The identifier has a device.
@@ -25,13 +25,13 @@ pub(crate) unsafe fn domain(this: &Id) -> Result<*mut ibv_xrcd, Errno> {
     })
 }
 
-/// Puts a shared receive queue into the domain, unless the program named one.
+/// Adds the XRC domain to the attributes of a shared receive queue, unless the program named one.
 ///
 /// # Safety
 /// The identifier has a device.
 pub(crate) unsafe fn complete(this: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno> {
     if attr.comp_mask & IBV_SRQ_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, the identifier has a device.
         attr.xrcd = unsafe { domain(this) }?;
         attr.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
     }

@@ -1,4 +1,4 @@
-//! The C library's functions on sockets.
+//! The C library's socket functions.
 
 use crate::rsockets as r;
 use crate::table::{self, Kind, Pending, READ, WRITTEN};
@@ -6,9 +6,9 @@ use crate::{config, fork, real};
 use core::ffi::{c_int, c_void};
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
-/// Bytes of a file that are sent at a time.
+/// Bytes of a file sent at a time by `sendfile`.
 const PIECE_BYTES: usize = 1 << 16;
-/// Levels and names of rdma/rsocket.h.
+/// Levels and option names of rdma/rsocket.h.
 const SOL_RDMA: c_int = 0x1_0000;
 const RDMA_SQSIZE: c_int = 0;
 const RDMA_RQSIZE: c_int = 1;
@@ -20,14 +20,14 @@ pub(crate) fn errno() -> c_int {
 }
 
 pub(crate) fn set_errno(value: c_int) {
-    // SAFETY: as above.
+    // SAFETY: errno is a variable of this thread.
     unsafe { *libc::__errno_location() = value };
 }
 
-/// An rsocket of this kind, with what the environment says of it.
+/// Creates an rsocket, with the options that the environment sets.
 ///
 /// # Safety
-/// None beyond what `rsocket` asks, which takes numbers.
+/// No requirements beyond those of `rsocket(3)`, whose arguments are numbers.
 pub(crate) unsafe fn make(domain: c_int, kind: c_int, protocol: c_int) -> Option<c_int> {
     // SAFETY: numbers; options lead to a number that lives until the call returns.
     unsafe {
@@ -50,17 +50,17 @@ pub(crate) unsafe fn make(domain: c_int, kind: c_int, protocol: c_int) -> Option
     }
 }
 
-/// Functions that the program calls in place of the C library's.
+/// Defines functions that replace the C library's in the program.
 macro_rules! replace {
     ($(
         $(#[$meta:meta])*
         fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block
     )*) => {$(
         $(#[$meta])*
-        /// As the C library's.
+        /// Replaces the C library's function of this name.
         ///
         /// # Safety
-        /// As the C library's.
+        /// As for the C library's function.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, allow(dead_code))]
         pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
@@ -71,7 +71,8 @@ macro_rules! replace {
 }
 pub(crate) use replace;
 
-/// Those that do the same on an rsocket, under another name. What they have done is noted.
+/// Defines functions that call the rsocket function of the same meaning for descriptors of rsockets, and
+/// record a read or write.
 macro_rules! pass_on {
     ($(
         fn $name:ident($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $ret:ty = $rsocket:ident, $touch:expr;
@@ -79,7 +80,7 @@ macro_rules! pass_on {
         replace! {$(
             fn $name($fd: c_int $(, $arg: $type)*) -> $ret {
                 if matches!(table::kind($fd), Kind::Pending(Pending::Active | Pending::Passive)) {
-                    fork::settle($fd);
+                    fork::establish($fd);
                 }
                 match table::rsocket($fd) {
                     Some(rsocket) => {
@@ -112,7 +113,7 @@ replace! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         let fd = real::socket(domain, kind, protocol);
         let plain = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
-        if fd < 0 || r::inside() || !config::settings().takes(domain, plain, protocol) {
+        if fd < 0 || r::in_librdmacm() || !config::settings().takes(domain, plain, protocol) {
             return fd;
         }
         if config::settings().forks && plain == libc::SOCK_STREAM {
@@ -166,7 +167,7 @@ replace! {
         }
     }
 
-    /// Where nobody answers by RDMA, and the program waits for it, TCP is tried: as rdma-core does.
+    /// If nothing answers by RDMA and the socket is blocking, the TCP connection is used, as in rdma-core.
     fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
         match table::kind(fd) {
             Kind::Rsocket(rsocket) => {
@@ -213,7 +214,8 @@ replace! {
         }
     }
 
-    /// What an rsocket does not know is told to the socket that holds its number, which may take its place.
+    /// Options that rsockets do not have are set on the kernel's socket, which is used if the connection
+    /// falls back to TCP.
     fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int {
         let Some(rsocket) = table::rsocket(fd) else {
             return real::setsockopt(fd, level, name, value, length);
@@ -239,7 +241,7 @@ replace! {
 
     fn sendfile(to: c_int, from: c_int, offset: *mut libc::off_t, count: usize) -> isize {
         if matches!(table::kind(to), Kind::Pending(Pending::Active | Pending::Passive)) {
-            fork::settle(to);
+            fork::establish(to);
         }
         match table::rsocket(to) {
             Some(rsocket) => send_file(rsocket, from, offset, count),
@@ -265,10 +267,10 @@ replace! {
     }
 }
 
-/// A descriptor for an rsocket that was accepted.
+/// Creates the program's descriptor for an accepted rsocket.
 ///
 /// # Safety
-/// `accepted` is an rsocket that nobody else has.
+/// `accepted` is an rsocket without a descriptor of the program.
 unsafe fn stand_for(accepted: c_int, flags: c_int) -> c_int {
     // SAFETY: numbers, and an rsocket of ours.
     unsafe {
@@ -290,11 +292,12 @@ unsafe fn stand_for(accepted: c_int, flags: c_int) -> c_int {
 }
 
 /// # Safety
-/// As `sendfile` asks.
+/// As for `sendfile(2)`.
 unsafe fn send_file(rsocket: c_int, from: c_int, offset: *mut libc::off_t, count: usize) -> isize {
     let mut piece = vec![0_u8; PIECE_BYTES.min(count)];
     let mut sent = 0;
-    // SAFETY: as above; the piece has room for what is read.
+    // SAFETY: by this function's contract, which is that of `sendfile(2)`; the piece has room for the bytes
+    // read.
     unsafe {
         let mut at = offset.as_ref().map_or_else(|| libc::lseek(from, 0, libc::SEEK_CUR), |at| *at);
         while sent < count {
@@ -306,15 +309,15 @@ unsafe fn send_file(rsocket: c_int, from: c_int, offset: *mut libc::off_t, count
                 }
                 break;
             };
-            let went = r::rwrite(rsocket, piece.as_ptr().cast(), length);
-            let Ok(went) = usize::try_from(went) else {
+            let written = r::rwrite(rsocket, piece.as_ptr().cast(), length);
+            let Ok(written) = usize::try_from(written) else {
                 if sent == 0 {
                     return -1;
                 }
                 break;
             };
-            (sent, at) = (sent + went, at + went as libc::off_t);
-            if went < length {
+            (sent, at) = (sent + written, at + written as libc::off_t);
+            if written < length {
                 break;
             }
         }

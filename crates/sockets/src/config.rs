@@ -1,6 +1,6 @@
-//! Which sockets become rsockets: all, or those that `/etc/rdma/rsocket/preload_config` lists, as rdma-core
-//! reads it. Each of its lines has a program's name (or how it begins), a domain, a type and a protocol; `*`
-//! is any of them, and `#` begins a comment.
+//! Selects the sockets that become rsockets: all, or those that `/etc/rdma/rsocket/preload_config` lists, in
+//! rdma-core's format. A line has a program's name (or its beginning), a domain, a type and a protocol; `*`
+//! matches any value, and `#` begins a comment.
 
 use core::ffi::c_int;
 use std::ffi::CStr;
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 const FILE: &str = "/etc/rdma/rsocket/preload_config";
 
-/// A line of the file. `None` is any.
+/// A line of the file. `None` matches any value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Entry {
     program: Option<String>,
@@ -17,23 +17,30 @@ struct Entry {
     protocol: Option<c_int>,
 }
 
-/// What the environment says.
+/// Settings from the environment.
 pub(crate) struct Settings {
     entries: Vec<Entry>,
     program: String,
-    /// `RDMAV_FORK_SAFE`: connections are made so that a program may fork before it uses them.
+    /// `RDMAV_FORK_SAFE`: connections are established so that a program may fork before it uses them.
     pub(crate) forks: bool,
-    /// `RS_SQ_SIZE`, `RS_RQ_SIZE` and `RS_INLINE`.
+    /// `RS_SQ_SIZE`, `RS_RQ_SIZE` and `RS_INLINE`: options for each new rsocket.
     pub(crate) send_queue: Option<c_int>,
     pub(crate) receive_queue: Option<c_int>,
     pub(crate) inline_bytes: Option<c_int>,
 }
 
-/// Read once.
+/// A variable of the environment. Set-user-ID programs and the like ignore it (`secure_getenv(3)`).
+fn variable(name: &str) -> Option<String> {
+    // SAFETY: reads the auxiliary vector of the process.
+    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if has_more_rights { None } else { std::env::var(name).ok() }
+}
+
+/// The settings, read on first use.
 pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
-        let number = |name: &str| -> Option<c_int> { std::env::var(name).ok()?.trim().parse().ok() };
+        let number = |name: &str| -> Option<c_int> { variable(name)?.trim().parse().ok() };
         let positive = |name: &str| number(name).filter(|value| *value > 0);
         Settings {
             entries: parse(&std::fs::read_to_string(FILE).unwrap_or_default()),
@@ -47,7 +54,7 @@ pub(crate) fn settings() -> &'static Settings {
 }
 
 impl Settings {
-    /// Whether a socket becomes an rsocket. `kind` has no flags in it.
+    /// Whether a socket becomes an rsocket. `kind` is the type without flags.
     pub(crate) fn takes(&self, domain: c_int, kind: c_int, protocol: c_int) -> bool {
         let protocol = match (kind, protocol) {
             (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => libc::IPPROTO_TCP,
@@ -67,7 +74,7 @@ impl Settings {
     }
 }
 
-/// What cannot be understood is left out.
+/// Parses the file. Invalid lines are ignored.
 fn parse(text: &str) -> Vec<Entry> {
     let line = |line: &str| -> Option<Entry> {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -86,7 +93,7 @@ fn parse(text: &str) -> Vec<Entry> {
     text.lines().filter(|text| !text.starts_with('#')).filter_map(line).collect()
 }
 
-/// `Some(None)` is any, `None` a word that is none of these.
+/// Parses a word: `Some(None)` for `*`, `None` for an unknown one.
 fn one_of(word: &str, known: &[(&str, c_int)], prefixes: &[&str]) -> Option<Option<c_int>> {
     if word == "*" {
         return Some(None);
@@ -96,7 +103,7 @@ fn one_of(word: &str, known: &[(&str, c_int)], prefixes: &[&str]) -> Option<Opti
     known.iter().find(|(name, _)| *name == plain).map(|(_, value)| Some(*value))
 }
 
-/// This program's name, without its folder.
+/// Name of the program without its folder.
 fn program() -> String {
     // SAFETY: the C library has a variable of this name and type.
     unsafe extern "C" {
@@ -127,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_all_sockets_of_ip_become_rsockets() {
+    fn without_config_file_all_ip_sockets_become_rsockets() {
         let all = settings("# nothing\n\n", "curl");
         assert!(all.takes(libc::AF_INET, libc::SOCK_STREAM, 0));
         assert!(all.takes(libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_UDP));
@@ -137,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_which() {
+    fn config_file_selects_sockets() {
         let list = "curl * STREAM *\niperf* INET stream tcp\niperf INET6 SOCK_STREAM IPPROTO_TCP\nx y z\n";
         let stream = (libc::SOCK_STREAM, 0);
         let takes = |program, domain, (kind, protocol)| settings(list, program).takes(domain, kind, protocol);

@@ -1,4 +1,4 @@
-//! The C library's functions on descriptors of any kind.
+//! The C library's functions on descriptors of any type.
 
 use crate::calls::{replace, set_errno};
 use crate::rsockets as r;
@@ -6,11 +6,11 @@ use crate::table::{self, Kind, Pending};
 use crate::{epoll, fork, real};
 use core::ffi::{c_char, c_int, c_long, c_ulong};
 
-/// What `FIONREAD` tells at most of an rsocket.
+/// Bytes that `FIONREAD` reports at most.
 const WAITING_BYTES_MAX: usize = 1 << 16;
 
-/// The new number stands for what the old one does.
-fn follow(fd: c_int, new: c_int) -> c_int {
+/// Makes the new descriptor `new` of a duplicate refer to the same rsocket as `fd`.
+fn map_duplicate(fd: c_int, new: c_int) -> c_int {
     if new >= 0 && table::kind(fd) != Kind::Plain && !table::set(new, table::kind(fd)) {
         // SAFETY: just made.
         unsafe { real::close(new) };
@@ -20,73 +20,73 @@ fn follow(fd: c_int, new: c_int) -> c_int {
     new
 }
 
-/// What a number stood for that is used for something else now.
+/// Removes a descriptor that is closed or replaced, and closes its rsocket with the last one.
 ///
 /// # Safety
-/// The program is done with it.
-unsafe fn leave(fd: c_int) -> c_int {
-    if r::inside() {
+/// The program does not use the descriptor any more.
+unsafe fn unmap(fd: c_int) -> c_int {
+    if r::in_librdmacm() {
         return 0;
     }
     epoll::closed(fd);
     match table::forget(fd) {
-        // SAFETY: nobody stands for it any more.
+        // SAFETY: no descriptor refers to it any more.
         Some(rsocket) => unsafe { r::rclose(rsocket) },
         None => 0,
     }
 }
 
-/// A connection has to be there before there are two numbers for it.
-fn settle(fd: c_int) {
+/// Establishes a pending connection before its descriptor is duplicated.
+fn establish(fd: c_int) {
     if matches!(table::kind(fd), Kind::Pending(Pending::Active | Pending::Passive)) {
         // SAFETY: it is the program's, and pending.
-        unsafe { fork::settle(fd) };
+        unsafe { fork::establish(fd) };
     }
 }
 
 replace! {
     fn close(fd: c_int) -> c_int {
-        if r::inside() {
+        if r::in_librdmacm() {
             return real::close(fd);
         }
-        // The number first: another thread may be given it as soon as it is closed.
-        let closed = leave(fd);
+        // Removed before it is closed, because another thread may then get the same number.
+        let closed = unmap(fd);
         let held = real::close(fd);
         if closed != 0 { closed } else { held }
     }
 
     fn dup(fd: c_int) -> c_int {
-        settle(fd);
-        follow(fd, real::dup(fd))
+        establish(fd);
+        map_duplicate(fd, real::dup(fd))
     }
 
     fn dup2(fd: c_int, to: c_int) -> c_int {
-        settle(fd);
+        establish(fd);
         if fd == to || fd < 0 || to < 0 {
             return real::dup2(fd, to);
         }
-        leave(to);
-        follow(fd, real::dup2(fd, to))
+        unmap(to);
+        map_duplicate(fd, real::dup2(fd, to))
     }
 
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
-        settle(fd);
+        establish(fd);
         if fd == to || fd < 0 || to < 0 {
             return real::dup3(fd, to, flags);
         }
-        leave(to);
-        follow(fd, real::dup3(fd, to, flags))
+        unmap(to);
+        map_duplicate(fd, real::dup3(fd, to, flags))
     }
 
-    /// The argument is where one that is always there would be.
+    /// C declares the argument variadic; the x86-64 ABI passes it where a fixed third argument would be.
     fn fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int {
         let Kind::Rsocket(rsocket) = table::kind(fd) else {
             let answer = real::fcntl(fd, command, argument);
             let is_copy = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
-            return if is_copy { follow(fd, answer) } else { answer };
+            return if is_copy { map_duplicate(fd, answer) } else { answer };
         };
         match command {
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => follow(fd, real::fcntl(fd, command, argument)),
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => map_duplicate(fd, real::fcntl(fd, command, argument)),
             libc::F_SETFL => {
                 r::rfcntl(rsocket, command, argument as c_int);
                 real::fcntl(fd, command, argument)

@@ -1,8 +1,8 @@
-//! `epoll` with rsockets among the descriptors. What is asked of them stands in a table of ours, and waiting
-//! looks at them and at the kernel's epoll together. Descriptors of the kernel stay with the kernel.
+//! `epoll` with rsockets among the descriptors. Interest in rsockets is kept in a table here, and waiting
+//! polls them together with the kernel's epoll. Kernel descriptors stay registered with the kernel.
 //!
-//! Edges (`EPOLLET`) are told when something becomes ready that was not, and told again when the program has
-//! read or written since: seldom once too often, never once too few.
+//! Edge-triggered interest (`EPOLLET`) is reported when a condition becomes true, and again after the program
+//! has read or written while it is still true. Reports may come too often, but none is missing.
 
 use crate::calls::{replace, set_errno};
 use crate::poll::{milliseconds, with_signals};
@@ -16,61 +16,61 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What `epoll` calls as `poll` does, in bits of the same value.
+/// Conditions that have the same value for `epoll` and `poll`.
 const SHARED: u32 =
     (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLERR | libc::EPOLLHUP)
         as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
-/// The kernel's epoll, and what wakes who waits: the first two of a list.
-const OWN: usize = 2;
+/// The first two entries of the polled list: the kernel's epoll, and the wake-up eventfd.
+const FIXED_ENTRIES: usize = 2;
 
-/// What is asked of an rsocket.
+/// The conditions requested for an rsocket.
 #[derive(Clone, Copy)]
 struct Interest {
-    /// The program's descriptor.
+    /// The program's descriptor of the rsocket.
     fd: c_int,
     events: u32,
     data: u64,
-    /// Edges that were told and are there since.
-    told: u32,
-    /// Nothing is told until the program asks anew.
-    is_spent: bool,
+    /// Conditions that were reported and are still true, for `EPOLLET`.
+    reported: u32,
+    /// `EPOLLONESHOT`: reported, and disabled until `EPOLL_CTL_MOD`.
+    is_disabled: bool,
 }
 
 impl Interest {
-    /// What is told of what it is ready for.
-    fn news(&mut self, ready: u32) -> u32 {
+    /// The conditions to report, of those that are true now.
+    fn new_events(&mut self, ready: u32) -> u32 {
         let wanted = ready & (self.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32) & SHARED;
         if self.events & EDGE == 0 {
             return wanted;
         }
-        let news = wanted & !self.told;
-        self.told = wanted;
-        if news == 0 { 0 } else { wanted }
+        let new_events = wanted & !self.reported;
+        self.reported = wanted;
+        if new_events == 0 { 0 } else { wanted }
     }
 
-    /// After the program has used it: what is still there is told again.
+    /// Reports conditions again that are still true after the program has read or written.
     fn used(&mut self, touched: u8) {
         if touched & READ != 0 {
-            self.told &= !((libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI) as u32);
+            self.reported &= !((libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI) as u32);
         }
         if touched & WRITTEN != 0 {
-            self.told &= !(libc::EPOLLOUT as u32);
+            self.reported &= !(libc::EPOLLOUT as u32);
         }
     }
 
-    /// What may wake the program; `None` when nothing of it can be new.
-    fn awaited(&self) -> Option<i16> {
-        let left = self.events & SHARED & !self.told;
-        let ended = self.told & libc::EPOLLHUP as u32 != 0;
-        (!self.is_spent && !ended && (left != 0 || self.events & EDGE == 0)).then_some(left as i16)
+    /// The conditions to poll for; `None` when no change could be reported.
+    fn poll_events(&self) -> Option<i16> {
+        let left = self.events & SHARED & !self.reported;
+        let ended = self.reported & libc::EPOLLHUP as u32 != 0;
+        (!self.is_disabled && !ended && (left != 0 || self.events & EDGE == 0)).then_some(left as i16)
     }
 }
 
-/// An epoll with rsockets.
+/// An epoll descriptor with rsockets.
 struct Epoll {
-    /// An eventfd: somebody who waits is to look anew.
+    /// Wake-up eventfd: readable when the table has changed.
     wake: c_int,
     interests: Mutex<Vec<Interest>>,
 }
@@ -80,7 +80,7 @@ impl Epoll {
         self.interests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn rouse(&self) {
+    fn wake_waiters(&self) {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: eight bytes; a counter that is full wakes as well.
         unsafe { real::write(self.wake, one.as_ptr().cast(), one.len()) };
@@ -96,7 +96,7 @@ impl Drop for Epoll {
 
 type Epolls = HashMap<c_int, Arc<Epoll>>;
 
-/// How many there are: where there is none, nothing here is looked at.
+/// Number of epoll descriptors with rsockets. If it is zero, calls go straight to the C library.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn epolls() -> MutexGuard<'static, Epolls> {
@@ -111,8 +111,8 @@ fn find(epoll: c_int) -> Option<Arc<Epoll>> {
     epolls().get(&epoll).cloned()
 }
 
-/// The one for an epoll of the kernel, made when there is none. Who waits in the kernel already is woken by
-/// an event of its `wake`, which is told apart by its descriptor being the data.
+/// The entry of a kernel epoll, created on first use. Its wake-up eventfd is registered with the kernel's
+/// epoll, for threads that wait there already; its event is recognized by its data.
 fn get_or_make(epoll: c_int) -> Option<Arc<Epoll>> {
     let mut all = epolls();
     if let Some(found) = all.get(&epoll) {
@@ -134,12 +134,12 @@ fn get_or_make(epoll: c_int) -> Option<Arc<Epoll>> {
     Some(made)
 }
 
-/// The data of the event that wakes: an address of ours, which is no data of the program's.
+/// Data of the wake-up event: derived from an address of this library, which the program does not use.
 fn mark(wake: c_int) -> u64 {
     (core::ptr::from_ref(&COUNT) as u64) ^ ((wake as u64) << 48)
 }
 
-/// A descriptor was closed: it is asked about no more.
+/// Removes a closed descriptor from all tables.
 pub(crate) fn closed(fd: c_int) {
     if COUNT.load(Ordering::Acquire) == 0 {
         return;
@@ -154,8 +154,13 @@ pub(crate) fn closed(fd: c_int) {
 fn control(epoll: &Epoll, operation: c_int, fd: c_int, event: Option<epoll_event>) -> Result<(), c_int> {
     let mut interests = epoll.lock();
     let at = interests.iter().position(|interest| interest.fd == fd);
-    let interest =
-        |event: epoll_event| Interest { fd, events: event.events, data: event.u64, told: 0, is_spent: false };
+    let interest = |event: epoll_event| Interest {
+        fd,
+        events: event.events,
+        data: event.u64,
+        reported: 0,
+        is_disabled: false,
+    };
     match (operation, at, event) {
         (libc::EPOLL_CTL_ADD, None, Some(event)) => interests.push(interest(event)),
         (libc::EPOLL_CTL_MOD, Some(at), Some(event)) => interests[at] = interest(event),
@@ -166,11 +171,12 @@ fn control(epoll: &Epoll, operation: c_int, fd: c_int, event: Option<epoll_event
         _ => return Err(libc::EINVAL),
     }
     drop(interests);
-    epoll.rouse();
+    epoll.wake_waiters();
     Ok(())
 }
 
-/// Waits once, for at most `time_ms`. How many events there are; 0 also when it was woken for nothing.
+/// Waits once, for at most `time_ms` milliseconds. Returns the number of events, which may be 0 before the
+/// time-out.
 fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: c_int) -> c_int {
     let mut list = vec![
         pollfd { fd: number, events: libc::POLLIN, revents: 0 },
@@ -179,7 +185,7 @@ fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: 
     let mut asked = Vec::new();
     for interest in epoll.lock().iter_mut() {
         interest.used(table::take_touched(interest.fd));
-        if let (Some(rsocket), Some(events)) = (table::rsocket(interest.fd), interest.awaited()) {
+        if let (Some(rsocket), Some(events)) = (table::rsocket(interest.fd), interest.poll_events()) {
             list.push(pollfd { fd: rsocket, events, revents: 0 });
             asked.push(interest.fd);
         }
@@ -198,20 +204,20 @@ fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: 
         if from_kernel < 0 {
             return from_kernel;
         }
-        count = without_own(epoll, events, from_kernel as usize);
+        count = without_wakeup(epoll, events, from_kernel as usize);
     }
     let mut interests = epoll.lock();
-    for (fd, seen) in asked.iter().zip(list.iter().skip(OWN)) {
+    for (fd, seen) in asked.iter().zip(list.iter().skip(FIXED_ENTRIES)) {
         let found = interests.iter_mut().find(|interest| interest.fd == *fd);
         let (Some(interest), Some(place)) = (found, events.get_mut(count)) else { continue };
-        let news = interest.news(seen.revents as u16 as u32);
-        if news != 0 {
-            interest.is_spent = interest.events & ONCE != 0;
-            *place = epoll_event { events: news, u64: interest.data };
+        let new_events = interest.new_events(seen.revents as u16 as u32);
+        if new_events != 0 {
+            interest.is_disabled = interest.events & ONCE != 0;
+            *place = epoll_event { events: new_events, u64: interest.data };
             count += 1;
         }
     }
-    // Whoever has been served waits behind the others the next time.
+    // Rotated, so that every rsocket is reported when there is room for few events.
     let length = interests.len();
     if length > 1 {
         interests.rotate_left(1);
@@ -219,8 +225,8 @@ fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: 
     count as c_int
 }
 
-/// Takes the event that wakes out of those of the kernel; how many are left.
-fn without_own(epoll: &Epoll, events: &mut [epoll_event], count: usize) -> usize {
+/// Removes the wake-up event from the kernel's events; returns how many are left.
+fn without_wakeup(epoll: &Epoll, events: &mut [epoll_event], count: usize) -> usize {
     let own = mark(epoll.wake);
     let Some(at) = events.iter().take(count).position(|event| event.u64 == own) else { return count };
     let mut room = [0_u8; 8];
@@ -231,7 +237,7 @@ fn without_own(epoll: &Epoll, events: &mut [epoll_event], count: usize) -> usize
 }
 
 /// # Safety
-/// Room for `most` events.
+/// `events` has room for `most` events.
 unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_int) -> c_int {
     let limit = u64::try_from(time_ms).ok().map(|time| Instant::now() + Duration::from_millis(time));
     let Ok(room @ 1..) = usize::try_from(most) else {
@@ -241,7 +247,7 @@ unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_
     loop {
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
         let found = find(number);
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, `events` has room for `most` events.
         let count = unsafe {
             match &found {
                 Some(epoll) => {
@@ -252,10 +258,12 @@ unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_
             }
         };
         let count = match (found.is_some(), find(number), usize::try_from(count)) {
-            // It has got its first rsocket while we were in the kernel.
+            // The first rsocket was added while this thread waited in the kernel.
             (false, Some(epoll), Ok(count)) => {
-                // SAFETY: as above; the kernel wrote so many.
-                without_own(&epoll, unsafe { core::slice::from_raw_parts_mut(events, room) }, count) as c_int
+                // SAFETY: by this function's contract, `events` has room for `most` events; the kernel wrote
+                // so many.
+                without_wakeup(&epoll, unsafe { core::slice::from_raw_parts_mut(events, room) }, count)
+                    as c_int
             }
             _ => count,
         };
@@ -267,7 +275,7 @@ unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_
 
 replace! {
     fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-        if r::inside() || table::rsocket(fd).is_none() {
+        if r::in_librdmacm() || table::rsocket(fd).is_none() {
             return real::epoll_ctl(epoll, operation, fd, event);
         }
         let Some(found) = get_or_make(epoll) else { return -1 };
@@ -301,39 +309,39 @@ mod tests {
     const OUT: u32 = libc::EPOLLOUT as u32;
 
     fn interest(events: u32) -> Interest {
-        Interest { fd: 3, events, data: 0, told: 0, is_spent: false }
+        Interest { fd: 3, events, data: 0, reported: 0, is_disabled: false }
     }
 
     #[test]
-    fn a_level_is_told_as_long_as_it_is_there() {
+    fn level_triggered_events_repeat() {
         let mut level = interest(IN);
-        assert_eq!((level.news(IN | OUT), level.news(IN), level.news(0)), (IN, IN, 0));
-        assert_eq!(level.awaited(), Some(libc::POLLIN));
+        assert_eq!((level.new_events(IN | OUT), level.new_events(IN), level.new_events(0)), (IN, IN, 0));
+        assert_eq!(level.poll_events(), Some(libc::POLLIN));
     }
 
     #[test]
-    fn an_edge_is_told_once_and_again_after_the_socket_was_used() {
+    fn edge_triggered_events_repeat_after_use() {
         let mut edge = interest(IN | OUT | EDGE);
-        assert_eq!((edge.news(OUT), edge.news(OUT)), (OUT, 0));
-        assert_eq!(edge.awaited(), Some(libc::POLLIN));
-        assert_eq!(edge.news(IN | OUT), IN | OUT);
-        assert_eq!(edge.awaited(), None, "all of it was told");
+        assert_eq!((edge.new_events(OUT), edge.new_events(OUT)), (OUT, 0));
+        assert_eq!(edge.poll_events(), Some(libc::POLLIN));
+        assert_eq!(edge.new_events(IN | OUT), IN | OUT);
+        assert_eq!(edge.poll_events(), None, "all of it was reported");
         edge.used(READ);
-        assert_eq!((edge.awaited(), edge.news(IN | OUT)), (Some(libc::POLLIN), IN | OUT));
-        assert_eq!((edge.news(OUT), edge.news(IN | OUT)), (0, IN | OUT));
+        assert_eq!((edge.poll_events(), edge.new_events(IN | OUT)), (Some(libc::POLLIN), IN | OUT));
+        assert_eq!((edge.new_events(OUT), edge.new_events(IN | OUT)), (0, IN | OUT));
     }
 
     #[test]
-    fn an_end_does_not_wake_for_ever() {
+    fn hang_up_is_not_polled_for_again() {
         let hup = libc::EPOLLHUP as u32;
         let mut edge = interest(IN | OUT | EDGE);
-        assert_eq!(edge.news(IN | hup), IN | hup);
+        assert_eq!(edge.new_events(IN | hup), IN | hup);
         edge.used(READ);
-        assert_eq!(edge.awaited(), None);
+        assert_eq!(edge.poll_events(), None);
     }
 
     #[test]
-    fn what_is_asked_for_twice_or_never_is_refused() {
+    fn epoll_ctl_rejects_duplicate_and_missing_entries() {
         let epoll = Epoll { wake: -1, interests: Mutex::default() };
         let event = Some(epoll_event { events: IN, u64: 7 });
         assert_eq!(control(&epoll, libc::EPOLL_CTL_MOD, 3, event), Err(libc::ENOENT));

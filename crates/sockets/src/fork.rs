@@ -1,11 +1,11 @@
-//! Where programs fork between accepting a connection and using it (`RDMAV_FORK_SAFE=1`, at both ends), which
-//! a connection by RDMA does not survive: the two ends meet by TCP, and the first call that reads or writes
-//! replaces that by a connection by RDMA, as rdma-core does it.
+//! Connections of programs that fork between accepting a connection and using it (`RDMAV_FORK_SAFE=1`, at
+//! both ends). RDMA connections do not survive a fork, so the ends connect by TCP, and the first read or
+//! write replaces that by an RDMA connection, as in rdma-core.
 //!
-//! The end that accepted listens at the same port by RDMA, and tells so by four bytes of zeros over TCP. The
-//! other end looks at them and connects. One process of a host does this at a time, since they share a port:
-//! whoever has bound a name of Unix sockets, which goes with the process. (rdma-core has a semaphore, which
-//! nobody raises any more when its owner is killed.)
+//! The end that accepted listens at the same port by RDMA, and then sends four zero bytes over TCP. The other
+//! end peeks at them and connects by RDMA. Processes of a host do this one at a time, since they share the
+//! port. The lock is the name of a Unix socket, which the kernel releases when the process ends. (rdma-core's
+//! semaphore stays locked when its owner is killed.)
 
 use crate::calls::make;
 use crate::real;
@@ -18,35 +18,35 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Of Unix sockets without a file; the user's number follows.
-const TURN: &[u8] = b"\0rockery-rsocket-fork-";
-/// How long another process may take, and how often it is asked.
-const TURN_MAX: Duration = Duration::from_secs(10);
-const TURN_AGAIN: Duration = Duration::from_millis(1);
+/// Beginning of the lock's name in the abstract socket namespace; the user ID follows.
+const LOCK_NAME: &[u8] = b"\0rockery-rsocket-fork-";
+/// How long to wait for the lock, and how often to try.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+const LOCK_RETRY: Duration = Duration::from_millis(1);
 const READY: [u8; 4] = [0; 4];
 
-/// Makes an rsocket of a connection that is TCP's so far. Where that fails it stays TCP's.
+/// Replaces a TCP connection by an rsocket. If that fails, TCP is used on.
 ///
 /// # Safety
-/// `fd` is the program's, and pending.
-pub(crate) unsafe fn settle(fd: c_int) {
-    // Two threads may begin to use it at once.
-    static SETTLING: Mutex<()> = Mutex::new(());
-    let _settling = SETTLING.lock().unwrap_or_else(PoisonError::into_inner);
-    let settled = match table::kind(fd) {
-        // SAFETY: as above.
-        Kind::Pending(Pending::Active) => unsafe { meet_as_active(fd) },
-        // SAFETY: as above.
-        Kind::Pending(Pending::Passive) => unsafe { meet_as_passive(fd) },
+/// `fd` is a pending connection of the program.
+pub(crate) unsafe fn establish(fd: c_int) {
+    // Two threads may use the connection for the first time at once.
+    static ESTABLISHING: Mutex<()> = Mutex::new(());
+    let _establishing = ESTABLISHING.lock().unwrap_or_else(PoisonError::into_inner);
+    let established = match table::kind(fd) {
+        // SAFETY: by this function's contract, `fd` is a pending connection of the program.
+        Kind::Pending(Pending::Active) => unsafe { connect_rdma(fd) },
+        // SAFETY: by this function's contract, `fd` is a pending connection of the program.
+        Kind::Pending(Pending::Passive) => unsafe { accept_rdma(fd) },
         _ => return,
     };
-    let kind = settled.map_or(Kind::Plain, Kind::Rsocket);
+    let kind = established.map_or(Kind::Plain, Kind::Rsocket);
     if kind != Kind::Plain {
-        // SAFETY: a socket; the peer has no use for it either.
+        // SAFETY: a socket, which the peer does not use any more either.
         unsafe { real::shutdown(fd, libc::SHUT_RDWR) };
     }
     if !table::set(fd, kind)
-        && let Some(rsocket) = settled
+        && let Some(rsocket) = established
     {
         // SAFETY: ours.
         unsafe { r::rclose(rsocket) };
@@ -54,16 +54,17 @@ pub(crate) unsafe fn settle(fd: c_int) {
 }
 
 /// # Safety
-/// As [`settle`].
-unsafe fn meet_as_active(fd: c_int) -> Option<c_int> {
-    // SAFETY: room for what is received, and for an address.
+/// As for [`establish`].
+unsafe fn connect_rdma(fd: c_int) -> Option<c_int> {
+    // SAFETY: room for the received bytes, and for an address.
     unsafe {
         let flags = real::fcntl(fd, libc::F_GETFL, 0);
         real::fcntl(fd, libc::F_SETFL, 0);
-        let mut said = [1_u8; READY.len()];
-        let got = real::recv(fd, said.as_mut_ptr().cast(), said.len(), libc::MSG_PEEK | libc::MSG_WAITALL);
+        let mut received = [1_u8; READY.len()];
+        let got =
+            real::recv(fd, received.as_mut_ptr().cast(), received.len(), libc::MSG_PEEK | libc::MSG_WAITALL);
         real::fcntl(fd, libc::F_SETFL, flags.into());
-        if got != READY.len() as isize || said != READY {
+        if got != READY.len() as isize || received != READY {
             return None;
         }
         let (address, length) = address(fd, real::getpeername)?;
@@ -78,12 +79,12 @@ unsafe fn meet_as_active(fd: c_int) -> Option<c_int> {
 }
 
 /// # Safety
-/// As [`settle`].
-unsafe fn meet_as_passive(fd: c_int) -> Option<c_int> {
-    let turn = take_turn();
-    // SAFETY: as above.
+/// As for [`establish`].
+unsafe fn accept_rdma(fd: c_int) -> Option<c_int> {
+    let lock = take_lock();
+    // SAFETY: by this function's contract, which is that of [`establish`].
     let accepted = unsafe { accept_once(fd) };
-    drop(turn);
+    drop(lock);
     if let Some(rsocket) = accepted {
         // SAFETY: both are ours.
         unsafe { inherit(rsocket, fd) };
@@ -91,12 +92,12 @@ unsafe fn meet_as_passive(fd: c_int) -> Option<c_int> {
     accepted
 }
 
-/// Waits until no other process accepts in this way. After a while it goes on without: a peer that is
-/// mistaken for another is better than none.
-fn take_turn() -> Option<OwnedFd> {
+/// Waits for the lock. After [`LOCK_WAIT_MAX`] it continues without it, because waiting forever is worse than
+/// the small risk that two connections are confused.
+fn take_lock() -> Option<OwnedFd> {
     // SAFETY: numbers.
     let user = unsafe { libc::getuid() };
-    let name = [TURN, user.to_string().as_bytes()].concat();
+    let name = [LOCK_NAME, user.to_string().as_bytes()].concat();
     // SAFETY: zeros are a valid value.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as u16;
@@ -110,20 +111,20 @@ fn take_turn() -> Option<OwnedFd> {
         if socket < 0 {
             return None;
         }
-        let turn = OwnedFd::from_raw_fd(socket);
-        let limit = Instant::now() + TURN_MAX;
+        let lock = OwnedFd::from_raw_fd(socket);
+        let limit = Instant::now() + LOCK_WAIT_MAX;
         while real::bind(socket, core::ptr::from_ref(&address).cast(), length) != 0 && Instant::now() < limit
         {
-            std::thread::sleep(TURN_AGAIN);
+            std::thread::sleep(LOCK_RETRY);
         }
-        Some(turn)
+        Some(lock)
     }
 }
 
-/// Listens at the port of a TCP connection, tells the peer, and accepts it.
+/// Listens by RDMA at the port of a TCP connection, notifies the peer, and accepts.
 ///
 /// # Safety
-/// As [`settle`].
+/// As for [`establish`].
 unsafe fn accept_once(fd: c_int) -> Option<c_int> {
     // SAFETY: addresses as long as they say, in room for any.
     unsafe {
@@ -168,10 +169,10 @@ unsafe fn address(
     }
 }
 
-/// What was set on the socket so far.
+/// Copies options of the socket that were set so far.
 ///
 /// # Safety
-/// An rsocket of ours, and a socket.
+/// An rsocket of this library, and a socket.
 unsafe fn inherit(rsocket: c_int, fd: c_int) {
     // SAFETY: room for a number.
     unsafe {

@@ -1,13 +1,13 @@
-//! `librspreload.so`, for `LD_PRELOAD`: a program's sockets of IPv4 and IPv6 become rsockets.
+//! `librspreload.so`, for `LD_PRELOAD`: turns a program's sockets of IPv4 and IPv6 into rsockets.
 //!
-//! The program's descriptor stays a socket of the kernel, which is used for nothing: it holds the number,
-//! answers `fstat` and options that rsockets do not know, and takes over where a connection by RDMA fails.
-//! [`table`] says which descriptors stand for an rsocket.
+//! The program's descriptor stays a kernel socket. It reserves the number, answers `fstat` and options that
+//! rsockets do not have, and carries the data when an RDMA connection cannot be established. [`table`] has
+//! the rsocket of each descriptor.
 //!
-//! - [`calls`] and [`descriptors`] have the C library's functions on sockets and descriptors, [`poll`] and
+//! - [`calls`] and [`descriptors`] replace the C library's functions on sockets and descriptors, [`poll`] and
 //!   [`epoll`] those that wait; [`next`] finds the C library's own, [`rsockets`] those of `librdmacm.so.1`.
-//! - [`config`] is what the administrator and the environment say, [`fork`] how connections come to be where
-//!   programs fork.
+//! - [`config`] has the settings of the administrator and the environment, [`fork`] the connections of
+//!   programs that fork.
 
 mod calls;
 mod config;

@@ -1,5 +1,5 @@
-//! The C library's functions that wait for several descriptors. Where none of them is an rsocket's, nothing
-//! is different.
+//! The C library's functions that wait for several descriptors. If none of them is an rsocket's, the C
+//! library's function is called unchanged.
 
 use crate::calls::replace;
 use crate::real;
@@ -9,29 +9,30 @@ use core::ffi::c_int;
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use std::time::Duration;
 
-/// Milliseconds as `poll` takes them: what is left over counts as one.
+/// Milliseconds for `poll`, rounded up.
 pub(crate) fn milliseconds(time: Option<Duration>) -> c_int {
     let whole = |time: Duration| time.as_nanos().div_ceil(1_000_000);
     time.map_or(-1, |time| c_int::try_from(whole(time)).unwrap_or(c_int::MAX))
 }
 
 /// # Safety
-/// NULL, or a time.
+/// `time` is NULL, or points to a time.
 unsafe fn duration(time: *const timespec) -> Option<Duration> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `time` is NULL, or points to a time.
     let time = unsafe { time.as_ref() }?;
     Some(Duration::new(time.tv_sec.max(0) as u64, (time.tv_nsec.max(0) as u32).min(999_999_999)))
 }
 
-/// Waits with other signals blocked than now. Not at one stroke, as the kernel does.
+/// Waits with other signals blocked. Unlike in the kernel, changing the mask and waiting are not atomic.
 ///
 /// # Safety
-/// NULL, or a set of signals.
+/// `signals` is NULL, or points to a set of signals.
 pub(crate) unsafe fn with_signals<T>(signals: *const sigset_t, wait: impl FnOnce() -> T) -> T {
     if signals.is_null() {
         return wait();
     }
-    // SAFETY: as above; room for the set that was there.
+    // SAFETY: by this function's contract, `signals` is NULL, or points to a set of signals; room for the set
+    // that was there.
     unsafe {
         let mut before: sigset_t = core::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_SETMASK, signals, &mut before);
@@ -41,7 +42,7 @@ pub(crate) unsafe fn with_signals<T>(signals: *const sigset_t, wait: impl FnOnce
     }
 }
 
-/// Waits for descriptors of the program, rsockets among them.
+/// Waits for descriptors of the program, some of which are rsockets'.
 fn wait(asked: &mut [pollfd], time_ms: c_int) -> c_int {
     let standing = |asked: &pollfd| pollfd { fd: table::rsocket(asked.fd).unwrap_or(asked.fd), ..*asked };
     let mut list: Vec<pollfd> = asked.iter().map(standing).collect();
@@ -53,30 +54,30 @@ fn wait(asked: &mut [pollfd], time_ms: c_int) -> c_int {
     ready
 }
 
-/// Whether an rsocket is among them.
+/// Whether one of the descriptors is an rsocket's.
 ///
 /// # Safety
 /// `count` elements are at `list`.
 unsafe fn list<'a>(list: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
-    if list.is_null() || r::inside() {
+    if list.is_null() || r::in_librdmacm() {
         return None;
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `count` elements are at `list`.
     let asked = unsafe { core::slice::from_raw_parts_mut(list, count as usize) };
     asked.iter().any(|asked| table::rsocket(asked.fd).is_some()).then_some(asked)
 }
 
-/// The sets of `select`, and the events that each stands for.
+/// The sets of `select`, and the `poll` events that each requests.
 const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
-/// What makes a descriptor ready for reading and for writing as well.
+/// Conditions that make a descriptor ready for both reading and writing.
 const ENDS: i16 = libc::POLLHUP | libc::POLLERR;
 
 /// # Safety
-/// As `select` asks.
+/// As for `select(2)`.
 unsafe fn select_by_poll(count: c_int, sets: [*mut fd_set; 3], time: Option<Duration>) -> Option<c_int> {
     let mut asked = Vec::new();
     let mut is_ours = false;
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of `select(2)`.
     unsafe {
         for fd in 0..count.clamp(0, libc::FD_SETSIZE as c_int) {
             let is_in = |set: *mut fd_set| !set.is_null() && libc::FD_ISSET(fd, set);
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_never_cut_to_nothing() {
+    fn timeouts_are_rounded_up() {
         assert_eq!(milliseconds(None), -1);
         assert_eq!(milliseconds(Some(Duration::ZERO)), 0);
         assert_eq!(milliseconds(Some(Duration::from_micros(1))), 1);

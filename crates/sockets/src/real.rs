@@ -1,4 +1,4 @@
-//! The C library's own functions, by name.
+//! The C library's own functions, found by name.
 
 use crate::next::{Next, missing};
 use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
@@ -8,10 +8,10 @@ use libc::{
 
 macro_rules! real {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {$(
-        /// The C library's.
+        /// Calls the C library's function of this name.
         ///
         /// # Safety
-        /// As the C library's.
+        /// As for the C library's function.
         pub(crate) unsafe fn $name($($arg: $type),*) -> $ret {
             const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,

@@ -1,4 +1,4 @@
-//! The functions of `librdmacm.so.1`.
+//! The rsocket functions of `librdmacm.so.1`.
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_int, c_void};
@@ -6,19 +6,19 @@ use libc::{iovec, msghdr, nfds_t, pollfd, sockaddr, socklen_t};
 use std::sync::OnceLock;
 
 thread_local! {
-    /// This thread is within a call of librdmacm: sockets that it makes for itself are the kernel's.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// Set while this thread is in a call of librdmacm, whose own sockets must stay kernel sockets.
+    static IN_LIBRDMACM: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is within a call of librdmacm.
-pub(crate) fn inside() -> bool {
-    INSIDE.try_with(Cell::get).unwrap_or(true)
+/// Whether this thread is in a call of librdmacm.
+pub(crate) fn in_librdmacm() -> bool {
+    IN_LIBRDMACM.try_with(Cell::get).unwrap_or(true)
 }
 
 fn within<T>(call: impl FnOnce() -> T) -> T {
-    let before = INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true);
+    let before = IN_LIBRDMACM.try_with(|flag| flag.replace(true)).unwrap_or(true);
     let answer = call();
-    _ = INSIDE.try_with(|inside| inside.set(before));
+    _ = IN_LIBRDMACM.try_with(|flag| flag.set(before));
     answer
 }
 
@@ -49,13 +49,13 @@ macro_rules! rsockets {
         }
 
         $(
-            /// As rsocket(7) has it.
+            /// Calls the function of rsocket(7).
             ///
             /// # Safety
-            /// As the call on sockets that it stands for.
+            /// As for the socket function of the same name without `r`.
             pub(crate) unsafe fn $name($($arg: $type),*) -> $ret {
                 match functions() {
-                    // SAFETY: as above.
+                    // SAFETY: librdmacm has a function of this type under this name (rdma/rsocket.h).
                     Some(functions) => within(|| unsafe { (functions.$name)($($arg),*) }),
                     None => crate::next::missing::<$ret>(),
                 }
@@ -92,7 +92,7 @@ rsockets! {
     fn rfcntl(fd: c_int, command: c_int, argument: c_int) -> c_int;
 }
 
-/// Looked up once; `None` where there is no librdmacm.
+/// The functions, looked up once; `None` if librdmacm cannot be loaded.
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     let load = || {

@@ -1,29 +1,30 @@
-//! Which of the program's descriptors stand for rsockets. Every call on a descriptor looks here, also those
-//! that have nothing to do with sockets, so looking is one load.
+//! Maps the program's descriptors to rsockets. Every call on a descriptor looks here, including those on
+//! files, so a lookup is one atomic load.
 
 use crate::rsockets;
 use core::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering};
 
-/// Descriptors from here on stay what they are.
+/// Descriptors from this number on are never mapped.
 const DESCRIPTORS_MAX: usize = 1 << 16;
 
-/// 0 is nothing of ours, a positive number an rsocket's descriptor and 1, a negative one a [`Pending`].
+/// By descriptor: 0 is unmapped, a positive number is the rsocket's descriptor plus 1, a negative one a
+/// [`Pending`].
 static KINDS: [AtomicI32; DESCRIPTORS_MAX] = [const { AtomicI32::new(0) }; DESCRIPTORS_MAX];
-/// How many of the program's descriptors stand for an rsocket, by the rsocket's.
+/// By rsocket: how many descriptors of the program refer to it.
 static USERS: [AtomicU32; DESCRIPTORS_MAX] = [const { AtomicU32::new(0) }; DESCRIPTORS_MAX];
-/// What was done with a descriptor since somebody asked: [`READ`] and [`WRITTEN`].
+/// By descriptor: [`READ`] and [`WRITTEN`] since [`take_touched`] was last called.
 static TOUCHED: [AtomicU8; DESCRIPTORS_MAX] = [const { AtomicU8::new(0) }; DESCRIPTORS_MAX];
 
-/// Something was read, or a peer accepted.
+/// Data was read, or a connection accepted.
 pub(crate) const READ: u8 = 1;
-/// Something was written, or a connection begun.
+/// Data was written, or a connection started.
 pub(crate) const WRITTEN: u8 = 2;
 
-/// A socket that becomes an rsocket with the first bytes, where programs may fork before.
+/// State of a socket whose connection becomes an rsocket at the first read or write (`RDMAV_FORK_SAFE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pending {
-    /// Neither listens nor is connected.
+    /// Neither listening nor connected.
     Fresh = -1,
     Listening = -2,
     /// Connected by this end.
@@ -32,12 +33,12 @@ pub(crate) enum Pending {
     Passive = -4,
 }
 
-/// What a descriptor of the program stands for.
+/// The kind of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// What the kernel says.
+    /// A kernel descriptor.
     Plain,
-    /// The rsocket with this descriptor.
+    /// The descriptor of this rsocket.
     Rsocket(c_int),
     Pending(Pending),
 }
@@ -46,11 +47,11 @@ fn slot<T>(table: &'static [T], fd: c_int) -> Option<&'static T> {
     table.get(usize::try_from(fd).ok()?)
 }
 
-/// What it stands for. To librdmacm all descriptors are the kernel's: also in the processes that it makes,
-/// which go on using the numbers of descriptors that they have closed.
+/// The kind of a descriptor. Within librdmacm, and in child processes that it starts, all are kernel
+/// descriptors, because a child goes on using numbers of descriptors that it has closed.
 pub(crate) fn kind(fd: c_int) -> Kind {
     let value = slot(&KINDS, fd).map_or(0, |kind| kind.load(Ordering::Relaxed));
-    if value != 0 && rsockets::inside() {
+    if value != 0 && rsockets::in_librdmacm() {
         return Kind::Plain;
     }
     match value {
@@ -63,7 +64,7 @@ pub(crate) fn kind(fd: c_int) -> Kind {
     }
 }
 
-/// The rsocket behind a descriptor, if there is one.
+/// The rsocket of a descriptor, if it has one.
 pub(crate) fn rsocket(fd: c_int) -> Option<c_int> {
     match kind(fd) {
         Kind::Rsocket(rsocket) => Some(rsocket),
@@ -71,7 +72,7 @@ pub(crate) fn rsocket(fd: c_int) -> Option<c_int> {
     }
 }
 
-/// From now on it stands for this. `false` for a number beyond what the table holds.
+/// Sets the kind of a descriptor. Returns `false` if the number is beyond the table.
 pub(crate) fn set(fd: c_int, kind: Kind) -> bool {
     let Some(place) = slot(&KINDS, fd) else { return false };
     let value = match kind {
@@ -87,7 +88,7 @@ pub(crate) fn set(fd: c_int, kind: Kind) -> bool {
     true
 }
 
-/// It stands for nothing any more. The rsocket, if nobody else stands for it, is to be closed.
+/// Unmaps a descriptor. Returns its rsocket, to be closed, if no other descriptor refers to it.
 pub(crate) fn forget(fd: c_int) -> Option<c_int> {
     let value = slot(&KINDS, fd)?.swap(0, Ordering::AcqRel);
     let rsocket = value.checked_sub(1).filter(|_| value > 0)?;
@@ -95,14 +96,14 @@ pub(crate) fn forget(fd: c_int) -> Option<c_int> {
     (users == 1).then_some(rsocket)
 }
 
-/// Notes what was done.
+/// Records a read or write.
 pub(crate) fn touch(fd: c_int, what: u8) {
     if let Some(touched) = slot(&TOUCHED, fd) {
         touched.fetch_or(what, Ordering::Relaxed);
     }
 }
 
-/// What was done since the last time that this was asked.
+/// Returns and resets the record of reads and writes.
 pub(crate) fn take_touched(fd: c_int) -> u8 {
     slot(&TOUCHED, fd).map_or(0, |touched| touched.swap(0, Ordering::Relaxed))
 }
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_rsocket_is_closed_with_the_last_descriptor_that_stands_for_it() {
+    fn rsocket_is_closed_with_its_last_descriptor() {
         assert!(set(500, Kind::Rsocket(9)) && set(501, Kind::Rsocket(9)));
         assert_eq!((rsocket(500), kind(502)), (Some(9), Kind::Plain));
         assert_eq!((forget(500), forget(500), forget(501)), (None, None, Some(9)));
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_no_descriptors_stand_for_nothing() {
+    fn invalid_descriptors_are_unmapped() {
         for fd in [-1, c_int::MIN, DESCRIPTORS_MAX as c_int, c_int::MAX] {
             assert_eq!((kind(fd), forget(fd), take_touched(fd)), (Kind::Plain, None, 0));
             assert!(!set(fd, Kind::Rsocket(3)));
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_sockets_keep_how_far_they_are() {
+    fn pending_states_round_trip() {
         for pending in [Pending::Fresh, Pending::Listening, Pending::Active, Pending::Passive] {
             assert!(set(510, Kind::Pending(pending)));
             assert_eq!(kind(510), Kind::Pending(pending));

@@ -1,26 +1,32 @@
-//! What a name without an implementation answers. The caller's arguments stay in registers that nobody
-//! reads.
+//! Functions behind exported names that are not implemented. They ignore their arguments, which stay in
+//! registers, so one function serves any signature.
 
 use core::ffi::{c_int, c_void};
 use door::Errno;
 
-/// A function that answers with an error number.
+/// For calls that return an error number: `EOPNOTSUPP`.
 pub(crate) extern "C" fn unsupported() -> c_int {
     Errno(libc::EOPNOTSUPP).set();
     libc::EOPNOTSUPP
 }
 
-/// A function whose failure is NULL and `errno`.
+/// For calls that return a pointer: NULL, with `errno` set to `EOPNOTSUPP`.
 pub(crate) extern "C" fn null() -> *mut c_void {
     Errno(libc::EOPNOTSUPP).set();
     core::ptr::null_mut()
 }
 
-/// A function without an answer. `verbs_register_driver_34` is one: libraries of other providers call it
-/// when they are loaded, before anything of ours has run.
+/// For calls that return a descriptor: -1, with `errno` set to `EOPNOTSUPP`.
+pub(crate) extern "C" fn minus_one() -> c_int {
+    Errno(libc::EOPNOTSUPP).set();
+    -1
+}
+
+/// For calls that return nothing, such as `verbs_register_driver_34`: provider libraries call it from their
+/// constructors, before any function of this library has run.
 pub(crate) extern "C" fn void() {}
 
-/// A function that has nothing to do: memory is not pinned here, so `fork` needs no care.
+/// For calls that succeed without an effect: memory is not pinned, so `fork` needs no preparation.
 pub(crate) extern "C" fn zero() -> c_int {
     0
 }

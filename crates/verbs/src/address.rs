@@ -1,26 +1,29 @@
-//! Address handles, where a completion came from, and multicast.
+//! Address handles, and address vectors from completions.
 
-use crate::context::{Context, context};
+use crate::context::{Context, ContextArg, ContextRef};
 use crate::device::GIDS;
-use crate::pd::pd;
-use crate::qp::qp;
-use abi::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_qp, ibv_wc};
-use door::{Errno, door};
+use crate::pd::PdArg;
+use abi::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_pd, ibv_wc};
+use door::{BeginsWith, Errno, GivenUp, In, Out, door};
 use rnic::{AddressVector, Gid};
 
-/// An address handle.
+/// An address handle. C sees the first field.
 #[repr(C)]
 pub(crate) struct Ah {
     abi: ibv_ah,
     pub(crate) vector: AddressVector,
+    _context: ContextRef,
 }
 
-/// The only port.
+// SAFETY: C sees the first field; `boxed` makes the pointers.
+unsafe impl BeginsWith<ibv_ah> for Ah {}
+
+/// Number of the device's only port.
 pub(crate) const PORT: u8 = 1;
-/// TTL when a program asks for none: it would not leave the host.
+/// TTL when a program sets none (0 would not leave the host).
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// A way to a peer from C. On RoCE there is no way without a global route (IBTA A16.4.3).
+/// The address vector in C's attributes. RoCE requires a global route header (IBTA A16.4.3).
 pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     if attr.port_num != PORT {
         return Err(Errno::INVALID);
@@ -43,7 +46,7 @@ pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     })
 }
 
-/// A way to a peer, for C.
+/// An address vector as C's attributes.
 pub(crate) fn ah_attr(vector: &AddressVector) -> ibv_ah_attr {
     ibv_ah_attr {
         grh: ibv_global_route {
@@ -60,8 +63,8 @@ pub(crate) fn ah_attr(vector: &AddressVector) -> ibv_ah_attr {
     }
 }
 
-/// Source, destination and traffic class in the 40 bytes before a UD payload: an IPv6 header, or an IPv4
-/// header in the last 20 (IBTA A17.4.5.2).
+/// Source, destination and traffic class from the 40 bytes before a UD payload: an IPv6 header, or an IPv4
+/// header in the last 20 bytes (IBTA A17.4.5.2).
 fn route(header: &[u8; 40]) -> Result<(Gid, Gid, u8, u8), Errno> {
     let at =
         |from: usize| -> [u8; 4] { [header[from], header[from + 1], header[from + 2], header[from + 3]] };
@@ -77,14 +80,15 @@ fn route(header: &[u8; 40]) -> Result<(Gid, Gid, u8, u8), Errno> {
     Ok((Gid::from_ipv4(at(32)), Gid::from_ipv4(at(36)), header[21], header[28]))
 }
 
-/// The way back to where a datagram came from. One that came to a group goes back from our first address.
+/// Address vector towards the sender of a received datagram. The reply to a multicast datagram has the port's
+/// first GID as its source.
 fn back(owner: &Context, header: &[u8; 40]) -> Result<AddressVector, Errno> {
     let (source, destination, traffic_class, hop_limit) = route(header)?;
     let ours = owner.device.with(|rnic, _| {
         let same_family = |gid: Gid| gid.ipv4().is_some() == source.ipv4().is_some();
         (0..GIDS)
-            .find(|index| rnic.gid(*index) == Some(destination))
-            .or_else(|| (0..GIDS).find(|index| rnic.gid(*index).is_some_and(same_family)))
+            .find(|index| rnic.port().gid(*index) == Some(destination))
+            .or_else(|| (0..GIDS).find(|index| rnic.port().gid(*index).is_some_and(same_family)))
     });
     let source_index = ours.ok_or(Errno::INVALID)?;
     Ok(AddressVector {
@@ -96,33 +100,31 @@ fn back(owner: &Context, header: &[u8; 40]) -> Result<AddressVector, Errno> {
     })
 }
 
-fn boxed(raw: *mut ibv_context, domain: *mut ibv_pd, vector: AddressVector) -> *mut ibv_ah {
-    Box::into_raw(Box::new(Ah { abi: ibv_ah { context: raw, pd: domain, handle: 0 }, vector })).cast()
+fn boxed(context: ContextRef, domain: *mut ibv_pd, vector: AddressVector) -> *mut ibv_ah {
+    let abi = ibv_ah { context: context.raw(), pd: domain, handle: 0 };
+    Box::into_raw(Box::new(Ah { abi, vector, _context: context })).cast()
 }
 
-/// # Safety
-/// The arguments are as the manual page of `ibv_init_ah_from_wc` asks.
-unsafe fn from_completion(
-    raw: *mut ibv_context,
+/// C's `struct ibv_grh`: the 40 bytes before a datagram in its receive buffer, at any address. They are a
+/// GRH, or an IPv4 header in the last 20 bytes.
+type Header = [u8; 40];
+
+fn from_completion(
+    context: &Context,
     port: u8,
-    completion: *mut ibv_wc,
-    header: *mut ibv_grh,
+    completion: &ibv_wc,
+    header: In<'_, *mut Header>,
 ) -> Result<AddressVector, Errno> {
-    // SAFETY: as above.
-    let completion = unsafe { completion.as_ref() }.ok_or(Errno::INVALID)?;
     if port != PORT || completion.wc_flags & abi::IBV_WC_GRH == 0 {
         return Err(Errno::INVALID);
     }
-    // SAFETY: as above: with the flag set, 40 bytes are there.
-    let header = unsafe { header.cast::<[u8; 40]>().as_ref() }.ok_or(Errno::INVALID)?;
-    // SAFETY: as above.
-    back(unsafe { context(raw) }, header)
+    back(context, header.get()?)
 }
 
-/// Whether there is no address at an index of the GID table; then it says so on standard error, for programs
-/// print only that something is invalid.
-pub(crate) fn complain_of_gid(device: &host::Device, index: u8) -> bool {
-    let is_empty = device.with(|rnic, _| rnic.gid(index)).is_none();
+/// Checks that the GID table has an entry at an index. If not, the reason goes to standard error, because
+/// programs print only `EINVAL`.
+pub(crate) fn report_missing_gid(device: &host::Device, index: u8) -> bool {
+    let is_empty = device.with(|rnic, _| rnic.port().gid(index)).is_none();
     if is_empty {
         let name = &device.info().name;
         eprintln!(
@@ -133,47 +135,35 @@ pub(crate) fn complain_of_gid(device: &host::Device, index: u8) -> bool {
 }
 
 door! {
-    fn ibv_create_ah(domain: *mut ibv_pd, attr: *mut ibv_ah_attr) -> pointer(*mut ibv_ah) {
-        pd(domain)?;
-        let vector = vector(attr.as_ref().ok_or(Errno::INVALID)?)?;
-        let raw = (*domain).context;
-        if complain_of_gid(&context(raw).device, vector.source_index) {
+    fn ibv_create_ah(domain: PdArg<'_>, attr: In<'_, *mut ibv_ah_attr>) -> pointer(*mut ibv_ah) {
+        let context = &domain.get()?.context;
+        let vector = vector(attr.get()?)?;
+        if report_missing_gid(&context.device, vector.source_index) {
             return Err(Errno::INVALID);
         }
-        Ok(boxed(raw, domain, vector))
+        Ok(boxed(context.clone(), domain.raw(), vector))
     }
 
     fn ibv_init_ah_from_wc(
-        raw: *mut ibv_context, port: u8, completion: *mut ibv_wc, header: *mut ibv_grh,
-        attr: *mut ibv_ah_attr,
+        context: ContextArg<'_>, port: u8, completion: In<'_, *mut ibv_wc>, header: In<'_, *mut Header>,
+        attr: Out<'_, ibv_ah_attr>,
     ) -> number(i32) {
-        *attr = ah_attr(&from_completion(raw, port, completion, header)?);
+        attr.write(ah_attr(&from_completion(&context, port, completion.get()?, header)?))?;
         Ok(0)
     }
 
-    fn ibv_create_ah_from_wc(domain: *mut ibv_pd, completion: *mut ibv_wc, header: *mut ibv_grh, port: u8)
-        -> pointer(*mut ibv_ah) {
-        pd(domain)?;
-        let raw = (*domain).context;
-        Ok(boxed(raw, domain, from_completion(raw, port, completion, header)?))
+    fn ibv_create_ah_from_wc(
+        domain: PdArg<'_>, completion: In<'_, *mut ibv_wc>, header: In<'_, *mut Header>, port: u8,
+    ) -> pointer(*mut ibv_ah) {
+        let context = &domain.get()?.context;
+        let vector = from_completion(context, port, completion.get()?, header)?;
+        Ok(boxed(context.clone(), domain.raw(), vector))
     }
 
-    fn ibv_destroy_ah(raw: *mut ibv_ah) -> code(i32) {
-        if raw.is_null() {
-            return Err(Errno::INVALID);
-        }
-        drop(Box::from_raw(raw.cast::<Ah>()));
+    fn ibv_destroy_ah(given_up: GivenUp<Ah, ibv_ah>) -> code(i32) {
+        given_up.get()?;
+        given_up.free();
         Ok(())
-    }
-
-    fn ibv_attach_mcast(raw: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> code(i32) {
-        let (queue, group) = (qp(raw)?, Gid(group.as_ref().ok_or(Errno::INVALID)?.raw));
-        Ok(context((*raw).context).device.attach_multicast(queue.qpn, group)?)
-    }
-
-    fn ibv_detach_mcast(raw: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> code(i32) {
-        let (queue, group) = (qp(raw)?, Gid(group.as_ref().ok_or(Errno::INVALID)?.raw));
-        Ok(context((*raw).context).device.detach_multicast(queue.qpn, group)?)
     }
 }
 
@@ -182,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_back_is_read_from_either_header() {
+    fn reply_address_is_read_from_ipv4_and_ipv6_headers() {
         let mut header = [0_u8; 40];
         header[20] = 0x45;
         header[21] = 0x68;

@@ -1,39 +1,140 @@
-//! Open devices: the structure that C sees, with its tables, and the objects in it.
+//! Open devices: the context that C sees, and the objects created in it.
 
-use crate::channel::lock;
-use crate::device::{Listed, listed};
-
-use crate::dm::DeviceMemory;
-use crate::{channel, cq, cq_ex, dm, import, memory, pd, post, qp, query, srq};
-use abi::{ibv_context, ibv_context_ops, ibv_device, slot, verbs_context};
-use core::ffi::c_void;
-use core::mem::{offset_of, size_of};
-use door::{Errno, door};
+use crate::device::ListedDevice;
+use crate::device_memory::DeviceMemory;
+use crate::lock::lock;
+use abi::{ibv_context, verbs_context};
+use core::marker::PhantomData;
+use core::mem::offset_of;
+use core::ops::{Deref, DerefMut};
+use door::Argument;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// An open device.
+/// An open device. C sees the first field.
 #[repr(C)]
 pub(crate) struct Context {
     abi: verbs_context,
     pub(crate) device: Arc<host::Device>,
-    /// Those that import the device have the same.
+    /// Objects of the device, by handle; contexts that import the device share them.
     objects: Arc<Mutex<Objects>>,
-    /// `cmd_fd`: what a program imports the device by.
+    /// `cmd_fd`, the descriptor by which a program imports the device.
     _command: Option<OwnedFd>,
+    /// References: one of the program until it closes the context, and one of each object created in it.
+    references: AtomicUsize,
 }
 
-/// Addresses of what C has pointers to, by the device's numbers.
+/// A reference to a context, which keeps it and its device open while an object of it exists. Programs may
+/// close a device before they destroy its objects (pyverbs does where a constructor fails), and each object
+/// points to its context.
+#[derive(Debug)]
+pub(crate) struct ContextRef(*mut ibv_context);
+
+/// An open context, as an argument.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContextArg<'a>(*mut ibv_context, PhantomData<&'a Context>);
+
+impl Argument for ContextArg<'_> {
+    type Raw = *mut ibv_context;
+
+    #[inline(always)]
+    unsafe fn from_raw(raw: *mut ibv_context) -> Self {
+        Self(raw, PhantomData)
+    }
+}
+
+impl ContextArg<'_> {
+    /// The pointer that C has.
+    pub(crate) const fn raw(self) -> *mut ibv_context {
+        self.0
+    }
+
+    /// Makes a reference for an object that is created in the context.
+    pub(crate) fn hold(self) -> ContextRef {
+        // SAFETY: by the contract of `from_raw`, the context is live.
+        unsafe { ContextRef::new(self.0) }
+    }
+}
+
+impl Deref for ContextArg<'_> {
+    type Target = Context;
+
+    #[inline(always)]
+    fn deref(&self) -> &Context {
+        // SAFETY: by the contract of `from_raw`, the context is live.
+        unsafe { context(self.0) }
+    }
+}
+
+impl ContextRef {
+    /// # Safety
+    /// `raw` is a live context.
+    pub(crate) unsafe fn new(raw: *mut ibv_context) -> Self {
+        // SAFETY: by this function's contract, `raw` is a live context.
+        unsafe { context(raw) }.references.fetch_add(1, Ordering::Relaxed);
+        Self(raw)
+    }
+
+    /// The pointer that C has.
+    #[inline(always)]
+    pub(crate) const fn raw(&self) -> *mut ibv_context {
+        self.0
+    }
+}
+
+impl Clone for ContextRef {
+    fn clone(&self) -> Self {
+        // SAFETY: this holds the context, which is live therefore.
+        unsafe { Self::new(self.0) }
+    }
+}
+
+impl Deref for ContextRef {
+    type Target = Context;
+
+    #[inline(always)]
+    fn deref(&self) -> &Context {
+        // SAFETY: this holds the context, which is live therefore.
+        unsafe { context(self.0) }
+    }
+}
+
+impl Drop for ContextRef {
+    fn drop(&mut self) {
+        // SAFETY: the context was live when this was made, and this has held it since.
+        unsafe { release(self.0) };
+    }
+}
+
+/// Drops one reference to a context; the last one closes the device.
+///
+/// # Safety
+/// The caller owns the reference, and does not use it any more.
+pub(crate) unsafe fn release(raw: *mut ibv_context) {
+    // SAFETY: by this function's contract, the caller owns the reference, and does not use it any more.
+    unsafe {
+        let opened = core::ptr::from_ref(context(raw)).cast_mut();
+        if (*opened).references.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let device = (*raw).device;
+            drop(Box::from_raw(opened));
+            ListedDevice::release(device);
+        }
+    }
+}
+
+/// Addresses of C's objects, by the device's handles.
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
     pub(crate) qps: HashMap<u32, usize>,
     pub(crate) srqs: HashMap<u32, usize>,
-    pub(crate) xrcds: Vec<OpenXrcd>,
-    /// What can be imported.
+    /// Locked apart: opening or closing a domain waits for the agent.
+    pub(crate) xrcds: Arc<Mutex<Vec<OpenXrcd>>>,
+    /// Objects that can be imported by handle (`ibv_import_pd(3)`).
     pub(crate) pds: HashSet<u32>,
-    /// Bytes of each region.
+    /// Length of each region in bytes.
     pub(crate) regions: HashMap<u32, usize>,
     pub(crate) device_memories: HashMap<u32, Arc<DeviceMemory>>,
     pub(crate) device_memories_made: u32,
@@ -41,134 +142,62 @@ pub(crate) struct Objects {
 
 /// An XRC domain.
 pub(crate) struct OpenXrcd {
-    /// Device and inode of the file that names it, if one does.
+    /// Device and inode of the file that names it, if any.
     pub(crate) file: Option<(u64, u64)>,
     pub(crate) handle: rnic::Xrcd,
-    /// How often it is open.
+    /// How many handles to it are open.
     pub(crate) users: u32,
 }
 
+/// The objects, locked. A fork in another thread waits, since the child would inherit a locked mutex.
+pub(crate) struct Locked<'a> {
+    objects: MutexGuard<'a, Objects>,
+    _inside: host::Inside,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        &self.objects
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Objects {
+        &mut self.objects
+    }
+}
+
 impl Context {
-    /// Completion vectors: one thread makes all progress.
+    /// Completion vectors: one, because one thread makes all progress.
     pub(crate) const VECTORS: u32 = 1;
 
-    pub(crate) fn objects(&self) -> MutexGuard<'_, Objects> {
-        lock(&self.objects)
+    /// Opens a context of the device. The pointer that C gets points into the struct.
+    pub(crate) fn open(
+        abi: verbs_context,
+        device: Arc<host::Device>,
+        objects: Arc<Mutex<Objects>>,
+        command: Option<OwnedFd>,
+    ) -> *mut ibv_context {
+        let references = AtomicUsize::new(1);
+        let opened = Box::into_raw(Box::new(Self { abi, device, objects, _command: command, references }));
+        // SAFETY: just made.
+        unsafe { &raw mut (*opened).abi.context }
+    }
+
+    pub(crate) fn objects(&self) -> Locked<'_> {
+        let inside = host::enter();
+        Locked { objects: lock(&self.objects), _inside: inside }
     }
 }
 
-/// The context behind a pointer of C, which points into its middle.
+/// The context behind a C pointer, which points to a field in its middle.
 ///
 /// # Safety
-/// The pointer is one that [`ibv_open_device`] gave out, and is not closed.
+/// The pointer comes from `ibv_open_device`, and the context is open or has objects left.
 pub(crate) unsafe fn context<'a>(raw: *mut ibv_context) -> &'a Context {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the pointer comes from `ibv_open_device`, and the context is
+    // open or has objects left.
     unsafe { &*raw.byte_sub(offset_of!(verbs_context, context)).cast::<Context>() }
-}
-
-/// What very old programs would call, and nobody does: a function, so that a call fails instead of
-/// crashing.
-unsafe extern "C" fn compat() -> *mut c_void {
-    crate::absent::null()
-}
-
-fn operations() -> ibv_context_ops {
-    let compat: slot = Some(compat);
-    ibv_context_ops {
-        compat_query_device: Some(query::ibv_query_device),
-        compat_query_port: Some(query::ibv_query_port),
-        compat_pd_mr: [compat; 5],
-        alloc_mw: Some(memory::alloc_mw),
-        bind_mw: Some(memory::bind_mw),
-        dealloc_mw: Some(memory::dealloc_mw),
-        compat_create_cq: compat,
-        poll_cq: Some(cq::poll_cq),
-        req_notify_cq: Some(channel::req_notify_cq),
-        compat_cq_srq: [compat; 7],
-        post_srq_recv: Some(post::post_srq_recv),
-        compat_qp: [compat; 4],
-        post_send: Some(post::post_send),
-        post_recv: Some(post::post_recv),
-        compat_ah_mcast_event: [compat; 5],
-    }
-}
-
-/// An empty slot tells `static inline` callers that a verb is not supported.
-fn table(device: *mut ibv_device, async_fd: i32, cmd_fd: i32) -> verbs_context {
-    let context = ibv_context {
-        device,
-        ops: operations(),
-        cmd_fd,
-        async_fd,
-        num_comp_vectors: Context::VECTORS as i32,
-        mutex: [0; 5],
-        abi_compat: usize::MAX as *mut c_void,
-    };
-    verbs_context {
-        query_port: Some(query::query_port),
-        advise_mr: Some(memory::advise_mr),
-        alloc_null_mr: Some(memory::alloc_null_mr),
-        counters: [None; 4],
-        reg_dm_mr: Some(dm::reg_dm_mr),
-        alloc_dm: Some(dm::alloc_dm),
-        free_dm: Some(dm::free_dm),
-        flow_action: [None; 3],
-        modify_qp_rate_limit: None,
-        alloc_parent_domain: Some(pd::alloc_parent_domain),
-        dealloc_td: Some(pd::dealloc_td),
-        alloc_td: Some(pd::alloc_td),
-        modify_cq: Some(cq::modify_cq),
-        post_srq_ops: None,
-        rwq_and_wq: [None; 5],
-        query_rt_values: Some(query::query_rt_values),
-        create_cq_ex: Some(cq_ex::create_cq_ex),
-        private: core::ptr::null_mut(),
-        query_device_ex: Some(query::query_device_ex),
-        flow: [None; 4],
-        open_qp: Some(qp::open_qp),
-        create_qp_ex: Some(qp::create_qp_ex),
-        get_srq_num: Some(srq::get_srq_num),
-        create_srq_ex: Some(srq::create_srq_ex),
-        open_xrcd: Some(pd::open_xrcd),
-        close_xrcd: Some(pd::close_xrcd),
-        placeholder: 0,
-        sz: size_of::<verbs_context>(),
-        context,
-    }
-}
-
-/// What C gets, which holds `raw`.
-pub(crate) fn opened(
-    raw: *mut ibv_device,
-    device: Arc<host::Device>,
-    objects: Arc<Mutex<Objects>>,
-    command: Option<OwnedFd>,
-) -> *mut ibv_context {
-    let abi = table(raw, device.async_events().fd(), command.as_ref().map_or(-1, AsRawFd::as_raw_fd));
-    let opened = Box::into_raw(Box::new(Context { abi, device, objects, _command: command }));
-    // SAFETY: just made.
-    unsafe { &raw mut (*opened).abi.context }
-}
-
-door! {
-    /// Why a device does not open is told on standard error: `errno` cannot say it.
-    fn ibv_open_device(raw: *mut ibv_device) -> pointer(*mut ibv_context) {
-        let entry = listed(raw)?;
-        let device = host::Device::open(&entry.info).map_err(|error| {
-            eprintln!("rockery: {}: {error}", entry.info.name);
-            Errno(libc::EIO)
-        })?;
-        let objects = Arc::default();
-        let command = import::offer(&device, &objects);
-        entry.hold();
-        Ok(opened(raw, device, objects, command))
-    }
-
-    fn ibv_close_device(raw: *mut ibv_context) -> code(i32) {
-        let device = (*raw).device;
-        let opened = core::ptr::from_ref(context(raw)).cast_mut();
-        drop(Box::from_raw(opened));
-        Listed::release(device);
-        Ok(())
-    }
 }

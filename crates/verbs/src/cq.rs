@@ -1,87 +1,49 @@
 //! Completion queues.
 
-use crate::channel::{Channel, Owed};
-use crate::context::{Context, context};
-use crate::cq_ex;
-use abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
+use crate::channel::Channel;
+use crate::context::ContextRef;
+use crate::event_counts::EventCounts;
+use crate::record;
+use abi::{ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
 use core::cell::UnsafeCell;
-use core::ffi::c_void;
 use core::sync::atomic::AtomicBool;
-use door::{Errno, door};
+use door::{BeginsWith, Errno, GivenUp, In, Object, door};
 use rnic::{Completion, CompletionKind, Event, Extra, Moderation, Nanos, NetworkHeader, Status};
 
-/// A completion queue. Always the long form: what `ibv_create_cq` gives out is its beginning.
+/// A completion queue. Always the extended struct: `ibv_create_cq` returns its beginning.
 #[repr(C)]
 pub(crate) struct Cq {
     pub(crate) abi: ibv_cq_ex,
     pub(crate) handle: rnic::Cq,
-    pub(crate) completion_events: Owed,
-    pub(crate) async_events: Owed,
-    /// Between `start_poll` and `end_poll`.
+    pub(crate) context: ContextRef,
+    pub(crate) completion_events: EventCounts,
+    pub(crate) async_events: EventCounts,
+    /// Set between `start_poll` and `end_poll`.
     pub(crate) polling: AtomicBool,
-    /// The completion that `read_…` functions look at.
+    /// The completion that the `read_…` functions read.
     pub(crate) current: UnsafeCell<ibv_wc>,
     pub(crate) current_at_ns: UnsafeCell<u64>,
 }
 
-/// The queue behind a pointer of C.
+// SAFETY: C sees the first field; `cq_create::create` makes the pointers.
+unsafe impl BeginsWith<ibv_cq> for Cq {}
+// SAFETY: the first field is the extended struct, of which `ibv_cq_ex_to_cq` returns the beginning.
+unsafe impl BeginsWith<ibv_cq_ex> for Cq {}
+
+/// A completion queue, as an argument.
+pub(crate) type CqArg<'a> = Object<'a, Cq, ibv_cq>;
+
+/// The completion queue behind a C pointer.
 ///
 /// # Safety
-/// The pointer is one that this library gave out, and is not freed.
+/// The pointer comes from this library, and the queue is not destroyed.
 pub(crate) unsafe fn cq<'a>(raw: *mut ibv_cq) -> Result<&'a Cq, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the pointer comes from this library, and the queue is not
+    // destroyed.
     unsafe { raw.cast::<Cq>().as_ref() }.ok_or(Errno::INVALID)
 }
 
-/// What a creator asks for.
-pub(crate) struct CqInit {
-    pub(crate) entries: u32,
-    pub(crate) cq_context: *mut c_void,
-    pub(crate) channel: *mut ibv_comp_channel,
-    pub(crate) vector: u32,
-}
-
-/// # Safety
-/// `raw` is a live context, the channel NULL or one of its live channels.
-pub(crate) unsafe fn create(raw: *mut ibv_context, init: &CqInit) -> Result<*mut Cq, Errno> {
-    // SAFETY: as above.
-    let owner = unsafe { context(raw) };
-    if init.entries == 0 || init.vector >= Context::VECTORS {
-        return Err(Errno::INVALID);
-    }
-    let handle = owner.device.with(|rnic, _| rnic.create_cq(init.entries))?;
-    let base = ibv_cq {
-        context: raw,
-        channel: init.channel,
-        cq_context: init.cq_context,
-        handle: handle.value(),
-        cqe: init.entries as i32,
-        mutex: [0; 5],
-        cond: [0; 6],
-        comp_events_completed: 0,
-        async_events_completed: 0,
-    };
-    let queue = Box::into_raw(Box::new(Cq {
-        abi: cq_ex::table(base),
-        handle,
-        completion_events: Owed::default(),
-        async_events: Owed::default(),
-        polling: AtomicBool::new(false),
-        current: UnsafeCell::default(),
-        current_at_ns: UnsafeCell::default(),
-    }));
-    let channel = init.channel.cast::<Channel>();
-    // SAFETY: as above.
-    if let Some(shared) = unsafe { channel.as_ref() } {
-        owner.device.attach_cq(handle, &shared.queue, queue as u64);
-        // SAFETY: as above.
-        unsafe { Channel::count(channel, 1) };
-    }
-    owner.objects().cqs.insert(handle.value(), queue as usize);
-    Ok(queue)
-}
-
-/// The completion as C has it.
+/// A completion as C's struct.
 pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     let (imm_data, extra) = match completion.extra {
         Extra::None => (0, 0),
@@ -103,8 +65,8 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
     }
 }
 
-/// RoCE has no service levels: ConnectX tells in their place what carried a datagram, and UCX relies on it.
-/// Bit 3 is set for RoCEv2; the others are 1 for IPv6, 2 for IPv4.
+/// Value of `sl`. RoCE has no service levels: ConnectX reports the L3 type of a received datagram there, and
+/// UCX relies on it. Bit 3 is set for RoCEv2; the others are 1 for IPv6, 2 for IPv4.
 const fn packet_type(header: NetworkHeader) -> u8 {
     match header {
         NetworkHeader::Ipv4 => 0b1010,
@@ -117,59 +79,58 @@ const fn opcode(kind: CompletionKind) -> u32 {
 }
 
 door! {
-    fn ibv_create_cq(
-        raw: *mut ibv_context, entries: i32, cq_context: *mut c_void, channel: *mut ibv_comp_channel,
-        vector: i32,
-    ) -> pointer(*mut ibv_cq) {
-        let (entries, vector) = (u32::try_from(entries), u32::try_from(vector));
-        let (Ok(entries), Ok(vector)) = (entries, vector) else { return Err(Errno::INVALID) };
-        Ok(create(raw, &CqInit { entries, cq_context, channel, vector })?.cast())
-    }
-
-    fn ibv_resize_cq(raw: *mut ibv_cq, entries: i32) -> code(i32) {
-        let queue = cq(raw)?;
+    fn ibv_resize_cq(raw: CqArg<'_>, entries: i32) -> code(i32) {
+        let queue = raw.get()?;
         let asked = u32::try_from(entries).map_err(|_| Errno::INVALID)?;
-        context((*raw).context).device.with(|rnic, _| rnic.resize_cq(queue.handle, asked))?;
-        (*raw).cqe = entries;
+        queue.context.device.with(|rnic, _| rnic.cqs_mut().resize(queue.handle, asked))?;
+        // SAFETY: a field of a live queue, which this function alone changes.
+        unsafe { (*raw.raw()).cqe = entries };
         Ok(())
     }
 
-    /// Moderation: an event waits for so many completions, or for so many microseconds after the first.
-    fn modify_cq(raw: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> code(i32) {
-        let (queue, attr) = (cq(raw)?, attr.as_ref().ok_or(Errno::INVALID)?);
+    /// Event moderation: an event waits for `cq_count` completions, or for `cq_period` microseconds after the
+    /// first.
+    fn modify_cq(queue: CqArg<'_>, attr: In<'_, *mut ibv_modify_cq_attr>) -> code(i32) {
+        let (queue, attr) = (queue.get()?, attr.get()?);
         if attr.attr_mask != abi::IBV_CQ_ATTR_MODERATE {
             return Err(Errno::INVALID);
         }
         let [count, period_us] = attr.moderate;
         let moderation = Moderation { count, period: Nanos::from_micros(period_us.into()) };
-        Ok(context((*raw).context).device.with(|rnic, _| rnic.moderate_cq(queue.handle, moderation))?)
+        Ok(queue.context.device.with(|rnic, _| rnic.cqs_mut().moderate(queue.handle, moderation))?)
     }
 
     /// Waits until the program has acknowledged every event that it took.
-    fn ibv_destroy_cq(raw: *mut ibv_cq) -> code(i32) {
-        let queue = cq(raw)?;
-        let owner = context((*raw).context);
-        owner.device.with(|rnic, _| rnic.destroy_cq(queue.handle))?;
+    fn ibv_destroy_cq(given_up: GivenUp<Cq, ibv_cq>) -> code(i32) {
+        let queue = given_up.get()?;
+        let owner = &queue.context;
+        owner.device.with(|rnic, _| rnic.cqs_mut().destroy(queue.handle))?;
         owner.objects().cqs.remove(&queue.handle.value());
         owner.device.async_events().forget(|event| *event == Event::CqError(queue.handle));
         owner.device.detach_cq(queue.handle);
-        queue.completion_events.settle();
-        queue.async_events.settle();
-        if !(*raw).channel.is_null() {
-            Channel::count((*raw).channel.cast(), -1);
+        queue.completion_events.wait_acknowledged();
+        queue.async_events.wait_acknowledged();
+        let channel = queue.abi.base.channel.cast::<Channel>();
+        if !channel.is_null() {
+            // SAFETY: a channel with queues is not destroyed.
+            unsafe { Channel::count(channel, -1) };
         }
-        drop(Box::from_raw(raw.cast::<Cq>()));
+        given_up.free();
         Ok(())
     }
 
-    /// Hot: no allocation. Answers how many, or a negative error number.
-    fn poll_cq(raw: *mut ibv_cq, most: i32, completions: *mut ibv_wc) -> plain(i32) {
-        let (Ok(queue), Ok(most)) = (cq(raw), usize::try_from(most)) else { return -libc::EINVAL };
+    /// Hot path: no allocation. Returns the number of completions, or a negative error number.
+    fn poll_cq(queue: CqArg<'_>, most: i32, completions: *mut ibv_wc) -> plain(i32) {
+        let (Ok(queue), Ok(most)) = (queue.get(), usize::try_from(most)) else { return -libc::EINVAL };
         let mut next = completions;
-        context((*raw).context).device.poll_cq(queue.handle, most, |completion| {
-            // The caller has room for `most`, and no more than that are handed over.
-            next.write(work_completion(completion));
-            next = next.add(1);
+        queue.context.device.poll_cq(queue.handle, most, |completion| {
+            if let Some(recorder) = record::active() {
+                recorder.completed(completion);
+            }
+            // SAFETY: the caller has room for `most` completions, and no more than that are written.
+            unsafe { next.write(work_completion(completion)) };
+            // SAFETY: the end of that room at most.
+            next = unsafe { next.add(1) };
         }) as i32
     }
 }

@@ -1,18 +1,13 @@
-//! The extended way to poll: one completion at a time, read field by field.
+//! Extended polling: one completion at a time, read field by field.
 
-use crate::context::context;
-use crate::cq::{self, Cq, CqInit, work_completion};
-use abi::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_poll_cq_attr};
+use crate::cq::{Cq, work_completion};
+use crate::record;
+use abi::{ibv_cq, ibv_cq_ex, ibv_poll_cq_attr};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
-use door::{Errno, door};
+use door::{In, Live, door};
 
-/// Fields that a completion can show: all up to the path bits, and the time stamps.
-const FIELDS: u64 = 0x7f
-    | abi::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP as u64
-    | abi::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK as u64;
-
-/// The functions of a queue, for `static inline` calls.
+/// Sets the queue's function pointers, which `static inline` functions call.
 pub(crate) fn table(base: ibv_cq) -> ibv_cq_ex {
     ibv_cq_ex {
         base,
@@ -40,22 +35,27 @@ pub(crate) fn table(base: ibv_cq) -> ibv_cq_ex {
     }
 }
 
-/// Makes the next completion the current one.
-///
-/// # Safety
-/// `raw` is a live queue that this thread polls.
-unsafe fn advance(raw: *mut ibv_cq_ex) -> i32 {
-    let queue = raw.cast::<Cq>();
-    // SAFETY: as above; the cells are this thread's until `end_poll`.
-    unsafe {
-        let count = context((*raw).base.context).device.poll_cq((*queue).handle, 1, |completion| {
+/// A completion queue that the program polls: between `start_poll` and `end_poll` by one thread.
+type Polled<'a> = Live<'a, Cq, ibv_cq_ex>;
+
+/// Makes the next completion the current one. Only the thread that polls the queue calls this.
+fn advance(queue: Polled<'_>) -> i32 {
+    let raw = queue.raw();
+    let count = queue.context.device.poll_cq(queue.handle, 1, |completion| {
+        if let Some(recorder) = record::active() {
+            recorder.completed(completion);
+        }
+        // SAFETY: the fields of a live queue are those of the thread that polls it, until `end_poll`.
+        unsafe {
             (*raw).status = completion.status as u32;
             (*raw).wr_id = completion.id;
-            *(*queue).current.get() = work_completion(completion);
-            *(*queue).current_at_ns.get() = completion.at_ns;
-        });
-        if count == 0 { libc::ENOENT } else { 0 }
-    }
+        }
+        // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
+        unsafe { queue.current.get().write(work_completion(completion)) };
+        // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
+        unsafe { queue.current_at_ns.get().write(completion.at_ns) };
+    });
+    if count == 0 { libc::ENOENT } else { 0 }
 }
 
 /// Nanoseconds from the device's clock to the wall clock's, now.
@@ -67,8 +67,9 @@ fn wall_clock_offset_ns(now: rnic::Instant) -> u64 {
 macro_rules! read {
     ($($name:ident: $type:ty = |$completion:ident| $value:expr;)*) => {
         door! {$(
-            fn $name(raw: *mut ibv_cq_ex) -> plain($type) {
-                let $completion = &*(*raw.cast::<Cq>()).current.get();
+            fn $name(queue: Polled<'_>) -> plain($type) {
+                // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
+                let $completion = unsafe { &*queue.current.get() };
                 $value
             }
         )*}
@@ -101,51 +102,37 @@ extern "C" fn read_none_u8(_: *mut ibv_cq_ex) -> u8 {
 extern "C" fn read_tm_info(_: *mut ibv_cq_ex, _: *mut c_void) {}
 
 door! {
-    fn create_cq_ex(raw: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) -> pointer(*mut ibv_cq_ex) {
-        let attr = attr.as_ref().ok_or(Errno::INVALID)?;
-        let known = abi::IBV_CQ_INIT_ATTR_MASK_FLAGS | abi::IBV_CQ_INIT_ATTR_MASK_PD;
-        if attr.wc_flags & !FIELDS != 0 || attr.comp_mask & !known != 0 {
-            return Err(Errno::UNSUPPORTED);
-        }
-        let CqInit { entries, cq_context, channel, vector } = CqInit {
-            entries: attr.cqe,
-            cq_context: attr.cq_context,
-            channel: attr.channel,
-            vector: attr.comp_vector,
-        };
-        Ok(cq::create(raw, &CqInit { entries, cq_context, channel, vector })?.cast())
-    }
-
-    fn start_poll(raw: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> plain(i32) {
-        if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
+    fn start_poll(queue: Polled<'_>, attr: In<'_, *mut ibv_poll_cq_attr>) -> plain(i32) {
+        if attr.optional().is_some_and(|attr| attr.comp_mask != 0) {
             return libc::EINVAL;
         }
-        let polling = &(*raw.cast::<Cq>()).polling;
-        while polling.swap(true, Ordering::Acquire) {
+        while queue.polling.swap(true, Ordering::Acquire) {
             std::thread::yield_now();
         }
-        let answer = advance(raw);
+        let answer = advance(queue);
         if answer != 0 {
-            // There is no `end_poll` after this.
-            polling.store(false, Ordering::Release);
+            // `start_poll` failed, so the program will not call `end_poll`.
+            queue.polling.store(false, Ordering::Release);
         }
         answer
     }
 
-    fn next_poll(raw: *mut ibv_cq_ex) -> plain(i32) {
-        advance(raw)
+    fn next_poll(queue: Polled<'_>) -> plain(i32) {
+        advance(queue)
     }
 
-    fn end_poll(raw: *mut ibv_cq_ex) -> plain(()) {
-        (*raw.cast::<Cq>()).polling.store(false, Ordering::Release);
+    fn end_poll(queue: Polled<'_>) -> plain(()) {
+        queue.polling.store(false, Ordering::Release);
     }
 
-    fn read_completion_ns(raw: *mut ibv_cq_ex) -> plain(u64) {
-        *(*raw.cast::<Cq>()).current_at_ns.get()
+    fn read_completion_ns(queue: Polled<'_>) -> plain(u64) {
+        // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
+        unsafe { *queue.current_at_ns.get() }
     }
 
-    fn read_completion_wallclock_ns(raw: *mut ibv_cq_ex) -> plain(u64) {
-        let offset_ns = context((*raw).base.context).device.with(|_, now| wall_clock_offset_ns(now));
-        (*(*raw.cast::<Cq>()).current_at_ns.get()).wrapping_add(offset_ns)
+    fn read_completion_wallclock_ns(queue: Polled<'_>) -> plain(u64) {
+        let offset_ns = queue.context.device.with(|_, now| wall_clock_offset_ns(now));
+        // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
+        unsafe { *queue.current_at_ns.get() }.wrapping_add(offset_ns)
     }
 }

@@ -1,36 +1,38 @@
 //! The list of devices.
 
-use abi::{ibv_context, ibv_device};
+use abi::ibv_device;
 use core::ffi::{c_char, c_int};
-use door::{Errno, door};
+use door::{BeginsWith, Errno, InOut, Object, door};
 use host::DeviceInfo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries of the GID table that programs see. They walk all of it, so it is no longer than it has to be.
+/// Entries of the GID table that programs see. Programs walk all of it, so it is no longer than necessary.
 pub(crate) const GIDS: u8 = 16;
 
-/// A device in a list. Lives as long as a list or an open context has it.
+/// A device in a list, freed when no list and no open context refers to it.
 #[repr(C)]
-pub(crate) struct Listed {
+pub(crate) struct ListedDevice {
     abi: ibv_device,
-    /// Libraries of other providers look here for their own table of functions, to see whether a device is
-    /// theirs.
+    /// Provider libraries look here for their own function table, to recognize their devices.
     not_theirs: [u64; 8],
     users: AtomicUsize,
     pub(crate) info: Arc<DeviceInfo>,
 }
 
-/// The device behind a pointer of C.
+// SAFETY: C sees the first field; `ListedDevice::new` makes the pointers.
+unsafe impl BeginsWith<ibv_device> for ListedDevice {}
+
+/// The device behind a C pointer.
 ///
 /// # Safety
-/// The pointer is one that this library gave out, and is not freed.
-pub(crate) unsafe fn listed<'a>(raw: *mut ibv_device) -> Result<&'a Listed, Errno> {
-    // SAFETY: as above.
-    unsafe { raw.cast::<Listed>().as_ref() }.ok_or(Errno::INVALID)
+/// The pointer comes from this library, and the device is not freed.
+pub(crate) unsafe fn listed<'a>(raw: *mut ibv_device) -> Result<&'a ListedDevice, Errno> {
+    // SAFETY: by this function's contract, the pointer comes from this library, and the device is not freed.
+    unsafe { raw.cast::<ListedDevice>().as_ref() }.ok_or(Errno::INVALID)
 }
 
-impl Listed {
+impl ListedDevice {
     fn new(info: DeviceInfo) -> *mut Self {
         let mut abi = ibv_device {
             ops: [core::ptr::null_mut(); 2],
@@ -49,31 +51,31 @@ impl Listed {
         Box::into_raw(Box::new(device))
     }
 
-    /// One that stands in no list.
+    /// A device that is in no list.
     pub(crate) fn alone(info: DeviceInfo) -> *mut ibv_device {
         Self::new(info).cast()
     }
 
-    /// One user more.
-    pub(crate) fn hold(&self) {
+    /// Adds a reference.
+    pub(crate) fn add_reference(&self) {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One user less; the last one frees it.
+    /// Drops a reference; the last one frees the device.
     ///
     /// # Safety
-    /// The caller held it, and does not use it any more.
+    /// The caller owns the reference, and does not use it any more.
     pub(crate) unsafe fn release(raw: *mut ibv_device) {
         let device = raw.cast::<Self>();
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, the caller owns the reference, and does not use it any more.
         if unsafe { &(*device).users }.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: nobody else has it.
+            // SAFETY: this was the last reference.
             drop(unsafe { Box::from_raw(device) });
         }
     }
 }
 
-/// Copies what fits, and leaves a zero at the end.
+/// Copies as many bytes as fit, and terminates them with a zero.
 fn copy<const N: usize>(to: &mut [c_char; N], from: &str) {
     for (to, from) in to[..N - 1].iter_mut().zip(from.bytes()) {
         *to = from as c_char;
@@ -82,10 +84,10 @@ fn copy<const N: usize>(to: &mut [c_char; N], from: &str) {
 
 door! {
     /// The list ends with NULL, which the count does not include.
-    fn ibv_get_device_list(count: *mut c_int) -> pointer(*mut *mut ibv_device) {
+    fn ibv_get_device_list(count: InOut<'_, c_int>) -> pointer(*mut *mut ibv_device) {
         let mut list: Vec<*mut ibv_device> =
-            host::list().into_iter().map(|info| Listed::new(info).cast::<ibv_device>()).collect();
-        if let Some(count) = count.as_mut() {
+            host::list().into_iter().map(|info| ListedDevice::new(info).cast::<ibv_device>()).collect();
+        if let Some(count) = count.optional() {
             *count = list.len() as c_int;
         }
         list.push(core::ptr::null_mut());
@@ -97,35 +99,32 @@ door! {
             return;
         }
         let mut length = 0;
-        while !(*list.add(length)).is_null() {
-            Listed::release(*list.add(length));
+        // SAFETY: a list that this library made, which ends with NULL.
+        while let device = unsafe { *list.add(length) }
+            && !device.is_null()
+        {
+            // SAFETY: the list has a reference to each of its devices.
+            unsafe { ListedDevice::release(device) };
             length += 1;
         }
-        drop(Box::from_raw(core::ptr::slice_from_raw_parts_mut(list, length + 1)));
+        let list = core::ptr::slice_from_raw_parts_mut(list, length + 1);
+        // SAFETY: the list was made by `Box::into_raw` with as many entries; the program gives it up.
+        drop(unsafe { Box::from_raw(list) });
     }
 
-    /// Big-endian.
-    fn ibv_get_device_guid(raw: *mut ibv_device) -> plain(u64) {
-        listed(raw).map_or(0, |device| u64::from_ne_bytes(device.info.guid))
+    /// Node GUID in network byte order.
+    fn ibv_get_device_guid(device: Object<'_, ListedDevice, ibv_device>) -> plain(u64) {
+        device.optional().map_or(0, |device| u64::from_ne_bytes(device.info.guid))
     }
 
-    fn ibv_get_device_index(raw: *mut ibv_device) -> plain(i32) {
-        listed(raw).map_or(-1, |device| device.info.ifindex as i32)
+    fn ibv_get_device_index(device: Object<'_, ListedDevice, ibv_device>) -> plain(i32) {
+        device.optional().map_or(-1, |device| device.info.ifindex as i32)
     }
 }
 
 /// # Safety
-/// The pointer is NULL or leads to a device of a list.
+/// The pointer is NULL or points to a device of a list.
 pub(crate) unsafe extern "C" fn ibv_get_device_name(raw: *mut ibv_device) -> *const c_char {
     // SAFETY: the caller of a verb owes valid arguments.
     unsafe { raw.as_ref() }.map_or(core::ptr::null(), |device| device.name.as_ptr())
-}
-
-/// A context's device.
-///
-/// # Safety
-/// `raw` is a live context.
-pub(crate) unsafe fn of<'a>(raw: *mut ibv_context) -> Result<&'a Listed, Errno> {
-    // SAFETY: as above.
-    unsafe { listed((*raw).device) }
 }

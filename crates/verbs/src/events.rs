@@ -1,32 +1,32 @@
 //! Asynchronous events.
 
 use crate::address::PORT;
-use crate::channel::Owed;
-use crate::context::{Context, Objects, context};
+use crate::context::{Context, ContextArg, Objects};
 use crate::cq::Cq;
+use crate::event_counts::EventCounts;
 use crate::qp::Qp;
 use crate::srq::Srq;
-use abi::{ibv_async_element, ibv_async_event, ibv_context};
-use door::{Errno, door};
+use abi::{ibv_async_element, ibv_async_event};
+use door::{Errno, In, Out, door};
 use rnic::Event;
 
-/// The object that an event is about, by its address.
+/// The object that an event is about, by address.
 #[derive(Clone, Copy)]
 enum Subject {
     Cq(usize),
     Qp(usize),
     Srq(usize),
-    /// The port, or the device: nothing is owed for it.
+    /// The port or the device: no acknowledgement is counted for these.
     Port,
 }
 
-/// Counts what a program owes for an event about `subject`.
+/// Counts one unacknowledged event about `subject`.
 ///
 /// # Safety
 /// The object is alive.
-unsafe fn owed<'a>(subject: Subject) -> Option<&'a Owed> {
-    // SAFETY: as above.
-    let owed = unsafe {
+unsafe fn event_counts<'a>(subject: Subject) -> Option<&'a EventCounts> {
+    // SAFETY: by this function's contract, the object is alive.
+    let event_counts = unsafe {
         match subject {
             Subject::Cq(address) => &(*(address as *const Cq)).async_events,
             Subject::Qp(address) => &(*(address as *const Qp)).async_events,
@@ -34,24 +34,24 @@ unsafe fn owed<'a>(subject: Subject) -> Option<&'a Owed> {
             Subject::Port => return None,
         }
     };
-    Some(owed)
+    Some(event_counts)
 }
 
-/// Counts that a program acknowledged an event about `subject`.
+/// Counts one acknowledgement of an event about `subject`.
 ///
 /// # Safety
 /// The object is alive.
 unsafe fn acknowledged(subject: Subject) {
-    // SAFETY: as above.
-    if let Some(owed) = unsafe { owed(subject) } {
-        owed.acknowledged(1);
+    // SAFETY: by this function's contract, the object is alive.
+    if let Some(event_counts) = unsafe { event_counts(subject) } {
+        event_counts.acknowledged(1);
     }
 }
 
-/// The kind of an event in C, and its subject; `None` when that is being destroyed.
+/// The event type in C, and its subject; `None` when the subject is being destroyed.
 fn described(objects: &Objects, event: Event) -> Option<(u32, Subject)> {
     let kind = match event {
-        // Completion channels carry these.
+        // Completion events arrive on completion channels instead.
         Event::Completion(_) => return None,
         Event::CqError(_) => abi::IBV_EVENT_CQ_ERR,
         Event::QpFatal(_) => abi::IBV_EVENT_QP_FATAL,
@@ -83,8 +83,8 @@ fn described(objects: &Objects, event: Event) -> Option<(u32, Subject)> {
     Some((kind, subject))
 }
 
-/// The next event about an object that is still there; what the program owes for it is counted before the
-/// object can go.
+/// The next event about an object that still exists. It is counted as unacknowledged before the object can be
+/// destroyed.
 ///
 /// # Safety
 /// The objects in the table are alive.
@@ -93,48 +93,68 @@ unsafe fn next(owner: &Context) -> Result<(u32, Subject), Errno> {
         let event = owner.device.async_events().next()?;
         let objects = owner.objects();
         if let Some((kind, subject)) = described(&objects, event) {
-            // SAFETY: as above.
-            if let Some(owed) = unsafe { owed(subject) } {
-                owed.took();
+            // SAFETY: by this function's contract, the objects in the table are alive.
+            if let Some(event_counts) = unsafe { event_counts(subject) } {
+                event_counts.took();
             }
             return Ok((kind, subject));
         }
     }
 }
 
+/// Counts an acknowledgement in a counter of C's struct.
+///
+/// # Safety
+/// The counter is of a live object; acknowledgements of the program alone change it.
+unsafe fn count(counter: *mut u32) {
+    // SAFETY: by this function's contract.
+    unsafe { *counter = (*counter).wrapping_add(1) };
+}
+
 door! {
-    fn ibv_get_async_event(raw: *mut ibv_context, event: *mut ibv_async_event) -> number(i32) {
-        let event = event.as_mut().ok_or(Errno::INVALID)?;
-        let (kind, subject) = next(context(raw))?;
-        event.event_type = kind;
-        event.element = match subject {
+    fn ibv_get_async_event(context: ContextArg<'_>, event: Out<'_, ibv_async_event>) -> number(i32) {
+        if event.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: destroying an object removes it from the table.
+        let (event_type, subject) = unsafe { next(&context) }?;
+        let element = match subject {
             Subject::Cq(address) => ibv_async_element { cq: address as *mut _ },
             Subject::Qp(address) => ibv_async_element { qp: address as *mut _ },
             Subject::Srq(address) => ibv_async_element { srq: address as *mut _ },
             Subject::Port => ibv_async_element { port_num: PORT.into() },
         };
+        event.write(ibv_async_event { element, event_type })?;
         Ok(0)
     }
 
-    fn ibv_ack_async_event(event: *mut ibv_async_event) -> plain(()) {
-        let Some(event) = event.as_ref() else { return };
-        match event.event_type {
+    fn ibv_ack_async_event(event: In<'_, *mut ibv_async_event>) -> plain(()) {
+        let Some(event) = event.optional() else { return };
+        let subject = match event.event_type {
             abi::IBV_EVENT_CQ_ERR => {
-                let queue = event.element.cq;
-                (*queue).async_events_completed = (*queue).async_events_completed.wrapping_add(1);
-                acknowledged(Subject::Cq(queue as usize));
+                // SAFETY: events of this type have a queue, which is not destroyed before this returns.
+                let queue = unsafe { event.element.cq };
+                // SAFETY: the queue is alive until all its events are acknowledged.
+                unsafe { count(&raw mut (*queue).async_events_completed) };
+                Subject::Cq(queue as usize)
             }
             abi::IBV_EVENT_SRQ_ERR | abi::IBV_EVENT_SRQ_LIMIT_REACHED => {
-                let queue = event.element.srq;
-                (*queue).events_completed = (*queue).events_completed.wrapping_add(1);
-                acknowledged(Subject::Srq(queue as usize));
+                // SAFETY: events of these types have a shared receive queue.
+                let queue = unsafe { event.element.srq };
+                // SAFETY: the queue is alive until all its events are acknowledged.
+                unsafe { count(&raw mut (*queue).events_completed) };
+                Subject::Srq(queue as usize)
             }
             abi::IBV_EVENT_QP_FATAL..=abi::IBV_EVENT_SQ_DRAINED | abi::IBV_EVENT_QP_LAST_WQE_REACHED => {
-                let queue = event.element.qp;
-                (*queue).events_completed = (*queue).events_completed.wrapping_add(1);
-                acknowledged(Subject::Qp(queue as usize));
+                // SAFETY: events of these types have a queue pair.
+                let queue = unsafe { event.element.qp };
+                // SAFETY: the queue pair is alive until all its events are acknowledged.
+                unsafe { count(&raw mut (*queue).events_completed) };
+                Subject::Qp(queue as usize)
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        // SAFETY: the object is alive until this acknowledgement is counted.
+        unsafe { acknowledged(subject) };
     }
 }

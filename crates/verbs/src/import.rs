@@ -1,110 +1,108 @@
-//! Objects that a program imports from another context (`ibv_import_device` and those after it): by `cmd_fd`,
-//! which names the device, and by handles.
+//! Objects imported from another context (`ibv_import_device(3)`, `ibv_import_pd(3)`, `ibv_import_mr(3)`,
+//! `ibv_import_dm(3)`): the device by `cmd_fd`, the others by handle.
 //!
-//! On a card objects live in the kernel, and another process may import them. Here they live in the process
-//! that made them, so only that one can: elsewhere the answer is `EOPNOTSUPP`.
+//! With hardware the objects belong to the kernel, and another process may import them. Here they belong to
+//! the process that created them, so only that process can import them; others get `EOPNOTSUPP`.
 
-use crate::channel::lock;
-use crate::context::{Objects, context, opened};
-use crate::device::Listed;
+use crate::context::{ContextArg, Objects};
+use crate::device::ListedDevice;
 use crate::dm;
-use crate::memory::{self, Beneath};
-use crate::pd::{self, identity};
+use crate::lock::lock;
+use crate::memory::{self, Backing};
+use crate::operations::opened;
+use crate::pd::{self, PdArg, identity};
 use abi::{ibv_context, ibv_dm, ibv_mr, ibv_pd};
-use door::{Errno, door};
+use door::{Errno, GivenUp, door};
 use rnic::{Lkey, RegionKeys};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
 use wire::Rkey;
 
 /// A device that can be imported.
-struct Offer {
+struct Exported {
     /// The file behind `cmd_fd`.
     file: (u64, u64),
-    /// Whose it is: the child of a fork has a copy of this list.
+    /// The process that opened the device: the child of a fork inherits a copy of this list.
     process: u32,
     device: Weak<host::Device>,
     objects: Weak<Mutex<Objects>>,
 }
 
-static OFFERS: Mutex<Vec<Offer>> = Mutex::new(Vec::new());
+static EXPORTED: Mutex<Vec<Exported>> = Mutex::new(Vec::new());
 
-/// Makes a `cmd_fd` for a device; `None` when there is no descriptor for it: then it cannot be imported.
-pub(crate) fn offer(device: &Arc<host::Device>, objects: &Arc<Mutex<Objects>>) -> Option<OwnedFd> {
+/// Creates a `cmd_fd` for a device; `None` when no descriptor is left, and then the device cannot be
+/// imported.
+pub(crate) fn export_device(device: &Arc<host::Device>, objects: &Arc<Mutex<Objects>>) -> Option<OwnedFd> {
     // SAFETY: a name that ends with zero.
     let fd = unsafe { libc::memfd_create(c"rockery".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return None;
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor, which this owns.
     let command = unsafe { OwnedFd::from_raw_fd(fd) };
     let file = identity(command.as_raw_fd()).ok()?;
-    let mut offers = lock(&OFFERS);
-    offers.retain(|offer| offer.device.strong_count() > 0);
+    let mut all_exported = lock(&EXPORTED);
+    all_exported.retain(|exported| exported.device.strong_count() > 0);
     let (device, objects) = (Arc::downgrade(device), Arc::downgrade(objects));
-    offers.push(Offer { file, process: std::process::id(), device, objects });
+    all_exported.push(Exported { file, process: std::process::id(), device, objects });
     Some(command)
 }
 
-/// A device, and what can be imported with it.
-type Offered = (Arc<host::Device>, Arc<Mutex<Objects>>);
+/// A device, and its objects that can be imported.
+type ExportedDevice = (Arc<host::Device>, Arc<Mutex<Objects>>);
 
 /// The device behind a `cmd_fd`.
-fn find(fd: i32) -> Result<Offered, Errno> {
+fn find(fd: i32) -> Result<ExportedDevice, Errno> {
     let (file, process) = (identity(fd)?, std::process::id());
-    let offers = lock(&OFFERS);
-    let found = offers.iter().find(|offer| offer.file == file && offer.process == process);
-    let held = found.and_then(|offer| Some((offer.device.upgrade()?, offer.objects.upgrade()?)));
+    let all_exported = lock(&EXPORTED);
+    let found = all_exported.iter().find(|exported| exported.file == file && exported.process == process);
+    let held = found.and_then(|exported| Some((exported.device.upgrade()?, exported.objects.upgrade()?)));
     held.ok_or(Errno::UNSUPPORTED)
 }
 
 door! {
-    /// The descriptor belongs to the context from then on.
+    /// The context owns the descriptor from then on.
     fn ibv_import_device(fd: i32) -> pointer(*mut ibv_context) {
         let (device, objects) = find(fd)?;
-        let listed = Listed::alone(device.info().clone());
-        Ok(opened(listed, device, objects, Some(OwnedFd::from_raw_fd(fd))))
+        let listed = ListedDevice::alone(device.info().clone());
+        // SAFETY: the program gives the descriptor to the context.
+        let command = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(opened(listed, device, objects, Some(command)))
     }
 
-    fn ibv_import_pd(raw: *mut ibv_context, handle: u32) -> pointer(*mut ibv_pd) {
-        if !context(raw).objects().pds.contains(&handle) {
+    fn ibv_import_pd(context: ContextArg<'_>, handle: u32) -> pointer(*mut ibv_pd) {
+        if !context.objects().pds.contains(&handle) {
             return Err(Errno::INVALID);
         }
-        Ok(pd::boxed(raw, rnic::Pd::from_value(handle), None))
+        Ok(pd::boxed(context.hold(), rnic::Pd::from_value(handle), None))
     }
 
-    /// The domain itself stays.
-    fn ibv_unimport_pd(raw: *mut ibv_pd) -> plain(()) {
-        if !raw.is_null() {
-            drop(Box::from_raw(raw.cast::<pd::Pd>()));
-        }
+    /// Frees the handle only: the imported domain stays.
+    fn ibv_unimport_pd(given_up: GivenUp<pd::Pd, ibv_pd>) -> plain(()) {
+        given_up.free();
     }
 
-    /// What is imported has keys and a length; its address is the exporter's affair.
-    fn ibv_import_mr(domain: *mut ibv_pd, handle: u32) -> pointer(*mut ibv_mr) {
-        pd::pd(domain)?;
-        let length = context((*domain).context).objects().regions.get(&handle).copied();
+    /// An imported region has keys and a length. Its address field is NULL, because only the exporter knows
+    /// it.
+    fn ibv_import_mr(domain: PdArg<'_>, handle: u32) -> pointer(*mut ibv_mr) {
+        let length = domain.get()?.context.objects().regions.get(&handle).copied();
         let length = length.ok_or(Errno::INVALID)?;
         let keys = RegionKeys { lkey: Lkey::from_value(handle), rkey: Rkey(handle) };
-        Ok(memory::boxed(domain, core::ptr::null_mut(), length, keys, Beneath::Program))
+        memory::boxed(domain, core::ptr::null_mut(), length, keys, Backing::Program)
     }
 
-    /// The region itself stays.
-    fn ibv_unimport_mr(raw: *mut ibv_mr) -> plain(()) {
-        if !raw.is_null() {
-            drop(Box::from_raw(raw.cast::<memory::Region>()));
-        }
+    /// Frees the handle only: the imported region stays.
+    fn ibv_unimport_mr(given_up: GivenUp<memory::Region, ibv_mr>) -> plain(()) {
+        given_up.free();
     }
 
-    fn ibv_import_dm(raw: *mut ibv_context, handle: u32) -> pointer(*mut ibv_dm) {
-        let memory = context(raw).objects().device_memories.get(&handle).cloned();
-        Ok(dm::boxed(raw, memory.ok_or(Errno::INVALID)?, handle))
+    fn ibv_import_dm(context: ContextArg<'_>, handle: u32) -> pointer(*mut ibv_dm) {
+        let memory = context.objects().device_memories.get(&handle).cloned();
+        Ok(dm::boxed(context.hold(), memory.ok_or(Errno::INVALID)?, handle))
     }
 
-    /// The memory itself stays.
-    fn ibv_unimport_dm(raw: *mut ibv_dm) -> plain(()) {
-        if !raw.is_null() {
-            drop(Box::from_raw(raw.cast::<dm::Dm>()));
-        }
+    /// Frees the handle only: the imported memory stays.
+    fn ibv_unimport_dm(given_up: GivenUp<dm::Dm, ibv_dm>) -> plain(()) {
+        given_up.free();
     }
 }

@@ -1,141 +1,158 @@
 //! Protection domains, thread and parent domains, XRC domains.
 
-use crate::context::{OpenXrcd, context};
-use abi::{
-    ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr,
-};
-use door::{Errno, door};
+use crate::context::{ContextArg, ContextRef, OpenXrcd};
+use crate::lock::lock;
+use abi::{ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr};
+use door::{BeginsWith, Errno, GivenUp, In, Object, door};
 use host::OpenDomain;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A protection domain, or a parent domain on top of one.
+/// A protection domain, or a parent domain based on one.
 #[repr(C)]
 pub(crate) struct Pd {
     abi: ibv_pd,
     pub(crate) handle: rnic::Pd,
-    /// Parent domains on top of this one.
+    /// Parent domains based on this one.
     children: AtomicU32,
-    /// What this parent domain is on top of.
+    /// The domain that this parent domain is based on.
     below: Option<(*const Self, *const Td)>,
+    pub(crate) context: ContextRef,
 }
 
-/// A thread domain: a promise of the program that makes nothing faster here.
+/// A thread domain: the program promises to use its objects from one thread. It has no effect here.
 #[repr(C)]
 pub(crate) struct Td {
     abi: ibv_td,
     users: AtomicU32,
+    _context: ContextRef,
 }
 
-/// An XRC domain.
+/// An XRC domain. C sees the first field.
 #[repr(C)]
 pub(crate) struct Xrcd {
     abi: ibv_xrcd,
     pub(crate) handle: rnic::Xrcd,
+    context: ContextRef,
 }
 
-/// The domain behind a pointer of C.
+// SAFETY: C sees the first field; `boxed` makes the pointers.
+unsafe impl BeginsWith<ibv_pd> for Pd {}
+// SAFETY: C sees the first field; `alloc_td` makes the pointers.
+unsafe impl BeginsWith<ibv_td> for Td {}
+// SAFETY: C sees the first field; `open_xrcd` makes the pointers.
+unsafe impl BeginsWith<ibv_xrcd> for Xrcd {}
+
+/// A protection domain, as an argument.
+pub(crate) type PdArg<'a> = Object<'a, Pd, ibv_pd>;
+
+/// The protection domain behind a C pointer.
 ///
 /// # Safety
-/// The pointer is one that this library gave out, and is not freed.
+/// The pointer comes from this library, and the domain is not freed.
 pub(crate) unsafe fn pd<'a>(pd: *mut ibv_pd) -> Result<&'a Pd, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the pointer comes from this library, and the domain is not freed.
     unsafe { pd.cast::<Pd>().as_ref() }.ok_or(Errno::INVALID)
 }
 
-/// The domain behind a pointer of C.
+/// The XRC domain behind a C pointer.
 ///
 /// # Safety
-/// The pointer is one that this library gave out, and is not freed.
+/// The pointer comes from this library, and the domain is not closed.
 pub(crate) unsafe fn xrcd<'a>(xrcd: *mut ibv_xrcd) -> Result<&'a Xrcd, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the pointer comes from this library, and the domain is not closed.
     unsafe { xrcd.cast::<Xrcd>().as_ref() }.ok_or(Errno::INVALID)
 }
 
-/// A domain as C has it.
+/// A protection domain as C's struct.
 pub(crate) fn boxed(
-    context: *mut ibv_context,
+    context: ContextRef,
     handle: rnic::Pd,
     below: Option<(*const Pd, *const Td)>,
 ) -> *mut ibv_pd {
-    let abi = ibv_pd { context, handle: handle.value() };
-    Box::into_raw(Box::new(Pd { abi, handle, children: AtomicU32::new(0), below })).cast()
+    let abi = ibv_pd { context: context.raw(), handle: handle.value() };
+    Box::into_raw(Box::new(Pd { abi, handle, children: AtomicU32::new(0), below, context })).cast()
 }
 
 door! {
-    fn ibv_alloc_pd(raw: *mut ibv_context) -> pointer(*mut ibv_pd) {
-        let handle = context(raw).device.with(|rnic, _| rnic.alloc_pd())?;
-        context(raw).objects().pds.insert(handle.value());
-        Ok(boxed(raw, handle, None))
+    fn ibv_alloc_pd(context: ContextArg<'_>) -> pointer(*mut ibv_pd) {
+        let handle = context.device.with(|rnic, _| rnic.alloc_pd())?;
+        context.objects().pds.insert(handle.value());
+        Ok(boxed(context.hold(), handle, None))
     }
 
-    fn ibv_dealloc_pd(raw: *mut ibv_pd) -> code(i32) {
-        let domain = pd(raw)?;
+    fn ibv_dealloc_pd(given_up: GivenUp<Pd, ibv_pd>) -> code(i32) {
+        let domain = given_up.get()?;
         if domain.children.load(Ordering::Relaxed) > 0 {
             return Err(Errno::BUSY);
         }
         match domain.below {
             Some((below, thread)) => {
-                (*below).children.fetch_sub(1, Ordering::Relaxed);
-                if let Some(thread) = thread.as_ref() {
+                // SAFETY: a domain with children is not freed.
+                unsafe { &*below }.children.fetch_sub(1, Ordering::Relaxed);
+                // SAFETY: NULL, or a thread domain with users, which is not freed.
+                if let Some(thread) = unsafe { thread.as_ref() } {
                     thread.users.fetch_sub(1, Ordering::Relaxed);
                 }
             }
             None => {
-                let owner = context(domain.abi.context);
-                owner.device.with(|rnic, _| rnic.dealloc_pd(domain.handle))?;
-                owner.objects().pds.remove(&domain.handle.value());
+                domain.context.device.with(|rnic, _| rnic.dealloc_pd(domain.handle))?;
+                domain.context.objects().pds.remove(&domain.handle.value());
             }
         }
-        drop(Box::from_raw(raw.cast::<Pd>()));
+        given_up.free();
         Ok(())
     }
 
-    fn alloc_parent_domain(raw: *mut ibv_context, attr: *mut ibv_parent_domain_init_attr)
+    fn alloc_parent_domain(context: ContextArg<'_>, attr: In<'_, *mut ibv_parent_domain_init_attr>)
         -> pointer(*mut ibv_pd) {
-        let attr = attr.as_ref().ok_or(Errno::INVALID)?;
-        // Allocators for the provider's buffers, and their context: there are no such buffers.
+        let attr = attr.get()?;
+        // The allocators in the attributes are for the provider's buffers; there are no such buffers.
         if attr.comp_mask & !3 != 0 {
             return Err(Errno::UNSUPPORTED);
         }
-        let below = pd(attr.pd)?;
+        // SAFETY: the attributes name a live domain.
+        let below = unsafe { pd(attr.pd) }?;
         below.children.fetch_add(1, Ordering::Relaxed);
         let thread = attr.td.cast::<Td>();
-        if let Some(thread) = thread.as_ref() {
+        // SAFETY: NULL, or a live thread domain.
+        if let Some(thread) = unsafe { thread.as_ref() } {
             thread.users.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(boxed(raw, below.handle, Some((below, thread))))
+        Ok(boxed(context.hold(), below.handle, Some((below, thread))))
     }
 
-    fn alloc_td(raw: *mut ibv_context, attr: *mut ibv_td_init_attr) -> pointer(*mut ibv_td) {
-        if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
+    fn alloc_td(context: ContextArg<'_>, attr: In<'_, *mut ibv_td_init_attr>) -> pointer(*mut ibv_td) {
+        if attr.optional().is_some_and(|attr| attr.comp_mask != 0) {
             return Err(Errno::UNSUPPORTED);
         }
-        Ok(Box::into_raw(Box::new(Td { abi: ibv_td { context: raw }, users: AtomicU32::new(0) })).cast())
+        let (abi, context) = (ibv_td { context: context.raw() }, context.hold());
+        Ok(Box::into_raw(Box::new(Td { abi, users: AtomicU32::new(0), _context: context })).cast())
     }
 
-    fn dealloc_td(raw: *mut ibv_td) -> code(i32) {
-        let domain = raw.cast::<Td>();
-        if domain.as_ref().ok_or(Errno::INVALID)?.users.load(Ordering::Relaxed) > 0 {
+    fn dealloc_td(given_up: GivenUp<Td, ibv_td>) -> code(i32) {
+        if given_up.get()?.users.load(Ordering::Relaxed) > 0 {
             return Err(Errno::BUSY);
         }
-        drop(Box::from_raw(domain));
+        given_up.free();
         Ok(())
     }
 
-    /// A file names a domain to all processes that open it on this interface.
-    fn open_xrcd(raw: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> pointer(*mut ibv_xrcd) {
-        let attr = attr.as_ref().ok_or(Errno::INVALID)?;
+    /// The file names the domain for all processes that open it on this interface.
+    fn open_xrcd(context: ContextArg<'_>, attr: In<'_, *mut ibv_xrcd_init_attr>) -> pointer(*mut ibv_xrcd) {
+        let attr = attr.get()?;
         if attr.comp_mask & !(abi::IBV_XRCD_INIT_ATTR_FD | abi::IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
             return Err(Errno::UNSUPPORTED);
         }
-        let owner = context(raw);
         let file = if attr.comp_mask & abi::IBV_XRCD_INIT_ATTR_FD == 0 || attr.fd == -1 {
             None
         } else {
             Some(identity(attr.fd)?)
         };
-        let mut objects = owner.objects();
-        let known = objects.xrcds.iter_mut().find(|domain| file.is_some() && domain.file == file);
+        // A stopped agent must not keep other threads from the table of objects.
+        let (_inside, domains) = (host::enter(), Arc::clone(&context.objects().xrcds));
+        let mut domains = lock(&domains);
+        let known = domains.iter_mut().find(|domain| file.is_some() && domain.file == file);
         let handle = match known {
             Some(_) if attr.oflags & libc::O_EXCL != 0 => return Err(Errno::INVALID),
             Some(domain) => {
@@ -145,32 +162,34 @@ door! {
             None if file.is_none() && attr.oflags & libc::O_CREAT == 0 => return Err(Errno::INVALID),
             None => {
                 let (make, anew) = (attr.oflags & libc::O_CREAT != 0, attr.oflags & libc::O_EXCL != 0);
-                let handle = owner.device.open_domain(OpenDomain { file, make, anew })?;
-                objects.xrcds.push(OpenXrcd { file, handle, users: 1 });
+                let handle = context.device.open_domain(OpenDomain { file, make, anew })?;
+                domains.push(OpenXrcd { file, handle, users: 1 });
                 handle
             }
         };
-        Ok(Box::into_raw(Box::new(Xrcd { abi: ibv_xrcd { context: raw }, handle })).cast())
+        let abi = ibv_xrcd { context: context.raw() };
+        Ok(Box::into_raw(Box::new(Xrcd { abi, handle, context: context.hold() })).cast())
     }
 
-    fn close_xrcd(raw: *mut ibv_xrcd) -> code(i32) {
-        let domain = xrcd(raw)?;
-        let owner = context(domain.abi.context);
-        let mut objects = owner.objects();
-        let position = objects.xrcds.iter().position(|open| open.handle == domain.handle);
+    fn close_xrcd(given_up: GivenUp<Xrcd, ibv_xrcd>) -> code(i32) {
+        let domain = given_up.get()?;
+        let (inside, domains) = (host::enter(), Arc::clone(&domain.context.objects().xrcds));
+        let mut open = lock(&domains);
+        let position = open.iter().position(|known| known.handle == domain.handle);
         let position = position.ok_or(Errno::INVALID)?;
-        if objects.xrcds[position].users == 1 {
-            owner.device.close_domain(domain.handle)?;
-            objects.xrcds.swap_remove(position);
+        if open[position].users == 1 {
+            domain.context.device.close_domain(domain.handle)?;
+            open.swap_remove(position);
         } else {
-            objects.xrcds[position].users -= 1;
+            open[position].users -= 1;
         }
-        drop(Box::from_raw(raw.cast::<Xrcd>()));
+        drop((open, inside));
+        given_up.free();
         Ok(())
     }
 }
 
-/// Which file a descriptor leads to: device and inode.
+/// Device and inode of the file behind a descriptor.
 pub(crate) fn identity(fd: i32) -> Result<(u64, u64), Errno> {
     // SAFETY: zero is a value of every field.
     let mut found: libc::stat = unsafe { core::mem::zeroed() };

@@ -1,22 +1,18 @@
-//! Work requests from C. Hot: no allocation.
+//! Work requests from C. Hot path: no allocation.
 
 use crate::address::Ah;
-use crate::context::context;
-use crate::memory::binding;
-use crate::qp::qp;
-use crate::srq::srq;
-use abi::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
+use crate::limits::{INLINE, SGES};
+use crate::qp::QpArg;
+use crate::record;
+use crate::srq::SrqArg;
+use crate::window::binding;
+use abi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 use core::mem::MaybeUninit;
 use door::{Errno, door};
 use rnic::{Data, Destination, Lkey, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, Window};
 use wire::{Qpn, Rkey, Tail};
 
-/// Elements per work request at most: what `max_sge` of the device says.
-pub(crate) const SGES: usize = 32;
-/// Inline bytes at most: what the device allows.
-pub(crate) const INLINE: usize = 1024;
-
-/// The elements of a request.
+/// The scatter/gather elements of a request.
 ///
 /// # Safety
 /// `count` elements are at `list`.
@@ -28,11 +24,11 @@ unsafe fn elements<'a>(list: *const ibv_sge, count: i32) -> Result<&'a [ibv_sge]
     if count > SGES || list.is_null() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `count` elements are at `list`.
     Ok(unsafe { core::slice::from_raw_parts(list, count) })
 }
 
-/// The elements as the device wants them, in room on the stack.
+/// Converts the elements for the device, into an array on the stack.
 fn gathered<'a>(from: &[ibv_sge], to: &'a mut [MaybeUninit<Sge>; SGES]) -> &'a [Sge] {
     for (to, from) in to.iter_mut().zip(from) {
         to.write(Sge { address: from.addr, length: from.length, lkey: Lkey::from_value(from.lkey) });
@@ -41,7 +37,7 @@ fn gathered<'a>(from: &[ibv_sge], to: &'a mut [MaybeUninit<Sge>; SGES]) -> &'a [
     unsafe { core::slice::from_raw_parts(to.as_ptr().cast(), from.len().min(SGES)) }
 }
 
-/// Copies inline data together, to room on the stack.
+/// Copies inline data into an array on the stack.
 ///
 /// # Safety
 /// The elements name readable memory.
@@ -51,7 +47,7 @@ unsafe fn inlined<'a>(from: &[ibv_sge], to: &'a mut [MaybeUninit<u8>; INLINE]) -
         let length = element.length as usize;
         let target = to.get_mut(end..end.saturating_add(length)).ok_or(Errno::INVALID)?;
         let target = target.as_mut_ptr().cast();
-        // SAFETY: as above, and the target is as long.
+        // SAFETY: by this function's contract, the elements name readable memory, and the target is as long.
         unsafe { core::ptr::copy_nonoverlapping(element.addr as *const u8, target, length) };
         end += length;
     }
@@ -59,12 +55,13 @@ unsafe fn inlined<'a>(from: &[ibv_sge], to: &'a mut [MaybeUninit<u8>; INLINE]) -
     Ok(unsafe { core::slice::from_raw_parts(to.as_ptr().cast(), end) })
 }
 
-/// What to do, by the opcode.
+/// The operation of a request, by its opcode.
 ///
 /// # Safety
 /// The fields that the opcode needs are written, and pointers among them are live.
 unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
-    // SAFETY: as above; all variants of the union are plain numbers.
+    // SAFETY: by this function's contract, the fields that the opcode needs are written, and pointers among
+    // them are live; all variants of the union are plain numbers.
     let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
     let (address, rkey) = (rdma.remote_addr, Rkey(rdma.rkey));
     let immediate = wr.imm_data.to_ne_bytes();
@@ -88,9 +85,11 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
         abi::IBV_WR_LOCAL_INV => Operation::LocalInvalidate(Rkey(wr.imm_data)),
         abi::IBV_WR_BIND_MW => {
             let bind = &wr.bind_mw;
-            // SAFETY: as above.
+            // SAFETY: by this function's contract, the fields that the opcode needs are written, and pointers
+            // among them are live.
             let window = unsafe { bind.mw.as_mut() }.ok_or(Errno::INVALID)?;
-            // SAFETY: as above.
+            // SAFETY: by this function's contract, the fields that the opcode needs are written, and pointers
+            // among them are live.
             let binding =
                 unsafe { binding(Window::from_value(window.handle), Rkey(bind.rkey), &bind.bind_info) }?;
             window.rkey = bind.rkey;
@@ -100,12 +99,13 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
     })
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 ///
 /// # Safety
-/// The request is one for a UD queue pair: its address handle is NULL or live.
+/// The request is for a UD queue pair: its address handle is NULL or live.
 unsafe fn destination(wr: &ibv_send_wr) -> Result<Destination, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the request is for a UD queue pair: its address handle is NULL or
+    // live.
     let (ud, ah) = unsafe { (wr.wr.ud, wr.wr.ud.ah.cast::<Ah>().as_ref()) };
     let vector = ah.ok_or(Errno::INVALID)?.vector;
     Ok(Destination { vector, qpn: Qpn::new(ud.remote_qpn), qkey: ud.remote_qkey })
@@ -118,36 +118,41 @@ unsafe fn destination(wr: &ibv_send_wr) -> Result<Destination, Errno> {
 pub(crate) unsafe fn send(
     poster: &mut host::Poster<'_>,
     qpn: Qpn,
-    qp_type: u32,
+    (qp_type, signal_all): (u32, bool),
     wr: &ibv_send_wr,
 ) -> Result<(), Errno> {
     let mut sges = [const { MaybeUninit::uninit() }; SGES];
     let mut bytes = [const { MaybeUninit::uninit() }; INLINE];
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
     let list = unsafe { elements(wr.sg_list, wr.num_sge) }?;
     let data = if wr.send_flags & abi::IBV_SEND_INLINE != 0 {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
         Data::Inline(unsafe { inlined(list, &mut bytes) }?)
     } else {
         Data::Sges(gathered(list, &mut sges))
     };
     let request = SendRequest {
         id: wr.wr_id,
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
         operation: unsafe { operation(wr) }?,
         flags: SendFlags::from_bits_truncate(wr.send_flags),
         data,
         destination: match qp_type {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
             abi::IBV_QPT_UD if wr.opcode != abi::IBV_WR_LOCAL_INV => Some(unsafe { destination(wr) }?),
             _ => None,
         },
         xrc_srq: (qp_type == abi::IBV_QPT_XRC_SEND).then(|| Qpn::new(wr.xrc_remote_srqn)),
     };
-    Ok(poster.send(qpn, &request)?)
+    poster.send(qpn, &request)?;
+    if let Some(recorder) = record::active() {
+        let signaled = signal_all || wr.send_flags & abi::IBV_SEND_SIGNALED != 0;
+        recorder.posted(qpn.value(), wr.opcode, qp_type, &request.data, signaled);
+    }
+    Ok(())
 }
 
-/// Posts receives, one after the other; the first that fails is told.
+/// Posts receives one after the other; the first that fails is written to `bad`.
 ///
 /// # Safety
 /// The list is as the manual page of `ibv_post_recv` asks.
@@ -157,15 +162,15 @@ unsafe fn receives(
     mut post: impl FnMut(&ReceiveRequest<'_>) -> Result<(), rnic::Error>,
 ) -> Result<(), Errno> {
     let mut room = [const { MaybeUninit::uninit() }; SGES];
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
     while let Some(request) = unsafe { wr.as_ref() } {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
         let posted = unsafe { elements(request.sg_list, request.num_sge) }.and_then(|list| {
             let sges = gathered(list, &mut room);
             Ok(post(&ReceiveRequest { id: request.wr_id, sges })?)
         });
         if posted.is_err() {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
             unsafe { *bad = wr };
             return posted;
         }
@@ -175,13 +180,17 @@ unsafe fn receives(
 }
 
 door! {
-    fn post_send(raw: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> code(i32) {
-        let (queue, kind) = (qp(raw)?, (*raw).qp_type);
-        context((*raw).context).device.post(|poster| {
+    fn post_send(raw: QpArg<'_>, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> code(i32) {
+        let queue = raw.get()?;
+        let kind = (queue.abi.qp_base.qp_type, queue.signal_all);
+        queue.context.device.post(|poster| {
             let mut wr = first;
-            while let Some(request) = wr.as_ref() {
-                if let Err(errno) = send(poster, queue.qpn, kind, request) {
-                    *bad = wr;
+            // SAFETY: a request of the program's list, or NULL at its end.
+            while let Some(request) = unsafe { wr.as_ref() } {
+                // SAFETY: the program has filled the request in as the manual page asks.
+                if let Err(errno) = unsafe { send(poster, queue.qpn, kind, request) } {
+                    // SAFETY: the program has room for the request that failed.
+                    unsafe { *bad = wr };
                     return Err(errno);
                 }
                 wr = request.next;
@@ -190,17 +199,28 @@ door! {
         })
     }
 
-    fn post_recv(raw: *mut ibv_qp, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> code(i32) {
-        let queue = qp(raw)?;
-        context((*raw).context)
-            .device
-            .post(|poster| receives(first, bad, |request| poster.receive(queue.qpn, request)))
+    fn post_recv(queue: QpArg<'_>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> code(i32) {
+        let queue = queue.get()?;
+        queue.context.device.post(|poster| {
+            let post = |request: &ReceiveRequest<'_>| {
+                poster.receive(queue.qpn, request)?;
+                if let Some(recorder) = record::active() {
+                    let room = request.sges.iter().fold(0_u32, |sum, sge| sum.saturating_add(sge.length));
+                    recorder.receives(queue.qpn.value(), room);
+                }
+                Ok(())
+            };
+            // SAFETY: the list is the program's, as the manual page asks.
+            unsafe { receives(first, bad, post) }
+        })
     }
 
-    fn post_srq_recv(raw: *mut ibv_srq, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> code(i32) {
-        let queue = srq(raw)?;
-        context((*raw).context)
-            .device
-            .post(|poster| receives(first, bad, |request| poster.srq_receive(queue.handle, request)))
+    fn post_srq_recv(queue: SrqArg<'_>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> code(i32) {
+        let queue = queue.get()?;
+        queue.context.device.post(|poster| {
+            let post = |request: &ReceiveRequest<'_>| poster.srq_receive(queue.handle, request);
+            // SAFETY: the list is the program's, as the manual page asks.
+            unsafe { receives(first, bad, post) }
+        })
     }
 }

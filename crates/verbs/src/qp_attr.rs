@@ -1,4 +1,4 @@
-//! Queue pair attributes, both ways.
+//! Queue pair attributes, from C and to C.
 
 use crate::address::{ah_attr, vector};
 use crate::memory::access;
@@ -7,7 +7,7 @@ use door::Errno;
 use rnic::{AttrMask, Capacity, Migration, Mtu, QpAttr, QpType, State};
 use wire::{Psn, Qpn};
 
-/// The transport of a value of `ibv_qp_type`.
+/// The transport for a value of `ibv_qp_type`.
 pub(crate) fn kind(qp_type: u32) -> Result<QpType, Errno> {
     Ok(match qp_type {
         abi::IBV_QPT_RC => QpType::Rc,
@@ -19,7 +19,7 @@ pub(crate) fn kind(qp_type: u32) -> Result<QpType, Errno> {
     })
 }
 
-/// Sizes as the device wants them.
+/// Queue capacities from C.
 pub(crate) fn capacity(cap: &ibv_qp_cap) -> Capacity {
     Capacity {
         send_wr: cap.max_send_wr,
@@ -30,7 +30,7 @@ pub(crate) fn capacity(cap: &ibv_qp_cap) -> Capacity {
     }
 }
 
-/// Sizes as C wants them.
+/// Queue capacities for C.
 pub(crate) fn cap(capacity: &Capacity) -> ibv_qp_cap {
     ibv_qp_cap {
         max_send_wr: capacity.send_wr,
@@ -63,8 +63,8 @@ fn migration(value: u32) -> Result<Migration, Errno> {
     })
 }
 
-/// Attributes of a modification. Programs leave the fields that their mask does not name uninitialised, so
-/// only those that it names are looked at.
+/// Attributes of a modification. Programs leave fields that their mask does not name uninitialised, so only
+/// fields that it names are read.
 pub(crate) fn from_c(attr: &ibv_qp_attr, bits: i32, qp_type: u32) -> Result<(QpAttr, AttrMask), Errno> {
     let mask = AttrMask::from_bits(bits as u32).ok_or(Errno::INVALID)?.difference(foreign(qp_type));
     let mut to = QpAttr::default();
@@ -104,7 +104,7 @@ pub(crate) fn from_c(attr: &ibv_qp_attr, bits: i32, qp_type: u32) -> Result<(QpA
 }
 
 /// Attributes of the half of an XRC connection that a queue pair does not have. Linux ignores them, and
-/// perftest counts on it: it gives both halves all of them.
+/// perftest relies on it: it sets all of them on both halves.
 fn foreign(qp_type: u32) -> AttrMask {
     match qp_type {
         abi::IBV_QPT_XRC_SEND => AttrMask::MAX_DEST_RD_ATOMIC | AttrMask::MIN_RNR_TIMER,
@@ -113,7 +113,7 @@ fn foreign(qp_type: u32) -> AttrMask {
     }
 }
 
-/// Attributes as a query shows them.
+/// Attributes as a query returns them.
 pub(crate) fn to_c(attr: &QpAttr, capacity: &Capacity) -> ibv_qp_attr {
     ibv_qp_attr {
         qp_state: attr.state as u32,

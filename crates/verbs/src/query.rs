@@ -1,34 +1,34 @@
-//! What a program can ask about a device and its port.
+//! Queries of a device and its port.
 
 use crate::address::PORT;
-use crate::context::{Context, context};
-use crate::device::{self, GIDS};
+use crate::context::{Context, ContextArg};
+use crate::device::GIDS;
 use crate::dm;
 use abi::{
-    ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
-    ibv_values_ex,
+    ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr, ibv_values_ex,
 };
 use core::ffi::c_int;
 use core::mem::size_of;
-use door::{Errno, door};
+use door::{Errno, In, InOut, Out, door};
 use rnic::{Gid, Mtu};
 
-/// A locally administered OUI: software has none of its own. SPDK takes 0 and all ones for devices that
-/// cannot invalidate.
+/// A locally administered OUI, since a software device has none assigned. SPDK takes 0 and all ones for
+/// devices that do not support SEND with Invalidate.
 const VENDOR_ID: u32 = 0x02_5a_1e;
-/// A port's rate. Memory and the network below set the real limit, but programs choose their protocols and
-/// their devices by this figure.
+/// A port's rate. Memory and the network below limit the real rate, but programs choose protocols and devices
+/// by this figure.
 struct Rate {
     width: u8,
     speed: u8,
-    /// In units of 100 Mb/s.
+    /// Port speed in units of 100 Mb/s.
     total: u64,
 }
 
-/// 4 lanes of EDR.
+/// 100 Gb/s: 4 lanes of EDR (25 Gb/s each).
 const INTERFACE_RATE: Rate = Rate { width: 2, speed: 32, total: 1000 };
-/// One of FDR10. UCX believes that every device of one host reaches every device of another, and spreads a
-/// transfer over all that have a quarter of the fastest one's rate: no loopback may be among them.
+/// 10 Gb/s: 1 lane of FDR10. UCX assumes that every device of one host reaches every device of another, and
+/// uses all devices that have at least a quarter of the fastest one's rate. The loopback device has to stay
+/// below that.
 const LOOPBACK_RATE: Rate = Rate { width: 1, speed: 8, total: 100 };
 
 fn rate(owner: &Context) -> &'static Rate {
@@ -37,18 +37,18 @@ fn rate(owner: &Context) -> &'static Rate {
 
 const PHYSICAL_LINK_UP: u8 = 5;
 const PHYSICAL_DISABLED: u8 = 3;
-/// `IBV_PORT_CM_SUP`.
+/// `IBV_PORT_CM_SUP` (`enum ibv_port_cap_flags`): the port supports connection management.
 const CONNECTION_MANAGEMENT: u32 = 1 << 16;
-/// Messages of all transports that have messages (IBTA 9.7.8).
+/// Longest message in bytes, of all transports with messages (IBTA 9.7.8).
 const MESSAGE_BYTES_MAX: u32 = 1 << 31;
-/// What `ibv_port_attr` was before rdma-core 21: all that the exported `ibv_query_port` may write.
-const COMPAT_PORT_BYTES: usize = 48;
+/// Size of `ibv_port_attr` before rdma-core 21: all that the exported `ibv_query_port` may write.
+const OLD_PORT_ATTR_BYTES: usize = 48;
 /// `enum ibv_gid_type_sysfs`: RoCE v2.
 const SYSFS_ROCE_V2: u32 = 1;
 /// The default P_Key, the same in either byte order.
 const DEFAULT_PKEY: u16 = 0xffff;
 
-/// A limit as C has it, which is signed.
+/// Converts a limit to C's signed type.
 fn count(limit: u32) -> c_int {
     c_int::try_from(limit).unwrap_or(c_int::MAX)
 }
@@ -74,7 +74,7 @@ fn device_attr(owner: &Context) -> ibv_device_attr {
         node_guid: guid,
         sys_image_guid: guid,
         max_mr_size: u64::MAX,
-        // Any power of two from 4 KiB on: memory is used where it is.
+        // Page sizes: any power of two from 4 KiB on, since no translation table is built.
         page_size_cap: !0xfff,
         vendor_id: VENDOR_ID,
         vendor_part_id: 1,
@@ -93,8 +93,8 @@ fn device_attr(owner: &Context) -> ibv_device_attr {
         max_res_rd_atom: max_rd_atom.saturating_mul(count(limits.max_qp)),
         max_qp_init_rd_atom: max_rd_atom,
         max_ee_init_rd_atom: 0,
-        // The weaker promise, as adapters and rxe give it: UCX 1.13 knows no other. That atomics are the
-        // processor's own, `pci_atomic_caps` tells.
+        // The weaker guarantee, as adapters and rxe report it: UCX 1.13 knows no other. `pci_atomic_caps`
+        // reports that atomics are the processor's own.
         atomic_cap: abi::IBV_ATOMIC_HCA,
         max_ee: 0,
         max_rdd: 0,
@@ -116,19 +116,18 @@ fn device_attr(owner: &Context) -> ibv_device_attr {
     }
 }
 
-/// Regions that are paged in on demand: always, since the device reads and writes memory as the processor
-/// does.
+/// On-demand paging is always there, since the device accesses memory as the processor does.
 const ODP: u64 = 1;
-/// One region for the whole address space.
+/// A region of the whole address space (`IBV_ODP_SUPPORT_IMPLICIT`).
 const ODP_IMPLICIT: u64 = 2;
-/// SEND, RECV and SRQ_RECV.
+/// Capabilities for messages: SEND, RECV and SRQ_RECV.
 const ODP_MESSAGES: u32 = 1 | 2 | 32;
 const ODP_WRITE: u32 = 4;
-/// With READ and ATOMIC.
+/// Capabilities of RC: the messages, and READ, WRITE and ATOMIC.
 const ODP_RELIABLE: u32 = ODP_MESSAGES | ODP_WRITE | 8 | 16;
 
-/// `IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP`: fetch and add, and compare and swap, are atomic for processors
-/// too.
+/// `IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP`: fetch and add, and compare and swap, are atomic towards the
+/// processors too.
 const EIGHT_BYTES: u16 = 2;
 
 fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
@@ -144,7 +143,7 @@ fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
         },
         xrc_odp_caps: ODP_RELIABLE,
         completion_timestamp_mask: u64::MAX,
-        // Completions are stamped in nanoseconds.
+        // Time stamps of completions count nanoseconds.
         hca_core_clock: 1_000_000,
         device_cap_flags_ex: capabilities().into(),
         phys_port_cnt_ex: PORT.into(),
@@ -156,7 +155,8 @@ fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
 }
 
 fn port_attr(owner: &Context) -> ibv_port_attr {
-    let (active_mtu, is_active) = owner.device.with(|rnic, _| (rnic.active_mtu(), rnic.is_port_active()));
+    let (active_mtu, is_active) =
+        owner.device.with(|rnic, _| (rnic.port().active_mtu(), rnic.port().is_active()));
     let rate = rate(owner);
     ibv_port_attr {
         state: if is_active { abi::IBV_PORT_ACTIVE } else { abi::IBV_PORT_DOWN },
@@ -175,23 +175,23 @@ fn port_attr(owner: &Context) -> ibv_port_attr {
     }
 }
 
-/// Writes the beginning of `from`, as much as the caller has room for, and zeroes the rest of that room.
+/// Writes as many bytes of `from` as the caller has room for, and zeroes the rest of that room.
 ///
 /// # Safety
-/// `room` bytes are at `to`.
+/// `room` bytes are writable at `to`.
 unsafe fn write_prefix<T: Copy>(to: *mut T, from: &T, room: usize) {
     let length = room.min(size_of::<T>());
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `room` bytes are writable at `to`.
     unsafe {
         core::ptr::write_bytes(to.cast::<u8>(), 0, room);
         core::ptr::copy_nonoverlapping(core::ptr::from_ref(from).cast::<u8>(), to.cast::<u8>(), length);
     }
 }
 
-/// The entry of the GID table, `None` when the slot is empty.
+/// The entry of the GID table; `None` when the slot is empty.
 fn gid(owner: &Context, index: u32) -> Result<Option<Gid>, Errno> {
     let index = u8::try_from(index).ok().filter(|index| *index < GIDS).ok_or(Errno::INVALID)?;
-    Ok(owner.device.with(|rnic, _| rnic.gid(index)))
+    Ok(owner.device.with(|rnic, _| rnic.port().gid(index)))
 }
 
 fn entry(raw_index: u32, gid: Gid, ifindex: u32) -> ibv_gid_entry {
@@ -209,107 +209,111 @@ fn check_port(port: u32) -> Result<(), Errno> {
 }
 
 door! {
-    fn ibv_query_device(raw: *mut ibv_context, attr: *mut ibv_device_attr) -> code(i32) {
-        *attr = device_attr(context(raw));
-        Ok(())
+    fn ibv_query_device(context: ContextArg<'_>, attr: Out<'_, ibv_device_attr>) -> code(i32) {
+        attr.write(device_attr(&context))
     }
 
-    fn query_device_ex(raw: *mut ibv_context, input: *const u32, attr: *mut ibv_device_attr_ex, room: usize)
-        -> code(i32) {
-        if input.as_ref().is_some_and(|mask| *mask != 0) || room < size_of::<ibv_device_attr>() {
+    fn query_device_ex(
+        context: ContextArg<'_>, input: In<'_, *const u32>, attr: *mut ibv_device_attr_ex, room: usize,
+    ) -> code(i32) {
+        if input.optional().is_some_and(|mask| *mask != 0) || room < size_of::<ibv_device_attr>() {
             return Err(Errno::INVALID);
         }
-        write_prefix(attr, &device_attr_ex(context(raw)), room);
+        // SAFETY: the program has so much room.
+        unsafe { write_prefix(attr, &device_attr_ex(&context), room) };
         Ok(())
     }
 
-    fn query_port(raw: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, room: usize) -> code(i32) {
+    fn query_port(context: ContextArg<'_>, port: u8, attr: *mut ibv_port_attr, room: usize) -> code(i32) {
         check_port(port.into())?;
-        write_prefix(attr, &port_attr(context(raw)), room);
+        // SAFETY: the program has so much room.
+        unsafe { write_prefix(attr, &port_attr(&context), room) };
         Ok(())
     }
 
-    fn ibv_query_port(raw: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> code(i32) {
+    fn ibv_query_port(context: ContextArg<'_>, port: u8, attr: *mut ibv_port_attr) -> code(i32) {
         check_port(port.into())?;
-        write_prefix(attr, &port_attr(context(raw)), COMPAT_PORT_BYTES);
+        // SAFETY: the struct had so many bytes at first.
+        unsafe { write_prefix(attr, &port_attr(&context), OLD_PORT_ATTR_BYTES) };
         Ok(())
     }
 
-    /// In units of 100 Mb/s.
-    fn ibv_query_port_speed(raw: *mut ibv_context, port: u32, speed: *mut u64) -> code(i32) {
+    /// Port speed in units of 100 Mb/s.
+    fn ibv_query_port_speed(context: ContextArg<'_>, port: u32, speed: Out<'_, u64>) -> code(i32) {
         check_port(port)?;
-        *speed = rate(context(raw)).total;
-        Ok(())
+        speed.write(rate(&context).total)
     }
 
-    /// An empty slot is zeros, and no failure: programs walk the whole table.
-    fn ibv_query_gid(raw: *mut ibv_context, port: u8, index: i32, to: *mut ibv_gid) -> number(i32) {
+    /// An empty slot is returned as zeros, without an error: programs walk the whole table.
+    fn ibv_query_gid(context: ContextArg<'_>, port: u8, index: i32, to: Out<'_, ibv_gid>) -> number(i32) {
         check_port(port.into())?;
-        let found = gid(context(raw), u32::try_from(index).map_err(|_| Errno::INVALID)?)?;
-        *to = ibv_gid { raw: found.unwrap_or_default().0 };
+        let found = gid(&context, u32::try_from(index).map_err(|_| Errno::INVALID)?)?;
+        to.write(ibv_gid { raw: found.unwrap_or_default().0 })?;
         Ok(0)
     }
 
-    fn ibv_query_gid_type(raw: *mut ibv_context, port: u8, index: u32, kind: *mut u32) -> number(i32) {
+    fn ibv_query_gid_type(context: ContextArg<'_>, port: u8, index: u32, kind: Out<'_, u32>) -> number(i32) {
         check_port(port.into())?;
-        gid(context(raw), index)?;
-        *kind = SYSFS_ROCE_V2;
+        gid(&context, index)?;
+        kind.write(SYSFS_ROCE_V2)?;
         Ok(0)
     }
 
     fn _ibv_query_gid_ex(
-        raw: *mut ibv_context, port: u32, index: u32, to: *mut ibv_gid_entry, flags: u32, room: usize,
+        context: ContextArg<'_>, port: u32, index: u32, to: *mut ibv_gid_entry, flags: u32, room: usize,
     ) -> code(i32) {
         check_port(port)?;
         if flags != 0 {
             return Err(Errno::UNSUPPORTED);
         }
-        let found = gid(context(raw), index)?.ok_or(Errno(libc::ENODATA))?;
-        let ifindex = device::of(raw)?.info.ifindex;
-        write_prefix(to, &entry(index, found, ifindex), room);
+        let found = gid(&context, index)?.ok_or(Errno(libc::ENODATA))?;
+        // SAFETY: the program has so much room.
+        unsafe { write_prefix(to, &entry(index, found, context.device.info().ifindex), room) };
         Ok(())
     }
 
-    /// Answers how many entries, or a negative error number.
+    /// Returns the number of entries, or a negative error number.
     fn _ibv_query_gid_table(
-        raw: *mut ibv_context, to: *mut ibv_gid_entry, most: usize, flags: u32, room: usize,
+        context: ContextArg<'_>, to: *mut ibv_gid_entry, most: usize, flags: u32, room: usize,
     ) -> plain(isize) {
-        let Ok(listed) = device::of(raw) else { return -(libc::EINVAL as isize) };
         if flags != 0 {
             return -(libc::EOPNOTSUPP as isize);
         }
         let mut written = 0;
         for index in 0..u32::from(GIDS) {
-            let Ok(Some(found)) = gid(context(raw), index) else { continue };
+            let Ok(Some(found)) = gid(&context, index) else { continue };
             if written == most {
                 return -(libc::EINVAL as isize);
             }
-            write_prefix(to.byte_add(written * room), &entry(index, found, listed.info.ifindex), room);
+            // SAFETY: the program has room for `most` entries, and fewer are written.
+            let place = unsafe { to.byte_add(written * room) };
+            // SAFETY: each entry has so much room.
+            unsafe { write_prefix(place, &entry(index, found, context.device.info().ifindex), room) };
             written += 1;
         }
         written as isize
     }
 
-    fn ibv_query_pkey(_raw: *mut ibv_context, port: u8, index: i32, pkey: *mut u16) -> number(i32) {
+    fn ibv_query_pkey(_context: ContextArg<'_>, port: u8, index: i32, pkey: Out<'_, u16>) -> number(i32) {
         check_port(port.into())?;
         if index != 0 {
             return Err(Errno::INVALID);
         }
-        *pkey = DEFAULT_PKEY;
+        pkey.write(DEFAULT_PKEY)?;
         Ok(0)
     }
 
-    fn ibv_get_pkey_index(_raw: *mut ibv_context, port: u8, pkey: u16) -> number(i32) {
+    fn ibv_get_pkey_index(_context: ContextArg<'_>, port: u8, pkey: u16) -> number(i32) {
         check_port(port.into())?;
         if pkey == DEFAULT_PKEY { Ok(0) } else { Err(Errno(libc::ENOENT)) }
     }
 
-    fn query_rt_values(raw: *mut ibv_context, values: *mut ibv_values_ex) -> code(i32) {
-        let values = values.as_mut().ok_or(Errno::INVALID)?;
+    fn query_rt_values(context: ContextArg<'_>, values: InOut<'_, ibv_values_ex>) -> code(i32) {
+        let values = values.get()?;
         if values.comp_mask & !abi::IBV_VALUES_MASK_RAW_CLOCK != 0 {
             return Err(Errno::UNSUPPORTED);
         }
-        let now_ns = context(raw).device.now().0;
+        let now_ns = context.device.now().0;
         values.raw_clock = [(now_ns / 1_000_000_000) as i64, (now_ns % 1_000_000_000) as i64];
         Ok(())
     }

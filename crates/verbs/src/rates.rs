@@ -1,8 +1,8 @@
-//! Static rates (`ibv_rate`): kept for programs that convert them; nothing here is paced by them.
+//! Static rates (`ibv_rate`). Programs convert them; the device does not limit a queue pair by them.
 
 use door::door;
 
-/// Value of `ibv_rate`, multiple of 2.5 Gb/s (-1 where it is none), megabits per second.
+/// Value of `ibv_rate`, multiple of 2.5 Gb/s (-1 where it is none), rate in Mb/s.
 const RATES: [(i32, i32, i32); 23] = [
     (2, 1, 2_500),
     (5, 2, 5_000),
@@ -29,7 +29,7 @@ const RATES: [(i32, i32, i32); 23] = [
     (24, 480, 1_275_000),
 ];
 
-/// The value of `ibv_rate` for "as fast as possible".
+/// `IBV_RATE_MAX`: no limit.
 const MAX: i32 = 0;
 
 fn of(rate: i32) -> Option<&'static (i32, i32, i32)> {

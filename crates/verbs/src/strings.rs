@@ -1,4 +1,4 @@
-//! Names of values, as the original prints them: programs show them to people and scripts search for them.
+//! Names of values, spelled as rdma-core prints them: programs show them and scripts search for them.
 
 use core::ffi::{CStr, c_char};
 
@@ -66,6 +66,26 @@ const NODE: [&CStr; 8] = [
 const PORT: [&CStr; 6] =
     [c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active deferred"];
 
+/// `enum ibv_wr_opcode`, by value.
+const OPCODE: [&CStr; 16] = [
+    c"rdma-write",
+    c"rdma-write-with-imm",
+    c"send",
+    c"send-with-imm",
+    c"rdma-read",
+    c"atomic-cmp-and-swp",
+    c"atomic-fetch-and-add",
+    c"local-inv",
+    c"bind-mw",
+    c"send-with-inv",
+    c"tso",
+    c"driver1",
+    c"unknown",
+    c"unknown",
+    c"flush",
+    c"atomic-write",
+];
+
 fn name(table: &[&'static CStr], value: i32) -> *const c_char {
     let known = usize::try_from(value).ok().and_then(|value| table.get(value));
     known.copied().unwrap_or(c"unknown").as_ptr()
@@ -85,4 +105,8 @@ pub(crate) extern "C" fn ibv_node_type_str(node: i32) -> *const c_char {
 
 pub(crate) extern "C" fn ibv_port_state_str(state: i32) -> *const c_char {
     name(&PORT, state)
+}
+
+pub(crate) extern "C" fn ibv_wr_opcode_str(opcode: i32) -> *const c_char {
+    name(&OPCODE, opcode)
 }

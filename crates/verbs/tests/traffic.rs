@@ -1,5 +1,5 @@
-//! Programs that others wrote, and one of ours, over the loopback interface of a network namespace of
-//! their own.
+//! Programs of the distribution, and one of this repository, over the loopback interface of a network
+//! namespace of their own.
 
 mod library;
 
@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-/// One pair at a time: most of them spin, and share the processors.
+/// Runs one pair of programs at a time: most of them spin, and share the processors.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs a script of the shell where nobody else has a port, an interface or a device. Everything in it
-/// ends with it.
+/// Runs a shell script in new namespaces, where no other process uses a port, an interface or a device. All
+/// processes that it starts end with it.
 fn in_a_namespace(script: &str) -> Output {
     let script = format!("ip link set lo up || exit 99; {script}");
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -26,7 +26,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
-/// A server and a client of one program. The client comes when the server listens.
+/// A server and a client of one program. The client starts when the server listens.
 fn pair(program: &str, package: &str) {
     let found = Command::new("sh")
         .args(["-c", &format!("command -v {} >/dev/null", program.split(' ').next().unwrap_or(""))])
@@ -40,10 +40,11 @@ fn pair(program: &str, package: &str) {
     remove_xrc_files();
 }
 
-/// perftest names its XRC domains by files and leaves them, where they would be in the way of another user.
+/// perftest names its XRC domains by files and leaves them, where they would prevent another user from
+/// running it.
 fn remove_xrc_files() {
     for file in ["/tmp/xrc_domain_server", "/tmp/xrc_domain_client"] {
-        // It may not be there, or not be ours.
+        // The file may not exist, or belong to another user.
         let _ = std::fs::remove_file(file);
     }
 }
@@ -77,13 +78,23 @@ fn perftest_measures() {
     }
 }
 
-#[test]
-fn a_device_talks_to_itself_as_the_manual_pages_say() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/itself.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("itself");
+/// Compiles a C program of this repository and runs it, with freed memory overwritten (`mallopt(3)`).
+fn ours(name: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let compiled = Command::new("cc").arg(&source).arg("-o").arg(&program).arg("-libverbs").output();
     let compiled = compiled.expect("this test needs the package gcc");
     assert!(compiled.status.success(), "gcc and libibverbs-dev are needed:\n{}", text(&compiled));
-    let output = in_a_namespace(&format!("exec {}", program.display()));
+    let output = in_a_namespace(&format!("exec env MALLOC_PERTURB_=85 {}", program.display()));
     assert!(output.status.success() && text(&output).ends_with("all gone\n"), "{}", text(&output));
+}
+
+#[test]
+fn a_device_talks_to_itself_as_the_manual_pages_say() {
+    ours("itself");
+}
+
+#[test]
+fn a_closed_device_stays_until_its_last_object_is_destroyed() {
+    ours("outlives");
 }

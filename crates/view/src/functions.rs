@@ -1,19 +1,20 @@
-//! The functions of the C library that take a path and look at what is there.
+//! The C library's functions that take a path and inspect the file behind it.
 //!
-//! Each is defined here again, and calls the original with the path translated. Functions that the C library
-//! calls within itself (`fopen` its `open`) do not come by here, so both are listed.
+//! Each is defined here, and calls the original with the path translated. Calls within the C library (`fopen`
+//! calls `open`) do not come through this library, so both are defined.
 //!
-//! `open` and its kin take a mode only with some flags. On the architectures that rockery runs on, a C caller
-//! leaves such an argument where one that is always there would be, so it is passed on unseen.
+//! `open` and the like are variadic: a mode follows some flags. On x86-64 a C caller passes it where a fixed
+//! argument would be, so it is passed on as one.
 
+use crate::counters;
 use crate::next::{Next, missing};
-use crate::translate::{Path, translated};
+use crate::translate::{Path, folder, translated};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// Opaque: only passed on.
+/// A variadic or opaque argument, which is only passed on.
 type Pointer = *mut c_void;
 
-/// Calls `with` with the path that is to be looked at.
+/// Calls `with` with the translated path.
 ///
 /// # Safety
 /// `path` is NULL or ends with a zero.
@@ -22,22 +23,25 @@ unsafe fn at<T>(path: *const c_char, with: impl FnOnce(*const c_char) -> T) -> T
         return with(path);
     }
     let mut room = Path::new();
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `path` is NULL or ends with a zero.
     match translated(unsafe { CStr::from_ptr(path) }, &mut room) {
-        Some(there) => with(there.as_ptr()),
+        Some(there) => {
+            counters::refresh(there, folder().unwrap_or_default());
+            with(there.as_ptr())
+        }
         None => with(path),
     }
 }
 
-/// The semicolon among the arguments is where the path stands.
+/// In the list of arguments the path comes before the semicolon.
 macro_rules! functions {
     ($(
         fn $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) -> $ret:ty;
     )*) => {$(
-        /// As the C library's.
+        /// Replaces the C library's function of this name.
         ///
         /// # Safety
-        /// As the C library's.
+        /// As for the C library's function.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, allow(dead_code))]
         pub(crate) unsafe extern "C" fn $name(
@@ -118,12 +122,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_of_the_c_librarys_own_goes_on_to_it() {
+    fn paths_outside_the_view_reach_the_c_library() {
         let path = c"/dev/null".as_ptr();
         // SAFETY: the path ends with a zero, and the descriptor is ours.
         let descriptor = unsafe { open(path, libc::O_RDONLY, 0) };
         assert!(descriptor >= 0);
-        // SAFETY: as above.
+        // SAFETY: the path ends with a zero, and the descriptor is ours.
         unsafe { libc::close(descriptor) };
         // SAFETY: NULL is refused by the kernel, not here.
         assert_eq!(unsafe { access(core::ptr::null(), 0) }, -1);

@@ -1,16 +1,24 @@
-//! `librockery-view.so`, for `LD_PRELOAD`: where a program looks at `/sys/class/infiniband` and at
-//! `/dev/infiniband`, it sees what a kernel with RDMA devices has there.
+//! `librockery-view.so`, for `LD_PRELOAD`: shows the program a `/sys/class/infiniband` and a
+//! `/dev/infiniband` as a kernel with RDMA devices has them.
 //!
-//! `rockery run` writes these files to a folder and names it in `ROCKERY_VIEW`. This library defines the
-//! functions of the C library that take a path. A path to one of those places is answered from the folder,
-//! and any other goes on to the C library as it is.
+//! `rockery run` writes these files to a folder and names it in `ROCKERY_VIEW`. This library replaces the C
+//! library's functions that take a path: a path to one of those places is looked up in the folder, and any
+//! other is passed on unchanged. It also answers requests on `NETLINK_RDMA` sockets.
 //!
-//! - [`translate`] says which paths those are.
-//! - [`functions`] lists the functions.
-//! - [`next`] finds the C library's own.
+//! - [`translate`] recognizes and translates those paths.
+//! - [`functions`] replaces the functions that take a path, [`functions_on_sockets`] those that create a
+//!   socket or send on it.
+//! - [`counters`] reads the values of counters when their files are opened.
+//! - [`netlink`] and [`nldev`] answer requests of the kernel's RDMA netlink interface.
+//! - [`next`] finds the C library's own functions.
 //!
-//! Nothing here allocates: allocators open files while they start.
+//! Functions that every call passes through do not allocate, because allocators open files while they start.
 
+mod counters;
+mod devices;
 mod functions;
+mod functions_on_sockets;
+mod netlink;
 mod next;
+mod nldev;
 mod translate;

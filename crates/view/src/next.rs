@@ -1,9 +1,9 @@
-//! The C library's own functions, behind ours.
+//! The C library's own functions, which this library replaces.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// One of them, looked up when it is first called.
+/// A function of the C library, looked up when it is first called.
 pub(crate) struct Next {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -27,7 +27,7 @@ impl Next {
     }
 }
 
-/// How a function says that it failed.
+/// A return type's value for failure.
 pub(crate) trait Failure {
     const FAILED: Self;
 }
@@ -48,7 +48,7 @@ impl Failure for *mut c_char {
     const FAILED: Self = core::ptr::null_mut();
 }
 
-/// What our function answers where there is none behind it.
+/// The result where the C library has no such function: failure with `ENOSYS`.
 pub(crate) fn missing<T: Failure>() -> T {
     // SAFETY: errno is a variable of this thread.
     unsafe { *libc::__errno_location() = libc::ENOSYS };

@@ -1,16 +1,16 @@
-//! From a path that a program names to the one where the answer lies.
+//! Translates paths of the program to paths in the view.
 
 use core::ffi::CStr;
 use std::sync::OnceLock;
 
-/// The longest path the kernel takes, with its zero (limits.h).
+/// Longest path of the kernel, with its terminating zero (`PATH_MAX`).
 pub(crate) const PATH_BYTES: usize = libc::PATH_MAX as usize;
-/// The longest folder of a view. The rest of a path is for what lies in it.
+/// Longest name of the view's folder. The rest of a path is for the files in it.
 const FOLDER_BYTES: usize = 1024;
-/// Names the folder.
+/// Environment variable that names the view's folder.
 const VARIABLE: &CStr = c"ROCKERY_VIEW";
 
-/// The places that a view has, part by part. A kernel without RDMA devices has none of them.
+/// The places that a view provides, in components. A kernel without RDMA devices has none of them.
 const PLACES: [&[&[u8]]; 4] = [
     &[b"dev", b"infiniband"],
     &[b"sys", b"class", b"infiniband"],
@@ -18,7 +18,7 @@ const PLACES: [&[&[u8]]; 4] = [
     &[b"sys", b"class", b"infiniband_verbs"],
 ];
 
-/// A path on the stack.
+/// A path, on the stack.
 pub(crate) struct Path {
     bytes: [u8; PATH_BYTES],
     length: usize,
@@ -29,7 +29,7 @@ impl Path {
         Self { bytes: [0; PATH_BYTES], length: 0 }
     }
 
-    /// Whether there was room, for the zero at the end too.
+    /// Appends bytes. Returns whether they and the terminating zero fit.
     fn push(&mut self, more: &[u8]) -> bool {
         let end = self.length.saturating_add(more.len());
         match self.bytes.get_mut(self.length..end) {
@@ -53,18 +53,28 @@ struct Folder {
     length: usize,
 }
 
-/// Where `path` leads in this process's view; `None` for a path of the C library's own.
-pub(crate) fn translated<'a>(path: &CStr, to: &'a mut Path) -> Option<&'a CStr> {
+/// The folder of this process's view.
+pub(crate) fn folder() -> Option<&'static [u8]> {
     static FOLDER: OnceLock<Option<Folder>> = OnceLock::new();
-    // Nearly every path of a program ends here.
+    let folder = FOLDER.get_or_init(of_environment).as_ref()?;
+    folder.bytes.get(..folder.length)
+}
+
+/// The translated path; `None` for a path that is not in the view.
+pub(crate) fn translated<'a>(path: &CStr, to: &'a mut Path) -> Option<&'a CStr> {
+    // Nearly every path ends here.
     if !matches!(path.to_bytes(), [b'/', b'/' | b'd' | b's', ..]) {
         return None;
     }
-    let folder = FOLDER.get_or_init(of_environment).as_ref()?;
-    within(path.to_bytes(), folder.bytes.get(..folder.length)?, to)
+    within(path.to_bytes(), folder()?, to)
 }
 
 fn of_environment() -> Option<Folder> {
+    // Set-user-ID programs and the like have no view (`AT_SECURE`).
+    // SAFETY: reads the auxiliary vector of the process.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
     // SAFETY: the value is copied before anything else runs.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
     if value.is_null() {
@@ -77,7 +87,7 @@ fn of_environment() -> Option<Folder> {
     value.starts_with(b"/").then_some(folder)
 }
 
-/// Where `path` leads in the view at `folder`.
+/// The translated path in the view at `folder`.
 fn within<'a>(path: &[u8], folder: &[u8], to: &'a mut Path) -> Option<&'a CStr> {
     let (place, rest) = PLACES.iter().find_map(|place| Some((*place, after(path, place)?)))?;
     let mut fits = to.push(folder);
@@ -88,7 +98,7 @@ fn within<'a>(path: &[u8], folder: &[u8], to: &'a mut Path) -> Option<&'a CStr> 
     to.as_c_str()
 }
 
-/// What follows `place` in `path`, its slash included. Slashes may be doubled.
+/// The part of `path` after `place`, beginning with a slash. Slashes may be doubled.
 fn after<'a>(path: &'a [u8], place: &[&[u8]]) -> Option<&'a [u8]> {
     let mut rest = path;
     for part in place {
@@ -102,38 +112,41 @@ fn after<'a>(path: &'a [u8], place: &[&[u8]]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    fn leads(path: &str) -> Option<String> {
+    fn translate_in(path: &str) -> Option<String> {
         let mut room = Path::new();
         let found = within(path.as_bytes(), b"/run/v", &mut room)?;
         Some(found.to_str().unwrap().to_owned())
     }
 
     #[test]
-    fn what_a_view_has_is_answered_from_it() {
+    fn paths_of_the_view_are_translated() {
         for path in ["/sys/class/infiniband", "/sys/class/infiniband/rk_lo/ports/1/state", "/dev/infiniband/"]
         {
-            assert_eq!(leads(path), Some(format!("/run/v{path}")));
+            assert_eq!(translate_in(path), Some(format!("/run/v{path}")));
         }
-        assert_eq!(leads("//sys///class/infiniband//x").as_deref(), Some("/run/v/sys/class/infiniband//x"));
+        assert_eq!(
+            translate_in("//sys///class/infiniband//x").as_deref(),
+            Some("/run/v/sys/class/infiniband//x")
+        );
     }
 
     #[test]
-    fn any_other_path_is_left_alone() {
+    fn other_paths_are_unchanged() {
         for path in
             ["", "/", "/sys", "/sys/class", "/sys/class/infinibandx", "/sys/class/net/eth0", "/dev/null"]
         {
-            assert_eq!(leads(path), None, "{path}");
+            assert_eq!(translate_in(path), None, "{path}");
         }
         for path in ["sys/class/infiniband", "/sysclass/infiniband", "/dev/infiniband_", "/dev"] {
-            assert_eq!(leads(path), None, "{path}");
+            assert_eq!(translate_in(path), None, "{path}");
         }
     }
 
     #[test]
-    fn a_path_that_would_be_too_long_is_left_alone() {
+    fn too_long_paths_are_unchanged() {
         let name = |length| format!("/dev/infiniband/{}", "x".repeat(length));
         let room = PATH_BYTES - "/run/v/dev/infiniband/".len() - 1;
-        assert!(leads(&name(room)).is_some());
-        assert!(leads(&name(room + 1)).is_none());
+        assert!(translate_in(&name(room)).is_some());
+        assert!(translate_in(&name(room + 1)).is_none());
     }
 }

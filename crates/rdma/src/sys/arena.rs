@@ -1,32 +1,33 @@
-//! Memory that peers on the same host can map: what rockery's device then moves is a plain copy. Other
-//! devices see memory like any other.
+//! Memory that peers on the same host can map, so that rockery's device transfers by copying. To other
+//! devices it is ordinary memory.
 //!
-//! One file in memory has all of it, since a device shows few files to its peers. A piece has its place in
-//! the file to itself for ever, and gives its pages back when it ends.
+//! All of it is in one memfd, because a device offers few files to its peers. The range of a piece in the
+//! file is never reused, and its pages are freed with the piece.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A piece of memory, of zeros at first.
+/// A piece of zeroed memory.
 pub(super) struct Piece {
     start: NonNull<u8>,
     length: usize,
-    /// Its place in the file; none where it is memory of this process alone.
+    /// Its offset in the file; `None` for private memory of this process.
     offset: Option<libc::off_t>,
 }
 
 struct Arena {
     file: OwnedFd,
-    /// Behind the last place that was given out.
+    /// Offset after the last piece.
     end: Mutex<libc::off_t>,
 }
 
-/// None where the kernel does not give such a file.
+/// The arena; `None` where the kernel does not provide a memfd.
 fn arena() -> Option<&'static Arena> {
     static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
-    ARENA.get_or_init(|| make().ok()).as_ref()
+    let refused = |error| tracing::warn!("buffers are private memory, which peers cannot map: {error}");
+    ARENA.get_or_init(|| make().map_err(refused).ok()).as_ref()
 }
 
 fn make() -> io::Result<Arena> {
@@ -35,9 +36,10 @@ fn make() -> io::Result<Arena> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that was just made, and is nobody else's.
+    // SAFETY: a new descriptor, which this owns.
     let file = unsafe { OwnedFd::from_raw_fd(fd) };
-    // Whoever maps it too cannot take its end away, on which touching it would end this process.
+    // Sealed against truncation: a process that maps the file could otherwise make accesses of this process
+    // fail (SIGBUS).
     // SAFETY: a descriptor that is open; the rest are numbers.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } < 0 {
         return Err(io::Error::last_os_error());
@@ -46,7 +48,7 @@ fn make() -> io::Result<Arena> {
 }
 
 impl Piece {
-    /// So many bytes, a whole number of pages; `None` where there are none to be had this way.
+    /// Maps this many bytes, a whole number of pages; `None` if the file cannot grow.
     pub(super) fn take(length: usize) -> Option<Self> {
         let arena = arena()?;
         let fd = arena.file.as_raw_fd();
@@ -63,7 +65,7 @@ impl Piece {
         Some(Self { start, length, offset: Some(offset) })
     }
 
-    /// The same, of memory that is this process's alone. It takes room where it is touched.
+    /// Maps private memory. Pages are allocated on first access.
     pub(super) fn alone(length: usize) -> Option<Self> {
         let start = map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
         Some(Self { start, length, offset: None })
@@ -76,14 +78,14 @@ impl Piece {
 
 fn map(length: usize, how: libc::c_int, fd: libc::c_int, offset: libc::off_t) -> Option<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping, where the kernel likes; what is mapped of a file is there.
+    // SAFETY: a new mapping at an address of the kernel's choice, within the file.
     let start = unsafe { libc::mmap(ptr::null_mut(), length, access, how, fd, offset) };
     NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED)
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `take` made, which nobody uses any more.
+        // SAFETY: the mapping that `take` made, which is not used any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
         if let Some((arena, offset)) = arena().zip(self.offset) {
             let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;

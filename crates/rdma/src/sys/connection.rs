@@ -1,4 +1,4 @@
-//! A connection: a queue pair, its completions, and the buffers that the device works on.
+//! A connection: a queue pair, its completion queue, and the buffers that its requests use.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -10,31 +10,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use abi::{
-    IBV_QPT_RC, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_SEND_WITH_INV, ibv_comp_channel,
-    ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_sge, ibv_wc, rdma_conn_param,
+    IBV_QPT_RC, IBV_WC_WITH_INV, IBV_WR_BIND_MW, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND,
+    IBV_WR_SEND_WITH_INV, ibv_comp_channel, ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_sge, ibv_wc,
+    rdma_conn_param,
 };
 use slab::Slab;
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Landing};
 use super::domain::Domain;
 use super::library::{Library, check, failed, set_nonblocking};
 use super::listener::{Channel, Event, Id, Link, sockaddr};
-use super::outbox::{INLINE, Inbox, Outbox, Remote, Work};
+use super::outbox::{INLINE, Inbox, LocalData, Outbox, Remote};
 use super::shared::SharedReceives;
 use crate::Error;
 
-/// Completions that one call of [`Connection::poll`] takes.
+/// Completions taken by one call of [`Connection::poll`].
 pub const BATCH: usize = 32;
-/// How long each step of connecting may take.
+/// Time-out in seconds of each step of connection establishment.
 const STEP_SECONDS: u64 = 10;
-/// READs that a connection serves and issues at once, in each direction.
-const READS: u8 = 16;
-/// Marks the number of a request of the send queue; those of receives are places in a table.
+/// Responder resources of a connection: READs of the peer that are served at once.
+const RESPONDER_RESOURCES: u8 = 16;
+/// Marks work request IDs of the send queue; those of receives are indices of a table.
 const SENT: u64 = 1 << 62;
-/// The token of short messages, of which nobody is told.
+/// Token of short messages, which the caller gets no completion for.
 const SMALL: u64 = u64::MAX;
 
-/// Events of the connection manager (rdma_get_cm_event(3)).
+/// Event types (`enum rdma_cm_event_type`, rdma_get_cm_event(3)).
 mod event {
     pub(super) const ADDR_RESOLVED: u32 = 0;
     pub(super) const ROUTE_RESOLVED: u32 = 2;
@@ -44,52 +45,62 @@ mod event {
     pub(super) const TIMEWAIT_EXIT: u32 = 15;
 }
 
-/// How many requests a connection has at once.
+/// Queue sizes and connection parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// SENDs, WRITEs and READs.
+    /// Outstanding SENDs, WRITEs and READs.
     pub send: u32,
-    /// Receives.
+    /// Receives that may be posted at once.
     pub receive: u32,
+    /// Initiator depth: outstanding READs of this side at most. 0 if it issues none. The peer's responder
+    /// resources can lower it: [`Connection::reads`].
+    pub reads: u8,
+    /// How often a SEND is repeated while the peer has no receive posted (RNR retry count): 7 means without
+    /// limit.
+    pub rnr_retry: u8,
 }
 
-/// What has completed.
+/// Kind of a completed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Done {
-    /// A message came, of so many bytes.
+    /// A message has arrived, with this number of bytes.
     Receive(usize),
-    /// A SEND, WRITE or READ.
+    /// A SEND, WRITE or READ has completed.
     Sent,
 }
 
-/// A request that has completed, and its buffer.
+/// A completed request, and its buffer.
 #[derive(Debug)]
 pub struct Completion {
-    /// The caller's name for it.
+    /// The token with which the caller posted it.
     pub token: u64,
-    /// What it was. `Err` has the verbs status: the connection is broken.
+    /// Its kind. `Err` has the status (`enum ibv_wc_status`): the connection is then broken.
     pub done: Result<Done, u32>,
-    /// What it worked on.
+    /// Its buffer, returned to the caller.
     pub buffer: Option<Buffer>,
+    /// The key of this side that the message has ended (SEND with Invalidate).
+    pub invalidated: Option<u32>,
 }
 
-/// A connection. What is posted goes out in lists, with [`Connection::flush`] at the latest.
+/// A connection. Requests are posted in lists, at the latest by [`Connection::flush`].
 pub struct Connection {
-    // Dropped from top to bottom by `drop`, which destroys queue pair and queues first.
+    // Fields are dropped in this order after `drop` has run, which destroys the queue pair first.
     queues: Queues,
     link: Link,
     domain: Arc<Domain>,
     shared: Option<Arc<SharedReceives>>,
-    /// Receives that the device has, each with its caller's name.
+    /// Posted receives, each with its token.
     receives: Slab<(u64, Buffer)>,
     inbox: Inbox,
     outbox: Outbox,
-    /// For messages that a request cannot carry itself on this device; none where it can.
+    /// Buffers for short messages, if the device has no inline data; otherwise `None`.
     small: Option<Vec<Buffer>>,
     sizes: Sizes,
     established: bool,
     ended: bool,
-    /// Where completions are taken to.
+    /// The event that ended the connection, if it was a failure.
+    failure: Option<(u32, c_int)>,
+    /// Array that completions are polled into.
     found: Box<[ibv_wc; BATCH]>,
 }
 
@@ -104,7 +115,7 @@ struct Queues {
 unsafe impl Send for Connection {}
 
 impl Connection {
-    pub(crate) fn new(
+    pub(super) fn new(
         link: Link,
         domain: &Arc<Domain>,
         sizes: Sizes,
@@ -116,7 +127,8 @@ impl Connection {
         // SAFETY: a device that is open.
         let wakeups = unsafe { (library.ibv_create_comp_channel)(context) };
         let wakeups = NonNull::new(wakeups).ok_or_else(|| failed("ibv_create_comp_channel"))?;
-        // A peer that sends more than it may can use up all receives before that is seen.
+        // A peer that ignores flow control can complete all receives before its messages are processed, so
+        // each receive has an entry.
         let receives = shared.as_ref().map_or(sizes.receive, |shared| shared.size());
         let entries = c_int::try_from(sizes.send + receives + 1).unwrap_or(c_int::MAX);
         // SAFETY: a device that is open, and a channel of it.
@@ -141,6 +153,7 @@ impl Connection {
             sizes,
             established: false,
             ended: false,
+            failure: None,
             found: Box::new([ibv_wc::default(); BATCH]),
         };
         // SAFETY: a channel that was just made.
@@ -182,18 +195,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Connects to a peer, and returns what it said. Receives have to be posted before: `prepare` is called
-    /// when that can be done.
+    /// Connects to a peer, and returns the private data of its REP. `prepare` is called when receives can be
+    /// posted, which has to happen before the connection is established.
     ///
     /// # Errors
-    /// When no device leads there, or the peer refuses or does not answer.
+    /// When no device has a route to the peer, or the peer rejects or does not answer.
     pub fn connect(
         to: SocketAddr,
         sizes: Sizes,
         private_data: &[u8],
         prepare: impl FnOnce(&mut Self, &Arc<Domain>) -> Result<(), Error>,
     ) -> Result<(Self, Vec<u8>), Error> {
-        let channel = Channel::new()?;
+        let channel = Arc::new(Channel::new()?);
         let id = Id::new(&channel)?;
         let library = id.library;
         let address = sockaddr(to);
@@ -214,59 +227,71 @@ impl Connection {
         let mut connection = Self::new(Link { id, channel }, &domain, sizes, None)?;
         prepare(&mut connection, &domain)?;
         connection.flush()?;
-        let param = parameters(private_data);
+        let param = parameters(private_data, sizes);
         // SAFETY: an identifier with a route and a queue pair; the private data live until the call returns.
         let code = unsafe { (library.rdma_connect)(connection.link.id.raw.as_ptr(), &param) };
         check("rdma_connect", code)?;
         let answer = wait_for(&connection.link.channel, event::ESTABLISHED)?;
         connection.established = true;
+        connection.sizes.reads = sizes.reads.min(answer.initiator_depth);
         Ok((connection, answer.private_data))
     }
 
-    /// Says yes to the peer.
-    ///
-    /// # Errors
-    /// When it is gone.
-    pub fn accept(&mut self, private_data: &[u8]) -> Result<(), Error> {
+    /// Accepts the peer's request by sending a REP.
+    pub(super) fn accept(&mut self, private_data: &[u8]) -> Result<(), Error> {
         self.flush()?;
-        let param = parameters(private_data);
+        let param = parameters(private_data, self.sizes);
         // SAFETY: an identifier with a request and a queue pair; the private data live until the call
         // returns.
         check("rdma_accept", unsafe { (self.link.id.library.rdma_accept)(self.link.id.raw.as_ptr(), &param) })
     }
 
-    /// The domain of its buffers.
+    /// The number of the queue pair.
+    pub fn number(&self) -> u32 {
+        // SAFETY: the identifier's queue pair, which lives as long as this.
+        unsafe { (*self.link.id.raw.as_ref().qp).qp_num }
+    }
+
+    /// The protection domain of the connection's buffers.
     pub fn domain(&self) -> &Arc<Domain> {
         &self.domain
     }
 
-    /// Can be read when something has completed, and when the connection's state has changed.
+    /// Descriptors that are readable when a request has completed, and when the connection's state has
+    /// changed.
     pub fn descriptors(&self) -> [RawFd; 2] {
         // SAFETY: a channel that lives as long as this.
         [unsafe { self.queues.wakeups.as_ref() }.fd, self.link.channel.descriptor()]
     }
 
-    /// Looks whether the peer has gone.
+    /// Reads connection manager events, to find out whether the connection has ended.
     ///
     /// # Errors
-    /// [`Error::Disconnected`] when it has.
-    pub fn look(&mut self) -> Result<(), Error> {
+    /// [`Error::Disconnected`] when it has disconnected, [`Error::Event`] when the connection has failed.
+    pub fn check_events(&mut self) -> Result<(), Error> {
         while let Some(event) = self.link.channel.event()? {
             match event.kind {
                 event::ESTABLISHED => self.established = true,
+                kind if event.status != 0 => {
+                    self.ended = true;
+                    self.failure.get_or_insert((kind, event.status));
+                }
                 event::DISCONNECTED | event::TIMEWAIT_EXIT => self.ended = true,
-                _ if event.status != 0 => self.ended = true,
                 _ => {}
             }
         }
-        if self.ended { Err(Error::Disconnected) } else { Ok(()) }
+        match (self.ended, self.failure) {
+            (false, _) => Ok(()),
+            (true, None) => Err(Error::Disconnected),
+            (true, Some((event, status))) => Err(Error::Event { event, status }),
+        }
     }
 
-    /// Asks for a wake-up at the next completion, and takes those that came. What completed before has to be
-    /// polled for after this.
+    /// Takes completion events, and requests one for the next completion. The caller has to poll afterwards,
+    /// for requests that completed before.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// When the device was removed.
     pub fn arm(&mut self) -> Result<(), Error> {
         self.flush()?;
         let (library, cq) = (self.queues.library, self.queues.completions.as_ptr());
@@ -287,7 +312,7 @@ impl Connection {
         check("ibv_req_notify_cq", code)
     }
 
-    /// Receives a message into a buffer.
+    /// Posts a receive.
     ///
     /// # Errors
     /// The buffer with the reason, when the queue is full or the connection broken.
@@ -308,7 +333,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the first `length` bytes of a buffer; takes a key of the peer back on the way, if one is named.
+    /// Sends the first `length` bytes of a buffer; with `invalidate` it is a SEND with Invalidate of that
+    /// remote key.
     ///
     /// # Errors
     /// The buffer with the reason, when the queue is full or the connection broken.
@@ -323,7 +349,7 @@ impl Connection {
         self.post(opcode, buffer, length, (0, 0), invalidate.unwrap_or(0), token)
     }
 
-    /// Writes the first `length` bytes of a buffer to the peer's memory.
+    /// Writes the first `length` bytes of a buffer to the peer's memory by RDMA WRITE.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -337,12 +363,12 @@ impl Connection {
         self.post(IBV_WR_RDMA_WRITE, buffer, length, remote, 0, token)
     }
 
-    /// Writes part of a buffer that others have as well to the peer's memory. `false` where this device does
-    /// not know the buffer, or it ends before the range does, and nothing was done.
+    /// Writes a range of a shared buffer to the peer's memory by RDMA WRITE. Returns `false`, and does
+    /// nothing, when the device has not registered the buffer or the range exceeds it.
     ///
     /// # Errors
     /// As [`Connection::send_short`].
-    pub fn write_lent(
+    pub fn write_shared(
         &mut self,
         buffer: &Arc<Buffer>,
         range: Range<usize>,
@@ -350,14 +376,14 @@ impl Connection {
         token: u64,
     ) -> Result<bool, Error> {
         let Some(bytes) = buffer.get(range) else { return Ok(false) };
-        let Some(lkey) = buffer.key_to_read(&self.domain) else { return Ok(false) };
+        let Some(lkey) = buffer.read_key(&self.domain) else { return Ok(false) };
         let element = ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey };
         let remote = Remote { opcode: IBV_WR_RDMA_WRITE, address, key, invalidate: 0 };
-        self.push(remote, Work::Lent(Arc::clone(buffer), element), token)?;
+        self.push(remote, LocalData::Shared(Arc::clone(buffer), element), token)?;
         Ok(true)
     }
 
-    /// Reads `length` bytes of the peer's memory into a buffer.
+    /// Reads `length` bytes of the peer's memory into a buffer by RDMA READ.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -371,18 +397,64 @@ impl Connection {
         self.post(IBV_WR_RDMA_READ, buffer, length, remote, 0, token)
     }
 
-    /// Sends a short message, of at most 64 bytes; takes a key of the peer back on the way, if one is named.
-    /// Nothing is said when it is done.
+    /// Reads the peer's memory into a range of a buffer that several READs may fill.
     ///
     /// # Errors
-    /// When the queue is full or the connection broken, or the message is not short.
+    /// As [`Connection::send_short`], and [`Error::Disconnected`] when the range exceeds the buffer or the
+    /// buffer is of another domain.
+    pub fn read_part(
+        &mut self,
+        landing: &Arc<Landing>,
+        range: Range<usize>,
+        (address, key): (u64, u32),
+        token: u64,
+    ) -> Result<(), Error> {
+        let (addr, length, lkey) = landing.place(&self.domain, range).ok_or(Error::Disconnected)?;
+        let remote = Remote { opcode: IBV_WR_RDMA_READ, address, key, invalidate: 0 };
+        let element = ibv_sge { addr, length, lkey };
+        self.push(remote, LocalData::Landing(Arc::clone(landing), element), token)
+    }
+
+    /// Binds the window of a buffer ([`Buffer::windowed`]) to its first `length` bytes. Returns the address
+    /// and the key by which the peer may access them from the next message on; `None` when the buffer has no
+    /// window of this connection's domain, or is shorter.
+    ///
+    /// The binding of a window that is bound fails, and ends the connection.
+    ///
+    /// # Errors
+    /// As [`Connection::send_short`].
+    pub fn bind(
+        &mut self,
+        buffer: &mut Buffer,
+        length: usize,
+        token: u64,
+    ) -> Result<Option<(u64, u32)>, Error> {
+        let Some(binding) = buffer.next_binding(&self.domain, length) else { return Ok(None) };
+        let place = (binding.bind_info.addr, binding.rkey);
+        let remote = Remote { opcode: IBV_WR_BIND_MW, ..Remote::default() };
+        self.push(remote, LocalData::Binding(binding), token)?;
+        // Posted at once: the request names the window and its region, which live as long as the buffer.
+        self.flush()?;
+        Ok(Some(place))
+    }
+
+    /// The negotiated initiator depth: READs of this side that may be outstanding at once.
+    pub fn reads(&self) -> u8 {
+        self.sizes.reads
+    }
+
+    /// Sends a message of at most 64 bytes; with `invalidate` it is a SEND with Invalidate of that remote
+    /// key. [`Connection::poll`] returns no completion for it.
+    ///
+    /// # Errors
+    /// When the queue is full, the connection broken, or the message too long.
     pub fn send_short(&mut self, bytes: &[u8], invalidate: Option<u32>) -> Result<(), Error> {
         let opcode = if invalidate.is_some() { IBV_WR_SEND_WITH_INV } else { IBV_WR_SEND };
         let remote = Remote { opcode, invalidate: invalidate.unwrap_or(0), ..Remote::default() };
         let mut inline = [0; INLINE];
         inline.get_mut(..bytes.len()).ok_or(Error::Full)?.copy_from_slice(bytes);
         let Some(small) = &mut self.small else {
-            return self.push(remote, Work::Inline(inline, bytes.len()), SMALL);
+            return self.push(remote, LocalData::Inline(inline, bytes.len()), SMALL);
         };
         let mut buffer = match small.pop() {
             Some(buffer) => buffer,
@@ -390,10 +462,39 @@ impl Connection {
         };
         buffer[..bytes.len()].copy_from_slice(bytes);
         let element = self.element(&buffer, bytes.len()).ok_or(Error::Disconnected)?;
-        self.push(remote, Work::Buffer(buffer, element), SMALL)
+        self.push(remote, LocalData::Buffer(buffer, element), SMALL)
     }
 
-    /// SENDs, WRITEs and READs that there is room for.
+    /// Moves the identifier, and its queued events, to an event channel of its own.
+    pub(super) fn migrate(&mut self) -> Result<(), Error> {
+        let channel = Channel::new()?;
+        let raw = self.link.id.raw.as_ptr();
+        // SAFETY: an identifier and a channel of the library.
+        check("rdma_migrate_id", unsafe {
+            (self.link.id.library.rdma_migrate_id)(raw, channel.raw.as_ptr())
+        })?;
+        self.link.channel = Arc::new(channel);
+        self.established = true;
+        Ok(())
+    }
+
+    /// Identifies the connection in the events of its listener.
+    pub(super) fn key(&self) -> usize {
+        self.link.id.key()
+    }
+
+    /// From now on each SEND, WRITE and READ has a completion of its own, at the moment at which it is done.
+    pub fn report_each(&mut self) {
+        self.outbox.reports_each = true;
+    }
+
+    /// Outstanding SENDs, WRITEs and READs that a completion will report. Requests after the last signaled
+    /// one complete with a later one, and are not counted.
+    pub fn in_flight(&self) -> usize {
+        self.outbox.in_flight()
+    }
+
+    /// SENDs, WRITEs and READs for which the send queue has room.
     pub fn room(&self) -> usize {
         (self.sizes.send as usize).saturating_sub(self.outbox.len())
     }
@@ -419,11 +520,11 @@ impl Connection {
             return Err((error, buffer));
         }
         let remote = Remote { opcode, address, key, invalidate };
-        self.outbox.push(SENT, remote, Work::Buffer(buffer, element), token);
+        self.outbox.push(SENT, remote, LocalData::Buffer(buffer, element), token);
         Ok(())
     }
 
-    fn push(&mut self, remote: Remote, work: Work, token: u64) -> Result<(), Error> {
+    fn push(&mut self, remote: Remote, work: LocalData, token: u64) -> Result<(), Error> {
         if self.room() == 0 {
             return Err(Error::Full);
         }
@@ -434,7 +535,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Hands what was posted to the device: messages first, which somebody waits for, then receives.
+    /// Posts the lists: the send requests first, because peers wait for them, then the receives.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -451,18 +552,18 @@ impl Connection {
         }
     }
 
-    /// Where a buffer lies, for the device; `None` when it is of another domain.
+    /// The scatter/gather element of a buffer; `None` when the buffer is of another domain.
     fn element(&self, buffer: &Buffer, length: usize) -> Option<ibv_sge> {
         let lkey = buffer.key(&self.domain)?;
         let length = length.min(buffer.len()) as u32;
         Some(ibv_sge { addr: buffer.as_ptr() as u64, length, lkey })
     }
 
-    /// Hands what was posted to the device, and appends what has completed: a request that others follow may
-    /// be told of with one of those. Returns how many completions there were.
+    /// Posts the lists, and appends completed requests to `out`: one signaled completion stands for all
+    /// requests before it. Returns the number of completions.
     ///
     /// # Errors
-    /// When the completion queue is broken.
+    /// When polling the completion queue fails.
     pub fn poll(&mut self, out: &mut Vec<Completion>) -> Result<usize, Error> {
         self.flush()?;
         let cq = self.queues.completions.as_ptr();
@@ -480,12 +581,12 @@ impl Connection {
                 out.push(match wc.status {
                     0 => {
                         let done = Ok(Done::Receive(wc.byte_len as usize));
-                        Completion { token, done, buffer: Some(buffer) }
+                        Completion { token, done, buffer: Some(buffer), invalidated: invalidated(&wc) }
                     }
                     status => {
-                        // Others can use it. If they cannot, the device is gone.
+                        // Posted again for other connections. That fails only when the device was removed.
                         _ = shared.receive(buffer, token);
-                        Completion { token, done: Err(status), buffer: None }
+                        Completion { token, done: Err(status), buffer: None, invalidated: None }
                     }
                 });
                 continue;
@@ -496,7 +597,7 @@ impl Connection {
             }
             let Some((token, buffer)) = self.receives.try_remove(wc.wr_id as usize) else { continue };
             let done = if wc.status == 0 { Ok(Done::Receive(wc.byte_len as usize)) } else { Err(wc.status) };
-            out.push(Completion { token, done, buffer: Some(buffer) });
+            out.push(Completion { token, done, buffer: Some(buffer), invalidated: invalidated(&wc) });
         }
         Ok(count)
     }
@@ -504,23 +605,23 @@ impl Connection {
     fn retire(&mut self, number: u64, status: u32, out: &mut Vec<Completion>) {
         self.outbox.retire(number, |token, buffer, is_it| {
             if is_it && status != 0 {
-                out.push(Completion { token, done: Err(status), buffer });
+                out.push(Completion { token, done: Err(status), buffer, invalidated: None });
             } else if token == SMALL {
                 if let Some((small, buffer)) = self.small.as_mut().zip(buffer) {
                     small.push(buffer);
                 }
             } else {
-                out.push(Completion { token, done: Ok(Done::Sent), buffer });
+                out.push(Completion { token, done: Ok(Done::Sent), buffer, invalidated: None });
             }
         });
     }
 
-    /// What came into receives that others have as well, and was not taken, is theirs again.
-    fn give_back(&mut self) {
+    /// Returns the shared receives that this connection's unread messages are in.
+    fn repost_unread(&mut self) {
         let mut left = Vec::new();
         while self.poll(&mut left).is_ok_and(|count| count > 0) {
             let Some(shared) = &self.shared else { return };
-            for Completion { token, done, buffer } in left.drain(..) {
+            for Completion { token, done, buffer, .. } in left.drain(..) {
                 if let (Some(buffer), Ok(Done::Receive(_))) = (buffer, done) {
                     _ = shared.receive(buffer, token);
                 }
@@ -528,7 +629,7 @@ impl Connection {
         }
     }
 
-    /// Ends it: requests that wait complete with an error.
+    /// Disconnects: outstanding requests complete with an error.
     pub fn disconnect(&mut self) {
         if !self.ended {
             // SAFETY: an identifier with a queue pair; one that is not connected returns an error.
@@ -537,16 +638,21 @@ impl Connection {
     }
 }
 
-/// What both sides say of themselves.
-fn parameters(private_data: &[u8]) -> rdma_conn_param {
+/// The key that a message has ended.
+fn invalidated(wc: &ibv_wc) -> Option<u32> {
+    (wc.status == 0 && wc.wc_flags & IBV_WC_WITH_INV != 0).then_some(wc.imm_data)
+}
+
+/// Connection parameters of both sides.
+fn parameters(private_data: &[u8], sizes: Sizes) -> rdma_conn_param {
     rdma_conn_param {
         private_data: private_data.as_ptr().cast(),
         private_data_len: private_data.len().min(56) as u8,
-        responder_resources: READS,
-        initiator_depth: READS,
+        responder_resources: RESPONDER_RESOURCES,
+        initiator_depth: sizes.reads,
         flow_control: 1,
         retry_count: 7,
-        rnr_retry_count: 7,
+        rnr_retry_count: sizes.rnr_retry.min(7),
         srq: 0,
         qp_num: 0,
     }
@@ -584,10 +690,10 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.disconnect();
         if self.shared.is_some() {
-            self.give_back();
+            self.repost_unread();
         }
         if self.queues.has_queue_pair {
-            // SAFETY: the identifier has a queue pair. When it is destroyed the device lets go of all
+            // SAFETY: the identifier has a queue pair. Once it is destroyed the device does not access the
             // buffers.
             unsafe { (self.link.id.library.rdma_destroy_qp)(self.link.id.raw.as_ptr()) };
         }

@@ -1,4 +1,4 @@
-//! The two libraries, and their functions.
+//! The two libraries and their functions, loaded at run time.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
@@ -77,8 +77,8 @@ functions! {
 }
 
 fn handle(name: &CStr, library: &'static str) -> Result<*mut c_void, Error> {
-    // SAFETY: a string that ends with zero. What the library does when it is loaded is its own affair; it is
-    // never unloaded, so that its functions stay.
+    // SAFETY: a string that ends with zero. The library's constructors are part of its ABI; it is never
+    // unloaded, so its functions stay valid.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     if !handle.is_null() {
         return Ok(handle);
@@ -108,17 +108,17 @@ pub(crate) fn library() -> Result<&'static Library, Error> {
     Ok(LIBRARY.get_or_init(|| opened))
 }
 
-/// The error of a call that returned -1 or NULL.
+/// The error of a call that returned -1 or NULL, from `errno`.
 pub(crate) fn failed(call: &'static str) -> Error {
     Error::Call { call, source: io::Error::last_os_error() }
 }
 
-/// For calls that return 0 or -1 with `errno`.
+/// Checks a call that returns 0, or -1 with `errno`.
 pub(crate) fn check(call: &'static str, code: c_int) -> Result<(), Error> {
     if code == 0 { Ok(()) } else { Err(failed(call)) }
 }
 
-/// Makes reads of a descriptor return instead of waiting.
+/// Makes reads of a descriptor non-blocking.
 pub(crate) fn set_nonblocking(fd: c_int) -> Result<(), Error> {
     // SAFETY: flags of a descriptor that the caller has open.
     let code = unsafe {

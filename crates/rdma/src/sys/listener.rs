@@ -1,4 +1,4 @@
-//! Event channels, identifiers, and listening.
+//! Event channels, communication identifiers, and listeners.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_event_channel, sockaddr_storage};
 
+use super::buffer::Buffer;
 use super::connection::{Connection, Sizes};
 use super::domain::Domain;
 use super::library::{Library, check, failed, library, set_nonblocking};
 use super::shared::SharedReceives;
 use crate::Error;
 
-/// Where events come from.
+/// An event channel.
 pub(crate) struct Channel {
     pub(crate) library: &'static Library,
     pub(crate) raw: NonNull<rdma_event_channel>,
@@ -23,16 +24,18 @@ pub(crate) struct Channel {
 
 // SAFETY: librdmacm's objects may be used from any thread (rdma_cm(7)).
 unsafe impl Send for Channel {}
-// SAFETY: as above.
+// SAFETY: librdmacm's functions lock what they share (rdma_cm(7)).
 unsafe impl Sync for Channel {}
 
-/// What an event said.
+/// An event, acknowledged already.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) kind: u32,
     pub(crate) status: c_int,
     pub(crate) id: *mut rdma_cm_id,
     pub(crate) private_data: Vec<u8>,
+    /// READs that this side may have outstanding, in the events CONNECT_REQUEST and ESTABLISHED.
+    pub(crate) initiator_depth: u8,
 }
 
 impl Channel {
@@ -51,7 +54,7 @@ impl Channel {
         unsafe { self.raw.as_ref() }.fd
     }
 
-    /// The next event, if there is one.
+    /// The next event, if one is queued.
     pub(crate) fn event(&self) -> Result<Option<Event>, Error> {
         let mut raw: *mut rdma_cm_event = ptr::null_mut();
         // SAFETY: a channel of the library, and a place for the event.
@@ -63,8 +66,8 @@ impl Channel {
                 _ => Err(Error::Call { call: "rdma_get_cm_event", source: error }),
             };
         }
-        // SAFETY: the library gave an event; its private data are there until it is acknowledged, and of
-        // connections, which are all that is made here, `conn` is what the union has.
+        // SAFETY: the library returned an event; its private data is valid until it is acknowledged. All
+        // identifiers here are of connections, whose events have `conn` in the union.
         let event = unsafe {
             let param = (*raw).param.conn;
             let has_data = !param.private_data.is_null() && param.private_data_len != 0;
@@ -77,6 +80,7 @@ impl Channel {
                 status: (*raw).status,
                 id: (*raw).id,
                 private_data: private_data.to_vec(),
+                initiator_depth: param.initiator_depth,
             }
         };
         // SAFETY: an event that was not acknowledged before.
@@ -87,12 +91,12 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: identifiers on it are destroyed before: they are declared before it.
+        // SAFETY: identifiers on it are destroyed first: they are declared before it.
         unsafe { (self.library.rdma_destroy_event_channel)(self.raw.as_ptr()) }
     }
 }
 
-/// An identifier that is destroyed when it is dropped.
+/// A communication identifier, destroyed when it is dropped.
 pub(crate) struct Id {
     pub(crate) library: &'static Library,
     pub(crate) raw: NonNull<rdma_cm_id>,
@@ -112,6 +116,11 @@ impl Id {
         let raw = NonNull::new(raw).ok_or_else(|| failed("rdma_create_id"))?;
         Ok(Self { library, raw })
     }
+
+    /// Identifies the identifier in the events of its channel.
+    pub(crate) fn key(&self) -> usize {
+        self.raw.as_ptr() as usize
+    }
 }
 
 impl Drop for Id {
@@ -121,13 +130,13 @@ impl Drop for Id {
     }
 }
 
-/// An identifier and the channel that it is on, which ends after it.
+/// An identifier and its channel, which outlives it.
 pub(crate) struct Link {
     pub(crate) id: Id,
-    pub(crate) channel: Channel,
+    pub(crate) channel: Arc<Channel>,
 }
 
-/// An address as C has it.
+/// An IP address as C's bytes.
 pub(crate) fn sockaddr(address: SocketAddr) -> [u8; 28] {
     let mut bytes = [0; 28];
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u16;
@@ -143,7 +152,7 @@ pub(crate) fn sockaddr(address: SocketAddr) -> [u8; 28] {
     bytes
 }
 
-/// The address in what C has; that which nobody has where there is none of IP.
+/// The IP address in C's bytes; the unspecified address for another family.
 fn ip_of(storage: &sockaddr_storage) -> IpAddr {
     let mut bytes = [0; 28];
     for (place, word) in bytes.chunks_mut(8).zip(storage) {
@@ -157,26 +166,40 @@ fn ip_of(storage: &sockaddr_storage) -> IpAddr {
     }
 }
 
-/// Takes requests for connections.
+/// Listens for connection requests.
 pub struct Listener {
     _id: Id,
     channel: Arc<Channel>,
 }
 
-/// A peer that wants to connect.
+/// An event of a listener.
+#[derive(Debug)]
+pub enum ListenerEvent {
+    /// A peer requests a connection.
+    Request(Request),
+    /// The peer of the half-open connection with this key has confirmed it (RTU).
+    Established(usize),
+    /// The half-open connection with this key has failed: the peer rejected it, or did not confirm it in
+    /// time.
+    Failed(usize),
+}
+
+/// A connection request of a peer.
 pub struct Request {
     id: Id,
-    // What the identifier is on.
-    _channel: Arc<Channel>,
-    /// What it says: for RDMA-CM's own header, the library has taken it off.
+    // The listener's channel, which the identifier uses.
+    channel: Arc<Channel>,
+    /// Private data of the REQ, without the RDMA-CM header.
     pub private_data: Vec<u8>,
+    /// READs that the peer serves at once (its responder resources): the limit of [`Sizes::reads`].
+    pub reads: u8,
 }
 
 impl Listener {
     /// Listens on an address, on every device that has it.
     ///
     /// # Errors
-    /// When the libraries are not there, or the address cannot be had.
+    /// When a library cannot be loaded, or the address cannot be bound.
     pub fn new(address: SocketAddr, backlog: i32) -> Result<Self, Error> {
         let channel = Arc::new(Channel::new()?);
         let id = Id::new(&channel)?;
@@ -189,71 +212,135 @@ impl Listener {
         Ok(Self { _id: id, channel })
     }
 
-    /// Can be read when a peer wants to connect.
+    /// The descriptor, readable when an event is queued.
     pub fn descriptor(&self) -> RawFd {
         self.channel.descriptor()
     }
 
-    /// A peer that wants to connect, if there is one.
+    /// The next event, if one is queued.
     ///
     /// # Errors
-    /// When the device is gone.
-    pub fn request(&self) -> Result<Option<Request>, Error> {
+    /// When the device was removed.
+    pub fn next_event(&self) -> Result<Option<ListenerEvent>, Error> {
         const CONNECT_REQUEST: u32 = 4;
+        const CONNECT_ERROR: u32 = 6;
+        const UNREACHABLE: u32 = 7;
+        const REJECTED: u32 = 8;
+        const ESTABLISHED: u32 = 9;
+        const DISCONNECTED: u32 = 10;
+        const DEVICE_REMOVAL: u32 = 11;
         while let Some(event) = self.channel.event()? {
-            // Events of connections that ended before they were accepted concern nobody.
-            if event.kind != CONNECT_REQUEST {
-                continue;
-            }
             let Some(raw) = NonNull::new(event.id) else { continue };
-            let id = Id { library: self.channel.library, raw };
-            let private_data = event.private_data;
-            return Ok(Some(Request { id, _channel: Arc::clone(&self.channel), private_data }));
+            let key = raw.as_ptr() as usize;
+            match event.kind {
+                CONNECT_REQUEST => {
+                    let id = Id { library: self.channel.library, raw };
+                    let (channel, private_data) = (Arc::clone(&self.channel), event.private_data);
+                    let request = Request { id, channel, private_data, reads: event.initiator_depth };
+                    return Ok(Some(ListenerEvent::Request(request)));
+                }
+                ESTABLISHED => return Ok(Some(ListenerEvent::Established(key))),
+                CONNECT_ERROR | UNREACHABLE | REJECTED | DISCONNECTED | DEVICE_REMOVAL => {
+                    return Ok(Some(ListenerEvent::Failed(key)));
+                }
+                _ => {}
+            }
         }
         Ok(None)
     }
 }
 
+/// An accepted connection whose peer has not confirmed it yet by an RTU, so that the source address may be
+/// spoofed. The listener gets its events.
+#[derive(Debug)]
+pub struct HalfOpen(Connection);
+
+impl HalfOpen {
+    /// Identifies it in [`ListenerEvent`].
+    pub fn key(&self) -> usize {
+        self.0.key()
+    }
+
+    /// The protection domain of its buffers.
+    pub fn domain(&self) -> &Arc<Domain> {
+        self.0.domain()
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
+    pub fn receive(&mut self, buffer: Buffer, token: u64) -> Result<(), (Error, Buffer)> {
+        self.0.receive(buffer, token)
+    }
+
+    /// Accepts the peer's request by sending a REP.
+    ///
+    /// # Errors
+    /// When the peer or the device is gone.
+    pub fn accept(&mut self, private_data: &[u8]) -> Result<(), Error> {
+        self.0.accept(private_data)
+    }
+
+    /// The established connection, with an event channel of its own.
+    ///
+    /// # Errors
+    /// When no event channel can be created.
+    pub fn establish(mut self) -> Result<Connection, Error> {
+        self.0.migrate()?;
+        Ok(self.0)
+    }
+}
+
 impl Request {
-    /// Refuses, with a reason that the peer can read.
+    /// Rejects the request, with private data for the peer.
     pub fn reject(self, private_data: &[u8]) {
         let length = private_data.len().min(148) as u8;
         // SAFETY: an identifier with a request, and private data of this length.
         unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), private_data.as_ptr().cast(), length) };
     }
 
-    /// Who it is.
+    /// Address of the peer, as its request states it.
     pub fn peer(&self) -> IpAddr {
         // SAFETY: an identifier of the library.
         ip_of(unsafe { &self.id.raw.as_ref().route.addr.dst_storage })
     }
 
-    /// The domain of all that came in by this device: no buffer of it may be opened to peers.
+    /// The domain that all accepted connections of the device share: its buffers may not be opened to peers.
     ///
     /// # Errors
-    /// When the device has no more.
+    /// When the device has no room for it.
     pub fn domain(&self) -> Result<Arc<Domain>, Error> {
         // SAFETY: an identifier with a request has a device, which librdmacm keeps open.
-        unsafe { Domain::of_servers(self.id.raw.as_ref().verbs) }
+        unsafe { Domain::shared_by_accepted(self.id.raw.as_ref().verbs) }
     }
 
-    /// Makes a connection of it that can be posted to: [`Connection::accept`] has to follow.
+    /// A domain of this connection alone: its buffers may be opened to the peer.
     ///
     /// # Errors
-    /// When the device has no more room.
-    pub fn prepare(self, domain: &Arc<Domain>, sizes: Sizes) -> Result<Connection, Error> {
+    /// As [`Request::domain`].
+    pub fn own_domain(&self) -> Result<Arc<Domain>, Error> {
+        // SAFETY: an identifier with a request has a device, and librdmacm does not close it.
+        unsafe { Domain::new(self.id.raw.as_ref().verbs) }
+    }
+
+    /// Creates the queue pair, so that receives can be posted before [`HalfOpen::accept`].
+    ///
+    /// # Errors
+    /// When the device has no room for it.
+    pub fn prepare(self, domain: &Arc<Domain>, sizes: Sizes) -> Result<HalfOpen, Error> {
         self.made(domain, sizes, None)
     }
 
-    /// The same, for a connection whose messages come into receives that others have as well.
+    /// Creates the queue pair, with shared receives.
     ///
     /// # Errors
     /// As [`Request::prepare`].
-    pub fn prepare_shared(self, sizes: Sizes, receives: &Arc<SharedReceives>) -> Result<Connection, Error> {
+    pub fn prepare_shared(self, sizes: Sizes, receives: &Arc<SharedReceives>) -> Result<HalfOpen, Error> {
         self.made(receives.domain(), sizes, Some(Arc::clone(receives)))
     }
 
-    /// The device that it came in by: the same number for the same device.
+    /// Number of the device that received the request.
     pub fn device(&self) -> usize {
         // SAFETY: an identifier of the library.
         unsafe { self.id.raw.as_ref() }.verbs as usize
@@ -264,12 +351,10 @@ impl Request {
         domain: &Arc<Domain>,
         sizes: Sizes,
         shared: Option<Arc<SharedReceives>>,
-    ) -> Result<Connection, Error> {
-        let channel = Channel::new()?;
-        // SAFETY: an identifier and a channel of the library.
-        let code = unsafe { (self.id.library.rdma_migrate_id)(self.id.raw.as_ptr(), channel.raw.as_ptr()) };
-        check("rdma_migrate_id", code)?;
-        Connection::new(Link { id: self.id, channel }, domain, sizes, shared)
+    ) -> Result<HalfOpen, Error> {
+        let link = Link { id: self.id, channel: self.channel };
+        let sizes = Sizes { reads: sizes.reads.min(self.reads), ..sizes };
+        Connection::new(link, domain, sizes, shared).map(HalfOpen)
     }
 }
 
@@ -290,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_found_again() {
+    fn socket_addresses_round_trip() {
         assert_eq!(ip_of(&[0; 16]), IpAddr::from(Ipv6Addr::UNSPECIFIED));
         for address in ["192.0.2.7:4420", "[2001:db8::7]:4420", "[fe80::1]:1"] {
             let address: SocketAddr = address.parse().unwrap();

@@ -1,5 +1,5 @@
-//! Requests on their way to a send queue: posted in lists, since each call takes the device's lock, and told
-//! of when done only now and then, since each completion costs both the device and the program.
+//! Requests of a send queue. They are posted in lists, because each call takes the device's lock, and only
+//! some are signaled, because each completion costs time in the device and in the program.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -8,38 +8,43 @@ use std::sync::Arc;
 
 use abi::{
     IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_READ, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge,
-    ibv_wr_rdma,
+    ibv_wr_bind_mw, ibv_wr_rdma,
 };
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Landing};
 
-/// Requests that one call posts.
+/// Requests posted by one call at most.
 const LIST_MAX: usize = 64;
-/// Requests without a completion of their own, in a row.
-const UNTOLD_MAX: usize = 16;
-/// Bytes of their buffers, which come back with the completion of a later one.
-const UNTOLD_BYTES_MAX: usize = 256 << 10;
-/// Bytes that a request can carry itself: a command, or a completion.
+/// Unsignaled requests in a row at most.
+const UNSIGNALED_MAX: usize = 16;
+/// Bytes of unsignaled requests at most: their buffers return with the next signaled completion.
+const UNSIGNALED_BYTES_MAX: usize = 256 << 10;
+/// Bytes of inline data: a command, or a completion.
 pub(super) const INLINE: usize = 64;
 
-/// A request that the queue has, or is about to.
+/// A request that is posted, or in the list.
 struct Sent {
     token: u64,
     buffer: Option<Buffer>,
-    _lent: Option<Arc<Buffer>>,
+    _shared: Option<Arc<Buffer>>,
+    _landing: Option<Arc<Landing>>,
 }
 
-/// What a request works on.
-pub(super) enum Work {
-    /// So many bytes of a buffer, where they lie for the device.
+/// The local side of a request.
+pub(super) enum LocalData {
+    /// Bytes of a buffer that the request owns.
     Buffer(Buffer, ibv_sge),
-    /// The same of one that others have as well, to be read.
-    Lent(Arc<Buffer>, ibv_sge),
-    /// Bytes of its own.
+    /// Bytes of a shared buffer, which the request reads.
+    Shared(Arc<Buffer>, ibv_sge),
+    /// A range of a buffer that several READs fill.
+    Landing(Arc<Landing>, ibv_sge),
+    /// Inline data, and its length in bytes.
     Inline([u8; INLINE], usize),
+    /// None: the binding of a memory window.
+    Binding(ibv_wr_bind_mw),
 }
 
-/// The peer's side of a request.
+/// The remote side of a request.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Remote {
     pub(super) opcode: u32,
@@ -48,64 +53,79 @@ pub(super) struct Remote {
     pub(super) invalidate: u32,
 }
 
-/// The requests of one send queue, which completes them in their order.
+/// The requests of one send queue, which complete in order.
 #[derive(Default)]
 pub(super) struct Outbox {
     sent: VecDeque<Sent>,
-    /// The number of the oldest.
+    /// Number of the oldest request.
     first: u64,
-    untold: usize,
-    untold_bytes: usize,
+    unsignaled: usize,
+    unsignaled_bytes: usize,
+    /// Each request is signaled.
+    pub(super) reports_each: bool,
     requests: Vec<ibv_send_wr>,
     elements: Vec<ibv_sge>,
     inline: Vec<[u8; INLINE]>,
 }
 
 impl Outbox {
-    /// Requests that the queue has, or is about to.
+    /// Requests that are posted or in the list.
     pub(super) fn len(&self) -> usize {
         self.sent.len()
     }
 
-    /// Whether the list has to be posted before more is added.
+    /// Whether the list has to be posted before a request is added.
     pub(super) fn is_full(&self) -> bool {
         self.requests.len() >= LIST_MAX
     }
 
-    /// Adds a request to the list. Its number, marked with `mark`, is what its completion says.
-    pub(super) fn push(&mut self, mark: u64, remote: Remote, work: Work, token: u64) {
-        let (mut buffer, mut lent, mut inline, mut flag) = (None, None, [0; INLINE], 0);
+    /// Adds a request to the list. Its work request ID is its number, marked with `mark`.
+    pub(super) fn push(&mut self, mark: u64, remote: Remote, work: LocalData, token: u64) {
+        let (mut buffer, mut shared, mut landing) = (None, None, None);
+        let (mut inline, mut flag, mut binding) = ([0; INLINE], 0, None);
         let element = match work {
-            Work::Buffer(owned, element) => {
+            LocalData::Buffer(owned, element) => {
                 buffer = Some(owned);
                 element
             }
-            Work::Lent(others, element) => {
-                lent = Some(others);
+            LocalData::Shared(others, element) => {
+                shared = Some(others);
                 element
             }
-            Work::Inline(bytes, length) => {
+            LocalData::Landing(others, element) => {
+                landing = Some(others);
+                element
+            }
+            LocalData::Inline(bytes, length) => {
                 (inline, flag) = (bytes, IBV_SEND_INLINE);
                 ibv_sge { addr: 0, length: length as u32, lkey: 0 }
             }
+            LocalData::Binding(bind) => {
+                binding = Some(bind);
+                ibv_sge { addr: 0, length: 0, lkey: 0 }
+            }
         };
-        self.untold += 1;
-        self.untold_bytes += element.length as usize;
-        let tells = remote.opcode == IBV_WR_RDMA_READ
-            || self.untold >= UNTOLD_MAX
-            || self.untold_bytes >= UNTOLD_BYTES_MAX;
-        if tells {
-            (self.untold, self.untold_bytes) = (0, 0);
+        self.unsignaled += 1;
+        self.unsignaled_bytes += element.length as usize;
+        let is_signaled = self.reports_each
+            || remote.opcode == IBV_WR_RDMA_READ
+            || self.unsignaled >= UNSIGNALED_MAX
+            || self.unsignaled_bytes >= UNSIGNALED_BYTES_MAX;
+        if is_signaled {
+            (self.unsignaled, self.unsignaled_bytes) = (0, 0);
         }
         // SAFETY: a request of zeros is a request: numbers, null pointers, a union of numbers.
         let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
         request.wr_id = mark | (self.first + self.sent.len() as u64);
-        request.num_sge = 1;
+        request.num_sge = c_int::from(binding.is_none());
         request.opcode = remote.opcode;
-        request.send_flags = flag | if tells { IBV_SEND_SIGNALED } else { 0 };
+        request.send_flags = flag | if is_signaled { IBV_SEND_SIGNALED } else { 0 };
         request.imm_data = remote.invalidate;
         request.wr.rdma = ibv_wr_rdma { remote_addr: remote.address, rkey: remote.key };
-        self.sent.push_back(Sent { token, buffer, _lent: lent });
+        if let Some(binding) = binding {
+            request.bind_mw = binding;
+        }
+        self.sent.push_back(Sent { token, buffer, _shared: shared, _landing: landing });
         self.requests.push(request);
         self.elements.push(element);
         self.inline.push(inline);
@@ -114,10 +134,10 @@ impl Outbox {
     /// Posts the list.
     ///
     /// # Errors
-    /// The error number, when the queue pair takes no more: it is broken then.
+    /// The error number, when the queue pair rejects the requests: the connection is then broken.
     ///
     /// # Safety
-    /// The queue pair is there, and is destroyed before this is dropped.
+    /// The queue pair is live, and is destroyed before this is dropped.
     pub(super) unsafe fn post(&mut self, qp: *mut ibv_qp) -> Result<(), c_int> {
         if self.requests.is_empty() {
             return Ok(());
@@ -141,8 +161,14 @@ impl Outbox {
         if code == 0 { Ok(()) } else { Err(code) }
     }
 
-    /// The request of this number is done, and with it all before: hands out their tokens and buffers, and
-    /// which of them is the one.
+    /// Posted requests that a signaled completion will report: those after the last signaled one complete
+    /// with a later one.
+    pub(super) fn in_flight(&self) -> usize {
+        self.sent.len().saturating_sub(self.unsignaled)
+    }
+
+    /// Handles the completion of a request, which implies those before it: passes on their tokens and
+    /// buffers, and whether each is the signaled one.
     pub(super) fn retire(&mut self, number: u64, mut out: impl FnMut(u64, Option<Buffer>, bool)) {
         while self.first <= number
             && let Some(Sent { token, buffer, .. }) = self.sent.pop_front()
@@ -153,7 +179,7 @@ impl Outbox {
     }
 }
 
-/// Receives on their way to their queue, in lists as well.
+/// Receives, posted in lists as well.
 #[derive(Default)]
 pub(super) struct Inbox {
     requests: Vec<ibv_recv_wr>,
@@ -177,7 +203,7 @@ impl Inbox {
     /// As [`Outbox::post`].
     ///
     /// # Safety
-    /// As [`Outbox::post`]; the buffers are kept until their receives have completed.
+    /// As for [`Outbox::post`]; the buffers are kept until their receives have completed.
     pub(super) unsafe fn post(&mut self, qp: *mut ibv_qp) -> Result<(), c_int> {
         if self.requests.is_empty() {
             return Ok(());
@@ -201,27 +227,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_completion_stands_for_all_before_it() {
+    fn one_completion_retires_all_earlier_requests() {
         let mut outbox = Outbox::default();
-        for token in 0..UNTOLD_MAX as u64 + 1 {
-            outbox.push(1 << 62, Remote::default(), Work::Inline([0; INLINE], 16), token);
+        for token in 0..UNSIGNALED_MAX as u64 + 1 {
+            outbox.push(1 << 62, Remote::default(), LocalData::Inline([0; INLINE], 16), token);
         }
-        let told = |it: &ibv_send_wr| it.send_flags & IBV_SEND_SIGNALED != 0;
-        let told: Vec<_> = outbox.requests.iter().filter(|it| told(it)).map(|it| it.wr_id).collect();
-        assert_eq!(told, [1 << 62 | (UNTOLD_MAX as u64 - 1)]);
+        let signaled = |it: &ibv_send_wr| it.send_flags & IBV_SEND_SIGNALED != 0;
+        let signaled: Vec<_> = outbox.requests.iter().filter(|it| signaled(it)).map(|it| it.wr_id).collect();
+        assert_eq!(signaled, [1 << 62 | (UNSIGNALED_MAX as u64 - 1)]);
         let mut retired = Vec::new();
-        outbox.retire(UNTOLD_MAX as u64 - 1, |token, _, is_it| retired.push((token, is_it)));
-        assert_eq!(retired.len(), UNTOLD_MAX);
+        outbox.retire(UNSIGNALED_MAX as u64 - 1, |token, _, is_it| retired.push((token, is_it)));
+        assert_eq!(retired.len(), UNSIGNALED_MAX);
         assert_eq!(retired.iter().filter(|(_, is_it)| *is_it).count(), 1);
         assert_eq!(outbox.len(), 1);
     }
 
     #[test]
-    fn buffers_are_not_kept_from_their_owner() {
+    fn buffers_return_to_their_owner() {
         let mut outbox = Outbox::default();
-        let length = UNTOLD_BYTES_MAX as u32;
+        let length = UNSIGNALED_BYTES_MAX as u32;
         let element = ibv_sge { addr: 0, length, lkey: 0 };
-        let work = Work::Buffer(Buffer::zeroed(UNTOLD_BYTES_MAX), element);
+        let work = LocalData::Buffer(Buffer::zeroed(UNSIGNALED_BYTES_MAX), element);
         outbox.push(0, Remote::default(), work, 0);
         assert_ne!(outbox.requests[0].send_flags & IBV_SEND_SIGNALED, 0);
     }

@@ -1,4 +1,5 @@
-//! Receives that all connections of a device have in common: memory for what comes, not for what could come.
+//! Receives shared by all connections of a device, so that memory grows with the messages in flight and not
+//! with the number of connections.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -14,15 +15,14 @@ use super::library::failed;
 use super::listener::Request;
 use crate::Error;
 
-/// Marks the number of a receive that is shared: those of connections are places in a table, and never as
-/// high.
+/// Marks work request IDs of shared receives; those of connections are indices of a table, and smaller.
 const SHARED: u64 = 1 << 63;
 
-/// A shared receive queue. Which connection's message comes into which buffer is not known before.
+/// A shared receive queue. Any connection's message may arrive in any of its buffers.
 pub struct SharedReceives {
     raw: NonNull<ibv_srq>,
     domain: Arc<Domain>,
-    /// Buffers that the device has, each with its caller's name.
+    /// Posted buffers, each with its token.
     buffers: Mutex<Slab<(u64, Buffer)>>,
     size: u32,
 }
@@ -33,7 +33,7 @@ unsafe impl Send for SharedReceives {}
 unsafe impl Sync for SharedReceives {}
 
 impl SharedReceives {
-    /// An empty one, for so many receives, on the device by which a peer wants to connect.
+    /// Creates an empty queue of `size` receives on the device that received a request.
     ///
     /// # Errors
     /// When the device has no room for it.
@@ -47,17 +47,17 @@ impl SharedReceives {
         Ok(Arc::new(Self { raw, domain, buffers: Mutex::new(Slab::new()), size }))
     }
 
-    /// The domain of its buffers and of the connections that use it.
+    /// The protection domain of its buffers, and of the connections that use it.
     pub fn domain(&self) -> &Arc<Domain> {
         &self.domain
     }
 
-    /// How many receives it has at most.
+    /// Receives that can be posted at most.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// How many more it has room for.
+    /// Receives that can be posted now.
     pub fn room(&self) -> usize {
         (self.size as usize).saturating_sub(self.lock().len())
     }
@@ -70,10 +70,10 @@ impl SharedReceives {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Receives a message of any connection into a buffer.
+    /// Posts a receive, for a message of any connection.
     ///
     /// # Errors
-    /// The buffer with the reason, when the queue is full or the device gone.
+    /// The buffer with the reason, when the queue is full or the device was removed.
     pub fn receive(&self, buffer: Buffer, token: u64) -> Result<(), (Error, Buffer)> {
         let mut buffers = self.lock();
         if buffers.len() >= self.size as usize {
@@ -100,7 +100,7 @@ impl SharedReceives {
         Err((Error::Call { call: "ibv_post_srq_recv", source }, buffer))
     }
 
-    /// What a completion's number stands for, if it is one of these.
+    /// The token and buffer of a work request ID, if it is a shared receive's.
     pub(crate) fn take(&self, wr_id: u64) -> Option<(u64, Buffer)> {
         if wr_id & SHARED == 0 {
             return None;

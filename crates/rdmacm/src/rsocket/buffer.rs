@@ -1,4 +1,4 @@
-//! Memory that peers write to, and that messages are sent from.
+//! Registered memory, for peers to write to and for messages to be sent from.
 
 use crate::verbs::verbs;
 use abi::{ibv_mr, ibv_pd, ibv_sge};
@@ -6,7 +6,7 @@ use core::ffi::c_int;
 use door::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
-/// Regions begin at pages.
+/// Alignment of registered memory: a page.
 const ALIGNMENT: usize = 4096;
 
 /// A ring of registered bytes.
@@ -28,7 +28,7 @@ impl Buffer {
             return Err(Errno::NO_MEMORY);
         }
         let mut buffer = Self { start, layout, mr: core::ptr::null_mut() };
-        // SAFETY: as above; the memory is ours.
+        // SAFETY: the layout has a size; the memory is ours.
         let mr = unsafe { (verbs()?.ibv_reg_mr)(pd, start.cast(), layout.size(), access as c_int) };
         buffer.mr = Errno::check_pointer(mr)?;
         Ok(buffer)
@@ -42,18 +42,18 @@ impl Buffer {
         self.start as u64
     }
 
-    /// For the peer.
+    /// The remote key, for the peer.
     pub(super) fn key(&self) -> u32 {
         // SAFETY: registered as long as this is there.
         unsafe { (*self.mr).rkey }
     }
 
     fn local_key(&self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: registered as long as this is there.
         unsafe { (*self.mr).lkey }
     }
 
-    /// Bytes from `at` on, around the end: one or two pieces.
+    /// The bytes from `at` on as scatter/gather elements: one, or two where the range wraps.
     pub(super) fn pieces(&self, at: usize, length: usize) -> ([ibv_sge; 2], usize) {
         let first = length.min(self.length().saturating_sub(at));
         let piece = |at: usize, length: usize| ibv_sge {
@@ -65,31 +65,31 @@ impl Buffer {
         (pieces, if first == length { 1 } else { 2 })
     }
 
-    /// Copies into the ring. Nothing beyond its length.
+    /// Copies bytes into the ring, at most the ring's length.
     pub(super) fn put(&self, at: usize, bytes: &[u8]) {
         let bytes = bytes.get(..self.length()).unwrap_or(bytes);
         let (one, two) = bytes.split_at(bytes.len().min(self.length().saturating_sub(at)));
-        // SAFETY: both parts lie within the ring; what is here is not being sent.
+        // SAFETY: both parts lie within the ring; no request sends these bytes now.
         unsafe {
             core::ptr::copy_nonoverlapping(one.as_ptr(), self.start.add(at), one.len());
             core::ptr::copy_nonoverlapping(two.as_ptr(), self.start, two.len());
         }
     }
 
-    /// Copies out of the ring.
+    /// Copies bytes out of the ring.
     pub(super) fn take(&self, at: usize, to: &mut [u8]) {
         let limit = self.length().min(to.len());
         let to = &mut to[..limit];
         let (one, two) = to.split_at_mut(limit.min(self.length().saturating_sub(at)));
-        // SAFETY: both parts lie within the ring. A peer that writes here still has itself to blame for what
-        // is read.
+        // SAFETY: both parts lie within the ring. A peer may write here at the same time; the bytes are plain
+        // data and are then unspecified.
         unsafe {
             core::ptr::copy_nonoverlapping(self.start.add(at), one.as_mut_ptr(), one.len());
             core::ptr::copy_nonoverlapping(self.start, two.as_mut_ptr(), two.len());
         }
     }
 
-    /// Some bytes, which a peer may be writing.
+    /// Reads bytes from the ring, which a peer may be writing.
     pub(super) fn read<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut bytes = [0; N];
         if at.saturating_add(N) <= self.length() {

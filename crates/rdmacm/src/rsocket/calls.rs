@@ -1,4 +1,4 @@
-//! The calls as C makes them: those of sockets, with an `r` before their names.
+//! The rsocket functions that C calls: `rsocket`, `rconnect`, `rsend` and so on.
 
 use super::socket::{Phase, Socket};
 use super::table::Found;
@@ -9,21 +9,21 @@ use crate::listen::rdma_listen;
 use crate::sockaddr;
 use abi::sockaddr_storage;
 use core::ffi::{c_int, c_void};
-use door::{Errno, door};
+use door::{Errno, In, InOut, door};
 use libc::{iovec, msghdr, pollfd, timeval};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A call moves at most as much, so that the count fits the answer (as Linux's MAX_RW_COUNT).
+/// Bytes of one call at most, so that the count fits the return value (Linux: `MAX_RW_COUNT`).
 const CALL_BYTES_MAX: usize = 0x7fff_f000;
-/// Elements of a vector, as the kernel has it (UIO_MAXIOV).
+/// Elements of a vector at most (Linux: `UIO_MAXIOV`).
 const ELEMENTS_MAX: usize = 1024;
 
 fn found(fd: c_int) -> Result<Found, Errno> {
     table::find(fd).ok_or(Errno(libc::EBADF))
 }
 
-/// A socket of a stream.
+/// The stream socket behind a descriptor.
 fn socket(fd: c_int) -> Result<Arc<Socket>, Errno> {
     match found(fd)? {
         Found::Stream(socket) => Ok(socket),
@@ -31,17 +31,18 @@ fn socket(fd: c_int) -> Result<Arc<Socket>, Errno> {
     }
 }
 
-/// Copies an address to where a caller wants one, as much as there is room for.
+/// Copies an address to the caller, cut to the room that it has.
 ///
 /// # Safety
-/// `*room` bytes can be written at `to`, or one of them is NULL.
+/// `*room` bytes are writable at `to`, or one of the pointers is NULL.
 unsafe fn give_address(storage: &sockaddr_storage, to: *mut c_void, room: *mut u32) -> Result<(), Errno> {
     if to.is_null() || room.is_null() {
         return Ok(());
     }
     let address = sockaddr::stored(storage).ok_or(Errno(libc::ENOTCONN))?;
     let length = sockaddr::length(&address);
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `*room` bytes are writable at `to`, or one of the pointers is
+    // NULL.
     unsafe {
         core::ptr::copy_nonoverlapping(storage.as_ptr().cast::<u8>(), to.cast(), length.min(*room) as usize);
         *room = length;
@@ -49,7 +50,7 @@ unsafe fn give_address(storage: &sockaddr_storage, to: *mut c_void, room: *mut u
     Ok(())
 }
 
-/// What a receive fetched.
+/// Result of a receive call.
 struct Fetched {
     bytes: usize,
     from: sockaddr_storage,
@@ -85,10 +86,10 @@ unsafe fn send(
     (to, length): (*const c_void, u32),
 ) -> Result<isize, Errno> {
     let sent = match found(fd)? {
-        // Of a stream, the address says nothing new.
+        // On a stream the address is ignored: the peer is known.
         Found::Stream(socket) => transfer::send(&socket, pieces, flags)?,
         Found::Datagram(socket) => {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract, `to` is NULL, or an address of `length` bytes.
             let to = (!to.is_null() && length > 0).then(|| unsafe { sockaddr::read(to) }).transpose()?;
             datagram::send(&socket, pieces, flags, to)?
         }
@@ -96,36 +97,37 @@ unsafe fn send(
     Ok(sent as isize)
 }
 
-/// Nobody is named: the peer that the socket is connected to.
-const NOBODY: (*const c_void, u32) = (core::ptr::null(), 0);
+/// No destination: the peer that the socket is connected to.
+const NO_DESTINATION: (*const c_void, u32) = (core::ptr::null(), 0);
 
 /// # Safety
-/// `length` bytes are at `memory`.
+/// `length` bytes are readable at `memory`.
 unsafe fn bytes<'a>(memory: *const c_void, length: usize) -> &'a [u8] {
     if memory.is_null() || length == 0 {
         return &[];
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `length` bytes are readable at `memory`.
     unsafe { core::slice::from_raw_parts(memory.cast(), length.min(CALL_BYTES_MAX)) }
 }
 
 /// # Safety
-/// `length` bytes can be written at `memory`.
+/// `length` bytes are writable at `memory`.
 unsafe fn room<'a>(memory: *mut c_void, length: usize) -> &'a mut [u8] {
     if memory.is_null() || length == 0 {
         return &mut [];
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `length` bytes are writable at `memory`.
     unsafe { core::slice::from_raw_parts_mut(memory.cast(), length.min(CALL_BYTES_MAX)) }
 }
 
 /// # Safety
-/// `count` elements are at `list`, and each leads to as many bytes as it says.
+/// `count` elements are at `list`, and each points to as many bytes as it names.
 unsafe fn vector<'a>(list: *const iovec, count: usize) -> Result<&'a [iovec], Errno> {
     if count > ELEMENTS_MAX || (list.is_null() && count > 0) {
         return Err(Errno::INVALID);
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `count` elements are at `list`, and each points to as many bytes
+    // as it names.
     Ok(if count == 0 { &[] } else { unsafe { core::slice::from_raw_parts(list, count) } })
 }
 
@@ -137,7 +139,7 @@ unsafe fn receive_vector(
     count: usize,
     flags: c_int,
 ) -> Result<Fetched, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of [`vector`].
     let pieces = unsafe { vector(list, count)?.iter().map(|it| room(it.iov_base, it.iov_len)) };
     let mut pieces: Vec<&mut [u8]> = pieces.collect();
     receive(fd, &mut pieces, flags)
@@ -152,10 +154,10 @@ unsafe fn send_vector(
     flags: c_int,
     to: (*const c_void, u32),
 ) -> Result<isize, Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of [`vector`] and [`send`].
     let pieces = unsafe { vector(list, count)?.iter().map(|it| bytes(it.iov_base, it.iov_len)) };
     let pieces: Vec<&[u8]> = pieces.collect();
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, which is that of [`vector`] and [`send`].
     unsafe { send(fd, &pieces, flags, to) }
 }
 
@@ -163,22 +165,23 @@ fn elements(count: c_int) -> Result<usize, Errno> {
     usize::try_from(count).map_err(|_| Errno::INVALID)
 }
 
-/// A time as `poll` has it.
+/// Converts a time-out of `poll(2)`; a negative one is none.
 fn milliseconds(time: c_int) -> Option<Duration> {
     u64::try_from(time).ok().map(Duration::from_millis)
 }
 
-/// Ends what is connected, and frees it.
+/// Closes a socket's connection, and removes the socket from the table.
 fn close(fd: c_int) -> Result<(), Errno> {
-    match table::remove(fd).ok_or(Errno(libc::EBADF))? {
-        Found::Stream(socket) => socket.part(),
-        // What it cannot send any more is lost, as datagrams are.
+    let Some(found) = table::remove(fd) else { return super::repoll::close(fd) };
+    match found {
+        Found::Stream(socket) => socket.close_connection(),
+        // Datagrams that are still queued are lost, as with UDP.
         Found::Datagram(socket) => _ = datagram::shutdown(&socket, libc::SHUT_RDWR),
     }
     Ok(())
 }
 
-/// Waits until a connection is there, or has failed.
+/// Waits until the connection is established or has failed.
 fn connected(socket: &Socket, nonblocking: bool) -> Result<(), Errno> {
     let outcome = socket.wait(nonblocking, None, |inner| match inner.phase {
         Phase::Connected => Ok(Some(())),
@@ -189,7 +192,7 @@ fn connected(socket: &Socket, nonblocking: bool) -> Result<(), Errno> {
 }
 
 door! {
-    /// Streams and datagrams of IPv4 and IPv6.
+    /// Creates a stream or datagram socket of IPv4 or IPv6.
     fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> number(c_int) {
         if domain != libc::AF_INET && domain != libc::AF_INET6 {
             return Err(Errno(libc::EAFNOSUPPORT));
@@ -213,10 +216,14 @@ door! {
     fn rbind(fd: c_int, address: *const c_void, length: u32) -> status(c_int) {
         let socket = match found(fd)? {
             Found::Stream(socket) => socket,
-            Found::Datagram(socket) => return datagram::bind(&socket, address, length),
+            Found::Datagram(socket) => {
+                // SAFETY: the program passes an address of `length` bytes.
+                return unsafe { datagram::bind(&socket, address, length) };
+            }
         };
         let mut inner = socket.lock();
-        Errno::check(rdma_bind_addr(inner.id, address))?;
+        // SAFETY: the identifier lives as long as its socket; the address is as the manual page requires.
+        Errno::check(unsafe { rdma_bind_addr(inner.id, address) })?;
         inner.phase = Phase::Bound;
         Ok(())
     }
@@ -227,7 +234,8 @@ door! {
         if inner.phase == Phase::Listening {
             return Ok(());
         }
-        Errno::check(rdma_listen(inner.id, backlog))?;
+        // SAFETY: the identifier lives as long as its socket.
+        Errno::check(unsafe { rdma_listen(inner.id, backlog) })?;
         inner.phase = Phase::Listening;
         Ok(())
     }
@@ -239,7 +247,7 @@ door! {
             if inner.phase != Phase::Listening {
                 return Err(Errno::INVALID);
             }
-            // A peer that could not be served is one less, and no failure of the listener.
+            // A request that cannot be served is dropped; the listener stays usable.
             while let Some(accepted) = inner.accept() {
                 if let Ok(accepted) = accepted {
                     return Ok(Some(accepted));
@@ -247,23 +255,31 @@ door! {
             }
             Ok(None)
         })?;
-        let storage = (*accepted.id).route.addr.dst_storage;
+        // SAFETY: the identifier was just made.
+        let storage = unsafe { (*accepted.id).route.addr.dst_storage };
         let fd = table::add(Found::Stream(Arc::new(Socket::of(accepted))));
-        give_address(&storage, address, length)?;
+        // SAFETY: the program has room for an address of `*length` bytes, or none.
+        unsafe { give_address(&storage, address, length) }?;
         Ok(fd)
     }
 
     fn rconnect(fd: c_int, address: *const c_void, length: u32) -> status(c_int) {
         let socket = match found(fd)? {
             Found::Stream(socket) => socket,
-            Found::Datagram(socket) => return datagram::connect(&socket, address, length),
+            Found::Datagram(socket) => {
+                // SAFETY: the program passes an address of `length` bytes.
+                return unsafe { datagram::connect(&socket, address, length) };
+            }
         };
         let nonblocking = {
             let mut inner = socket.lock();
             match inner.phase {
-                Phase::Fresh | Phase::Bound => inner.connect(address)?,
+                Phase::Fresh | Phase::Bound => {
+                    // SAFETY: the program passes an address that is as long as its family requires.
+                    unsafe { inner.connect(address) }?;
+                }
                 Phase::Connecting if inner.nonblocking => {
-                    inner.attend();
+                    inner.progress_with_system_calls();
                     if inner.phase == Phase::Connecting {
                         return Err(Errno(libc::EALREADY));
                     }
@@ -290,87 +306,117 @@ door! {
     }
 
     fn rrecv(fd: c_int, memory: *mut c_void, length: usize, flags: c_int) -> number(isize) {
-        receive(fd, &mut [room(memory, length)], flags).map(|fetched| fetched.bytes as isize)
+        // SAFETY: the program passes `length` bytes.
+        let place = unsafe { room(memory, length) };
+        receive(fd, &mut [place], flags).map(|fetched| fetched.bytes as isize)
     }
 
     fn rrecvfrom(fd: c_int, memory: *mut c_void, length: usize, flags: c_int, address: *mut c_void,
         address_length: *mut u32) -> number(isize) {
-        let fetched = receive(fd, &mut [room(memory, length)], flags)?;
-        give_address(&fetched.from, address, address_length)?;
+        // SAFETY: the program passes `length` bytes.
+        let place = unsafe { room(memory, length) };
+        let fetched = receive(fd, &mut [place], flags)?;
+        // SAFETY: the program has room for an address of `*address_length` bytes, or none.
+        unsafe { give_address(&fetched.from, address, address_length) }?;
         Ok(fetched.bytes as isize)
     }
 
-    fn rrecvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> number(isize) {
-        let message = message.as_mut().ok_or(Errno::INVALID)?;
-        let fetched = receive_vector(fd, message.msg_iov, message.msg_iovlen, flags)?;
+    fn rrecvmsg(fd: c_int, message: InOut<'_, msghdr>, flags: c_int) -> number(isize) {
+        let message = message.get()?;
+        // SAFETY: a vector of the program, whose elements are as long as they say.
+        let fetched = unsafe { receive_vector(fd, message.msg_iov, message.msg_iovlen, flags) }?;
         message.msg_controllen = 0;
         message.msg_flags = fetched.flags;
-        give_address(&fetched.from, message.msg_name, &mut message.msg_namelen)?;
+        // SAFETY: the program has room for an address of that length, or none.
+        unsafe { give_address(&fetched.from, message.msg_name, &mut message.msg_namelen) }?;
         Ok(fetched.bytes as isize)
     }
 
     fn rread(fd: c_int, memory: *mut c_void, length: usize) -> number(isize) {
-        receive(fd, &mut [room(memory, length)], 0).map(|fetched| fetched.bytes as isize)
+        // SAFETY: the program passes `length` bytes.
+        let place = unsafe { room(memory, length) };
+        receive(fd, &mut [place], 0).map(|fetched| fetched.bytes as isize)
     }
 
     fn rreadv(fd: c_int, list: *const iovec, count: c_int) -> number(isize) {
-        receive_vector(fd, list, elements(count)?, 0).map(|fetched| fetched.bytes as isize)
+        // SAFETY: a vector of the program, whose elements are as long as they say.
+        unsafe { receive_vector(fd, list, elements(count)?, 0) }.map(|fetched| fetched.bytes as isize)
     }
 
     fn rsend(fd: c_int, memory: *const c_void, length: usize, flags: c_int) -> number(isize) {
-        send(fd, &[bytes(memory, length)], flags, NOBODY)
+        // SAFETY: the program passes `length` bytes.
+        let piece = unsafe { bytes(memory, length) };
+        // SAFETY: there is no destination.
+        unsafe { send(fd, &[piece], flags, NO_DESTINATION) }
     }
 
     fn rsendto(fd: c_int, memory: *const c_void, length: usize, flags: c_int, address: *const c_void,
         address_length: u32) -> number(isize) {
-        send(fd, &[bytes(memory, length)], flags, (address, address_length))
+        // SAFETY: the program passes `length` bytes.
+        let piece = unsafe { bytes(memory, length) };
+        // SAFETY: the program passes an address of that length, or none.
+        unsafe { send(fd, &[piece], flags, (address, address_length)) }
     }
 
-    fn rsendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> number(isize) {
-        let message = message.as_ref().ok_or(Errno::INVALID)?;
+    fn rsendmsg(fd: c_int, message: In<'_, *const msghdr>, flags: c_int) -> number(isize) {
+        let message = message.get()?;
         if !message.msg_control.is_null() && message.msg_controllen > 0 {
             return Err(Errno::UNSUPPORTED);
         }
         let to = (message.msg_name.cast_const(), message.msg_namelen);
-        send_vector(fd, message.msg_iov, message.msg_iovlen, flags, to)
+        // SAFETY: a vector of the program, whose elements are as long as they say.
+        unsafe { send_vector(fd, message.msg_iov, message.msg_iovlen, flags, to) }
     }
 
     fn rwrite(fd: c_int, memory: *const c_void, length: usize) -> number(isize) {
-        send(fd, &[bytes(memory, length)], 0, NOBODY)
+        // SAFETY: the program passes `length` bytes.
+        let piece = unsafe { bytes(memory, length) };
+        // SAFETY: there is no destination.
+        unsafe { send(fd, &[piece], 0, NO_DESTINATION) }
     }
 
     fn rwritev(fd: c_int, list: *const iovec, count: c_int) -> number(isize) {
-        send_vector(fd, list, elements(count)?, 0, NOBODY)
+        // SAFETY: a vector of the program, whose elements are as long as they say.
+        unsafe { send_vector(fd, list, elements(count)?, 0, NO_DESTINATION) }
     }
 
     fn rpoll(list: *mut pollfd, count: libc::nfds_t, time_ms: c_int) -> number(c_int) {
         let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
-        let asked = if count == 0 { &mut [] } else { core::slice::from_raw_parts_mut(list, count) };
+        let asked = match count {
+            0 => &mut [],
+            // SAFETY: the program passes `count` elements.
+            _ => unsafe { core::slice::from_raw_parts_mut(list, count) },
+        };
         poll::poll(asked, milliseconds(time_ms))
     }
 
     fn rselect(count: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set,
-        time: *mut timeval) -> number(c_int) {
+        time: In<'_, *mut timeval>) -> number(c_int) {
         let sets = [(read, libc::POLLIN), (write, libc::POLLOUT), (except, libc::POLLPRI)];
         let mut asked = Vec::new();
         for fd in 0..count.clamp(0, libc::FD_SETSIZE as c_int) {
-            let is_in = |(set, _): &&(*mut libc::fd_set, i16)| !set.is_null() && libc::FD_ISSET(fd, *set);
+            let is_in = |(set, _): &&(*mut libc::fd_set, i16)| {
+                // SAFETY: a set of the program, and a number below its size.
+                !set.is_null() && unsafe { libc::FD_ISSET(fd, *set) }
+            };
             let events = sets.iter().filter(is_in).fold(0, |events, (_, event)| events | event);
             if events != 0 {
                 asked.push(pollfd { fd, events, revents: 0 });
             }
         }
-        let time = time.as_ref().map(|time| {
+        let time = time.optional().map(|time| {
             Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec.max(0) as u64)
         });
         poll::poll(&mut asked, time)?;
         let mut ready = 0;
         for (set, event) in sets.into_iter().filter(|(set, _)| !set.is_null()) {
-            libc::FD_ZERO(set);
+            // SAFETY: a set of the program.
+            unsafe { libc::FD_ZERO(set) };
             let ends = if event == libc::POLLPRI { 0 } else { libc::POLLHUP | libc::POLLERR };
             let wanted = asked.iter().filter(|it| it.events & event != 0 && it.revents & (event | ends) != 0);
             for asked in wanted {
-                libc::FD_SET(asked.fd, set);
+                // SAFETY: a set of the program, and a number below its size.
+                unsafe { libc::FD_SET(asked.fd, set) };
                 ready += 1;
             }
         }
@@ -380,31 +426,48 @@ door! {
     fn rgetpeername(fd: c_int, address: *mut c_void, length: *mut u32) -> status(c_int) {
         let socket = match found(fd)? {
             Found::Stream(socket) => socket,
-            Found::Datagram(socket) => return datagram::peer(&socket, address, length),
+            Found::Datagram(socket) => {
+                // SAFETY: the program has room for an address of `*length` bytes, or none.
+                return unsafe { datagram::peer(&socket, address, length) };
+            }
         };
         let inner = socket.lock();
         if !matches!(inner.phase, Phase::Accepted | Phase::Connected) {
             return Err(Errno(libc::ENOTCONN));
         }
-        give_address(&(*inner.id).route.addr.dst_storage, address, length)
+        // SAFETY: the identifier lives as long as its socket.
+        let storage = unsafe { &(*inner.id).route.addr.dst_storage };
+        // SAFETY: the program has room for an address of `*length` bytes, or none.
+        unsafe { give_address(storage, address, length) }
     }
 
     fn rgetsockname(fd: c_int, address: *mut c_void, length: *mut u32) -> status(c_int) {
         match found(fd)? {
             Found::Stream(socket) => {
-                give_address(&(*socket.lock().id).route.addr.src_storage, address, length)
+                let inner = socket.lock();
+                // SAFETY: the identifier lives as long as its socket.
+                let storage = unsafe { &(*inner.id).route.addr.src_storage };
+                // SAFETY: the program has room for an address of `*length` bytes, or none.
+                unsafe { give_address(storage, address, length) }
             }
-            Found::Datagram(socket) => Errno::check(libc::getsockname(socket.fd, address.cast(), length)),
+            Found::Datagram(socket) => {
+                // SAFETY: the program has room for an address of `*length` bytes, or none.
+                Errno::check(unsafe { libc::getsockname(socket.fd, address.cast(), length) })
+            }
         }
     }
 
     fn rsetsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: u32) -> status(c_int) {
         let socket = match found(fd)? {
             Found::Stream(socket) => socket,
-            Found::Datagram(socket) => return datagram::set_option(&socket, level, name, value, length),
+            Found::Datagram(socket) => {
+                // SAFETY: the program passes `length` bytes.
+                return unsafe { datagram::set_option(&socket, level, name, value, length) };
+            }
         };
         let mut inner = socket.lock();
-        inner.set_option(level, name, value, length)?;
+        // SAFETY: the program passes `length` bytes.
+        unsafe { inner.set_option(level, name, value, length) }?;
         if inner.options.keepalive {
             table::keep_alive();
         }
@@ -414,13 +477,15 @@ door! {
     fn rgetsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32)
         -> status(c_int) {
         match found(fd)? {
-            Found::Stream(socket) => socket.lock().option(level, name, value, length),
-            Found::Datagram(socket) => datagram::option(&socket, level, name, value, length),
+            // SAFETY: the program has room for `*length` bytes.
+            Found::Stream(socket) => unsafe { socket.lock().option(level, name, value, length) },
+            // SAFETY: the program has room for `*length` bytes.
+            Found::Datagram(socket) => unsafe { datagram::option(&socket, level, name, value, length) },
         }
     }
 
-    /// `F_GETFL` and `F_SETFL`, of which only whether it blocks has a meaning. The argument is where a number
-    /// that is always there would be.
+    /// `F_GETFL` and `F_SETFL`; only `O_NONBLOCK` has an effect. C declares the argument variadic, and the
+    /// x86-64 ABI passes it where a fixed third argument would be.
     fn rfcntl(fd: c_int, command: c_int, argument: c_int) -> number(c_int) {
         let found = found(fd)?;
         match command {
@@ -439,7 +504,8 @@ door! {
                 }
                 Ok(0)
             }
-            libc::F_GETFD | libc::F_SETFD => match libc::fcntl(fd, command, argument) {
+            // SAFETY: these commands have no pointers.
+            libc::F_GETFD | libc::F_SETFD => match unsafe { libc::fcntl(fd, command, argument) } {
                 -1 => Err(Errno::last()),
                 flags => Ok(flags),
             },
@@ -449,7 +515,8 @@ door! {
 
     fn riomap(fd: c_int, memory: *mut c_void, length: usize, protection: c_int, _flags: c_int, offset: i64)
         -> number(i64) {
-        socket(fd)?.lock().map(memory, length, protection, offset)
+        // SAFETY: the program passes `length` bytes, which stay until it unmaps them.
+        unsafe { socket(fd)?.lock().map(memory, length, protection, offset) }
     }
 
     fn riounmap(fd: c_int, memory: *mut c_void, length: usize) -> status(c_int) {
@@ -457,6 +524,8 @@ door! {
     }
 
     fn riowrite(fd: c_int, memory: *const c_void, length: usize, offset: i64, flags: c_int) -> number(usize) {
-        transfer::write_mapped(&*socket(fd)?, bytes(memory, length), offset, flags)
+        // SAFETY: the program passes `length` bytes.
+        let piece = unsafe { bytes(memory, length) };
+        transfer::write_mapped(&*socket(fd)?, piece, offset, flags)
     }
 }

@@ -1,4 +1,4 @@
-//! The completion queue of a socket, with the descriptor that tells of it.
+//! A socket's completion queue, with its completion channel.
 
 use crate::verbs::{self, verbs};
 use abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
@@ -6,10 +6,10 @@ use core::ffi::c_int;
 use door::Errno;
 use std::ptr::null_mut;
 
-/// Completions that are taken at once.
+/// Completions of one poll.
 pub(super) const BATCH: usize = 32;
 
-/// A completion queue and its channel. The queue pair that uses it is to be destroyed before.
+/// A completion queue and its channel. The queue pair that uses it has to be destroyed first.
 pub(super) struct Completions {
     cq: *mut ibv_cq,
     channel: *mut ibv_comp_channel,
@@ -21,7 +21,8 @@ impl Completions {
     /// `context` is an open device.
     pub(super) unsafe fn new(context: *mut ibv_context, entries: u32) -> Result<Self, Errno> {
         let verbs = verbs()?;
-        // SAFETY: as above. What is made is destroyed by `drop`.
+        // SAFETY: by this function's contract, `context` is an open device. The objects are destroyed by
+        // `drop`.
         unsafe {
             let channel = Errno::check_pointer((verbs.ibv_create_comp_channel)(context))?;
             let mut this = Self { cq: null_mut(), channel, events_taken: 0 };
@@ -32,25 +33,26 @@ impl Completions {
         }
     }
 
-    /// For the queue pair.
+    /// The completion queue, for creating the queue pair.
     pub(super) fn queue(&self) -> *mut ibv_cq {
         self.cq
     }
 
-    /// For `poll`: readable while completions wait that were asked for.
+    /// The channel's descriptor, for `poll(2)`: readable when there is an event for which the queue was
+    /// armed.
     pub(super) fn descriptor(&self) -> c_int {
         // SAFETY: ours.
         unsafe { (*self.channel).fd }
     }
 
-    /// Asks for an event with the next completion.
+    /// Arms the queue: the next completion makes an event.
     pub(super) fn arm(&mut self) -> Result<(), Errno> {
         // SAFETY: ours.
         Errno::check(unsafe { verbs::req_notify_cq(self.cq, 0) })
     }
 
-    /// Takes the events that were asked for.
-    pub(super) fn quiet(&mut self) {
+    /// Takes and acknowledges the events.
+    pub(super) fn take_events(&mut self) {
         let Ok(verbs) = verbs() else { return };
         let (mut cq, mut context) = (null_mut(), null_mut());
         // SAFETY: ours; the descriptor does not block.
@@ -59,7 +61,7 @@ impl Completions {
         }
     }
 
-    /// Takes as many completions as there are, up to a batch.
+    /// Takes completions, at most a batch.
     pub(super) fn take<'a>(&mut self, into: &'a mut [ibv_wc; BATCH]) -> Result<&'a [ibv_wc], Errno> {
         // SAFETY: room for as many as are asked for.
         let count = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, into.as_mut_ptr()) };
@@ -71,7 +73,7 @@ impl Completions {
 impl Drop for Completions {
     fn drop(&mut self) {
         let Ok(verbs) = verbs() else { return };
-        self.quiet();
+        self.take_events();
         // SAFETY: ours, in the order in which they use each other.
         unsafe {
             if !self.cq.is_null() {

@@ -1,4 +1,4 @@
-//! What sockets begin with: what the host's administrator says in `/etc/rdma/rsocket`, as rdma-core reads it.
+//! Defaults of sockets, from the host's `/etc/rdma/rsocket` as in rdma-core.
 
 use super::options::{BYTES, INLINE_BYTES_MAX, REQUESTS};
 use super::protocol::{scale, unscale};
@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Each file holds one number.
+/// The folder; each file in it holds one number.
 const FOLDER: &str = "/etc/rdma/rsocket";
-/// The longest that a call may be told to look before it sleeps.
+/// Upper limit of `polling_time`.
 const SPIN_MAX: Duration = Duration::from_secs(1);
 
-/// What a connection is made with.
+/// Sizes with which a connection is created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Sizes {
     pub(super) sends: u32,
@@ -22,11 +22,11 @@ pub(super) struct Sizes {
     pub(super) mappings: u32,
 }
 
-/// What applies to every socket that is told nothing else.
+/// Defaults of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Defaults {
     pub(super) sizes: Sizes,
-    /// A call that waits looks so long by itself before it sleeps: waking up costs as much.
+    /// Time that a blocking call polls before it sleeps, because a wake-up takes as long.
     pub(super) spin: Duration,
 }
 
@@ -44,13 +44,13 @@ impl Default for Defaults {
     }
 }
 
-/// Read once.
+/// The defaults, read from the files on first use.
 pub(super) fn of_this_host() -> &'static Defaults {
     static DEFAULTS: OnceLock<Defaults> = OnceLock::new();
     DEFAULTS.get_or_init(|| read(Path::new(FOLDER)))
 }
 
-/// What is not there, or no number, leaves a default as it is.
+/// A file that is missing or has no number leaves the default unchanged.
 fn read(folder: &Path) -> Defaults {
     let number = |name: &str| -> Option<u32> {
         std::fs::read_to_string(folder.join(name)).ok()?.split_whitespace().next()?.parse().ok()
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_administrators_numbers_are_taken_as_far_as_they_make_sense() {
+    fn defaults_from_files_are_limited_to_valid_values() {
         let folder = std::env::temp_dir().join(format!("rsocket-defaults-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();

@@ -1,13 +1,13 @@
-//! Sockets over RDMA: streams whose bytes the sender writes straight into the receiver's buffer, and
-//! datagrams.
+//! Sockets over RDMA (rsocket(7)): streams, whose sender writes bytes into the receiver's buffer by RDMA
+//! WRITE, and datagrams.
 //!
-//! - [`calls`] has what C calls; [`table`] finds what a descriptor stands for.
-//! - [`wait`] is how calls wait for a socket, [`poll`] how they wait for several.
-//! - [`socket`] is how far a stream's socket is, [`transfer`] what calls do with its bytes. [`stream`] moves
-//!   them, as [`protocol`] has it agreed; [`iomap`] is what the program maps.
-//! - [`datagram`] is the other kind of sockets.
-//! - [`buffer`] and [`completions`] are the memory and the completion queue of both kinds.
-//! - [`options`] is what can be set, [`defaults`] what holds where it is not.
+//! - [`calls`] has the functions that C calls; [`table`] finds the socket of a descriptor.
+//! - [`wait`] blocks a call on one socket, [`poll`] on several, [`repoll`] on a set that is kept.
+//! - [`socket`] is the state of a stream socket, [`transfer`] its send and receive calls. [`stream`] moves
+//!   the bytes by the [`protocol`]; [`iomap`] is direct writes.
+//! - [`datagram`] has datagram sockets.
+//! - [`buffer`] and [`completions`] are registered memory and the completion queue, for both kinds.
+//! - [`options`] are the socket options, [`defaults`] their defaults.
 
 mod buffer;
 mod calls;
@@ -18,6 +18,7 @@ mod iomap;
 mod options;
 mod poll;
 mod protocol;
+mod repoll;
 mod socket;
 mod stream;
 mod table;
@@ -30,11 +31,12 @@ pub(crate) use calls::{
     riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend, rsendmsg, rsendto,
     rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
 };
+pub(crate) use repoll::{repoll_create, repoll_ctl, repoll_wait};
 
 use core::ffi::c_int;
 use door::Errno;
 
-/// Reading from a descriptor answers at once from now on.
+/// Makes reads from a descriptor non-blocking.
 fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
     // SAFETY: numbers only.
     unsafe {

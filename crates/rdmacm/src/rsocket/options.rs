@@ -1,4 +1,4 @@
-//! `rsetsockopt` and `rgetsockopt`: what is set, and what of it has an effect.
+//! `rsetsockopt` and `rgetsockopt`: options that are stored, and those that have an effect.
 
 use super::defaults::{self, Sizes};
 use super::protocol::{scale, unscale};
@@ -9,24 +9,24 @@ use core::ffi::{c_int, c_void};
 use door::Errno;
 use std::time::Duration;
 
-/// Levels and names of rdma/rsocket.h.
+/// Levels and option names of rdma/rsocket.h.
 pub(super) const SOL_RDMA: c_int = 0x1_0000;
 pub(super) const RDMA_SQSIZE: c_int = 0;
 pub(super) const RDMA_RQSIZE: c_int = 1;
 pub(super) const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 
-/// Work requests of a direction: the fewest that the messages of control leave room for others, and what 16
-/// bits of credits can count.
+/// Work requests of a direction: more than the control messages need, and at most what the 16-bit credits can
+/// count.
 pub(super) const REQUESTS: core::ops::RangeInclusive<u32> = 16..=0x7ffe;
-/// Two halves of a page at least, and what one WRITE could announce at most.
+/// Buffer sizes: at least two halves of a page, and at most what one message can announce.
 pub(super) const BYTES: core::ops::RangeInclusive<usize> = 4096..=256 << 20;
 pub(super) const INLINE_BYTES_MAX: u32 = 1024;
-/// As TCP's: two hours.
+/// Default of `TCP_KEEPIDLE`: two hours, as for TCP.
 const KEEPALIVE: Duration = Duration::from_secs(7200);
 const SEGMENT_BYTES: c_int = 4096;
 
-/// Everything that can be set.
+/// The values of all options.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) sizes: Sizes,
@@ -58,7 +58,7 @@ impl Default for Options {
     }
 }
 
-/// What a caller sets.
+/// Sets an option of a stream socket.
 ///
 /// # Safety
 /// `length` bytes are at `value`.
@@ -66,7 +66,7 @@ pub(super) unsafe fn read<T: Copy>(value: *const c_void, length: u32) -> Result<
     if value.is_null() || (length as usize) < size_of::<T>() {
         return Err(Errno::INVALID);
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `length` bytes are at `value`.
     Ok(unsafe { value.cast::<T>().read_unaligned() })
 }
 
@@ -91,10 +91,10 @@ impl Inner {
         value: *const c_void,
         length: u32,
     ) -> Result<(), Errno> {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, `length` bytes are at `value`.
         let number = || unsafe { read::<c_int>(value, length) };
         let flag = || number().map(|value| value != 0);
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, `length` bytes are at `value`.
         let time = || unsafe { read::<libc::timeval>(value, length) }.map(timeout);
         let bytes = || number().map(|value| (value.max(0) as usize).clamp(*BYTES.start(), *BYTES.end()));
         let requests =
@@ -112,7 +112,7 @@ impl Inner {
             (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => self.options.receive_timeout = time()?,
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => self.options.send_timeout = time()?,
             (libc::SOL_SOCKET, libc::SO_LINGER) => {
-                // SAFETY: as above.
+                // SAFETY: by this function's contract, `length` bytes are at `value`.
                 let linger = unsafe { read::<libc::linger>(value, length) }?;
                 self.options.linger = (linger.l_onoff != 0).then_some(linger.l_linger.max(0) as u32);
             }
@@ -121,7 +121,7 @@ impl Inner {
                 let seconds = u64::try_from(number()?).ok().filter(|seconds| *seconds > 0);
                 self.options.keepalive_idle = Duration::from_secs(seconds.ok_or(Errno::INVALID)?);
             }
-            // The device decides.
+            // Accepted without an effect.
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {}
             (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
                 self.options.v6_only = flag()?;
@@ -153,7 +153,7 @@ impl Inner {
     }
 
     /// # Safety
-    /// `*length` bytes can be written at `value`.
+    /// `*length` bytes are writable at `value`.
     pub(super) unsafe fn option(
         &mut self,
         level: c_int,
@@ -172,25 +172,25 @@ impl Inner {
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => flag(options.keepalive),
             (libc::SOL_SOCKET, libc::SO_OOBINLINE) => flag(options.out_of_band_inline),
             (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
-                // SAFETY: as above.
+                // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
                 return unsafe { write(timeval(options.receive_timeout), value, length) };
             }
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
-                // SAFETY: as above.
+                // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
                 return unsafe { write(timeval(options.send_timeout), value, length) };
             }
             (libc::SOL_SOCKET, libc::SO_LINGER) => {
                 let l_linger = options.linger.unwrap_or(0) as c_int;
                 let linger = libc::linger { l_onoff: options.linger.is_some().into(), l_linger };
-                // SAFETY: as above.
+                // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
                 return unsafe { write(linger, value, length) };
             }
             (libc::IPPROTO_TCP, libc::TCP_NODELAY) => flag(options.no_delay),
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Ok(options.keepalive_idle.as_secs() as c_int),
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Ok(SEGMENT_BYTES),
-            // No segment of TCP was ever sent again, or measured.
+            // Reported as 0 (`TCP_INFO` and the like): there are no TCP segments.
             (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-                // SAFETY: as above.
+                // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
                 unsafe {
                     core::ptr::write_bytes(
                         value.cast::<u8>(),
@@ -207,7 +207,7 @@ impl Inner {
             (SOL_RDMA, RDMA_IOMAPSIZE) => Ok(options.sizes.mappings as c_int),
             _ => Err(Errno(libc::ENOPROTOOPT)),
         };
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
         unsafe { write(number?, value, length) }
     }
 }
@@ -216,12 +216,12 @@ const fn even(bytes: usize) -> usize {
     bytes & !1
 }
 
-/// What a caller is told.
+/// Returns the value of an option of a stream socket.
 ///
 /// # Safety
-/// `*length` bytes can be written at `value`.
+/// `*length` bytes are writable at `value`.
 pub(super) unsafe fn write<T>(from: T, value: *mut c_void, length: *mut u32) -> Result<(), Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
     unsafe {
         let room = length.as_mut().ok_or(Errno::INVALID)?;
         if value.is_null() || (*room as usize) < size_of::<T>() {

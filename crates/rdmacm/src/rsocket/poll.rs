@@ -1,4 +1,4 @@
-//! `rpoll` and `rselect`: rsockets and other descriptors in one wait.
+//! `rpoll` and `rselect`: waiting for rsockets and other descriptors together.
 
 use super::table::{self, Found};
 use super::wait::SLEEP_MAX;
@@ -7,13 +7,13 @@ use door::Errno;
 use libc::{POLLERR, POLLHUP, POLLNVAL, pollfd};
 use std::time::{Duration, Instant};
 
-/// What `poll` tells without being asked.
+/// Conditions that `poll(2)` reports even if they are not requested.
 const ALWAYS: i16 = POLLERR | POLLHUP | POLLNVAL;
 
-/// poll(2), with a time or without end.
+/// `poll(2)` with a time-out in any unit; `None` waits without a limit.
 ///
 /// # Errors
-/// As it has them.
+/// As `poll(2)`.
 pub(super) fn sleep(
     descriptors: &mut [pollfd],
     time: Option<Duration>,
@@ -30,7 +30,7 @@ pub(super) fn sleep(
     if ready < 0 { Err(Errno::last()) } else { Ok(ready) }
 }
 
-/// Waits until one of `asked` is ready, and says how many are. `None` waits without end.
+/// Waits until one of `asked` is ready, and returns how many are. `None` waits without a limit.
 pub(super) fn poll(asked: &mut [pollfd], time: Option<Duration>) -> Result<c_int, Errno> {
     let watched: Vec<Option<Found>> = asked.iter().map(|asked| table::find(asked.fd)).collect();
     let deadline = time.map(|time| Instant::now() + time);
@@ -38,7 +38,7 @@ pub(super) fn poll(asked: &mut [pollfd], time: Option<Duration>) -> Result<c_int
     let spin = super::defaults::of_this_host().spin;
     let mut spinning = None;
     loop {
-        let ready = look(asked, &watched, spinning.is_none())?;
+        let ready = poll_once(asked, &watched, spinning.is_none())?;
         if ready > 0 || over() {
             return Ok(ready);
         }
@@ -52,26 +52,30 @@ pub(super) fn poll(asked: &mut [pollfd], time: Option<Duration>) -> Result<c_int
                 Some(found) => descriptors.extend(found.watch().arm()?),
             }
         }
-        let ready = look(asked, &watched, true)?;
+        let ready = poll_once(asked, &watched, true)?;
         if ready > 0 {
             return Ok(ready);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let slept =
             sleep(&mut descriptors, Some(left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)), core::ptr::null());
-        watched.iter().flatten().for_each(|found| found.watch().quiet());
+        watched.iter().flatten().for_each(|found| found.watch().take_events());
         slept?;
         spinning = None;
     }
 }
 
-/// Looks once, without waiting. What is rare is looked for when `thoroughly`.
-fn look(asked: &mut [pollfd], watched: &[Option<Found>], thoroughly: bool) -> Result<c_int, Errno> {
+/// Polls once, without waiting. `with_system_calls` includes conditions that take a system call to find.
+fn poll_once(
+    asked: &mut [pollfd],
+    watched: &[Option<Found>],
+    with_system_calls: bool,
+) -> Result<c_int, Errno> {
     let mut ready = 0;
     for (asked, watched) in asked.iter_mut().zip(watched) {
         asked.revents = match watched {
-            Some(found) => found.watch().look(thoroughly) & (asked.events | ALWAYS),
-            None if asked.fd < 0 || !thoroughly => 0,
+            Some(found) => found.watch().poll_once(with_system_calls) & (asked.events | ALWAYS),
+            None if asked.fd < 0 || !with_system_calls => 0,
             None => {
                 let mut one = [pollfd { revents: 0, ..*asked }];
                 sleep(&mut one, Some(Duration::ZERO), core::ptr::null())?;

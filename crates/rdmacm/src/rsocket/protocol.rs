@@ -1,32 +1,32 @@
-//! What two rsockets say to each other, as rdma-core's do (`docs/rsocket` in its sources), so that they are
-//! peers.
+//! The protocol between two rsockets, in rdma-core's layout (`docs/rsocket` in its sources), so that both
+//! interoperate.
 //!
-//! Each end registers a receive buffer, and grants the peer one half of it after the other. The peer writes
-//! its bytes there by RDMA WRITE, and tells how many in the immediate data. The halves that are granted stand
-//! in a table of two entries at the writer's end, into which the reader writes.
+//! Each end registers a receive buffer, and grants its halves to the peer in turn. The peer writes its bytes
+//! there by RDMA WRITE, with their number in the immediate data. The granted ranges are in a table of two
+//! entries at the writer, into which the reader writes by RDMA WRITE too.
 
-/// Bytes of private data that a connection's both ends send.
+/// Bytes of private data in the REQ and the REP.
 pub(super) const CONNECT_BYTES: usize = 40;
-/// Entries of the table of granted memory.
+/// Entries of the table of granted ranges.
 pub(super) const GRANTS: usize = 2;
-/// A memory range in memory or on the wire: address, key, length.
+/// Bytes of a memory range, in memory and on the wire: address, key, length.
 pub(super) const RANGE_BYTES: usize = 16;
-/// An entry of the table of mapped memory: offset, then a range.
+/// Bytes of an entry of the table of mappings: offset, then a range.
 pub(super) const MAPPING_BYTES: usize = 24;
-/// The most that a message can say of itself.
+/// Largest length in a message: 29 bits.
 pub(super) const LENGTH_MAX: u32 = 0x1fff_ffff;
 
 const VERSION: u8 = 1;
-/// The sender's memory is big-endian.
+/// Flag: the sender is big-endian.
 const BIG_ENDIAN: u8 = 1;
-/// The sender knows mapped memory.
+/// Flag: the sender has a table of mappings (`riomap`).
 const MAPS: u8 = 2;
 const OPERATION_SHIFT: u32 = 29;
-/// Scale of the size of the table of mappings: up to 128 as it is, above in units of 256.
+/// Scaling of the number of mappings to one byte: up to 128 unchanged, above in units of 256.
 const SCALE_BIT: u32 = 0x80;
 const SCALE_SHIFT: u32 = 8;
 
-/// Memory that a peer may write to.
+/// A memory range that a peer may write to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Range {
     pub(super) address: u64,
@@ -35,7 +35,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// In memory, in the byte order of whoever reads it there.
+    /// The bytes of a range in memory, in the byte order of the host that reads it there.
     pub(super) fn to_memory(self, big_endian: bool) -> [u8; RANGE_BYTES] {
         let mut bytes = [0; RANGE_BYTES];
         let (address, key, length) = match big_endian {
@@ -48,7 +48,7 @@ impl Range {
         bytes
     }
 
-    /// As this end reads what its peer wrote for it.
+    /// A range that the peer wrote into this host's memory.
     pub(super) fn from_memory(bytes: [u8; RANGE_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, key @ .., i, j, k, l] = bytes;
         Self {
@@ -59,17 +59,17 @@ impl Range {
     }
 }
 
-/// What an end says of itself when it connects or accepts.
+/// Private data of a REQ or REP: the parameters of one end.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Connect {
     pub(super) big_endian: bool,
-    /// Messages that it can take before it gives more credits.
+    /// Messages that the end can receive before it sends more credits.
     pub(super) credits: u16,
-    /// Entries of its table of mapped memory; 0 when it does not know such a thing.
+    /// Entries of its table of mappings; 0 if it has none.
     pub(super) mappings: u32,
-    /// Its table of granted memory; the length counts entries.
+    /// Its table of granted ranges; the length is the number of entries.
     pub(super) grants: Range,
-    /// The first half of its receive buffer.
+    /// The first granted range: half of its receive buffer.
     pub(super) first: Range,
 }
 
@@ -85,7 +85,7 @@ impl Connect {
         bytes
     }
 
-    /// `None` for what is too short, of another version, or makes no sense.
+    /// `None` for private data that is too short, of another version, or has an empty grant table.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; CONNECT_BYTES] = bytes.first_chunk()?;
         let network = |at: usize| -> Option<Range> {
@@ -106,40 +106,40 @@ impl Connect {
     }
 }
 
-/// The size of a table of mappings as one byte; what does not fit is rounded down.
+/// Scales a number of mappings to one byte, rounded down.
 pub(super) fn scale(value: u32) -> u8 {
     let value = value.min(0x7fff);
     let scaled = if value <= SCALE_BIT { value } else { SCALE_BIT | (value >> SCALE_SHIFT) };
     scaled as u8
 }
 
-/// And back.
+/// The inverse of [`scale`].
 pub(super) fn unscale(scaled: u8) -> u32 {
     let value = u32::from(scaled);
     if value <= SCALE_BIT { value } else { (value & !SCALE_BIT) << SCALE_SHIFT }
 }
 
-/// The immediate data of a message.
+/// A message: the immediate data of an RDMA WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Message {
-    /// So many bytes were written to granted memory.
+    /// This number of bytes was written to granted memory.
     Data(u32),
-    /// This many messages, counted from the beginning, may be sent; a range may have been granted.
+    /// The peer may send messages up to this sequence number; a range may have been granted.
     Credits(u16),
-    /// An entry of the table of mapped memory was written.
+    /// This entry of the table of mappings was written.
     Mapping(u32),
-    /// The sender is done, in both directions.
+    /// The sender closes both directions.
     Disconnect,
-    /// Nothing is new.
+    /// Keep-alive, without further meaning.
     KeepAlive,
-    /// The sender sends no more.
+    /// The sender closes its sending direction.
     Shutdown,
-    /// Nothing that is known: reserved for others.
+    /// A reserved value.
     Unknown,
 }
 
 impl Message {
-    /// As the wire has it, before it is made big-endian.
+    /// The immediate data in host byte order; it is sent in big-endian.
     pub(super) const fn value(self) -> u32 {
         let (operation, data) = match self {
             Self::Data(length) => (0, length),
@@ -157,7 +157,7 @@ impl Message {
         let data = value & LENGTH_MAX;
         match (value >> OPERATION_SHIFT, data) {
             (0, length) => Self::Data(length),
-            // Sixteen bits count, the rest wrapped.
+            // Sequence numbers have 16 bits and wrap.
             (4, credits) => Self::Credits(credits as u16),
             (6, index) => Self::Mapping(index),
             (7, 0) => Self::Disconnect,
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_connects_is_as_rdma_core_has_it() {
+    fn private_data_has_the_layout_of_rdma_core() {
         let connect = Connect {
             big_endian: false,
             credits: 384,
@@ -187,12 +187,12 @@ mod tests {
         assert_eq!(bytes[16..24], [0xaa, 0xbb, 0xcc, 0xdd, 0, 0, 0, 2]);
         assert_eq!(bytes[32..40], [0, 0, 0, 7, 0, 1, 0, 0]);
         assert_eq!(Connect::parse(&bytes), Some(connect));
-        // The connection manager pads.
+        // The connection manager pads private data.
         assert_eq!(Connect::parse(&[&bytes[..], &[0; 16]].concat()), Some(connect));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_private_data_is_rejected() {
         let bytes =
             Connect { grants: Range { length: 2, ..Range::default() }, ..Connect::default() }.to_bytes();
         assert!(Connect::parse(&bytes).is_some());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_as_they_were_sent() {
+    fn messages_round_trip() {
         let all = [Message::Data(LENGTH_MAX), Message::Credits(0xffff), Message::Mapping(3)];
         for message in all.into_iter().chain([Message::Disconnect, Message::KeepAlive, Message::Shutdown]) {
             assert_eq!(Message::parse(message.value()), message);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_written_in_the_order_of_who_reads_them() {
+    fn ranges_are_written_in_the_readers_byte_order() {
         let range = Range { address: 1, key: 2, length: 3 };
         assert_eq!(Range::from_memory(range.to_memory(cfg!(target_endian = "big"))), range);
         assert_eq!(range.to_memory(true)[7], 1);

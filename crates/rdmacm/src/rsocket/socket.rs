@@ -1,4 +1,4 @@
-//! A socket: how far it is, who waits for it.
+//! State of a stream socket, and its connection establishment.
 
 use super::options::Options;
 use super::protocol::{CONNECT_BYTES, Connect, Message};
@@ -16,44 +16,44 @@ use std::collections::VecDeque;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-/// How long closing waits for what was sent.
+/// Time that closing waits for sent bytes to be acknowledged, without `SO_LINGER`.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 const RESOLVE_MS: c_int = 2000;
-/// Sequence errors, and receives that are not there yet, are tried again as often as a queue pair can.
+/// Retries for sequence errors and for RNR NAKs: the maximum, which for RNR means without limit.
 const RETRIES: u8 = 7;
-/// Requests that wait to be accepted: beyond it they wait at the connection manager.
+/// Requests queued for `raccept` at most; more stay queued at the connection manager.
 pub(super) const BACKLOG_MAX: usize = 1024;
 
-/// How far a socket is.
+/// State of a stream socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Fresh,
     Bound,
     Listening,
     Connecting,
-    /// The peer was accepted, and has not been heard of since.
+    /// A REP was sent; neither an RTU nor data has arrived.
     Accepted,
     Connected,
     Failed,
 }
 
-/// A peer that asks.
+/// A connection request for `raccept`.
 struct Request {
     id: *mut rdma_cm_id,
     peer: Connect,
 }
 
-/// What one thread at a time sees.
+/// State behind the socket's lock.
 pub(super) struct Inner {
     pub(super) id: *mut rdma_cm_id,
     channel: *mut rdma_event_channel,
     pub(super) phase: Phase,
     pub(super) options: Options,
     pub(super) nonblocking: bool,
-    /// What `SO_ERROR` tells.
+    /// Pending error, for `SO_ERROR`.
     pub(super) error: c_int,
     pub(super) stream: Option<Stream>,
-    /// Mappings of this end's memory, and whether the peer was told.
+    /// Ranges that this end has mapped, and whether the peer has their table entries.
     pub(super) mappings: Vec<super::iomap::Mapping>,
     requests: VecDeque<Request>,
     pub(super) last_used: Instant,
@@ -62,11 +62,11 @@ pub(super) struct Inner {
 // SAFETY: the identifier and its channel belong to the socket, and calls on them are made one at a time.
 unsafe impl Send for Inner {}
 
-/// What a descriptor stands for.
+/// A stream socket, found by its descriptor.
 pub(super) type Socket = Shared<Inner>;
 
-/// What an event said, with it acknowledged.
-struct Told {
+/// An event of the connection manager, acknowledged already.
+struct CmEvent {
     event: u32,
     status: c_int,
     id: *mut rdma_cm_id,
@@ -74,7 +74,7 @@ struct Told {
 }
 
 impl Inner {
-    /// With an identifier of its own.
+    /// Creates the state, with an identifier of its own.
     fn new() -> Result<Self, Errno> {
         // SAFETY: NULL is told apart.
         let channel = Errno::check_pointer(unsafe { rdma_create_event_channel() })?;
@@ -102,7 +102,7 @@ impl Inner {
         unsafe { (*self.channel).fd }
     }
 
-    fn next_told(&mut self) -> Option<Told> {
+    fn next_event(&mut self) -> Option<CmEvent> {
         let mut event: *mut rdma_cm_event = null_mut();
         // SAFETY: the channel is ours; the event is read before it is acknowledged.
         unsafe {
@@ -117,42 +117,42 @@ impl Inner {
                 let length = data.private_data_len.into();
                 Connect::parse(core::slice::from_raw_parts(data.private_data.cast(), length))
             });
-            let told = Told { event: raw.event, status: raw.status, id: raw.id, peer: peer.flatten() };
+            let cm_event = CmEvent { event: raw.event, status: raw.status, id: raw.id, peer: peer.flatten() };
             rdma_ack_cm_event(event);
-            Some(told)
+            Some(cm_event)
         }
     }
 
-    fn act(&mut self, told: &Told) -> Result<(), Errno> {
-        match told.event {
+    fn act(&mut self, cm_event: &CmEvent) -> Result<(), Errno> {
+        match cm_event.event {
             abi::RDMA_CM_EVENT_ADDR_RESOLVED => {
                 // SAFETY: ours.
                 Errno::check(unsafe { rdma_resolve_route(self.id, RESOLVE_MS) })
             }
-            abi::RDMA_CM_EVENT_ROUTE_RESOLVED => self.ask(),
+            abi::RDMA_CM_EVENT_ROUTE_RESOLVED => self.send_request(),
             abi::RDMA_CM_EVENT_ESTABLISHED => {
                 let stream = self.stream.as_mut().ok_or(Errno::INVALID)?;
                 if self.phase == Phase::Connecting {
-                    stream.meet(told.peer.ok_or(Errno(libc::ECONNREFUSED))?);
+                    stream.set_peer(cm_event.peer.ok_or(Errno(libc::ECONNREFUSED))?);
                 }
                 stream.open();
                 self.phase = Phase::Connected;
                 Ok(())
             }
             abi::RDMA_CM_EVENT_CONNECT_REQUEST => {
-                match told.peer {
-                    Some(peer) => self.requests.push_back(Request { id: told.id, peer }),
-                    // No rsocket: it is told so.
-                    // SAFETY: the newcomer is ours.
+                match cm_event.peer {
+                    Some(peer) => self.requests.push_back(Request { id: cm_event.id, peer }),
+                    // Private data is missing or invalid: the peer is no rsocket, and is rejected.
+                    // SAFETY: the identifier of the request belongs to this.
                     None => unsafe {
-                        rdma_reject(told.id, core::ptr::null(), 0);
-                        rdma_destroy_id(told.id);
+                        rdma_reject(cm_event.id, core::ptr::null(), 0);
+                        rdma_destroy_id(cm_event.id);
                     },
                 }
                 Ok(())
             }
             abi::RDMA_CM_EVENT_ADDR_ERROR | abi::RDMA_CM_EVENT_ROUTE_ERROR => {
-                Err(Errno(if told.status < 0 { -told.status } else { libc::ENETUNREACH }))
+                Err(Errno(if cm_event.status < 0 { -cm_event.status } else { libc::ENETUNREACH }))
             }
             abi::RDMA_CM_EVENT_REJECTED => Err(Errno(libc::ECONNREFUSED)),
             abi::RDMA_CM_EVENT_UNREACHABLE => Err(Errno(libc::ETIMEDOUT)),
@@ -160,9 +160,9 @@ impl Inner {
             abi::RDMA_CM_EVENT_DEVICE_REMOVAL => Err(Errno(libc::ENODEV)),
             abi::RDMA_CM_EVENT_DISCONNECTED => {
                 if let Some(stream) = &mut self.stream {
-                    // What arrived before is still read.
+                    // Data that arrived before is still readable.
                     stream.progress();
-                    stream.end(End::Orderly);
+                    stream.peer_disconnected();
                 }
                 Ok(())
             }
@@ -180,35 +180,35 @@ impl Inner {
         }
     }
 
-    /// Begins to connect.
+    /// Starts to resolve the address of the peer, after which the connection is made.
     ///
     /// # Safety
-    /// `address` is as long as its family says.
+    /// `address` is as long as its family requires.
     pub(super) unsafe fn connect(&mut self, address: *const c_void) -> Result<(), Errno> {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, `address` is as long as its family requires.
         let begun = unsafe { rdma_resolve_addr(self.id, core::ptr::null(), address, RESOLVE_MS) };
         Errno::check(begun)?;
         self.phase = Phase::Connecting;
         Ok(())
     }
 
-    /// The way is known: makes the stream, and asks the peer.
-    fn ask(&mut self) -> Result<(), Errno> {
+    /// The route is resolved: creates the stream, and sends the REQ.
+    fn send_request(&mut self) -> Result<(), Errno> {
         // SAFETY: the identifier has a device now, and lives as long as this.
         let stream = unsafe { Stream::new(self.id, &self.options.sizes) }?;
-        let introduction = stream.introduction().to_bytes();
+        let private_data = stream.private_data().to_bytes();
         self.stream = Some(stream);
-        let param = parameters(&introduction);
+        let param = parameters(&private_data);
         // SAFETY: both live until the call returns.
         Errno::check(unsafe { rdma_connect(self.id, &param) })
     }
 
-    /// The peer that has waited longest, accepted.
+    /// Accepts the oldest request.
     pub(super) fn accept(&mut self) -> Option<Result<Inner, Errno>> {
         let request = self.requests.pop_front()?;
         let options = self.options.clone();
         Some(Self::of_request(&request, options).inspect_err(|_| {
-            // SAFETY: nobody else has it.
+            // SAFETY: the identifier belongs to the request alone.
             unsafe {
                 rdma_reject(request.id, core::ptr::null(), 0);
                 rdma_destroy_id(request.id);
@@ -231,9 +231,9 @@ impl Inner {
         let prepared = || -> Result<Stream, Errno> {
             // SAFETY: the identifier has a device, and lives as long as the stream.
             let mut stream = unsafe { Stream::new(request.id, &options.sizes) }?;
-            stream.meet(request.peer);
-            let introduction = stream.introduction().to_bytes();
-            let param = parameters(&introduction);
+            stream.set_peer(request.peer);
+            let private_data = stream.private_data().to_bytes();
+            let param = parameters(&private_data);
             // SAFETY: both live until the call returns.
             Errno::check(unsafe { rdma_accept(request.id, &param) })?;
             Ok(stream)
@@ -253,7 +253,7 @@ impl Inner {
         })
     }
 
-    /// The stream, if there is one that bytes can go through or have come through.
+    /// The stream, if the connection is or was established.
     pub(super) fn stream(&mut self) -> Result<&mut Stream, Errno> {
         match (self.phase, self.error) {
             (Phase::Failed, 0) => Err(Errno(libc::ENOTCONN)),
@@ -262,7 +262,7 @@ impl Inner {
         }
     }
 
-    /// Keeps a quiet connection from being taken for dead, or finds out that it is.
+    /// Sends a keep-alive message if the connection was idle; a dead peer fails the queue pair.
     pub(super) fn keep_alive(&mut self) {
         if !self.options.keepalive || self.last_used.elapsed() < self.options.keepalive_idle {
             return;
@@ -282,17 +282,17 @@ impl Endpoint for Inner {
     fn progress(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.progress();
-            if self.phase == Phase::Accepted && stream.heard {
+            if self.phase == Phase::Accepted && stream.has_received {
                 stream.open();
                 self.phase = Phase::Connected;
             }
         }
     }
 
-    fn attend(&mut self) {
+    fn progress_with_system_calls(&mut self) {
         while self.requests.len() < BACKLOG_MAX {
-            let Some(told) = self.next_told() else { break };
-            if let Err(Errno(error)) = self.act(&told) {
+            let Some(cm_event) = self.next_event() else { break };
+            if let Err(Errno(error)) = self.act(&cm_event) {
                 self.fail(error);
             }
         }
@@ -302,9 +302,9 @@ impl Endpoint for Inner {
         self.stream.as_mut().map_or(Ok(()), |stream| stream.completions.arm())
     }
 
-    fn quiet(&mut self) {
+    fn take_events(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.completions.quiet();
+            stream.completions.take_events();
         }
     }
 
@@ -333,7 +333,7 @@ impl Endpoint for Inner {
                     ready |= write;
                 }
                 match stream.ended {
-                    // As with TCP, the end comes after what was sent before it.
+                    // As with TCP, the end is reported after the data that was sent before it.
                     _ if stream.has_data() => ready,
                     Some(End::Orderly) => ready | libc::POLLHUP,
                     Some(End::Broken) => ready | libc::POLLHUP | libc::POLLERR,
@@ -354,7 +354,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.mappings.clear();
         self.stream = None;
-        // SAFETY: ours; requests that nobody accepted go first, for they report to the same channel.
+        // SAFETY: created by this; pending requests are destroyed first, because they use the same channel.
         unsafe {
             for request in self.requests.drain(..) {
                 rdma_reject(request.id, core::ptr::null(), 0);
@@ -368,10 +368,10 @@ impl Drop for Inner {
     }
 }
 
-/// How rsockets connect.
-fn parameters(introduction: &[u8; CONNECT_BYTES]) -> rdma_conn_param {
+/// Connection parameters of rsockets.
+fn parameters(private_data: &[u8; CONNECT_BYTES]) -> rdma_conn_param {
     rdma_conn_param {
-        private_data: introduction.as_ptr().cast(),
+        private_data: private_data.as_ptr().cast(),
         private_data_len: CONNECT_BYTES as u8,
         responder_resources: 0,
         initiator_depth: 0,
@@ -388,13 +388,14 @@ impl Socket {
         Ok(Self::of(Inner::new()?))
     }
 
-    /// Its descriptor is that of its channel: a number that the process uses for nothing else.
+    /// The socket's descriptor is its event channel's.
     pub(super) fn of(inner: Inner) -> Self {
         Self::new(inner.channel_fd(), inner)
     }
 
-    /// Ends what is connected. What was sent is waited for as `SO_LINGER` says: not at all with 0 seconds.
-    pub(super) fn part(&self) {
+    /// Disconnects. Waits for sent bytes to be acknowledged as long as `SO_LINGER` says: not at all with 0
+    /// seconds.
+    pub(super) fn close_connection(&self) {
         let (is_open, linger) = {
             let mut inner = self.lock();
             inner.progress();
@@ -403,17 +404,17 @@ impl Socket {
             (is_open, inner.options.linger.map_or(CLOSE_MAX, |seconds| Duration::from_secs(seconds.into())))
         };
         if is_open && !linger.is_zero() {
-            // A peer that is gone does not hear it, and that is no failure of closing.
-            _ = self.say_goodbye(libc::SHUT_RDWR, linger);
+            // If the peer is gone, closing succeeds nevertheless.
+            _ = self.disconnect(libc::SHUT_RDWR, linger);
         }
     }
 
-    /// Says that no more is sent, or read.
+    /// Shuts down sending, receiving or both.
     pub(super) fn shutdown(&self, how: c_int) -> Result<(), Errno> {
-        self.say_goodbye(how, CLOSE_MAX)
+        self.disconnect(how, CLOSE_MAX)
     }
 
-    fn say_goodbye(&self, how: c_int, patience: Duration) -> Result<(), Errno> {
+    fn disconnect(&self, how: c_int, timeout: Duration) -> Result<(), Errno> {
         let message = {
             let mut inner = self.lock();
             inner.progress();
@@ -437,7 +438,7 @@ impl Socket {
             message
         };
         if let Some(message) = message {
-            self.wait(false, Some(patience), |inner| {
+            self.wait(false, Some(timeout), |inner| {
                 let Ok(stream) = inner.stream() else { return Ok(Some(())) };
                 if stream.can_control() {
                     return stream.control(message).map(Some);
@@ -445,7 +446,7 @@ impl Socket {
                 Ok(stream.ended.map(drop))
             })?;
         }
-        self.wait(false, Some(patience), |inner| {
+        self.wait(false, Some(timeout), |inner| {
             Ok(inner.stream().map_or(Some(()), |stream| stream.is_idle().then_some(())))
         })
     }

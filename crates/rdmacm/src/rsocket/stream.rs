@@ -1,7 +1,6 @@
-//! The bytes of a connection: credits, granted memory, what has arrived.
+//! The byte stream of a connection: credits, granted memory, received data.
 //!
-//! The queue pair's completions drive it: [`Stream::progress`] takes them and answers with credits where the
-//! reader has made room.
+//! Driven by completions: [`Stream::progress`] takes them and sends credits when the reader has made room.
 
 use super::buffer::Buffer;
 use super::completions::{BATCH, Completions};
@@ -23,27 +22,28 @@ use std::ptr::null_mut;
 
 /// `IBV_ACCESS_LOCAL_WRITE` and `IBV_ACCESS_REMOTE_WRITE`.
 const WRITABLE: u32 = 1 | 2;
-/// Work requests that are kept for messages of control, whatever data waits.
-const CONTROLS: u32 = 4;
-/// The longest WRITE.
+/// Work requests reserved for control messages.
+const CONTROL_REQUESTS: u32 = 4;
+/// Bytes of one WRITE at most.
 const TRANSFER_BYTES_MAX: usize = 64 << 10;
-/// Sending begins only with so much room (rdma-core's low-water mark): a writer is not woken for crumbs.
+/// Bytes of free send buffer below which sending does not start (rdma-core's low-water mark), so that a
+/// writer is not woken for a few bytes.
 const LOW_WATER_BYTES: usize = 2048;
-/// Marks of work request ids: receives, and messages of control. Others carry their length.
+/// Marks in work request IDs: receives, and control messages. Other IDs are the length.
 const RECEIVE: u64 = 1 << 63;
 const CONTROL: u64 = 1 << 62;
 const LENGTH: u64 = LENGTH_MAX as u64;
 
-/// How a connection's sending or receiving half ended.
+/// How the connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// The peer said so.
+    /// The peer closed it.
     Orderly,
     /// The queue pair failed.
     Broken,
 }
 
-/// A connection's two rings and what is agreed about them.
+/// A connection's send and receive rings, and its flow control.
 pub(super) struct Stream {
     id: *mut rdma_cm_id,
     pub(super) completions: Completions,
@@ -58,57 +58,59 @@ pub(super) struct Stream {
     controls_sent: usize,
     sent: u16,
     may_send: u16,
-    /// Which grant is being written to.
+    /// Index of the grant that is being written to.
     grant: usize,
 
     incoming: Buffer,
     incoming_at: usize,
     incoming_free: usize,
     granted_at: usize,
-    /// Bytes that the peer may have written and that are not read: what it says is not believed beyond.
+    /// Bytes that the peer may have written and that are not announced yet: its messages may not exceed it.
     outstanding: usize,
     arrived: VecDeque<u32>,
     first_read: u32,
     received: u16,
-    told: u16,
+    credits_due_at: u16,
 
-    /// What the peer writes to: grants, then mappings; behind them what is sent in messages of control.
+    /// Table that the peer writes: grants, then mappings. Behind them, ranges that control messages send.
     tables: Buffer,
     mappings: u32,
     peer: Connect,
     peer_grant: u32,
 
-    /// Whether the peer may send, and whether we may.
+    /// Whether the peer may send; the next field: whether this end may.
     pub(super) readable: bool,
     pub(super) writable: bool,
     pub(super) ended: Option<End>,
-    /// Something came: the peer is there, whatever the connection manager says.
-    pub(super) heard: bool,
-    /// The peer's queue pair is ready to receive. Before, it would drop what it is sent.
+    /// The connection manager has reported DISCONNECTED.
+    peer_is_gone: bool,
+    /// A message has arrived, so the peer is connected even if the RTU was lost.
+    pub(super) has_received: bool,
+    /// The peer's queue pair can receive. Before that it would drop packets.
     open: bool,
-    /// Bytes of a full packet, where the queue has room to send longer messages in two.
+    /// Path MTU, if the send queue has room for two requests for each longer message.
     mtu: usize,
     takes_two: bool,
 }
 
-// SAFETY: what the pointers lead to belongs to the stream, and verbs may be called from any thread.
+// SAFETY: the objects behind the pointers belong to the stream, and verbs may be called from any thread.
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// Gives an identifier buffers and a queue pair.
+    /// Creates the buffers and the queue pair of an identifier.
     ///
     /// # Safety
     /// `id` has a device, no queue pair, and outlives the stream.
     pub(super) unsafe fn new(id: *mut rdma_cm_id, sizes: &Sizes) -> Result<Self, Errno> {
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, `id` has a device, no queue pair, and outlives the stream.
         unsafe {
             let (pd, context) = (crate::id::id(id)?.state().device.ok_or(Errno::INVALID)?.pd()?, (*id).verbs);
             let mappings = unscale(scale(sizes.mappings));
             let tables = GRANTS * RANGE_BYTES + mappings as usize * MAPPING_BYTES;
             let outgoing = Buffer::new(pd, sizes.send_bytes, 0)?;
             let incoming = Buffer::new(pd, sizes.receive_bytes, WRITABLE)?;
-            let tables = Buffer::new(pd, tables + CONTROLS as usize * RANGE_BYTES, WRITABLE)?;
-            // Where the queue pair fails, each request has a completion.
+            let tables = Buffer::new(pd, tables + CONTROL_REQUESTS as usize * RANGE_BYTES, WRITABLE)?;
+            // If the queue pair fails, every posted request completes.
             let completions = Completions::new(context, 2 * sizes.sends + sizes.receives)?;
             let (outgoing_free, half) = (outgoing.length(), incoming.length() / 2);
             let mut stream = Self {
@@ -119,8 +121,8 @@ impl Stream {
                 outgoing,
                 outgoing_at: 0,
                 outgoing_free,
-                requests_left: (sizes.sends).saturating_sub(CONTROLS),
-                controls_left: CONTROLS,
+                requests_left: (sizes.sends).saturating_sub(CONTROL_REQUESTS),
+                controls_left: CONTROL_REQUESTS,
                 controls_sent: 0,
                 sent: 0,
                 may_send: 0,
@@ -133,7 +135,7 @@ impl Stream {
                 arrived: VecDeque::with_capacity(sizes.receives as usize + 1),
                 first_read: 0,
                 received: 0,
-                told: sizes.receives as u16 / 2,
+                credits_due_at: sizes.receives as u16 / 2,
                 tables,
                 mappings,
                 peer: Connect::default(),
@@ -141,7 +143,8 @@ impl Stream {
                 readable: true,
                 writable: true,
                 ended: None,
-                heard: false,
+                peer_is_gone: false,
+                has_received: false,
                 open: false,
                 mtu: usize::MAX,
                 takes_two: 2 * sizes.sends <= *REQUESTS.end(),
@@ -154,7 +157,7 @@ impl Stream {
     }
 
     /// # Safety
-    /// As [`Stream::new`].
+    /// As for [`Stream::new`].
     unsafe fn make_queue_pair(&mut self, sizes: &Sizes) -> Result<(), Errno> {
         let mut attr = ibv_qp_init_attr {
             qp_context: null_mut(),
@@ -171,14 +174,14 @@ impl Stream {
             qp_type: IBV_QPT_RC,
             sq_sig_all: 0,
         };
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, which is that of [`Stream::new`].
         Errno::check(unsafe { qp::rdma_create_qp(self.id, null_mut(), &mut attr) })?;
         self.inline_bytes = attr.cap.max_inline_data as usize;
         Ok(())
     }
 
-    /// What the peer has to know.
-    pub(super) fn introduction(&self) -> Connect {
+    /// The private data of this end.
+    pub(super) fn private_data(&self) -> Connect {
         Connect {
             big_endian: cfg!(target_endian = "big"),
             credits: self.depth,
@@ -192,25 +195,25 @@ impl Stream {
         }
     }
 
-    /// Takes what the peer said of itself.
-    pub(super) fn meet(&mut self, peer: Connect) {
+    /// Sets the parameters of the peer.
+    pub(super) fn set_peer(&mut self, peer: Connect) {
         self.peer = peer;
         self.may_send = peer.credits;
         self.tables.put(0, &peer.first.to_memory(cfg!(target_endian = "big")));
     }
 
-    /// The queue pairs of both ends are connected.
+    /// Both queue pairs are connected.
     pub(super) fn open(&mut self) {
         self.open = true;
         // SAFETY: the identifier outlives the stream.
         if let Ok(id) = unsafe { crate::id::id(self.id) }
             && self.takes_two
         {
-            self.mtu = 128 << id.state().link.mtu;
+            self.mtu = 128 << id.state().negotiated.mtu;
         }
     }
 
-    /// Takes completions, and gives credits. Called whenever something is asked of the socket.
+    /// Takes completions, and sends credits. Every call on the socket runs it.
     pub(super) fn progress(&mut self) {
         loop {
             let mut completions = [ibv_wc::default(); BATCH];
@@ -232,7 +235,7 @@ impl Stream {
         self.give_credits();
     }
 
-    /// How many receives it used up.
+    /// Processes a completion; returns the number of receives that it consumed.
     fn complete(&mut self, completion: &ibv_wc) -> u32 {
         let is_receive = completion.wr_id & RECEIVE != 0;
         if completion.status != 0 {
@@ -240,7 +243,7 @@ impl Stream {
             return 0;
         }
         if is_receive {
-            self.heard = true;
+            self.has_received = true;
             self.receive(Message::parse(u32::from_be(completion.imm_data)));
             return 1;
         }
@@ -262,7 +265,7 @@ impl Stream {
                         self.outstanding = left;
                         self.arrived.push_back(length);
                     }
-                    // A peer that claims to have written more than it was granted has lost count.
+                    // A peer that announces more bytes than it was granted violates the protocol.
                     None => self.end(End::Broken),
                 }
             }
@@ -275,7 +278,7 @@ impl Stream {
         }
     }
 
-    /// The first end is the one that counts.
+    /// Records how the connection ended; the first reason is kept.
     pub(super) fn end(&mut self, how: End) {
         self.ended.get_or_insert(how);
         self.readable = false;
@@ -303,15 +306,17 @@ impl Stream {
         inline: bool,
     ) -> Result<(), Errno> {
         let flags = IBV_SEND_SIGNALED | if inline { IBV_SEND_INLINE } else { 0 };
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, the elements are registered until the request completes, or
+        // inline.
         unsafe { self.post(&mut request(elements, to, message, id, flags)) }
     }
 
     /// # Safety
-    /// As [`Stream::write`], for each request of the list.
+    /// As for [`Stream::write`], for each request of the list.
     unsafe fn post(&mut self, requests: &mut ibv_send_wr) -> Result<(), Errno> {
         let mut bad = null_mut();
-        // SAFETY: as above.
+        // SAFETY: by this function's contract, which is that of [`Stream::write`], for each request of the
+        // list.
         let posted = Errno::check(unsafe { verbs::post_send((*self.id).qp, requests, &mut bad) });
         if posted.is_err() {
             self.end(End::Broken);
@@ -319,27 +324,27 @@ impl Stream {
         posted
     }
 
-    /// Whether a message of control may be sent.
+    /// Whether a control message may be sent.
     pub(super) fn can_control(&self) -> bool {
         self.open && self.controls_left > 0 && self.ended.is_none()
     }
 
-    /// Sends one that has nothing but itself. It has to be allowed.
+    /// Sends a control message without data. [`Stream::can_control`] has to be true.
     pub(super) fn control(&mut self, message: Message) -> Result<(), Errno> {
         self.controls_left = self.controls_left.saturating_sub(1);
         // SAFETY: there are no elements.
         unsafe { self.write(&mut [], (0, 0), Some(message), CONTROL, false) }
     }
 
-    /// Tells the peer of room, when there is enough of it: half of the buffer, or half of the messages.
+    /// Sends credits and a grant, when half of the buffer or half of the receives is free.
     fn give_credits(&mut self) {
         let half = self.incoming.length() / 2;
         let has_room = self.incoming_free >= half;
-        let is_due = self.received.wrapping_sub(self.told) as i16 >= 0;
+        let is_due = self.received.wrapping_sub(self.credits_due_at) as i16 >= 0;
         if !(has_room || is_due) || !self.can_control() || self.peer.credits == 0 {
             return;
         }
-        self.told = self.received.wrapping_add(self.depth / 2);
+        self.credits_due_at = self.received.wrapping_add(self.depth / 2);
         let credits = Message::Credits(self.received.wrapping_add(self.depth));
         if !has_room {
             _ = self.control(credits);
@@ -351,13 +356,13 @@ impl Stream {
             length: half as u32,
         };
         let slots = GRANTS * RANGE_BYTES + self.mappings as usize * MAPPING_BYTES;
-        let slot = slots + (self.controls_sent % CONTROLS as usize) * RANGE_BYTES;
+        let slot = slots + (self.controls_sent % CONTROL_REQUESTS as usize) * RANGE_BYTES;
         self.controls_sent += 1;
         self.tables.put(slot, &range.to_memory(self.peer.big_endian));
         let (mut pieces, _) = self.tables.pieces(slot, RANGE_BYTES);
         let to = self.peer.grants.address.wrapping_add(u64::from(self.peer_grant) * RANGE_BYTES as u64);
         self.controls_left -= 1;
-        // SAFETY: a slot is used again only when as many messages of control have completed.
+        // SAFETY: a slot is used again only after as many control messages have completed.
         let posted = unsafe {
             self.write(&mut pieces[..1], (to, self.peer.grants.key), Some(credits), CONTROL, false)
         };
@@ -369,7 +374,7 @@ impl Stream {
         }
     }
 
-    /// The memory that is to be written to next.
+    /// The granted range that is written to next.
     fn granted(&self) -> Range {
         Range::from_memory(self.tables.read(self.grant * RANGE_BYTES))
     }
@@ -379,13 +384,13 @@ impl Stream {
         self.writable && self.can_write() && self.granted().length > 0
     }
 
-    /// Whether there is room for a request, at both ends.
+    /// Whether this end has a free request and buffer, and the peer a free receive.
     fn can_write(&self) -> bool {
         let low = LOW_WATER_BYTES.min(self.outgoing.length());
         self.requests_left > 0 && self.outgoing_free >= low && self.sent != self.may_send
     }
 
-    /// Sends as many bytes as there is room for, and says how many.
+    /// Sends as many bytes as there is room for, and returns how many.
     pub(super) fn send(&mut self, mut bytes: &[u8]) -> Result<usize, Errno> {
         let all = bytes.len();
         while !bytes.is_empty() && self.can_send() {
@@ -396,7 +401,8 @@ impl Stream {
             let to = (target.address, target.key);
             target.address = target.address.wrapping_add(length as u64);
             target.length -= length as u32;
-            // Before the bytes go: as soon as the peer has read them, it may grant this entry anew.
+            // Updated before the bytes are sent: the peer may grant this entry anew as soon as it has read
+            // them.
             self.tables.put(self.grant * RANGE_BYTES, &target.to_memory(cfg!(target_endian = "big")));
             if target.length == 0 {
                 self.grant = (self.grant + 1) % GRANTS;
@@ -408,7 +414,7 @@ impl Stream {
         Ok(all - bytes.len())
     }
 
-    /// Writes bytes to the peer's memory, from the ring, or at once if they are few.
+    /// Writes bytes to the peer's memory: inline if they are few, otherwise from the send ring.
     fn transfer(&mut self, bytes: &[u8], to: (u64, u32), message: Option<Message>) -> Result<(), Errno> {
         let length = bytes.len();
         self.requests_left -= 1;
@@ -434,22 +440,31 @@ impl Stream {
             request(&mut last[..last_count], behind, message, length as u64, IBV_SEND_SIGNALED);
         let mut first = request(&mut pieces[..count], to, None, 0, 0);
         first.next = &mut announced;
-        // SAFETY: as above; the second completes after the first.
+        // SAFETY: the room counts as used until the request has completed; the second completes after the
+        // first.
         unsafe { self.post(&mut first) }
     }
 
-    /// Whether nothing that was sent is still on its way.
-    pub(super) fn is_idle(&self) -> bool {
-        self.ended == Some(End::Broken)
-            || (self.outgoing_free == self.outgoing.length() && self.controls_left == CONTROLS)
+    /// The connection has ended: what was sent and is not acknowledged never will be. Without this, closing
+    /// would wait until the last retry, about 4 s.
+    pub(super) fn peer_disconnected(&mut self) {
+        self.peer_is_gone = true;
+        self.end(End::Orderly);
     }
 
-    /// Whether bytes wait to be read.
+    /// Whether everything that was sent is acknowledged.
+    pub(super) fn is_idle(&self) -> bool {
+        self.ended == Some(End::Broken)
+            || self.peer_is_gone
+            || (self.outgoing_free == self.outgoing.length() && self.controls_left == CONTROL_REQUESTS)
+    }
+
+    /// Whether received bytes are unread.
     pub(super) fn has_data(&self) -> bool {
         !self.arrived.is_empty()
     }
 
-    /// Copies what has arrived; takes it away unless it is only looked at.
+    /// Copies received bytes; removes them unless `peek` is set.
     pub(super) fn take(&mut self, to: &mut [u8], peek: bool) -> usize {
         let (mut copied, mut at, mut read, mut seen) = (0, self.incoming_at, self.first_read, 0);
         while copied < to.len() {
@@ -473,17 +488,17 @@ impl Stream {
         copied
     }
 
-    /// How many entries of mapped memory the peer has room for.
+    /// Entries of the peer's table of mappings.
     pub(super) fn peer_mappings(&self) -> u32 {
         self.peer.mappings
     }
 
-    /// Whether an entry may be written to the peer's table now.
+    /// Whether an entry of the peer's table may be written now.
     pub(super) fn can_map(&self) -> bool {
         self.writable && self.can_write()
     }
 
-    /// Writes an entry of the peer's table of mapped memory.
+    /// Writes an entry of the peer's table of mappings.
     pub(super) fn map(&mut self, index: u32, offset: u64, range: Range) -> Result<(), Errno> {
         let big_endian = self.peer.big_endian;
         let offset = if big_endian { offset.to_be_bytes() } else { offset.to_le_bytes() };
@@ -496,7 +511,8 @@ impl Stream {
         self.transfer(&entry, (at, self.peer.grants.key), Some(Message::Mapping(index)))
     }
 
-    /// Writes to memory that the peer has mapped; how many bytes of it. `None` when nothing is mapped there.
+    /// Writes to memory that the peer has mapped; returns the number of bytes, or `None` when nothing is
+    /// mapped there.
     pub(super) fn write_mapped(&mut self, bytes: &[u8], offset: u64) -> Result<Option<usize>, Errno> {
         let mapping = (0..self.mappings as usize).find_map(|index| {
             let at = GRANTS * RANGE_BYTES + index * MAPPING_BYTES;
@@ -516,7 +532,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: ours; what it uses goes after this.
+        // SAFETY: created by this; its buffers and completion queue are dropped later.
         unsafe { qp::rdma_destroy_qp(self.id) };
     }
 }

@@ -1,17 +1,17 @@
-//! Which descriptors are rsockets.
+//! The sockets of the process, by descriptor.
 
 use super::datagram::Datagrams;
 use super::socket::Socket;
-use super::wait::{Shared, Watch};
+use super::wait::{Pollable, Shared};
 use core::ffi::c_int;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How often connections that are to be kept alive are looked at.
+/// How often idle connections are checked for keep-alive.
 const KEEPALIVE_TICK: Duration = Duration::from_secs(1);
 
-/// What a descriptor stands for.
+/// An rsocket: a stream or a datagram socket.
 #[derive(Clone)]
 pub(super) enum Found {
     Stream(Arc<Socket>),
@@ -26,8 +26,8 @@ impl Found {
         }
     }
 
-    /// For `poll`.
-    pub(super) fn watch(&self) -> &dyn Watch {
+    /// The socket as [`super::poll`] sees it.
+    pub(super) fn watch(&self) -> &dyn Pollable {
         match self {
             Self::Stream(socket) => &**socket,
             Self::Datagram(socket) => &**socket,
@@ -40,28 +40,28 @@ fn table() -> &'static RwLock<HashMap<c_int, Found>> {
     TABLE.get_or_init(RwLock::default)
 }
 
-/// What a descriptor stands for, if it is a socket.
+/// The socket of a descriptor, if it is one.
 pub(super) fn find(fd: c_int) -> Option<Found> {
     table().read().unwrap_or_else(PoisonError::into_inner).get(&fd).cloned()
 }
 
-/// Makes a socket known by its descriptor.
+/// Adds a socket to the table.
 pub(super) fn add(found: Found) -> c_int {
     let fd = found.fd();
     table().write().unwrap_or_else(PoisonError::into_inner).insert(fd, found);
     fd
 }
 
-/// Forgets it. It goes with the last call that is still using it.
+/// Removes a socket from the table; it is freed when the last call on it returns.
 pub(super) fn remove(fd: c_int) -> Option<Found> {
     table().write().unwrap_or_else(PoisonError::into_inner).remove(&fd)
 }
 
-/// Has a thread look after connections that are to be kept alive; once in a process.
+/// Starts the keep-alive thread, once in a process.
 pub(super) fn keep_alive() {
     static THREAD: OnceLock<bool> = OnceLock::new();
     THREAD.get_or_init(|| {
-        let look = || {
+        let keep_alive_all = || {
             loop {
                 std::thread::sleep(KEEPALIVE_TICK);
                 let table = table().read().unwrap_or_else(PoisonError::into_inner);
@@ -74,6 +74,6 @@ pub(super) fn keep_alive() {
                 }
             }
         };
-        std::thread::Builder::new().name("rsocket".to_owned()).spawn(look).is_ok()
+        std::thread::Builder::new().name("rsocket".to_owned()).spawn(keep_alive_all).is_ok()
     });
 }

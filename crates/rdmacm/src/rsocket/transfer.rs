@@ -1,4 +1,4 @@
-//! Bytes in and out of a stream, as calls ask for them.
+//! Send and receive calls on stream sockets.
 
 use super::iomap;
 use super::socket::{Inner, Phase, Socket};
@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use door::Errno;
 use std::time::Duration;
 
-fn patience(
+fn blocking_mode(
     socket: &Socket,
     flags: c_int,
     time: impl Fn(&Inner) -> Option<Duration>,
@@ -16,9 +16,9 @@ fn patience(
     (inner.nonblocking || flags & libc::MSG_DONTWAIT != 0, time(&inner))
 }
 
-/// Receives into one piece of memory after the other.
+/// Receives into the program's pieces of memory.
 pub(super) fn receive(socket: &Socket, pieces: &mut [&mut [u8]], flags: c_int) -> Result<usize, Errno> {
-    let (nonblocking, time) = patience(socket, flags, |inner| inner.options.receive_timeout);
+    let (nonblocking, time) = blocking_mode(socket, flags, |inner| inner.options.receive_timeout);
     let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
     let (mut piece, mut at, mut copied) = (0, 0, 0);
     let received = socket.wait(nonblocking, time, |inner| {
@@ -53,9 +53,9 @@ pub(super) fn receive(socket: &Socket, pieces: &mut [&mut [u8]], flags: c_int) -
     }
 }
 
-/// Sends one piece of memory after the other.
+/// Sends the program's pieces of memory.
 pub(super) fn send(socket: &Socket, pieces: &[&[u8]], flags: c_int) -> Result<usize, Errno> {
-    let (nonblocking, time) = patience(socket, flags, |inner| inner.options.send_timeout);
+    let (nonblocking, time) = blocking_mode(socket, flags, |inner| inner.options.send_timeout);
     let mut sent = 0;
     for piece in pieces {
         let mut rest = *piece;
@@ -65,7 +65,7 @@ pub(super) fn send(socket: &Socket, pieces: &[&[u8]], flags: c_int) -> Result<us
                 Err(_) if sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
             }
-            // What did not go at once waits for the next call.
+            // A partial send is returned; the program sends the rest.
             if nonblocking && !rest.is_empty() {
                 return Ok(sent);
             }
@@ -74,27 +74,27 @@ pub(super) fn send(socket: &Socket, pieces: &[&[u8]], flags: c_int) -> Result<us
     Ok(sent)
 }
 
-/// Sends as much as goes; `None` when that is nothing yet.
+/// Sends as many bytes as there is room for; `None` when there is no room yet.
 fn attempt(inner: &mut Inner, bytes: &[u8]) -> Result<Option<usize>, Errno> {
     match inner.phase {
         Phase::Connecting | Phase::Accepted => return Ok(None),
         Phase::Fresh | Phase::Bound | Phase::Listening => return Err(Errno(libc::ENOTCONN)),
         Phase::Connected | Phase::Failed => {}
     }
-    inner.tell_mappings()?;
-    let told = inner.mappings_are_told();
+    inner.announce_mappings()?;
+    let are_announced = inner.mappings_are_announced();
     let stream = inner.stream()?;
     if !stream.writable {
         let is_broken = stream.ended == Some(End::Broken);
         return Err(Errno(if is_broken { libc::ECONNRESET } else { libc::EPIPE }));
     }
-    let now = if told { stream.send(bytes)? } else { 0 };
+    let now = if are_announced { stream.send(bytes)? } else { 0 };
     Ok((now > 0).then_some(now))
 }
 
-/// Writes to memory that the peer has mapped.
+/// Writes to memory that the peer has mapped (`riowrite`).
 pub(super) fn write_mapped(socket: &Socket, bytes: &[u8], offset: i64, flags: c_int) -> Result<usize, Errno> {
-    let (nonblocking, time) = patience(socket, flags, |inner| inner.options.send_timeout);
+    let (nonblocking, time) = blocking_mode(socket, flags, |inner| inner.options.send_timeout);
     let (mut rest, mut at) = (bytes, offset as u64);
     while !rest.is_empty() {
         match socket.wait(nonblocking, time, |inner| iomap::write(inner, rest, at)) {

@@ -1,4 +1,4 @@
-//! How calls wait: what all kinds of sockets have in common.
+//! Blocking calls on a socket, common to streams and datagrams.
 
 use core::ffi::c_int;
 use door::Errno;
@@ -7,50 +7,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A sleep lasts no longer: two threads of a program may wait for one socket, and an event wakes one of
-/// them.
+/// Longest sleep: an event wakes only one of the threads that wait for a socket.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// What one thread at a time sees of a socket.
+/// State of a socket, behind its lock.
 pub(super) trait Endpoint {
-    /// Does what has become possible. Often called, so without a system call.
+    /// Polls the completion queues. Called often, so it makes no system call.
     fn progress(&mut self);
-    /// Looks at what is rare, and takes a system call.
-    fn attend(&mut self);
-    /// Asks for an event with the next completion.
+    /// Reads events of the connection manager or the UDP socket, which takes a system call.
+    fn progress_with_system_calls(&mut self);
+    /// Arms the completion queue: the next completion makes an event.
     ///
     /// # Errors
     /// When the device refuses.
     fn arm(&mut self) -> Result<(), Errno>;
-    /// Takes the events that were asked for.
-    fn quiet(&mut self);
-    /// What a thread sleeps on.
+    /// Takes the completion events.
+    fn take_events(&mut self);
+    /// The descriptors that a thread sleeps on.
     fn descriptors(&self) -> [pollfd; 2];
-    /// What `poll` says of it.
+    /// Conditions that are true now, as `poll(2)` reports them.
     fn readiness(&self) -> i16;
-    /// A program has asked for something.
+    /// Notes that a program has called, for keep-alive.
     fn used(&mut self);
 }
 
-/// What a descriptor stands for.
+/// A socket shared by the threads of the program.
 pub(super) struct Shared<E> {
     pub(super) fd: c_int,
     inner: Mutex<E>,
-    /// A thread sleeps on the descriptors; others wait for their turn.
+    /// Whether a thread sleeps on the descriptors; other threads wait on `woken`.
     polling: AtomicBool,
-    turn: Condvar,
+    woken: Condvar,
 }
 
 impl<E: Endpoint> Shared<E> {
     pub(super) fn new(fd: c_int, inner: E) -> Self {
-        Self { fd, inner: Mutex::new(inner), polling: AtomicBool::new(false), turn: Condvar::new() }
+        Self { fd, inner: Mutex::new(inner), polling: AtomicBool::new(false), woken: Condvar::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, E> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tries until there is a result. `time` limits it, and a socket that does not block tries once.
+    /// Repeats `attempt` until it has a result. `time` is the time-out; a non-blocking socket tries once.
     pub(super) fn wait<T>(
         &self,
         nonblocking: bool,
@@ -67,9 +66,9 @@ impl<E: Endpoint> Shared<E> {
             if let Some(done) = attempt(&mut inner)? {
                 return Ok(done);
             }
-            // What is rare takes a system call.
+            // Once per sleep, because it takes a system call.
             if spinning.is_none() {
-                inner.attend();
+                inner.progress_with_system_calls();
                 if let Some(done) = attempt(&mut inner)? {
                     return Ok(done);
                 }
@@ -88,7 +87,7 @@ impl<E: Endpoint> Shared<E> {
             let left = left.min(SLEEP_MAX);
             spinning = None;
             if self.polling.load(Ordering::Relaxed) {
-                let waited = self.turn.wait_timeout(inner, left);
+                let waited = self.woken.wait_timeout(inner, left);
                 inner = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
@@ -97,39 +96,39 @@ impl<E: Endpoint> Shared<E> {
             if let Some(done) = attempt(&mut inner)? {
                 return Ok(done);
             }
-            // Set and cleared under the lock, which orders it.
+            // Set and cleared under the lock.
             self.polling.store(true, Ordering::Relaxed);
             let mut descriptors = inner.descriptors();
             drop(inner);
             let slept = super::poll::sleep(&mut descriptors, Some(left), core::ptr::null());
             inner = self.lock();
             self.polling.store(false, Ordering::Relaxed);
-            inner.quiet();
-            self.turn.notify_all();
+            inner.take_events();
+            self.woken.notify_all();
             slept?;
         }
     }
 }
 
-/// A socket among others that are waited for.
-pub(super) trait Watch: Send + Sync {
-    /// What it is ready for. What is rare is looked at when `thoroughly`.
-    fn look(&self, thoroughly: bool) -> i16;
-    /// Prepares for a sleep, and says on what.
+/// A socket, as the calls that wait for several see it.
+pub(super) trait Pollable: Send + Sync {
+    /// Conditions that are true now. `with_system_calls` includes those that take a system call to find.
+    fn poll_once(&self, with_system_calls: bool) -> i16;
+    /// Arms the socket, and returns the descriptors to sleep on.
     ///
     /// # Errors
     /// When the device refuses.
     fn arm(&self) -> Result<[pollfd; 2], Errno>;
-    /// After the sleep.
-    fn quiet(&self);
+    /// Takes the events after a sleep.
+    fn take_events(&self);
 }
 
-impl<E: Endpoint + Send> Watch for Shared<E> {
-    fn look(&self, thoroughly: bool) -> i16 {
+impl<E: Endpoint + Send> Pollable for Shared<E> {
+    fn poll_once(&self, with_system_calls: bool) -> i16 {
         let mut inner = self.lock();
         inner.progress();
-        if thoroughly {
-            inner.attend();
+        if with_system_calls {
+            inner.progress_with_system_calls();
         }
         inner.readiness()
     }
@@ -140,7 +139,7 @@ impl<E: Endpoint + Send> Watch for Shared<E> {
         Ok(inner.descriptors())
     }
 
-    fn quiet(&self) {
-        self.lock().quiet();
+    fn take_events(&self) {
+        self.lock().take_events();
     }
 }

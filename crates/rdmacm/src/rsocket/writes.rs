@@ -1,14 +1,14 @@
-//! How a stream's messages become WRITEs.
+//! Work requests for a stream's messages.
 
 use super::protocol::Message;
 use abi::{IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, ibv_send_wr, ibv_sge, ibv_wr_rdma, ibv_wr_remote};
 use core::ffi::c_int;
 use std::ptr::null_mut;
 
-/// Bytes of an immediate; also what packets are filled up to multiples of.
+/// Bytes of an immediate; packets are padded to multiples of it too.
 const WORD: usize = 4;
 
-/// A WRITE to an address under a key, with an immediate if there is a message.
+/// An RDMA WRITE to an address under a key, with immediate data if there is a message.
 pub(super) fn request(
     elements: &mut [ibv_sge],
     (remote_addr, rkey): (u64, u32),
@@ -31,12 +31,13 @@ pub(super) fn request(
     }
 }
 
-/// How many bytes of a long message go with the immediate, in a WRITE of their own.
+/// Bytes of a long message that are sent with the immediate data, in a WRITE of their own.
 ///
-/// As one WRITE, its first and its last packet would be longer than the others (RETH, ImmDt), and each would
-/// leave in a system call of its own: segments of one are equally long. The device cuts a WRITE without
-/// immediate into equal packets; the immediate takes the place of four bytes in one more of that length. One
-/// length in five cannot be cut like that, and takes a call more.
+/// One WRITE would have a first and a last packet that are longer than the others (RETH, ImmDt), and each of
+/// the two would take a system call of its own, because the segments of one send have the same length
+/// (UDP_SEGMENT). A WRITE without immediate data is cut into equal packets, and a WRITE of four bytes less
+/// with immediate data makes one more of that length. One length in five cannot be split in this way, and
+/// takes another system call.
 pub(super) fn tail_bytes(length: usize, mtu: usize) -> Option<usize> {
     if length <= mtu {
         return None;
@@ -51,13 +52,13 @@ pub(super) fn tail_bytes(length: usize, mtu: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// What a packet has behind its RETH.
+    /// Payload bytes of a packet after its RETH.
     fn wire_bytes(payload: usize) -> usize {
         payload.next_multiple_of(WORD)
     }
 
     #[test]
-    fn the_packets_of_most_long_messages_are_equally_long() {
+    fn most_long_messages_have_packets_of_one_length() {
         for mtu in [256, 1024, 4096] {
             let (mut equal, mut all) = (0, 0);
             for length in mtu + 1..=17 * mtu {

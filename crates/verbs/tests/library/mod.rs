@@ -1,11 +1,11 @@
-//! Where the library is that the tests load.
+//! Locates the library that the tests load.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// A folder with the library under the name that programs ask for, one for each test program. Cargo puts
-/// what it built beside the tests, but does not build a library for C because a test of its package runs.
+/// A folder with the library under the name that programs load, one for each test program. Cargo builds tests
+/// beside the library, but does not build a `cdylib` because a test of its package runs.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let build = Command::new(env!("CARGO")).args(["build", "--quiet", "-p", "rockery-verbs"]).status();
     assert!(build.is_ok_and(|status| status.success()), "the library does not build");

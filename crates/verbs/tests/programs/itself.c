@@ -1,5 +1,5 @@
-/* A device talks to itself: what the programs of the distribution do not reach. Prints one line per step that
- * went as the manual pages say, and stops at the first that did not. */
+/* Transfers between queue pairs of one device, for verbs that no program of the distribution covers. Prints
+ * one line per step that behaved as the manual pages require, and stops at the first that did not. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -58,7 +58,7 @@ static void reach(struct ibv_cq_ex *cq, uint64_t id, enum ibv_wc_status status)
 	MUST(cq->wr_id == id && cq->status == status);
 }
 
-/* A queue pair that is connected to itself, on a completion queue of its own. */
+/* A queue pair connected to itself, with a completion queue of its own. */
 static struct ibv_qp *loop(struct ibv_pd *domain, struct ibv_cq *cq)
 {
 	struct ibv_qp_init_attr init = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .sq_sig_all = 1};
@@ -87,7 +87,7 @@ static void finish(struct ibv_cq *cq, enum ibv_wc_status status)
 	MUST(rc == 1 && wc.status == status);
 }
 
-/* Regions without memory of the program's, and objects that are imported. */
+/* Regions without memory of the program, and imported objects. */
 static void regions_of_other_kinds(void)
 {
 	const int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
@@ -145,7 +145,7 @@ static void regions_of_other_kinds(void)
 	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_cq(cq) && !ibv_dereg_mr(mr));
 }
 
-/* An event waits until there are three completions, or 50 ms. */
+/* Event moderation: an event is raised after three completions, or after 50 ms. */
 static void moderated_events(void)
 {
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(context);

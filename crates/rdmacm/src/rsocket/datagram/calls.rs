@@ -1,6 +1,6 @@
-//! What programs ask of sockets for datagrams.
+//! Calls on datagram sockets.
 
-use super::{Datagrams, Place, Waiting, udp};
+use super::{Datagrams, Storage, Waiting, udp};
 use crate::rsocket::options::{
     BYTES, INLINE_BYTES_MAX, RDMA_INLINE, RDMA_RQSIZE, RDMA_SQSIZE, REQUESTS, SOL_RDMA, read, timeout,
     timeval, write,
@@ -12,19 +12,19 @@ use door::Errno;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long closing waits for what was sent.
+/// Time that closing waits for datagrams to be sent.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 /// A datagram that was read.
 pub(in crate::rsocket) struct Received {
-    /// Bytes that there was room for, and bytes that there were.
+    /// Bytes copied to the program, and bytes of the datagram.
     pub(in crate::rsocket) copied: usize,
     pub(in crate::rsocket) length: usize,
-    /// As the program knows it.
+    /// The sender's address, IPv4-mapped on sockets of IPv6.
     pub(in crate::rsocket) from: Option<SocketAddr>,
 }
 
-/// The next datagram, into one piece of memory after the other.
+/// Copies the next datagram into the program's pieces of memory.
 pub(in crate::rsocket) fn receive(
     socket: &Shared<Datagrams>,
     pieces: &mut [&mut [u8]],
@@ -55,8 +55,8 @@ impl Datagrams {
         let mut copied = 0;
         for piece in pieces {
             copied += match &waiting.place {
-                Place::Slot(at, arrival) => self.outlets[*at].copy(arrival, copied, piece),
-                Place::Apart(bytes) => {
+                Storage::Slot(at, arrival) => self.ud_qps[*at].copy(arrival, copied, piece),
+                Storage::Heap(bytes) => {
                     let rest = bytes.get(copied..).unwrap_or_default();
                     let now = rest.len().min(piece.len());
                     piece[..now].copy_from_slice(&rest[..now]);
@@ -65,13 +65,13 @@ impl Datagrams {
             };
         }
         let length = match &waiting.place {
-            Place::Slot(_, arrival) => arrival.length as usize,
-            Place::Apart(bytes) => bytes.len(),
+            Storage::Slot(_, arrival) => arrival.length as usize,
+            Storage::Heap(bytes) => bytes.len(),
         };
         Received { copied, length, from: Some(self.udp.seen(waiting.from)) }
     }
 
-    /// The port of the UDP socket; the kernel gives a socket that sends one.
+    /// The port of the UDP socket; sending binds it if it is not bound.
     fn port(&mut self) -> Result<u16, Errno> {
         if let Some(port) = self.port {
             return Ok(port);
@@ -91,7 +91,7 @@ impl Datagrams {
     }
 }
 
-/// Sends one datagram, to the peer that the socket is connected to if no other is named.
+/// Sends one datagram, to the connected peer unless another destination is given.
 pub(in crate::rsocket) fn send(
     socket: &Shared<Datagrams>,
     pieces: &[&[u8]],
@@ -111,8 +111,8 @@ pub(in crate::rsocket) fn send(
             return Err(Errno(libc::EPIPE));
         }
         let to = to.map(udp::plain).or(inner.connected).ok_or(Errno(libc::EDESTADDRREQ))?;
-        // What has come meanwhile may tell the peer's queue pair.
-        inner.attend();
+        // A datagram that has arrived meanwhile may carry the peer's queue pair number.
+        inner.progress_with_system_calls();
         let port = inner.port()?;
         Ok(inner.send_to(to, pieces, length, port)?.map(|()| length))
     })
@@ -125,11 +125,11 @@ pub(in crate::rsocket) unsafe fn bind(
     address: *const c_void,
     length: u32,
 ) -> Result<(), Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `length` bytes are at `address`.
     Errno::check(unsafe { libc::bind(socket.fd, address.cast(), length) })
 }
 
-/// From now on the socket hears this peer only; an address of no family parts from it.
+/// Connects the socket to a peer, from which alone it receives from then on; `AF_UNSPEC` disconnects it.
 ///
 /// # Safety
 /// `length` bytes are at `address`.
@@ -139,7 +139,8 @@ pub(in crate::rsocket) unsafe fn connect(
     length: u32,
 ) -> Result<(), Errno> {
     let mut inner = socket.lock();
-    // SAFETY: as above; an address begins with its family.
+    // SAFETY: by this function's contract, `length` bytes are at `address`; an address begins with its
+    // family.
     let (connected, family) = unsafe {
         let family = address.cast::<libc::sockaddr>().as_ref().ok_or(Errno::INVALID)?.sa_family;
         (libc::connect(socket.fd, address.cast(), length), c_int::from(family))
@@ -149,27 +150,27 @@ pub(in crate::rsocket) unsafe fn connect(
         inner.connected = None;
         return Ok(());
     }
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `length` bytes are at `address`.
     let peer = udp::plain(unsafe { sockaddr::read(address) }?);
-    inner.meet(peer)?;
+    inner.add_peer(peer)?;
     inner.connected = Some(peer);
     Ok(())
 }
 
-/// Whom it is connected to.
+/// Returns the address of the connected peer.
 ///
 /// # Safety
-/// `*length` bytes can be written at `address`.
+/// `*length` bytes are writable at `address`.
 pub(in crate::rsocket) unsafe fn peer(
     socket: &Shared<Datagrams>,
     address: *mut c_void,
     length: *mut u32,
 ) -> Result<(), Errno> {
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `*length` bytes are writable at `address`.
     Errno::check(unsafe { libc::getpeername(socket.fd, address.cast(), length) })
 }
 
-/// Says that no more is sent, or read, once what was sent has left.
+/// Shuts down sending after the queued datagrams have left, or receiving.
 pub(in crate::rsocket) fn shutdown(socket: &Shared<Datagrams>, how: c_int) -> Result<(), Errno> {
     let left = socket.wait(false, Some(CLOSE_MAX), |inner| Ok(inner.is_idle().then_some(())));
     let mut inner = socket.lock();
@@ -185,7 +186,7 @@ pub(in crate::rsocket) fn shutdown(socket: &Shared<Datagrams>, how: c_int) -> Re
     left
 }
 
-/// Sizes of queues and times are ours, the rest is the UDP socket's.
+/// Sets an option: queue sizes and time-outs here, all others on the UDP socket.
 ///
 /// # Safety
 /// `length` bytes are at `value`.
@@ -197,26 +198,26 @@ pub(in crate::rsocket) unsafe fn set_option(
     length: u32,
 ) -> Result<(), Errno> {
     let mut inner = socket.lock();
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `length` bytes are at `value`.
     let number = || unsafe { read::<c_int>(value, length) }.map(|value| value.max(0) as u32);
     let requests = || number().map(|value| value.clamp(*REQUESTS.start(), *REQUESTS.end()));
     let bytes = || number().map(|value| (value as usize).clamp(*BYTES.start(), *BYTES.end()));
-    let is_fresh = inner.outlets.is_empty();
+    let is_fresh = inner.ud_qps.is_empty();
     match (level, name) {
         (SOL_RDMA, RDMA_SQSIZE) if is_fresh => inner.sizes.sends = requests()?,
         (SOL_RDMA, RDMA_RQSIZE) if is_fresh => inner.sizes.receives = requests()?,
         (SOL_RDMA, RDMA_INLINE) if is_fresh => inner.sizes.inline_bytes = number()?.min(INLINE_BYTES_MAX),
         (SOL_RDMA, _) => return Err(Errno::INVALID),
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract, `length` bytes are at `value`.
             inner.receive_timeout = timeout(unsafe { read(value, length) }?);
         }
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract, `length` bytes are at `value`.
             inner.send_timeout = timeout(unsafe { read(value, length) }?);
         }
         _ => {
-            // SAFETY: as above.
+            // SAFETY: by this function's contract, `length` bytes are at `value`.
             Errno::check(unsafe { libc::setsockopt(socket.fd, level, name, value, length) })?;
             if (level, name) == (libc::SOL_SOCKET, libc::SO_RCVBUF) {
                 inner.sizes.receive_bytes = bytes()?;
@@ -229,7 +230,7 @@ pub(in crate::rsocket) unsafe fn set_option(
 }
 
 /// # Safety
-/// `*length` bytes can be written at `value`.
+/// `*length` bytes are writable at `value`.
 pub(in crate::rsocket) unsafe fn option(
     socket: &Shared<Datagrams>,
     level: c_int,
@@ -238,7 +239,7 @@ pub(in crate::rsocket) unsafe fn option(
     length: *mut u32,
 ) -> Result<(), Errno> {
     let mut inner = socket.lock();
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
     unsafe {
         match (level, name) {
             (SOL_RDMA, RDMA_SQSIZE) => write(inner.sizes.sends as c_int, value, length),

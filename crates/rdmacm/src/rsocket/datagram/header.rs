@@ -1,13 +1,13 @@
-//! What datagrams begin with, as rdma-core's have it (`docs/rsocket` in its sources), so that they are peers.
+//! Headers of datagrams, in rdma-core's layout (`docs/rsocket` in its sources), so that both interoperate.
 //!
-//! Between UD queue pairs a datagram begins with its sender's address. Between UDP sockets, which serve until
-//! the queue pair numbers are known, it begins with the sender's queue pair number.
+//! Between UD queue pairs the header has the sender's address. Between UDP sockets, which are used until the
+//! queue pair numbers are known, it has the sender's queue pair number.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// The longest header that a datagram has between queue pairs.
+/// Longest header between queue pairs.
 pub(super) const SOURCE_BYTES_MAX: usize = SOURCE_V6_BYTES;
-/// The longest header that it has between UDP sockets.
+/// Longest header between UDP sockets.
 pub(super) const SERVICE_BYTES_MAX: usize = SERVICE_V6_BYTES;
 
 const SOURCE_V4_BYTES: usize = 8;
@@ -17,11 +17,11 @@ const SERVICE_V6_BYTES: usize = 28;
 const TAG: u32 = 0x5555_5555;
 const OP_DATA: u8 = 0;
 const OP_CONTROL: u8 = 7;
-/// Global route headers: where the source stands in what a UD queue pair receives, IPv4's and IPv6's.
+/// Offset of the source address in the 40 bytes before a received UD payload, for IPv4 and IPv6.
 const GRH_V4_SOURCE: core::ops::Range<usize> = 32..36;
 const GRH_V6_SOURCE: core::ops::Range<usize> = 8..24;
 
-/// Bytes of a header, on the stack.
+/// A header, on the stack.
 #[derive(Clone, Copy)]
 pub(super) struct Header {
     bytes: [u8; SERVICE_BYTES_MAX],
@@ -34,7 +34,7 @@ impl Header {
     }
 }
 
-/// A datagram's sender, as it says between queue pairs.
+/// The header with the sender's address, for queue pairs.
 pub(super) fn of_source(source: SocketAddr) -> Header {
     let mut bytes = [0; SERVICE_BYTES_MAX];
     bytes[2..4].copy_from_slice(&source.port().to_be_bytes());
@@ -54,8 +54,8 @@ pub(super) fn of_source(source: SocketAddr) -> Header {
     Header { bytes, length }
 }
 
-/// The sender, and how long the header is; `None` for what is none. `route` is the global route header, whose
-/// source must be the same.
+/// Reads the sender and the length of the header; `None` for an invalid header. The sender's address has to
+/// equal the source of the packet, which is in the global route header `route`.
 pub(super) fn source(bytes: &[u8], route: &[u8]) -> Option<(SocketAddr, usize)> {
     let [version, length, high, low, ..] = *bytes else { return None };
     let port = u16::from_be_bytes([high, low]);
@@ -76,16 +76,16 @@ pub(super) fn source(bytes: &[u8], route: &[u8]) -> Option<(SocketAddr, usize)> 
     }
 }
 
-/// What a datagram between UDP sockets is for.
+/// Kinds of datagrams between UDP sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// Data follows, and the sender wants to know our queue pair.
+    /// Data; asks the receiver for its queue pair number.
     Data,
-    /// The sender's queue pair, which we wanted to know.
+    /// The answer, with the sender's queue pair number.
     Answer,
 }
 
-/// What a datagram between UDP sockets begins with. `local` is the address of the queue pair.
+/// The header for UDP sockets. `local` is the address of the sender's queue pair.
 pub(super) fn of_service(purpose: Purpose, local: IpAddr, qpn: u32) -> Header {
     let mut bytes = [0; SERVICE_BYTES_MAX];
     bytes[..4].copy_from_slice(&TAG.to_be_bytes());
@@ -106,16 +106,16 @@ pub(super) fn of_service(purpose: Purpose, local: IpAddr, qpn: u32) -> Header {
     Header { bytes, length }
 }
 
-/// What a datagram between UDP sockets says.
+/// A header of a datagram between UDP sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Service {
     pub(super) purpose: Purpose,
     pub(super) qpn: u32,
-    /// How long the header is.
+    /// Length of the header in bytes.
     pub(super) length: usize,
 }
 
-/// Reads it; `None` for what no rsocket has sent. `from` has to be of the family that it says.
+/// Reads a header; `None` for an invalid one. `from` has to be of the address family that the header names.
 pub(super) fn service(bytes: &[u8], from: IpAddr) -> Option<Service> {
     let head: &[u8; SERVICE_V4_BYTES] = bytes.first_chunk()?;
     let [t0, t1, t2, t3, says, op, length, _, q0, q1, q2, q3, ..] = *head;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_as_rdma_core_has_them() {
+    fn source_headers_have_the_layout_of_rdma_core() {
         let v4 = of_source("10.0.0.1:7174".parse().unwrap());
         assert_eq!(v4.as_slice(), [4, 8, 0x1c, 0x06, 10, 0, 0, 1]);
         let v6 = of_source("[fd88::2]:9".parse().unwrap());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_not_the_packets_is_no_source() {
+    fn source_differing_from_the_packet_is_rejected() {
         let header = of_source("10.0.0.1:7174".parse().unwrap());
         assert_eq!(source(header.as_slice(), &route("10.0.0.2".parse().unwrap())), None);
         assert_eq!(source(&header.as_slice()[..7], &route("10.0.0.1".parse().unwrap())), None);
@@ -175,19 +175,19 @@ mod tests {
     }
 
     #[test]
-    fn services_are_as_rdma_core_has_them() {
+    fn udp_headers_have_the_layout_of_rdma_core() {
         let from: IpAddr = "10.0.0.1".parse().unwrap();
         let header = of_service(Purpose::Answer, from, 0x123456);
         let wanted = [0x55, 0x55, 0x55, 0x55, 4, 7, 16, 0, 0, 0x12, 0x34, 0x56, 10, 0, 0, 1];
         assert_eq!(header.as_slice(), wanted);
-        let said = Service { purpose: Purpose::Answer, qpn: 0x123456, length: 16 };
-        assert_eq!(service(header.as_slice(), from), Some(said));
+        let expected = Service { purpose: Purpose::Answer, qpn: 0x123456, length: 16 };
+        assert_eq!(service(header.as_slice(), from), Some(expected));
         let v6 = of_service(Purpose::Data, "fd88::1".parse().unwrap(), 7);
         assert_eq!(service(v6.as_slice(), "fd88::1".parse().unwrap()).map(|it| it.length), Some(28));
     }
 
     #[test]
-    fn what_no_rsocket_has_sent_is_refused() {
+    fn invalid_udp_headers_are_rejected() {
         let from: IpAddr = "10.0.0.1".parse().unwrap();
         let good = of_service(Purpose::Data, from, 7).as_slice().to_vec();
         assert_eq!(service(&good, "fd88::1".parse().unwrap()), None);

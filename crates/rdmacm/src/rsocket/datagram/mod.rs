@@ -1,12 +1,12 @@
-//! Sockets for datagrams. Each has a UDP socket of the kernel, which gives it address and port and finds out
-//! the queue pairs of peers, and a UD queue pair for each local address that it sends from.
+//! Datagram sockets. Each has a kernel UDP socket, which has its address and port and exchanges queue pair
+//! numbers with peers, and a UD queue pair for each local address that it sends from.
 //!
-//! - [`header`] is what datagrams begin with, [`outlet`] a queue pair, [`udp`] the kernel's socket.
-//! - [`calls`] is what programs ask for.
+//! - [`header`] has the headers of datagrams, [`ud_qp`] the UD queue pair, [`udp`] the kernel's socket.
+//! - [`calls`] has the calls of programs.
 
 mod calls;
 mod header;
-mod outlet;
+mod ud_qp;
 mod udp;
 
 pub(super) use calls::{bind, connect, option, peer, receive, send, set_option, shutdown};
@@ -17,53 +17,53 @@ use core::ffi::c_int;
 use door::Errno;
 use header::{Purpose, SERVICE_BYTES_MAX};
 use libc::pollfd;
-use outlet::{Arrival, Outlet, Way};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
+use ud_qp::{Arrival, Destination, UdQp};
 use udp::Udp;
 
-/// Local addresses that one socket sends from.
-const OUTLETS_MAX: usize = 64;
-/// Peers whose queue pairs are remembered. Others are sent to by UDP.
+/// Local addresses, and so queue pairs, of one socket at most.
+const UD_QPS_MAX: usize = 64;
+/// Peers whose queue pairs are remembered at most. Datagrams to others go by UDP.
 const PEERS_MAX: usize = 4096;
-/// The longest datagram of UDP over IPv4, without the header that it has here.
+/// Longest datagram: that of UDP over IPv4, less the header.
 const DATAGRAM_BYTES_MAX: usize = 65_507 - SERVICE_BYTES_MAX;
-/// A peer's queue pair is asked for so often, by a datagram that goes by UDP: a peer that was started again
-/// has another.
-const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The UDP socket is looked at so often while a program polls: each look is a system call.
-const LOOK_EVERY: Duration = Duration::from_micros(20);
-/// Datagrams that are taken from it at a time.
+/// A datagram goes by UDP this often, to ask for the peer's queue pair number again: a restarted peer has
+/// another.
+const QPN_QUERY_INTERVAL: Duration = Duration::from_secs(1);
+/// The UDP socket is read at most this often while a program polls, because each read is a system call.
+const UDP_READ_INTERVAL: Duration = Duration::from_micros(20);
+/// Datagrams read from the UDP socket at a time.
 const BATCH: usize = 64;
 
-/// A peer, and its queue pair if that is known.
+/// A peer, and its queue pair once that is known.
 struct Peer {
-    outlet: usize,
-    way: Option<Way>,
-    asked: Option<Instant>,
+    ud_qp: usize,
+    destination: Option<Destination>,
+    qpn_queried_at: Option<Instant>,
 }
 
-/// A datagram that waits to be read.
+/// A datagram that the program has not read yet.
 struct Waiting {
     from: SocketAddr,
-    place: Place,
+    place: Storage,
 }
 
-enum Place {
-    /// In a slot of an outlet.
+enum Storage {
+    /// In a receive slot of a queue pair.
     Slot(usize, Arrival),
-    Apart(Box<[u8]>),
+    Heap(Box<[u8]>),
 }
 
-/// What one thread at a time sees.
+/// State of a socket, behind its lock.
 pub(super) struct Datagrams {
     udp: Udp,
     port: Option<u16>,
-    /// Readable when an outlet's completion was asked for and came.
+    /// epoll descriptor of all completion channels.
     events: OwnedFd,
-    outlets: Vec<Outlet>,
+    ud_qps: Vec<UdQp>,
     peers: HashMap<SocketAddr, Peer>,
     connected: Option<SocketAddr>,
     arrived: VecDeque<Waiting>,
@@ -73,13 +73,13 @@ pub(super) struct Datagrams {
     send_timeout: Option<Duration>,
     is_readable: bool,
     is_writable: bool,
-    /// What the UDP socket said that the program has not heard yet.
+    /// An error of the UDP socket that was not reported to the program yet.
     error: Option<Errno>,
-    looked: Option<Instant>,
+    udp_read_at: Option<Instant>,
     room: Box<[u8]>,
 }
 
-/// A socket; `flags` are those of its type.
+/// Creates a socket; `flags` are those of its type.
 pub(super) fn fresh(family: c_int, flags: c_int) -> Result<Shared<Datagrams>, Errno> {
     let udp = Udp::new(family, flags)?;
     // SAFETY: numbers only.
@@ -93,7 +93,7 @@ pub(super) fn fresh(family: c_int, flags: c_int) -> Result<Shared<Datagrams>, Er
         port: None,
         // SAFETY: just made, and ours.
         events: unsafe { OwnedFd::from_raw_fd(events) },
-        outlets: Vec::new(),
+        ud_qps: Vec::new(),
         peers: HashMap::new(),
         connected: None,
         arrived: VecDeque::new(),
@@ -104,7 +104,7 @@ pub(super) fn fresh(family: c_int, flags: c_int) -> Result<Shared<Datagrams>, Er
         is_readable: true,
         is_writable: true,
         error: None,
-        looked: None,
+        udp_read_at: None,
         room: vec![0; DATAGRAM_BYTES_MAX + SERVICE_BYTES_MAX].into(),
     };
     Ok(Shared::new(fd, datagrams))
@@ -119,40 +119,40 @@ impl Datagrams {
         self.nonblocking = nonblocking;
     }
 
-    /// Which outlet sends to a peer; made when there is none.
-    fn outlet_to(&mut self, to: SocketAddr) -> Result<usize, Errno> {
+    /// The queue pair that sends to a peer, created on first use.
+    fn ud_qp_for(&mut self, to: SocketAddr) -> Result<usize, Errno> {
         let address = self.udp.source(to)?;
-        if let Some(found) = self.outlets.iter().position(|outlet| outlet.address == address) {
+        if let Some(found) = self.ud_qps.iter().position(|ud_qp| ud_qp.address == address) {
             return Ok(found);
         }
-        if self.outlets.len() >= OUTLETS_MAX {
+        if self.ud_qps.len() >= UD_QPS_MAX {
             return Err(Errno::NO_MEMORY);
         }
-        let outlet = Outlet::new(address, &self.sizes)?;
+        let ud_qp = UdQp::new(address, &self.sizes)?;
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
         // SAFETY: both descriptors are ours, and the event is read before the call returns.
         Errno::check(unsafe {
             libc::epoll_ctl(
                 self.events.as_raw_fd(),
                 libc::EPOLL_CTL_ADD,
-                outlet.completions.descriptor(),
+                ud_qp.completions.descriptor(),
                 &mut event,
             )
         })?;
-        self.outlets.push(outlet);
-        Ok(self.outlets.len() - 1)
+        self.ud_qps.push(ud_qp);
+        Ok(self.ud_qps.len() - 1)
     }
 
-    /// Remembers a peer, if there is room.
-    fn meet(&mut self, address: SocketAddr) -> Result<(), Errno> {
+    /// Adds a peer, if there is room.
+    fn add_peer(&mut self, address: SocketAddr) -> Result<(), Errno> {
         if !self.peers.contains_key(&address) {
-            let outlet = self.outlet_to(address)?;
-            // Whoever it is can ask again. Address handles outlive the requests that use them.
-            if self.peers.len() >= PEERS_MAX && self.outlets.iter().all(Outlet::is_idle) {
+            let ud_qp = self.ud_qp_for(address)?;
+            // Peers ask again. Address handles may be destroyed only when no request uses them.
+            if self.peers.len() >= PEERS_MAX && self.ud_qps.iter().all(UdQp::is_idle) {
                 self.peers.clear();
             }
             if self.peers.len() < PEERS_MAX {
-                self.peers.insert(address, Peer { outlet, way: None, asked: None });
+                self.peers.insert(address, Peer { ud_qp, destination: None, qpn_queried_at: None });
             }
         }
         Ok(())
@@ -170,38 +170,39 @@ impl Datagrams {
             return Err(Errno(libc::EMSGSIZE));
         }
         if !self.peers.contains_key(&to) {
-            self.meet(to)?;
+            self.add_peer(to)?;
         }
         let Some(peer) = self.peers.get_mut(&to) else { return self.send_by_udp(to, pieces) };
-        let outlet = &mut self.outlets[peer.outlet];
-        let is_due = peer.asked.is_none_or(|asked| asked.elapsed() >= ASK_EVERY);
-        if let Some(way) = peer.way.as_ref().filter(|_| !is_due && outlet.fits(length)) {
-            let header = header::of_source(SocketAddr::new(outlet.address, port));
-            return Ok(outlet.send(header.as_slice(), pieces, way)?.then_some(()));
+        let ud_qp = &mut self.ud_qps[peer.ud_qp];
+        let is_due =
+            peer.qpn_queried_at.is_none_or(|qpn_queried_at| qpn_queried_at.elapsed() >= QPN_QUERY_INTERVAL);
+        if let Some(destination) = peer.destination.as_ref().filter(|_| !is_due && ud_qp.fits(length)) {
+            let header = header::of_source(SocketAddr::new(ud_qp.address, port));
+            return Ok(ud_qp.send(header.as_slice(), pieces, destination)?.then_some(()));
         }
-        peer.asked = Some(Instant::now());
+        peer.qpn_queried_at = Some(Instant::now());
         self.send_by_udp(to, pieces)
     }
 
-    /// With our queue pair in it, which the peer answers with its own.
+    /// Sends it by UDP, with our queue pair number, which the peer answers with its own.
     fn send_by_udp(&mut self, to: SocketAddr, pieces: &[&[u8]]) -> Result<Option<()>, Errno> {
         let at = match self.peers.get(&to) {
-            Some(peer) => peer.outlet,
-            None => self.outlet_to(to)?,
+            Some(peer) => peer.ud_qp,
+            None => self.ud_qp_for(to)?,
         };
-        let outlet = &self.outlets[at];
-        let header = header::of_service(Purpose::Data, outlet.address, outlet.qpn());
+        let ud_qp = &self.ud_qps[at];
+        let header = header::of_service(Purpose::Data, ud_qp.address, ud_qp.qpn());
         self.udp.send(to, &[&[header.as_slice()], pieces].concat())
     }
 
-    /// Takes what the UDP socket has received: data, and the queue pairs of peers.
-    fn take_from_udp(&mut self) {
+    /// Reads the UDP socket: datagrams, and the queue pair numbers of peers.
+    fn read_udp(&mut self) {
         for _ in 0..BATCH {
             let mut room = core::mem::take(&mut self.room);
             let received = self.udp.receive(&mut room);
             let outcome = match received {
                 Ok(Some((from, length))) => {
-                    self.hear(from, room.get(..length).unwrap_or_default());
+                    self.handle_udp(from, room.get(..length).unwrap_or_default());
                     true
                 }
                 Ok(None) => false,
@@ -217,49 +218,49 @@ impl Datagrams {
         }
     }
 
-    /// What a peer says by UDP. What cannot be served is dropped, as datagrams are.
-    fn hear(&mut self, from: SocketAddr, bytes: &[u8]) {
-        let Some(said) = header::service(bytes, from.ip()) else { return };
-        if self.meet(from).is_err() {
+    /// Handles a datagram of the UDP socket. It is dropped if it cannot be stored or its header is invalid.
+    fn handle_udp(&mut self, from: SocketAddr, bytes: &[u8]) {
+        let Some(service) = header::service(bytes, from.ip()) else { return };
+        if self.add_peer(from).is_err() {
             return;
         }
         let Some(peer) = self.peers.get_mut(&from) else { return };
-        let outlet = &self.outlets[peer.outlet];
-        if peer.way.as_ref().is_none_or(|way| way.qpn != said.qpn) {
-            peer.way = outlet.way(from.ip(), said.qpn).ok();
-            peer.asked.get_or_insert_with(Instant::now);
+        let ud_qp = &self.ud_qps[peer.ud_qp];
+        if peer.destination.as_ref().is_none_or(|destination| destination.qpn != service.qpn) {
+            peer.destination = ud_qp.destination(from.ip(), service.qpn).ok();
+            peer.qpn_queried_at.get_or_insert_with(Instant::now);
         }
-        if said.purpose == Purpose::Data {
-            let header = header::of_service(Purpose::Answer, outlet.address, outlet.qpn());
-            // A peer that is not answered asks again.
+        if service.purpose == Purpose::Data {
+            let header = header::of_service(Purpose::Answer, ud_qp.address, ud_qp.qpn());
+            // If the answer is lost, the peer asks again.
             _ = self.udp.send(from, &[header.as_slice()]);
-            if self.accepts(from) && self.arrived.len() < outlet::slots_of_receives(&self.sizes) as usize {
-                let bytes = bytes.get(said.length..).unwrap_or_default();
-                self.arrived.push_back(Waiting { from, place: Place::Apart(bytes.into()) });
+            if self.accepts(from) && self.arrived.len() < ud_qp::slots_of_receives(&self.sizes) as usize {
+                let bytes = bytes.get(service.length..).unwrap_or_default();
+                self.arrived.push_back(Waiting { from, place: Storage::Heap(bytes.into()) });
             }
         }
     }
 
-    /// A connected socket hears its peer only.
+    /// Whether a datagram is received: a connected socket receives from its peer only.
     fn accepts(&self, from: SocketAddr) -> bool {
         self.is_readable && self.connected.is_none_or(|peer| is_same(peer, from))
     }
 
-    /// Takes the next datagram away.
+    /// Removes the first received datagram.
     fn drop_first(&mut self) {
-        if let Some(Waiting { place: Place::Slot(at, arrival), .. }) = self.arrived.pop_front() {
-            // A queue pair that takes no receives any more is told by sending.
-            _ = self.outlets[at].release(&arrival);
+        if let Some(Waiting { place: Storage::Slot(at, arrival), .. }) = self.arrived.pop_front() {
+            // If the queue pair has failed, the next send reports it.
+            _ = self.ud_qps[at].release(&arrival);
         }
     }
 
-    /// Whether all that was sent has left.
+    /// Whether all sent datagrams have left.
     fn is_idle(&self) -> bool {
-        self.outlets.iter().all(Outlet::is_idle)
+        self.ud_qps.iter().all(UdQp::is_idle)
     }
 }
 
-/// Flow labels and scopes aside.
+/// Compares addresses and ports; flow labels and scopes are ignored.
 fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
 }
@@ -267,38 +268,38 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
 impl Endpoint for Datagrams {
     fn progress(&mut self) {
         let (accepts, connected) = (self.is_readable, self.connected);
-        for at in 0..self.outlets.len() {
-            let (outlet, arrived) = (&mut self.outlets[at], &mut self.arrived);
+        for at in 0..self.ud_qps.len() {
+            let (ud_qp, arrived) = (&mut self.ud_qps[at], &mut self.arrived);
             let mut unwanted = Vec::new();
-            outlet.progress(|arrival| {
+            ud_qp.progress(|arrival| {
                 if accepts && connected.is_none_or(|peer| is_same(peer, arrival.from)) {
                     let from = arrival.from;
-                    arrived.push_back(Waiting { from, place: Place::Slot(at, arrival) });
+                    arrived.push_back(Waiting { from, place: Storage::Slot(at, arrival) });
                 } else {
                     unwanted.push(arrival);
                 }
             });
             for arrival in unwanted {
-                _ = outlet.release(&arrival);
+                _ = ud_qp.release(&arrival);
             }
         }
     }
 
-    fn attend(&mut self) {
-        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
-            self.take_from_udp();
-            self.looked = Some(Instant::now());
+    fn progress_with_system_calls(&mut self) {
+        if self.udp_read_at.is_none_or(|udp_read_at| udp_read_at.elapsed() >= UDP_READ_INTERVAL) {
+            self.read_udp();
+            self.udp_read_at = Some(Instant::now());
         }
     }
 
     fn arm(&mut self) -> Result<(), Errno> {
-        self.looked = None;
-        self.outlets.iter_mut().try_for_each(|outlet| outlet.completions.arm())
+        self.udp_read_at = None;
+        self.ud_qps.iter_mut().try_for_each(|ud_qp| ud_qp.completions.arm())
     }
 
-    fn quiet(&mut self) {
-        self.looked = None;
-        self.outlets.iter_mut().for_each(|outlet| outlet.completions.quiet());
+    fn take_events(&mut self) {
+        self.udp_read_at = None;
+        self.ud_qps.iter_mut().for_each(|ud_qp| ud_qp.completions.take_events());
     }
 
     fn descriptors(&self) -> [pollfd; 2] {
@@ -311,7 +312,7 @@ impl Endpoint for Datagrams {
         if !self.arrived.is_empty() || !self.is_readable || self.error.is_some() {
             ready |= libc::POLLIN | libc::POLLRDNORM;
         }
-        if !self.is_writable || self.outlets.is_empty() || self.outlets.iter().any(Outlet::can_send) {
+        if !self.is_writable || self.ud_qps.is_empty() || self.ud_qps.iter().any(UdQp::can_send) {
             ready |= libc::POLLOUT | libc::POLLWRNORM;
         }
         if self.error.is_some() {

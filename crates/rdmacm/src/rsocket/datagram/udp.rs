@@ -1,5 +1,5 @@
-//! The kernel's UDP socket behind a socket for datagrams: its address and port are that socket's, and it
-//! carries what queue pairs cannot yet.
+//! The kernel UDP socket behind a datagram socket: it has the socket's address and port, and carries the
+//! datagrams that queue pairs cannot carry yet.
 
 use crate::sockaddr;
 use abi::sockaddr_storage;
@@ -9,17 +9,17 @@ use libc::{iovec, msghdr, pollfd, sockaddr as raw_sockaddr};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Pieces of one datagram, as the kernel has it (UIO_MAXIOV), and its header.
+/// Pieces of one datagram at most: the kernel's limit (`UIO_MAXIOV`) includes the header.
 const PIECES_MAX: usize = 1024;
 
-/// The socket.
+/// The kernel UDP socket.
 pub(super) struct Udp {
     fd: OwnedFd,
     is_v6: bool,
 }
 
 impl Udp {
-    /// One of IPv4 or IPv6.
+    /// Creates a socket of IPv4 or IPv6.
     pub(super) fn new(family: c_int, flags: c_int) -> Result<Self, Errno> {
         let kind = libc::SOCK_DGRAM | (flags & libc::SOCK_CLOEXEC);
         Ok(Self { fd: sockaddr::kernel_socket(family, kind)?, is_v6: family == libc::AF_INET6 })
@@ -33,7 +33,7 @@ impl Udp {
         pollfd { fd: self.descriptor(), events, revents: 0 }
     }
 
-    /// An address as the program knows it: a socket of IPv6 sees IPv4 mapped.
+    /// Converts an address for the program: on a socket of IPv6, IPv4 is mapped.
     pub(super) fn seen(&self, address: SocketAddr) -> SocketAddr {
         match address.ip() {
             IpAddr::V4(v4) if self.is_v6 => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
@@ -41,7 +41,7 @@ impl Udp {
         }
     }
 
-    /// Sends a datagram from pieces; `None` when there is no room for it now.
+    /// Sends a datagram from pieces; `None` when the socket's buffer is full.
     pub(super) fn send(&self, to: SocketAddr, pieces: &[&[u8]]) -> Result<Option<()>, Errno> {
         if pieces.len() > PIECES_MAX {
             return Err(Errno(libc::EMSGSIZE));
@@ -56,7 +56,7 @@ impl Udp {
         message.msg_namelen = sockaddr::length(&address);
         message.msg_iov = list.as_mut_ptr();
         message.msg_iovlen = list.len() as _;
-        // SAFETY: the message leads to what lives until the call returns, and is only read.
+        // SAFETY: the message and its pieces live until the call returns, and are only read.
         let sent = unsafe { libc::sendmsg(self.descriptor(), &message, libc::MSG_DONTWAIT) };
         match (sent, Errno::last()) {
             (0.., _) => Ok(Some(())),
@@ -65,7 +65,7 @@ impl Udp {
         }
     }
 
-    /// The next datagram, who sent it and how long it is; `None` when there is none.
+    /// Reads the next datagram: its sender and length; `None` when there is none.
     pub(super) fn receive(&self, room: &mut [u8]) -> Result<Option<(SocketAddr, usize)>, Errno> {
         let mut storage = sockaddr_storage::default();
         let mut length = size_of::<sockaddr_storage>() as u32;
@@ -87,18 +87,18 @@ impl Udp {
         }
     }
 
-    /// Its own address.
+    /// The local address.
     pub(super) fn local(&self) -> Result<SocketAddr, Errno> {
         local(self.descriptor())
     }
 
-    /// From which of this host's addresses a datagram to `to` goes.
+    /// The local address from which a datagram to `to` is sent.
     pub(super) fn source(&self, to: SocketAddr) -> Result<IpAddr, Errno> {
         let own = self.local()?.ip();
         if !own.is_unspecified() {
             return Ok(own);
         }
-        // Connecting a socket of datagrams looks at routes, and sends nothing.
+        // Connecting a UDP socket looks up the route and sends nothing.
         let probe = Self::new(if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }, libc::SOCK_CLOEXEC)?;
         let storage = sockaddr::storage(to);
         let place: *const raw_sockaddr = storage.as_ptr().cast();
@@ -108,7 +108,7 @@ impl Udp {
     }
 }
 
-/// The address of a socket, with IPv4 as IPv4.
+/// The local address of a socket, with mapped IPv4 as IPv4.
 fn local(fd: c_int) -> Result<SocketAddr, Errno> {
     let mut storage = sockaddr_storage::default();
     let mut length = size_of::<sockaddr_storage>() as u32;
@@ -121,7 +121,7 @@ fn canonical(storage: &sockaddr_storage) -> Option<SocketAddr> {
     sockaddr::stored(storage).map(plain)
 }
 
-/// IPv4 that is mapped to IPv6 is IPv4.
+/// Converts an IPv4-mapped address to IPv4.
 pub(super) fn plain(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(v4) => SocketAddr::new(v4.into(), address.port()),
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ipv4_is_ipv4_however_it_is_written() {
+    fn mapped_ipv4_equals_ipv4() {
         let mapped: SocketAddr = "[::ffff:10.0.0.1]:9".parse().unwrap();
         assert_eq!(plain(mapped), "10.0.0.1:9".parse().unwrap());
         let udp = Udp::new(libc::AF_INET6, 0).unwrap();

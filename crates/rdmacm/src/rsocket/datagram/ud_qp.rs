@@ -1,7 +1,8 @@
-//! The UD queue pair of one local address: a socket that is bound to none has one for each that it uses.
+//! The UD queue pair of one local address. A socket that is not bound to an address has one for each that it
+//! uses.
 
 use super::header;
-use crate::address::{active_mtu, rdma_bind_addr, take_device};
+use crate::address::{active_mtu, attach_device, rdma_bind_addr};
 use crate::id::{rdma_create_id, rdma_destroy_id};
 use crate::qp::{self, address_vector};
 use crate::rsocket::buffer::Buffer;
@@ -18,28 +19,28 @@ use rnic::Path;
 use std::net::{IpAddr, SocketAddr};
 use std::ptr::null_mut;
 
-/// `IBV_ACCESS_LOCAL_WRITE`.
+/// `IBV_ACCESS_LOCAL_WRITE` (`enum ibv_access_flags`).
 const LOCAL_WRITE: u32 = 1;
-/// What a slot takes of a datagram, its header included: as much as rdma-core's.
+/// Bytes of a slot, headers of rsockets included: as in rdma-core.
 const SLOT_BYTES: usize = 2048;
-/// Global route header: the first bytes that a UD queue pair receives.
+/// Bytes of the global route header, which a UD queue pair stores before the payload.
 const GRH_BYTES: usize = 40;
-/// Slots begin at cache lines.
+/// Receive slots are aligned to cache lines.
 const RECEIVE_STRIDE: usize = (GRH_BYTES + SLOT_BYTES).next_multiple_of(64);
-/// Marks work request ids of receives; the rest is a slot.
+/// Marks work request IDs of receives; the other bits are the slot.
 const RECEIVE: u64 = 1 << 63;
 const HOP_LIMIT: u8 = 64;
 
-/// A peer's queue pair, and the way there.
-pub(super) struct Way {
+/// A peer's queue pair, and the address handle to it.
+pub(super) struct Destination {
     ah: *mut ibv_ah,
     pub(super) qpn: u32,
 }
 
 // SAFETY: an address handle may be used and destroyed from any thread.
-unsafe impl Send for Way {}
+unsafe impl Send for Destination {}
 
-impl Drop for Way {
+impl Drop for Destination {
     fn drop(&mut self) {
         if let Ok(verbs) = verbs() {
             // SAFETY: ours.
@@ -48,7 +49,7 @@ impl Drop for Way {
     }
 }
 
-/// A datagram that lies in a slot.
+/// A received datagram in a slot.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) from: SocketAddr,
@@ -57,7 +58,7 @@ pub(super) struct Arrival {
     pub(super) length: u32,
 }
 
-/// An identifier of our own.
+/// An identifier that this owns.
 struct Identifier(*mut rdma_cm_id);
 
 impl Drop for Identifier {
@@ -67,36 +68,36 @@ impl Drop for Identifier {
     }
 }
 
-/// The queue pair, with its memory.
-pub(super) struct Outlet {
+/// The UD queue pair, with its buffers.
+pub(super) struct UdQp {
     pub(super) address: IpAddr,
     pub(super) completions: Completions,
     id: Identifier,
     inline_bytes: usize,
     outgoing: Buffer,
-    /// Slots of `outgoing` that nothing is sent from.
+    /// Slots of `outgoing` that are free.
     free: Vec<u32>,
     slots: usize,
     incoming: Buffer,
-    /// The longest datagram, its header included.
+    /// Longest datagram in bytes, the rsocket header included.
     packet_bytes: usize,
 }
 
-// SAFETY: what the pointers lead to belongs to the outlet, and verbs may be called from any thread.
-unsafe impl Send for Outlet {}
+// SAFETY: the objects behind the pointers belong to this, and verbs may be called from any thread.
+unsafe impl Send for UdQp {}
 
-impl Outlet {
-    /// One for an address of this host that has a device.
+impl UdQp {
+    /// Creates the queue pair of a local address, whose interface must have a device.
     pub(super) fn new(address: IpAddr, sizes: &Sizes) -> Result<Self, Errno> {
         let mut raw: *mut rdma_cm_id = null_mut();
         // SAFETY: the place is ours; without a channel the identifier is synchronous.
         Errno::check(unsafe { rdma_create_id(null_mut(), &mut raw, null_mut(), abi::RDMA_PS_UDP) })?;
         let id = Identifier(raw);
         let local = sockaddr::storage(SocketAddr::new(address, 0));
-        // SAFETY: nobody else has the identifier, and what is made belongs to it or to a value of its own.
+        // SAFETY: the identifier is used here only, and created objects belong to it or to the new value.
         unsafe {
             Errno::check(rdma_bind_addr(raw, local.as_ptr().cast()))?;
-            let device = take_device(crate::id::id(raw)?, address)?;
+            let device = attach_device(crate::id::id(raw)?, address)?;
             let pd = device.pd()?;
             let slots = slots(sizes.sends, sizes.send_bytes);
             let receives = slots_of_receives(sizes);
@@ -105,7 +106,7 @@ impl Outlet {
             let completions = Completions::new((*raw).verbs, slots + receives)?;
             let inline_bytes =
                 make_queue_pair(raw, completions.queue(), slots, receives, sizes.inline_bytes)?;
-            let mut outlet = Self {
+            let mut ud_qp = Self {
                 address,
                 completions,
                 id,
@@ -116,20 +117,20 @@ impl Outlet {
                 incoming,
                 packet_bytes: (128_usize << active_mtu(device)).min(SLOT_BYTES),
             };
-            (0..receives).try_for_each(|slot| outlet.post_receive(slot))?;
-            outlet.completions.arm()?;
-            Ok(outlet)
+            (0..receives).try_for_each(|slot| ud_qp.post_receive(slot))?;
+            ud_qp.completions.arm()?;
+            Ok(ud_qp)
         }
     }
 
-    /// Its number, which peers send to.
+    /// The queue pair number, to which peers send.
     pub(super) fn qpn(&self) -> u32 {
         // SAFETY: the identifier and its queue pair are ours.
         unsafe { (*(*self.id.0).qp).qp_num }
     }
 
-    /// The way to a peer's queue pair.
-    pub(super) fn way(&self, to: IpAddr, qpn: u32) -> Result<Way, Errno> {
+    /// Creates an address handle to a peer's queue pair.
+    pub(super) fn destination(&self, to: IpAddr, qpn: u32) -> Result<Destination, Errno> {
         // SAFETY: the identifier is ours.
         let this = unsafe { crate::id::id(self.id.0) }?;
         let path = Path {
@@ -141,26 +142,31 @@ impl Outlet {
         let mut attr = address_vector(this, &path)?;
         // SAFETY: the domain is that of the queue pair.
         let ah = unsafe { (verbs()?.ibv_create_ah)((*self.id.0).pd, &mut attr) };
-        Ok(Way { ah: Errno::check_pointer(ah)?, qpn })
+        Ok(Destination { ah: Errno::check_pointer(ah)?, qpn })
     }
 
-    /// Whether a datagram of so many bytes behind its header goes in one packet.
+    /// Whether a datagram of `length` bytes and its header fit in one packet.
     pub(super) fn fits(&self, length: usize) -> bool {
         length + header::SOURCE_BYTES_MAX <= self.packet_bytes
     }
 
-    /// Whether there is a slot to send from.
+    /// Whether a send slot is free.
     pub(super) fn can_send(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Whether nothing is on its way.
+    /// Whether no datagram is being sent.
     pub(super) fn is_idle(&self) -> bool {
         self.free.len() == self.slots
     }
 
-    /// Sends a datagram, if there is a slot.
-    pub(super) fn send(&mut self, header: &[u8], pieces: &[&[u8]], way: &Way) -> Result<bool, Errno> {
+    /// Sends a datagram; `false` if no slot is free.
+    pub(super) fn send(
+        &mut self,
+        header: &[u8],
+        pieces: &[&[u8]],
+        destination: &Destination,
+    ) -> Result<bool, Errno> {
         let Some(slot) = self.free.pop() else { return Ok(false) };
         let start = slot as usize * SLOT_BYTES;
         let mut at = start;
@@ -179,7 +185,11 @@ impl Outlet {
             send_flags: IBV_SEND_SIGNALED | if length <= self.inline_bytes { IBV_SEND_INLINE } else { 0 },
             imm_data: 0,
             wr: ibv_wr_remote {
-                ud: ibv_wr_ud { ah: way.ah, remote_qpn: way.qpn, remote_qkey: abi::RDMA_UDP_QKEY },
+                ud: ibv_wr_ud {
+                    ah: destination.ah,
+                    remote_qpn: destination.qpn,
+                    remote_qkey: abi::RDMA_UDP_QKEY,
+                },
             },
             xrc_remote_srqn: 0,
             // SAFETY: not looked at; zeros are a valid value.
@@ -192,7 +202,7 @@ impl Outlet {
         Ok(true)
     }
 
-    /// Takes completions, and hands over what has arrived.
+    /// Takes completions, and passes on the datagrams that have arrived.
     pub(super) fn progress(&mut self, mut arrived: impl FnMut(Arrival)) {
         loop {
             let mut completions = [ibv_wc::default(); BATCH];
@@ -204,7 +214,7 @@ impl Outlet {
                 } else if let Some(arrival) = self.arrival(slot, completion) {
                     arrived(arrival);
                 } else if completion.status == 0 {
-                    // Nobody's datagram. A queue pair that takes no receives any more is told by sending.
+                    // The header is invalid. If the queue pair has failed, the next send reports it.
                     _ = self.post_receive(slot);
                 }
             }
@@ -214,7 +224,7 @@ impl Outlet {
         }
     }
 
-    /// What a slot holds; `None` for what no rsocket has sent.
+    /// The datagram in a slot; `None` if its header is invalid.
     fn arrival(&self, slot: u32, completion: &ibv_wc) -> Option<Arrival> {
         let is_whole = completion.status == 0 && completion.wc_flags & IBV_WC_GRH != 0;
         let length = (completion.byte_len as usize).checked_sub(GRH_BYTES).filter(|_| is_whole)?;
@@ -226,7 +236,7 @@ impl Outlet {
         Some(Arrival { from, slot, offset: (GRH_BYTES + header) as u32, length })
     }
 
-    /// Copies a datagram from `at` on; how many bytes of it there was room for.
+    /// Copies a datagram from `at` on; returns the number of bytes copied.
     pub(super) fn copy(&self, arrival: &Arrival, at: usize, to: &mut [u8]) -> usize {
         let length = (arrival.length as usize).saturating_sub(at).min(to.len());
         let start = arrival.slot as usize * RECEIVE_STRIDE + arrival.offset as usize + at;
@@ -234,7 +244,7 @@ impl Outlet {
         length
     }
 
-    /// Its slot may be used anew.
+    /// Posts the datagram's slot as a receive again.
     pub(super) fn release(&mut self, arrival: &Arrival) -> Result<(), Errno> {
         self.post_receive(arrival.slot)
     }
@@ -249,7 +259,7 @@ impl Outlet {
             num_sge: 1,
         };
         let mut bad = null_mut();
-        // SAFETY: the slot is nobody's until the request completes.
+        // SAFETY: the slot is not used otherwise until the request completes.
         Errno::check(unsafe { verbs::post_recv((*self.id.0).qp, &mut request, &mut bad) })
     }
 }
@@ -278,24 +288,24 @@ unsafe fn make_queue_pair(
         qp_type: IBV_QPT_UD,
         sq_sig_all: 0,
     };
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, the identifier has a device and no queue pair.
     Errno::check(unsafe { qp::rdma_create_qp(raw, null_mut(), &mut attr) })?;
     Ok(attr.cap.max_inline_data as usize)
 }
 
-/// As many as the queue takes and the memory has room for.
+/// Slots: as many as the queue has requests and the memory has room for.
 fn slots(requests: u32, bytes: usize) -> u32 {
     requests.min((bytes / SLOT_BYTES) as u32).max(1)
 }
 
-/// How many datagrams wait to be read at most.
+/// Receive slots, and so unread datagrams, at most.
 pub(super) fn slots_of_receives(sizes: &Sizes) -> u32 {
     slots(sizes.receives, sizes.receive_bytes)
 }
 
-impl Drop for Outlet {
+impl Drop for UdQp {
     fn drop(&mut self) {
-        // SAFETY: ours; what it uses goes after this.
+        // SAFETY: created by this; its buffers and completion queue are dropped later.
         unsafe { qp::rdma_destroy_qp(self.id.0) };
     }
 }

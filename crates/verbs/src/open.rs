@@ -1,0 +1,36 @@
+//! Devices are opened and closed.
+
+use crate::context::release;
+use crate::device::listed;
+use crate::operations::opened;
+use crate::{import, record};
+use abi::{ibv_context, ibv_device};
+use door::{Errno, door};
+use std::sync::Arc;
+
+door! {
+    /// Prints to standard error why a device does not open, because `errno` cannot express it.
+    fn ibv_open_device(raw: *mut ibv_device) -> pointer(*mut ibv_context) {
+        // SAFETY: the program has the device from a list that it has not freed.
+        let entry = unsafe { listed(raw) }?;
+        record::begin();
+        let device = host::Device::open(&entry.info).map_err(|error| {
+            eprintln!("rockery: {}: {error}", entry.info.name);
+            Errno(libc::EIO)
+        })?;
+        let objects = Arc::default();
+        let command = import::export_device(&device, &objects);
+        entry.add_reference();
+        Ok(opened(raw, device, objects, command))
+    }
+
+    /// Objects that the program has not destroyed yet keep the device open.
+    fn ibv_close_device(raw: *mut ibv_context) -> code(i32) {
+        if raw.is_null() {
+            return Err(Errno::INVALID);
+        }
+        // SAFETY: the program gives up its reference.
+        unsafe { release(raw) };
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! The C library's functions that create a socket or send on it, for [`crate::netlink`]. Calls on other
+//! sockets are passed to the C library unchanged.
+
+use crate::netlink::{self, REQUEST_BYTES_MAX};
+use crate::next::{Next, missing};
+use core::ffi::{c_int, c_void};
+
+type Socket = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+type Send = unsafe extern "C" fn(c_int, *const c_void, usize, c_int) -> isize;
+type SendTo =
+    unsafe extern "C" fn(c_int, *const c_void, usize, c_int, *const libc::sockaddr, libc::socklen_t) -> isize;
+type SendMessage = unsafe extern "C" fn(c_int, *const libc::msghdr, c_int) -> isize;
+
+/// Calls the C library's function of this name.
+macro_rules! next {
+    ($name:literal as $kind:ty, $($argument:expr),*) => {{
+        static NEXT: Next = Next::new($name);
+        let original = NEXT.address();
+        if original.is_null() {
+            return missing();
+        }
+        // SAFETY: the C library's function of this name has this signature, and our caller owes it the
+        // arguments.
+        unsafe { core::mem::transmute::<*mut c_void, $kind>(original)($($argument),*) }
+    }};
+}
+
+/// The C library's `socket(2)`.
+///
+/// # Safety
+/// As for the C library's function.
+pub(crate) unsafe fn next_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    next!(c"socket" as Socket, domain, kind, protocol)
+}
+
+/// The C library's `sendto(2)`.
+///
+/// # Safety
+/// As for the C library's function.
+pub(crate) unsafe fn next_sendto(
+    socket: c_int,
+    bytes: *const c_void,
+    length: usize,
+    flags: c_int,
+    to: *const libc::sockaddr,
+    to_length: libc::socklen_t,
+) -> isize {
+    next!(c"sendto" as SendTo, socket, bytes, length, flags, to, to_length)
+}
+
+/// Replaces the C library's function.
+///
+/// # Safety
+/// As for the C library's function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    if (domain, protocol) == (libc::AF_NETLINK, libc::NETLINK_RDMA)
+        && let Some(given) = netlink::open(kind)
+    {
+        return given;
+    }
+    // SAFETY: by this function's contract, as for the C library's function.
+    unsafe { next_socket(domain, kind, protocol) }
+}
+
+/// Replaces the C library's function.
+///
+/// # Safety
+/// As for the C library's function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+pub(crate) unsafe extern "C" fn sendto(
+    socket: c_int,
+    bytes: *const c_void,
+    length: usize,
+    flags: c_int,
+    to: *const libc::sockaddr,
+    to_length: libc::socklen_t,
+) -> isize {
+    if netlink::is_given(socket) {
+        // SAFETY: by this function's contract, as for the C library's function.
+        return unsafe { answered(socket, bytes, length) };
+    }
+    // SAFETY: by this function's contract, as for the C library's function.
+    unsafe { next_sendto(socket, bytes, length, flags, to, to_length) }
+}
+
+/// Replaces the C library's function.
+///
+/// # Safety
+/// As for the C library's function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+pub(crate) unsafe extern "C" fn send(
+    socket: c_int,
+    bytes: *const c_void,
+    length: usize,
+    flags: c_int,
+) -> isize {
+    if netlink::is_given(socket) {
+        // SAFETY: by this function's contract, as for the C library's function.
+        return unsafe { answered(socket, bytes, length) };
+    }
+    next!(c"send" as Send, socket, bytes, length, flags)
+}
+
+/// Replaces the C library's function.
+///
+/// # Safety
+/// As for the C library's function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[cfg_attr(test, allow(dead_code))]
+pub(crate) unsafe extern "C" fn sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
+    if netlink::is_given(socket) && !message.is_null() {
+        // SAFETY: the caller owes a message whose pieces are readable.
+        let request = unsafe { joined(&*message) };
+        return match &request {
+            Some(request) => reported(netlink::answer(socket, request), request.len()),
+            None => too_long(),
+        };
+    }
+    next!(c"sendmsg" as SendMessage, socket, message, flags)
+}
+
+/// Joins the pieces of a message; `None` if it is longer than any request.
+///
+/// # Safety
+/// Every piece of the message is readable.
+unsafe fn joined(message: &libc::msghdr) -> Option<Vec<u8>> {
+    let mut request = Vec::new();
+    for at in 0..message.msg_iovlen {
+        // SAFETY: by this function's contract, every piece of the message is readable.
+        let piece = unsafe { &*message.msg_iov.add(at) };
+        if piece.iov_len > REQUEST_BYTES_MAX - request.len() {
+            return None;
+        }
+        if piece.iov_len > 0 {
+            // SAFETY: by this function's contract, every piece of the message is readable.
+            request
+                .extend(unsafe { core::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) });
+        }
+    }
+    Some(request)
+}
+
+/// # Safety
+/// So many bytes are readable.
+unsafe fn answered(socket: c_int, bytes: *const c_void, length: usize) -> isize {
+    if length > REQUEST_BYTES_MAX {
+        return too_long();
+    }
+    if bytes.is_null() || length == 0 {
+        return 0;
+    }
+    // SAFETY: by this function's contract, so many bytes are readable.
+    let request = unsafe { core::slice::from_raw_parts(bytes.cast::<u8>(), length) };
+    reported(netlink::answer(socket, request), length)
+}
+
+fn reported(done: bool, length: usize) -> isize {
+    if done { length as isize } else { -1 }
+}
+
+fn too_long() -> isize {
+    // SAFETY: errno is a variable of this thread.
+    unsafe { *libc::__errno_location() = libc::EMSGSIZE };
+    -1
+}
