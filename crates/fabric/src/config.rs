@@ -16,7 +16,7 @@ pub const PROFILES_MAX: usize = 256;
 /// Everything about a switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchConfig {
-    /// Its ports.
+    /// The ports, in the order of their numbers.
     pub ports: Vec<PortConfig>,
     /// What ports refer to by index.
     pub profiles: Vec<Profile>,
@@ -38,10 +38,10 @@ impl SwitchConfig {
     }
 }
 
-/// One port.
+/// The configuration of one port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortConfig {
-    /// Speed.
+    /// The bit rate of the port.
     pub rate: Rate,
     /// Index of its profile.
     pub profile: u8,
@@ -71,7 +71,7 @@ pub struct ClassMap {
     pub trust_dscp: bool,
     /// Tagged packets go by their priority code point, unless the DSCP is trusted.
     pub trust_pcp: bool,
-    /// By DSCP.
+    /// How packets are treated by their DSCP.
     pub dscp: [Treatment; 64],
     /// By priority code point.
     pub pcp: [Treatment; 8],
@@ -144,7 +144,7 @@ pub struct Red {
     pub mark: bool,
     /// Others are dropped.
     pub drop: bool,
-    /// When the queue is looked at.
+    /// When the length of the queue is compared with the thresholds.
     pub at: RedAt,
 }
 
@@ -176,13 +176,13 @@ pub const ALPHA_ONE: u32 = 1 << 16;
 /// One priority group of an ingress port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GroupConfig {
-    /// Bytes that nobody else may use.
+    /// Bytes that no other group may use.
     pub reserve_bytes: u32,
     /// Above this the peer is paused, if the group is lossless; else packets are dropped.
     pub limit: Limit,
     /// What may still arrive after that: 0 makes the group lossy.
     pub headroom_bytes: u32,
-    /// The peer may go on when the use is this far below the limit.
+    /// Xon is sent when the use is this far below the limit.
     pub xon_offset_bytes: u32,
 }
 

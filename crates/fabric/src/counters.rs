@@ -15,9 +15,9 @@ pub enum Drop {
     Early,
     /// The PFC watchdog found the queue in a storm.
     Storm,
-    /// It went in circles: its hop limit ran out.
+    /// Its hop limit ran out: routes have a loop.
     HopLimit,
-    /// Nobody knows the way.
+    /// The switch has no next hop for the destination.
     NoRoute,
 }
 
@@ -51,9 +51,9 @@ impl Drop {
 /// Packets and their bytes, frame check sequences included.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
-    /// Packets.
+    /// How many packets were counted.
     pub packets: u64,
-    /// Bytes.
+    /// Bytes of these packets, frame check sequences included.
     pub bytes: u64,
 }
 
@@ -78,7 +78,7 @@ impl core::iter::Sum for Tally {
 /// Of one queue of one port.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct QueueCounters {
-    /// Packets sent.
+    /// Packets that left this queue.
     pub sent_packets: u64,
     /// Bytes sent, frame check sequences included.
     pub sent_bytes: u64,
@@ -95,17 +95,17 @@ pub struct QueueCounters {
 /// Of what arrives at one port.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct IngressCounters {
-    /// Packets received.
+    /// How many packets were counted.
     pub packets: u64,
-    /// Bytes received.
+    /// Bytes of these packets, frame check sequences included.
     pub bytes: u64,
     /// Packets dropped, by [`Drop`].
     pub dropped: [u64; Drop::COUNT],
     /// Pause frames received.
     pub pauses_received: u64,
-    /// Frames sent that pause a priority.
+    /// Frames sent that pause a priority (Xoff).
     pub pauses_sent: u64,
-    /// Frames sent that let a priority go on.
+    /// Frames sent that let a priority send again (Xon).
     pub resumes_sent: u64,
     /// Most bytes of headroom in use at once, over all groups.
     pub headroom_peak_bytes: u32,
@@ -151,7 +151,7 @@ pub struct LinkCounters {
 /// All that a port of a switch counted.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct PortCounters {
-    /// What arrived.
+    /// What arrived at the port, and what became of it.
     pub ingress: IngressCounters,
     /// Its queues, by class.
     pub queues: [QueueCounters; CLASSES],

@@ -2,6 +2,7 @@
 
 use crate::config::{CLASSES, PfcConfig, Profile, QueueConfig, Red, RedAt};
 use crate::counters::{Incidents, QueueCounters};
+use crate::ingress::PfcSignal;
 use crate::packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets};
 use crate::queue::Queue;
 use crate::random::Pcg32;
@@ -21,24 +22,21 @@ pub(crate) const COMMITMENT_BYTES: u32 = 64;
 /// One quantum of pause time is 512 bits of the link (802.3 annex 31B.2).
 const QUANTUM_BYTES: u32 = 64;
 
-/// Packets of a queue that are touched in advance: so many long ones leave within a microsecond.
-const BROUGHT_MAX: usize = 3;
-
 /// A frame of priority flow control (802.1Q clause 36).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PauseFrame {
-    /// The priorities that it speaks about.
+    /// The priorities that the frame names.
     pub priorities: u8,
-    /// Those of them that are to stop; the others may go on.
+    /// Those of them that are to pause (Xoff); the others may send again (Xon).
     pub stopped: u8,
-    /// For how long, in quanta of 512 bit times.
+    /// How long they are to pause, in quanta of 512 bit times.
     pub quanta: u16,
 }
 
 /// What leaves a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// A packet.
+    /// A packet, by its number.
     Packet(PacketId),
     /// A pause frame.
     Pause(PauseFrame),
@@ -49,21 +47,21 @@ pub enum Frame {
 pub enum Next {
     /// This packet leaves now; its last bit at `end`.
     Packet {
-        /// Which.
+        /// The packet's number.
         id: PacketId,
         /// When the port is free again.
         end: Time,
     },
     /// A pause frame leaves now.
     Pause {
-        /// Its content.
+        /// The frame's content.
         frame: PauseFrame,
         /// When the port is free again.
         end: Time,
     },
     /// Nothing may leave before this moment.
     Wait(Time),
-    /// Nothing waits.
+    /// No queue holds a packet.
     Idle,
 }
 
@@ -79,8 +77,8 @@ pub struct Egress {
     occupied: u8,
     paused: u8,
     shaped: u8,
-    /// Priorities that we hold stopped at the peer, and those about which it must be told.
-    holding: u8,
+    /// Priorities for which the last signal to the peer is Xoff, and those that the next pause frame names.
+    xoff_sent: u8,
     announce: u8,
     rate: Rate,
     /// How long before the port is free the next frame is committed to it.
@@ -110,7 +108,7 @@ impl Egress {
             occupied: 0,
             paused: 0,
             shaped: shapers.fold(0, |mask, class| mask | 1 << class),
-            holding: 0,
+            xoff_sent: 0,
             announce: 0,
             rate,
             commitment: rate.time_of(COMMITMENT_BYTES),
@@ -129,9 +127,24 @@ impl Egress {
         }
     }
 
-    /// Its speed.
+    /// The speed of the port.
     pub const fn rate(&self) -> Rate {
         self.rate
+    }
+
+    /// Sets the speed of the port. A frame that is leaving leaves as fast as it began to.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+        self.commitment = rate.time_of(COMMITMENT_BYTES);
+    }
+
+    /// Ends the pauses of queues that no priority stops any more.
+    pub(crate) fn obey_only(&mut self, now: Time, pfc: &PfcConfig) {
+        let obeyed = (0..CLASSES).filter(|priority| pfc.obey >> priority & 1 == 1);
+        let stopped = obeyed.fold(0, |mask, priority| mask | pfc.queues_of_priority[priority]);
+        (0..CLASSES)
+            .filter(|class| stopped >> class & 1 == 0)
+            .for_each(|class| self.resume_queue(class, now));
     }
 
     /// Looks for queues that were paused for too long; those in a storm, one bit each.
@@ -182,8 +195,9 @@ impl Egress {
         Some(id)
     }
 
-    /// What waits in a queue, the oldest first.
-    pub(crate) fn waiting<'a>(
+    /// The packets that wait in the queue of a class, the oldest first.
+    #[inline]
+    pub fn waiting<'a>(
         &self,
         class: usize,
         packets: &'a Packets,
@@ -191,45 +205,35 @@ impl Egress {
         self.queues[class].iter(packets)
     }
 
-    /// Touches what sending a packet of a class needs.
-    #[inline]
-    pub(crate) fn bring(&self, class: u8) -> u32 {
-        self.queued_bytes ^ self.queues[usize::from(class) % CLASSES].bytes
-    }
-
-    /// Touches the packets that leave first.
-    pub(crate) fn bring_waiting(&self, packets: &Packets) -> u32 {
-        let occupied = (0..CLASSES).filter(|class| self.occupied >> class & 1 == 1);
-        let first = occupied.flat_map(|class| self.queues[class].iter(packets).take(BROUGHT_MAX));
-        first.fold(0, |sum, packet| sum ^ u32::from(packet.length))
-    }
-
     /// When the frame that is leaving has left.
     pub const fn free_at(&self) -> Time {
         self.busy_until
     }
 
-    /// Until when the peer has stopped a queue, if it has.
+    /// Until when the peer has paused a queue, if it has.
     pub const fn paused_until(&self, class: usize) -> Option<Time> {
         if self.paused >> class & 1 == 1 { Some(self.paused_until[class]) } else { None }
     }
 
     /// Bytes that wait, over all queues.
+    #[inline]
     pub const fn queued_bytes(&self) -> u32 {
         self.queued_bytes
     }
 
     /// Bytes that wait in one queue.
+    #[inline]
     pub const fn queue_bytes(&self, class: usize) -> u32 {
         self.queues[class].bytes
     }
 
-    /// Queues that the peer has stopped, one bit each.
+    /// Queues that the peer has paused, one bit each.
     pub const fn paused(&self) -> u8 {
         self.paused
     }
 
     /// Queues that hold packets, one bit each.
+    #[inline]
     pub const fn occupied(&self) -> u8 {
         self.occupied
     }
@@ -301,8 +305,8 @@ impl Egress {
         if now < self.busy_until {
             return Next::Wait(self.busy_until);
         }
-        if self.holding != 0 && now >= self.refresh_at {
-            self.announce |= self.holding;
+        if self.xoff_sent != 0 && now >= self.refresh_at {
+            self.announce |= self.xoff_sent;
         }
         if self.announce != 0 {
             return self.send_pause(now, &profile.pfc);
@@ -310,7 +314,7 @@ impl Egress {
         self.end_pauses(now);
         let mut eligible = self.occupied & !self.paused;
         if eligible & self.shaped != 0 {
-            eligible &= !self.held_back(eligible, now);
+            eligible &= !self.shaped_back(eligible, now);
         }
         if eligible == 0 {
             return self.wait();
@@ -322,7 +326,7 @@ impl Egress {
     /// Whether there is a reason to ask [`Self::next`] again when the port is free.
     #[inline]
     pub const fn has_more(&self) -> bool {
-        self.occupied | self.announce | self.holding != 0
+        self.occupied | self.announce | self.xoff_sent != 0
     }
 
     /// Notes that a wake at `at` is wanted; false if an earlier one is on its way.
@@ -345,7 +349,8 @@ impl Egress {
         wanted
     }
 
-    /// The peer stops us, or lets us go on (802.1Q clause 36.1.3.3). Returns whether anything may go on.
+    /// A pause frame pauses queues or lets them send again (802.1Q clause 36.1.3.3). Returns whether any
+    /// queue may send again.
     pub fn handle_pause(&mut self, frame: PauseFrame, now: Time, pfc: &PfcConfig) -> bool {
         // A pause that has run out by itself must not count until now, nor run on as if it never ended.
         self.end_pauses(now);
@@ -359,20 +364,24 @@ impl Egress {
             let stops = frame.stopped >> priority & 1 == 1 && frame.quanta > 0;
             for class in (0..CLASSES).filter(|class| queues >> class & 1 == 1) {
                 if stops {
-                    self.stop(class, now, now + self.quanta(frame.quanta));
+                    self.pause_queue(class, now, now + self.quanta(frame.quanta));
                 } else {
                     freed |= self.paused >> class & 1 == 1;
-                    self.go_on(class, now);
+                    self.resume_queue(class, now);
                 }
             }
         }
         freed
     }
 
-    /// Tells the peer to stop these priorities, or to go on with them.
-    pub fn hold(&mut self, priority: u8, stop: bool) {
+    /// Sends Xoff or Xon for a priority with the next pause frame. Xoff is repeated until Xon is sent.
+    pub fn signal(&mut self, priority: u8, signal: PfcSignal) {
         let bit = 1 << priority;
-        self.holding = if stop { self.holding | bit } else { self.holding & !bit };
+        match signal {
+            PfcSignal::None => return,
+            PfcSignal::Xoff => self.xoff_sent |= bit,
+            PfcSignal::Xon => self.xoff_sent &= !bit,
+        }
         self.announce |= bit;
     }
 
@@ -380,7 +389,7 @@ impl Egress {
         self.rate.time_of(QUANTUM_BYTES).times(u64::from(quanta))
     }
 
-    fn stop(&mut self, class: usize, now: Time, until: Time) {
+    fn pause_queue(&mut self, class: usize, now: Time, until: Time) {
         if self.paused >> class & 1 == 0 {
             self.paused |= 1 << class;
             self.paused_since[class] = now;
@@ -388,7 +397,7 @@ impl Egress {
         self.paused_until[class] = until;
     }
 
-    fn go_on(&mut self, class: usize, now: Time) {
+    fn resume_queue(&mut self, class: usize, now: Time) {
         if self.paused >> class & 1 == 1 {
             self.paused &= !(1 << class);
             self.paused_ps[class] += (now - self.paused_since[class]).0;
@@ -396,8 +405,7 @@ impl Egress {
         }
     }
 
-    /// Lets go what was paused until now: the peer has not said so again in time. [`Self::next`] does it by
-    /// itself.
+    /// Ends pauses whose time is over because the peer did not repeat Xoff. [`Self::next`] does it by itself.
     #[inline]
     pub fn end_pauses(&mut self, now: Time) {
         if self.paused == 0 {
@@ -405,36 +413,36 @@ impl Egress {
         }
         for class in 0..CLASSES {
             if self.paused >> class & 1 == 1 && self.paused_until[class] <= now {
-                self.go_on(class, self.paused_until[class]);
+                self.resume_queue(class, self.paused_until[class]);
             }
         }
     }
 
     fn send_pause(&mut self, now: Time, pfc: &PfcConfig) -> Next {
-        // All that is held is told again: `refresh_at` moves for all of it.
-        self.announce |= self.holding;
+        // The frame repeats Xoff of all priorities, because `refresh_at` is one moment for all of them.
+        self.announce |= self.xoff_sent;
         let frame = PauseFrame {
             priorities: self.announce,
-            stopped: self.holding & self.announce,
+            stopped: self.xoff_sent & self.announce,
             quanta: pfc.quanta,
         };
         self.announce = 0;
         count_priorities(&mut self.incidents_mut().pfc_sent, frame.priorities);
         self.busy_until = now + self.rate.time_of(PAUSE_FRAME_BYTES + FRAME_OVERHEAD_BYTES);
-        // Told again at half time, so that one that is lost or late does no harm.
+        // Xoff is repeated at half time, so that one lost or late frame does not end a pause.
         self.refresh_at = now + Span(self.quanta(pfc.quanta).0 / 2);
         Next::Pause { frame, end: self.busy_until }
     }
 
-    /// Those of `eligible` whose shaper lets nothing go yet.
-    fn held_back(&self, eligible: u8, now: Time) -> u8 {
+    /// Those of `eligible` whose shaper has no tokens yet.
+    fn shaped_back(&self, eligible: u8, now: Time) -> u8 {
         let shaped = (0..CLASSES).filter(|class| (eligible & self.shaped) >> class & 1 == 1);
         shaped.filter(|class| self.queues[*class].eligible_at > now).fold(0, |mask, class| mask | 1 << class)
     }
 
-    /// When anything that waits may go: a pause ends, a shaper lets go, or the peer must be told again.
+    /// When the next packet may leave, or Xoff has to be repeated: a pause ends or a shaper has tokens.
     fn wait(&self) -> Next {
-        let mut at = if self.holding != 0 { self.refresh_at } else { Time::NEVER };
+        let mut at = if self.xoff_sent != 0 { self.refresh_at } else { Time::NEVER };
         for class in (0..CLASSES).filter(|class| self.occupied >> class & 1 == 1) {
             let pause = if self.paused >> class & 1 == 1 { self.paused_until[class] } else { Time(0) };
             let shaper = if self.shaped >> class & 1 == 1 { self.queues[class].eligible_at } else { Time(0) };

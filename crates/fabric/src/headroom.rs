@@ -10,7 +10,7 @@ use crate::time::{Rate, Span};
 pub struct Headroom {
     /// Speed of the link.
     pub rate: Rate,
-    /// One way.
+    /// Propagation delay of the link in one direction.
     pub delay: Span,
     /// The longest frame that we may be sending when the pause is decided on, from the destination address
     /// to the check sequence.
@@ -26,7 +26,7 @@ pub struct Headroom {
 }
 
 impl Headroom {
-    /// Bytes.
+    /// The headroom in bytes.
     ///
     /// In order of time: our pause frame waits for the frame that we are sending, travels to the peer, which
     /// takes its response time and finishes its own frame; what it sent in all that time is on its way here.

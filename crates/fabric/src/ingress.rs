@@ -1,4 +1,4 @@
-//! Admission: what a packet that arrives may take of the buffer, and when its sender is told to stop.
+//! Admission: what a packet that arrives may take of the buffer, and when its sender gets Xoff.
 //!
 //! Each priority group of each port has a reserve of its own, then a part of the shared buffer up to a limit
 //! that may move with what is free, then, if it is lossless, headroom for what was on its way when the
@@ -22,13 +22,13 @@ struct Use {
 pub(crate) struct Ingress {
     pub(crate) counters: IngressCounters,
     uses: [Use; CLASSES],
-    /// Groups whose sender was told to stop.
-    stopped: u8,
+    /// Groups for which the last signal to the peer is Xoff.
+    xoff_sent: u8,
 }
 
 impl Default for Ingress {
     fn default() -> Self {
-        Self { uses: [Use::default(); CLASSES], stopped: 0, counters: IngressCounters::default() }
+        Self { uses: [Use::default(); CLASSES], xoff_sent: 0, counters: IngressCounters::default() }
     }
 }
 
@@ -44,12 +44,15 @@ pub(crate) struct Buffer {
     pub(crate) counters: BufferCounters,
 }
 
-/// A change that the peer is to be told.
+/// What a receiver tells its peer of one priority (802.1Q clause 36).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tell {
-    Nothing,
-    Stop,
-    GoOn,
+pub enum PfcSignal {
+    /// Nothing has changed.
+    None,
+    /// The peer is to pause the priority: the buffer is at its limit.
+    Xoff,
+    /// The peer may send again: the buffer has room.
+    Xon,
 }
 
 impl Buffer {
@@ -130,7 +133,7 @@ impl Ingress {
         cost: u32,
         config: &GroupConfig,
         buffer: &mut Buffer,
-    ) -> Option<Tell> {
+    ) -> Option<PfcSignal> {
         let usage = &mut self.uses[group];
         let shared = shared_part(usage.bytes + cost, config);
         let more = shared - shared_part(usage.bytes, config);
@@ -156,11 +159,11 @@ impl Ingress {
         counters.bytes += cost;
         counters.peak_bytes = counters.peak_bytes.max(counters.bytes);
         let full = !fits || shared_part(self.uses[group].bytes, config) >= buffer.limit(config.limit);
-        if full && config.headroom_bytes > 0 && self.stopped >> group & 1 == 0 {
-            self.stopped |= 1 << group;
-            return Some(Tell::Stop);
+        if full && config.headroom_bytes > 0 && self.xoff_sent >> group & 1 == 0 {
+            self.xoff_sent |= 1 << group;
+            return Some(PfcSignal::Xoff);
         }
-        Some(Tell::Nothing)
+        Some(PfcSignal::None)
     }
 
     /// Gives back what a packet took.
@@ -170,7 +173,7 @@ impl Ingress {
         cost: u32,
         config: &GroupConfig,
         buffer: &mut Buffer,
-    ) -> Tell {
+    ) -> PfcSignal {
         let usage = &mut self.uses[group];
         let from_headroom = cost.min(usage.headroom);
         usage.headroom -= from_headroom;
@@ -180,16 +183,16 @@ impl Ingress {
         usage.bytes -= rest;
         buffer.shared_used -= before - shared_part(usage.bytes, config);
         buffer.counters.bytes -= cost;
-        if self.stopped >> group & 1 == 0 {
-            return Tell::Nothing;
+        if self.xoff_sent >> group & 1 == 0 {
+            return PfcSignal::None;
         }
         let shared = shared_part(usage.bytes, config);
         let low = shared == 0 || shared.saturating_add(config.xon_offset_bytes) <= buffer.limit(config.limit);
         if usage.headroom == 0 && low {
-            self.stopped &= !(1 << group);
-            return Tell::GoOn;
+            self.xoff_sent &= !(1 << group);
+            return PfcSignal::Xon;
         }
-        Tell::Nothing
+        PfcSignal::None
     }
 
     /// The most that each group ever had.
@@ -202,8 +205,13 @@ impl Ingress {
         self.uses[group].bytes + self.uses[group].headroom
     }
 
-    /// Groups whose sender was told to stop.
-    pub(crate) fn stopped(&self) -> u8 {
-        self.stopped
+    /// Has these groups signal anew, from their next packet on.
+    pub(crate) fn forget_xoff(&mut self, groups: u8) {
+        self.xoff_sent &= !groups;
+    }
+
+    /// Groups for which the last signal to the peer is Xoff.
+    pub(crate) fn xoff_sent(&self) -> u8 {
+        self.xoff_sent
     }
 }

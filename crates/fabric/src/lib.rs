@@ -1,12 +1,12 @@
-//! The network, sans-IO: switches, ports, links and topologies as state machines in integer picoseconds. The
-//! same code runs in virtual time and, live, between real programs. It knows nothing of what packets carry.
+//! The network, sans-IO: switches, ports, links and topologies as state machines in integer picoseconds. It
+//! runs in virtual time, driven by `sim`, and knows nothing of what packets carry.
 //!
 //! # Drive contract
 //!
 //! The driver owns the clock, the wires and the content of packets. A packet that enters the network gets a
 //! number in [`Packets`]; its content stays with the driver under the same number.
 //!
-//! A [`Switch`] is told of three things, at moments that never run backwards:
+//! A driver calls a [`Switch`] for three reasons, at moments that never run backwards:
 //! - [`Switch::handle_packet`]: the last bit of a packet arrived at a port,
 //! - [`Switch::handle_pause`]: so did a pause frame,
 //! - [`Switch::handle_wake`]: a moment came that it had asked for.
@@ -22,14 +22,16 @@
 
 extern crate alloc;
 
+pub mod columns;
 pub mod config;
 mod counters;
 mod egress;
 #[cfg(feature = "file")]
 pub mod file;
 pub mod headroom;
+mod in_flight;
 mod ingress;
-mod lane;
+mod next_hops;
 mod packet;
 mod queue;
 mod random;
@@ -42,19 +44,19 @@ pub mod topology;
 #[cfg(feature = "file")]
 pub mod vendor;
 mod watchdog;
-mod ways;
 
 pub use counters::{
     BufferCounters, Drop, GroupCounters, Incidents, IngressCounters, LinkCounters, PortCounters,
     QueueCounters, Tally,
 };
 pub use egress::{Egress, Frame, Next, PAUSE_FRAME_BYTES, PauseFrame};
-pub use lane::Lane;
+pub use in_flight::InFlight;
+pub use ingress::PfcSignal;
+pub use next_hops::NextHops;
 pub use packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets, UNTAGGED};
 pub use random::Pcg32;
-pub use route::{Routes, Spread, way_by_hash};
+pub use route::{Routes, Spread, ecmp_select};
 pub use switch::{Switch, Wire};
 pub use telemetry::{HOPS_MAX, Hop, TELEMETRY_BYTES, Telemetry};
 pub use time::{RATE_BPS_MAX, RATE_BPS_MIN, Rate, Span, Time};
 pub use watchdog::Watchdog;
-pub use ways::Ways;

@@ -1,5 +1,5 @@
-//! Packets as the network sees them: what decides their way and their treatment, and nothing of their
-//! content. What a packet carries stays with whoever drives the fabric, under the same number.
+//! Packets as the network sees them: what decides their path and their treatment, and nothing of their
+//! content. What a packet carries stays with the driver of the fabric, under the same number.
 
 use crate::telemetry::Records;
 use crate::time::Time;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 pub struct PacketId(pub u32);
 
 impl PacketId {
-    /// No packet.
+    /// The number that stands for no packet.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
@@ -43,7 +43,7 @@ pub struct Packet {
     pub pcp: u8,
     /// How many switches it may still cross.
     pub hop_limit: u8,
-    /// Whether it may take another way than the packets before it: [`crate::Spread`] sprays only such.
+    /// Whether it may take another path than the packets before it: [`crate::Spread`] sprays only such.
     pub sprayable: bool,
     /// The traffic class that the switch in which it is put it into: its queue.
     pub(crate) class: u8,
@@ -77,6 +77,7 @@ impl Packet {
     }
 
     /// The traffic class that it is in.
+    #[inline]
     pub const fn class(&self) -> u8 {
         self.class
     }

@@ -66,6 +66,7 @@ impl Queue {
     }
 
     /// All that waits.
+    #[inline]
     pub(crate) fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = &'a Packet> + use<'a> {
         let (mut next, count) = (self.head, self.packets);
         (0..count).map(move |_| {

@@ -9,10 +9,16 @@ pub struct Pcg32 {
 }
 
 impl Pcg32 {
-    /// The generator of `stream` within the run `seed`.
+    /// The generator of `stream` within the run `seed`. Seeds are mixed, because those of people are small
+    /// numbers.
     pub const fn new(seed: u64, stream: u64) -> Self {
+        Self::seeded(mix(seed), stream)
+    }
+
+    /// The generator as `pcg32_srandom_r` of the reference implementation seeds it.
+    const fn seeded(state: u64, stream: u64) -> Self {
         let increment = (stream << 1) | 1;
-        let mut generator = Self { state: increment.wrapping_add(mix(seed)), increment };
+        let mut generator = Self { state: increment.wrapping_add(state), increment };
         generator.next_u32();
         generator
     }
@@ -46,8 +52,19 @@ pub(crate) const fn mix(mut value: u64) -> u64 {
 mod tests {
     use super::*;
 
+    /// The first round of `pcg32-demo` of the reference implementation (pcg-random.org, pcg-c-basic 0.9),
+    /// which seeds with 42 and takes stream 54.
+    #[test]
+    fn the_stream_is_that_of_the_reference_implementation() {
+        let mut generator = Pcg32::seeded(42, 54);
+        let golden = [0xa15c_02b7, 0x7b47_f409, 0xba1d_3330, 0x83d2_f293, 0xbfa4_784b, 0xcbed_606e];
+        assert_eq!(golden.map(|_| generator.next_u32()), golden);
+    }
+
+    /// The seed, mixed, is that of the reference implementation: the same seed gives the same run for ever.
     #[test]
     fn values_never_change_and_streams_differ() {
+        assert_eq!(Pcg32::new(1, 1), Pcg32::seeded(mix(1), 1));
         let mut first = Pcg32::new(1, 1);
         let mut second = Pcg32::new(1, 2);
         let draws = [first.next_u32(), first.next_u32(), second.next_u32()];

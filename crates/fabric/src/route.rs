@@ -1,9 +1,9 @@
-//! Which way: how traffic is spread over several that are equally good.
+//! Next-hop selection: how traffic is spread over paths of equal cost.
 
+use crate::next_hops::NextHops;
 use crate::packet::Packet;
 use crate::random::{Pcg32, mix};
 use crate::time::{Span, Time};
-use crate::ways::Ways;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,11 +13,11 @@ pub enum Spread {
     /// By a hash of the five-tuple: a flow stays on one path.
     #[default]
     Hash,
-    /// A path by chance for each packet that may be sprayed; others by hash.
+    /// A random path for each packet that may be sprayed; others by hash.
     Random,
     /// The paths in turn for each packet that may be sprayed; others by hash.
     RoundRobin,
-    /// The path with the shortest queue, the first found from a place of chance; others by hash.
+    /// The path with the shortest queue, the first found from a random place; others by hash.
     Adaptive,
     /// A flow may change to the path with the shortest queue when it paused this long (Kandula et al.,
     /// 2007).
@@ -30,18 +30,18 @@ fn hash_of(entropy: u32, salt: u64) -> u32 {
     mix(u64::from(entropy) ^ salt) as u32
 }
 
-/// Which of `count` equal ways a switch with this salt chooses by hash: tells where a flow goes.
-pub fn way_by_hash(entropy: u32, salt: u64, count: u16) -> u16 {
+/// ECMP selection: which of `count` next hops of equal cost a switch with this salt selects for a flow.
+pub fn ecmp_select(entropy: u32, salt: u64, count: u16) -> u16 {
     ((u64::from(hash_of(entropy, mix(salt))) * u64::from(count)) >> 32) as u16
 }
 
 /// Flowlets that a switch can tell apart.
 const FLOWLETS: usize = 4096;
 
-/// How a switch finds ways, and what it remembers of them.
+/// A switch's next hops, how it selects among them, and what selection remembers.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    ways: Arc<Ways>,
+    next_hops: Arc<NextHops>,
     spread: Spread,
     salt: u64,
     turn: u32,
@@ -50,15 +50,15 @@ pub struct Routes {
 
 impl Routes {
     /// `salt` makes switches hash differently, as vendors recommend.
-    pub fn new(ways: Arc<Ways>, spread: Spread, salt: u64) -> Self {
+    pub fn new(next_hops: Arc<NextHops>, spread: Spread, salt: u64) -> Self {
         let flowlets = if let Spread::Flowlet(_) = spread { FLOWLETS } else { 0 };
         let flowlets = alloc::vec![(Time(0), u16::MAX); flowlets];
-        Self { ways, spread, salt: mix(salt), turn: 0, flowlets }
+        Self { next_hops, spread, salt: mix(salt), turn: 0, flowlets }
     }
 
-    /// Other ways, from now on.
-    pub(crate) fn set_ways(&mut self, ways: Arc<Ways>) {
-        self.ways = ways;
+    /// Replaces the next hops.
+    pub(crate) fn set_next_hops(&mut self, next_hops: Arc<NextHops>) {
+        self.next_hops = next_hops;
     }
 
     /// The port for a packet to another switch; `load` tells how many bytes wait at a port.
@@ -70,7 +70,7 @@ impl Routes {
         random: &mut Pcg32,
         load: impl Fn(u16) -> u32,
     ) -> Option<u16> {
-        let ports = self.ways.to(packet.leaf);
+        let ports = self.next_hops.to(packet.leaf);
         match ports {
             [] => None,
             [only] => Some(*only),
@@ -114,8 +114,8 @@ mod tests {
     use alloc::collections::BTreeSet;
 
     fn taken(spread: Spread, sprayable: bool) -> BTreeSet<u16> {
-        let ways: [&[u16]; 2] = [&[4], &[5, 6, 7, 8]];
-        let mut routes = Routes::new(Arc::new(Ways::new(ways.into_iter())), spread, 1);
+        let next_hops: [&[u16]; 2] = [&[4], &[5, 6, 7, 8]];
+        let mut routes = Routes::new(Arc::new(NextHops::new(next_hops.into_iter())), spread, 1);
         let mut random = Pcg32::new(1, 1);
         let packet = Packet { sprayable, ..Packet::new(1, 0, 64, 0, 99) };
         (0..100).filter_map(|_| routes.choose(&packet, Time(0), &mut random, |_| 0)).collect()
@@ -134,25 +134,25 @@ mod tests {
     /// A gap of 10: packets that follow within it stay, whatever the queues; after it the shortest is taken.
     #[test]
     fn flowlets_move_to_the_shortest_queue_after_a_gap_and_not_before() {
-        let ways: [&[u16]; 1] = [&[0, 1, 2]];
-        let ways = Arc::new(Ways::new(ways.into_iter()));
-        let mut routes = Routes::new(ways, Spread::Flowlet(Span(10)), 3);
+        let next_hops: [&[u16]; 1] = [&[0, 1, 2]];
+        let next_hops = Arc::new(NextHops::new(next_hops.into_iter()));
+        let mut routes = Routes::new(next_hops, Spread::Flowlet(Span(10)), 3);
         let mut random = Pcg32::new(1, 1);
         let packet = Packet { sprayable: true, ..Packet::new(0, 0, 64, 0, 1) };
-        let mut way = |at: u64, shortest: u16| {
+        let mut hop = |at: u64, shortest: u16| {
             routes.choose(&packet, Time(at), &mut random, |port| u32::from(port != shortest))
         };
-        assert_eq!(way(100, 1), Some(1));
+        assert_eq!(hop(100, 1), Some(1));
         for at in [105, 114, 123] {
-            assert_eq!(way(at, 2), Some(1), "at {at}");
+            assert_eq!(hop(at, 2), Some(1), "at {at}");
         }
-        assert_eq!(way(200, 2), Some(2));
+        assert_eq!(hop(200, 2), Some(2));
     }
 
     #[test]
     fn flows_spread_evenly_over_paths() {
-        let ways: [&[u16]; 1] = [&[0, 1, 2, 3]];
-        let mut routes = Routes::new(Arc::new(Ways::new(ways.into_iter())), Spread::Hash, 3);
+        let next_hops: [&[u16]; 1] = [&[0, 1, 2, 3]];
+        let mut routes = Routes::new(Arc::new(NextHops::new(next_hops.into_iter())), Spread::Hash, 3);
         let mut random = Pcg32::new(1, 1);
         let mut counts = [0; 4];
         for entropy in 0..4000 {
@@ -163,9 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn adaptive_takes_the_shortest_queue_and_no_way_is_none() {
-        let ways: [&[u16]; 2] = [&[0, 1, 2], &[]];
-        let mut routes = Routes::new(Arc::new(Ways::new(ways.into_iter())), Spread::Adaptive, 3);
+    fn adaptive_takes_the_shortest_queue_and_no_next_hop_is_none() {
+        let next_hops: [&[u16]; 2] = [&[0, 1, 2], &[]];
+        let mut routes = Routes::new(Arc::new(NextHops::new(next_hops.into_iter())), Spread::Adaptive, 3);
         let mut random = Pcg32::new(1, 1);
         let mut packet = Packet { sprayable: true, ..Packet::new(0, 0, 64, 0, 1) };
         let load = |port: u16| [500, 200, 900][usize::from(port)];

@@ -1,9 +1,11 @@
 //! The switch: what arrives is classified, routed, admitted to the buffer, queued, scheduled and sent.
 
-use crate::config::{CLASSES, ClassMap, Limit, PORTS_MAX, Profile, RedAt, SwitchConfig, Treatment};
+use crate::config::{
+    CLASSES, ClassMap, Limit, PORTS_MAX, PortConfig, Profile, RedAt, SwitchConfig, Treatment,
+};
 use crate::counters::{BufferCounters, Drop, IngressCounters, LinkCounters, PortCounters};
 use crate::egress::{Egress, Frame, Next, PauseFrame};
-use crate::ingress::{Buffer, Ingress, Tell};
+use crate::ingress::{Buffer, Ingress, PfcSignal};
 use crate::packet::{Packet, PacketId, Packets, UNTAGGED};
 use crate::random::Pcg32;
 use crate::route::Routes;
@@ -27,16 +29,16 @@ pub trait Wire {
 /// In memory order: what every arrival touches is one cache line.
 #[derive(Clone, Debug)]
 #[repr(C)]
-struct Port {
+struct SwitchPort {
     profile: u8,
     ingress: Ingress,
     egress: Egress,
 }
 
-/// A switch.
+/// A lossless switch with its ports, queues, routes and buffer.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    ports: Vec<Port>,
+    ports: Vec<SwitchPort>,
     profiles: Vec<Profile>,
     routes: Routes,
     buffer: Buffer,
@@ -50,7 +52,7 @@ impl Switch {
     /// Makes the switch `number`.
     pub fn new(config: &SwitchConfig, number: u32, routes: Routes, random: Pcg32) -> Self {
         let profile = |index: u8| &config.profiles[usize::from(index)];
-        let ports = config.ports.iter().map(|port| Port {
+        let ports = config.ports.iter().map(|port| SwitchPort {
             egress: Egress::new(port.rate, profile(port.profile)),
             ingress: Ingress::default(),
             profile: port.profile,
@@ -76,7 +78,7 @@ impl Switch {
         packets: &mut Packets,
         wire: &mut impl Wire,
     ) {
-        let Port { ingress, profile, .. } = &mut self.ports[usize::from(port)];
+        let SwitchPort { ingress, profile, .. } = &mut self.ports[usize::from(port)];
         let packet = &mut packets[id];
         ingress.counters.packets += 1;
         ingress.counters.bytes += u64::from(packet.length);
@@ -110,22 +112,6 @@ impl Switch {
         self.enqueue(now, port, out, id, packets, wire);
     }
 
-    /// Touches what [`Self::handle_packet`] needs first. A driver that knows what comes does this for several
-    /// packets at once, so that they do not wait for memory one after the other. What it returns means
-    /// nothing.
-    #[inline]
-    pub fn bring(&self, port: u16, id: PacketId, packets: &Packets) -> u32 {
-        let Port { ingress, egress, .. } = &self.ports[usize::from(port)];
-        let Packet { length, class, .. } = packets[id];
-        // What arrives here has something going out here soon: the other direction's ports are these.
-        u32::from(length) ^ ingress.counters.packets as u32 ^ egress.bring(class)
-    }
-
-    /// The same for [`Self::handle_wake`].
-    pub fn bring_waiting(&self, port: u16, packets: &Packets) -> u32 {
-        self.ports[usize::from(port)].egress.bring_waiting(packets)
-    }
-
     /// A pause frame arrived and has been understood: the driver adds the response time.
     pub fn handle_pause(
         &mut self,
@@ -135,7 +121,7 @@ impl Switch {
         packets: &mut Packets,
         wire: &mut impl Wire,
     ) {
-        let Port { egress, ingress, profile } = &mut self.ports[usize::from(port)];
+        let SwitchPort { egress, ingress, profile } = &mut self.ports[usize::from(port)];
         ingress.counters.pauses_received += 1;
         if egress.handle_pause(frame, now, &self.profiles[usize::from(*profile)].pfc) {
             self.advance(now, port, packets, wire);
@@ -156,18 +142,20 @@ impl Switch {
     }
 
     /// The sending half of a port: its queues and their counters.
+    #[inline]
     pub fn egress(&self, port: u16) -> &Egress {
         &self.ports[usize::from(port)].egress
     }
 
     /// What a port received, and what became of it.
+    #[inline]
     pub fn counters(&self, port: u16) -> &IngressCounters {
         &self.ports[usize::from(port)].ingress.counters
     }
 
     /// All that a port counted until `now`; what happened on its link the driver knows.
     pub fn port_counters(&self, port: u16, now: Time) -> PortCounters {
-        let Port { ingress, egress, .. } = &self.ports[usize::from(port)];
+        let SwitchPort { ingress, egress, .. } = &self.ports[usize::from(port)];
         PortCounters {
             ingress: ingress.counters,
             queues: core::array::from_fn(|class| egress.counters(class, now)),
@@ -182,15 +170,15 @@ impl Switch {
         self.ports[usize::from(port)].ingress.bytes(group)
     }
 
-    /// Priority groups of a port whose sender was told to stop, one bit each.
-    pub fn stopped_groups(&self, port: u16) -> u8 {
-        self.ports[usize::from(port)].ingress.stopped()
+    /// Priority groups of a port for which the last signal to the peer is Xoff, one bit each.
+    pub fn xoff_groups(&self, port: u16) -> u8 {
+        self.ports[usize::from(port)].ingress.xoff_sent()
     }
 
     /// The queues (port and class) that hold packets which arrived at `port`.
     pub fn held_from(&self, port: u16, packets: &Packets) -> Vec<(u16, u8)> {
         let mut found = Vec::new();
-        for (out, Port { egress, .. }) in (0..).zip(&self.ports) {
+        for (out, SwitchPort { egress, .. }) in (0..).zip(&self.ports) {
             let held = |class: &u8| egress.waiting(usize::from(*class), packets).any(|p| p.ingress == port);
             found.extend((0..CLASSES as u8).filter(held).map(|class| (out, class)));
         }
@@ -236,16 +224,16 @@ impl Switch {
         }
         let Packet { length, group, .. } = packets[id];
         let cost = self.buffer.cost(length);
-        let Port { ingress, profile, egress } = &mut self.ports[usize::from(port)];
+        let SwitchPort { ingress, profile, egress } = &mut self.ports[usize::from(port)];
         let profile = &self.profiles[usize::from(*profile)];
         let group = usize::from(group);
-        let Some(tell) = ingress.admit(group, cost, &profile.groups[group], &mut self.buffer) else {
+        let Some(signal) = ingress.admit(group, cost, &profile.groups[group], &mut self.buffer) else {
             egress.incidents_mut().refused[group].count(length);
             return self.drop_at_queue((port, out), id, Drop::Ingress, packets, wire);
         };
-        if tell == Tell::Stop && profile.pfc.send >> group & 1 == 1 {
+        if signal == PfcSignal::Xoff && profile.pfc.send >> group & 1 == 1 {
             ingress.counters.pauses_sent += 1;
-            egress.hold(profile.pfc.priority_of_group[group], true);
+            egress.signal(profile.pfc.priority_of_group[group], PfcSignal::Xoff);
             self.advance(now, port, packets, wire);
         }
         self.ports[usize::from(out)].egress.push(id, packets);
@@ -254,7 +242,7 @@ impl Switch {
 
     /// The queue's limit, and random early detection where it looks at arrivals.
     fn early(&mut self, out: u16, packet: &mut Packet) -> Result<(), Drop> {
-        let Port { egress, profile, .. } = &mut self.ports[usize::from(out)];
+        let SwitchPort { egress, profile, .. } = &mut self.ports[usize::from(out)];
         let class = usize::from(packet.class);
         if egress.is_storming(class) {
             return Err(Drop::Storm);
@@ -275,9 +263,48 @@ impl Switch {
         Ok(())
     }
 
-    /// Gives it other ways: links went down or came up. What waits stays where it is.
-    pub fn set_ways(&mut self, ways: alloc::sync::Arc<crate::Ways>) {
-        self.routes.set_ways(ways);
+    /// Reroutes: from now on the switch selects among these next hops. Packets that wait stay in their
+    /// queues.
+    pub fn set_next_hops(&mut self, next_hops: alloc::sync::Arc<crate::NextHops>) {
+        self.routes.set_next_hops(next_hops);
+    }
+
+    /// Replaces what ports are configured with while packets are in them. Returns `false`, and changes
+    /// nothing, where ports or reserves differ: packets in the buffer are charged by them. The buffer stays
+    /// divided as it was, and scheduling levels and shapers stay as they are.
+    pub fn reconfigure(
+        &mut self,
+        now: Time,
+        config: &SwitchConfig,
+        packets: &mut Packets,
+        wire: &mut impl Wire,
+    ) -> bool {
+        let profile = |index: u8| config.profiles.get(usize::from(index));
+        let reserves = |profile: &Profile| profile.groups.map(|group| group.reserve_bytes);
+        let fits = |(own, new): (&SwitchPort, &PortConfig)| {
+            profile(new.profile)
+                .is_some_and(|new| reserves(new) == reserves(&self.profiles[usize::from(own.profile)]))
+        };
+        if self.ports.len() != config.ports.len() || !self.ports.iter().zip(&config.ports).all(fits) {
+            return false;
+        }
+        let before = core::mem::replace(&mut self.profiles, config.profiles.clone());
+        for (number, new) in (0_u16..).zip(&config.ports) {
+            let SwitchPort { ingress, egress, profile } = &mut self.ports[usize::from(number)];
+            let (old_pfc, new_pfc) =
+                (&before[usize::from(*profile)].pfc, &self.profiles[usize::from(new.profile)].pfc);
+            *profile = new.profile;
+            egress.set_rate(new.rate);
+            egress.obey_only(now, new_pfc);
+            let changed = old_pfc.send ^ new_pfc.send;
+            for group in (0..CLASSES).filter(|group| ingress.xoff_sent() & changed >> group & 1 == 1) {
+                // The peer is not to wait for an Xon that no group sends any more.
+                egress.signal(old_pfc.priority_of_group[group], PfcSignal::Xon);
+            }
+            ingress.forget_xoff(changed);
+            self.advance(now, number, packets, wire);
+        }
+        true
     }
 
     /// Sets the PFC watchdog; the driver then has to call [`Self::poll_watchdog`] from time to time.
@@ -302,7 +329,7 @@ impl Switch {
 
     /// Lets a port send what it may, and asks for the wake that it needs.
     fn advance(&mut self, now: Time, port: u16, packets: &mut Packets, wire: &mut impl Wire) {
-        let Port { egress, profile, .. } = &mut self.ports[usize::from(port)];
+        let SwitchPort { egress, profile, .. } = &mut self.ports[usize::from(port)];
         let profile = &self.profiles[usize::from(*profile)];
         let next = egress.next(now, profile, packets, &mut self.random);
         let wake = match next {
@@ -324,16 +351,16 @@ impl Switch {
         }
     }
 
-    /// A packet leaves the buffer; its sender may be told to go on.
+    /// A packet leaves the buffer, which may lead to Xon.
     fn release(&mut self, now: Time, packet: Packet, packets: &mut Packets, wire: &mut impl Wire) {
         let cost = self.buffer.cost(packet.length);
-        let Port { ingress, profile, egress } = &mut self.ports[usize::from(packet.ingress)];
+        let SwitchPort { ingress, profile, egress } = &mut self.ports[usize::from(packet.ingress)];
         let profile = &self.profiles[usize::from(*profile)];
         let group = usize::from(packet.group);
-        let tell = ingress.release(group, cost, &profile.groups[group], &mut self.buffer);
-        if tell == Tell::GoOn && profile.pfc.send >> group & 1 == 1 {
+        let signal = ingress.release(group, cost, &profile.groups[group], &mut self.buffer);
+        if signal == PfcSignal::Xon && profile.pfc.send >> group & 1 == 1 {
             ingress.counters.resumes_sent += 1;
-            egress.hold(profile.pfc.priority_of_group[group], false);
+            egress.signal(profile.pfc.priority_of_group[group], PfcSignal::Xon);
             self.advance(now, packet.ingress, packets, wire);
         }
     }

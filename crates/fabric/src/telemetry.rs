@@ -4,7 +4,7 @@
 use crate::packet::{PacketId, Packets};
 use crate::time::{Rate, Time};
 
-/// Switches that a packet has room for: the ways in a data centre's network cross five at most.
+/// Switches that a packet has room for: paths in a data centre network cross five at most.
 pub const HOPS_MAX: usize = 5;
 
 /// What the room for them takes of each packet, and of each acknowledgement: 2 bytes, and 8 for each switch.
@@ -13,15 +13,15 @@ pub const TELEMETRY_BYTES: u32 = 2 + 8 * HOPS_MAX as u32;
 /// What a switch says of a port, at the moment at which a packet's last bit leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// The switch's number and the port's: by them a sender sees that packets take another way.
+    /// The switch's number and the port's: by them a sender sees that packets take another path.
     pub port: u32,
-    /// That moment.
+    /// The moment at which the frame began to leave.
     pub at: Time,
     /// Bytes that the port has sent, with preamble and gap: a port that always sends sends at its rate.
     pub sent_bytes: u64,
     /// Bytes that wait there.
     pub queued_bytes: u32,
-    /// Its speed.
+    /// The bit rate of the port.
     pub rate: Rate,
 }
 
@@ -43,7 +43,7 @@ impl Telemetry {
         self
     }
 
-    /// What was collected, in the order of the way.
+    /// What was collected, in the order of the path.
     pub fn hops(&self) -> impl Iterator<Item = &Hop> {
         self.hops.iter().flatten()
     }

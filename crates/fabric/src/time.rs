@@ -29,12 +29,12 @@ impl Span {
     /// None at all.
     pub const ZERO: Self = Self(0);
 
-    /// Whole nanoseconds.
+    /// The span of so many whole nanoseconds.
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns.saturating_mul(1_000))
     }
 
-    /// Whole microseconds.
+    /// The span of so many whole microseconds.
     pub const fn from_us(us: u64) -> Self {
         Self(us.saturating_mul(1_000_000))
     }

@@ -1,5 +1,5 @@
 //! The PFC watchdog: a queue that its peer keeps paused for too long is taken for the victim of a storm or a
-//! deadlock, and what waits in it is dropped, so that the rest of the network gets on.
+//! deadlock, and what waits in it is dropped, so that the rest of the network can send again.
 
 use crate::time::Span;
 

@@ -13,7 +13,7 @@ impl Dice {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Any number.
+    /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }

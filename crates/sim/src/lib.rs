@@ -4,6 +4,8 @@
 
 pub mod dice;
 pub mod experiment;
+#[cfg(unix)]
+pub mod input;
 pub mod report;
 pub mod torture;
 pub mod world;

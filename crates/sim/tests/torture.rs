@@ -11,8 +11,8 @@ fn every_byte_and_every_completion_is_right_whatever_the_network_does() {
 }
 
 #[test]
-fn every_byte_and_every_completion_is_right_on_a_lane_and_when_it_ends() {
-    run_all(Between::Lane);
+fn every_byte_and_every_completion_is_right_on_a_shared_memory_channel_and_when_it_ends() {
+    run_all(Between::SharedMemory);
 }
 
 fn run_all(between: Between) {
@@ -44,17 +44,17 @@ fn seeds_that_once_failed_stay_fixed() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..50 {
-        for between in [Between::Network, Between::Lane] {
+        for between in [Between::Network, Between::SharedMemory] {
             assert_eq!(sim::torture::run(seed, between), sim::torture::run(seed, between));
         }
     }
 }
 
-/// Stories that are told over the network and over a lane.
+/// Stories that are told over the network and over a channel.
 const STORIES: u64 = 4_000;
 
 #[test]
-fn a_lane_shows_programs_what_a_network_shows_them() {
+fn a_shared_memory_channel_shows_programs_what_a_network_shows_them() {
     let failures: u64 = (0..STORIES)
         .map(|seed| sim::torture::compare(seed).unwrap_or_else(|failure| panic!("{failure}")))
         .sum();

@@ -1,6 +1,6 @@
-//! Delays of links by chance.
+//! Random delays of links.
 
-use super::schema::{Law, Link};
+use super::schema::{Law, LinkTable};
 use crate::time::Span;
 use crate::topology::Chance;
 use alloc::string::{String, ToString};
@@ -12,7 +12,7 @@ const SHAPE_MIN: f64 = 1.0;
 /// Above this it hardly differs from its least value.
 const SHAPE_MAX: f64 = 1000.0;
 
-impl Link {
+impl LinkTable {
     /// What its fields say; or which field is wrong, why, and what to write.
     pub(super) fn chance(&self) -> Result<Chance, (&'static str, String, &'static str)> {
         let spread = self.extra_spread.0;

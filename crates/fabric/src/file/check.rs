@@ -1,7 +1,8 @@
 //! Fields that there are not, found by the schema, all at once, each with the one that was meant.
 
 use super::document::Document;
-use super::error::{Mistake, Problem, nearest};
+use super::error::{FileError, Mistake, Problem, nearest};
+use super::names::NAME_BYTES_MAX;
 use super::schema::FabricFile;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -22,6 +23,42 @@ pub(crate) fn unknown_fields(document: &Document, tree: &DeTable<'_>) -> Vec<Pro
     let mut checker = Checker { document, root: &root, problems: Vec::new() };
     checker.table(tree, &root, "");
     checker.problems
+}
+
+/// Bytes of a title at most.
+const TITLE_BYTES_MAX: usize = 1024;
+
+/// Bytes of one value of a sweep at most: such values are cells of tables.
+const SWEPT_BYTES_MAX: usize = 1024;
+
+/// Fields that one sweep varies at most.
+const SWEPT_PATHS_MAX: usize = 32;
+
+/// Checks the lengths of texts that tables, charts and file headers repeat: title, names and swept values.
+///
+/// # Errors
+/// The first text that is too long.
+pub(crate) fn texts(document: &Document, file: &FabricFile) -> Result<(), FileError> {
+    let title = [("title".to_string(), file.title.len(), TITLE_BYTES_MAX)];
+    let workloads = file.workload.iter().enumerate().filter_map(|(index, workload)| {
+        let name = workload.name.as_ref()?;
+        Some((format!("workload[{index}].name"), name.len(), NAME_BYTES_MAX))
+    });
+    let stores = file.storage.iter().enumerate();
+    let stores =
+        stores.map(|(index, store)| (format!("storage[{index}].name"), store.name.len(), NAME_BYTES_MAX));
+    let swept = file.sweep.iter().map(|(path, values)| {
+        let longest = values.iter().map(|value| value.to_string().len()).max().unwrap_or(0);
+        ("sweep".to_string(), longest.max(path.len()), SWEPT_BYTES_MAX)
+    });
+    let mut all = title.into_iter().chain(workloads).chain(stores).chain(swept);
+    if file.sweep.len() > SWEPT_PATHS_MAX {
+        let what = format!("{} fields are swept, and {SWEPT_PATHS_MAX} are the most", file.sweep.len());
+        return Err(document.mistake(Mistake::Limit, "sweep", what, "write several files"));
+    }
+    let Some((field, bytes, most)) = all.find(|(_, bytes, most)| bytes > most) else { return Ok(()) };
+    let what = format!("the text has {bytes} bytes, and {most} are the most");
+    Err(document.mistake(Mistake::Limit, &field, what, "write something shorter"))
 }
 
 struct Checker<'a> {

@@ -3,7 +3,7 @@
 
 use super::error::{FileError, Mistake, Problem, nearest};
 use super::schema::FabricFile;
-use super::source::{Place, Sources};
+use super::source::{Sources, TextSpan};
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,6 +14,9 @@ use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 /// Files that one file includes at most, all together.
 pub const INCLUDES_MAX: usize = 64;
+
+/// Levels of a path that sets a value at most: the fields of the file have six.
+pub const PATH_LEVELS_MAX: usize = 16;
 
 /// Reads a file that another one names: from its name, relative to the fabric file, to its text or to what
 /// is wrong.
@@ -36,24 +39,27 @@ impl Document {
     /// Bad syntax, and files that cannot be read.
     pub fn read(name: &str, text: &str, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let mut document = Self::default();
-        let mut seen = alloc::vec![name.to_owned()];
-        document.read_all(name, text, files, &mut seen)?;
+        let mut included = Included { open: alloc::vec![plain_path(name)], merged: Vec::new() };
+        document.read_all(name, text, files, &mut included)?;
         Ok(document)
     }
 
+    /// Reads a file, and before it those that it includes.
     fn read_all(
         &mut self,
         name: &str,
         text: &str,
         files: &mut ReadFile<'_>,
-        seen: &mut Vec<String>,
+        read: &mut Included,
     ) -> Result<(), FileError> {
         let number = self.sources.add(name, text);
         let start = self.sources.start(number);
         let included = match DeTable::parse(text) {
             Ok(table) => includes(table.get_ref(), start),
             Err(error) => {
-                let place = error.span().map(|span| span.start + start..span.end + start);
+                // Errors of nesting have no place: the file's beginning at least names the file.
+                let place = error.span().unwrap_or(0..0);
+                let place = Some(place.start + start..place.end + start);
                 let what = error.message().to_owned();
                 return Err(FileError(alloc::vec![self.problem(Mistake::Syntax, "", place, what, "")]));
             }
@@ -63,18 +69,25 @@ impl Document {
                 let field = format!("include[{index}]");
                 FileError(alloc::vec![document.problem(mistake, &field, Some(place.clone()), what, instead)])
             };
-            if seen.contains(&other) {
+            let path = plain_path(&other);
+            if read.open.contains(&path) {
+                let what =
+                    format!("{} include each other in a circle", read.open.join(" → ") + " → " + &path);
+                return Err(wrong(self, Mistake::Reference, what, "leave out one of these includes"));
+            }
+            if read.merged.contains(&path) {
                 continue;
             }
-            if seen.len() >= INCLUDES_MAX {
-                let what = format!("more than {INCLUDES_MAX} files include each other");
+            if read.open.len() + read.merged.len() >= INCLUDES_MAX {
+                let what = format!("more than {INCLUDES_MAX} files are included");
                 return Err(wrong(self, Mistake::Limit, what, "put some of them together"));
             }
-            seen.push(other.clone());
             let text = files(&other).map_err(|why| {
                 wrong(self, Mistake::Reference, format!("{other}: {why}"), "names are relative to this file")
             })?;
-            self.read_all(&other, &text, files, seen)?;
+            read.open.push(path);
+            self.read_all(&other, &text, files, read)?;
+            read.merged.extend(read.open.pop());
         }
         self.files.push(number);
         Ok(())
@@ -90,10 +103,18 @@ impl Document {
         let number = self.sources.add("--set", &format!("{path} = {value}"));
         self.sets.push((number, path.len()));
         let start = self.sources.start(number);
-        self.grow().map(|_| ()).map_err(|what| {
+        let levels = path.split('.').count();
+        let grown = if levels > PATH_LEVELS_MAX {
+            self.sets.pop();
+            Err(format!("the path has {levels} levels, and {PATH_LEVELS_MAX} are the most"))
+        } else {
+            self.grow().map(|_| ())
+        };
+        grown.map_err(|what| {
             let instead =
                 "a path is made of names and numbers: host.0.nic, nic.default.mtu, workload.*.depth";
             let place = Some(start..start + path.len());
+            let path = if levels > PATH_LEVELS_MAX { "" } else { path };
             FileError(alloc::vec![self.problem(Mistake::Reference, path, place, what, instead)])
         })
     }
@@ -132,7 +153,7 @@ impl Document {
             return Err(FileError(unknown));
         }
         let whole = Spanned::new(0..0, tree);
-        FabricFile::deserialize(toml::Deserializer::from(whole)).map_err(|error| {
+        let fields = FabricFile::deserialize(toml::Deserializer::from(whole)).map_err(|error| {
             let place = error.span();
             let field = place.as_ref().and_then(|place| self.path_of(place)).unwrap_or_default();
             let what = error.message().trim().to_owned();
@@ -143,7 +164,9 @@ impl Document {
             let meant = quoted(&what).and_then(|name| nearest(&name, names).map(str::to_owned));
             let instead = meant.map(|name| format!("did you mean \"{name}\"?")).unwrap_or_default();
             FileError(alloc::vec![self.problem(Mistake::Value, &field, place, what, &instead)])
-        })
+        })?;
+        super::check::texts(self, &fields)?;
+        Ok(fields)
     }
 
     /// A mistake in a field, by its path (`workload[0].from`), to be shown where it stands.
@@ -152,7 +175,7 @@ impl Document {
     }
 
     /// Where a field's value stands, by its path: `link[3].between[1]`; or the nearest table around it.
-    pub(crate) fn place_of(&self, path: &str) -> Option<Place> {
+    pub(crate) fn place_of(&self, path: &str) -> Option<TextSpan> {
         let tree = self.grow().unwrap_or_default();
         let mut place = None;
         let mut at: Option<&DeValue<'_>> = None;
@@ -175,17 +198,17 @@ impl Document {
         &self,
         mistake: Mistake,
         field: &str,
-        place: Option<Place>,
+        place: Option<TextSpan>,
         what: String,
         instead: &str,
     ) -> Problem {
         let line = place.as_ref().and_then(|place| self.sources.line(place));
-        let instead = (!instead.is_empty()).then(|| instead.to_owned());
-        Problem { mistake, field: field.to_owned(), what, instead, line }
+        let instead = (!instead.is_empty()).then(|| shortened(instead));
+        Problem { mistake, field: shortened(field), what: shortened(&what), instead, line }
     }
 
     /// The path of the smallest value that spans a place.
-    fn path_of(&self, place: &Place) -> Option<String> {
+    fn path_of(&self, place: &TextSpan) -> Option<String> {
         let tree = self.grow().unwrap_or_default();
         let mut best: Option<(usize, String)> = None;
         walk(&tree, "", &mut |path, span| {
@@ -199,7 +222,32 @@ impl Document {
     }
 }
 
-fn includes(table: &DeTable<'_>, start: usize) -> Vec<(String, Place)> {
+/// Files by their plain paths: those that are being read, each included by the one before it, and those that
+/// are read and merged.
+struct Included {
+    open: Vec<String>,
+    merged: Vec<String>,
+}
+
+/// A path without the components `.`, so that `./a.toml` and `a.toml` are one file.
+fn plain_path(path: &str) -> String {
+    let root = if path.starts_with('/') { "/" } else { "" };
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    String::from(root) + &parts.collect::<Vec<_>>().join("/")
+}
+
+/// Characters of a text in a message at most.
+const MESSAGE_CHARACTERS_MAX: usize = 500;
+
+/// The beginning of a text that quotes what a file holds, which may be megabytes.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MESSAGE_CHARACTERS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+fn includes(table: &DeTable<'_>, start: usize) -> Vec<(String, TextSpan)> {
     let list = table.get("include").and_then(|value| value.get_ref().as_array());
     let texts = list.into_iter().flatten();
     texts
@@ -242,7 +290,7 @@ fn put<'t>(
     table: &mut DeTable<'t>,
     keys: &[&str],
     value: &Spanned<DeValue<'t>>,
-    place: &Place,
+    place: &TextSpan,
 ) -> Result<(), String> {
     let Some((key, rest)) = keys.split_first() else { return Ok(()) };
     if *key == "*" {
@@ -275,7 +323,7 @@ fn put_into<'t>(
     name: &str,
     keys: &[&str],
     value: &Spanned<DeValue<'t>>,
-    place: &Place,
+    place: &TextSpan,
 ) -> Result<(), String> {
     match entry {
         DeValue::Table(table) => put(table, keys, value, place),
@@ -333,7 +381,7 @@ fn shift_value<'t>(value: Spanned<DeValue<'t>>, by: usize) -> Spanned<DeValue<'t
 }
 
 /// Calls `visit` with the path and place of each key with its value.
-fn walk(table: &DeTable<'_>, prefix: &str, visit: &mut impl FnMut(&str, Place)) {
+fn walk(table: &DeTable<'_>, prefix: &str, visit: &mut impl FnMut(&str, TextSpan)) {
     for (key, value) in table {
         let path =
             if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
@@ -342,7 +390,7 @@ fn walk(table: &DeTable<'_>, prefix: &str, visit: &mut impl FnMut(&str, Place)) 
     }
 }
 
-fn walk_value(value: &Spanned<DeValue<'_>>, path: &str, visit: &mut impl FnMut(&str, Place)) {
+fn walk_value(value: &Spanned<DeValue<'_>>, path: &str, visit: &mut impl FnMut(&str, TextSpan)) {
     visit(path, value.span());
     match value.get_ref() {
         DeValue::Table(table) => walk(table, path, visit),

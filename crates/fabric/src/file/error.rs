@@ -1,6 +1,6 @@
 //! What is wrong with a fabric file, where, and what to write instead.
 
-use super::source::Line;
+use super::source::SourceLine;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,7 +8,7 @@ use core::fmt;
 /// What kind of mistake it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mistake {
-    /// Not TOML.
+    /// The text is not TOML.
     Syntax,
     /// A field that there is not.
     UnknownField,
@@ -24,7 +24,7 @@ pub enum Mistake {
     Limit,
 }
 
-/// One mistake.
+/// One mistake in a fabric file, where it stands, and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// Of which kind.
@@ -36,7 +36,7 @@ pub struct Problem {
     /// What to do about it.
     pub instead: Option<String>,
     /// Where it stands.
-    pub line: Option<Line>,
+    pub line: Option<SourceLine>,
 }
 
 impl fmt::Display for Problem {
@@ -65,8 +65,13 @@ impl fmt::Display for Problem {
 #[error("{}", .0.iter().map(|problem| alloc::format!("{problem}")).collect::<Vec<_>>().join("\n"))]
 pub struct FileError(pub Vec<Problem>);
 
-/// The nearest of several names, if one is near enough to be a slip.
+/// The nearest of several names, if one is near enough to be a slip. Comparing takes time in proportion to
+/// the product of both lengths, so nothing is near to a text that is longer than any name.
 pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if name.len() > super::names::NAME_BYTES_MAX {
+        return None;
+    }
+    let names = names.filter(|other| other.len() <= super::names::NAME_BYTES_MAX);
     let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
     let (near, slips) = names.map(|other| (other, distance(other))).min_by_key(|(_, slips)| *slips)?;
     (slips <= 1 + name.chars().count() / 4).then_some(near)

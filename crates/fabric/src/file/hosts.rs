@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 /// interrupts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Processor {
+#[schemars(rename = "Processor")]
+pub struct ProcessorTable {
     /// Cores. The n-th job of a host runs on core n modulo this.
     pub cores: u32,
     /// What software takes for one I/O besides talking to the adapter, at each end.
@@ -27,7 +28,7 @@ pub struct Processor {
     pub copy: Bandwidth,
     /// How fast memory is for all cores together; without it, it is no limit. A byte over TCP passes it
     /// three times: between adapter and kernel, out of there, and into the program's buffer. A byte over
-    /// RDMA passes it once, which is a limit of the slot (`pcie`).
+    /// RDMA passes it once, which is a limit of the PCIe link (`pcie`).
     pub memory: Option<Bandwidth>,
     /// TCP: how long the adapter holds an interrupt back, so that more arrives with it.
     pub moderation: Timespan,
@@ -39,7 +40,7 @@ pub struct Processor {
     pub late_by: Timespan,
 }
 
-/// A drive.
+/// A model of drive: latencies, rates, and commands per second.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Drive {
@@ -47,7 +48,7 @@ pub struct Drive {
     pub read_latency: Timespan,
     /// From a write's last byte until it is safe.
     pub write_latency: Timespan,
-    /// Both take longer by chance, on average by this much; exponentially distributed.
+    /// The mean of a random time that both take longer; exponentially distributed.
     pub tail: Timespan,
     /// How fast it reads.
     pub read: Bandwidth,
@@ -117,7 +118,7 @@ fn at_once() -> Timespan {
     Timespan(Span::ZERO)
 }
 
-impl Default for Processor {
+impl Default for ProcessorTable {
     fn default() -> Self {
         // Which of these could be looked up and which not, docs/fabric.md says. call: Peter et al., Arrakis
         // (OSDI 2014), table 1: Linux' stack takes 1.26 us in and 1.05 us out, a call 0.1 us and the way

@@ -1,7 +1,7 @@
 //! The fabric file: hosts, switches, links, routing and workloads in TOML.
 //!
-//! Reading is sans-IO as the rest of this crate: whoever has the text calls [`Document::read`] with it and
-//! with a way to get the files that it names, sets what the command line sets, and asks for
+//! Reading is sans-IO as the rest of this crate: the caller has the text, calls [`Document::read`] with it
+//! and with a function that gets the files that it names, sets what the command line sets, and asks for
 //! [`Document::fields`]. [`Network::build`] makes of them what switches run on.
 
 mod chance;
@@ -9,6 +9,7 @@ mod check;
 pub mod congestion;
 mod document;
 mod error;
+pub mod functions;
 pub mod hosts;
 mod names;
 mod network;
@@ -18,14 +19,15 @@ pub mod schema;
 mod source;
 mod sweep;
 pub mod units;
+mod workload;
 
 pub use check::json_schema;
-pub use document::{Document, INCLUDES_MAX, ReadFile};
+pub use document::{Document, INCLUDES_MAX, PATH_LEVELS_MAX, ReadFile};
 pub(crate) use error::nearest;
 pub use error::{FileError, Mistake, Problem};
-pub use network::{Attached, HOSTS_MAX, NamedSwitch, Network, SWITCHES_MAX};
+pub use network::{NamedFunction, NamedHost, NamedSwitch, Network, SharedAdapter};
 pub(crate) use profile::FRAME_MAX_BYTES;
 pub use reference::reference;
 pub use schema::FabricFile;
-pub use source::Line;
+pub use source::SourceLine;
 pub use sweep::{Point, RUNS_MAX};

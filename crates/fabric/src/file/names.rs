@@ -6,9 +6,15 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+/// Bytes of a name, or of a pattern, at most.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+
 /// Whether `name` matches `pattern`, in which `*` stands for anything, and `[2-5]` at the end for a range of
-/// numbers.
+/// numbers. A pattern that is longer than any name matches nothing.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    if pattern.len() > NAME_BYTES_MAX {
+        return false;
+    }
     if let Some((stem, range)) = pattern.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')) {
         let Some((from, to)) = range.split_once('-') else { return false };
         let (Ok(from), Ok(to)) = (from.parse::<u64>(), to.parse::<u64>()) else { return false };
@@ -20,15 +26,15 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
         let tail = name.len() - name.chars().rev().take_while(char::is_ascii_digit).count();
         return !digits.is_empty() && numbered(tail);
     }
-    match pattern.split_once('*') {
-        None => pattern == name,
-        Some((head, rest)) => {
-            let Some(name) = name.strip_prefix(head) else { return false };
-            // Patterns have few stars: trying each place is enough.
-            let places = name.char_indices().map(|(at, _)| at).chain([name.len()]);
-            places.into_iter().any(|at| matches(rest, &name[at..]))
-        }
+    // What stands between stars is taken where it comes first: a later place leaves less for the rest.
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|head| name.strip_prefix(head)) else { return false };
+    let Some(tail) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
     }
+    rest.ends_with(tail)
 }
 
 /// Whether it can stand for more than one.
@@ -52,6 +58,14 @@ impl Names {
         self.numbers.insert(name.to_owned(), self.list.len() as u32);
         self.list.push(name.to_owned());
         true
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.numbers.contains_key(name)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
     }
 
     pub(crate) fn number(&self, name: &str) -> Option<u32> {
@@ -91,9 +105,19 @@ mod tests {
     #[test]
     fn a_star_is_anything_and_brackets_are_numbers() {
         assert!(matches("h*", "h12") && matches("*", "x") && matches("n*r0", "n10r0") && matches("a", "a"));
+        assert!(matches("*a*b*", "xaybz") && matches("a*a", "aa") && matches("**", "") && matches("", ""));
+        assert!(!matches("a*a", "a") && !matches("*a*b", "ba") && !matches("", "a"));
         assert!(!matches("h*", "leaf0") && !matches("n*r0", "n1r1") && !matches("a", "ab"));
         assert!(matches("h[2-11]", "h11") && matches("n*r[0-1]", "n3r1"));
         assert!(!matches("h[2-11]", "h12") && !matches("h[2-11]", "h") && !matches("h[x]", "h1"));
+    }
+
+    /// With a search that goes back at every star this takes longer than the age of the universe.
+    #[test]
+    fn many_stars_are_matched_in_one_pass() {
+        let name = "a".repeat(NAME_BYTES_MAX);
+        assert!(!matches(&("*a".repeat(100) + "*b"), &name) && matches(&"*a".repeat(127), &name));
+        assert!(!matches(&"[0-1]".repeat(50_000), "1"), "longer than any name");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! From `[qos.NAME]` to what a port runs on.
 
-use super::schema::{Ecn, MarkAt, Qos, Trust, Weigh as FileWeigh};
+use super::schema::{Ecn, MarkAt, Qos, Trust, WeighBy};
 use crate::config::{
     CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red, RedAt, Shaper, Treatment,
     Weigh,
@@ -45,8 +45,8 @@ impl Qos {
             ..PfcConfig::default()
         };
         let weigh = match self.weigh {
-            FileWeigh::Bytes => Weigh::Bytes,
-            FileWeigh::Packets => Weigh::Packets,
+            WeighBy::Bytes => Weigh::Bytes,
+            WeighBy::Packets => Weigh::Packets,
         };
         let group_of_class = [0, 1, 2, 3, 4, 5, 6, 7];
         Ok(Profile { map: self.class_map()?, queues: self.queues()?, weigh, group_of_class, groups, pfc })

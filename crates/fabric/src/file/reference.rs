@@ -14,6 +14,8 @@ const TABLES: &[(&str, &str)] = &[
     ("[[host]]", "Host"),
     ("[nic.NAME]", "Nic"),
     ("[nic.NAME.pcie]", "Pcie"),
+    ("[nic.NAME.functions]", "Functions"),
+    ("[nic.NAME.functions.vf.NUMBER]", "Function"),
     ("[nic.NAME.dcqcn]", "Dcqcn"),
     ("[nic.NAME.swift]", "Swift"),
     ("[nic.NAME.hpcc]", "Hpcc"),

@@ -1,8 +1,11 @@
 //! The fabric file, field by field. The documentation and the JSON schema are made of these comments.
 
 use super::congestion::{Congestion, Dcqcn, Hpcc, Swift};
-use super::hosts::{Drive, Processor, Storage};
-use super::units::{Bandwidth, BitErrors, Headroom, Length, Ratio, Size, Threshold, Timespan};
+pub use super::workload::{Operation, Pattern, Sizes, Workload};
+
+use super::functions::Functions;
+use super::hosts::{Drive, ProcessorTable, Storage};
+use super::units::{Bandwidth, BitErrors, HeadroomSize, Length, Ratio, Size, Threshold, Timespan};
 use crate::config::Limit;
 use crate::time::{Rate, Span};
 use alloc::borrow::ToOwned;
@@ -21,30 +24,30 @@ pub struct FabricFile {
     /// Files that are read before this one, relative to it. Tables are merged and this file wins; arrays of
     /// tables (`[[host]]` and so on) are appended.
     pub include: Vec<String>,
-    /// Seed of everything that is left to chance. The same seed gives the same run.
+    /// Seed of all random numbers. The same seed gives the same run.
     pub seed: u64,
     /// Virtual time at which the run ends. Without it, the run ends when all transfers have.
     pub duration: Option<Timespan>,
     /// A generated topology. Hosts, switches and links of the file come on top of it.
     pub topology: Option<Generator>,
-    /// How packets find their way.
+    /// How switches route packets.
     pub routing: Routing,
     /// Kinds of adapters, by name. Hosts that name none have the one called `default`.
-    pub nic: BTreeMap<String, Nic>,
+    pub nic: BTreeMap<String, NicTable>,
     /// Kinds of switches: how they treat traffic. Switches that name none have the one called `default`.
     pub qos: BTreeMap<String, Qos>,
     /// Hosts. An entry whose name matches hosts that are there already, generated or from above (`h3`, `h*`),
     /// changes those.
-    pub host: Vec<Host>,
+    pub host: Vec<HostTable>,
     /// Switches. An entry whose name matches switches that are there already, generated or from above
     /// (`leaf0`, `spine*`), changes those.
-    pub switch: Vec<Switch>,
+    pub switch: Vec<SwitchTable>,
     /// Links between hosts and switches.
-    pub link: Vec<Link>,
+    pub link: Vec<LinkTable>,
     /// What is transferred.
     pub workload: Vec<Workload>,
     /// Kinds of processors, by name. Hosts that name none have the one called `default`.
-    pub processor: BTreeMap<String, Processor>,
+    pub processor: BTreeMap<String, ProcessorTable>,
     /// Kinds of drives, by name. Hosts that name none have the one called `default`.
     pub drive: BTreeMap<String, Drive>,
     /// NVMe over Fabrics between hosts.
@@ -61,7 +64,7 @@ pub enum Scalar {
     Bool(bool),
     /// A whole number.
     Integer(i64),
-    /// A number.
+    /// A number with decimals.
     Float(f64),
     /// Text: names, and quantities with units.
     Text(String),
@@ -71,7 +74,7 @@ pub enum Scalar {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Generator {
-    /// Which shape.
+    /// The shape of the topology.
     pub kind: Shape,
     /// `fat-tree`: ports per switch, an even number. There are k^3/4 hosts.
     pub k: Option<u32>,
@@ -85,7 +88,7 @@ pub struct Generator {
     pub servers: Option<u32>,
     /// `rail`: rails; each is a leaf to which the adapters of its number are attached.
     pub rails: Option<u32>,
-    /// `dragonfly`: groups.
+    /// `dragonfly`: how many groups of switches.
     pub groups: Option<u32>,
     /// `dragonfly`: switches per group, each linked with each other of its group.
     pub routers: Option<u32>,
@@ -131,18 +134,18 @@ pub enum Shape {
     Dragonfly,
 }
 
-/// How packets find their way: by the shortest ways, and among those:
+/// Routing: packets take shortest paths, and among those:
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Routing {
-    /// How traffic is spread over ways that are equally short.
+    /// How traffic is spread over next hops of equal cost.
     pub spread: SpreadKind,
-    /// `flowlet`: the pause after which a flow may take another way.
+    /// `flowlet`: the pause after which a flow may take another path.
     pub flowlet_gap: Timespan,
     /// Seed of the hashes, besides the run's; each switch has its own all the same.
     pub hash_seed: u64,
-    /// How long switches take to go around a link that is down, and to use it again when it is up. Without it
-    /// ways stay as they are.
+    /// How long switches take to reroute when a link goes down, and when it is up again. Without it routes
+    /// stay as they are.
     pub reaction: Option<Timespan>,
 }
 
@@ -150,9 +153,9 @@ pub struct Routing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpreadKind {
-    /// By a hash of addresses and ports (ECMP): a flow stays on one way.
+    /// By a hash of addresses and ports (ECMP): a flow stays on one path.
     Hash,
-    /// Each packet by chance.
+    /// A random path for each packet.
     Random,
     /// Packets in turn.
     RoundRobin,
@@ -165,15 +168,18 @@ pub enum SpreadKind {
 /// An adapter, and how it talks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Nic {
+#[schemars(rename = "Nic")]
+pub struct NicTable {
     /// What storage is carried by. Plain workloads are RDMA.
     pub protocol: Protocol,
     /// Path MTU: payload bytes per packet; 256, 512, 1024, 2048 or 4096.
     pub mtu: u32,
     /// Speed of the adapter, if it is below its link's.
     pub rate: Option<Bandwidth>,
-    /// The slot that it sits in. Without it the slot is no limit.
+    /// The PCIe link between adapter and memory. Without it the PCIe link is no limit.
     pub pcie: Option<Pcie>,
+    /// Virtual functions (SR-IOV); without it the adapter is the host's alone.
+    pub functions: Option<Functions>,
     /// Place packets wherever they belong, in whatever order they arrive; every packet of a WRITE then
     /// carries its address. Needed at both ends. Otherwise a packet out of order is sent again (go-back-N).
     pub out_of_order: bool,
@@ -215,7 +221,7 @@ pub struct Nic {
     pub priority: u8,
     /// Priorities at whose pause frames the adapter stops.
     pub pfc: Vec<u8>,
-    /// Congestion control.
+    /// The congestion control of queue pairs.
     pub congestion: Congestion,
     /// Parameters of DCQCN, by the names of its paper's section 5.
     pub dcqcn: Dcqcn,
@@ -236,7 +242,7 @@ pub enum Protocol {
     Tcp,
 }
 
-/// A PCI Express slot.
+/// A PCIe link.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Pcie {
@@ -252,7 +258,8 @@ pub struct Pcie {
     pub write_latency: Timespan,
     /// What the processor takes to post a work request.
     pub doorbell: Timespan,
-    /// What the adapter can hold while the slot does not keep up; then it pauses the switch, or drops.
+    /// What the adapter can hold while the PCIe link is slower than the network; then it pauses the switch,
+    /// or drops.
     pub receive_buffer: Size,
 }
 
@@ -275,10 +282,10 @@ pub struct Qos {
     /// Class by 802.1Q priority code point. Missing values have the default class.
     pub pcp: BTreeMap<String, u8>,
     /// Queues by class: `[qos.default.queue.3]`. Missing ones share what is left, with weight 1.
-    pub queue: BTreeMap<String, Queue>,
+    pub queue: BTreeMap<String, QueueTable>,
     /// What weights count.
-    pub weigh: Weigh,
-    /// When a packet goes on. Cutting through works between ports of one speed; else packets are stored.
+    pub weigh: WeighBy,
+    /// When a packet is forwarded. Cutting through works between ports of one speed; else packets are stored.
     pub forwarding: Forwarding,
     /// Priority flow control.
     pub pfc: Pfc,
@@ -286,7 +293,7 @@ pub struct Qos {
     pub lossy_limit: Threshold,
 }
 
-/// When a packet goes on.
+/// When a switch forwards a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
@@ -313,8 +320,9 @@ pub enum Trust {
 /// What weights count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Weigh {
-    /// Bytes (802.1Qaz).
+#[schemars(rename = "Weigh")]
+pub enum WeighBy {
+    /// Weights count bytes: deficit round robin, as 802.1Qaz has it.
     Bytes,
     /// Packets, whatever their size, as some chips do.
     Packets,
@@ -323,7 +331,8 @@ pub enum Weigh {
 /// One queue of every port.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Queue {
+#[schemars(rename = "Queue")]
+pub struct QueueTable {
     /// Queues of a higher level go first, always; those of one level share by weight. For strict priority
     /// give each its own.
     pub level: u8,
@@ -333,7 +342,7 @@ pub struct Queue {
     pub rate: Option<Bandwidth>,
     /// What may leave at once after a rest, when there is a `rate`.
     pub burst: Size,
-    /// ECN marking.
+    /// ECN marking of this queue; no marking if not given.
     pub ecn: Option<Ecn>,
     /// How much may wait in one queue of one port.
     pub limit: Threshold,
@@ -349,7 +358,7 @@ pub struct Ecn {
     pub max: Size,
     /// Chance of a mark at `max`; from 0 at `min` it grows evenly.
     pub probability: Ratio,
-    /// When the queue is looked at.
+    /// When the length of the queue is compared with the thresholds.
     pub at: MarkAt,
     /// Drop packets that do not take part in ECN, with the same chance (WRED).
     pub drop: bool,
@@ -374,10 +383,10 @@ pub struct Pfc {
     pub classes: Vec<u8>,
     /// How much of the shared buffer a lossless class of one port may use before its sender is paused.
     pub xoff: Threshold,
-    /// The sender may go on when the use is this far below `xoff`.
+    /// Xon is sent when the use is this far below `xoff`.
     pub xon: Size,
     /// What may still arrive after the pause: `"auto"` is the sum of 802.1Q annex N for the port's link.
-    pub headroom: Headroom,
+    pub headroom: HeadroomSize,
     /// What single classes have instead: `[qos.NAME.pfc.class.4]`.
     pub class: BTreeMap<String, PfcClass>,
     /// Pause time asked for, in quanta of 512 bit times.
@@ -385,7 +394,7 @@ pub struct Pfc {
     /// From the last bit of a pause frame until its receiver stops (802.3 annex 31B.3.7 sets the longest).
     pub response: Timespan,
     /// The watchdog: drops what waits in queues that are paused for too long.
-    pub watchdog: Option<Watchdog>,
+    pub watchdog: Option<WatchdogTable>,
 }
 
 /// What one lossless class has instead of what all have.
@@ -397,13 +406,14 @@ pub struct PfcClass {
     /// As `xon` of all classes.
     pub xon: Option<Size>,
     /// As `headroom` of all classes.
-    pub headroom: Option<Headroom>,
+    pub headroom: Option<HeadroomSize>,
 }
 
 /// A PFC watchdog, as SONiC's `pfcwd` with the action drop.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Watchdog {
+#[schemars(rename = "Watchdog")]
+pub struct WatchdogTable {
     /// A queue that is paused for this long without a break is in a storm.
     pub detect: Timespan,
     /// It is out of it when it was not paused for this long.
@@ -413,7 +423,8 @@ pub struct Watchdog {
 /// A host, or several alike.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Host {
+#[schemars(rename = "Host")]
+pub struct HostTable {
     /// Its name. With `*` it stands for every host that is there already and matches.
     pub name: String,
     /// So many, called by the name and a number from 0.
@@ -430,12 +441,16 @@ pub struct Host {
     /// How many drives; I/Os take them in turn.
     #[serde(default = "one")]
     pub drives: u32,
+    /// `rockery lab` runs programs in it. If no host is live, all are; `rockery sim` ignores it.
+    #[serde(default)]
+    pub live: bool,
 }
 
 /// A switch, or several alike.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Switch {
+#[schemars(rename = "Switch")]
+pub struct SwitchTable {
     /// Its name. With `*` it stands for every switch that is there already and matches.
     pub name: String,
     /// So many, called by the name and a number from 0.
@@ -451,28 +466,29 @@ pub struct Switch {
     pub sonic: Option<String>,
 }
 
-/// A link.
+/// A link between two ports, or the same from each of several.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Link {
+#[schemars(rename = "Link")]
+pub struct LinkTable {
     /// Its two ends: names of hosts and switches, or `switch:port` where ports have names. With `*` in the
     /// first, a link from each host or switch that matches.
     pub between: [String; 2],
-    /// Speed.
+    /// Bit rate of the link.
     #[serde(default = "hundred_gigabit")]
     pub rate: Bandwidth,
     /// One-way delay; 1 us if neither this nor `length` is given.
     pub delay: Option<Timespan>,
     /// Length of the cable, instead of `delay`: 5 ns per metre.
     pub length: Option<Length>,
-    /// Delay beyond that, of what goes from the first end to the second: policers, middleboxes, longer ways.
+    /// Delay beyond that, of what goes from the first end to the second: policers, middleboxes, longer paths.
     #[serde(default = "at_once")]
     pub extra_delay: Timespan,
-    /// And this much more by chance, for each packet of its own: packets then overtake each other. What it
+    /// A random delay besides, for each packet of its own: packets then overtake each other. What it
     /// means `extra-law` says.
     #[serde(default = "at_once")]
     pub extra_spread: Timespan,
-    /// By what law `extra-spread` is thrown.
+    /// The distribution of the random delay.
     #[serde(default)]
     pub extra_law: Law,
     /// `pareto`: its shape, above 1; the smaller, the heavier the tail.
@@ -491,12 +507,13 @@ pub struct Link {
     /// So many of them side by side.
     #[serde(default = "one")]
     pub count: u32,
-    /// When it is down: what is sent then is lost. Ways stay as they are, unless `routing` has a `reaction`.
+    /// When it is down: what is sent then is lost. Routes stay as they are, unless `routing` has a
+    /// `reaction`.
     #[serde(default)]
     pub down: Vec<Down>,
 }
 
-/// By what law packets are delayed by chance.
+/// Distributions of random delays.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Law {
@@ -521,94 +538,12 @@ pub struct Down {
     pub at: Timespan,
     /// For how long.
     pub lasts: Timespan,
-    /// How often.
+    /// How often the link goes down.
     #[serde(default = "one")]
     pub times: u32,
     /// From one time to the next.
     #[serde(default = "at_once")]
     pub every: Timespan,
-}
-
-/// Transfers.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Workload {
-    /// Its name in results; the pattern's if not given.
-    pub name: Option<String>,
-    /// Who sends to whom.
-    #[serde(default = "pairs")]
-    pub pattern: Pattern,
-    /// Hosts that send; `*` stands for anything in a name.
-    #[serde(default = "everyone")]
-    pub from: Vec<String>,
-    /// Hosts that receive. For a READ, those that are read from.
-    #[serde(default = "everyone")]
-    pub to: Vec<String>,
-    /// What is posted.
-    #[serde(default = "write")]
-    pub operation: Operation,
-    /// Bytes of one message.
-    #[serde(default = "one_mebibyte")]
-    pub message: Size,
-    /// Messages of each queue pair; without it and without `bytes`, as many as the duration lasts.
-    pub messages: Option<u64>,
-    /// Bytes of each queue pair, instead of `messages`.
-    pub bytes: Option<Size>,
-    /// Messages that a queue pair has posted at once.
-    #[serde(default = "one")]
-    pub depth: u32,
-    /// Queue pairs per pair of hosts.
-    #[serde(default = "one")]
-    pub qps: u32,
-    /// When it begins.
-    #[serde(default = "at_once")]
-    pub start: Timespan,
-    /// Messages come by chance, as many as use this part of each sender's link, until the duration ends (a
-    /// Poisson process). Each has a queue pair of its own and goes to one of `to`; the pattern does not
-    /// matter.
-    pub load: Option<Ratio>,
-    /// With `load`: how long messages are; without it all are as `message` says.
-    pub sizes: Option<Sizes>,
-}
-
-/// How long messages are, by chance.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sizes {
-    /// Web search (Alizadeh et al., DCTCP, SIGCOMM 2010): up to 30 MB, 1.7 MB on average.
-    WebSearch,
-    /// Storage (Alibaba's block storage, 2019, with HPCC's model): up to 2 MB, most below 8 kB.
-    Storage,
-}
-
-/// Who sends to whom.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pattern {
-    /// The first of `from` to the first of `to`, the second to the second, and so on.
-    Pairs,
-    /// Each of `from` to each of `to`, but not to itself: with one receiver, an incast.
-    Each,
-    /// Each of `from` to one of them by chance, none twice, none to itself.
-    Permutation,
-    /// Each of `from` to the next one, the last to the first.
-    Ring,
-}
-
-/// What is posted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Operation {
-    /// RDMA WRITE.
-    Write,
-    /// SEND.
-    Send,
-    /// RDMA READ.
-    Read,
-    /// RDMA WRITE over an unreliable connection: what is lost stays so.
-    UnreliableWrite,
-    /// SEND as unreliable datagrams (UD): messages of one packet. What is lost stays so.
-    Datagram,
 }
 
 fn hundred_gigabit() -> Bandwidth {
@@ -635,24 +570,8 @@ fn one() -> u32 {
     1
 }
 
-fn one_mebibyte() -> Size {
-    Size(1 << 20)
-}
-
 fn default_name() -> String {
     "default".to_owned()
-}
-
-fn pairs() -> Pattern {
-    Pattern::Pairs
-}
-
-fn write() -> Operation {
-    Operation::Write
-}
-
-fn everyone() -> Vec<String> {
-    alloc::vec!["*".to_owned()]
 }
 
 impl Default for Routing {
@@ -667,13 +586,14 @@ impl Default for Routing {
     }
 }
 
-impl Default for Nic {
+impl Default for NicTable {
     fn default() -> Self {
         Self {
             protocol: Protocol::Rdma,
             mtu: 4096,
             rate: None,
             pcie: None,
+            functions: None,
             out_of_order: false,
             reorder_window: 1024,
             window: Size(1 << 20),
@@ -731,7 +651,7 @@ impl Default for Qos {
             dscp: class(&[("26", 3), ("48", 6)]),
             pcp: class(&[("3", 3), ("6", 6)]),
             queue: BTreeMap::new(),
-            weigh: Weigh::Bytes,
+            weigh: WeighBy::Bytes,
             forwarding: Forwarding::StoreAndForward,
             pfc: Pfc::default(),
             lossy_limit: Threshold(Limit::Dynamic(crate::config::ALPHA_ONE)),
@@ -739,7 +659,7 @@ impl Default for Qos {
     }
 }
 
-impl Default for Queue {
+impl Default for QueueTable {
     fn default() -> Self {
         Self {
             level: 0,
@@ -765,7 +685,7 @@ impl Default for Ecn {
     }
 }
 
-impl Default for Watchdog {
+impl Default for WatchdogTable {
     /// Those of SONiC's `pfcwd start_default`.
     fn default() -> Self {
         Self { detect: Timespan(Span::from_us(200_000)), restore: Timespan(Span::from_us(200_000)) }
@@ -778,7 +698,7 @@ impl Default for Pfc {
             classes: alloc::vec![3],
             xoff: Threshold(Limit::Dynamic(crate::config::ALPHA_ONE / 8)),
             xon: Size(18_432),
-            headroom: Headroom(None),
+            headroom: HeadroomSize(None),
             class: BTreeMap::new(),
             quanta: 0xffff,
             response: Timespan(Span::from_ns(600)),

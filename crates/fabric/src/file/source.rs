@@ -8,7 +8,7 @@ use core::fmt;
 use core::ops::Range;
 
 /// A position or stretch within all texts.
-pub(crate) type Place = Range<usize>;
+pub(crate) type TextSpan = Range<usize>;
 
 #[derive(Clone, Debug)]
 struct Source {
@@ -17,7 +17,7 @@ struct Source {
     start: usize,
 }
 
-/// All texts.
+/// All texts that a document is made of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
     sources: Vec<Source>,
@@ -25,18 +25,24 @@ pub(crate) struct Sources {
 
 /// A line of a text, for a person.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct SourceLine {
     /// The file's name.
     pub file: String,
-    /// From 1.
+    /// The line's number, from 1.
     pub line: usize,
     /// From 1, in characters.
     pub column: usize,
-    /// What stands there.
+    /// What stands there; of a long line, what is around the column.
     pub text: String,
+    /// How many characters of the line stand before `text`.
+    pub skipped: usize,
     /// How many characters of it are meant.
     pub width: usize,
 }
+
+/// Characters of a line that are shown at most, and how many of these stand before the column.
+const SHOWN_MAX: usize = 200;
+const SHOWN_BEFORE: usize = 60;
 
 impl Sources {
     /// Adds a text; returns its number.
@@ -51,13 +57,13 @@ impl Sources {
         self.sources.get(number).map_or(0, |source| source.start)
     }
 
-    /// A text.
+    /// The text of this number; empty where there is none.
     pub(crate) fn text(&self, number: usize) -> &str {
         self.sources.get(number).map_or("", |source| &source.text)
     }
 
     /// Which line that is.
-    pub(crate) fn line(&self, place: &Place) -> Option<Line> {
+    pub(crate) fn line(&self, place: &TextSpan) -> Option<SourceLine> {
         let source = self.sources.iter().rfind(|source| source.start <= place.start)?;
         let text = source.text.as_str();
         let mut at = (place.start - source.start).min(text.len());
@@ -68,24 +74,28 @@ impl Sources {
         let rest = &text[begin..];
         let content = rest.split(['\n', '\r']).next().unwrap_or_default();
         let column = text[begin..at].chars().count();
-        let room = content.chars().count().saturating_sub(column);
+        let length = content.chars().count();
+        let skipped = if length > SHOWN_MAX { column.saturating_sub(SHOWN_BEFORE) } else { 0 };
+        let shown: String = content.chars().skip(skipped).take(SHOWN_MAX).collect();
+        let room = (skipped + shown.chars().count()).saturating_sub(column);
         let wanted = text.get(at..place.end.saturating_sub(source.start).min(text.len()));
-        Some(Line {
+        Some(SourceLine {
             file: source.name.clone(),
             line: text[..begin].matches('\n').count() + 1,
             column: column + 1,
-            text: content.to_owned(),
+            text: shown,
+            skipped,
             width: wanted.map_or(1, |text| text.chars().count()).min(room).max(1),
         })
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gutter = alloc::format!("{}", self.line);
         let (blank, marks) = (" ".repeat(gutter.len()), "^".repeat(self.width));
         writeln!(f, "{gutter} | {}", self.text)?;
-        write!(f, "{blank} | {}{marks}", " ".repeat(self.column - 1))
+        write!(f, "{blank} | {}{marks}", " ".repeat(self.column - 1 - self.skipped))
     }
 }
 
@@ -105,6 +115,11 @@ mod tests {
         let line = sources.line(&(second + 5..second + 6)).unwrap();
         assert_eq!((line.file.as_str(), line.line, line.column), ("b", 1, 5));
         assert_eq!(line.to_string(), "1 | \u{e4} = 3\n  |     ^");
-        assert!(sources.line(&(999..1000)).is_some(), "behind the end is the end");
+        let third = sources.add("c", &("x".repeat(5_000_000) + " = 1"));
+        let place = sources.start(third) + 4_000_000;
+        let line = sources.line(&(place..place + 900_000)).unwrap();
+        assert_eq!((line.column, line.text.len(), line.width), (4_000_001, SHOWN_MAX, 140));
+        assert_eq!(line.to_string().lines().nth(1).unwrap().trim_end().chars().count(), 4 + SHOWN_MAX);
+        assert!(sources.line(&(9_999_999..10_000_000)).is_some(), "behind the end is the end");
     }
 }

@@ -53,7 +53,7 @@ pub struct Threshold(pub crate::config::Limit);
 
 /// A size, or `None` for the one that is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Headroom(pub Option<u32>);
+pub struct HeadroomSize(pub Option<u32>);
 
 /// [`Ratio`] of the whole.
 const WHOLE: u64 = 1 << 32;
@@ -256,7 +256,7 @@ impl Quantity for Threshold {
     }
 }
 
-impl Quantity for Headroom {
+impl Quantity for HeadroomSize {
     const NAME: &'static str = "a headroom";
     const GRAMMAR: &'static str = "\"auto\" (what 802.1Q annex N asks for), or a size such as \"160KiB\"";
     fn parse(text: &str) -> Option<Self> {
@@ -267,7 +267,7 @@ impl Quantity for Headroom {
     }
 }
 
-impl fmt::Display for Headroom {
+impl fmt::Display for HeadroomSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("auto"),
@@ -333,9 +333,9 @@ impl fmt::Display for Threshold {
     }
 }
 
-struct Reader<Q>(core::marker::PhantomData<Q>);
+struct QuantityVisitor<Q>(core::marker::PhantomData<Q>);
 
-impl<Q: Quantity> de::Visitor<'_> for Reader<Q> {
+impl<Q: Quantity> de::Visitor<'_> for QuantityVisitor<Q> {
     type Value = Q;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -362,10 +362,10 @@ impl<Q: Quantity> de::Visitor<'_> for Reader<Q> {
 }
 
 macro_rules! text_form {
-    ($($name:ident $pattern:literal),* $(,)?) => {$(
+    ($($name:ident $schema:literal $pattern:literal),* $(,)?) => {$(
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(Reader::<Self>(core::marker::PhantomData))
+                deserializer.deserialize_any(QuantityVisitor::<Self>(core::marker::PhantomData))
             }
         }
         impl Serialize for $name {
@@ -375,7 +375,7 @@ macro_rules! text_form {
         }
         impl JsonSchema for $name {
             fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
+                $schema.into()
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
                 json_schema!({
@@ -393,14 +393,15 @@ macro_rules! text_form {
 }
 
 text_form! {
-    Bandwidth r"^\s*[0-9][0-9_.]*\s*([kMGT]?b/s|[MGT]bps|[MG]B/s|[MGT])\s*$",
-    Timespan r"^\s*[0-9][0-9_.]*\s*([pnumµμ]?s|min)\s*$",
-    Size r"^\s*[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB)\s*$",
-    Length r"^\s*[0-9][0-9_.]*\s*(mm|cm|m|km)\s*$",
-    Ratio r"any ^\s*[0-9][0-9_.]*([eE]-[0-9]+|\s*%|\s*/\s*[0-9]+)?\s*$",
-    BitErrors r"any ^\s*[0-9][0-9_.]*([eE]-[0-9]+)?\s*$",
-    Headroom r"^\s*(auto|[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB))\s*$",
-    Threshold r"^\s*(none|[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB)|alpha\s+[0-9][0-9_.]*\s*(%|/\s*[0-9]+)?)\s*$",
+    Bandwidth "Bandwidth" r"^\s*[0-9][0-9_.]*\s*([kMGT]?b/s|[MGT]bps|[MG]B/s|[MGT])\s*$",
+    Timespan "Timespan" r"^\s*[0-9][0-9_.]*\s*([pnumµμ]?s|min)\s*$",
+    Size "Size" r"^\s*[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB)\s*$",
+    Length "Length" r"^\s*[0-9][0-9_.]*\s*(mm|cm|m|km)\s*$",
+    Ratio "Ratio" r"any ^\s*[0-9][0-9_.]*([eE]-[0-9]+|\s*%|\s*/\s*[0-9]+)?\s*$",
+    BitErrors "BitErrors" r"any ^\s*[0-9][0-9_.]*([eE]-[0-9]+)?\s*$",
+    HeadroomSize "Headroom" r"^\s*(auto|[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB))\s*$",
+    Threshold "Threshold"
+        r"^\s*(none|[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB)|alpha\s+[0-9][0-9_.]*\s*(%|/\s*[0-9]+)?)\s*$",
 }
 
 /// A name for the documentation, without its article.

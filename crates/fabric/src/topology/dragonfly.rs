@@ -1,14 +1,21 @@
 //! Dragonfly (Kim, Dally, Scott and Abts, ISCA 2008).
 
-use super::{LinkError, Node, Speeds, Topology};
+use super::{Extent, LinkError, Node, Speeds, Topology, product};
 
 /// `groups` of `routers` with `hosts` each. The routers of a group are all linked with each other, and each
 /// pair of groups by one link; these are dealt to the routers of a group in turn. Switches are numbered group
 /// by group.
 ///
 /// # Errors
-/// When a switch would have too many ports.
+/// When a switch would have too many ports, or the topology too many nodes.
 pub fn dragonfly(groups: u32, routers: u32, hosts: u32, speeds: Speeds) -> Result<Topology, LinkError> {
+    let others = |count: u32| u64::from(count.saturating_sub(1));
+    Extent {
+        hosts: product([groups, routers, hosts]),
+        switches: product([groups, routers]),
+        ports: u64::from(hosts) + others(routers) + others(groups).div_ceil(u64::from(routers.max(1))),
+    }
+    .check()?;
     let mut topology = Topology::default();
     for _ in 0..groups * routers {
         let router = Node::Switch(topology.add_switch());
@@ -49,8 +56,10 @@ mod tests {
         assert_eq!((dragonfly.hosts(), dragonfly.switches()), (72, 36));
         assert_eq!(dragonfly.links().len(), 72 + 9 * 6 + 36);
         assert!((0..36).all(|switch| dragonfly.ports(switch) == 7), "radix p + h + a - 1");
-        let ways = dragonfly.ways();
-        assert!((0..36).all(|from| (0..36).all(|to| from == to || !ways[from as usize].to(to).is_empty())));
+        let next_hops = dragonfly.next_hops();
+        assert!(
+            (0..36).all(|from| (0..36).all(|to| from == to || !next_hops[from as usize].to(to).is_empty()))
+        );
     }
 
     #[test]
@@ -59,6 +68,6 @@ mod tests {
         assert_eq!((fabric.hosts(), fabric.switches(), fabric.links().len()), (32, 10, 48));
         let attached = fabric.attachments();
         assert_eq!(attached[3].map(|(leaf, _)| leaf), attached[8 + 3].map(|(leaf, _)| leaf));
-        assert_eq!(fabric.ways()[0].to(1).len(), 2);
+        assert_eq!(fabric.next_hops()[0].to(1).len(), 2);
     }
 }

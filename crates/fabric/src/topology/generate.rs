@@ -1,21 +1,22 @@
 //! Topologies in a line.
 
-use super::{LinkConfig, LinkError, Node, Topology};
+use super::{Extent, LinkConfig, LinkError, Node, Topology, product, sum};
 
 /// Links of a generated topology.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Speeds {
-    /// Between hosts and switches.
+    /// Links between hosts and switches.
     pub hosts: LinkConfig,
-    /// Among switches.
+    /// Links between switches.
     pub fabric: LinkConfig,
 }
 
 /// Hosts around one switch.
 ///
 /// # Errors
-/// When there are more hosts than a switch has ports.
+/// When there are more hosts than a switch may have ports.
 pub fn star(hosts: u32, link: LinkConfig) -> Result<Topology, LinkError> {
+    Extent { hosts: hosts.into(), switches: 1, ports: hosts.into() }.check()?;
     let mut topology = Topology::default();
     let switch = Node::Switch(topology.add_switch());
     for _ in 0..hosts {
@@ -28,13 +29,19 @@ pub fn star(hosts: u32, link: LinkConfig) -> Result<Topology, LinkError> {
 /// Each leaf connected to each spine by one link; switches are numbered leaves first.
 ///
 /// # Errors
-/// When a switch would have too many ports.
+/// When a switch would have too many ports, or the topology too many nodes.
 pub fn leaf_spine(
     leaves: u32,
     spines: u32,
     hosts_per_leaf: u32,
     speeds: Speeds,
 ) -> Result<Topology, LinkError> {
+    Extent {
+        hosts: product([leaves, hosts_per_leaf]),
+        switches: sum([leaves, spines]),
+        ports: sum([hosts_per_leaf, spines]).max(leaves.into()),
+    }
+    .check()?;
     let mut topology = Topology::default();
     for _ in 0..leaves + spines {
         topology.add_switch();
@@ -55,10 +62,16 @@ pub fn leaf_spine(
 /// Switches are numbered edges first, pod by pod, then aggregation, then core. An odd `k` is rounded down.
 ///
 /// # Errors
-/// When a switch would have too many ports.
+/// When a switch would have too many ports, or the topology too many nodes.
 pub fn fat_tree(k: u32, speeds: Speeds) -> Result<Topology, LinkError> {
     let half = k / 2;
     let pods = half * 2;
+    Extent {
+        hosts: product([pods, half, half]),
+        switches: product([2, pods, half]).saturating_add(product([half, half])),
+        ports: pods.into(),
+    }
+    .check()?;
     let mut topology = Topology::default();
     for _ in 0..2 * pods * half + half * half {
         topology.add_switch();
@@ -89,6 +102,7 @@ pub fn fat_tree(k: u32, speeds: Speeds) -> Result<Topology, LinkError> {
 mod tests {
     use super::*;
     use crate::time::{Rate, Span};
+    use crate::topology::{dragonfly, rail_optimised};
     use alloc::collections::BTreeSet;
     use alloc::sync::Arc;
 
@@ -96,23 +110,39 @@ mod tests {
     const SPEEDS: Speeds = Speeds { hosts: LINK, fabric: LINK };
 
     #[test]
-    fn a_fat_tree_has_the_counts_of_the_paper_and_all_ways() {
+    fn a_fat_tree_has_the_counts_of_the_paper_and_all_next_hops() {
         let tree = fat_tree(8, SPEEDS).unwrap();
         assert_eq!((tree.hosts(), tree.switches(), tree.links().len()), (128, 80, 384));
         assert!((0..80).all(|switch| tree.ports(switch) == 8));
-        let ways = tree.ways();
-        assert_eq!(ways[0].to(31), [4, 5, 6, 7], "an edge to another pod: all of its uplinks");
-        assert_eq!(ways[32].to(31), [4, 5, 6, 7], "so does an aggregation switch");
-        assert_eq!(ways[79].to(31).len(), 1, "from the core there is one way down");
-        let different: BTreeSet<_> = ways.iter().map(Arc::as_ptr).collect();
+        let next_hops = tree.next_hops();
+        assert_eq!(next_hops[0].to(31), [4, 5, 6, 7], "an edge to another pod: all of its uplinks");
+        assert_eq!(next_hops[32].to(31), [4, 5, 6, 7], "so does an aggregation switch");
+        assert_eq!(next_hops[79].to(31).len(), 1, "from the core there is one path down");
+        let different: BTreeSet<_> = next_hops.iter().map(Arc::as_ptr).collect();
         assert_eq!(different.len(), 1 + 8 + 1, "all edges share one table, as do all cores and each pod");
+    }
+
+    /// Four billion names are some hundred gigabytes.
+    #[test]
+    fn sizes_are_checked_before_anything_is_allocated() {
+        const MOST: u32 = u32::MAX;
+        let too_many = |made: Result<Topology, LinkError>| {
+            matches!(made, Err(LinkError::TooManyNodes { .. } | LinkError::TooManyPorts(_)))
+        };
+        assert!(too_many(star(MOST, LINK)) && too_many(fat_tree(MOST, SPEEDS)));
+        for sizes in [[MOST; 3], [65_535; 3], [65_535, 1, 65_535], [1, 65_535, 65_535], [2, 2, MOST]] {
+            let [one, two, three] = sizes;
+            assert!(too_many(leaf_spine(one, two, three, SPEEDS)), "{sizes:?}");
+            assert!(too_many(dragonfly(one, two, three, SPEEDS)), "{sizes:?}");
+            assert!(too_many(rail_optimised(one, two, three, SPEEDS)), "{sizes:?}");
+        }
     }
 
     #[test]
     fn leaves_and_spines_meet_once() {
         let fabric = leaf_spine(4, 2, 3, SPEEDS).unwrap();
         assert_eq!((fabric.hosts(), fabric.switches(), fabric.links().len()), (12, 6, 20));
-        assert_eq!(fabric.ways()[0].to(3), [3, 4]);
+        assert_eq!(fabric.next_hops()[0].to(3), [3, 4]);
         assert_eq!(fabric.ports(4), 4);
         assert_eq!(star(5, LINK).unwrap().ports(0), 5);
     }

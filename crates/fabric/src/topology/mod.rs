@@ -1,4 +1,4 @@
-//! What is connected to what, and the shortest ways through it.
+//! What is connected to what, and the next hops of the shortest paths through it.
 
 mod dragonfly;
 mod generate;
@@ -9,8 +9,8 @@ pub use generate::{Speeds, fat_tree, leaf_spine, star};
 
 pub use rail::rail_optimised;
 
+use crate::next_hops::NextHops;
 use crate::time::{Rate, Span, Time};
-use crate::ways::Ways;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,18 +27,18 @@ pub enum Node {
 /// A port of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct End {
-    /// Whose.
+    /// The host or switch that the port belongs to.
     pub node: Node,
-    /// Which, counted from 0 in the order of connection.
+    /// The port's number, counted from 0 in the order of connection.
     pub port: u16,
 }
 
 /// What a link is like, the same in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkConfig {
-    /// Speed.
+    /// The bit rate of the link.
     pub rate: Rate,
-    /// One way.
+    /// The propagation delay in one direction.
     pub delay: Span,
     /// Chance that a frame arrives damaged, in units of 2^-32.
     pub loss: u32,
@@ -66,13 +66,13 @@ pub const BIT_ERRORS_MAX: u64 = u64::MAX / 1_000_000;
 /// A link between two ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Its ends.
+    /// The two ports that the link connects.
     pub ends: [End; 2],
     /// What it is like.
     pub config: LinkConfig,
 }
 
-/// Delay by chance, for each packet of its own: packets of the link then overtake each other.
+/// A random delay, for each packet of its own: packets of the link then overtake each other.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Chance {
     /// There is none.
@@ -90,12 +90,12 @@ pub enum Chance {
     Measured(Arc<[Span]>),
 }
 
-/// Delay beyond a link's own, in one direction: policers, middleboxes, longer ways.
+/// Delay beyond a link's own, in one direction: policers, middleboxes, longer paths.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Extra {
     /// Of every packet.
     pub base: Span,
-    /// And what comes to that by chance.
+    /// A random delay that is added for each packet.
     pub chance: Chance,
     /// Less by what a packet's bits take: the switch at its end acts on the first of them.
     pub cut_through: bool,
@@ -132,6 +132,58 @@ pub enum LinkError {
     /// No more ports.
     #[error("switch {0} has no port left: {max} at most", max = crate::config::PORTS_MAX)]
     SwitchFull(u32),
+    /// A generated switch would have too many ports.
+    #[error("a switch would have {0} ports: {max} at most", max = crate::config::PORTS_MAX)]
+    TooManyPorts(u64),
+    /// A generated topology would have too many nodes.
+    #[error(
+        "it would have {hosts} hosts and {switches} switches: {HOSTS_MAX} and {SWITCHES_MAX} are the most"
+    )]
+    TooManyNodes {
+        /// Hosts of the topology.
+        hosts: u64,
+        /// Switches of the topology.
+        switches: u64,
+    },
+}
+
+/// Hosts of a generated topology, and of one fabric file, at most.
+pub const HOSTS_MAX: u32 = 1 << 17;
+
+/// Switches of a generated topology, and of one fabric file, at most.
+pub const SWITCHES_MAX: u32 = 1 << 15;
+
+/// How large a generated topology would be. Checked before anything of it is allocated: a line of text can
+/// ask for billions of hosts.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    hosts: u64,
+    switches: u64,
+    /// Ports of the switch that has the most.
+    ports: u64,
+}
+
+impl Extent {
+    fn check(self) -> Result<(), LinkError> {
+        let Self { hosts, switches, ports } = self;
+        if hosts > u64::from(HOSTS_MAX) || switches > u64::from(SWITCHES_MAX) {
+            return Err(LinkError::TooManyNodes { hosts, switches });
+        }
+        if ports > crate::config::PORTS_MAX as u64 {
+            return Err(LinkError::TooManyPorts(ports));
+        }
+        Ok(())
+    }
+}
+
+/// The product of sizes, or the largest number where that is larger.
+fn product<const N: usize>(sizes: [u32; N]) -> u64 {
+    sizes.iter().fold(1, |product, size| product.saturating_mul(u64::from(*size)))
+}
+
+/// The sum of sizes.
+fn sum<const N: usize>(sizes: [u32; N]) -> u64 {
+    sizes.iter().map(|size| u64::from(*size)).sum()
 }
 
 impl Topology {
@@ -157,6 +209,21 @@ impl Topology {
         Ok(())
     }
 
+    /// Gives a link another node in place of one at its end, of which the next free port is taken. The port
+    /// of a host is free again.
+    ///
+    /// # Errors
+    /// [`LinkError`] when the other node has no port, or there is no such link.
+    pub fn move_end(&mut self, link: u32, end: usize, to: Node) -> Result<(), LinkError> {
+        let port = self.next_port(to)?;
+        let ends = self.links.get_mut(link as usize).map(|link| &mut link.ends);
+        let end = ends.and_then(|ends| ends.get_mut(end)).ok_or(LinkError::NoSuchNode)?;
+        if let Node::Host(host) = core::mem::replace(end, port).node {
+            self.host_ports[host as usize] = 0;
+        }
+        Ok(())
+    }
+
     /// Delays one direction of a link further: 0 is from its first end to its second.
     pub fn slow_down(&mut self, link: u32, direction: u8, extra: Extra) {
         self.extras.insert((link, direction), extra);
@@ -177,12 +244,12 @@ impl Topology {
         self.extras.get(&(link, direction)).cloned().unwrap_or_default()
     }
 
-    /// Hosts.
+    /// How many hosts the topology has.
     pub fn hosts(&self) -> u32 {
         self.host_ports.len() as u32
     }
 
-    /// Switches.
+    /// How many switches the topology has.
     pub fn switches(&self) -> u32 {
         self.switch_ports.len() as u32
     }
@@ -229,39 +296,39 @@ impl Topology {
         found
     }
 
-    /// For each switch the ports that begin a shortest way, by destination switch. Destinations are switches
-    /// with hosts; others have no ports. Switches whose ways are the same share them.
-    pub fn ways(&self) -> Vec<Arc<Ways>> {
-        self.ways_without(&BTreeSet::new())
+    /// For each switch its next hops: the ports on shortest paths, by destination switch. Destinations are
+    /// switches with hosts; others have no ports. Switches with the same next hops share one table.
+    pub fn next_hops(&self) -> Vec<Arc<NextHops>> {
+        self.next_hops_without(&BTreeSet::new())
     }
 
     /// The same, when some links do not count.
-    pub fn ways_without(&self, down: &BTreeSet<u32>) -> Vec<Arc<Ways>> {
+    pub fn next_hops_without(&self, down: &BTreeSet<u32>) -> Vec<Arc<NextHops>> {
         let neighbours = self.neighbours(down);
         let mut leaves: Vec<u32> = self.attachments().iter().flatten().map(|(switch, _)| *switch).collect();
         leaves.sort_unstable();
         leaves.dedup();
-        let mut ways = alloc::vec![Ways::default(); neighbours.len()];
+        let mut next_hops = alloc::vec![NextHops::default(); neighbours.len()];
         let mut nearer = Vec::new();
         for leaf in leaves {
             let distances = distances(leaf, &neighbours);
-            for ((ways, ports), here) in ways.iter_mut().zip(&neighbours).zip(&distances) {
+            for ((next_hops, ports), here) in next_hops.iter_mut().zip(&neighbours).zip(&distances) {
                 if *here == 0 {
-                    ways.pass_over(leaf);
+                    next_hops.pass_over(leaf);
                 } else if *here != u32::MAX {
                     nearer.clear();
                     let on_the_way = ports.iter().filter(|(to, _)| distances[*to as usize] == here - 1);
                     nearer.extend(on_the_way.map(|(_, port)| *port));
-                    ways.add(leaf, &nearer);
+                    next_hops.add(leaf, &nearer);
                 }
             }
         }
-        let mut shared: BTreeMap<Arc<Ways>, Arc<Ways>> = BTreeMap::new();
-        let share = |ways: Ways| {
-            let ways = Arc::new(ways);
-            shared.entry(ways.clone()).or_insert(ways).clone()
+        let mut shared: BTreeMap<Arc<NextHops>, Arc<NextHops>> = BTreeMap::new();
+        let share = |next_hops: NextHops| {
+            let next_hops = Arc::new(next_hops);
+            shared.entry(next_hops.clone()).or_insert(next_hops).clone()
         };
-        ways.into_iter().map(share).collect()
+        next_hops.into_iter().map(share).collect()
     }
 
     /// For each switch: its neighbours among the switches, and the ports that lead there, in order of ports.
@@ -279,7 +346,7 @@ impl Topology {
     }
 }
 
-/// Hops from each switch to `leaf`; `u32::MAX` where there is no way.
+/// Hops from each switch to `leaf`; `u32::MAX` where there is no path.
 fn distances(leaf: u32, neighbours: &[Vec<(u32, u16)>]) -> Vec<u32> {
     let mut distances = alloc::vec![u32::MAX; neighbours.len()];
     distances[leaf as usize] = 0;
@@ -301,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parallel_links_are_all_ways_and_longer_ones_are_none() {
+    fn parallel_links_are_all_next_hops_and_longer_paths_are_not() {
         let config = LinkConfig::new(Rate::from_gbps(100), Span::from_us(1));
         let mut topology = Topology::default();
         let switches = [(); 3].map(|()| Node::Switch(topology.add_switch()));
@@ -312,10 +379,10 @@ mod tests {
         topology.connect(switches[2], switches[1], config).unwrap();
         topology.connect(switches[0], switches[1], config).unwrap();
         topology.connect(hosts[1], switches[1], config).unwrap();
-        let ways = topology.ways();
-        assert_eq!(ways[0].to(1), [1, 3]);
-        assert_eq!(ways[2].to(1), [1]);
-        assert!(ways[0].to(2).is_empty(), "no host there");
+        let next_hops = topology.next_hops();
+        assert_eq!(next_hops[0].to(1), [1, 3]);
+        assert_eq!(next_hops[2].to(1), [1]);
+        assert!(next_hops[0].to(2).is_empty(), "no host there");
         assert_eq!(topology.attachments(), [Some((0, 0)), Some((1, 3))]);
         assert_eq!(topology.connect(hosts[0], switches[2], config), Err(LinkError::HostConnected(0)));
         assert_eq!(topology.connect(Node::Host(9), switches[2], config), Err(LinkError::NoSuchNode));

@@ -1,13 +1,19 @@
 //! Rail-optimised: the adapters of one number, of all servers, share a leaf.
 
-use super::{LinkError, Node, Speeds, Topology};
+use super::{Extent, LinkError, Node, Speeds, Topology, product, sum};
 
 /// `servers` with `rails` adapters each; the adapter r of every server is attached to leaf r, and each leaf
 /// to each of `spines`. Hosts are the adapters, server by server; switches are numbered leaves first.
 ///
 /// # Errors
-/// When a switch would have too many ports.
+/// When a switch would have too many ports, or the topology too many nodes.
 pub fn rail_optimised(servers: u32, rails: u32, spines: u32, speeds: Speeds) -> Result<Topology, LinkError> {
+    Extent {
+        hosts: product([servers, rails]),
+        switches: sum([rails, spines]),
+        ports: sum([servers, spines]).max(rails.into()),
+    }
+    .check()?;
     let mut topology = Topology::default();
     for _ in 0..rails + spines {
         topology.add_switch();

@@ -8,15 +8,15 @@ use alloc::vec::Vec;
 /// A port that a link is attached to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CountedPort {
-    /// Its name.
+    /// The name of the port or switch.
     pub name: String,
-    /// Its speed.
+    /// The bit rate of the port.
     pub rate: Rate,
     /// What it counted.
     pub counters: PortCounters,
 }
 
-/// A switch.
+/// What a switch counted, under the names of its ports.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct CountedSwitch {
     /// For how long it counted.

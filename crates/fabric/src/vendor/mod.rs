@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 pub struct ImportError {
     /// The file's name.
     pub file: String,
-    /// From 1.
+    /// The line's number, from 1.
     pub line: usize,
     /// What is wrong.
     pub what: String,
@@ -30,15 +30,15 @@ pub struct ImportError {
 /// A vendor's configuration, read.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Imported {
-    /// MikroTik RouterOS.
-    RouterOs(routeros::Config),
-    /// SONiC.
-    Sonic(sonic::Config),
+    /// A configuration of MikroTik RouterOS, from scripts.
+    RouterOs(routeros::RouterOsConfig),
+    /// A configuration of SONiC, from `config_db.json`.
+    Sonic(sonic::SonicConfig),
 }
 
 /// A port that a link is attached to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place<'a> {
+pub struct PortPlace<'a> {
     /// The name that the fabric file gives.
     pub name: Option<&'a str>,
     /// Its number in the order of links.
@@ -47,7 +47,60 @@ pub struct Place<'a> {
     pub count: usize,
 }
 
+/// A class of traffic at a port of a switch that is lossy, though its data should not be lost.
+#[derive(Clone, Copy, Debug)]
+pub struct LossyClass<'a> {
+    /// The port's name.
+    pub port: &'a str,
+    /// The class that the switch puts data into.
+    pub class: u8,
+    /// The DSCP of the data.
+    pub dscp: u8,
+    /// Classes that are lossless at this port, one bit each.
+    pub lossless: u8,
+}
+
+/// A setting that causes what was seen, and what to set instead.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Advice {
+    /// The setting, in the vendor's terms.
+    pub cause: String,
+    /// The vendor's command or table that changes it.
+    pub instead: String,
+}
+
+/// Classes of a mask as people list them: `3, 4`.
+pub fn class_list(mask: u8) -> String {
+    let classes = (0..8).filter(|class| mask >> class & 1 == 1).map(|class| format!("{class}"));
+    let text = classes.collect::<Vec<_>>().join(", ");
+    if text.is_empty() { "none".into() } else { text }
+}
+
 impl Imported {
+    /// Why a class is lossy, where the vendor's settings say more than the resulting configuration.
+    pub fn why_lossy(&self, switch: &str, lossy: &LossyClass<'_>) -> Option<Advice> {
+        match self {
+            Self::RouterOs(config) => Some(config.why_lossy(switch, lossy)),
+            Self::Sonic(_) => None,
+        }
+    }
+
+    /// The setting without which nothing else of the configuration has an effect, if it is off.
+    pub fn without_effect(&self) -> Option<Advice> {
+        match self {
+            Self::RouterOs(config) => config.without_effect(),
+            Self::Sonic(_) => None,
+        }
+    }
+
+    /// What to set for ECN marking.
+    pub const fn ecn_setting(&self) -> &'static str {
+        match self {
+            Self::RouterOs(_) => routeros::ECN_ON,
+            Self::Sonic(_) => "WRED_PROFILE with ecn = ecn_all, and QUEUE with that wred_profile",
+        }
+    }
+
     /// Reads texts in the order in which a switch would; each with its name.
     ///
     /// # Errors
@@ -57,7 +110,7 @@ impl Imported {
             let (name, text) = texts.first().map_or(("", ""), |(name, text)| (*name, text.as_str()));
             return sonic::read(name, text).map(Self::Sonic);
         }
-        let mut config = routeros::Config::default();
+        let mut config = routeros::RouterOsConfig::default();
         texts.iter().try_for_each(|(name, text)| config.run(name, text))?;
         Ok(Self::RouterOs(config))
     }
@@ -66,7 +119,7 @@ impl Imported {
     ///
     /// # Errors
     /// When there is no such port.
-    pub fn port(&self, place: &Place<'_>, link: &LinkConfig) -> Result<(String, Profile), String> {
+    pub fn port(&self, place: &PortPlace<'_>, link: &LinkConfig) -> Result<(String, Profile), String> {
         let names = self.port_names();
         let name = match place.name {
             Some(name) => names.iter().find(|other| *other == name),

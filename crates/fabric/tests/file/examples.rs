@@ -11,7 +11,9 @@ fn read(path: &Path) -> Result<String, String> {
 fn fabric_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() {
+        if path.ends_with("smb") {
+            // Configurations of `rockery smb`.
+        } else if path.is_dir() {
             fabric_files(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "toml")
             && !path.ends_with("Cargo.toml")

@@ -191,6 +191,30 @@ fn the_schema_takes_what_the_reader_takes() {
     }
 }
 
+#[test]
+fn an_adapter_with_functions_is_a_switch_in_place_of_its_link() {
+    let text = "topology = { kind = \"star\", hosts = 2 }\n[[host]]\nname = \"h1\"\nnic = \"shared\"\n\
+                [nic.shared]\npcie = { generation = 4, width = 8 }\n[nic.shared.functions]\ncount = 2\n\
+                eswitch = \"switchdev\"\nvf.1 = { vlan = 7, qos = 5, max-rate = \"1Gb/s\" }\n";
+    let network = build(text).unwrap();
+    let names: Vec<&str> = network.hosts.iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(names, ["h0", "h1", "h1v0", "h1v1"]);
+    let eswitch = &network.switches[1];
+    assert_eq!(
+        (eswitch.name.as_str(), &eswitch.ports[..]),
+        ("h1.eswitch", &["p0", "pf0", "pf0vf0", "pf0vf1"].map(String::from)[..])
+    );
+    assert_eq!(eswitch.config.overcommitted(), None);
+    let attached = network.topology.attachments();
+    assert_eq!(attached, [Some((0, 0)), Some((1, 1)), Some((1, 2)), Some((1, 3))]);
+    let nic = &network.hosts[3].nic;
+    assert_eq!((nic.pcp, nic.rate.unwrap().0), (Some(5), Rate::from_gbps(1)));
+    assert_eq!(network.adapter_of(0), None);
+    assert!([1, 2, 3].iter().all(|host| network.adapter_of(*host).unwrap().host == 1));
+    assert_eq!(network.function(3).unwrap().0, 1);
+    assert!(network.function(1).is_none() && network.function(0).is_none());
+}
+
 /// `UPDATE_DOCS=1 cargo test -p rockery-fabric` writes them.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test reads the documentation")]

@@ -2,7 +2,7 @@
 
 use super::build_with;
 use fabric::config::{Limit, Weigh};
-use fabric::vendor::routeros::{Config, Trust};
+use fabric::vendor::routeros::{RouterOsConfig, TrustMode};
 use fabric::vendor::{CountedPort, CountedSwitch, Imported};
 use fabric::{Drop, PortCounters, Rate, Tally};
 
@@ -26,8 +26,8 @@ between = ["h2", "crs504:qsfp28-3-1"]
 between = ["h3", "crs504:qsfp28-4-1"]
 "#;
 
-fn config() -> Config {
-    let mut config = Config::default();
+fn config() -> RouterOsConfig {
+    let mut config = RouterOsConfig::default();
     config.run("roce.rsc", SCRIPT).unwrap();
     config
 }
@@ -39,7 +39,7 @@ fn the_script_becomes_the_configuration() {
     assert_eq!(config.ports.len(), 16);
     for port in config.ports.values() {
         assert_eq!((port.profile.as_str(), port.pfc.as_str()), ("roce-profile", "roce-pfc"));
-        assert_eq!((port.trust_l3, port.egress_rates[3]), (Trust::Keep, Some(100_000_000_000)));
+        assert_eq!((port.trust_l3, port.egress_rates[3]), (TrustMode::Keep, Some(100_000_000_000)));
     }
 }
 
@@ -152,7 +152,7 @@ fn queues_groups_and_pauses() {
 
 #[test]
 fn what_is_not_understood_is_named_with_its_line() {
-    let message = |text: &str| Config::default().run("x.rsc", text).unwrap_err().to_string();
+    let message = |text: &str| RouterOsConfig::default().run("x.rsc", text).unwrap_err().to_string();
     let qos = "/interface ethernet switch qos";
     for (text, expected) in [
         (

@@ -4,7 +4,7 @@
 
 use crate::driver::profile;
 use fabric::config::{CLASSES, GroupConfig};
-use fabric::{Egress, Next, Packet, Packets, PauseFrame, Pcg32, Rate, Time};
+use fabric::{Egress, Next, Packet, Packets, PauseFrame, Pcg32, PfcSignal, Rate, Time};
 use proptest::prelude::*;
 
 /// A quantum is the time of 512 bits (802.3 annex 31B.2).
@@ -100,20 +100,20 @@ proptest! {
         let mut port = Port::new(rate, 0);
         port.profile.pfc.quanta = count;
         // What the peer was told last: until when it is to stop, by priority.
-        let (mut told, mut holding, mut news) = ([0_u64; CLASSES], 0_u8, 0_u8);
+        let (mut told, mut xoff_sent, mut news) = ([0_u64; CLASSES], 0_u8, 0_u8);
         let mut now = 0;
         for (after, priority, stop) in changes {
             let at = now + after;
-            port.egress.hold(priority, stop);
+            port.egress.signal(priority, if stop { PfcSignal::Xoff } else { PfcSignal::Xon });
             news |= 1 << priority;
-            holding = if stop { holding | 1 << priority } else { holding & !(1 << priority) };
+            xoff_sent = if stop { xoff_sent | 1 << priority } else { xoff_sent & !(1 << priority) };
             while now < at {
                 port.fill(length);
                 match port.next(Time(now)) {
                     Next::Pause { frame, end } => {
-                        prop_assert_eq!(frame.stopped, frame.priorities & holding);
+                        prop_assert_eq!(frame.stopped, frame.priorities & xoff_sent);
                         prop_assert_eq!(news & !frame.priorities, 0, "all that is new is told");
-                        prop_assert_eq!(frame.priorities & !(news | holding), 0, "and nothing else");
+                        prop_assert_eq!(frame.priorities & !(news | xoff_sent), 0, "and nothing else");
                         prop_assert_eq!(end.0 - now, rate.time_of(84).0, "64 bytes, preamble and gap");
                         now = end.0;
                         news = 0;
@@ -128,7 +128,7 @@ proptest! {
                     }
                     other => prop_assert!(false, "{:?} while everything waits", other),
                 }
-                for class in (0..CLASSES).filter(|class| (holding & !news) >> class & 1 == 1) {
+                for class in (0..CLASSES).filter(|class| (xoff_sent & !news) >> class & 1 == 1) {
                     prop_assert!(told[class] > now, "{} ends before it is told again", class);
                 }
             }

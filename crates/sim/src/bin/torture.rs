@@ -1,5 +1,6 @@
 //! Runs seeds of the torture test: `torture --seeds 1000000`, or one again: `torture --seed 42`. With
-//! `--lane` before it over a lane, with `--compare` over both: then all that can be seen has to be the same.
+//! `--shared-memory` before it over a shared-memory channel (`--lane` is the option's old name), with
+//! `--compare` over both: then all that can be seen has to be the same.
 
 use sim::torture::Between;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let between = match arguments.first().map(String::as_str) {
-        Some("--lane") => Between::Lane,
+        Some("--shared-memory" | "--lane") => Between::SharedMemory,
         Some("--compare") => Between::Both,
         _ => Between::Network,
     };
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: torture [--lane | --compare] --seeds COUNT | --seed SEED");
+    eprintln!("usage: torture [--shared-memory | --compare] --seeds COUNT | --seed SEED");
     ExitCode::from(2)
 }
 

@@ -1,21 +1,21 @@
 //! From `[nic.NAME]` to what the engine runs.
 
-use crate::world::{Bus, Drives, Headers, HostConfig, Marking, Media, Processor, StorageConfig};
+use crate::world::{Drives, Headers, HostConfig, Marking, Media, PcieConfig, Processor, StorageConfig};
 use fabric::config::PfcConfig;
-use fabric::file::Attached;
+use fabric::file::NamedHost;
 use fabric::file::congestion::{Congestion, Dcqcn};
 use fabric::file::hosts;
-use fabric::file::schema::{Nic, Pcie, Protocol};
+use fabric::file::schema::{NicTable, Pcie, Protocol};
 use fabric::file::units::{Bandwidth, Size, Timespan};
 use fabric::{Rate, Span};
 use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, Mtu, Nanos, SwiftConfig};
 
-/// Bytes around the payload of a packet on the bus: framing 4, header 16 with 64-bit addresses, LCRC 4 (PCI
-/// Express base specification 4.0, sections 2.2 and 4.2.2).
-const BUS_OVERHEAD_BYTES: u64 = 24;
+/// Bytes around the payload of a packet on the PCIe link: framing 4, header 16 with 64-bit addresses, LCRC 4
+/// (PCI Express base specification 4.0, sections 2.2 and 4.2.2).
+const PCIE_OVERHEAD_BYTES: u64 = 24;
 
-/// The adapter of a host whose link has this rate.
-pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
+/// The adapter of a host whose link has this rate, or the function `shares` it.
+pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> HostConfig {
     let nic = &host.nic;
     let base = HostConfig::new();
     let data = Marking { class: nic.priority, dscp: nic.dscp, pcp: nic.pcp, ecn: nic.ecn };
@@ -51,7 +51,11 @@ pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
             ..data
         },
         notifications,
-        pfc: PfcConfig { send: obeyed, obey: obeyed, ..base.pfc },
+        pfc: match shares {
+            // Inside an adapter nothing is lost: its switch stops functions at once, whatever the class.
+            true => PfcConfig { send: 0xff, obey: 0xff, response: Span::ZERO, ..base.pfc },
+            false => PfcConfig { send: obeyed, obey: obeyed, ..base.pfc },
+        },
         levels: base.levels,
         congestion: match nic.congestion {
             Congestion::Off => CongestionConfig::Off,
@@ -75,19 +79,19 @@ pub(super) fn host(host: &Attached, stores: bool, link: Rate) -> HostConfig {
                 additive_bytes: u32::try_from(nic.hpcc.additive.0).unwrap_or(u32::MAX),
             }),
         },
-        bus: nic.pcie.as_ref().map(|slot| within(bus(slot), host.processor.memory)),
+        pcie: nic.pcie.as_ref().map(|link| within(pcie(link), host.processor.memory)),
         storage: stores.then(|| storage(host)),
     }
 }
 
 /// What may be unacknowledged, by bytes and by packets.
-fn window_bytes(nic: &Nic) -> u32 {
+fn window_bytes(nic: &NicTable) -> u32 {
     let packets = nic.outstanding.map_or(u64::MAX, |packets| u64::from(packets) * u64::from(nic.mtu));
     u32::try_from(nic.window.0.min(packets)).unwrap_or(u32::MAX)
 }
 
-fn storage(host: &Attached) -> StorageConfig {
-    let hosts::Processor {
+fn storage(host: &NamedHost) -> StorageConfig {
+    let hosts::ProcessorTable {
         cores,
         io,
         request,
@@ -164,11 +168,12 @@ fn dcqcn(file: &Dcqcn, line_rate_bps: u64) -> DcqcnConfig {
     }
 }
 
-/// Bits per second that a slot moves before its packets' headers, as drivers print it (`126.024 Gb/s` for
+/// Bits per second that a PCIe link moves before its packets' headers, as drivers print it (`126.024 Gb/s`
+/// for
 /// 4.0 x8): the line code taken off.
-pub fn slot_bps(slot: &Pcie) -> u64 {
+pub fn pcie_bps(link: &Pcie) -> u64 {
     // Per lane in Mb/s: 8b/10b up to 2.0, 128b/130b up to 5.0, 242 of 256 bytes of each flit in 6.0.
-    let lane_mbps = match slot.generation {
+    let lane_mbps = match link.generation {
         0 | 1 => 2_500 * 8 / 10,
         2 => 5_000 * 8 / 10,
         3 => 8_000 * 128 / 130,
@@ -176,32 +181,32 @@ pub fn slot_bps(slot: &Pcie) -> u64 {
         5 => 32_000 * 128 / 130,
         _ => 64_000 * 242 / 256,
     };
-    lane_mbps * 1_000_000 * u64::from(slot.width)
+    lane_mbps * 1_000_000 * u64::from(link.width)
 }
 
-/// A slot is no faster than the memory behind it.
-fn within(bus: Bus, memory: Option<Bandwidth>) -> Bus {
-    let slower = memory.map(|memory| memory.0).filter(|memory| memory.bps() < bus.rate.bps());
-    Bus { rate: slower.unwrap_or(bus.rate), ..bus }
+/// A PCIe link is no faster than the memory behind it.
+fn within(link: PcieConfig, memory: Option<Bandwidth>) -> PcieConfig {
+    let slower = memory.map(|memory| memory.0).filter(|memory| memory.bps() < link.rate.bps());
+    PcieConfig { rate: slower.unwrap_or(link.rate), ..link }
 }
 
-fn bus(slot: &Pcie) -> Bus {
-    let payload = u64::from(slot.payload.max(1));
-    Bus {
+fn pcie(link: &Pcie) -> PcieConfig {
+    let payload = u64::from(link.payload.max(1));
+    PcieConfig {
         rate: Rate::from_bps(
-            (u128::from(slot_bps(slot)) * u128::from(payload) / u128::from(payload + BUS_OVERHEAD_BYTES))
+            (u128::from(pcie_bps(link)) * u128::from(payload) / u128::from(payload + PCIE_OVERHEAD_BYTES))
                 as u64,
         ),
-        read_latency: slot.read_latency.0,
-        write_latency: slot.write_latency.0,
-        receive_buffer_bytes: u32::try_from(slot.receive_buffer.0).unwrap_or(u32::MAX),
-        doorbell: slot.doorbell.0,
+        read_latency: link.read_latency.0,
+        write_latency: link.write_latency.0,
+        receive_buffer_bytes: u32::try_from(link.receive_buffer.0).unwrap_or(u32::MAX),
+        doorbell: link.doorbell.0,
     }
 }
 
-/// A slot as people call it: `PCIe 3.0 x8`.
-pub fn slot_name(slot: &Pcie) -> String {
-    let generation = match slot.generation {
+/// A PCIe link as its generation and width: `PCIe 3.0 x8`.
+pub fn pcie_name(link: &Pcie) -> String {
+    let generation = match link.generation {
         0 | 1 => "1.1",
         2 => "2.0",
         3 => "3.0",
@@ -209,7 +214,7 @@ pub fn slot_name(slot: &Pcie) -> String {
         5 => "5.0",
         _ => "6.0",
     };
-    format!("PCIe {generation} x{}", slot.width)
+    format!("PCIe {generation} x{}", link.width)
 }
 
 #[cfg(test)]
@@ -219,12 +224,12 @@ mod tests {
 
     #[test]
     fn slots_carry_what_drivers_print() {
-        let slot = |generation, width| slot_bps(&Pcie { generation, width, ..Pcie::default() });
-        assert_eq!(slot(1, 8), 16_000_000_000);
-        assert_eq!(slot(3, 8) / 1_000_000, 63_008);
+        let bps = |generation, width| pcie_bps(&Pcie { generation, width, ..Pcie::default() });
+        assert_eq!(bps(1, 8), 16_000_000_000);
+        assert_eq!(bps(3, 8) / 1_000_000, 63_008);
         // mlx5 prints 126.024 for 4.0 x8, from whole megabits per lane.
-        assert_eq!(slot(4, 8) / 1_000_000, 126_024);
-        assert_eq!(bus(&Pcie { generation: 1, width: 8, ..Pcie::default() }).rate.bps() / 1_000_000, 14_628);
+        assert_eq!(bps(4, 8) / 1_000_000, 126_024);
+        assert_eq!(pcie(&Pcie { generation: 1, width: 8, ..Pcie::default() }).rate.bps() / 1_000_000, 14_628);
     }
 
     #[test]

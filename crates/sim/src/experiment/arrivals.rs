@@ -1,6 +1,6 @@
-//! Messages that come by chance, with lengths that others measured.
+//! Messages that arrive at random times, with published distributions of lengths.
 
-use super::workload::FLOWS_MAX;
+use super::FLOWS_MAX;
 use crate::dice::Dice;
 use crate::world::{Flow, Transfer};
 use fabric::Time;
@@ -9,10 +9,10 @@ use fabric::file::schema::{Sizes, Workload};
 use fabric::file::units::Ratio;
 
 /// Up to so many bytes, of ten thousand messages so many. Between two entries evenly.
-type Table = &'static [(u64, u64)];
+type SizeTable = &'static [(u64, u64)];
 
 /// Alizadeh et al., "Data Center TCP", SIGCOMM 2010, figure 4, as HPCC's authors tabulate it.
-const WEB_SEARCH: Table = &[
+const WEB_SEARCH: SizeTable = &[
     (0, 0),
     (10_000, 1_500),
     (20_000, 2_000),
@@ -28,7 +28,7 @@ const WEB_SEARCH: Table = &[
 ];
 
 /// Alibaba's block storage, 2019, as HPCC's authors tabulate it.
-const STORAGE: Table = &[
+const STORAGE: SizeTable = &[
     (0, 0),
     (4_000, 2_293),
     (8_000, 6_921),
@@ -40,7 +40,7 @@ const STORAGE: Table = &[
     (2_000_000, 10_000),
 ];
 
-/// What comes.
+/// Messages that arrive at random times, at a load.
 pub(super) struct Arrivals<'a> {
     pub(super) workload: &'a Workload,
     pub(super) number: u32,
@@ -92,12 +92,12 @@ pub(super) fn arrivals(
     if flows.is_empty() { Err("nothing comes".to_owned()) } else { Ok(flows) }
 }
 
-fn mean(table: Table) -> f64 {
+fn mean(table: SizeTable) -> f64 {
     let piece = |pair: &[(u64, u64)]| (pair[1].1 - pair[0].1) as f64 * (pair[0].0 + pair[1].0) as f64 / 2e4;
     table.windows(2).map(piece).sum()
 }
 
-fn length(table: Table, dice: &mut Dice) -> u64 {
+fn length(table: SizeTable, dice: &mut Dice) -> u64 {
     let throw = dice.below(10_000 << 20);
     let at = table.windows(2).find(|pair| throw < pair[1].1 << 20);
     let Some(&[(from, low), (to, high)]) = at else { return 1 };

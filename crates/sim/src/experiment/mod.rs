@@ -3,18 +3,21 @@
 mod adapter;
 mod arrivals;
 mod path;
+mod replay;
 mod run;
+mod station;
 mod storage;
 mod workload;
 
-pub use adapter::{slot_bps, slot_name};
+pub use adapter::{pcie_bps, pcie_name};
 pub use path::{Path, Paths};
 pub use run::{Progress, Ran};
+pub use station::Station;
 
-use crate::world::{Flow, Scenario, Watch};
-use fabric::Time;
-use fabric::file::{Document, FabricFile, FileError, Mistake, Network, ReadFile};
+use crate::world::{CardConfig, CardFunction, Flow, Guard, Scenario, Watch};
+use fabric::file::{Document, FabricFile, FileError, Mistake, Network, ReadFile, SharedAdapter};
 use fabric::topology::Node;
+use fabric::{Rate, Time};
 
 /// Packets that are captured at most, over all ports.
 pub const CAPTURED_MAX: usize = 1 << 20;
@@ -42,14 +45,22 @@ impl Experiment {
         let network = Network::build(document, &file, files)?;
         let mut flows = Vec::new();
         let mut workloads = Vec::new();
+        let mut traces = Vec::new();
         for (index, workload) in file.workload.iter().enumerate() {
             let field = format!("workload[{index}]");
-            flows.extend(workload::flows(document, &field, workload, index, &network, &file)?);
+            let recorded = replay::read(document, &field, workload, files)?;
+            let mut made = workload::flows(document, &field, workload, index, &network, &file)?;
+            if let Some(recorded) = recorded {
+                made = replay::apply(document, &field, made, &recorded, &network, &mut traces)?;
+            }
+            flows.extend(made);
+            check_count(document, &field, flows.len())?;
             workloads.push(workload.name.clone().unwrap_or_else(|| workload::pattern_name(workload.pattern)));
         }
         for (index, storage) in file.storage.iter().enumerate() {
             let field = format!("storage[{index}]");
             flows.extend(storage::flows(document, &field, storage, workloads.len(), &network)?);
+            check_count(document, &field, flows.len())?;
             workloads.push(storage.name.clone());
         }
         check_end(document, &file, &flows)?;
@@ -61,12 +72,21 @@ impl Experiment {
             spread: network.spread,
             hash_seed: file.routing.hash_seed,
             reaction: file.routing.reaction.map(|reaction| reaction.0),
-            hosts: hosts.map(|(host, rate)| adapter::host(host, !file.storage.is_empty(), *rate)).collect(),
+            hosts: hosts
+                .zip(0..)
+                .map(|((host, rate), number)| {
+                    let shares = network.adapter_of(number).is_some();
+                    adapter::host(host, !file.storage.is_empty(), *rate, shares)
+                })
+                .collect(),
+            cards: network.adapters.iter().map(card).collect(),
+            traces,
             flows,
             seed: file.seed,
             end: file.duration.map_or(Time::NEVER, |duration| Time(duration.0.0)),
             threads: 1,
             watch: Watch::default(),
+            skip_steady: None,
         };
         Ok(Self { file, network, scenario, workloads })
     }
@@ -79,6 +99,18 @@ impl Experiment {
         let found = ends.find(|(_, (end, _))| self.network.port_name(*end) == name);
         found.map(|(number, (_, direction))| (number, direction))
     }
+}
+
+/// Flows of one workload at most.
+const FLOWS_MAX: usize = 1 << 22;
+
+/// Workloads and storage of one file have [`FLOWS_MAX`] queue pairs at most, all together.
+fn check_count(document: &Document, field: &str, flows: usize) -> Result<(), FileError> {
+    if flows <= FLOWS_MAX {
+        return Ok(());
+    }
+    let what = format!("more than {} queue pairs, all workloads together", FLOWS_MAX);
+    Err(document.mistake(Mistake::Limit, field, what, "fewer workloads, or smaller ones"))
 }
 
 /// A run without an end is refused beforehand.
@@ -100,13 +132,28 @@ fn check_end(document: &Document, file: &FabricFile, flows: &[Flow]) -> Result<(
         } else {
             (format!("workload[{}]", flow.workload), "add messages, bytes, or duration = \"10ms\"")
         };
-        let what = "it goes on for ever, and the file gives no duration".to_owned();
+        let what = "it has no end, and the file gives no duration".to_owned();
         return Err(document.mistake(Mistake::Combination, &field, what, instead));
     }
     Ok(())
 }
 
-/// The speed of each host's link.
+/// An adapter with functions, as the engine takes it.
+fn card(adapter: &SharedAdapter) -> CardConfig {
+    let weights = adapter.weights();
+    let physical =
+        CardFunction { host: adapter.host, weight: weights[0], rate: None, vlan: 0, guard: Guard::default() };
+    let functions = adapter.functions.iter().zip(&weights[1..]).map(|(function, weight)| CardFunction {
+        host: function.host,
+        weight: *weight,
+        rate: (function.settings.max_bps > 0).then(|| Rate::from_bps(function.settings.max_bps)),
+        vlan: function.settings.vlan,
+        guard: Guard { spoof_check: function.settings.spoof_check, trust: function.settings.trust },
+    });
+    CardConfig { port: adapter.uplink, functions: std::iter::once(physical).chain(functions).collect() }
+}
+
+/// The speed of each host's link, or of its adapter's, where that has functions.
 fn attached_rates(network: &Network) -> Vec<fabric::Rate> {
     let mut rates = vec![fabric::Rate::from_gbps(1); network.hosts.len()];
     for link in network.topology.links() {
@@ -115,6 +162,10 @@ fn attached_rates(network: &Network) -> Vec<fabric::Rate> {
                 rates[host as usize] = link.config.rate;
             }
         }
+    }
+    for adapter in &network.adapters {
+        rates[adapter.host as usize] = adapter.uplink;
+        adapter.functions.iter().for_each(|function| rates[function.host as usize] = adapter.uplink);
     }
     rates
 }

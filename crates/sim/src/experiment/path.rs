@@ -1,4 +1,4 @@
-//! What the shortest way between two hosts is like when nobody else is there: what completion times are
+//! The shortest path between two hosts without other traffic: what completion times are
 //! compared with.
 
 use super::Experiment;
@@ -17,7 +17,7 @@ const RETH_BYTES: u64 = 16;
 /// Longer than any run; sums of a few of these still fit.
 const PS_MAX: u128 = 1 << 60;
 
-/// The way between two hosts.
+/// The path between two hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Path {
     /// Links on it.
@@ -28,13 +28,13 @@ pub struct Path {
     pub rate_bps: u64,
 }
 
-/// The ways in a network, found as they are asked for.
+/// The shortest paths in a network, found when they are needed.
 #[derive(Debug)]
 pub struct Paths {
     /// By node (hosts first): the links there, as (other node, index of link).
     neighbours: Vec<Vec<(u32, u32)>>,
     links: Vec<Link>,
-    /// The last one's ways: by node, the path from it.
+    /// The paths of the last source: by node, the path to it.
     from: Option<(u32, Vec<Option<Path>>)>,
     hosts: u32,
 }
@@ -57,7 +57,7 @@ impl Paths {
         Self { neighbours, links: topology.links().to_vec(), from: None, hosts }
     }
 
-    /// The shortest way between two hosts.
+    /// The shortest path between two hosts.
     pub fn between(&mut self, from: u32, to: u32) -> Option<Path> {
         if self.from.as_ref().is_none_or(|(last, _)| *last != from) {
             self.from = Some((from, self.all_from(from)));
@@ -91,7 +91,8 @@ impl Paths {
 
 impl Experiment {
     /// The time that a transfer of so many bytes takes when it is alone: its packets one behind the other on
-    /// the slowest link, the last one stored and forwarded on the others, and the acknowledgement's way back.
+    /// the slowest link, the last one stored and forwarded on the others, and the acknowledgement's return
+    /// path.
     pub fn alone(&self, path: &Path, from: u32, bytes: u64) -> Span {
         let host = &self.scenario.hosts[from as usize];
         let mtu = u64::from(host.mtu.bytes());

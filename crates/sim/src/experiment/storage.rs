@@ -1,7 +1,7 @@
-//! Who uses whose storage.
+//! Which hosts use the storage of which targets.
 
 use super::workload::hosts;
-use crate::world::{DEPTH_MAX, Flow, Transfer};
+use crate::world::{DEPTH_MAX, Flow, Forgery, Transfer};
 use fabric::Time;
 use fabric::file::hosts::{Access, Storage};
 use fabric::file::{Document, FileError, Mistake, Network};
@@ -22,10 +22,19 @@ pub(super) fn flows(
     };
     let from = hosts(document, network, &format!("{field}.from"), &storage.from)?;
     let to = hosts(document, network, &format!("{field}.to"), &storage.to)?;
+    // Checked before the pairs are listed: two patterns on a large network stand for billions.
+    let jobs = from.len().saturating_mul(to.len()).saturating_mul(storage.jobs as usize);
+    if jobs > JOBS_MAX {
+        return wrong("jobs", format!("{jobs} jobs, where 1 to {JOBS_MAX} can be"), "");
+    }
     let pairs = from.iter().flat_map(|from| to.iter().map(|to| (*from, *to)));
     let pairs: Vec<(u32, u32)> = pairs.filter(|(from, to)| from != to).collect();
     if pairs.is_empty() {
-        return wrong("from", "nobody asks anybody else".to_owned(), "choose other hosts for from or to");
+        return wrong(
+            "from",
+            "no host uses storage of another one".to_owned(),
+            "choose other hosts for from or to",
+        );
     }
     let protocol = |host: &u32| network.hosts[*host as usize].nic.protocol;
     if let Some((from, to)) = pairs.iter().find(|(from, to)| protocol(from) != protocol(to)) {
@@ -33,9 +42,8 @@ pub(super) fn flows(
         let what = format!("{} and {} speak different protocols", name(from), name(to));
         return wrong("to", what, "nic.NAME.protocol is the same at both ends");
     }
-    let jobs = pairs.len().saturating_mul(storage.jobs as usize);
-    if jobs == 0 || jobs > JOBS_MAX {
-        return wrong("jobs", format!("{jobs} jobs, where 1 to {JOBS_MAX} can be"), "");
+    if storage.jobs == 0 {
+        return wrong("jobs", format!("0 jobs, where 1 to {JOBS_MAX} can be"), "");
     }
     let block = u32::try_from(storage.block.0).ok().filter(|bytes| (512..=1 << 24).contains(bytes));
     let Some(message_bytes) = block else {
@@ -56,6 +64,8 @@ pub(super) fn flows(
         depth: storage.depth,
         start: Time(storage.start.0.0),
         workload: number as u32,
+        forgery: Forgery::None,
+        trace: None,
     };
     Ok(pairs
         .into_iter()

@@ -1,14 +1,12 @@
-//! Who sends to whom.
+//! Senders and receivers of a workload.
 
+use super::FLOWS_MAX;
 use super::arrivals::{Arrivals, arrivals};
 use crate::dice::Dice;
-use crate::world::{Flow, Transfer};
+use crate::world::{Flow, Forgery, Transfer};
 use fabric::Time;
 use fabric::file::schema::{Operation, Pattern, Workload};
 use fabric::file::{Document, FabricFile, FileError, Mistake, Network};
-
-/// Flows of one workload at most.
-pub(super) const FLOWS_MAX: usize = 1 << 22;
 
 pub(super) fn pattern_name(pattern: Pattern) -> String {
     match pattern {
@@ -39,12 +37,17 @@ pub(super) fn flows(
     let mut dice = Dice::new(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     if let Some(load) = workload.load {
         let Some(end) = file.duration else {
-            let what = "messages come for ever, and the file gives no duration".to_owned();
+            let what = "messages arrive without end, and the file gives no duration".to_owned();
             return Err(wrong(Mistake::Combination, "load", what, "add duration = \"10ms\""));
         };
         let all = Arrivals { workload, number: number as u32, load, end: Time(end.0.0), network };
         return arrivals(&all, &from, &to, transfer(workload.operation), &mut dice)
             .map_err(|what| wrong(Mistake::Limit, "load", what, "a lower load or a shorter duration"));
+    }
+    let count = queue_pairs(workload, from.len(), to.len());
+    if !(1..=FLOWS_MAX).contains(&count) {
+        let what = format!("{count} queue pairs, where 1 to {FLOWS_MAX} can be");
+        return Err(wrong(Mistake::Limit, "qps", what, "other hosts, or another number of queue pairs"));
     }
     let pairs = match workload.pattern {
         Pattern::Pairs => from.iter().copied().zip(to.iter().copied()).collect(),
@@ -54,13 +57,8 @@ pub(super) fn flows(
     };
     let pairs: Vec<(u32, u32)> = pairs.into_iter().filter(|(from, to)| from != to).collect();
     if pairs.is_empty() {
-        let what = "nobody sends to anybody else".to_owned();
+        let what = "no host sends to another one".to_owned();
         return Err(wrong(Mistake::Combination, "from", what, "choose other hosts for from or to"));
-    }
-    let count = pairs.len().saturating_mul(workload.qps as usize);
-    if count > FLOWS_MAX || workload.qps == 0 {
-        let what = format!("{count} queue pairs, where 1 to {FLOWS_MAX} can be");
-        return Err(wrong(Mistake::Limit, "qps", what, ""));
     }
     let message_bytes =
         u32::try_from(workload.message.0).ok().filter(|bytes| *bytes > 0 && *bytes <= 1 << 31);
@@ -72,6 +70,7 @@ pub(super) fn flows(
         let what = format!("a datagram is one packet, and {message_bytes} bytes are more than the MTU");
         return Err(wrong(Mistake::Combination, "message", what, "at most the path MTU of the senders"));
     }
+    let forgery = forgery(document, field, workload, network)?;
     let flow = |(from, to): (u32, u32)| Flow {
         from,
         to,
@@ -81,9 +80,48 @@ pub(super) fn flows(
         depth: workload.depth.max(1),
         start: Time(workload.start.0.0),
         workload: number as u32,
+        forgery,
+        trace: None,
     };
     let repeated = pairs.into_iter().flat_map(|pair| std::iter::repeat_n(pair, workload.qps as usize));
     Ok(repeated.map(flow).collect())
+}
+
+/// Whose addresses the packets of a workload bear.
+fn forgery(
+    document: &Document,
+    field: &str,
+    workload: &Workload,
+    network: &Network,
+) -> Result<Forgery, FileError> {
+    let (name, host, forge): (_, _, fn(u32) -> Forgery) = match (&workload.source_gid, &workload.source_mac) {
+        (None, None) => return Ok(Forgery::None),
+        (Some(host), None) => ("source-gid", host, Forgery::Gid),
+        (None, Some(host)) => ("source-mac", host, Forgery::Mac),
+        (Some(_), Some(_)) => {
+            let what = "a forged GID and a forged MAC address are counted apart".to_owned();
+            return Err(document.mistake(Mistake::Combination, field, what, "write two workloads"));
+        }
+    };
+    let field = format!("{field}.{name}");
+    match hosts(document, network, &field, std::slice::from_ref(host))?[..] {
+        [one] => Ok(forge(one)),
+        _ => {
+            let what = format!("\"{host}\" stands for several hosts");
+            Err(document.mistake(Mistake::Value, &field, what, "name one"))
+        }
+    }
+}
+
+/// How many queue pairs a workload has, before they are listed: two patterns on a large network stand for
+/// billions of pairs of hosts.
+fn queue_pairs(workload: &Workload, from: usize, to: usize) -> usize {
+    let pairs = match workload.pattern {
+        Pattern::Each => from.saturating_mul(to),
+        Pattern::Pairs => from.min(to),
+        Pattern::Permutation | Pattern::Ring => from,
+    };
+    pairs.saturating_mul(workload.qps as usize)
 }
 
 /// The hosts that patterns stand for.
@@ -102,6 +140,10 @@ pub(super) fn hosts(
             return Err(document.mistake(Mistake::UnknownName, &field, what, &some_hosts(network)));
         }
         found.extend(matching);
+        if found.len() > FLOWS_MAX {
+            let what = format!("the patterns stand for more than {FLOWS_MAX} hosts");
+            return Err(document.mistake(Mistake::Limit, field, what, "name each host once"));
+        }
     }
     Ok(found)
 }
@@ -131,7 +173,7 @@ fn each(from: &[u32], to: &[u32]) -> Vec<(u32, u32)> {
     from.iter().flat_map(|from| to.iter().map(|to| (*from, *to))).collect()
 }
 
-/// Receivers by chance, none twice, none its own sender where that can be avoided.
+/// Receivers in random order, none twice, none its own sender where that can be avoided.
 fn permutation(from: &[u32], to: &[u32], dice: &mut Dice) -> Vec<(u32, u32)> {
     let mut to = to.to_vec();
     for index in (1..to.len()).rev() {

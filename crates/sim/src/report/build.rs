@@ -1,11 +1,12 @@
 //! From results to the report.
 
+use super::units::us;
 use super::{
-    FlowReport, GroupReport, PortReport, PortSamples, QueueReport, QueueSeries, Report, Series, Spread,
-    StoreReport, SwitchReport, WorkloadReport, diagnosis,
+    FlowReport, FunctionReport, GroupReport, Percentiles, PortReport, PortSamples, QueueReport, QueueSeries,
+    Report, Series, Skipped, StoreReport, SwitchReport, WorkloadReport, diagnosis,
 };
 use crate::experiment::{Experiment, Paths};
-use crate::world::{FlowResult, Latency, Results, Sample};
+use crate::world::{Flow, FlowResult, FunctionDrops, Latency, Results, Sample};
 use fabric::config::CLASSES;
 use fabric::topology::{End, Node};
 use fabric::{
@@ -13,8 +14,6 @@ use fabric::{
     Time,
 };
 use std::collections::BTreeMap;
-
-const PS_PER_US: f64 = 1e6;
 
 impl Report {
     /// What the results of an experiment mean. `partial`: the run was stopped before its end.
@@ -25,6 +24,7 @@ impl Report {
             seed: experiment.file.seed,
             settings: Vec::new(),
             end_s: results.end.0 as f64 / 1e12,
+            skipped: skipped(experiment, results),
             partial,
             hops: results.hops,
             events: results.events,
@@ -32,6 +32,7 @@ impl Report {
             flows,
             ports: ports(experiment, results),
             stores: stores(experiment, results),
+            functions: functions(experiment, results),
             switches: switches(experiment, results),
             findings: Vec::new(),
             series: series(experiment, &results.samples),
@@ -45,26 +46,23 @@ impl Report {
     }
 }
 
-pub(super) fn us(ps: u64) -> f64 {
-    ps as f64 / PS_PER_US
+fn skipped(experiment: &Experiment, results: &Results) -> Option<Skipped> {
+    experiment.scenario.skip_steady?;
+    let ps: u64 = results.skips.iter().map(|skip| skip.span.0).sum();
+    Some(Skipped { seconds: ps as f64 / 1e12, times: results.skips.len() as u64 })
 }
 
 fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
     let mut paths = Paths::new(experiment);
     let name = |host: u32| experiment.network.hosts[host as usize].name.clone();
-    let report = |(flow, result): (&crate::world::Flow, &FlowResult)| {
+    let report = |(flow, result): (&Flow, &FlowResult)| {
         let completion = result.completion_ps();
         let path = paths.between(flow.from, flow.to);
         let alone = path.map(|path| experiment.alone(&path, flow.from, result.bytes));
-        let unreliable = flow.operation.is_unreliable();
         // What an unreliable connection sent is not what arrived.
+        let unreliable = flow.operation.is_unreliable();
         let bytes = if unreliable { result.receiver.received_bytes } else { result.bytes };
-        let rate = |ps: u64| bytes as f64 * 8e12 / ps.max(1) as f64;
-        let goodput = if unreliable {
-            Some(rate((results.end.0).saturating_sub(flow.start.0)))
-        } else {
-            result.goodput_bps(flow.message_bytes).or(completion.map(rate))
-        };
+        let interval = interval([(flow, result)], results.end);
         FlowReport {
             workload: flow.workload as usize,
             from: name(flow.from),
@@ -76,7 +74,7 @@ fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
                 .zip(alone)
                 .filter(|_| !flow.operation.is_storage())
                 .map(|(took, alone)| took as f64 / alone.0.max(1) as f64),
-            goodput_bps: goodput,
+            goodput_bps: interval.map(|interval| rate(delivered(flow, result), interval)),
             retransmitted: result.sender.retransmitted_packets,
             notifications: result.sender.rp_cnp_handled,
             failed: result.failed,
@@ -86,11 +84,36 @@ fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
     experiment.scenario.flows.iter().zip(&results.flows).map(report).collect()
 }
 
+/// From the first post of some flows to the last completion, or to the end of the run where one of them does
+/// not finish. All of their payload crosses the network in this time, so that its rate is never above that of
+/// a link that all of it crosses.
+fn interval<'a>(flows: impl IntoIterator<Item = (&'a Flow, &'a FlowResult)>, end: Time) -> Option<[Time; 2]> {
+    let one = |(flow, result): (&Flow, &FlowResult)| {
+        // A message on an unreliable connection completes when it is sent, not when it arrives.
+        let is_over = result.finished != Time::NEVER && !flow.operation.is_unreliable();
+        (result.started != Time::NEVER).then_some([flow.start, if is_over { result.finished } else { end }])
+    };
+    flows.into_iter().filter_map(one).reduce(|all, one| [all[0].min(one[0]), all[1].max(one[1])])
+}
+
+/// Payload that arrived. Storage counts blocks: commands and responses are no payload.
+fn delivered(flow: &Flow, result: &FlowResult) -> u64 {
+    if flow.operation.is_storage() { result.bytes } else { result.delivered_bytes }
+}
+
+/// Bits per second.
+fn rate(bytes: u64, [from, until]: [Time; 2]) -> f64 {
+    bytes as f64 * 8e12 / (until - from).0.max(1) as f64
+}
+
 fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -> Vec<WorkloadReport> {
     let one = |(index, name): (usize, &String)| {
         let of = |flow: &&FlowReport| flow.workload == index;
-        let raw = results.flows.iter().zip(flows).filter(|(_, flow)| flow.workload == index);
-        let raw: Vec<&FlowResult> = raw.map(|(result, _)| result).collect();
+        let of_scenario = experiment.scenario.flows.iter().zip(&results.flows);
+        let own = of_scenario.filter(|(flow, _)| flow.workload as usize == index);
+        let interval = interval(own.clone(), results.end);
+        let delivered: u64 = own.clone().map(|(flow, result)| delivered(flow, result)).sum();
+        let raw: Vec<&FlowResult> = own.map(|(_, result)| result).collect();
         let mine: Vec<&FlowReport> = flows.iter().filter(of).collect();
         let mut latency = Latency::default();
         raw.iter().for_each(|result| latency.merge(&result.latency));
@@ -109,12 +132,14 @@ fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -
             finished: mine.iter().filter(|flow| flow.completion_us.is_some()).count() as u64,
             failed: mine.iter().filter(|flow| flow.failed).count() as u64,
             bytes: mine.iter().map(|flow| flow.bytes).sum(),
-            goodput_bps: rates.iter().sum(),
+            delivered_bytes: delivered,
+            interval_us: interval.map(|interval| interval.map(|at| us(at.0))),
+            goodput_bps: interval.map_or(0.0, |interval| rate(delivered, interval)),
             fairness: fairness(&rates),
-            completion_us: Spread::of(mine.iter().filter_map(|flow| flow.completion_us)),
-            slowdown: Spread::of(mine.iter().filter_map(|flow| flow.slowdown)),
-            latency_us: Spread::of_latency(&latency),
-            ios_per_s: ios_per_s(experiment, results, index),
+            completion_us: Percentiles::of(mine.iter().filter_map(|flow| flow.completion_us)),
+            slowdown: Percentiles::of(mine.iter().filter_map(|flow| flow.slowdown)),
+            latency_us: Percentiles::of_latency(&latency),
+            ios_per_s: ios_per_s(&raw, experiment, index, interval),
             retransmitted: mine.iter().map(|flow| flow.retransmitted).sum(),
             timeouts: raw.iter().map(|result| result.sender.local_ack_timeout_err).sum(),
             notifications: mine.iter().map(|flow| flow.notifications).sum(),
@@ -128,15 +153,18 @@ fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -
     experiment.workloads.iter().enumerate().map(one).collect()
 }
 
-/// I/Os per second of a storage workload: of each job between its first and its last.
-fn ios_per_s(experiment: &Experiment, results: &Results, workload: usize) -> Option<f64> {
-    let flows = experiment.scenario.flows.iter().zip(&results.flows);
-    let mine = flows.filter(|(flow, _)| flow.workload as usize == workload && flow.operation.is_storage());
-    let rates = mine.map(|(flow, result)| {
-        result.goodput_bps(flow.message_bytes).unwrap_or(0.0) / 8.0 / f64::from(flow.message_bytes)
-    });
-    let rates: Vec<f64> = rates.collect();
-    (!rates.is_empty()).then(|| rates.iter().sum())
+/// I/Os per second of a storage workload, over the same interval as its bytes.
+fn ios_per_s(
+    results: &[&FlowResult],
+    experiment: &Experiment,
+    workload: usize,
+    interval: Option<[Time; 2]>,
+) -> Option<f64> {
+    let flows = &experiment.scenario.flows;
+    let is_storage = |flow: &&Flow| flow.workload as usize == workload && flow.operation.is_storage();
+    flows.iter().find(is_storage)?;
+    let ios = results.iter().map(|result| result.messages).sum::<u64>();
+    Some(interval.map_or(0.0, |interval| rate(ios, interval) / 8.0))
 }
 
 fn stores(experiment: &Experiment, results: &Results) -> Vec<StoreReport> {
@@ -146,7 +174,7 @@ fn stores(experiment: &Experiment, results: &Results) -> Vec<StoreReport> {
     };
     let hosts = experiment.network.hosts.iter().zip(&results.hosts);
     let taking_part = hosts.filter(|(_, result)| !result.cores_busy_ps.is_empty());
-    let report = |(host, result): (&fabric::file::Attached, &crate::world::HostResult)| StoreReport {
+    let report = |(host, result): (&fabric::file::NamedHost, &crate::world::HostResult)| StoreReport {
         host: host.name.clone(),
         cores: result.cores_busy_ps.len(),
         cores_busy_percent: percent(&result.cores_busy_ps),
@@ -156,13 +184,20 @@ fn stores(experiment: &Experiment, results: &Results) -> Vec<StoreReport> {
     taking_part.map(report).collect()
 }
 
+fn functions(experiment: &Experiment, results: &Results) -> Vec<FunctionReport> {
+    let hosts = experiment.network.hosts.iter().zip(&results.hosts);
+    let any = hosts.filter(|(_, result)| result.function_drops != FunctionDrops::default());
+    any.map(|(host, result)| FunctionReport { function: host.name.clone(), dropped: result.function_drops })
+        .collect()
+}
+
 /// Jain, Chiu and Hawe, 1984; of one there is none.
 fn fairness(rates: &[f64]) -> Option<f64> {
     let (sum, squares): (f64, f64) = (rates.iter().sum(), rates.iter().map(|rate| rate * rate).sum());
     (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
-impl Spread {
+impl Percentiles {
     /// Of exact values; `None` of none.
     pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.collect();
@@ -191,7 +226,7 @@ impl Spread {
     }
 }
 
-/// What a port counted, whoever it belongs to.
+/// The counters of a port, of a switch or of a host.
 struct Counted<'a> {
     queues: &'a [QueueCounters],
     /// Of a switch's port.
@@ -372,13 +407,13 @@ mod tests {
 
     #[test]
     fn percentiles_are_values_that_were_there() {
-        let spread = Spread::of((1..=200).map(f64::from)).unwrap();
+        let spread = Percentiles::of((1..=200).map(f64::from)).unwrap();
         assert_eq!(
             (spread.p50, spread.p90, spread.p99, spread.max, spread.mean),
             (100.0, 180.0, 198.0, 200.0, 100.5)
         );
-        assert_eq!(Spread::of(std::iter::empty()), None);
-        assert_eq!(Spread::of(std::iter::once(7.0)).unwrap().p99, 7.0);
+        assert_eq!(Percentiles::of(std::iter::empty()), None);
+        assert_eq!(Percentiles::of(std::iter::once(7.0)).unwrap().p99, 7.0);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub fn flows_csv(report: &Report, run: Option<usize>, head: bool) -> String {
     text
 }
 
-/// One row per flow and port that its data crossed, in the order of the way.
+/// One row per flow and port that its data crossed, in the order of the path.
 pub fn hops_csv(report: &Report, run: Option<usize>, head: bool) -> String {
     let mut text = String::new();
     if head {

@@ -1,7 +1,7 @@
-//! Which setting causes what was seen. Each rule looks at counters first: a setting that hurts nobody is not
-//! complained of.
+//! Which setting causes what was seen. Each rule looks at counters first: a setting without a
+//! measurable effect is no finding.
 
-use super::{Finding, Report, Severity};
+use super::{Finding, Report, Severity, counted};
 use crate::experiment::Experiment;
 use crate::world::Results;
 use crate::world::{HostConfig, Marking};
@@ -9,8 +9,7 @@ use fabric::Drop;
 use fabric::config::{CLASSES, ClassMap, Profile};
 use fabric::file::NamedSwitch;
 use fabric::topology::{End, Node};
-use fabric::vendor::Imported;
-use fabric::vendor::routeros::Trust;
+use fabric::vendor::{LossyClass, class_list};
 use rnic::CongestionConfig;
 
 /// Of the time that a port is paused, what counts as a storm.
@@ -35,9 +34,9 @@ pub(super) fn findings(experiment: &Experiment, results: &Results, report: &Repo
         View::storms,
         View::victims,
         View::reordering,
-        View::slots,
+        View::pcie_links,
         View::notifications,
-        View::offloading,
+        View::without_effect,
     ];
     let mut findings: Vec<Finding> = Vec::new();
     for rule in rules {
@@ -58,13 +57,6 @@ struct View<'a> {
 
 fn finding(severity: Severity, seen: String, cause: String, instead: impl Into<String>) -> Finding {
     Finding { severity, seen, cause, instead: instead.into() }
-}
-
-/// Classes as people list them: `3, 4`.
-fn list(mask: u8) -> String {
-    let classes = (0..8).filter(|class| mask >> class & 1 == 1).map(|class| class.to_string());
-    let text = classes.collect::<Vec<_>>().join(", ");
-    if text.is_empty() { "none".to_owned() } else { text }
 }
 
 /// The class that a switch puts a host's packets into.
@@ -104,7 +96,9 @@ impl View<'_> {
 
     /// Some host whose data enters the network, for questions about markings: that of the first flow.
     fn sender(&self) -> Option<&HostConfig> {
-        self.experiment.scenario.flows.first().map(|flow| self.host(flow.from))
+        let hosts = &self.experiment.scenario.hosts;
+        // Programs of live hosts send without flows.
+        self.experiment.scenario.flows.first().map(|flow| self.host(flow.from)).or(hosts.first())
     }
 
     fn deadlocks(&self) -> Vec<Finding> {
@@ -115,11 +109,11 @@ impl View<'_> {
             finding(
                 Severity::Broken,
                 format!(
-                    "PFC deadlock at {:.1} us: {circle} wait for each other for ever",
+                    "PFC deadlock at {:.1} us: {circle} pause each other, and none can send again",
                     deadlock.at.0 as f64 / 1e6
                 ),
-                format!("traffic class {} is lossless around a circle of links", deadlock.class),
-                "routes without circles (up, then down), another class after each turn, or a PFC watchdog",
+                format!("traffic class {} is lossless in a circle of links", deadlock.class),
+                "routes without a circle (up, then down), another class after each turn, or a PFC watchdog",
             )
         };
         self.results.deadlocks.iter().map(one).collect()
@@ -158,7 +152,9 @@ impl View<'_> {
                 String::new()
             };
             let first = ports.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
-            Finding { seen: format!("{sum} packets were dropped that arrived at {first}{more}"), ..found }
+            let dropped =
+                counted(sum, "packet was dropped that arrived", "packets were dropped that arrived");
+            Finding { seen: format!("{dropped} at {first}{more}"), ..found }
         };
         grouped.into_iter().map(name).collect()
     }
@@ -170,8 +166,10 @@ impl View<'_> {
         let damaged = self.report.ports.iter().filter(|port| port.fcs_errors > 0);
         let one = |port: &super::PortReport| {
             let seen = format!(
-                "{} frames from {} arrived damaged at {} (FCS errors)",
-                port.fcs_errors, port.to, port.port
+                "{} from {} arrived damaged at {} (FCS errors)",
+                counted(port.fcs_errors, "frame", "frames"),
+                port.to,
+                port.port
             );
             let cause = format!("the error rate of the link between {} and {}", port.to, port.port);
             finding(
@@ -190,17 +188,20 @@ impl View<'_> {
         let (cause, instead) = match why {
             Drop::Ingress | Drop::Egress => return self.loss(switch, port, why),
             Drop::Storm => (
-                format!("{name}: the PFC watchdog drops what is for queues that stayed paused for its time"),
-                "who pauses them is to be found: a deadlock, or a host that does not take what arrives",
+                format!(
+                    "{name}: the PFC watchdog drops packets for queues that were paused longer than `detect`"
+                ),
+                "find what pauses them: a deadlock, or a host that is slower than what arrives",
             ),
             Drop::Early => (
                 format!("{name}: WRED drops packets whose senders do not take part in ECN"),
                 "nic.NAME.ecn = true, or ecn.drop = false for this queue",
             ),
-            Drop::HopLimit => (format!("{name}: packets go in circles"), "ways without circles"),
-            Drop::NoRoute => {
-                (format!("{name}: no way leads to where they go"), "links that are down: see link.down")
-            }
+            Drop::HopLimit => (format!("{name}: packets are in a routing loop"), "routes without loops"),
+            Drop::NoRoute => (
+                format!("{name}: there is no route to the destination"),
+                "links that are down: see link.down",
+            ),
         };
         Some(finding(Severity::Broken, String::new(), cause, instead))
     }
@@ -213,7 +214,8 @@ impl View<'_> {
         if let Some(Node::Host(host)) = self.peer(switch, port).map(|end| end.node) {
             let mut flows = self.experiment.scenario.flows.iter().filter(|flow| flow.from == host);
             if flows.all(|flow| flow.operation.is_unreliable()) {
-                let cause = "this traffic is unreliable, and more of it is sent than fits".to_owned();
+                let cause = "this traffic is unreliable, and its senders send more than the network carries"
+                    .to_owned();
                 return Some(finding(Severity::Note, String::new(), cause, "nothing, if that is meant"));
             }
         }
@@ -240,7 +242,7 @@ impl View<'_> {
         let group = usize::from(profile.group_of_class[usize::from(class)]);
         let priority = profile.pfc.priority_of_group[group];
         if sender.pfc.obey >> sender.data.class & 1 == 0 || priority != sender.data.class {
-            let obeyed = list(sender.pfc.obey);
+            let obeyed = class_list(sender.pfc.obey);
             return finding(
                 Severity::Broken,
                 seen,
@@ -270,14 +272,16 @@ impl View<'_> {
         let name = &self.switch(switch).name;
         let dscp = sender.data.dscp;
         let lossless = profile.pfc.send;
-        if let Some(Imported::RouterOs(config)) = &self.switch(switch).imported {
-            return routeros_why_lossy(config, self.switch(switch), port, class, dscp, lossless);
+        let imported = self.switch(switch).imported.as_ref();
+        let lossy = LossyClass { port: &self.switch(switch).ports[usize::from(port)], class, dscp, lossless };
+        if let Some(advice) = imported.and_then(|imported| imported.why_lossy(name, &lossy)) {
+            return (advice.cause, advice.instead);
         }
         if lossless == 0 {
             let cause = format!("{name}: no class is lossless, data (DSCP {dscp}) is in class {class}");
             return (cause, format!("pfc.classes = [{class}]"));
         }
-        let only = list(lossless);
+        let only = class_list(lossless);
         if !profile.map.trust_dscp && sender.data.pcp.is_none() {
             let cause = format!(
                 "{name} does not trust DSCP: data (DSCP {dscp}) falls into its default class \
@@ -311,7 +315,7 @@ impl View<'_> {
         }
         vec![finding(
             Severity::Broken,
-            format!("{failed} queue pairs failed"),
+            counted(failed, "queue pair failed", "queue pairs failed"),
             "their retries were used up: packets or acknowledgements were lost again and again".to_owned(),
             "see the losses; retries = 7 and a longer timeout only hide them",
         )]
@@ -326,53 +330,61 @@ impl View<'_> {
         let end_us = self.results.end.0 as f64 / 1e6;
         let paused =
             |port: &&super::PortReport| port.queues.iter().any(|queue| queue.paused_us > STORM_PART * end_us);
-        let stormy: Vec<_> = self.report.ports.iter().filter(paused).collect();
+        let outside = |port: &&super::PortReport| !self.is_inside(port.link);
+        let stormy: Vec<_> = self.report.ports.iter().filter(outside).filter(paused).collect();
         let Some(worst) = stormy.iter().max_by(|one, other| one.paused_us.total_cmp(&other.paused_us)) else {
             return Vec::new();
         };
         let pauses: u64 = self.report.switches.iter().map(|switch| switch.pauses_sent).sum();
+        let all = self.report.ports.len();
         let part = 100.0 * worst.queues.iter().map(|queue| queue.paused_us).fold(0.0, f64::max) / end_us;
         let seen = format!(
-            "{} of {} ports were paused more than {:.0} % of the time ({}: {part:.0} %); {pauses} pauses",
-            stormy.len(),
-            self.report.ports.len(),
+            "{} paused more than {:.0} % of the time ({}: {part:.0} %); {}",
+            counted(stormy.len() as u64, &format!("of {all} ports was"), &format!("of {all} ports were")),
             100.0 * STORM_PART,
-            worst.port
+            worst.port,
+            counted(pauses, "pause", "pauses")
         );
         let Some((cause, instead)) = self.why_storm() else { return Vec::new() };
         vec![finding(Severity::Slow, seen, cause, instead)]
     }
 
+    /// Whether a link is inside an adapter with functions: its switch stops functions in their turn.
+    fn is_inside(&self, link: u32) -> bool {
+        let network = &self.experiment.network;
+        let link = network.topology.links().get(link as usize);
+        link.is_some_and(|link| {
+            link.ends.iter().any(|end| match end.node {
+                Node::Host(host) => network.adapter_of(host).is_some(),
+                Node::Switch(_) => false,
+            })
+        })
+    }
+
     fn why_storm(&self) -> Option<(String, String)> {
         let sender = self.sender()?;
-        // The slot may be what pauses the switch.
+        // The PCIe link of a receiver may be what pauses the switch.
         let hosts = self.results.hosts.iter().zip(&self.experiment.network.hosts);
         if let Some((_, host)) =
             hosts.max_by_key(|(result, _)| result.pauses_sent).filter(|(result, _)| result.pauses_sent > 0)
         {
             let cause = format!(
-                "{}'s slot does not take what arrives, and its adapter pauses the \
-                    switch",
+                "the PCIe link of {} is slower than what arrives, and its adapter pauses the switch",
                 host.name
             );
-            return Some((cause, "a wider or newer slot: see nic.NAME.pcie".to_owned()));
+            return Some((cause, "a wider or newer PCIe link: see nic.NAME.pcie".to_owned()));
         }
         for (number, switch) in (0_u32..).zip(&self.experiment.network.switches) {
             let Some(profile) = switch.config.profiles.first() else { continue };
             let class = class_of(&profile.map, &sender.data);
             if profile.queues[usize::from(class)].red.is_none_or(|red| !red.mark) {
                 let cause = format!(
-                    "{}: ECN is off for class {class}: senders are never told, and only pauses slow \
-                        them down",
+                    "{}: ECN is off for class {class}: senders get no congestion notifications, and only \
+                        pauses slow them down",
                     switch.name
                 );
                 let instead = match &self.switch(number).imported {
-                    Some(Imported::RouterOs(_)) => {
-                        "/interface ethernet switch qos tx-manager set ecn=yes numbers=0".to_owned()
-                    }
-                    Some(Imported::Sonic(_)) => {
-                        "WRED_PROFILE with ecn = ecn_all, and QUEUE with that wred_profile".to_owned()
-                    }
+                    Some(imported) => imported.ecn_setting().to_owned(),
                     None => format!("[qos.NAME.queue.{class}] ecn = {{}}"),
                 };
                 return Some((cause, instead));
@@ -383,7 +395,8 @@ impl View<'_> {
             return Some((cause, "nic.NAME.ecn = true (ToS 106 for DSCP 26)".to_owned()));
         }
         if matches!(sender.congestion, CongestionConfig::Off | CongestionConfig::Adaptive) {
-            let cause = "switches mark, and adapters have no congestion control that listens".to_owned();
+            let cause =
+                "switches mark, and adapters have no congestion control that reacts to marks".to_owned();
             return Some((cause, "nic.NAME.congestion = \"dcqcn\"".to_owned()));
         }
         let cause =
@@ -391,8 +404,8 @@ impl View<'_> {
         Some((cause, "lower ecn.min and ecn.max, or raise pfc.xoff".to_owned()))
     }
 
-    /// Flows that are slow though nothing on their way out of the last switch is full: their sender is paused
-    /// for the sake of others.
+    /// Flows that are slow though the link to their receiver is not full: their sender is paused because of
+    /// other flows.
     fn victims(&self) -> Vec<Finding> {
         let end_us = self.results.end.0 as f64 / 1e6;
         let load_towards =
@@ -417,8 +430,7 @@ impl View<'_> {
                     100.0 * (1.0 - load_towards(&flow.to))
                 ),
                 format!(
-                    "{} is paused for {:.0} us because of others in the same \
-                    priority",
+                    "{} is paused for {:.0} us because of other flows in the same priority",
                     flow.from, own.paused_us
                 ),
                 "congestion control that keeps queues below the pause threshold, or another class \
@@ -438,16 +450,17 @@ impl View<'_> {
             return Vec::new();
         };
         let seen = format!(
-            "{again} packets were sent again and none was lost: {order:.1} % arrived before their predecessor"
+            "{} again and none was lost: {order:.1} % arrived before their predecessor",
+            counted(again, "packet was sent", "packets were sent")
         );
         let (cause, instead) = if sender.out_of_order {
             let cause = format!(
                 "packets overtake each other by more than the reorder window of {}",
                 sender.reorder_window
             );
-            (cause, "nic.NAME.reorder-window, or ways of more equal length")
+            (cause, "nic.NAME.reorder-window, or paths of more equal length")
         } else {
-            let cause = "packets take several ways, and the receiver takes them in order only \
+            let cause = "packets take several paths, and the receiver accepts them in order only \
                     (go-back-N)"
                 .to_owned();
             (cause, "nic.NAME.out-of-order = true at both ends, or routing.spread = \"hash\"")
@@ -455,25 +468,29 @@ impl View<'_> {
         vec![finding(Severity::Slow, seen, cause, instead)]
     }
 
-    fn slots(&self) -> Vec<Finding> {
+    fn pcie_links(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let hosts = self.experiment.network.hosts.iter().zip(&self.experiment.scenario.hosts).zip(0_u32..);
         for ((host, config), number) in hosts {
-            let (Some(slot), Some(bus)) = (&host.nic.pcie, &config.bus) else { continue };
+            let (Some(pcie_table), Some(pcie)) = (&host.nic.pcie, &config.pcie) else { continue };
+            if self.experiment.network.function(number).is_some() {
+                // The slot is named once, as the adapter's.
+                continue;
+            }
             let link = self.link_bps(number);
-            let busy = self.results.hosts.get(number as usize).map_or(0, |result| result.bus_busy_ps);
+            let busy = self.results.hosts.get(number as usize).map_or(0, |result| result.pcie_busy_ps);
             let part = busy as f64 / self.results.end.0.max(1) as f64;
-            if bus.rate.bps() >= link || part < FREE_LOAD {
+            if pcie.rate.bps() >= link || part < FREE_LOAD {
                 continue;
             }
             findings.push(finding(
                 Severity::Slow,
-                format!("{}'s slot was busy for {:.0} % of the time", host.name, 100.0 * part),
+                format!("the PCIe link of {} was busy for {:.0} % of the time", host.name, 100.0 * part),
                 format!(
                     "{}: {:.1} Gb/s, {:.1} without packet headers, and the link has {:.0}",
-                    crate::experiment::slot_name(slot),
-                    crate::experiment::slot_bps(slot) as f64 / 1e9,
-                    bus.rate.bps() as f64 / 1e9,
+                    crate::experiment::pcie_name(pcie_table),
+                    crate::experiment::pcie_bps(pcie_table) as f64 / 1e9,
+                    pcie.rate.bps() as f64 / 1e9,
                     link as f64 / 1e9
                 ),
                 "lspci -vvv: LnkSta below LnkCap is a riser, a slot or a setting; else a wider slot",
@@ -483,6 +500,9 @@ impl View<'_> {
     }
 
     fn link_bps(&self, host: u32) -> u64 {
+        if let Some(adapter) = self.experiment.network.adapter_of(host) {
+            return adapter.uplink.bps();
+        }
         let links = self.experiment.network.topology.links();
         let own = links.iter().find(|link| link.ends.iter().any(|end| end.node == Node::Host(host)));
         own.map_or(0, |link| link.config.rate.bps())
@@ -504,8 +524,7 @@ impl View<'_> {
                         "{}: notifications (DSCP {}) are in class {note}, as data is",
                         switch.name, sender.notifications.dscp
                     ),
-                    "they wait in the queues, and are paused, with the data that they are to slow down"
-                        .to_owned(),
+                    "they wait in the queues, and are paused, with the data that they are about".to_owned(),
                     format!(
                         "map DSCP {} to a class of its own with strict priority",
                         sender.notifications.dscp
@@ -516,81 +535,14 @@ impl View<'_> {
         findings
     }
 
-    fn offloading(&self) -> Vec<Finding> {
-        let switches = self.experiment.network.switches.iter();
-        let off = switches.filter(
-            |switch| matches!(&switch.imported, Some(Imported::RouterOs(config)) if !config.offloaded),
-        );
+    /// What vendors' configurations say that makes the rest of them have no effect.
+    fn without_effect(&self) -> Vec<Finding> {
         let one = |switch: &NamedSwitch| {
-            finding(
-                Severity::Broken,
-                format!("{}: the switch chip knows nothing of the QoS configuration", switch.name),
-                "qos-hw-offloading is off".to_owned(),
-                "/interface ethernet switch set switch1 qos-hw-offloading=yes",
-            )
+            let advice = switch.imported.as_ref()?.without_effect()?;
+            let seen = format!("{}: the switch chip knows nothing of the QoS configuration", switch.name);
+            Some(finding(Severity::Broken, seen, advice.cause, advice.instead))
         };
-        off.map(one).collect()
-    }
-}
-
-fn routeros_why_lossy(
-    config: &fabric::vendor::routeros::Config,
-    switch: &NamedSwitch,
-    port: u16,
-    class: u8,
-    dscp: u8,
-    lossless: u8,
-) -> (String, String) {
-    let Some(own) = config.ports.get(&switch.ports[usize::from(port)]) else {
-        return (format!("{}: port {port} is not configured", switch.name), String::new());
-    };
-    let name = &switch.name;
-    if lossless == 0 {
-        let cause = format!("{name}: pfc={}: no class is lossless, and data is in class {class}", own.pfc);
-        return (
-            cause,
-            format!(
-                "a priority-flow-control profile with traffic-class={class} tx=yes rx=yes on \
-                every lane"
-            ),
-        );
-    }
-    let mapped = config.dscp.contains_key(&dscp);
-    let wanted = config.profiles.iter().find(|profile| lossless >> profile.traffic_class & 1 == 1);
-    let wanted = wanted.map_or("roce", |profile| profile.name.as_str());
-    let only = list(lossless);
-    match own.trust_l3 {
-        Trust::Ignore if own.profile == wanted || !mapped => {
-            let cause = format!(
-                "{name}: data is in class {class} by profile={}, and pfc={} is for class {only}",
-                own.profile, own.pfc
-            );
-            (cause, format!("set the PFC profile's traffic-class={class}"))
-        }
-        Trust::Ignore => {
-            let cause = format!(
-                "{name}: trust-l3=ignore: DSCP {dscp} is not looked at, data is in class {class} by \
-                    profile={}",
-                own.profile
-            );
-            (cause, "trust-l3=keep on every lane of the port".to_owned())
-        }
-        Trust::Trust | Trust::Keep if !mapped => {
-            let cause = format!(
-                "{name}: trust-l3={} and no map ip entry for DSCP {dscp}: such packets get the \
-                    profile \"default\" \
-                 (class {class}), not the port's",
-                own.trust_l3.name()
-            );
-            (cause, format!("/interface ethernet switch qos map ip add dscp={dscp} profile={wanted}"))
-        }
-        Trust::Trust | Trust::Keep => {
-            let cause = format!(
-                "{name}: pfc={} is for class {only}, and data (DSCP {dscp}) is in class {class}",
-                own.pfc
-            );
-            (cause, format!("set the PFC profile's traffic-class={class}"))
-        }
+        self.experiment.network.switches.iter().filter_map(one).collect()
     }
 }
 

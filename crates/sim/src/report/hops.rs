@@ -1,7 +1,7 @@
 //! Where data waited, was marked, paused and lost: of single flows, and of a workload's flows added up by
 //! port.
 
-use super::build::us;
+use super::units::us;
 use super::{FlowReport, HopReport, Report};
 use crate::experiment::Experiment;
 use crate::world::FlowHop;

@@ -1,32 +1,32 @@
-//! What limits each workload: the link, slot, drive or processor that it keeps busy most of the time.
+//! What limits each workload: the link, PCIe link, drive or processor that it keeps busy most of the time.
 
 use super::Report;
-use crate::experiment::{Experiment, slot_name};
+use crate::experiment::{Experiment, pcie_name};
 use crate::world::Results;
 use fabric::topology::Node;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What is busy for less than this part of the time limits nobody.
+/// What is busy for less than this part of the time limits no workload.
 const FULL: f64 = 0.85;
 
 /// What a workload is limited by.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Limit {
-    /// Which link, slot, drive or processor.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Bottleneck {
+    /// Which link, PCIe link, drive or processor.
     pub what: String,
     /// Of a hundred, for how much of the time it was busy.
     pub busy_percent: f64,
 }
 
 /// By workload; none where nothing is full, and transfers wait for round trips and for each other.
-pub(super) fn limits(experiment: &Experiment, results: &Results, report: &Report) -> Vec<Option<Limit>> {
+pub(super) fn limits(experiment: &Experiment, results: &Results, report: &Report) -> Vec<Option<Bottleneck>> {
     let one = |workload: usize| {
         let flows = experiment.scenario.flows.iter().filter(|flow| flow.workload as usize == workload);
         let hosts: BTreeSet<u32> = flows.flat_map(|flow| [flow.from, flow.to]).collect();
         let candidates = links(experiment, report, &hosts)
             .into_iter()
-            .chain(slots(experiment, results, &hosts))
+            .chain(pcie_links(experiment, results, &hosts))
             .chain(stores(experiment, report, &hosts));
         let fullest = candidates.max_by(|one, other| one.busy_percent.total_cmp(&other.busy_percent));
         fullest.filter(|limit| limit.busy_percent >= 100.0 * FULL)
@@ -35,7 +35,7 @@ pub(super) fn limits(experiment: &Experiment, results: &Results, report: &Report
 }
 
 /// Links of these hosts, and those between switches.
-fn links(experiment: &Experiment, report: &Report, hosts: &BTreeSet<u32>) -> Vec<Limit> {
+fn links(experiment: &Experiment, report: &Report, hosts: &BTreeSet<u32>) -> Vec<Bottleneck> {
     let links = experiment.network.topology.links();
     let mine = report.ports.iter().filter(|port| {
         links.get(port.link as usize).is_some_and(|link| {
@@ -45,26 +45,29 @@ fn links(experiment: &Experiment, report: &Report, hosts: &BTreeSet<u32>) -> Vec
             })
         })
     });
-    let limit = |port: &super::PortReport| Limit {
+    let limit = |port: &super::PortReport| Bottleneck {
         what: format!("the link {} → {}", port.port, port.to),
         busy_percent: (100.0 * port.load).min(100.0),
     };
     mine.map(limit).collect()
 }
 
-fn slots(experiment: &Experiment, results: &Results, hosts: &BTreeSet<u32>) -> Vec<Limit> {
-    let with_slot = hosts.iter().filter_map(|host| {
-        let named = experiment.network.hosts.get(*host as usize)?;
+fn pcie_links(experiment: &Experiment, results: &Results, hosts: &BTreeSet<u32>) -> Vec<Bottleneck> {
+    let with_link = hosts.iter().filter_map(|host| {
+        // Functions share the PCIe link of their adapter.
+        let owner = experiment.network.adapter_of(*host).map_or(*host, |adapter| adapter.host);
+        let named = experiment.network.hosts.get(owner as usize)?;
         Some((named, named.nic.pcie.as_ref()?, results.hosts.get(*host as usize)?))
     });
-    let limit = |(named, slot, result): (&fabric::file::Attached, &_, &crate::world::HostResult)| Limit {
-        what: format!("the slot of {} ({})", named.name, slot_name(slot)),
-        busy_percent: 100.0 * result.bus_busy_ps as f64 / results.end.0.max(1) as f64,
-    };
-    with_slot.map(limit).collect()
+    let limit =
+        |(named, link, result): (&fabric::file::NamedHost, &_, &crate::world::HostResult)| Bottleneck {
+            what: format!("the PCIe link of {} ({})", named.name, pcie_name(link)),
+            busy_percent: 100.0 * result.pcie_busy_ps as f64 / results.end.0.max(1) as f64,
+        };
+    with_link.map(limit).collect()
 }
 
-fn stores(experiment: &Experiment, report: &Report, hosts: &BTreeSet<u32>) -> Vec<Limit> {
+fn stores(experiment: &Experiment, report: &Report, hosts: &BTreeSet<u32>) -> Vec<Bottleneck> {
     let names: BTreeSet<&str> = hosts
         .iter()
         .filter_map(|host| experiment.network.hosts.get(*host as usize))
@@ -74,10 +77,13 @@ fn stores(experiment: &Experiment, report: &Report, hosts: &BTreeSet<u32>) -> Ve
     let limits = |store: &super::StoreReport| {
         let host = &store.host;
         [
-            (format!("the {} cores of {host}", store.cores), store.cores_busy_percent),
+            (
+                format!("the {} of {host}", super::counted(store.cores as u64, "core", "cores")),
+                store.cores_busy_percent,
+            ),
             (format!("the drives of {host}"), store.drives_busy_percent),
             (format!("the memory of {host}"), store.memory_busy_percent),
         ]
     };
-    mine.flat_map(limits).map(|(what, busy_percent)| Limit { what, busy_percent }).collect()
+    mine.flat_map(limits).map(|(what, busy_percent)| Bottleneck { what, busy_percent }).collect()
 }

@@ -2,6 +2,7 @@
 //! configuration. Plain data: programs get it as JSON, people as a table or a page.
 
 mod build;
+pub mod columns;
 mod csv;
 mod diagnosis;
 mod hops;
@@ -9,20 +10,36 @@ mod json;
 mod limits;
 mod pcap;
 mod table;
+mod units;
 mod vendors;
 
 pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};
-pub use limits::Limit;
-pub use pcap::write_pcap;
+pub use limits::Bottleneck;
+pub use pcap::{captured_bytes, pcap_header, pcap_record, write_pcap};
 pub use table::table;
 pub use vendors::{Printed, vendor_tables};
 
-use crate::world::Sample;
-use serde::Serialize;
+use crate::world::{FunctionDrops, Sample};
+use serde::{Deserialize, Serialize};
+
+/// A number with its noun: `1 switch`, `2 switches`.
+pub fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
+/// What an embedded switch dropped at the port of one function.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FunctionReport {
+    /// Name of the function.
+    pub function: String,
+    /// Packets by cause.
+    #[serde(flatten)]
+    pub dropped: FunctionDrops,
+}
 
 /// A run, for people and programs. The same file and seed give the same report.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The file's title.
     pub title: String,
@@ -32,27 +49,34 @@ pub struct Report {
     pub settings: Vec<(String, String)>,
     /// Virtual time at the end, in seconds.
     pub end_s: f64,
+    /// How much of it was skipped, in seconds, and in how many pieces, where that was asked for. Hops,
+    /// events, latencies and the order of packets are those of the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<Skipped>,
     /// Whether the run was stopped before its end.
     pub partial: bool,
     /// Packets that crossed a link.
     pub hops: u64,
     /// Events that the engine handled.
     pub events: u64,
-    /// By workload.
+    /// What became of each workload, in the order of the file.
     pub workloads: Vec<WorkloadReport>,
     /// By flow, in the order of the file.
     pub flows: Vec<FlowReport>,
     /// By port that sends, hosts first; those that sent or received nothing are left out.
     pub ports: Vec<PortReport>,
     /// Hosts that take part in storage.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stores: Vec<StoreReport>,
-    /// By switch.
+    /// Functions of adapters at whose ports packets were dropped because of their addresses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionReport>,
+    /// What each switch counted, in the order of the file.
     pub switches: Vec<SwitchReport>,
     /// What is wrong, or worth knowing, the worst first.
     pub findings: Vec<Finding>,
     /// Ports over time, where that was asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
     /// Packets that were lost on links.
     pub damaged: u64,
@@ -60,25 +84,34 @@ pub struct Report {
     pub left: u32,
 }
 
+/// What was skipped of a run: times in which all transfers went on at steady rates.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Their sum in seconds.
+    pub seconds: f64,
+    /// How many there were.
+    pub times: u64,
+}
+
 /// Percentiles of something.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
-pub struct Spread {
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Percentiles {
     /// Half are below.
     pub p50: f64,
     /// 90 of a hundred are below.
     pub p90: f64,
     /// 99 of a hundred are below.
     pub p99: f64,
-    /// The largest.
+    /// The largest value.
     pub max: f64,
-    /// The mean.
+    /// The mean of all values.
     pub mean: f64,
 }
 
 /// A host that takes part in storage.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StoreReport {
-    /// Its name.
+    /// The host's name.
     pub host: String,
     /// Cores that worked for storage.
     pub cores: usize,
@@ -90,10 +123,10 @@ pub struct StoreReport {
     pub memory_busy_percent: f64,
 }
 
-/// A workload.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// What became of one workload, all of its queue pairs together.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WorkloadReport {
-    /// Its name.
+    /// The name that the fabric file gives.
     pub name: String,
     /// Its queue pairs.
     pub flows: u64,
@@ -103,17 +136,23 @@ pub struct WorkloadReport {
     pub failed: u64,
     /// Bytes of completed messages.
     pub bytes: u64,
-    /// Payload bits per second, all queue pairs together: between first and last completion of each.
+    /// Payload bytes that arrived, each once, those of messages that did not complete included. Storage:
+    /// bytes of completed I/Os.
+    pub delivered_bytes: u64,
+    /// From when to when the workload ran, in microseconds: from the first post to the last completion, or to
+    /// the end of the run where not everything completed. Nothing where nothing was posted.
+    pub interval_us: Option<[f64; 2]>,
+    /// Payload bits per second of all queue pairs: `delivered_bytes` over `interval_us`.
     pub goodput_bps: f64,
     /// Jain's fairness of the queue pairs' goodput: 1 is equal shares.
     pub fairness: Option<f64>,
     /// Completion times of finished queue pairs, in microseconds.
-    pub completion_us: Option<Spread>,
+    pub completion_us: Option<Percentiles>,
     /// The same, as multiples of what they take alone.
-    pub slowdown: Option<Spread>,
+    pub slowdown: Option<Percentiles>,
     /// From posting a message to its completion, in microseconds.
-    pub latency_us: Option<Spread>,
-    /// Storage: I/Os per second, all jobs together.
+    pub latency_us: Option<Percentiles>,
+    /// Storage: I/Os per second of all jobs, over the workload's interval.
     pub ios_per_s: Option<f64>,
     /// Packets of data that were sent again.
     pub retransmitted: u64,
@@ -127,7 +166,7 @@ pub struct WorkloadReport {
     /// 3.3).
     pub late_percent: f64,
     /// What it is limited by, if anything is full.
-    pub limit: Option<Limit>,
+    pub limit: Option<Bottleneck>,
     /// By reorder distance: entry n counts distances from 2^n to 2^(n+1) - 1.
     pub reorder_distances: Vec<u64>,
     /// The largest distance.
@@ -135,7 +174,7 @@ pub struct WorkloadReport {
 }
 
 /// A queue pair's transfers.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FlowReport {
     /// Index of the workload.
     pub workload: usize,
@@ -151,27 +190,28 @@ pub struct FlowReport {
     pub completion_us: Option<f64>,
     /// The same as a multiple of what it takes alone.
     pub slowdown: Option<f64>,
-    /// Payload bits per second in its steady state, or over all of it where it has but one message.
+    /// Payload bits per second that arrived, from the queue pair's first post to its last completion, or to
+    /// the end of the run.
     pub goodput_bps: Option<f64>,
     /// Packets sent again.
     pub retransmitted: u64,
-    /// Congestion notifications.
+    /// Congestion notification packets that the sender took.
     pub notifications: u64,
     /// Its queue pair failed.
     pub failed: bool,
-    /// Ports that its data crossed, in the order of the way, where that was asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Ports that its data crossed, in the order of the path, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<HopReport>,
 }
 
 /// What became of one flow's data at one port.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct HopReport {
     /// The port that sends.
     pub port: String,
     /// The port at the other end of its link.
     pub to: String,
-    /// Packets sent.
+    /// Packets that left here.
     pub packets: u64,
     /// Bytes sent, headers included.
     pub bytes: u64,
@@ -191,7 +231,7 @@ pub struct HopReport {
 }
 
 /// A port and the link that it sends into.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortReport {
     /// `h0`, or `sw:3`.
     pub port: String,
@@ -199,19 +239,20 @@ pub struct PortReport {
     pub to: String,
     /// Number of the link, and the direction in it.
     pub link: u32,
-    /// See `link`.
+    /// Direction in the link: 0 from its first end, 1 from its second.
     pub direction: u8,
     /// Its speed in bits per second.
     pub rate_bps: u64,
     /// Of the time, how much it was sending, from 0 to 1.
     pub load: f64,
-    /// Packets sent.
+    /// Packets that left here.
     pub packets: u64,
-    /// Bytes sent.
+    /// Bytes that left here, headers included.
     pub bytes: u64,
-    /// Packets marked.
+    /// Packets that were marked here (ECN).
     pub marked: u64,
     /// Packets that arrived here and were dropped, by reason.
+    #[serde(deserialize_with = "json::reasons")]
     pub dropped: Vec<(&'static str, u64)>,
     /// Frames that arrived damaged: those whose check sequence was wrong.
     pub fcs_errors: u64,
@@ -220,13 +261,13 @@ pub struct PortReport {
     /// Frames sent that pause the other end.
     pub pauses_sent: u64,
     /// Frames of priority flow control sent, by priority; nothing where there were none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pfc_sent: Vec<u64>,
     /// The same received.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pfc_received: Vec<u64>,
     /// Priority groups that had anything of the buffer, or were refused it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupReport>,
     /// Microseconds during which the other end had it paused, over all queues.
     pub paused_us: f64,
@@ -248,33 +289,33 @@ impl PortReport {
     }
 }
 
-/// A queue.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// What one queue of a port counted.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct QueueReport {
-    /// Its class.
+    /// The traffic class of the queue.
     pub class: u8,
-    /// Packets sent.
+    /// Packets that left here.
     pub packets: u64,
-    /// Bytes sent.
+    /// Bytes that left here, headers included.
     pub bytes: u64,
-    /// Packets marked.
+    /// Packets that were marked here (ECN).
     pub marked: u64,
     /// Most bytes that waited.
     pub peak_bytes: u32,
     /// Microseconds of pause.
     pub paused_us: f64,
     /// Packets that were for this queue, or in it, and were dropped, by reason.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "json::reasons")]
     pub dropped: Vec<(&'static str, u64)>,
     /// How often the watchdog found it in a storm.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub storms: u32,
 }
 
 /// A priority group: what arrives of some classes.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupReport {
-    /// Its number.
+    /// The priority group's number.
     pub group: u8,
     /// Most bytes that it had of the shared buffer.
     pub shared_peak_bytes: u32,
@@ -289,28 +330,28 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A switch.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// What one switch counted, all of its ports together.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SwitchReport {
-    /// Its name.
+    /// The name that the fabric file gives.
     pub name: String,
     /// Bytes of its packet memory.
     pub buffer_bytes: u32,
     /// Most bytes in use at once.
     pub buffer_peak_bytes: u32,
-    /// Packets dropped.
+    /// Packets that were dropped.
     pub dropped: u64,
-    /// Packets marked.
+    /// Packets that were marked here (ECN).
     pub marked: u64,
-    /// Pauses sent.
+    /// Frames sent that pause a priority (Xoff).
     pub pauses_sent: u64,
 }
 
 /// How bad something is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Something fails.
+    /// Data was lost, or a transfer failed or cannot go on.
     Broken,
     /// It works, and much worse than it could.
     Slow,
@@ -319,7 +360,7 @@ pub enum Severity {
 }
 
 /// What the run says about the configuration.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
@@ -332,9 +373,9 @@ pub struct Finding {
 }
 
 /// A port over time.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Series {
-    /// The port.
+    /// The port's name.
     pub port: String,
     /// Moments in microseconds.
     pub at_us: Vec<f64>,
@@ -349,9 +390,9 @@ pub struct Series {
 }
 
 /// A queue over time.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct QueueSeries {
-    /// Its class.
+    /// The traffic class of the queue.
     pub class: u8,
     /// Bytes that waited, at the moments of the port.
     pub queued_bytes: Vec<u32>,

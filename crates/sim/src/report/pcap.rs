@@ -1,7 +1,8 @@
 //! Captured packets as a file that tshark reads: classic pcap with nanoseconds.
 
+use crate::experiment::Station;
 use crate::world::{Captured, CapturedFrame};
-use fabric::PauseFrame;
+use fabric::{PauseFrame, Time};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use wire::frame::FRAME_HEADERS_MAX;
@@ -19,8 +20,8 @@ const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const LINKTYPE_ETHERNET: u32 = 1;
 const SNAP_BYTES: u32 = 65_535;
 
-/// Writes what was captured of one link, in both directions. `to` gives the destination host of a flow's
-/// packets, by flow and sender.
+/// Writes what was captured of one link, in both directions. `stations` gives source and destination of a
+/// flow's packets, by flow and sender: [`crate::experiment::Experiment::stations`].
 ///
 /// # Errors
 /// What writing says.
@@ -28,42 +29,51 @@ pub fn write_pcap(
     out: &mut impl Write,
     link: u32,
     captured: &[Captured],
-    to: impl Fn(u32, u32) -> u32,
+    stations: impl Fn(u32, u32) -> [Station; 2],
 ) -> io::Result<()> {
+    out.write_all(&pcap_header())?;
+    for packet in captured.iter().filter(|packet| packet.link == link) {
+        out.write_all(&pcap_record(packet.at, &captured_bytes(packet, &stations)))?;
+    }
+    Ok(())
+}
+
+/// What a file begins with.
+pub fn pcap_header() -> Vec<u8> {
     let mut header = Vec::with_capacity(24);
     header.extend(MAGIC_NANOSECONDS.to_le_bytes());
     header.extend([2, 0, 4, 0]);
     header.extend([0; 8]);
     header.extend(SNAP_BYTES.to_le_bytes());
     header.extend(LINKTYPE_ETHERNET.to_le_bytes());
-    out.write_all(&header)?;
-    for packet in captured.iter().filter(|packet| packet.link == link) {
-        let bytes = match &packet.frame {
-            CapturedFrame::Pause(frame) => pause(*frame, packet.direction),
-            CapturedFrame::Packet { from, flow, source_port, tos, pcp, hop_limit, headers, payload } => {
-                let (tos, pcp, hop_limit, source_port) = (*tos, *pcp, *hop_limit, *source_port);
-                let marks = Marks { tos, pcp, hop_limit, source_port };
-                roce(*from, to(*flow, *from), &marks, headers, *payload)
-            }
-        };
-        let ns = packet.at.ns();
-        for field in [ns / 1_000_000_000, ns % 1_000_000_000, bytes.len() as u64, bytes.len() as u64] {
-            out.write_all(&(field as u32).to_le_bytes())?;
-        }
-        out.write_all(&bytes)?;
+    header
+}
+
+/// A frame with its time, as it stands in a file.
+pub fn pcap_record(at: Time, frame: &[u8]) -> Vec<u8> {
+    let ns = at.ns();
+    let mut record = Vec::with_capacity(16 + frame.len());
+    for field in [ns / 1_000_000_000, ns % 1_000_000_000, frame.len() as u64, frame.len() as u64] {
+        record.extend((field as u32).to_le_bytes());
     }
-    Ok(())
+    record.extend_from_slice(frame);
+    record
+}
+
+/// The frame of a pause, or of a simulated host's packet.
+pub fn captured_bytes(captured: &Captured, stations: impl Fn(u32, u32) -> [Station; 2]) -> Vec<u8> {
+    match &captured.frame {
+        CapturedFrame::Pause(frame) => pause(*frame, captured.direction),
+        CapturedFrame::Packet { from, flow, source_port, tos, pcp, hop_limit, headers, payload } => {
+            let (tos, pcp, hop_limit, source_port) = (*tos, *pcp, *hop_limit, *source_port);
+            roce(stations(*flow, *from), &Marks { tos, pcp, hop_limit, source_port }, headers, *payload)
+        }
+    }
 }
 
 /// The address of a host: 10.0.0.0/8 by number.
 fn address(host: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0001_u32.wrapping_add(host & 0x00ff_ffff))
-}
-
-/// A locally administered MAC address.
-fn mac(host: u32) -> MacAddress {
-    let [a, b, c, d] = host.to_be_bytes();
-    MacAddress([0x02, 0, a, b, c, d])
 }
 
 fn pause(frame: PauseFrame, direction: u8) -> Vec<u8> {
@@ -85,7 +95,7 @@ struct Marks {
 
 /// The whole frame without its check sequence. A simulation has no payload: it is zeros, under an ICRC that
 /// is right for them.
-fn roce(from: u32, to: u32, marks: &Marks, packet: &Packet, payload: u32) -> Vec<u8> {
+fn roce([from, to]: [Station; 2], marks: &Marks, packet: &Packet, payload: u32) -> Vec<u8> {
     let mut transport = [0; MAX_HEADERS];
     let pad = wire::pad_of(payload as usize);
     // What the device sent encodes: its headers never contradict each other.
@@ -98,8 +108,8 @@ fn roce(from: u32, to: u32, marks: &Marks, packet: &Packet, payload: u32) -> Vec
         identification: Identification::ZERO,
         ttl: marks.hop_limit,
         protocol: PROTOCOL_UDP,
-        source: address(from),
-        destination: address(to),
+        source: address(from.host),
+        destination: address(to.host),
     };
     let udp = Udp {
         source_port: marks.source_port,
@@ -108,9 +118,9 @@ fn roce(from: u32, to: u32, marks: &Marks, packet: &Packet, payload: u32) -> Vec
         checksum: 0,
     };
     let ethernet = Ethernet {
-        destination: mac(to),
-        source: mac(from),
-        vlan: marks.pcp.map(|pcp| VlanTag { pcp, dei: false, vid: 0 }),
+        destination: MacAddress(to.mac),
+        source: MacAddress(from.mac),
+        vlan: marks.pcp.map(|pcp| VlanTag { pcp, dei: false, vid: from.vlan }),
         ethertype: EtherType::IPV4,
     };
     let mut bytes = [0; FRAME_HEADERS_MAX];

@@ -1,6 +1,9 @@
 //! The report as text for a terminal.
 
-use super::{HopReport, PortReport, Report, Severity, Spread, WorkloadReport, port_shares, slowest};
+use super::{
+    HopReport, Percentiles, PortReport, Report, Severity, WorkloadReport, counted, port_shares, slowest,
+};
+use fabric::columns;
 use std::fmt::Write;
 
 /// Ports that are listed: those with the most to say.
@@ -24,17 +27,27 @@ impl Rows {
         for row in &self.0 {
             let mut line = String::from(" ");
             for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let _ = if index == 0 {
-                    write!(line, " {cell:<width$}")
+                if index == 0 {
+                    line += " ";
+                    line += &columns::left(cell, *width);
                 } else {
-                    write!(line, "  {cell:>width$}")
-                };
+                    line += "  ";
+                    line += &columns::right(cell, *width);
+                }
             }
             text += line.trim_end();
             text.push('\n');
         }
         text
     }
+}
+
+/// How much of the time was simulated packet by packet, where steady states were skipped.
+fn skipped(report: &Report) -> String {
+    report.skipped.map_or_else(String::new, |skipped| {
+        let simulated = time((report.end_s - skipped.seconds) * 1e6);
+        format!(" ({simulated} packet by packet, {} skipped)", counted(skipped.times, "piece", "pieces"))
+    })
 }
 
 /// The report as text.
@@ -49,8 +62,9 @@ pub fn table(report: &Report) -> String {
     let partial = if report.partial { "; stopped before its end" } else { "" };
     let _ = writeln!(
         text,
-        "{} of virtual time, seed {}{settings}{partial}\n",
+        "{} of virtual time{}, seed {}{settings}{partial}\n",
         time(report.end_s * 1e6),
+        skipped(report),
         report.seed
     );
     text += &workloads(&report.workloads);
@@ -64,6 +78,7 @@ pub fn table(report: &Report) -> String {
     text += &hops(report);
     text += &ports(&report.ports);
     text += &switches(report);
+    text += &functions(report);
     text += &findings(report);
     text
 }
@@ -88,7 +103,7 @@ fn workloads(workloads: &[WorkloadReport]) -> String {
     ];
     let mut rows = Rows::new(&head);
     for workload in workloads {
-        let pair = |spread: Option<Spread>, show: fn(f64) -> String| {
+        let pair = |spread: Option<Percentiles>, show: fn(f64) -> String| {
             spread.map_or_else(
                 || ["-".to_owned(), "-".to_owned()],
                 |spread| [show(spread.p50), show(spread.p99)],
@@ -131,12 +146,12 @@ fn limits(workloads: &[WorkloadReport]) -> String {
                 )
             }
             None if workload.retransmitted > 0 => {
-                let again = workload.retransmitted;
-                writeln!(text, "  {} fills nothing: {again} packets were sent again", workload.name)
+                let again = counted(workload.retransmitted, "packet was", "packets were");
+                writeln!(text, "  {} fills nothing: {again} sent again", workload.name)
             }
             None => writeln!(
                 text,
-                "  {} fills nothing: it waits for round trips, windows or others",
+                "  {} fills nothing: it waits for round trips or windows, or for other workloads",
                 workload.name
             ),
         };
@@ -163,7 +178,7 @@ fn storage(report: &Report) -> String {
     }
     let mut rows = Rows::new(&["storage", "IOPS", "GB/s", "latency mean", "p50", "p99", "max"]);
     for workload in report.workloads.iter().filter(|workload| workload.ios_per_s.is_some()) {
-        let at = |of: fn(Spread) -> f64| workload.latency_us.map_or("-".to_owned(), |all| time(of(all)));
+        let at = |of: fn(Percentiles) -> f64| workload.latency_us.map_or("-".to_owned(), |all| time(of(all)));
         rows.0.push(vec![
             workload.name.clone(),
             format!("{:.0}", workload.ios_per_s.unwrap_or_default()),
@@ -186,7 +201,7 @@ fn storage(report: &Report) -> String {
     format!("\n{}\n{}", rows.text(), hosts.text())
 }
 
-/// Where the data of each workload waited, and its slowest flow's way.
+/// Where the data of each workload waited, and the path of its slowest flow.
 fn hops(report: &Report) -> String {
     let mut text = String::new();
     for (index, workload) in report.workloads.iter().enumerate() {
@@ -270,9 +285,22 @@ fn switches(report: &Report) -> String {
     format!("\n{}", rows.text())
 }
 
+fn functions(report: &Report) -> String {
+    if report.functions.is_empty() {
+        return String::new();
+    }
+    let mut rows = Rows::new(&["dropped at function", "spoofed GID", "spoofed MAC", "other VLAN"]);
+    for one in report.functions.iter().take(PORTS_SHOWN) {
+        let counts = [one.dropped.spoofed_gid, one.dropped.spoofed_mac, one.dropped.vlan];
+        let counts = counts.map(|count| count.to_string());
+        rows.0.push(std::iter::once(one.function.clone()).chain(counts).collect());
+    }
+    format!("\n{}", rows.text())
+}
+
 fn findings(report: &Report) -> String {
     if report.findings.is_empty() {
-        return "\nNothing was lost, nobody was paused for long: no findings.\n".to_owned();
+        return "\nNothing was lost, and no port was paused for long: no findings.\n".to_owned();
     }
     let mut text = String::from("\nFindings\n");
     for finding in &report.findings {

@@ -9,11 +9,11 @@ use fabric::vendor::{CountedPort, CountedSwitch, Imported};
 /// What a switch prints.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Printed {
-    /// Its name.
+    /// The switch's name.
     pub switch: String,
     /// What it runs.
     pub system: &'static str,
-    /// The tables.
+    /// The tables, as the switch's system prints them.
     pub text: String,
 }
 

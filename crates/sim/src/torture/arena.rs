@@ -5,7 +5,7 @@ use rnic::{Fault, Gather, Memory, Payload, Piece};
 /// Where the arena begins, as the device sees it: not 0, so that an offset taken for an address is noticed.
 pub(super) const BASE: u64 = 0x7f00_0000_0000;
 
-/// Plain bytes.
+/// Memory of one host as plain bytes.
 #[derive(Debug)]
 pub(super) struct Arena {
     bytes: Vec<u8>,

@@ -1,7 +1,8 @@
 //! One side of the torture: a device, its memory, and where it is.
 
 use super::arena::{Arena, BASE, Slot};
-use super::network::{Network, Port};
+use super::channel::{CHANNEL, ShmChannel};
+use super::network::{LossyNetwork, Port};
 use crate::dice::Dice;
 use rnic::{
     Access, AddressVector, AttrMask, Capacity, Completion, Config, Cq, Device, Event, Gid, Instant, Mtu, Pd,
@@ -9,9 +10,9 @@ use rnic::{
 };
 use wire::{Psn, Qpn};
 
-/// Everything of one host.
+/// One of the two hosts: its device, its memory, and the keys and queues that the test uses.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct TestHost {
     pub(super) device: Device,
     pub(super) arena: Arena,
     pub(super) keys: RegionKeys,
@@ -19,6 +20,16 @@ pub(super) struct Host {
     pd: Pd,
     gid: Gid,
     free: usize,
+}
+
+/// Ends a channel where its time has come, and lets those go on that wait for room.
+pub(super) fn tend(channel: &mut ShmChannel, hosts: &mut [TestHost; 2], now: Instant) {
+    for (side, host) in hosts.iter_mut().enumerate() {
+        if channel.end(side, now) {
+            host.device.shm().close_channel(CHANNEL, now);
+        }
+        host.device.resume();
+    }
 }
 
 /// Attributes that both ends of a connection share.
@@ -39,7 +50,7 @@ pub(super) const QKEY: u32 = 0x1234;
 /// An RNR timer of 10 us.
 const RNR_TIMER_CODE: u8 = 1;
 
-impl Host {
+impl TestHost {
     pub(super) fn new(
         config: Config,
         side: usize,
@@ -58,17 +69,17 @@ impl Host {
         let mut device = Device::new(config, seed);
         device.add_qpn_range(Qpn::new(0x1000 * (side as u32 + 1)), 64);
         let gid = Gid::from_ipv4([10, 0, 0, side as u8 + 1]);
-        device.set_gid(0, Some(gid));
-        device.set_active_mtu(Mtu::B4096);
+        device.port_mut().set_gid(0, Some(gid));
+        device.port_mut().set_active_mtu(Mtu::B4096);
         let pd = device.alloc_pd()?;
         let arena = Arena::new(arena_bytes);
         let init = RegionInit { address: BASE, length: arena.length(), iova: BASE, access: RIGHTS };
-        let keys = device.register(pd, init)?;
-        let cq = device.create_cq(4096)?;
+        let keys = device.memory().register(pd, init)?;
+        let cq = device.cqs_mut().create(4096)?;
         Ok(Self { device, arena, keys, cq, pd, gid, free: 0 })
     }
 
-    /// A part of the arena that nobody else has.
+    /// A part of the arena that no other region has.
     pub(super) fn allot(&mut self, length: usize) -> Slot {
         let slot = Slot { offset: self.free, length };
         self.free = (self.free + length).next_multiple_of(64);
@@ -150,7 +161,7 @@ impl Host {
         &mut self,
         to: usize,
         now: Instant,
-        network: &mut Network,
+        network: &mut LossyNetwork,
         dice: &mut Dice,
     ) -> Vec<Event> {
         let mut port = Port { arena: &self.arena, network, dice, to, now };
@@ -160,7 +171,7 @@ impl Host {
 
     pub(super) fn completions(&mut self) -> Vec<Completion> {
         let mut taken = Vec::new();
-        self.device.poll_cq(self.cq, usize::MAX, |completion| taken.push(*completion));
+        self.device.cqs_mut().poll(self.cq, usize::MAX, |completion| taken.push(*completion));
         taken
     }
 }

@@ -5,16 +5,16 @@
 //! virtual time.
 
 mod arena;
+mod channel;
 mod host;
-mod lane;
 mod network;
 mod stream;
 mod twin;
 
 use crate::dice::Dice;
-use host::{Connection, Host};
-use lane::{LANE, Lane, senders_to};
-use network::{Faults, Network};
+use channel::{CHANNEL, ShmChannel, senders_to};
+use host::{Connection, TestHost};
+use network::{Faults, LossyNetwork};
 use rnic::{Completion, CompletionKind, Config, CongestionConfig, DcqcnConfig, Event, Instant, Mtu, QpType};
 use stream::{Stream, Verdict};
 use wire::Psn;
@@ -40,14 +40,14 @@ pub struct Summary {
     pub retransmitted: u64,
     /// Requests placed or held ahead of their turn.
     pub out_of_order: u64,
-    /// Virtual nanoseconds.
+    /// Virtual time at the end, in nanoseconds.
     pub time_ns: u64,
 }
 
 /// A run that went wrong. Its text ends with the command that shows it again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// The run.
+    /// The seed of the run that failed.
     pub seed: u64,
     /// Of which kind.
     pub between: Between,
@@ -58,13 +58,13 @@ pub struct Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { seed, between, what } = self;
-        let lane = match between {
+        let option = match between {
             Between::Network => "",
-            Between::Lane => "--lane ",
+            Between::SharedMemory => "--shared-memory ",
             Between::Both => "--compare ",
         };
         let command = "cargo run --release -p rockery-sim --bin torture --";
-        write!(f, "seed {seed}: {what}\n{command} {lane}--seed {seed}")
+        write!(f, "seed {seed}: {what}\n{command} {option}--seed {seed}")
     }
 }
 
@@ -73,8 +73,8 @@ impl std::fmt::Display for Failure {
 pub enum Between {
     /// The network alone.
     Network,
-    /// A lane, which may end in the middle: then the network.
-    Lane,
+    /// A shared-memory channel, which may end during the run: then the network.
+    SharedMemory,
     /// First the one, then the other: [`compare`].
     Both,
 }
@@ -93,8 +93,8 @@ pub fn run(seed: u64, between: Between) -> Result<Summary, Failure> {
 struct Run {
     dice: Dice,
     now: Instant,
-    network: Network,
-    hosts: [Host; 2],
+    network: LossyNetwork,
+    hosts: [TestHost; 2],
     streams: Vec<Stream>,
 }
 
@@ -106,7 +106,7 @@ impl Run {
         let message_max = mtu.bytes() as usize * (1 + dice.below(6) as usize);
         let pairs = 1 + dice.below(3) as usize;
         let arena_bytes = pairs * 2 * 48 * (message_max + 256);
-        let mut host = |side| Host::new(config.clone(), side, arena_bytes, &mut dice);
+        let mut host = |side| TestHost::new(config.clone(), side, arena_bytes, &mut dice);
         let mut hosts = [host(0)?, host(1)?];
         let mut streams = Vec::new();
         for _ in 0..pairs {
@@ -122,8 +122,8 @@ impl Run {
             let gids = [hosts[0].gid(), hosts[1].gid()];
             for side in 0..2 {
                 hosts[side].connect(kind, qpns[side], (gids[1 - side], qpns[1 - side]), side, &how)?;
-                if between == Between::Lane && kind != QpType::Ud {
-                    hosts[side].device.set_lane(qpns[side], LANE)?;
+                if between == Between::SharedMemory && kind != QpType::Ud {
+                    hosts[side].device.shm().set_channel(qpns[side], CHANNEL)?;
                 }
             }
             let most = if kind == QpType::Ud { message_max.min(4096) } else { message_max };
@@ -132,10 +132,10 @@ impl Run {
                 streams.push(Stream::new(kind, from, qpns, most, requests, &mut hosts));
             }
         }
-        let mut network = Network::default();
+        let mut network = LossyNetwork::default();
         network.faults = faults(&mut dice);
-        if between == Between::Lane {
-            network.lane = Some(Lane::new(&mut dice));
+        if between == Between::SharedMemory {
+            network.channel = Some(ShmChannel::new(&mut dice));
         }
         Ok(Self { dice, now: Instant(0), network, hosts, streams })
     }
@@ -143,28 +143,29 @@ impl Run {
     fn work(&mut self) -> Verdict {
         self.run_until_done(FAULTS_NS)?;
         self.network.faults = Faults::default();
-        if let Some(lane) = &mut self.network.lane {
-            lane.full = 0;
+        if let Some(channel) = &mut self.network.channel {
+            channel.full = 0;
         }
         let healed = self.now.0;
         if !self.run_until_done(LIVENESS_NS)? {
             let stuck: Vec<_> = self.streams.iter().filter(|stream| !stream.is_done()).collect();
             return Err(format!("not done {} ns after the network healed: {stuck:?}", self.now.0 - healed));
         }
-        self.check_lane()
+        self.check_channel()
     }
 
-    /// On a lane that lasts nothing is lost, so nothing is asked for twice but by those that were not ready.
-    fn check_lane(&self) -> Verdict {
-        if !self.network.lane.as_ref().is_some_and(Lane::lasts) {
+    /// On a shared-memory channel that stays open nothing is lost, so nothing is asked for twice but by those
+    /// that were not ready.
+    fn check_channel(&self) -> Verdict {
+        if !self.network.channel.as_ref().is_some_and(ShmChannel::lasts) {
             return Ok(());
         }
         for host in &self.hosts {
-            let counters = host.device.counters();
+            let counters = host.device.port().counters();
             let lost =
                 counters.local_ack_timeout_err + counters.packet_seq_err + counters.implied_nak_seq_err;
             if lost > 0 {
-                return Err(format!("something was lost on a lane: {counters:?}"));
+                return Err(format!("something was lost on a channel: {counters:?}"));
             }
         }
         Ok(())
@@ -184,8 +185,8 @@ impl Run {
                 self.act()?;
                 next_action = Instant(self.now.0 + 1 + self.dice.below(20_000));
             }
-            if let Some(lane) = &mut self.network.lane {
-                lane.tend(&mut self.hosts, self.now);
+            if let Some(channel) = &mut self.network.channel {
+                host::tend(channel, &mut self.hosts, self.now);
             }
             self.deliver();
             self.settle()?;
@@ -211,18 +212,18 @@ impl Run {
             host.device.handle_timeout(self.now);
         }
         while let Some((side, frame)) = self.network.take(self.now) {
-            let open = self.network.lane.as_ref().is_some_and(|lane| lane.is_open(side));
-            if frame.by_lane && !open {
+            let open = self.network.channel.as_ref().is_some_and(|channel| channel.is_open(side));
+            if frame.by_channel && !open {
                 continue;
             }
             let Some((arrival, packet, payload)) = frame.open() else {
                 self.network.corrupted += 1;
                 continue;
             };
-            let Host { device, arena, .. } = &mut self.hosts[side];
+            let TestHost { device, arena, .. } = &mut self.hosts[side];
             let payload = rnic::Payload::Bytes(payload);
-            if frame.by_lane {
-                device.handle_lane_packet(self.now, &arrival, senders_to(side), &packet, payload, arena);
+            if frame.by_channel {
+                device.shm().handle_packet(self.now, &arrival, senders_to(side), &packet, payload, arena);
             } else {
                 device.handle_packet(self.now, &arrival, &packet, payload, arena);
             }
@@ -266,7 +267,7 @@ impl Run {
     }
 
     fn summary(&self) -> Summary {
-        let counters = self.hosts.each_ref().map(|host| *host.device.counters());
+        let counters = self.hosts.each_ref().map(|host| *host.device.port().counters());
         Summary {
             completed: self.streams.iter().map(|stream| stream.completed).sum(),
             dead: self.streams.iter().filter(|stream| stream.dead).count() as u64,

@@ -2,14 +2,16 @@
 //! included.
 
 use super::arena::Arena;
-use super::lane::{LANE, Lane};
+use super::channel::{CHANNEL, ShmChannel};
 use crate::dice::Dice;
-use rnic::{Arrival, Fault, Gather, Gid, Instant, Path, Sink};
+use rnic::{
+    Arrival, Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Sink, SrqOwner,
+};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use wire::MAX_HEADERS;
 use wire::icrc::{Flow, Identification, split_icrc};
-use wire::{Packet, Qpn};
+use wire::{Packet, Qpn, Reth};
 
 /// What the network does to a packet, in thousandths, and how long it may hold one back.
 #[derive(Clone, Copy, Default, Debug)]
@@ -24,14 +26,14 @@ pub(super) struct Faults {
 
 /// A packet on its way: what UDP carries, and what the IP header says.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(super) struct Datagram {
     bytes: Vec<u8>,
     source: Gid,
     destination: Gid,
     source_port: u16,
     traffic_class: u8,
-    /// It goes by the lane.
-    pub(super) by_lane: bool,
+    /// It goes by the channel.
+    pub(super) by_channel: bool,
 }
 
 /// One way takes at least this long.
@@ -39,27 +41,27 @@ const DELAY_NS: u64 = 1_000;
 
 /// All packets in flight, by time of arrival and then by order of sending.
 #[derive(Debug, Default)]
-pub(super) struct Network {
-    queue: BTreeMap<(Instant, u64), (usize, Frame)>,
+pub(super) struct LossyNetwork {
+    queue: BTreeMap<(Instant, u64), (usize, Datagram)>,
     sent: u64,
     pub(super) faults: Faults,
     pub(super) corrupted: u64,
-    pub(super) lane: Option<Lane>,
+    pub(super) channel: Option<ShmChannel>,
 }
 
-impl Network {
+impl LossyNetwork {
     pub(super) fn next(&self) -> Option<Instant> {
         self.queue.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// The next packet that has arrived by `now`, and at which side.
-    pub(super) fn take(&mut self, now: Instant) -> Option<(usize, Frame)> {
+    pub(super) fn take(&mut self, now: Instant) -> Option<(usize, Datagram)> {
         let entry = self.queue.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(entry.remove())
     }
 
-    fn carry(&mut self, to: usize, mut frame: Frame, now: Instant, dice: &mut Dice) {
-        if frame.by_lane {
+    fn carry(&mut self, to: usize, mut frame: Datagram, now: Instant, dice: &mut Dice) {
+        if frame.by_channel {
             return self.insert(to, frame, Instant(now.0 + DELAY_NS));
         }
         let faults = self.faults;
@@ -79,12 +81,12 @@ impl Network {
         self.enqueue(to, frame, now, dice);
     }
 
-    fn enqueue(&mut self, to: usize, frame: Frame, now: Instant, dice: &mut Dice) {
+    fn enqueue(&mut self, to: usize, frame: Datagram, now: Instant, dice: &mut Dice) {
         let late = if dice.per_mille(self.faults.late) { dice.below(self.faults.late_ns_max) } else { 0 };
         self.insert(to, frame, Instant(now.0 + DELAY_NS + late));
     }
 
-    fn insert(&mut self, to: usize, frame: Frame, at: Instant) {
+    fn insert(&mut self, to: usize, frame: Datagram, at: Instant) {
         self.sent += 1;
         self.queue.insert((at, self.sent), (to, frame));
     }
@@ -93,13 +95,15 @@ impl Network {
 /// Sends what the device of one side makes into the network.
 pub(super) struct Port<'a> {
     pub(super) arena: &'a Arena,
-    pub(super) network: &'a mut Network,
+    pub(super) network: &'a mut LossyNetwork,
     pub(super) dice: &'a mut Dice,
     pub(super) to: usize,
     pub(super) now: Instant,
 }
 
 impl Sink for Port<'_> {
+    type Channels = Self;
+
     fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
         let mut header = [0; MAX_HEADERS];
         let pad = wire::codec::pad_of(payload.len() as usize);
@@ -111,29 +115,60 @@ impl Sink for Port<'_> {
             .seed(bytes.len() as u16 + 4, Identification::ZERO);
         icrc.transport(&bytes);
         bytes.extend(icrc.finish());
-        let frame = Frame {
+        let frame = Datagram {
             bytes,
             source: path.source,
             destination: path.destination,
             source_port: path.source_port,
             traffic_class: path.traffic_class,
-            by_lane: path.lane == LANE,
+            by_channel: path.channel == CHANNEL,
         };
         self.network.carry(self.to, frame, self.now, self.dice);
         Ok(())
     }
 
+    fn channels(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+}
+
+impl Channels for Port<'_> {
     fn room(&mut self, path: &Path, _mtu: u32) -> u32 {
-        match &self.network.lane {
-            Some(lane) if path.lane == LANE => lane.room(self.dice),
+        match &self.network.channel {
+            Some(channel) if path.channel == CHANNEL => channel.room(self.dice),
             _ => 1,
         }
     }
 
-    fn lane(&mut self, _path: &Path, _from: Qpn, _to: Qpn) -> u16 {
-        let open = self.network.lane.as_ref().is_some_and(|lane| lane.is_open(1 - self.to));
-        if open { LANE } else { 0 }
+    fn datagram_channel(&mut self, _path: &Path, _from: Qpn, _to: Qpn) -> u16 {
+        let open = self.network.channel.as_ref().is_some_and(|channel| channel.is_open(1 - self.to));
+        if open { CHANNEL } else { 0 }
     }
+
+    fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
+        false
+    }
+
+    /// Nothing is executed directly here, but requests wait as they would for it.
+    fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
+        match self.dice.below(20) {
+            0 => Execution::Later,
+            1..4 => Execution::Direct,
+            _ => Execution::ByChannel,
+        }
+    }
+
+    fn begins(&mut self, _path: &Path, _is_read: bool, _length: u32, _follows: bool) {}
+
+    fn prefers_to_execute(&mut self, _path: &Path) -> bool {
+        false
+    }
+
+    fn srq_owner(&mut self, _front_end: Qpn, _srq: Qpn) -> SrqOwner {
+        SrqOwner::Absent
+    }
+
+    fn forward(&mut self, _channel: u16, _request: &ForwardedRequest, _packet: &Packet, _payload: &[u8]) {}
 }
 
 fn flow(source: Gid, destination: Gid, source_port: u16) -> Flow {
@@ -141,7 +176,7 @@ fn flow(source: Gid, destination: Gid, source_port: u16) -> Flow {
     Flow::ipv4(address(source), address(destination), source_port, wire::udp::ROCE_PORT)
 }
 
-impl Frame {
+impl Datagram {
     /// The packet inside, unless it is damaged.
     pub(super) fn open(&self) -> Option<(Arrival, Packet, &[u8])> {
         let (transport, carried) = split_icrc(&self.bytes)?;

@@ -2,7 +2,7 @@
 //! of packets.
 
 use super::arena::Slot;
-use super::host::{Host, QKEY};
+use super::host::{QKEY, TestHost};
 use crate::dice::Dice;
 use rnic::{
     Completion, CompletionKind, Data, Destination, Extra, Instant, Operation, QpType, SendFlags, SendRequest,
@@ -86,7 +86,7 @@ impl Stream {
         qpns: [Qpn; 2],
         message_max: usize,
         requests: u64,
-        hosts: &mut [Host; 2],
+        hosts: &mut [TestHost; 2],
     ) -> Self {
         let places: Vec<_> = (0..DEPTH)
             .map(|_| (hosts[from].allot(message_max), hosts[1 - from].allot(message_max), None))
@@ -135,7 +135,12 @@ impl Stream {
     }
 
     /// Posts some receives, but not always all: the sender then meets a receiver that is not ready.
-    pub(super) fn post_receives(&mut self, hosts: &mut [Host; 2], dice: &mut Dice, now: Instant) -> Verdict {
+    pub(super) fn post_receives(
+        &mut self,
+        hosts: &mut [TestHost; 2],
+        dice: &mut Dice,
+        now: Instant,
+    ) -> Verdict {
         let most = 1 + dice.below(RECEIVES as u64);
         for _ in 0..most {
             let Some(slot) = self.spare_receives.pop() else { break };
@@ -149,7 +154,7 @@ impl Stream {
     }
 
     /// Posts one request of a random kind.
-    pub(super) fn post(&mut self, hosts: &mut [Host; 2], dice: &mut Dice, now: Instant) -> Verdict {
+    pub(super) fn post(&mut self, hosts: &mut [TestHost; 2], dice: &mut Dice, now: Instant) -> Verdict {
         if self.dead || self.left == 0 {
             return Ok(());
         }
@@ -159,7 +164,7 @@ impl Stream {
         let id = self.next_id;
         self.next_id += 1;
         let plan = self.plan(hosts, dice, place, id);
-        // The last one is signaled, or nobody would ever know.
+        // The last one is signaled: without a completion the end of the stream would not be seen.
         let signaled = self.left == 0 || self.free_places.is_empty() || dice.per_mille(700);
         self.submit(hosts, dice, &plan, id, signaled, now)?;
         let kind = plan.kind;
@@ -168,7 +173,7 @@ impl Stream {
     }
 
     /// A slot whose WRITE completed must not have been touched since.
-    fn check_guard(&mut self, hosts: &[Host; 2], place: usize) -> Verdict {
+    fn check_guard(&mut self, hosts: &[TestHost; 2], place: usize) -> Verdict {
         let (_, remote, guard) = self.places[place];
         let Some(tag) = guard else { return Ok(()) };
         match hosts[1 - self.from].arena.blemish(remote, tag) {
@@ -177,7 +182,7 @@ impl Stream {
         }
     }
 
-    fn plan(&mut self, hosts: &mut [Host; 2], dice: &mut Dice, place: usize, id: u64) -> Plan {
+    fn plan(&mut self, hosts: &mut [TestHost; 2], dice: &mut Dice, place: usize, id: u64) -> Plan {
         let (local, remote, _) = self.places[place];
         self.places[place].2 = None;
         let tag = dice.next_u64();
@@ -249,7 +254,7 @@ impl Stream {
 
     fn message(
         &mut self,
-        hosts: &mut [Host; 2],
+        hosts: &mut [TestHost; 2],
         local: Slot,
         tag: u64,
         operation: Operation,
@@ -272,7 +277,7 @@ impl Stream {
 
     fn submit(
         &mut self,
-        hosts: &mut [Host; 2],
+        hosts: &mut [TestHost; 2],
         dice: &mut Dice,
         plan: &Plan,
         id: u64,
@@ -302,7 +307,7 @@ impl Stream {
     }
 
     /// Checks the completion of a send, and of those unsignaled before it.
-    pub(super) fn check_send(&mut self, hosts: &mut [Host; 2], done: &Completion) -> Verdict {
+    pub(super) fn check_send(&mut self, hosts: &mut [TestHost; 2], done: &Completion) -> Verdict {
         if done.status == Status::RetryExceeded && self.is_reliable() {
             // Seven retries can all be lost: then the connection is over, and the rest is flushed.
             self.dead = true;
@@ -328,7 +333,7 @@ impl Stream {
         }
     }
 
-    fn keep(&mut self, hosts: &mut [Host; 2], posted: &Posted) -> Verdict {
+    fn keep(&mut self, hosts: &mut [TestHost; 2], posted: &Posted) -> Verdict {
         let id = posted.id;
         match posted.promise {
             Promise::Message => Ok(()),
@@ -353,7 +358,7 @@ impl Stream {
     }
 
     /// Checks a receive: the next message, whole, once; or, unreliable, some message that was sent, whole.
-    pub(super) fn check_receive(&mut self, hosts: &[Host; 2], done: &Completion) -> Verdict {
+    pub(super) fn check_receive(&mut self, hosts: &[TestHost; 2], done: &Completion) -> Verdict {
         let slot = self.receives.remove(&done.id).ok_or(format!("received, but not posted: {done:?}"))?;
         self.spare_receives.push(slot);
         if self.dead || done.status == Status::Flushed {

@@ -1,10 +1,10 @@
-//! The same story told twice, over a network that does nothing and over a lane: each completion and each byte
-//! has to be the same, errors and what is flushed after them included.
+//! The same story told twice, over a network without faults and over a shared-memory channel: each completion
+//! and each byte has to be the same, errors and what is flushed after them included.
 
 use super::arena::Slot;
-use super::host::{Connection, Host};
-use super::lane::{LANE, Lane, senders_to};
-use super::network::Network;
+use super::channel::{CHANNEL, ShmChannel, senders_to};
+use super::host::{Connection, TestHost, tend};
+use super::network::LossyNetwork;
 use super::{Between, Failure};
 use crate::dice::Dice;
 use rnic::{Completion, Config, CongestionConfig, Data, Instant, Mtu, Operation, Payload, QpType, SendFlags};
@@ -51,9 +51,9 @@ pub fn compare(seed: u64) -> Result<u64, Failure> {
     let set_up = |error: rnic::Error| failed(format!("set-up: {error}"));
     let story = Story::new(&mut Dice::new(seed)).map_err(set_up)?;
     let tell = |between| Stage::new(&story, between, seed).map_err(set_up)?.play().map_err(failed);
-    let (network, lane) = (tell(Between::Network)?, tell(Between::Lane)?);
+    let (network, channel) = (tell(Between::Network)?, tell(Between::SharedMemory)?);
     for side in 0..2 {
-        let [one, other] = [&network, &lane].map(|outcome| &outcome.completions[side]);
+        let [one, other] = [&network, &channel].map(|outcome| &outcome.completions[side]);
         if one != other {
             let at = one.iter().zip(other).take_while(|(one, other)| one == other).count();
             let [one, other] = [one.get(at), other.get(at)];
@@ -61,7 +61,7 @@ pub fn compare(seed: u64) -> Result<u64, Failure> {
             return Err(failed(format!("side {side}, completion {at}: {one:?}, {other:?} of {requests:?}")));
         }
         let differs =
-            network.memory[side].iter().zip(&lane.memory[side]).position(|(one, other)| one != other);
+            network.memory[side].iter().zip(&channel.memory[side]).position(|(one, other)| one != other);
         if let Some(at) = differs {
             return Err(failed(format!("byte {at} of side {side} differs: {:#?}", story.requests)));
         }
@@ -129,9 +129,9 @@ impl Story {
         Ok(story)
     }
 
-    fn hosts(&self) -> Result<[Host; 2], rnic::Error> {
+    fn hosts(&self) -> Result<[TestHost; 2], rnic::Error> {
         let bytes = REQUESTS_MAX as usize * 3 * (self.mtu.bytes() as usize * 8 + 64) + 64;
-        let host = |side: usize| Host::with_seed(self.config.clone(), side, bytes, self.seeds[side]);
+        let host = |side: usize| TestHost::with_seed(self.config.clone(), side, bytes, self.seeds[side]);
         Ok([host(0)?, host(1)?])
     }
 }
@@ -139,10 +139,10 @@ impl Story {
 /// Where a story is told.
 struct Stage<'a> {
     story: &'a Story,
-    hosts: [Host; 2],
+    hosts: [TestHost; 2],
     qpns: [Qpn; 2],
-    network: Network,
-    /// Decides what may differ between the tellings: how full the lane is.
+    network: LossyNetwork,
+    /// Decides what may differ between the tellings: how full the channel is.
     dice: Dice,
     now: Instant,
 }
@@ -154,15 +154,15 @@ impl<'a> Stage<'a> {
         let gids = [hosts[0].gid(), hosts[1].gid()];
         let psns = [Psn::new(0xff_fffa), Psn::new(7)];
         let how = Connection { mtu: story.mtu, timeout: 16, rd_atomic: 4, psns };
-        let mut network = Network::default();
+        let mut network = LossyNetwork::default();
         for side in 0..2 {
             hosts[side].connect(QpType::Rc, qpns[side], (gids[1 - side], qpns[1 - side]), side, &how)?;
-            if between == Between::Lane {
-                hosts[side].device.set_lane(qpns[side], LANE)?;
+            if between == Between::SharedMemory {
+                hosts[side].device.shm().set_channel(qpns[side], CHANNEL)?;
             }
         }
-        if between == Between::Lane {
-            network.lane = Some(Lane::lasting(&mut dice));
+        if between == Between::SharedMemory {
+            network.channel = Some(ShmChannel::lasting(&mut dice));
         }
         Ok(Self { story, hosts, qpns, network, dice, now: Instant(0) })
     }
@@ -173,8 +173,8 @@ impl<'a> Stage<'a> {
         self.post().map_err(|error| format!("posting: {error}"))?;
         let mut completions = [Vec::new(), Vec::new()];
         loop {
-            if let Some(lane) = &mut self.network.lane {
-                lane.tend(&mut self.hosts, self.now);
+            if let Some(channel) = &mut self.network.channel {
+                tend(channel, &mut self.hosts, self.now);
             }
             self.deliver();
             for (side, completions) in completions.iter_mut().enumerate() {
@@ -191,7 +191,7 @@ impl<'a> Stage<'a> {
             }
             self.now = self.now.max(next);
         }
-        let all = |host: &Host| {
+        let all = |host: &TestHost| {
             let length = host.arena.length() as usize;
             host.arena.slice(Slot { offset: 0, length }).to_vec()
         };
@@ -222,9 +222,9 @@ impl<'a> Stage<'a> {
         while let Some((side, frame)) = self.network.take(self.now) {
             let Some((arrival, packet, payload)) = frame.open() else { continue };
             let (now, payload) = (self.now, Payload::Bytes(payload));
-            let Host { device, arena, .. } = &mut self.hosts[side];
-            if frame.by_lane {
-                device.handle_lane_packet(now, &arrival, senders_to(side), &packet, payload, arena);
+            let TestHost { device, arena, .. } = &mut self.hosts[side];
+            if frame.by_channel {
+                device.shm().handle_packet(now, &arrival, senders_to(side), &packet, payload, arena);
             } else {
                 device.handle_packet(now, &arrival, &packet, payload, arena);
             }

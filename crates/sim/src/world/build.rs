@@ -1,14 +1,17 @@
 //! From a scenario to parts that run.
 
-use super::bus::Slot;
+use super::card::{Card, Seat};
 use super::events::{Events, Nodes};
 use super::hops::Trace;
 use super::host::{Attachment, BUFFER_ADDRESS, Host, Kind, Poster, Receiving, gid};
-use super::part::{Attached, Part};
+use super::lane::LinkDirection;
+use super::link_state::{LinkState, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES};
+use super::part::Part;
+use super::pcie_link::{PcieLink, Slot};
+use super::placed_switch::PlacedSwitch;
 use super::results::Latency;
-use super::scenario::{Flow, HostConfig, Scenario, Transfer};
+use super::scenario::{CardConfig, Flow, Forgery, HostConfig, PcieConfig, Scenario, Transfer, Watch};
 use super::storage::{self, Store};
-use super::wires::{LaneInfo, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES, Wires};
 use fabric::config::{CLASSES, ClassMap, GroupConfig, Profile, QueueConfig, Treatment, Weigh};
 use fabric::topology::{Chance, End, Node};
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packets, Pcg32, Rate, Routes, Span, Switch, Time};
@@ -16,7 +19,7 @@ use rnic::{
     Access, AddressVector, AttrMask, Capacity, Config, Cq, Destination, Device, Instant, Pd, QpAttr, QpInit,
     QpType, RegionInit, RegionKeys, State,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wire::{Psn, Qpn};
 
@@ -33,7 +36,7 @@ pub const QUEUE_PAIRS_MAX: u32 = 1 << 16;
 const READS_MAX: u8 = 16;
 
 /// Why a scenario cannot run.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// Numbers of switches differ.
     #[error("the topology has {topology} switches, the scenario describes {described}")]
@@ -54,6 +57,9 @@ pub enum ScenarioError {
     /// A switch has fewer ports than links.
     #[error("switch {0} is configured with fewer ports than it has links")]
     Ports(u32),
+    /// Packets are watched, and times are to be skipped in which there are none.
+    #[error("captures, samples and hops need every packet: they exclude that steady states are skipped")]
+    SkippedAndWatched,
     /// A flow between hosts that there are not, or from a host to itself.
     #[error("flow {0} does not lead from one host to another")]
     FlowEnds(usize),
@@ -66,7 +72,7 @@ pub enum ScenarioError {
     /// More queue pairs than a host may have, or another limit of the device's.
     #[error("host {host} cannot have its queue pairs: {reason}")]
     Device {
-        /// Which.
+        /// The host's number.
         host: u32,
         /// What the device said.
         reason: rnic::Error,
@@ -74,10 +80,32 @@ pub enum ScenarioError {
     /// Storage where there are no drives, or no processor.
     #[error("host {0} takes part in storage and has neither processor nor drives")]
     NoStorage(u32),
+    /// Functions of one adapter without a PCIe slot, or not attached to one switch.
+    #[error("the functions of adapter {0} need one PCIe slot and one switch")]
+    Card(usize),
     /// A link without delay where threads divide the network.
     #[error("with several threads every link needs a delay: set `delay` of the links or use one thread")]
     NoDelay,
+    /// More samples than memory is meant for.
+    #[error(
+        "a sample of {ports} ports every {every_us} us is more than {SAMPLES_MAX} samples by {by_us} us: \
+         choose a longer time for --sample"
+    )]
+    Samples {
+        /// Ports that are sampled each time.
+        ports: usize,
+        /// Time between two samples of a port, in microseconds.
+        every_us: f64,
+        /// Virtual time until which the samples fit, in microseconds; or at which the run is to end.
+        by_us: f64,
+    },
 }
+
+/// Samples of one run at most, over all ports: 256 MiB.
+pub const SAMPLES_MAX: usize = 1 << 22;
+
+/// Events are expected this far ahead at most, however long links are: 18 minutes.
+const REACH_PS_MAX: u64 = 1 << 50;
 
 /// The parts, and how far each may run before it hears of the others.
 pub(super) struct Built {
@@ -88,7 +116,7 @@ pub(super) struct Built {
     pub(super) switch_at: Vec<(u8, u32)>,
 }
 
-struct Builder<'a> {
+struct WorldBuilder<'a> {
     scenario: &'a Scenario,
     parts: usize,
     host_at: Vec<(u8, u32)>,
@@ -100,8 +128,8 @@ struct Builder<'a> {
 
 pub(super) fn build(scenario: &Scenario) -> Result<Built, ScenarioError> {
     check(scenario)?;
-    let mut builder = Builder::new(scenario);
-    let table: Arc<[LaneInfo]> = builder.lane_table()?.into();
+    let mut builder = WorldBuilder::new(scenario);
+    let table: Arc<[LinkDirection]> = builder.lane_table()?.into();
     let lookahead = table.iter().filter(|info| info.crosses).map(|info| info.delay.0).min();
     if lookahead == Some(0) {
         return Err(ScenarioError::NoDelay);
@@ -110,19 +138,24 @@ pub(super) fn build(scenario: &Scenario) -> Result<Built, ScenarioError> {
     builder.place_switches(&mut parts);
     let rates: Vec<Rate> = builder.host_rates();
     builder.place_hosts(&mut parts, &rates)?;
+    builder.place_cards(&mut parts);
     builder.connect(&mut parts)?;
     for part in &mut parts {
         for host in &mut part.hosts {
             host.starts.sort_by_key(|index| std::cmp::Reverse(host.posters[*index as usize].flow.start));
-            host.set_clock(&mut part.wires);
+            host.set_clock(&mut part.links);
         }
     }
-    let Builder { host_at, switch_at, .. } = builder;
+    let WorldBuilder { host_at, switch_at, .. } = builder;
     Ok(Built { parts, lookahead: Span(lookahead.unwrap_or(u64::MAX)), host_at, switch_at })
 }
 
 fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     let topology = &scenario.topology;
+    let Watch { captures, sample_every, hops, .. } = &scenario.watch;
+    if scenario.skip_steady.is_some() && (!captures.is_empty() || sample_every.is_some() || *hops) {
+        return Err(ScenarioError::SkippedAndWatched);
+    }
     if topology.switches() as usize != scenario.switches.len() {
         let described = scenario.switches.len();
         return Err(ScenarioError::Switches { topology: topology.switches(), described });
@@ -133,6 +166,17 @@ fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     for (number, switch) in (0..).zip(&scenario.switches) {
         if switch.ports.len() < usize::from(topology.ports(number)) {
             return Err(ScenarioError::Ports(number));
+        }
+    }
+    let attachments = topology.attachments();
+    for (index, card) in scenario.cards.iter().enumerate() {
+        let place = |host: u32| {
+            let switch = attachments.get(host as usize).copied().flatten()?.0;
+            Some((switch, scenario.hosts[host as usize].pcie?.rate))
+        };
+        let first = card.functions.first().and_then(|function| place(function.host));
+        if first.is_none() || card.functions.iter().any(|function| place(function.host) != first) {
+            return Err(ScenarioError::Card(index));
         }
     }
     for (index, flow) in scenario.flows.iter().enumerate() {
@@ -147,7 +191,7 @@ fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-impl<'a> Builder<'a> {
+impl<'a> WorldBuilder<'a> {
     fn new(scenario: &'a Scenario) -> Self {
         let topology = &scenario.topology;
         let parts = super::partition::partition(scenario);
@@ -197,17 +241,17 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn lane_table(&mut self) -> Result<Vec<LaneInfo>, ScenarioError> {
-        let mut table = vec![LaneInfo::UNUSED; self.lanes as usize];
+    fn lane_table(&mut self) -> Result<Vec<LinkDirection>, ScenarioError> {
+        let mut table = vec![LinkDirection::UNUSED; self.lanes as usize];
         for (number, link) in (0..).zip(self.scenario.topology.links()) {
             for (direction, [from, to]) in [(0, link.ends), (1, [link.ends[1], link.ends[0]])] {
                 let (from_part, from_node, from_host) = self.place_of(from.node);
                 let (part, node, to_host) = self.place_of(to.node);
                 let extra = self.scenario.topology.extra(number, direction);
-                // A normal distribution goes below what it is around: all of it is thrown.
+                // A normal distribution has values below its mean: the random delay includes the fixed one.
                 let is_normal = matches!(extra.chance, Chance::Normal(_));
                 let watched = self.scenario.watch.captures.contains(&number);
-                table[self.lane_of(from) as usize] = LaneInfo {
+                table[self.lane_of(from) as usize] = LinkDirection {
                     delay: link.config.delay + if is_normal { Span::ZERO } else { extra.base },
                     head_start_ps_per_byte: if extra.cut_through {
                         link.config.rate.time_of(1).0 as u32
@@ -240,21 +284,26 @@ impl<'a> Builder<'a> {
         Ok(table)
     }
 
-    fn empty_parts(&self, table: &Arc<[LaneInfo]>) -> Vec<Part> {
+    fn empty_parts(&self, table: &Arc<[LinkDirection]>) -> Vec<Part> {
         let links = self.scenario.topology.links();
         let slowest = links.iter().map(|link| link.config.rate.time_of(9_216 + FRAME_OVERHEAD_BYTES).0).max();
         let longest = links.iter().map(|link| link.config.delay.0).max();
         let extra =
             |link: u32| (0..2).map(move |direction| self.scenario.topology.extra(link, direction).base.0);
         let extra = (0..links.len() as u32).flat_map(extra).max().unwrap_or(0);
-        let reach = extra + 2 * (slowest.unwrap_or(0) + longest.unwrap_or(0)).clamp(1_000_000, 1 << 32);
+        let one_way = slowest.unwrap_or(0).saturating_add(longest.unwrap_or(0));
+        let reach = extra.min(REACH_PS_MAX) + 2 * one_way.clamp(1_000_000, 1 << 32);
         let kinds = self.kinds();
         let attachments: Arc<[Attachment]> = self.attachments().into();
         let poster_of_flow = self.posters_of_flows();
         let Scenario { seed, flows, watch, .. } = self.scenario;
+        let forged = (0..).zip(flows).filter(|(_, flow)| flow.forgery != Forgery::None);
+        let forgeries: BTreeMap<_, _> =
+            forged.map(|(number, flow)| (number, (flow.from, flow.forgery))).collect();
+        let forgeries = Arc::new(forgeries);
         let empty = |part: usize| Part {
             packets: Packets::new(PACKETS_MAX),
-            wires: Wires::new(
+            links: LinkState::new(
                 (part as u8, self.parts),
                 table.clone(),
                 Events::new(reach, table.len() / self.parts, self.nodes(part as u8, table)),
@@ -270,6 +319,8 @@ impl<'a> Builder<'a> {
             poster_of_flow: poster_of_flow.clone(),
             entropies: BTreeMap::new(),
             echoes: BTreeMap::new(),
+            cards: Vec::new(),
+            forgeries: forgeries.clone(),
             unfinished: 0,
             events: 0,
         };
@@ -278,11 +329,18 @@ impl<'a> Builder<'a> {
 
     /// What a part of the network consists of: hosts first, then switches. Captures are in the order of time,
     /// for which all have to be driven together.
-    fn nodes(&self, part: u8, table: &[LaneInfo]) -> Option<Nodes> {
+    fn nodes(&self, part: u8, table: &[LinkDirection]) -> Option<Nodes> {
         let count = |places: &[(u8, u32)]| places.iter().filter(|place| place.0 == part).count();
         let hosts = count(&self.host_at);
+        // Functions of one adapter share its state: they are driven together.
+        let place = |host: u32| self.host_at[host as usize];
+        let functions = self.scenario.cards.iter().flat_map(|card| {
+            let first = place(card.functions[0].host).1;
+            card.functions.iter().map(move |function| (place(function.host), first))
+        });
+        let driven_with: BTreeMap<(u8, u32), u32> = functions.collect();
         let number = |of: u8, node: u32, is_host: bool| match (of == part && node != u32::MAX, is_host) {
-            (true, true) => node,
+            (true, true) => driven_with.get(&(of, node)).copied().unwrap_or(node),
             (true, false) => hosts as u32 + node,
             // No event of this part is of that end.
             (false, _) => 0,
@@ -298,10 +356,10 @@ impl<'a> Builder<'a> {
     }
 
     /// What keeps where data waits, if that is wanted.
-    fn trace(&self, table: &[LaneInfo]) -> Option<Box<Trace>> {
+    fn trace(&self, table: &[LinkDirection]) -> Option<Box<Trace>> {
         let links = self.scenario.topology.links();
         let hosts = self.host_rates();
-        let rate = |(lane, info): (usize, &LaneInfo)| {
+        let rate = |(lane, info): (usize, &LinkDirection)| {
             let link = links.get(info.link as usize).map_or(Rate::from_gbps(1), |link| link.config.rate);
             hosts.get(lane).copied().unwrap_or(link)
         };
@@ -319,7 +377,12 @@ impl<'a> Builder<'a> {
         let found = self.scenario.topology.attachments();
         // Hosts that are linked with each other have no switch to ask.
         let at = |place: Option<(u32, u16)>| place.map_or((u32::MAX, 0), |place| place);
-        found.into_iter().map(at).map(|(leaf, exit)| Attachment { leaf, exit }).collect()
+        let all = found.into_iter().map(at).map(|(leaf, exit)| Attachment { leaf, exit, vlan: 0 });
+        let mut all: Vec<Attachment> = all.collect();
+        for function in self.scenario.cards.iter().flat_map(|card| &card.functions) {
+            all[function.host as usize].vlan = function.vlan;
+        }
+        all
     }
 
     /// The index of each flow among those that its host posts.
@@ -334,16 +397,16 @@ impl<'a> Builder<'a> {
     }
 
     fn place_switches(&self, parts: &mut [Part]) {
-        let ways = self.scenario.topology.ways();
+        let next_hops = self.scenario.topology.next_hops();
         for (number, config) in (0_u32..).zip(&self.scenario.switches) {
             let seed = self.scenario.seed;
             let salt = salt_of(seed ^ self.scenario.hash_seed.rotate_left(17), number);
-            let routes = Routes::new(ways[number as usize].clone(), self.scenario.spread, salt);
+            let routes = Routes::new(next_hops[number as usize].clone(), self.scenario.spread, salt);
             let random = Pcg32::new(seed, STREAM_SWITCHES + u64::from(number));
             let switch = Switch::new(config, number, routes, random);
             let first_lane = self.first_lanes[number as usize];
             let part = self.switch_at[number as usize].0;
-            parts[usize::from(part)].switches.push(Attached { switch, number, first_lane });
+            parts[usize::from(part)].switches.push(PlacedSwitch { switch, number, first_lane });
         }
     }
 
@@ -351,9 +414,15 @@ impl<'a> Builder<'a> {
     fn host_rates(&self) -> Vec<Rate> {
         let mut rates: Vec<Rate> =
             self.scenario.hosts.iter().map(|host| host.rate.unwrap_or(Rate::from_gbps(100))).collect();
+        let shared: BTreeSet<u32> = self.scenario.cards.iter().flat_map(CardConfig::hosts).collect();
         for link in self.scenario.topology.links() {
             for end in link.ends {
                 if let Node::Host(host) = end.node {
+                    if shared.contains(&host) {
+                        // The adapter decides when it sends.
+                        rates[host as usize] = link.config.rate;
+                        continue;
+                    }
                     let own = self.scenario.hosts[host as usize].rate;
                     let link = link.config.rate;
                     rates[host as usize] =
@@ -381,14 +450,34 @@ impl<'a> Builder<'a> {
             let egress = Egress::new(rates[index], &part.kinds[usize::from(kind)].profile);
             let random = Pcg32::new(self.scenario.seed, STREAM_HOSTS + u64::from(number));
             let mut host = Host::new((number, kind, number), device, objects, egress, random);
-            host.slot = config.bus.map(|bus| Box::new(Slot::new(bus)));
+            host.pcie = config.pcie.map(|link| Box::new(PcieLink::new(link)));
             host.store = config.storage.map(|store| {
                 let random = Pcg32::new(self.scenario.seed, STREAM_STORES + u64::from(number));
-                Box::new(Store::new(store, config.mtu.bytes(), config.bus, random))
+                Box::new(Store::new(store, config.mtu.bytes(), config.pcie, random))
             });
             part.hosts.push(host);
         }
         Ok(())
+    }
+
+    /// Gives functions their place in the adapter that they share.
+    fn place_cards(&self, parts: &mut [Part]) {
+        for card in &self.scenario.cards {
+            let host = card.functions[0].host as usize;
+            let config = &self.scenario.hosts[host];
+            let Some(pcie) = config.pcie else { continue };
+            let part = &mut parts[usize::from(self.host_at[host].0)];
+            let frame_bytes = config.mtu.bytes() + config.overhead_bytes();
+            part.cards.push(Card::new(card, Slot::new(pcie.rate), frame_bytes));
+            let index = part.cards.len() as u32 - 1;
+            let buffer = share_of_buffer(card, pcie, frame_bytes);
+            for (function, number) in card.functions.iter().zip(0..) {
+                let host = &mut part.hosts[self.host_at[function.host as usize].1 as usize];
+                host.seat = Some(Seat { card: index, function: number, guard: function.guard });
+                let pcie = PcieConfig { receive_buffer_bytes: buffer, ..pcie };
+                host.pcie = Some(Box::new(PcieLink::new(pcie)));
+            }
+        }
     }
 
     /// Makes the queue pairs of all flows.
@@ -454,6 +543,9 @@ impl<'a> Builder<'a> {
                 first_completion: Time::NEVER,
                 last_completion: Time::NEVER,
                 latency: Latency::default(),
+                trace: flow.trace.and_then(|trace| self.scenario.traces.get(trace as usize)).cloned(),
+                handed: 0,
+                ready_at: Time::NEVER,
             });
         }
         Ok(())
@@ -465,6 +557,11 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// What one function has of the receive buffer: an even share, and a few frames at least.
+fn share_of_buffer(card: &CardConfig, pcie: PcieConfig, frame_bytes: u32) -> u32 {
+    (pcie.receive_buffer_bytes / card.functions.len() as u32).max(8 * frame_bytes)
+}
+
 /// What makes the switches of a run hash differently from each other, and from those of another seed.
 pub fn salt_of(seed: u64, switch: u32) -> u64 {
     seed ^ (u64::from(switch) << 32)
@@ -474,7 +571,7 @@ fn fault(host: u32, reason: rnic::Error) -> ScenarioError {
     ScenarioError::Device { host, reason }
 }
 
-/// Who posts the work of a flow.
+/// The host that posts the work requests of a flow.
 pub(super) fn poster(flow: &Flow) -> u32 {
     if flow.operation == Transfer::Read { flow.to } else { flow.from }
 }
@@ -537,8 +634,8 @@ fn device(
     };
     let mut device = Device::new(settings, bytes);
     device.add_qpn_range(Qpn::new(FIRST_QPN), queue_pairs);
-    device.set_gid(0, Some(gid(number)));
-    device.set_active_mtu(config.mtu);
+    device.port_mut().set_gid(0, Some(gid(number)));
+    device.port_mut().set_active_mtu(config.mtu);
     let pd = device.alloc_pd()?;
     let region = RegionInit {
         address: BUFFER_ADDRESS,
@@ -546,9 +643,9 @@ fn device(
         iova: BUFFER_ADDRESS,
         access: Access::LOCAL_WRITE | Access::REMOTE,
     };
-    let keys = device.register(pd, region)?;
+    let keys = device.memory().register(pd, region)?;
     let entries = queue_pairs.max(1).saturating_mul(2 * DEPTH_MAX).min(1 << 20);
-    let cq = device.create_cq(entries)?;
+    let cq = device.cqs_mut().create(entries)?;
     Ok((device, (pd, cq, keys)))
 }
 

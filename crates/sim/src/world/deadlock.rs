@@ -1,8 +1,8 @@
-//! PFC deadlocks: queues that wait for each other in a circle.
+//! PFC deadlocks: queues that pause each other in a circle.
 //!
-//! A queue is stuck while the next switch has it paused. That switch lets it go on when its own queues, which
-//! hold what came from there, have drained; if one of these is paused as well the wait goes on there. A
-//! circle of such waits never ends (Hu et al., "Deadlocks in Datacenter Networks", HotNets 2016).
+//! A queue waits while the next switch has it paused. That switch sends Xon when its own queues, which hold
+//! packets that came from there, have drained; if one of these is paused as well, it waits in turn. A circle
+//! of such waits never ends (Hu et al., "Deadlocks in Datacenter Networks", HotNets 2016).
 
 use super::part::Part;
 use super::results::Deadlock;
@@ -11,16 +11,16 @@ use fabric::config::CLASSES;
 use std::collections::BTreeMap;
 
 /// A queue: switch, port, class.
-type Queue = (u32, u16, u8);
+type PausedQueue = (u32, u16, u8);
 
 /// Finds circles, each once.
 pub(super) fn find(parts: &[Part], now: Time) -> Vec<Deadlock> {
     let waits = waits(parts);
     let mut found: Vec<Deadlock> = Vec::new();
     // 0: not seen, 1: on the way, 2: done.
-    let mut seen: BTreeMap<Queue, u8> = BTreeMap::new();
+    let mut seen: BTreeMap<PausedQueue, u8> = BTreeMap::new();
     for start in waits.keys() {
-        let mut path: Vec<(Queue, usize)> = vec![(*start, 0)];
+        let mut path: Vec<(PausedQueue, usize)> = vec![(*start, 0)];
         if seen.contains_key(start) {
             continue;
         }
@@ -52,7 +52,7 @@ pub(super) fn find(parts: &[Part], now: Time) -> Vec<Deadlock> {
 
 /// For each queue that is paused and not empty: the paused queues of the next switch that hold what came over
 /// this link.
-fn waits(parts: &[Part]) -> BTreeMap<Queue, Vec<Queue>> {
+fn waits(parts: &[Part]) -> BTreeMap<PausedQueue, Vec<PausedQueue>> {
     let mut waits = BTreeMap::new();
     for part in parts {
         for attached in &part.switches {
@@ -61,7 +61,7 @@ fn waits(parts: &[Part]) -> BTreeMap<Queue, Vec<Queue>> {
                 let stuck = egress.paused() & egress.occupied();
                 for class in (0..CLASSES as u8).filter(|class| stuck >> class & 1 == 1) {
                     let lane = attached.first_lane + u32::from(port);
-                    let info = part.wires.table[lane as usize];
+                    let info = part.links.table[lane as usize];
                     if !info.is_used() || info.to_host {
                         continue;
                     }
@@ -71,7 +71,7 @@ fn waits(parts: &[Part]) -> BTreeMap<Queue, Vec<Queue>> {
                     let held = held
                         .into_iter()
                         .filter(|(out, class)| peer.switch.egress(*out).paused() >> class & 1 == 1);
-                    let held: Vec<Queue> = held.map(|(out, class)| (peer.number, out, class)).collect();
+                    let held: Vec<PausedQueue> = held.map(|(out, class)| (peer.number, out, class)).collect();
                     waits.insert((attached.number, port, class), held);
                 }
             }

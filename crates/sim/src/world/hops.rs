@@ -1,8 +1,8 @@
 //! Where each flow's data waits, is marked, paused and lost, port by port. Only where that is asked for:
 //! every packet then takes the careful way over its links.
 
+use super::lane::{Content, LinkDirection};
 use super::results::FlowHop;
-use super::wires::{Content, LaneInfo};
 use fabric::config::CLASSES;
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packet, PacketId, Rate, Span, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,7 @@ const HOP_LIMIT: u8 = 64;
 
 /// What became of one flow's data at one port.
 #[derive(Clone, Copy, Default, Debug)]
-struct Tally {
+struct HopTally {
     hop: FlowHop,
     /// When a packet of it left last.
     left_at: Option<Time>,
@@ -32,7 +32,7 @@ struct Change {
 /// The tallies of one part of the network.
 #[derive(Debug)]
 pub(super) struct Trace {
-    tallies: BTreeMap<(u32, u32), Tally>,
+    tallies: BTreeMap<(u32, u32), HopTally>,
     /// By packet: when it arrives at the port that it leaves next, and whether it is marked already.
     arrivals: Vec<(Time, bool)>,
     /// By lane and class.
@@ -45,9 +45,9 @@ pub(super) struct Trace {
 
 impl Trace {
     /// `rates`: speed of the port that sends, by lane.
-    pub(super) fn new(table: &[LaneInfo], rates: Vec<Rate>) -> Self {
+    pub(super) fn new(table: &[LinkDirection], rates: Vec<Rate>) -> Self {
         let used = (0_u32..).zip(table).filter(|(_, info)| info.is_used());
-        let place = |info: &LaneInfo| 2 * info.link as usize + usize::from(info.direction);
+        let place = |info: &LinkDirection| 2 * info.link as usize + usize::from(info.direction);
         let mut lanes = Vec::new();
         for (lane, info) in used {
             if lanes.len() <= place(info) {
@@ -61,7 +61,7 @@ impl Trace {
     /// A packet leaves a port; its last bit at `end`.
     pub(super) fn departs(
         &mut self,
-        (lane, info): (u32, &LaneInfo),
+        (lane, info): (u32, &LinkDirection),
         (id, packet): (PacketId, &Packet),
         end: Time,
         content: &Content,
@@ -108,7 +108,7 @@ impl Trace {
     }
 
     /// A packet that left by this lane is lost on it.
-    pub(super) fn lost(&mut self, lane: u32, info: &LaneInfo, content: &Content) {
+    pub(super) fn lost(&mut self, lane: u32, info: &LinkDirection, content: &Content) {
         if content.payload > 0 {
             let hop = &mut self.tallies.entry((content.flow, lane)).or_default().hop;
             (hop.link, hop.direction, hop.from) = (info.link, info.direction, content.from);
@@ -117,12 +117,12 @@ impl Trace {
     }
 
     /// The lane by which packets arrive at the port that sends into this one.
-    pub(super) fn lane_towards(&self, info: &LaneInfo) -> Option<u32> {
+    pub(super) fn lane_towards(&self, info: &LinkDirection) -> Option<u32> {
         let place = 2 * info.link as usize + usize::from(1 - info.direction);
         self.lanes.get(place).copied().filter(|lane| *lane != u32::MAX)
     }
 
-    /// The port that sends into `lane` was told to stop, or to go on.
+    /// The port that sends into `lane` got Xoff or Xon.
     pub(super) fn paused(&mut self, lane: u32, now: Time, egress: &Egress) {
         for class in 0..CLASSES {
             let until = egress.paused_until(class).unwrap_or(Time(0));
@@ -154,7 +154,7 @@ impl Trace {
     }
 }
 
-/// Adds what several parts counted, and puts it in the order of the way: first what comes from the flow's
+/// Adds what several parts counted, and puts it in the order of the path: first what comes from the flow's
 /// `from`, then what comes back.
 pub(super) fn merge<'a>(traces: impl Iterator<Item = &'a Trace>, sources: &[u32]) -> Vec<Vec<FlowHop>> {
     let mut sums: BTreeMap<(u32, u32), FlowHop> = BTreeMap::new();

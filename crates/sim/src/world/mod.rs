@@ -14,39 +14,58 @@
 //! nodes take turns in the same way.
 
 mod build;
-mod bus;
+mod card;
+mod control;
 mod deadlock;
 mod defaults;
-mod delays;
 mod events;
+mod extrapolate;
 mod hops;
 mod host;
+mod lane;
+mod link_rng;
+mod link_state;
+mod live;
 mod part;
 mod partition;
-mod reaction;
+mod pcie_link;
+mod placed_switch;
+mod prefetch;
+mod reroute;
 mod results;
 mod scenario;
+mod skip;
+mod steady;
 mod storage;
 mod threads;
-mod wires;
 
-pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, ScenarioError, salt_of};
+pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, SAMPLES_MAX, ScenarioError, salt_of};
+pub use card::FunctionDrops;
 pub use defaults::{Lossless, lossless_switches};
+pub use host::Receiving;
+pub use live::{Delivered, LiveHosts, LivePacket, Offer};
 pub use partition::THREADS_MAX;
 pub use results::{
     Captured, CapturedFrame, Deadlock, FlowHop, FlowResult, HostResult, Latency, Order, Results, Sample,
-    SwitchResult,
+    Skip, SwitchResult,
 };
-pub use scenario::{Bus, Flow, Headers, HostConfig, Marking, Scenario, Transfer, Watch};
-pub use storage::{Drives, Media, Processor, StorageConfig};
+pub use scenario::{
+    Action, CardConfig, CardFunction, Flow, Forgery, Guard, Headers, HostConfig, Marking, PcieConfig,
+    Scenario, Step, Transfer, Watch,
+};
+pub use steady::SkipSteady;
+pub use storage::config::{Drives, Media, Processor, StorageConfig};
 
 use fabric::config::CLASSES;
+use fabric::topology::Topology;
 use fabric::{Egress, LinkCounters, PortCounters, Span, Time};
 use part::Part;
-use reaction::Reaction;
+use reroute::Rerouting;
+use rnic::simulation::Simulated as _;
+use skip::Skipper;
 use std::collections::BTreeMap;
 
-/// How often is looked whether everything is done, and whether anything is stuck.
+/// Interval of the checks whether all flows are done, and for deadlocks.
 const CHECK_EVERY: Span = Span::from_us(50);
 
 /// Checks between two searches for deadlocks.
@@ -62,14 +81,32 @@ pub struct World {
     /// The ports that are sampled: host or switch and port, with link and direction.
     sampled: Vec<Sampled>,
     sample_every: Option<Span>,
+    /// Why the run ended early, where it did: the next samples would not have fitted.
+    sampling_failed: Option<ScenarioError>,
     samples: Vec<Sample>,
     deadlocks: Vec<Deadlock>,
     flows: usize,
     watches: bool,
-    reaction: Option<Reaction>,
+    rerouting: Option<Rerouting>,
+    skipper: Option<Skipper>,
+    /// No link goes down or up after this.
+    links_change_until: Time,
+    /// By the engine's clock, as is `end`: without the times that were skipped.
     now: Time,
     end: Time,
     done: bool,
+    /// Some hosts are live: the run has no end, because packets may come from outside at any time.
+    is_live: bool,
+}
+
+fn too_many_samples(ports: usize, every: Span, by: Time) -> ScenarioError {
+    ScenarioError::Samples { ports, every_us: every.0 as f64 / 1e6, by_us: by.0 as f64 / 1e6 }
+}
+
+/// When a link goes down or up for the last time.
+fn last_outage(topology: &Topology) -> Time {
+    let changes = topology.outages().values().flatten();
+    changes.flat_map(|(down, up)| [*down, *up]).filter(|at| *at != Time::NEVER).max().unwrap_or(Time(0))
 }
 
 /// The end of a link: part, whether it is a host, its index there, and its port.
@@ -94,7 +131,7 @@ impl World {
         let build::Built { parts, lookahead, host_at, switch_at } = build::build(scenario)?;
         let mut sampled = Vec::new();
         if scenario.watch.sample_every.is_some() {
-            for info in parts[0].wires.table.iter().filter(|info| info.is_used()) {
+            for info in parts[0].links.table.iter().filter(|info| info.is_used()) {
                 sampled.push(Sampled {
                     part: info.from_part,
                     node: info.from_node,
@@ -106,21 +143,32 @@ impl World {
             }
             sampled.sort_by_key(|port| (port.link, port.direction));
         }
+        let sample_every = scenario.watch.sample_every.filter(|every| every.0 > 0);
+        if let Some(every) = sample_every.filter(|_| scenario.end != Time::NEVER) {
+            let times = usize::try_from(scenario.end.0 / every.0).unwrap_or(usize::MAX);
+            if times.saturating_mul(sampled.len()) > SAMPLES_MAX {
+                return Err(too_many_samples(sampled.len(), every, scenario.end));
+            }
+        }
         Ok(Self {
             parts,
             lookahead,
             host_at,
             switch_at,
             sampled,
-            sample_every: scenario.watch.sample_every.filter(|every| every.0 > 0),
+            sample_every,
+            sampling_failed: None,
             samples: Vec::new(),
             deadlocks: Vec::new(),
             flows: scenario.flows.len(),
             watches: false,
-            reaction: scenario.reaction.and_then(|after| Reaction::new(&scenario.topology, after)),
+            rerouting: scenario.reaction.and_then(|after| Rerouting::new(&scenario.topology, after)),
+            skipper: scenario.skip_steady.map(|settings| Skipper::new(settings, scenario)),
+            links_change_until: last_outage(&scenario.topology),
             now: Time(0),
             end: scenario.end,
             done: false,
+            is_live: false,
         })
     }
 
@@ -142,7 +190,7 @@ impl World {
     }
 
     /// Has all packets of a flow, and its acknowledgements, hash as if this were the digest of their
-    /// addresses and ports: with [`fabric::way_by_hash`] and [`salt_of`], it puts them on a certain path.
+    /// addresses and ports: with [`fabric::ecmp_select`] and [`salt_of`], it puts them on a certain path.
     pub fn set_entropy(&mut self, flow: u32, entropy: u32) {
         for part in &mut self.parts {
             part.entropies.insert(flow, entropy);
@@ -156,20 +204,40 @@ impl World {
 
     /// Runs until `at`, or until the end; whether that is reached.
     pub fn run_until(&mut self, at: Time) -> bool {
-        while !self.done && self.now < at {
-            self.step(at);
+        self.run_with(at, None)
+    }
+
+    fn run_with(&mut self, at: Time, mut live: Option<&mut dyn LiveHosts>) -> bool {
+        while !self.done && self.now() < at {
+            let until = if at == Time::NEVER { at } else { Time(at.0 - self.skipped().0) };
+            self.step(until, &mut live);
         }
         self.done
     }
 
+    /// Why sampling ended the run before its time, if it did: [`SAMPLES_MAX`] was reached.
+    pub fn sampling_error(&self) -> Option<ScenarioError> {
+        self.sampling_failed.clone()
+    }
+
     /// The moment up to which everything has happened.
     pub fn now(&self) -> Time {
-        self.now
+        self.now + self.skipped()
+    }
+
+    /// How much time was skipped.
+    fn skipped(&self) -> Span {
+        self.skipper.as_ref().map_or(Span::ZERO, Skipper::total)
     }
 
     /// Packets that crossed a link so far.
     pub fn hops(&self) -> u64 {
-        self.parts.iter().map(|part| part.wires.hops).sum()
+        self.parts.iter().map(|part| part.links.hops).sum()
+    }
+
+    /// Events handled so far.
+    pub fn events(&self) -> u64 {
+        self.parts.iter().map(|part| part.events).sum()
     }
 
     /// Flows that are not done.
@@ -177,19 +245,19 @@ impl World {
         self.parts.iter().map(|part| part.unfinished).sum()
     }
 
-    /// Runs until the next moment of looking around.
-    fn step(&mut self, at: Time) {
+    /// Runs until the next moment of looking context.
+    fn step(&mut self, at: Time, live: &mut Option<&mut dyn LiveHosts>) {
         let after = |every: Span| Time((self.now.0 / every.0 + 1).saturating_mul(every.0));
         let check = after(CHECK_EVERY);
         let sample = self.sample_every.map_or(Time::NEVER, after);
-        let reacts = self.reaction.as_ref().map_or(Time::NEVER, Reaction::next_at);
-        let limit = at.min(self.end).min(reacts.max(self.now));
-        let looks = self.sample_every.is_some() || self.watches;
+        let reroutes_at = self.rerouting.as_ref().map_or(Time::NEVER, Rerouting::next_at);
+        let limit = at.min(self.end).min(reroutes_at.max(self.now));
+        let looks = self.sample_every.is_some() || self.watches || self.skipper.is_some();
         let stop = check.min(sample).min(limit);
-        let stop = self.run_parts(stop, if looks { stop } else { limit });
+        let stop = self.run_parts(stop, if looks { stop } else { limit }, live);
         self.now = stop;
-        if reacts <= stop {
-            self.react();
+        if reroutes_at <= stop {
+            self.reroute();
         }
         if stop == sample {
             self.sample();
@@ -202,30 +270,38 @@ impl World {
             if number.is_multiple_of(DEADLOCK_CHECKS) && self.deadlocks.is_empty() {
                 self.deadlocks = deadlock::find(&self.parts, self.now);
             }
-            let next = self.parts.iter_mut().filter_map(|part| part.wires.events.next_at()).min();
-            self.done |= next.is_none() || self.unfinished() == 0;
+            let next = self.parts.iter_mut().filter_map(|part| part.links.events.next_at()).min();
+            self.done |= !self.is_live && (next.is_none() || self.unfinished() == 0);
+            if self.is_live && next.is_none() {
+                self.now = at.min(self.end);
+            }
             // Nothing happens for a while: the checks in between would find what this one found.
             if let Some(next) = next.filter(|_| !self.done && self.sample_every.is_none()) {
                 let before = Time(next.0 / CHECK_EVERY.0 * CHECK_EVERY.0);
                 self.now = self.now.max(before).min(at).min(self.end);
             }
+            if !self.done {
+                self.skip_steady();
+            }
         }
         self.done |= self.now >= self.end;
     }
 
-    /// Gives switches other ways.
-    fn react(&mut self) {
-        let Some(ways) = self.reaction.as_mut().map(|reaction| reaction.ways(self.now)) else { return };
-        for (ways, (part, index)) in ways.into_iter().zip(&self.switch_at) {
-            self.parts[usize::from(*part)].switches[*index as usize].switch.set_ways(ways);
+    /// Reroutes: gives switches the next hops without the links that are down.
+    fn reroute(&mut self) {
+        let Some(next_hops) = self.rerouting.as_mut().map(|rerouting| rerouting.next_hops(self.now)) else {
+            return;
+        };
+        for (next_hops, (part, index)) in next_hops.into_iter().zip(&self.switch_at) {
+            self.parts[usize::from(*part)].switches[*index as usize].switch.set_next_hops(next_hops);
         }
     }
 
     /// Runs until `stop`, or on to `limit` while nothing is to be looked at; until when it came.
-    fn run_parts(&mut self, stop: Time, limit: Time) -> Time {
+    fn run_parts(&mut self, stop: Time, limit: Time, live: &mut Option<&mut dyn LiveHosts>) -> Time {
         match &mut self.parts[..] {
             [only] => {
-                only.run_until(stop);
+                only.run_until(stop, live);
                 stop
             }
             several => {
@@ -245,6 +321,12 @@ impl World {
     }
 
     fn sample(&mut self) {
+        if self.samples.len() + self.sampled.len() > SAMPLES_MAX {
+            let every = self.sample_every.unwrap_or_default();
+            self.sampling_failed = Some(too_many_samples(self.sampled.len(), every, self.now));
+            self.done = true;
+            return;
+        }
         for index in 0..self.sampled.len() {
             let port = self.sampled[index];
             let egress = self.egress(&port);
@@ -264,6 +346,15 @@ impl World {
 
     /// What came of it so far.
     pub fn results(&self) -> Results {
+        let mut results = self.engine_results();
+        if let Some(skipper) = &self.skipper {
+            skipper.complete(&mut results);
+        }
+        results
+    }
+
+    /// Results by the engine's clock, without what was skipped.
+    fn engine_results(&self) -> Results {
         let mut flows = vec![None; self.flows];
         let mut hops = self.traced();
         let lost = self.lost_on_links();
@@ -277,7 +368,10 @@ impl World {
                 flows[number] = Some(FlowResult { hops, ..self.flow(poster) });
             }
             let link = lost_before((*part, true, *index, 0));
-            hosts.push(HostResult { link, ..host.result(self.now) });
+            let card = host.seat.map(|seat| &self.parts[usize::from(*part)].cards[seat.card as usize]);
+            let mut result = HostResult { link, ..host.result(self.now) };
+            result.pcie_busy_ps = card.map_or(result.pcie_busy_ps, |card| card.slot.busy_ps());
+            hosts.push(result);
         }
         let switches = self.switch_at.iter().map(|(part, index)| {
             let switch = &self.parts[usize::from(*part)].switches[*index as usize].switch;
@@ -288,29 +382,30 @@ impl World {
             SwitchResult { ports: (0..switch.ports()).map(port).collect(), buffer: switch.buffer() }
         });
         let mut captured: Vec<Captured> =
-            self.parts.iter().flat_map(|part| part.wires.captured.iter().cloned()).collect();
+            self.parts.iter().flat_map(|part| part.links.captured.iter().cloned()).collect();
         captured.sort_by_key(|packet| (packet.at, packet.link, packet.direction));
         let flows: Vec<FlowResult> = flows.into_iter().flatten().collect();
         let finished = flows.iter().map(|flow| flow.finished).max().filter(|at| *at != Time::NEVER);
         Results {
             end: finished.filter(|_| self.unfinished() == 0).unwrap_or(self.now),
             hops: self.hops(),
-            events: self.parts.iter().map(|part| part.events).sum(),
+            events: self.events(),
             switches: switches.collect(),
             flows,
             hosts,
-            damaged: self.parts.iter().map(|part| part.wires.damaged).sum(),
+            damaged: self.parts.iter().map(|part| part.links.damaged).sum(),
             left: self.parts.iter().map(|part| part.packets.len()).sum(),
             deadlocks: self.deadlocks.clone(),
             captured,
             samples: self.samples.clone(),
+            skips: Vec::new(),
         }
     }
 
-    /// What did not get to the end of a link, by who would have received it.
+    /// Frames that did not arrive, by the port that would have received them.
     fn lost_on_links(&self) -> BTreeMap<Receiver, LinkCounters> {
         let all =
-            self.parts.iter().flat_map(|part| part.wires.lost.iter().map(|lost| (&part.wires.table, lost)));
+            self.parts.iter().flat_map(|part| part.links.lost.iter().map(|lost| (&part.links.table, lost)));
         all.map(|(table, (lane, counters))| {
             let info = &table[*lane as usize];
             ((info.part, info.to_host, info.node, info.port), *counters)
@@ -321,10 +416,15 @@ impl World {
     /// Where each flow's data waited, by flow; nothing where that was not asked for.
     fn traced(&self) -> Vec<Vec<FlowHop>> {
         let posters = || self.parts.iter().flat_map(|part| &part.hosts).flat_map(|host| &host.posters);
-        let traces = self.parts.iter().filter_map(|part| part.wires.trace.as_deref());
+        let traces = self.parts.iter().filter_map(|part| part.links.trace.as_deref());
         let mut sources = vec![0; self.flows];
         posters().for_each(|poster| sources[poster.number as usize] = poster.flow.from);
         hops::merge(traces, &sources)
+    }
+
+    /// Payload of a flow that is in the receiver's memory, whichever part of the network counted it.
+    fn delivered_bytes(&self, flow: usize) -> u64 {
+        self.parts.iter().map(|part| part.receiving[flow].delivered_bytes).sum()
     }
 
     fn flow(&self, poster: &host::Poster) -> FlowResult {
@@ -341,18 +441,19 @@ impl World {
         ];
         let reads = flow.operation == Transfer::Read;
         let (part, _) = self.host_at[flow.to as usize];
-        let receiving = &self.parts[usize::from(part)].receiving[poster.number as usize];
+        let order = &self.parts[usize::from(part)].receiving[poster.number as usize].order;
         let done = poster.completed == flow.messages;
         FlowResult {
             started: poster.started,
             finished: if done { poster.last_completion } else { Time::NEVER },
             messages: poster.completed,
-            bytes: poster.completed * u64::from(flow.message_bytes),
+            bytes: poster.completed_bytes(),
+            delivered_bytes: self.delivered_bytes(poster.number as usize),
             first_completion: poster.first_completion,
             last_completion: poster.last_completion,
             latency: poster.latency.clone(),
             failed: poster.failed,
-            order: receiving.order.clone(),
+            order: order.clone(),
             sender: counters[usize::from(reads)],
             receiver: counters[usize::from(!reads)],
             rate_bps: mine.rate_bps(poster.qpn).unwrap_or_default(),

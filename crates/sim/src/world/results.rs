@@ -1,9 +1,13 @@
 //! What comes out of a run. Everything is in the order of the scenario: flows, hosts, links.
 
+use super::card::FunctionDrops;
 use fabric::config::CLASSES;
-use fabric::{BufferCounters, Drop, Incidents, LinkCounters, PortCounters, QueueCounters, Time};
+use fabric::{BufferCounters, Drop, Incidents, LinkCounters, PortCounters, QueueCounters, Span, Time};
 use rnic::QpCounters;
 use std::collections::BTreeSet;
+
+/// Flag of a packet's flow number: the other bits are the token of a live packet.
+pub(super) const LIVE_FLOW: u32 = 1 << 31;
 
 /// All that a run left.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,11 +18,11 @@ pub struct Results {
     pub hops: u64,
     /// Events that the engine handled.
     pub events: u64,
-    /// By flow.
+    /// What became of each flow, in the order of the scenario.
     pub flows: Vec<FlowResult>,
-    /// By host.
+    /// What each host counted.
     pub hosts: Vec<HostResult>,
-    /// By switch.
+    /// What each switch counted.
     pub switches: Vec<SwitchResult>,
     /// Packets damaged on links.
     pub damaged: u64,
@@ -30,9 +34,21 @@ pub struct Results {
     pub captured: Vec<Captured>,
     /// Samples in order of time.
     pub samples: Vec<Sample>,
+    /// Times that were skipped, where the scenario asks for that: hops, events, latencies and the order of
+    /// packets are of the rest of the run.
+    pub skips: Vec<Skip>,
 }
 
-/// A flow.
+/// A time in which nothing was simulated packet by packet: flows went on as in the windows before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Skip {
+    /// When it began.
+    pub at: Time,
+    /// How long it was.
+    pub span: Span,
+}
+
+/// What became of one flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowResult {
     /// When its first message was posted; `NEVER` if the run ended before.
@@ -43,9 +59,12 @@ pub struct FlowResult {
     pub messages: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// The first completion, and the last so far: the steady state lies between them.
+    /// Payload that was written into the receiver's memory, each byte once; messages that did not complete
+    /// included.
+    pub delivered_bytes: u64,
+    /// When the first message completed: the steady state lies between this and `last_completion`.
     pub first_completion: Time,
-    /// See `first_completion`.
+    /// When the last message completed so far.
     pub last_completion: Time,
     /// From post to completion.
     pub latency: Latency,
@@ -59,7 +78,7 @@ pub struct FlowResult {
     pub receiver: QpCounters,
     /// Rate that congestion control allows at the end, in bits per second, where it sets one.
     pub rate_bps: Option<u64>,
-    /// Ports that its data crossed, in the order of the way, where that was asked for
+    /// Ports that its data crossed, in the order of the path, where that was asked for
     /// ([`super::Watch::hops`]).
     pub hops: Vec<FlowHop>,
 }
@@ -69,7 +88,7 @@ pub struct FlowResult {
 pub struct FlowHop {
     /// Link in the topology.
     pub link: u32,
-    /// See [`Captured::direction`].
+    /// Direction in the link: 0 from its first end, 1 from its second.
     pub direction: u8,
     /// Host that the data comes from.
     pub from: u32,
@@ -111,7 +130,7 @@ pub struct Order {
 /// Latencies in a histogram with 32 buckets per power of two (within 3 %).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Latency {
-    /// How many.
+    /// How many latencies were added.
     pub count: u64,
     /// Their sum in nanoseconds.
     pub sum_ns: u64,
@@ -121,8 +140,8 @@ pub struct Latency {
     pub buckets: Vec<u64>,
 }
 
-/// A host.
-#[derive(Clone, PartialEq, Debug)]
+/// What one host counted.
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct HostResult {
     /// The device's counters.
     pub device: rnic::PortCounters,
@@ -130,18 +149,20 @@ pub struct HostResult {
     pub queues: [QueueCounters; CLASSES],
     /// Pause frames received.
     pub pauses_received: u64,
-    /// Pause frames sent because the slot did not keep up.
+    /// Pause frames sent because the PCIe link was slower than the network.
     pub pauses_sent: u64,
     /// Frames of priority flow control by priority, where there were any.
     pub incidents: Option<Box<Incidents>>,
     /// What was lost on the link to it.
     pub link: LinkCounters,
-    /// Packets dropped because it did not, and there was no pause.
+    /// Packets dropped because the PCIe link was slower, where the adapter sends no pause frames.
     pub dropped: u64,
-    /// Bytes that waited for the slot at most.
+    /// Bytes that waited for the PCIe link at most.
     pub receive_peak_bytes: u32,
-    /// What limited it.
-    pub bus_busy_ps: u64,
+    /// How long the busier direction of the PCIe link was busy.
+    pub pcie_busy_ps: u64,
+    /// Packets that the embedded switch dropped at its port, where it is a function of an adapter.
+    pub function_drops: FunctionDrops,
     /// How long each core worked for storage; those that did not are left out at the end.
     pub cores_busy_ps: Vec<u64>,
     /// How long memory was busy with copies for storage, where its speed is limited.
@@ -150,16 +171,16 @@ pub struct HostResult {
     pub drives_busy_ps: Vec<u64>,
 }
 
-/// A switch.
-#[derive(Clone, PartialEq, Debug)]
+/// What one switch counted.
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct SwitchResult {
-    /// By port.
+    /// The counters of each port.
     pub ports: Vec<PortCounters>,
     /// Its packet memory.
     pub buffer: BufferCounters,
 }
 
-/// A circle of ports that wait for each other for ever.
+/// A circle of ports, each of which is paused because the next one is full.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Deadlock {
     /// When it was found.
@@ -188,7 +209,7 @@ pub struct Captured {
 pub enum CapturedFrame {
     /// A packet of a host's.
     Packet {
-        /// Source host.
+        /// The host that sent the packet.
         from: u32,
         /// The flow that it belongs to.
         flow: u32,
@@ -200,7 +221,7 @@ pub enum CapturedFrame {
         pcp: Option<u8>,
         /// TTL on this link.
         hop_limit: u8,
-        /// Transport headers.
+        /// The transport headers of the packet.
         headers: wire::Packet,
         /// Bytes of payload, which a simulation does not have.
         payload: u32,
@@ -209,14 +230,24 @@ pub enum CapturedFrame {
     Pause(fabric::PauseFrame),
 }
 
+impl CapturedFrame {
+    /// The token of a live host's packet, whose content is outside of the simulation.
+    pub const fn live_token(&self) -> Option<u32> {
+        match self {
+            Self::Packet { flow, .. } if *flow & LIVE_FLOW != 0 => Some(*flow & !LIVE_FLOW),
+            _ => None,
+        }
+    }
+}
+
 /// A look at a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// When.
+    /// When the port was sampled.
     pub at: Time,
     /// Link in the topology, and the direction that the port sends in.
     pub link: u32,
-    /// See [`Captured::direction`].
+    /// Direction in the link: 0 from its first end, 1 from its second.
     pub direction: u8,
     /// Bytes that wait in all of its queues.
     pub queued_bytes: u32,
@@ -229,6 +260,26 @@ pub struct Sample {
 }
 
 impl FlowResult {
+    /// That of a flow of which nothing has been seen.
+    pub fn of_nothing() -> Self {
+        Self {
+            started: Time::NEVER,
+            finished: Time::NEVER,
+            messages: 0,
+            bytes: 0,
+            delivered_bytes: 0,
+            first_completion: Time(0),
+            last_completion: Time(0),
+            latency: Latency::default(),
+            failed: false,
+            order: Order::default(),
+            sender: QpCounters::default(),
+            receiver: QpCounters::default(),
+            rate_bps: None,
+            hops: Vec::new(),
+        }
+    }
+
     /// Payload bits per second between first and last completion, the steady state; `None` with fewer than
     /// two.
     pub fn goodput_bps(&self, message_bytes: u32) -> Option<f64> {
@@ -269,7 +320,7 @@ const MISSING_MAX: usize = 8192;
 const BUCKETS_PER_OCTAVE: u64 = 32;
 
 impl Latency {
-    /// Adds one.
+    /// Adds one latency in nanoseconds.
     pub fn add(&mut self, ns: u64) {
         self.count += 1;
         self.sum_ns += ns;

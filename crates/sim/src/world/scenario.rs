@@ -1,11 +1,13 @@
 //! What the engine takes: a network, the hosts in it, what they transfer, and a seed. All of it plain data
 //! that a fabric file, a test or a program fills in.
 
-use super::storage::StorageConfig;
+use super::steady::SkipSteady;
+use super::storage::config::StorageConfig;
 use fabric::config::{CLASSES, PfcConfig, SwitchConfig};
 use fabric::topology::Topology;
 use fabric::{FRAME_OVERHEAD_BYTES, Rate, Span, Spread, TELEMETRY_BYTES, Time};
 use rnic::{CongestionConfig, Mtu};
+use std::sync::Arc;
 
 /// Everything that a run depends on. The same scenario gives the same results, whatever `threads`.
 #[derive(Clone, Debug)]
@@ -14,14 +16,18 @@ pub struct Scenario {
     pub topology: Topology,
     /// Switches by number; each has at least as many ports as the topology uses.
     pub switches: Vec<SwitchConfig>,
-    /// How switches spread traffic over ways of equal cost.
+    /// How switches spread traffic over next hops of equal cost.
     pub spread: Spread,
     /// What hashes depend on besides `seed`.
     pub hash_seed: u64,
-    /// How long switches take to go around links that are down; never without.
+    /// How long switches take to reroute around links that are down; never without.
     pub reaction: Option<Span>,
     /// Hosts by number.
     pub hosts: Vec<HostConfig>,
+    /// Adapters whose functions are hosts. Hosts that are in none have an adapter of their own.
+    pub cards: Vec<CardConfig>,
+    /// Recorded work requests, which [`Flow::trace`] names by index.
+    pub traces: Vec<Arc<[Step]>>,
     /// What is transferred.
     pub flows: Vec<Flow>,
     /// Seed of all that is left to chance.
@@ -32,9 +38,11 @@ pub struct Scenario {
     pub threads: u32,
     /// What is written down besides counters.
     pub watch: Watch,
+    /// Whether time is skipped in which all flows go on at steady rates; never without.
+    pub skip_steady: Option<SkipSteady>,
 }
 
-/// A host: its adapter and the slot that it sits in.
+/// A host: its adapter, and the PCIe link between the adapter and memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HostConfig {
     /// Speed of the adapter's port; the link's if not given.
@@ -57,20 +65,21 @@ pub struct HostConfig {
     pub timeout: u8,
     /// Retries before a queue pair fails; at most 7.
     pub retries: u8,
-    /// What data, acknowledgements, and congestion notifications travel as.
+    /// How data packets are marked.
     pub data: Marking,
-    /// See `data`.
+    /// How acknowledgements are marked.
     pub acknowledgements: Marking,
-    /// See `data`.
+    /// How congestion notification packets are marked.
     pub notifications: Marking,
-    /// Pause frames: which are obeyed, and what is told to the switch when the slot does not keep up.
+    /// Pause frames: which the adapter obeys, and which it sends when the PCIe link is slower than the
+    /// network.
     pub pfc: PfcConfig,
-    /// Queues that share by level and weight.
+    /// The scheduling level of each queue: a queue of a higher level goes first.
     pub levels: [u8; CLASSES],
-    /// Congestion control.
+    /// The congestion control that queue pairs of the host use.
     pub congestion: CongestionConfig,
-    /// The slot and the memory behind it; none is no limit.
-    pub bus: Option<Bus>,
+    /// The PCIe link and the memory behind it; none is no limit.
+    pub pcie: Option<PcieConfig>,
     /// What it needs to store, or to use others' storage.
     pub storage: Option<StorageConfig>,
 }
@@ -112,20 +121,72 @@ impl Headers {
     }
 }
 
-/// A PCI Express slot, and what lies behind it.
+/// A PCIe link, and the memory behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bus {
+pub struct PcieConfig {
     /// What it carries of payload in one direction, its packets' headers subtracted.
     pub rate: Rate,
     /// From a request for memory until its data is here.
     pub read_latency: Span,
     /// From the last byte of a packet until it is in memory, and its completion can be seen.
     pub write_latency: Span,
-    /// Bytes that the adapter can hold while the slot does not keep up: above, its PFC stops the switch;
-    /// without PFC, packets are dropped.
+    /// Bytes that the adapter can hold while the PCIe link is slower than the network: above, its PFC stops
+    /// the switch; without PFC, packets are dropped.
     pub receive_buffer_bytes: u32,
     /// What the processor takes to post a work request, until the adapter knows of it.
     pub doorbell: Span,
+}
+
+/// An adapter with functions, all of them attached to one switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CardConfig {
+    /// Speed of the port.
+    pub port: Rate,
+    /// The functions; all have the same [`HostConfig::pcie`], which is that of the adapter.
+    pub functions: Vec<CardFunction>,
+}
+
+impl CardConfig {
+    /// Numbers of the hosts that its functions are.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = u32> {
+        self.functions.iter().map(|function| function.host)
+    }
+}
+
+/// A function of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CardFunction {
+    /// Number of the host that it is.
+    pub host: u32,
+    /// Its share of the port, in any unit.
+    pub weight: u64,
+    /// The rate at which it sends at most, frames with preamble and gap.
+    pub rate: Option<Rate>,
+    /// VLAN that it is in; 0 is untagged, as all hosts are that are no functions.
+    pub vlan: u16,
+    /// What is checked of what it sends.
+    pub guard: Guard,
+}
+
+/// What the embedded switch checks of a function's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Guard {
+    /// Source addresses are to be the function's own.
+    pub spoof_check: bool,
+    /// The function may change its MAC address.
+    pub trust: bool,
+}
+
+/// Whose source address the packets bear that a flow's sender of data sends.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Forgery {
+    /// The sender's own addresses.
+    #[default]
+    None,
+    /// The GID of another host.
+    Gid(u32),
+    /// The MAC address of another host.
+    Mac(u32),
 }
 
 /// One queue pair's transfers.
@@ -147,6 +208,34 @@ pub struct Flow {
     pub start: Time,
     /// Which workload it belongs to: results are added up by it.
     pub workload: u32,
+    /// Whose addresses its packets bear.
+    pub forgery: Forgery,
+    /// Index of the recorded work requests that it posts, in place of messages that are all alike.
+    pub trace: Option<u32>,
+}
+
+/// A recorded work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// What it does.
+    pub action: Action,
+    /// Bytes of payload.
+    pub bytes: u32,
+    /// How many requests before it had completed when it was posted: it waits for as many.
+    pub after: u64,
+    /// What the program took from the call before: another post, or the completion that it waited for.
+    pub gap: Span,
+}
+
+/// What a recorded work request does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// RDMA WRITE, which needs no receive at the peer.
+    Write,
+    /// SEND, into a receive of the peer.
+    Send,
+    /// RDMA READ, and atomic operations.
+    Read,
 }
 
 /// How data is moved.
@@ -169,7 +258,7 @@ pub enum Transfer {
 }
 
 impl Transfer {
-    /// Whether nobody says that it arrived.
+    /// Whether no acknowledgement says that it arrived.
     pub const fn is_unreliable(self) -> bool {
         matches!(self, Self::UnreliableWrite | Self::Datagram)
     }
@@ -220,7 +309,7 @@ impl HostConfig {
             },
             levels: [0, 0, 0, 0, 0, 0, 1, 1],
             congestion: CongestionConfig::Off,
-            bus: None,
+            pcie: None,
             storage: None,
         }
     }
@@ -259,6 +348,8 @@ impl Flow {
             depth: 1,
             start: Time(0),
             workload: 0,
+            forgery: Forgery::None,
+            trace: None,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Several threads, one part of the network each, in windows as long as the shortest delay between two parts.
 //!
-//! Threads meet once per window. Each then knows of all when their next event is, what they sent to others
-//! included, and how many flows are not done. What one of two windows says is kept beside what the next one
-//! says: nobody is more than one window ahead of who still reads.
+//! Threads meet once per window. Each then knows when the next event of every thread is, events that were
+//! sent to other parts included, and how many flows are not done. There are two sets of these values, which
+//! windows use in turn: no thread is more than one window ahead of a thread that still reads the other set.
 
+use super::link_state::Crossing;
 use super::part::Part;
-use super::wires::Crossing;
 use super::{CHECK_EVERY, DEADLOCK_CHECKS};
 use fabric::{Span, Time};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// Turns of waiting for the others before the core is given away: a few microseconds.
 const SPINS: u32 = 2_000;
 
-/// How far threads run before somebody looks.
+/// How far threads run before the run is checked for a deadlock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     /// The shortest delay between two parts.
@@ -85,9 +85,9 @@ pub(super) fn run_until(parts: &mut [Part], stretch: Stretch) -> Time {
     // A watchdog may have sent something across since the last window.
     for to in 0..count {
         for from in 0..count {
-            let letters = std::mem::take(&mut parts[from].wires.crossing[to]);
+            let letters = std::mem::take(&mut parts[from].links.crossing[to]);
             let part = &mut parts[to];
-            letters.into_iter().for_each(|crossing| part.wires.cross(crossing, &mut part.packets));
+            letters.into_iter().for_each(|crossing| part.links.cross(crossing, &mut part.packets));
         }
     }
     let shared = Shared::new(count);
@@ -107,7 +107,7 @@ pub(super) fn run_until(parts: &mut [Part], stretch: Stretch) -> Time {
 
 fn drive(part: &mut Part, index: usize, shared: &Shared, stretch: Stretch) -> Time {
     let mut stop = stretch.stop;
-    let mut next = part.wires.events.next_at().unwrap_or(Time::NEVER);
+    let mut next = part.links.events.next_at().unwrap_or(Time::NEVER);
     for window in 0_usize.. {
         let (said, mail) = (&shared.said[window % 2], &shared.mail[window % 2]);
         said[index].next.store(next.0, Ordering::Relaxed);
@@ -116,7 +116,7 @@ fn drive(part: &mut Part, index: usize, shared: &Shared, stretch: Stretch) -> Ti
         for letters in &mail[index] {
             let mut letters = letters.lock().unwrap_or_else(PoisonError::into_inner);
             for crossing in letters.drain(..) {
-                part.wires.cross(crossing, &mut part.packets);
+                part.links.cross(crossing, &mut part.packets);
             }
         }
         let earliest =
@@ -128,10 +128,10 @@ fn drive(part: &mut Part, index: usize, shared: &Shared, stretch: Stretch) -> Ti
             }
             stop = (stop + CHECK_EVERY).min(stretch.limit);
         }
-        part.run_until((earliest + stretch.lookahead).min(stop));
-        next = part.wires.events.next_at().unwrap_or(Time::NEVER);
+        part.run_until((earliest + stretch.lookahead).min(stop), &mut None);
+        next = part.links.events.next_at().unwrap_or(Time::NEVER);
         let mail = &shared.mail[(window + 1) % 2];
-        for (to, letters) in part.wires.crossing.iter_mut().enumerate().filter(|(_, all)| !all.is_empty()) {
+        for (to, letters) in part.links.crossing.iter_mut().enumerate().filter(|(_, all)| !all.is_empty()) {
             next = letters.iter().map(Crossing::at).fold(next, Time::min);
             let mut mail = mail[to][index].lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::swap(&mut *mail, letters);

@@ -134,3 +134,17 @@ fn pause_frames_are_damaged_as_others_are_and_said_again() {
     let switch = ran.report.ports.iter().find(|port| port.to == "sender0").unwrap();
     assert!(sender.pfc_received[3] > 0 && sender.pfc_received[3] < switch.pfc_sent[3], "{sender:#?}");
 }
+
+/// Delays of months are a mistake in a file, and no reason to panic: nothing arrives.
+#[test]
+fn the_longest_delays_that_can_be_written_are_simulated() {
+    for (path, value) in [
+        ("link.0.length", "18446744073709km"),
+        ("link.0.extra-delay", "18446744s"),
+        ("workload.0.start", "18446744s"),
+        ("nic.default.recovery", "18446744s"),
+    ] {
+        let ran = run("crs504/ecn-off.toml", &[("duration", "100us"), (path, value)]);
+        assert_eq!(ran.results.end, fabric::Time::from_ns(100_000), "{path}");
+    }
+}

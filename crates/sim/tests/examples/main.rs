@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod crs504;
+mod functions;
 mod incast;
 mod links;
 mod nvme;
 mod outputs;
 mod pcie;
+mod replay;
 mod shapes;
 mod sonic;
 mod spraying;

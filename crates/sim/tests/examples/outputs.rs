@@ -1,7 +1,9 @@
 //! Tables, CSV and captures.
 
 use super::{run, run_with};
-use sim::report::{flows_csv, ports_csv, table, write_pcap};
+use fabric::Span;
+use sim::report::columns::{Values, flow_columns, hop_columns, port_columns, sample_columns};
+use sim::report::{Report, flows_csv, ports_csv, table, write_pcap};
 use wire::{Message, Packet, Pause, split_icrc};
 
 #[test]
@@ -28,10 +30,9 @@ fn a_capture_holds_whole_packets_with_their_icrc_and_pause_frames() {
         experiment.scenario.watch.captured_max = 5000;
     });
     let link = ran.experiment.scenario.watch.captures[0];
-    let flows = &ran.experiment.scenario.flows;
     let mut file = Vec::new();
-    let to = |flow: u32, from: u32| flows[flow as usize].from ^ flows[flow as usize].to ^ from;
-    write_pcap(&mut file, link, &ran.results.captured, to).unwrap();
+    let stations = |flow: u32, from: u32| ran.experiment.stations(flow, from);
+    write_pcap(&mut file, link, &ran.results.captured, stations).unwrap();
     let (mut at, mut data, mut pauses, mut last_ns) = (24, 0, 0, 0);
     while at < file.len() {
         let field = |index: usize| u32::from_le_bytes(file[at + 4 * index..][..4].try_into().unwrap());
@@ -55,4 +56,57 @@ fn a_capture_holds_whole_packets_with_their_icrc_and_pause_frames() {
         data += u32::from(!matches!(packet.message, Message::Congestion));
     }
     assert!(data > 100 && pauses > 0, "{data} packets, {pauses} pause frames");
+}
+
+/// Every number, text and list, with what is left out where it is empty.
+#[test]
+fn reports_are_read_back_from_json() {
+    for name in ["incast.toml", "crs504/ecn-off.toml"] {
+        let ran = run_with(name, &[], |experiment| {
+            experiment.scenario.watch.sample_every = Some(Span::from_us(50));
+            experiment.scenario.watch.hops = true;
+        });
+        let text = ran.report.json();
+        let again = Report::from_json(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(again == ran.report && again.json() == text, "{name}");
+    }
+    let error = Report::from_json("{}").unwrap_err().to_string();
+    assert!(error.contains("missing field `title`"), "{error}");
+}
+
+#[test]
+fn an_unknown_reason_for_drops_is_refused() {
+    let mut report = run("incast.toml", &[]).report;
+    report.ports[0].dropped = vec![("no-buffer", 3)];
+    let text = report.json();
+    assert!(Report::from_json(&text).unwrap() == report);
+    let error = Report::from_json(&text.replace("no-buffer", "gremlins")).unwrap_err().to_string();
+    assert!(error.contains("gremlins"), "{error}");
+}
+
+/// Columns of one table have one length, and the report's values.
+#[test]
+fn tables_have_a_row_for_each_flow_port_hop_and_sample() {
+    let ran = run_with("crs504/ecn-off.toml", &[], |experiment| {
+        experiment.scenario.watch.sample_every = Some(Span::from_us(50));
+        experiment.scenario.watch.hops = true;
+    });
+    let reports = [ran.report.clone(), ran.report];
+    let one = &reports[0];
+    let hops = one.flows.iter().map(|flow| flow.hops.len()).sum();
+    let moments = one.series.iter().map(|series| series.at_us.len()).sum();
+    for (columns, rows) in [
+        (flow_columns(&reports), one.flows.len()),
+        (hop_columns(&reports), hops),
+        (port_columns(&reports), one.ports.len()),
+        (sample_columns(&reports), moments),
+    ] {
+        assert!(rows > 0 && columns.iter().all(|(_, values)| values.len() == 2 * rows), "{rows} rows");
+        let run = |row: usize| i64::from(row >= rows);
+        assert_eq!(columns[0], ("run".to_owned(), Values::Whole((0..2 * rows).map(run).collect())));
+    }
+    let bytes = one.flows.iter().chain(&one.flows).map(|flow| flow.bytes as i64).collect();
+    let of_flows = flow_columns(&reports);
+    let column = of_flows.iter().find(|(name, _)| name == "bytes").map(|(_, values)| values);
+    assert_eq!(column, Some(&Values::Whole(bytes)));
 }

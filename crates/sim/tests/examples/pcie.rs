@@ -1,9 +1,9 @@
-//! Slots that did not train as they should.
+//! PCIe links that did not train as they should.
 
 use super::run;
 
 #[test]
-fn a_slot_is_the_ceiling_and_is_named() {
+fn a_pcie_link_is_the_ceiling_and_is_named() {
     // Raw, as Linux prints it, and with 24 bytes around each 256.
     for (generation, name, raw) in [("1", "1.1", 16.0), ("3", "3.0", 63.0)] {
         let ran = run("pcie/trained.toml", &[("nic.default.pcie.generation", generation)]);
@@ -12,7 +12,7 @@ fn a_slot_is_the_ceiling_and_is_named() {
         assert!(gbps < ceiling + 0.02 && gbps > 0.99 * ceiling, "{name}: {gbps}");
         let cause = ran.finding(&format!("PCIe {name} x8: {raw:.1} Gb/s"));
         assert!(
-            cause.seen.starts_with("h0's slot was busy") && cause.instead.contains("LnkSta"),
+            cause.seen.starts_with("the PCIe link of h0 was busy") && cause.instead.contains("LnkSta"),
             "{cause:#?}"
         );
     }

@@ -107,11 +107,14 @@ fn scenario(flows: u32, config: DcqcnConfig, end: Span) -> Scenario {
         spread: Spread::Hash,
         hash_seed: 0,
         reaction: None,
+        cards: Vec::new(),
+        traces: Vec::new(),
         flows: (1..=flows).map(stream).collect(),
         seed: 1,
         end: Time(0) + end,
         threads: 1,
         watch: Watch { sample_every: Some(Span::from_us(20)), ..Watch::default() },
+        skip_steady: None,
     }
 }
 

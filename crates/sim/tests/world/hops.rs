@@ -20,12 +20,15 @@ fn incast(common: &Lossless, loss: u32) -> Results {
         spread: Spread::Hash,
         hash_seed: 0,
         reaction: None,
+        cards: Vec::new(),
+        traces: Vec::new(),
         hosts: vec![host; 4],
         flows: (0..3).map(flow).collect(),
         seed: 1,
         end: Time::from_ns(50_000_000),
         threads: 1,
         watch: Watch { sample_every: Some(Span::from_ns(100)), hops: true, ..Watch::default() },
+        skip_steady: None,
     };
     let mut world = World::new(&scenario).unwrap();
     world.run();

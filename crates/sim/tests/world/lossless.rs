@@ -22,11 +22,14 @@ fn scenario(topology: Topology, common: &Lossless, host: HostConfig, flows: Vec<
         spread: Spread::Hash,
         hash_seed: 0,
         reaction: None,
+        cards: Vec::new(),
+        traces: Vec::new(),
         flows,
         seed: 1,
         end: Time::from_ns(100_000_000),
         threads: 1,
         watch: Watch::default(),
+        skip_steady: None,
     }
 }
 

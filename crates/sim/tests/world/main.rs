@@ -4,7 +4,8 @@
 mod fixed_point;
 mod hops;
 mod lossless;
+mod pcie;
 mod reference;
 mod repeat;
-mod slots;
 mod spraying;
+mod steady;

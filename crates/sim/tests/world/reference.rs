@@ -40,7 +40,7 @@ fn topology(run: &str) -> Topology {
     topology
 }
 
-/// Their `parameters.txt`.
+/// The adapter of the model's `parameters.txt`.
 fn host() -> HostConfig {
     let dcqcn = DcqcnConfig {
         line_rate_bps: 100_000_000_000,
@@ -109,11 +109,14 @@ fn completion_times(run: &str, seed: u64, place: impl Fn(&Topology, &Flow) -> Op
         spread: Spread::Hash,
         hash_seed: 0,
         reaction: None,
+        cards: Vec::new(),
+        traces: Vec::new(),
         flows,
         seed,
         end: Time::from_ns(1_000_000_000),
         threads: 1,
         watch: Watch::default(),
+        skip_steady: None,
     };
     let mut world = World::new(&scenario).unwrap();
     for (flow, place) in (0..).zip(places) {
@@ -186,7 +189,7 @@ fn as_there(topology: &Topology, flow: &Flow, seed: u64) -> Option<u32> {
     let attachments = topology.attachments();
     let (edge, _) = attachments[flow.from as usize]?;
     let (leaf, _) = attachments[flow.to as usize]?;
-    let ways = topology.ways();
+    let next_hops = topology.next_hops();
     let next = |switch: u32, port: u16| {
         let ends = topology.links().iter().flat_map(|link| [link.ends, [link.ends[1], link.ends[0]]]);
         let far = ends.into_iter().find(|[near, _]| near.node == Node::Switch(switch) && near.port == port);
@@ -195,10 +198,10 @@ fn as_there(topology: &Topology, flow: &Flow, seed: u64) -> Option<u32> {
     (0..u32::MAX).find(|entropy| {
         let mut switch = edge;
         while switch != leaf {
-            let ports = ways[switch as usize].to(leaf);
+            let ports = next_hops[switch as usize].to(leaf);
             let count = ports.len() as u16;
             let theirs = u32::from(count) - 1 - their_hash(HOSTS + switch, flow) % u32::from(count);
-            let ours = fabric::way_by_hash(*entropy, sim::world::salt_of(seed, switch), count);
+            let ours = fabric::ecmp_select(*entropy, sim::world::salt_of(seed, switch), count);
             if u32::from(ours) != theirs {
                 return false;
             }
@@ -213,7 +216,7 @@ fn mean(times: &[f64]) -> f64 {
     times.iter().sum::<f64>() / times.len() as f64
 }
 
-/// Pearson's.
+/// Pearson's correlation coefficient.
 fn correlation(one: &[f64], two: &[f64]) -> f64 {
     let (first, second) = (mean(one), mean(two));
     let sum = |left: &[f64], right: &[f64], means: (f64, f64)| -> f64 {

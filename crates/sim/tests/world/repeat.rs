@@ -42,6 +42,8 @@ fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
         spread,
         hash_seed: 0,
         reaction: None,
+        cards: Vec::new(),
+        traces: Vec::new(),
         flows: (0..16).map(flow).filter(|flow| flow.from != flow.to).collect(),
         seed,
         end: Time::from_ns(100_000_000),
@@ -52,6 +54,7 @@ fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
             captured_max: 1000,
             hops: true,
         },
+        skip_steady: None,
     }
 }
 

@@ -3,10 +3,13 @@
 //! What each property does is from MikroTik's manual, "Quality of Service" for Marvell Prestera chips. Where
 //! that leaves something open it is said here, and in `docs/fabric-file.md`.
 
+mod advice;
 mod model;
 mod print;
 mod run;
 mod script;
+
+pub(crate) use advice::ECN_ON;
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -15,10 +18,10 @@ use alloc::vec::Vec;
 
 /// Everything that the script can say, with the values that a new switch has.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Config {
+pub struct RouterOsConfig {
     /// `qos-hw-offloading`: the chip knows nothing of QoS without it.
     pub offloaded: bool,
-    /// `lldp-dcbx`.
+    /// The property `lldp-dcbx`: whether DCBX is offered.
     pub dcbx: bool,
     /// `qos profile`, in order; the first is `default`.
     pub profiles: Vec<QosProfile>,
@@ -31,28 +34,30 @@ pub struct Config {
     /// `qos priority-flow-control`; the first is `disabled`.
     pub pfc: Vec<PfcProfile>,
     /// `qos port` by name.
-    pub ports: BTreeMap<String, Port>,
-    /// `qos settings`.
+    pub ports: BTreeMap<String, RouterOsPort>,
+    /// What the menu `qos settings` holds.
     pub settings: Settings,
+    /// `l2mtu` of `interface ethernet` in bytes: the largest that the script sets.
+    pub l2mtu: Option<u32>,
 }
 
 /// An entry of `qos profile`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QosProfile {
-    /// Its name.
+    /// The name that other menus refer to.
     pub name: String,
     /// Priority code point that packets leave with.
     pub pcp: u8,
     /// DSCP that packets leave with.
     pub dscp: u8,
-    /// Their class.
+    /// The traffic class of the profile.
     pub traffic_class: u8,
 }
 
 /// An entry of `qos tx-manager`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TxManager {
-    /// Its name.
+    /// The name that other menus refer to.
     pub name: String,
     /// `ecn`: its queues mark, if they use shared buffers.
     pub ecn: bool,
@@ -63,7 +68,7 @@ pub struct TxManager {
 /// An entry of `qos tx-manager queue`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TxQueue {
-    /// Its group.
+    /// The scheduling group of the queue.
     pub schedule: Schedule,
     /// Its share in packets; strict queues have none.
     pub weight: u8,
@@ -91,7 +96,7 @@ pub enum Schedule {
 /// An entry of `qos priority-flow-control`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PfcProfile {
-    /// Its name.
+    /// The name that other menus refer to.
     pub name: String,
     /// The classes, one bit each.
     pub traffic_classes: u8,
@@ -101,19 +106,19 @@ pub struct PfcProfile {
     pub tx: bool,
     /// Bytes at which the peer is paused, or automatic.
     pub pause_threshold: Option<u32>,
-    /// Bytes at which it may go on, or automatic.
+    /// Bytes at which Xon is sent, or automatic.
     pub resume_threshold: Option<u32>,
 }
 
 /// An entry of `qos port`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Port {
+pub struct RouterOsPort {
     /// For packets without a trusted header.
     pub profile: String,
     /// What becomes of the priority code point.
-    pub trust_l2: Trust,
+    pub trust_l2: TrustMode,
     /// What becomes of the DSCP.
-    pub trust_l3: Trust,
+    pub trust_l3: TrustMode,
     /// Its transmit manager.
     pub tx_manager: String,
     /// Its flow control.
@@ -124,7 +129,7 @@ pub struct Port {
 
 /// Whether a header decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trust {
+pub enum TrustMode {
     /// It does not.
     Ignore,
     /// It does, and is rewritten from the profile.
@@ -133,7 +138,7 @@ pub enum Trust {
     Keep,
 }
 
-impl Trust {
+impl TrustMode {
     /// As RouterOS writes it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -147,23 +152,23 @@ impl Trust {
 /// `qos settings`, in bytes of the packet memory; automatic where `None`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Settings {
-    /// `multicast-buffers`.
+    /// The property `multicast-buffers`.
     pub multicast_bytes: Option<u32>,
-    /// `shared-buffers`.
+    /// The property `shared-buffers`.
     pub shared_bytes: Option<u32>,
-    /// `wred-threshold`.
+    /// The property `wred-threshold`.
     pub wred: WredThreshold,
 }
 
-/// `wred-threshold`.
+/// Values of the property `wred-threshold`: how early marking begins.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum WredThreshold {
-    /// Early.
+    /// Marking begins early.
     Low,
     /// What a new switch has.
     #[default]
     Medium,
-    /// Late.
+    /// Marking begins late.
     High,
 }
 
@@ -171,12 +176,12 @@ pub enum WredThreshold {
 const PORTS: u8 = 4;
 const LANES: u8 = 4;
 
-impl Default for Port {
+impl Default for RouterOsPort {
     fn default() -> Self {
         Self {
             profile: "default".to_owned(),
-            trust_l2: Trust::Ignore,
-            trust_l3: Trust::Ignore,
+            trust_l2: TrustMode::Ignore,
+            trust_l3: TrustMode::Ignore,
             tx_manager: "default".to_owned(),
             pfc: "disabled".to_owned(),
             egress_rates: [None; 8],
@@ -184,7 +189,7 @@ impl Default for Port {
     }
 }
 
-impl Default for Config {
+impl Default for RouterOsConfig {
     /// A new CRS504, as it prints itself.
     fn default() -> Self {
         let low = |weight| TxQueue::new(Schedule::Low, weight);
@@ -193,7 +198,8 @@ impl Default for Config {
         let queues = [low(1), low(2), low(3), high(3), high(4), high(5), strict, strict];
         let manager = |name: &str| TxManager { name: name.to_owned(), ecn: false, queues };
         let lanes = (1..=PORTS).flat_map(|port| (1..=LANES).map(move |lane| (port, lane)));
-        let ports = lanes.map(|(port, lane)| (alloc::format!("qsfp28-{port}-{lane}"), Port::default()));
+        let ports =
+            lanes.map(|(port, lane)| (alloc::format!("qsfp28-{port}-{lane}"), RouterOsPort::default()));
         Self {
             offloaded: false,
             dcbx: false,
@@ -209,6 +215,7 @@ impl Default for Config {
             pfc: alloc::vec![PfcProfile::named("disabled")],
             ports: ports.collect(),
             settings: Settings::default(),
+            l2mtu: None,
         }
     }
 }

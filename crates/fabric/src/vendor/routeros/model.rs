@@ -4,7 +4,9 @@
 //! is neither shared nor for multicast, divided by ports and queues in use), and for the pause threshold
 //! (half of the shared pool, divided by ports in use; the other half takes what arrives after the pause).
 
-use super::{Config, PfcProfile, Port, QosProfile, Schedule, Trust, TxManager, WredThreshold};
+use super::{
+    PfcProfile, QosProfile, RouterOsConfig, RouterOsPort, Schedule, TrustMode, TxManager, WredThreshold,
+};
 use crate::config::{
     BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red, RedAt, Shaper,
     Treatment, Weigh,
@@ -37,7 +39,7 @@ const BURST_BYTES: u32 = 2 * 9_600;
 /// annex 31B.3.7 allows a 100 Gb/s port (394 quanta).
 const RESPONSE: Span = Span::from_ns(670);
 
-impl Config {
+impl RouterOsConfig {
     /// The packet memory: it is one, and headroom lies in the shared pool.
     pub const fn buffer(&self) -> BufferConfig {
         BufferConfig { total_bytes: MEMORY_BYTES, headroom_pool_bytes: None, cell_bytes: BLOCK_BYTES }
@@ -76,7 +78,7 @@ impl Config {
         manager.queues[class].buffers.unwrap_or(share).max(QUEUE_BLOCKS_MIN * BLOCK_BYTES)
     }
 
-    /// Bytes at which the peer is paused, and at which it may go on.
+    /// Bytes at which Xoff is sent, and at which Xon is sent.
     pub fn pause_bytes(&self, pfc: &PfcProfile, ports: usize) -> (u32, u32) {
         let pause = pfc.pause_threshold.unwrap_or(self.shared_bytes() / 2 / ports.max(1) as u32);
         let resume = pfc.resume_threshold.unwrap_or(pause / 2).min(pause);
@@ -85,7 +87,7 @@ impl Config {
 
     /// How a port treats traffic, with so many ports in use.
     pub(crate) fn profile(&self, name: &str, ports: usize, link: &LinkConfig) -> Profile {
-        let fallback = Port::default();
+        let fallback = RouterOsPort::default();
         let port = self.ports.get(name).unwrap_or(&fallback);
         let manager = self.tx_managers.iter().find(|manager| manager.name == port.tx_manager);
         let pfc = self.pfc.iter().find(|pfc| pfc.name == port.pfc).filter(|_| self.offloaded);
@@ -132,7 +134,7 @@ impl Config {
         manager: &TxManager,
         class: usize,
         ports: usize,
-        port: &Port,
+        port: &RouterOsPort,
         pfc: Option<&PfcProfile>,
     ) -> QueueConfig {
         let queue = &manager.queues[class];
@@ -164,7 +166,7 @@ impl Config {
     }
 
     /// Which profile packets get, by the manual's table of trust.
-    fn class_map(&self, port: &Port) -> ClassMap {
+    fn class_map(&self, port: &RouterOsPort) -> ClassMap {
         if !self.offloaded {
             let untreated = Treatment::default();
             let (dscp, pcp) = ([untreated; 64], [untreated; 8]);
@@ -173,8 +175,8 @@ impl Config {
         let trusted = |l2: bool, name: Option<&str>| {
             let profile = self.named(name.unwrap_or("default"));
             // The header that decides is rewritten unless it is kept; the other one always, unless kept.
-            let keep = if l2 { port.trust_l2 } else { port.trust_l3 } == Trust::Keep;
-            let keep_other = if l2 { port.trust_l3 } else { port.trust_l2 } == Trust::Keep;
+            let keep = if l2 { port.trust_l2 } else { port.trust_l3 } == TrustMode::Keep;
+            let keep_other = if l2 { port.trust_l3 } else { port.trust_l2 } == TrustMode::Keep;
             let (keep_pcp, keep_dscp) = if l2 { (keep, keep_other) } else { (keep_other, keep) };
             Treatment {
                 class: profile.map_or(0, |profile| profile.traffic_class),
@@ -192,8 +194,8 @@ impl Config {
             *entry = trusted(true, self.pcp.get(&value).map(alloc::string::String::as_str));
         }
         ClassMap {
-            trust_dscp: port.trust_l3 != Trust::Ignore,
-            trust_pcp: port.trust_l2 != Trust::Ignore,
+            trust_dscp: port.trust_l3 != TrustMode::Ignore,
+            trust_pcp: port.trust_l2 != TrustMode::Ignore,
             dscp,
             pcp,
             default: Treatment {

@@ -1,7 +1,8 @@
 //! The tables that RouterOS prints: the configuration as it came to be, and what the switch counted.
 
 use super::model::{BLOCK_BYTES, MEMORY_BYTES};
-use super::{Config, Schedule, TxQueue};
+use super::{RouterOsConfig, Schedule, TxQueue};
+use crate::columns;
 use crate::counters::Tally;
 use crate::vendor::counted::{CountedPort, CountedSwitch};
 use alloc::borrow::ToOwned;
@@ -10,11 +11,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 /// A table: columns as wide as their widest cell.
-struct Table {
+struct RouterOsTable {
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl RouterOsTable {
     fn new(columns: &[&str]) -> Self {
         Self { rows: alloc::vec![columns.iter().map(|name| (*name).to_owned()).collect()] }
     }
@@ -31,7 +32,7 @@ impl Table {
             .collect();
         let mut text = format!("{heading}\n");
         for row in &self.rows {
-            let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            let padded = row.iter().zip(&widths).map(|(cell, width)| columns::left(cell, *width));
             let line = padded.collect::<Vec<_>>().join("  ");
             text += line.trim_end();
             text.push('\n');
@@ -40,7 +41,7 @@ impl Table {
     }
 }
 
-impl Config {
+impl RouterOsConfig {
     /// The `print` of every menu, and `monitor`, as the switch shows them.
     pub fn print(&self, counters: &CountedSwitch) -> String {
         let parts = [
@@ -63,7 +64,7 @@ impl Config {
     }
 
     fn print_tx_managers(&self) -> String {
-        let mut table = Table::new(&["#", "", "NAME", "QUEUE-BUFFERS", "ECN"]);
+        let mut table = RouterOsTable::new(&["#", "", "NAME", "QUEUE-BUFFERS", "ECN"]);
         for (index, manager) in self.tx_managers.iter().enumerate() {
             table.row(&[&index.to_string(), self.flag(), &manager.name, "auto", yes(manager.ecn)]);
         }
@@ -73,7 +74,7 @@ impl Config {
     fn print_queues(&self) -> String {
         let columns = ["#", "", "TX-MANAGER", "TRAFFIC-CLASS", "SCHEDULE", "WEIGHT", "QUEUE-BUFFERS"];
         let more = ["USE-SHARED-BUFFERS", "WRED-ACTUAL", "ECN-ACTUAL"];
-        let mut table = Table::new(&[columns.as_slice(), more.as_slice()].concat());
+        let mut table = RouterOsTable::new(&[columns.as_slice(), more.as_slice()].concat());
         let Some(manager) = self.tx_managers.first() else { return String::new() };
         for (class, queue) in manager.queues.iter().enumerate() {
             let active = self.is_active(class);
@@ -90,7 +91,7 @@ impl Config {
     }
 
     fn print_profiles(&self) -> String {
-        let mut table = Table::new(&["#", "", "NAME", "PCP", "DSCP", "TRAFFIC-CLASS"]);
+        let mut table = RouterOsTable::new(&["#", "", "NAME", "PCP", "DSCP", "TRAFFIC-CLASS"]);
         for (index, profile) in self.profiles.iter().enumerate() {
             let numbers = [profile.pcp, profile.dscp, profile.traffic_class].map(|number| number.to_string());
             let [pcp, dscp, class] = &numbers;
@@ -101,7 +102,7 @@ impl Config {
 
     fn print_pfc(&self) -> String {
         let columns = ["#", "", "NAME", "TRAFFIC-CLASS", "RX", "TX", "PAUSE-THRESHOLD", "RESUME-THRESHOLD"];
-        let mut table = Table::new(&columns);
+        let mut table = RouterOsTable::new(&columns);
         for (index, pfc) in self.pfc.iter().enumerate() {
             let classes = (0..8).filter(|class| pfc.traffic_classes >> class & 1 == 1);
             let classes = classes.map(|class| class.to_string()).collect::<Vec<_>>().join(",");
@@ -128,7 +129,7 @@ impl Config {
 
     fn print_ports(&self, counters: &CountedSwitch) -> String {
         let columns = ["", "NAME", "SWITCH", "PROFILE", "MAP", "TRUST-L2", "TRUST-L3", "TX-MANAGER", "PFC"];
-        let mut table = Table::new(&[&["#"], columns.as_slice()].concat());
+        let mut table = RouterOsTable::new(&[&["#"], columns.as_slice()].concat());
         for (index, (name, port)) in self.ports.iter().enumerate() {
             let running = counters.ports.iter().any(|counted| counted.name == *name);
             let flag = if running { "R" } else { "" };
@@ -274,7 +275,10 @@ fn grouped(number: u64) -> String {
 fn fields(rows: &[(String, String)]) -> String {
     let width = |of: fn(&(String, String)) -> usize| rows.iter().map(of).max().unwrap_or(0);
     let (names, values) = (width(|row| row.0.len()), width(|row| row.1.len()));
-    rows.iter().map(|(name, value)| format!("    {name:>names$}:  {value:>values$}\n")).collect()
+    let line = |(name, value): &(String, String)| {
+        format!("    {}:  {}\n", columns::right(name, names), columns::right(value, values))
+    };
+    rows.iter().map(line).collect()
 }
 
 fn field(name: &str, value: u64) -> (String, String) {

@@ -1,7 +1,10 @@
 //! Running a script against the configuration that is there.
 
 use super::script::{Command, commands};
-use super::{Config, PfcProfile, Port, QosProfile, Schedule, Trust, TxManager, TxQueue, WredThreshold};
+use super::{
+    PfcProfile, QosProfile, RouterOsConfig, RouterOsPort, Schedule, TrustMode, TxManager, TxQueue,
+    WredThreshold,
+};
 use crate::file::units::{Bandwidth, Quantity};
 use crate::vendor::ImportError;
 use alloc::borrow::ToOwned;
@@ -30,7 +33,7 @@ const MENUS: &[&str] = &[
     "settings",
 ];
 
-impl Config {
+impl RouterOsConfig {
     /// Runs a script, called `file` in messages.
     ///
     /// # Errors
@@ -56,6 +59,13 @@ impl Config {
         }
         match command.menu.as_str() {
             "interface ethernet switch" => self.switch(command),
+            "interface ethernet" => {
+                for (_, value) in command.properties.iter().filter(|(name, _)| name == "l2mtu") {
+                    let bytes = value.parse::<u32>().map_err(|_| not_a(value, "a number of bytes"))?;
+                    self.l2mtu = Some(self.l2mtu.map_or(bytes, |other| other.max(bytes)));
+                }
+                Ok(())
+            }
             "ip neighbor discovery-settings" => {
                 for (name, value) in &command.properties {
                     if name == "lldp-dcbx" {
@@ -338,11 +348,11 @@ fn set_queue(queue: &mut TxQueue, name: &str, value: &str) -> Result<(), Refusal
     Ok(())
 }
 
-fn set_port(port: &mut Port, name: &str, value: &str) -> Result<(), Refusal> {
+fn set_port(port: &mut RouterOsPort, name: &str, value: &str) -> Result<(), Refusal> {
     let trust = || match value {
-        "ignore" => Ok(Trust::Ignore),
-        "trust" => Ok(Trust::Trust),
-        "keep" => Ok(Trust::Keep),
+        "ignore" => Ok(TrustMode::Ignore),
+        "trust" => Ok(TrustMode::Trust),
+        "keep" => Ok(TrustMode::Keep),
         _ => Err(not_a(value, "ignore, trust or keep")),
     };
     match name {
@@ -459,7 +469,7 @@ fn number(value: &str, max: u8) -> Result<u8, Refusal> {
     found.ok_or_else(|| not_a(value, &format!("a number from 0 to {max}")))
 }
 
-/// `1,3-4`.
+/// Numbers and ranges, such as `1,3-4`.
 fn list(value: &str, max: u8) -> Result<Vec<u8>, Refusal> {
     let mut values = Vec::new();
     for part in value.split(',') {

@@ -6,10 +6,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// One command.
+/// One command of a script, with the menu that it is given in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Command {
-    /// From 1.
+    /// The number of the command's first line, from 1.
     pub(crate) line: usize,
     /// The menu that it is given in, its words parted by single spaces.
     pub(crate) menu: String,

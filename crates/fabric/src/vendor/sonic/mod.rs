@@ -52,9 +52,9 @@ const RESPONSE: Span = Span::from_ns(670);
 
 /// The tables, read.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Config {
+pub struct SonicConfig {
     /// What is set for each port, by name.
-    pub ports: BTreeMap<String, Port>,
+    pub ports: BTreeMap<String, SonicPort>,
     total_bytes: u32,
     headroom_pool_bytes: Option<u32>,
     /// What the pool that arrivals are charged to is called.
@@ -64,19 +64,19 @@ pub struct Config {
 /// The name of that pool where the file has none: that of SONiC's templates.
 const POOL: &str = "ingress_lossless_pool";
 
-/// One port.
+/// The configuration of one port.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Port {
+pub struct SonicPort {
     dscp: Option<[u8; 64]>,
     pcp: Option<[u8; 8]>,
     /// By traffic class.
     queue: [u8; CLASSES],
     /// By traffic class.
     group: [u8; CLASSES],
-    /// By priority.
+    /// The queues that each priority pauses, one bit each.
     pfc_queues: [u8; CLASSES],
     pfc: u8,
-    /// By queue.
+    /// The queues by their numbers.
     queues: [QueueConfig; CLASSES],
     /// By priority group; headroom is `None` where it is to be computed.
     groups: [Option<Group>; CLASSES],
@@ -98,7 +98,7 @@ struct Group {
 ///
 /// # Errors
 /// What is no JSON, references that lead nowhere and values that are not understood, with their line.
-pub fn read(name: &str, text: &str) -> Result<Config, ImportError> {
+pub fn read(name: &str, text: &str) -> Result<SonicConfig, ImportError> {
     let root: Value = serde_json::from_str(text).map_err(|error| ImportError {
         file: name.to_owned(),
         line: error.line(),
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         entry.get(field).map(|value| self.number(&path, value, max)).transpose()
     }
 
-    fn config(&self) -> Read<Config> {
+    fn config(&self) -> Read<SonicConfig> {
         let mut names: Vec<String> = Vec::new();
         let listed = self.table("PORT").into_iter().flat_map(Map::keys).cloned();
         let mapped = self.table("PORT_QOS_MAP").into_iter().flat_map(Map::keys);
@@ -199,11 +199,16 @@ impl<'a> Reader<'a> {
             }
         }
         let total_bytes = if total == 0 { MEMORY_BYTES } else { (total + xoff.unwrap_or(0)) as u32 };
-        Ok(Config { ports, total_bytes, headroom_pool_bytes: xoff.map(|xoff| xoff as u32), pool: shared })
+        Ok(SonicConfig {
+            ports,
+            total_bytes,
+            headroom_pool_bytes: xoff.map(|xoff| xoff as u32),
+            pool: shared,
+        })
     }
 
-    fn port(&self, name: &str) -> Read<Port> {
-        let mut port = Port::default();
+    fn port(&self, name: &str) -> Read<SonicPort> {
+        let mut port = SonicPort::default();
         for key in ["global", name] {
             if let Some((key, entry)) = self.entry("PORT_QOS_MAP", key) {
                 self.qos_map(&mut port, &key, entry)?;
@@ -228,7 +233,7 @@ impl<'a> Reader<'a> {
         found.map(|(key, entry)| (key.clone(), entry))
     }
 
-    fn qos_map(&self, port: &mut Port, key: &str, entry: &'a Value) -> Read<()> {
+    fn qos_map(&self, port: &mut SonicPort, key: &str, entry: &'a Value) -> Read<()> {
         let Some(fields) = entry.as_object() else { return Ok(()) };
         for (field, value) in fields {
             let path = ["PORT_QOS_MAP", key, field.as_str()];
@@ -303,7 +308,7 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    fn queues(&self, port: &mut Port, name: &str) -> Read<()> {
+    fn queues(&self, port: &mut SonicPort, name: &str) -> Read<()> {
         for (key, queues, entry) in self.ranged("QUEUE", name)? {
             let path = ["QUEUE", key];
             if let Some(scheduler) = entry.get("scheduler").and_then(Value::as_str) {
@@ -376,7 +381,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    fn groups(&self, port: &mut Port, name: &str) -> Read<()> {
+    fn groups(&self, port: &mut SonicPort, name: &str) -> Read<()> {
         for (key, groups, entry) in self.ranged("BUFFER_PG", name)? {
             let path = ["BUFFER_PG", key];
             let profile = entry.get("profile").and_then(Value::as_str).unwrap_or("NULL");
@@ -436,7 +441,7 @@ impl Group {
     }
 }
 
-impl Default for Port {
+impl Default for SonicPort {
     fn default() -> Self {
         let identity = [0, 1, 2, 3, 4, 5, 6, 7];
         Self {
@@ -454,7 +459,7 @@ impl Default for Port {
     }
 }
 
-impl Config {
+impl SonicConfig {
     /// The packet memory.
     pub(crate) const fn buffer(&self) -> BufferConfig {
         let (total_bytes, headroom_pool_bytes) = (self.total_bytes, self.headroom_pool_bytes);
@@ -463,7 +468,7 @@ impl Config {
 
     /// How a port treats traffic.
     pub(crate) fn profile(&self, name: &str, link: &LinkConfig) -> Profile {
-        let fallback = Port::default();
+        let fallback = SonicPort::default();
         let port = self.ports.get(name).unwrap_or(&fallback);
         let needed = Headroom {
             rate: link.rate,

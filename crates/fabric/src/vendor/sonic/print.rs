@@ -1,7 +1,8 @@
 //! The counters of SONiC, as its `show` commands print them (sonic-net, `sonic-utilities`: `portstat`,
 //! `pfcstat`, `queuestat`, `wredstat`, `pg-drop`, `watermarkstat`, `pfcwd`).
 
-use super::Config;
+use super::SonicConfig;
+use crate::columns;
 use crate::config::CLASSES;
 use crate::counters::{Drop, Incidents, QueueCounters, Tally};
 use crate::time::Span;
@@ -19,9 +20,9 @@ const HEAD_PADDING: usize = 2;
 const NOT_COUNTED: &str = "N/A";
 
 /// A table: right-aligned, a line under the heads.
-struct Table(Vec<Vec<String>>);
+struct SonicTable(Vec<Vec<String>>);
 
-impl Table {
+impl SonicTable {
     fn new<'a>(heads: impl IntoIterator<Item = &'a str>) -> Self {
         Self(vec![heads.into_iter().map(str::to_owned).collect()])
     }
@@ -45,14 +46,14 @@ impl Table {
         let widths: Vec<usize> = heads.iter().enumerate().map(width).collect();
         let dashes: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
         let line = |cells: &Vec<String>| {
-            let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}"));
+            let padded = cells.iter().zip(&widths).map(|(cell, width)| columns::right(cell, *width));
             padded.collect::<Vec<_>>().join("  ") + "\n"
         };
         [heads, &dashes].into_iter().chain(rows).map(line).collect()
     }
 }
 
-impl Config {
+impl SonicConfig {
     /// What the commands print that show counters and watermarks: first the command, then its table.
     pub fn print(&self, switch: &CountedSwitch) -> String {
         let (shared, headroom) = (switch.buffer.shared_peak_bytes, switch.buffer.headroom_peak_bytes);
@@ -73,7 +74,7 @@ impl Config {
     }
 
     fn pool(&self, title: &str, bytes: u32) -> String {
-        let mut table = Table::new(["Pool", "Bytes"]);
+        let mut table = SonicTable::new(["Pool", "Bytes"]);
         table.row([self.pool.clone(), bytes.to_string()]);
         format!("{title}\n{}", table.text())
     }
@@ -81,7 +82,7 @@ impl Config {
     /// Queues that a watchdog watches and that it found in a storm, as SONiC lists them: once they have been.
     fn watchdog(&self, switch: &CountedSwitch) -> String {
         let heads = ["QUEUE", "STATUS", "STORM DETECTED/RESTORED", "TX OK/DROP", "RX OK/DROP"];
-        let mut table = Table::new(heads.into_iter().chain(["TX LAST OK/DROP", "RX LAST OK/DROP"]));
+        let mut table = SonicTable::new(heads.into_iter().chain(["TX LAST OK/DROP", "RX LAST OK/DROP"]));
         for port in &switch.ports {
             let Some(incidents) = &port.counters.incidents else { continue };
             for queue in (0..CLASSES).filter(|queue| incidents.storms_detected[*queue] > 0) {
@@ -102,7 +103,7 @@ impl Config {
 fn interfaces(switch: &CountedSwitch) -> String {
     let receive = ["RX_OK", "RX_BPS", "RX_UTIL", "RX_ERR", "RX_DRP", "RX_OVR"];
     let send = ["TX_OK", "TX_BPS", "TX_UTIL", "TX_ERR", "TX_DRP", "TX_OVR"];
-    let mut table = Table::new(["IFACE", "STATE"].into_iter().chain(receive).chain(send));
+    let mut table = SonicTable::new(["IFACE", "STATE"].into_iter().chain(receive).chain(send));
     for port in &switch.ports {
         let (ingress, rate) = (&port.counters.ingress, port.rate.bps());
         let reasons = Drop::ALL.iter().zip(ingress.dropped).filter(|(why, _)| !why.is_of_queue());
@@ -142,7 +143,7 @@ fn rates(tally: Tally, rate_bps: u64, elapsed: Span) -> [String; 2] {
 fn pfc(switch: &CountedSwitch) -> String {
     let none = Incidents::default();
     let of = |title: &str, counts: fn(&Incidents) -> [u64; CLASSES]| {
-        let mut table = Table::numbered(title, "PFC");
+        let mut table = SonicTable::numbered(title, "PFC");
         for port in &switch.ports {
             let incidents = port.counters.incidents.as_deref().unwrap_or(&none);
             table.row(core::iter::once(port.name.clone()).chain(counts(incidents).map(comma)));
@@ -157,7 +158,7 @@ fn pfc(switch: &CountedSwitch) -> String {
 /// One table per port, a row per queue.
 fn by_queue(switch: &CountedSwitch, heads: &[&str], cells: fn(&CountedPort, usize) -> [u64; 4]) -> String {
     let tables = switch.ports.iter().map(|port| {
-        let mut table = Table::new(["Port", "TxQ"].iter().chain(heads).copied());
+        let mut table = SonicTable::new(["Port", "TxQ"].iter().chain(heads).copied());
         for queue in 0..CLASSES {
             let names = [port.name.clone(), format!("UC{queue}")];
             table.row(names.into_iter().chain(cells(port, queue).map(comma)));
@@ -190,7 +191,7 @@ fn by_number(
     (title, name): (&str, &str),
     count: impl Fn(&CountedPort, usize) -> u64,
 ) -> String {
-    let mut table = Table::numbered("Port", name);
+    let mut table = SonicTable::numbered("Port", name);
     for port in &switch.ports {
         let counts = (0..CLASSES).map(|number| count(port, number).to_string());
         table.row(core::iter::once(port.name.clone()).chain(counts));

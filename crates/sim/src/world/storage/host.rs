@@ -1,7 +1,7 @@
 //! The host's side: what storage says goes through the device, and comes from it.
 
 use super::session::{Step, Word, Work};
-use crate::world::host::{BUFFER_ADDRESS, Host, Surroundings};
+use crate::world::host::{BUFFER_ADDRESS, Context, Host};
 use fabric::Time;
 use rnic::{
     Completion, CompletionKind, Data, Extra, Instant, Operation, SendFlags, SendRequest, Sge, Status,
@@ -22,7 +22,7 @@ impl Host {
     }
 
     /// Does what is due.
-    pub(in super::super) fn handle_store(&mut self, now: Time, around: &mut Surroundings<'_>) {
+    pub(in super::super) fn handle_store(&mut self, now: Time, context: &mut Context<'_>) {
         while let Some(store) = &mut self.store {
             match store.due(now) {
                 None => return,
@@ -31,7 +31,7 @@ impl Host {
                 Some(Step::Served { session, number }) => store.served(now, session, number),
                 Some(Step::Hear { session, word, number }) => {
                     if store.hear(now, session, word, number) {
-                        self.finish_io(now, session, number, around);
+                        self.finish_io(now, session, number, context);
                     }
                 }
             }
@@ -39,16 +39,16 @@ impl Host {
     }
 
     /// All completions, those of storage and of others.
-    pub(in super::super) fn take_storage_completions(&mut self, now: Time, around: &mut Surroundings<'_>) {
+    pub(in super::super) fn take_storage_completions(&mut self, now: Time, context: &mut Context<'_>) {
         loop {
             let mut done: Vec<Completion> = Vec::with_capacity(POLL_MAX);
-            let took = self.device.poll_cq(self.cq, POLL_MAX, |completion| done.push(*completion));
+            let took = self.device.cqs_mut().poll(self.cq, POLL_MAX, |completion| done.push(*completion));
             for completion in &done {
                 let store = self.store.as_ref();
                 let session = store.and_then(|store| store.by_qpn.get(&completion.qpn.value()).copied());
                 match session {
-                    None => self.completed(now, completion.id, completion.status, completion.qpn, around),
-                    Some(session) => self.completed_storage(now, session, completion, around),
+                    None => self.completed(now, completion.id, completion.status, completion.qpn, context),
+                    Some(session) => self.completed_storage(now, session, completion, context),
                 }
             }
             if took < POLL_MAX {
@@ -62,10 +62,10 @@ impl Host {
         now: Time,
         session: u32,
         completion: &Completion,
-        around: &mut Surroundings<'_>,
+        context: &mut Context<'_>,
     ) {
         if completion.status != Status::Success {
-            return self.fail_storage(session, around);
+            return self.fail_storage(session, context);
         }
         match (completion.kind, completion.extra) {
             (CompletionKind::Receive, Extra::Immediate(bytes)) => {
@@ -112,7 +112,7 @@ impl Host {
         }
     }
 
-    fn finish_io(&mut self, now: Time, session: u32, number: u64, around: &mut Surroundings<'_>) {
+    fn finish_io(&mut self, now: Time, session: u32, number: u64, context: &mut Context<'_>) {
         let Some(store) = &mut self.store else { return };
         let this = &mut store.sessions[session as usize];
         let (Some(begun), Some(poster)) = (this.open.remove(&number), this.poster) else { return };
@@ -124,18 +124,18 @@ impl Host {
         poster.last_completion = now;
         poster.latency.add((now - begun).0 / 1000);
         if poster.completed == poster.flow.messages {
-            *around.unfinished -= 1;
+            *context.unfinished -= 1;
         }
         store.ask(now, session);
     }
 
     /// The queue pair is gone, and the job with it.
-    fn fail_storage(&mut self, session: u32, around: &mut Surroundings<'_>) {
+    fn fail_storage(&mut self, session: u32, context: &mut Context<'_>) {
         let Some(store) = &mut self.store else { return };
         let Some(poster) = store.sessions[session as usize].poster else { return };
         let poster = &mut self.posters[poster as usize];
         if !std::mem::replace(&mut poster.failed, true) {
-            *around.unfinished -= 1;
+            *context.unfinished -= 1;
         }
     }
 }

@@ -10,12 +10,14 @@
 //!
 //! (NVMe RDMA transport 1.0, section 3.2; NVMe TCP transport 1.0, sections 3.2 and 3.3.)
 
+pub(super) mod config;
 mod host;
 mod session;
 mod station;
 
-use super::scenario::{Bus, Flow, HostConfig, Transfer};
-use fabric::{Pcg32, Rate, Span, Time};
+use super::scenario::{Flow, HostConfig, PcieConfig, Transfer};
+use config::{Processor, StorageConfig};
+use fabric::{Pcg32, Span, Time};
 use rnic::RegionKeys;
 use session::{Session, Step, Word, Work};
 use station::{Core, Shelf};
@@ -42,68 +44,6 @@ const PASSES: u64 = 3;
 
 /// The number of a message travels as an immediate, besides what NVMe has.
 const NUMBER_BYTES: u32 = 4;
-
-/// What a host needs to store, or to use others' storage.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StorageConfig {
-    /// What its software costs.
-    pub processor: Processor,
-    /// What it stores on.
-    pub drives: Drives,
-    /// Over a byte stream instead of RDMA.
-    pub stream: bool,
-}
-
-/// What software costs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Processor {
-    /// Cores, at least 1.
-    pub cores: u32,
-    /// For each I/O, at each end.
-    pub io: Span,
-    /// RDMA: for each work request and each completion.
-    pub request: Span,
-    /// Stream: for each message sent or received.
-    pub call: Span,
-    /// Stream: for each packet received.
-    pub packet: Span,
-    /// Stream: how fast a core copies.
-    pub copy: Rate,
-    /// How fast memory is for all cores together.
-    pub memory: Option<Rate>,
-    /// Stream: how long the adapter holds an interrupt back.
-    pub moderation: Span,
-    /// Stream: from the interrupt until the program runs.
-    pub interrupt: Span,
-    /// Stream: chance that an interrupt finds its core elsewhere, in units of 2^-32, and how long at most.
-    pub late_chance: u32,
-    /// See `late_chance`.
-    pub late_by: Span,
-}
-
-/// What a host stores on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Drives {
-    /// How many; I/Os take them in turn.
-    pub count: u32,
-    /// Reading.
-    pub read: Media,
-    /// Writing.
-    pub write: Media,
-    /// What an I/O takes longer by chance: the mean of an exponential distribution.
-    pub tail: Span,
-    /// Between two commands of a drive at least.
-    pub per_command: Span,
-}
-
-/// One direction of a drive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Media {
-    /// Besides moving the data.
-    pub latency: Span,
-    /// How fast data moves.
-    pub rate: Rate,
-}
 
 /// Work requests and receives that a storage queue pair needs.
 pub(super) fn requests(flow: &Flow, config: &HostConfig) -> [u32; 2] {
@@ -135,11 +75,11 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(config: StorageConfig, mtu: u32, bus: Option<Bus>, random: Pcg32) -> Self {
+    pub(super) fn new(config: StorageConfig, mtu: u32, pcie: Option<PcieConfig>, random: Pcg32) -> Self {
         let cores = config.processor.cores.max(1) as usize;
         Self {
             config,
-            posting: bus.map_or(Span::ZERO, |bus| bus.doorbell + bus.read_latency),
+            posting: pcie.map_or(Span::ZERO, |link| link.doorbell + link.read_latency),
             mtu,
             cores: vec![Core::default(); cores],
             memory: Core::default(),

@@ -50,7 +50,7 @@ impl Word {
 /// What is posted to the adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Work {
-    /// A message.
+    /// Sends a message of NVMe over Fabrics.
     Say { word: Word, number: u64, bytes: u32 },
     /// RDMA: data goes into the asker's memory.
     Place { bytes: u32 },

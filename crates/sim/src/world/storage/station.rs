@@ -1,6 +1,6 @@
 //! What storage waits for besides the network: cores that work, drives that serve.
 
-use super::{Drives, Processor};
+use super::config::{Drives, Processor};
 use crate::dice::natural_log;
 use fabric::{Pcg32, Span, Time};
 
@@ -73,7 +73,7 @@ impl Shelf {
     }
 }
 
-/// A span by chance, exponentially distributed, with this mean.
+/// A random span, exponentially distributed, with this mean.
 fn exponential(mean: Span, random: &mut Pcg32) -> Span {
     if mean.0 == 0 {
         return Span::ZERO;

@@ -1,30 +1,30 @@
-//! Delays by chance, by the laws that a fabric file can name. In operations that IEEE 754 defines to the last
-//! bit, so that each machine throws the same.
+//! Random delays of links, by the distributions that a fabric file can name: in operations that IEEE 754
+//! defines to the last bit, so that each machine computes the same.
 
 use crate::dice::natural_log;
 use fabric::topology::Chance;
 use fabric::{Pcg32, Span};
 
-/// What a link throws by.
+/// A link's random number generator, and the distribution of its delays.
 #[derive(Clone, Debug)]
-pub(super) struct Thrower {
+pub(super) struct LinkRng {
     random: Pcg32,
     chance: Chance,
     base: Span,
 }
 
-impl Thrower {
+impl LinkRng {
     /// `base` is that of the link: a normal distribution goes below it.
     pub(super) fn new(random: Pcg32, chance: Chance, base: Span) -> Self {
         Self { random, chance, base }
     }
 
-    /// Any number.
+    /// 32 random bits.
     pub(super) fn next_u32(&mut self) -> u32 {
         self.random.next_u32()
     }
 
-    /// The delay of a packet by chance, and with a normal distribution all of it.
+    /// The random delay of a packet; with a normal distribution it includes the fixed delay.
     pub(super) fn delay(&mut self) -> Span {
         match &self.chance {
             Chance::None => Span::ZERO,
@@ -91,8 +91,8 @@ mod tests {
 
     /// Mean and standard deviation in nanoseconds, and the part above 10 us.
     fn thrown(chance: Chance, base: Span) -> (f64, f64, f64) {
-        let mut thrower = Thrower::new(Pcg32::new(1, 1), chance, base);
-        let delays: Vec<f64> = (0..100_000).map(|_| thrower.delay().0 as f64 / 1e3).collect();
+        let mut rng = LinkRng::new(Pcg32::new(1, 1), chance, base);
+        let delays: Vec<f64> = (0..100_000).map(|_| rng.delay().0 as f64 / 1e3).collect();
         let mean = delays.iter().sum::<f64>() / 1e5;
         let variance = delays.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>() / 1e5;
         let above = delays.iter().filter(|delay| **delay > 10_000.0).count() as f64 / 1e5;
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn a_normal_delay_is_never_negative_and_powers_are_right() {
-        let mut thrower = Thrower::new(Pcg32::new(1, 1), Chance::Normal(Span::from_us(9)), Span(5));
-        let none = (0..1000).filter(|_| thrower.delay() == Span::ZERO).count();
+        let mut rng = LinkRng::new(Pcg32::new(1, 1), Chance::Normal(Span::from_us(9)), Span(5));
+        let none = (0..1000).filter(|_| rng.delay() == Span::ZERO).count();
         near(none as f64, 500.0, 60.0);
         for power in [0.0, 0.3, 1.0, 7.5, 22.0] {
             assert!((exponential(power) / f64::exp(power) - 1.0).abs() < 1e-12, "{power}");

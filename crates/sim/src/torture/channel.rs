@@ -1,17 +1,16 @@
-//! A lane between the two devices, as a host has one where both are on it: nothing on it is lost, but it may
-//! be full, and it may end while both still use it.
+//! A shared-memory channel between the two devices, as between two devices of one host: nothing on it is
+//! lost, but it may be full, and it may end while both still use it.
 
-use super::host::Host;
 use crate::dice::Dice;
 use rnic::{Instant, Senders};
 use wire::Qpn;
 
-/// Its number at both devices.
-pub(super) const LANE: u16 = 1;
+/// Number of the shared-memory channel at both devices.
+pub(super) const CHANNEL: u16 = 1;
 
-/// What a lane does in a run.
+/// The state of the shared-memory channel in a run.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(super) struct ShmChannel {
     open: [bool; 2],
     /// How often it is full, in thousandths.
     pub(super) full: u64,
@@ -21,7 +20,7 @@ pub(super) struct Lane {
     ends: [Option<Instant>; 2],
 }
 
-impl Lane {
+impl ShmChannel {
     pub(super) fn new(dice: &mut Dice) -> Self {
         let last = dice.below(2_000_000);
         let ends = dice.per_mille(500).then(|| [dice.below(last + 1), last].map(Instant));
@@ -57,19 +56,15 @@ impl Lane {
         if dice.per_mille(self.full) { 0 } else { 1 + dice.below(self.together) as u32 }
     }
 
-    /// Ends it where its time has come, and lets those go on that wait for room.
-    pub(super) fn tend(&mut self, hosts: &mut [Host; 2], now: Instant) {
-        for (side, host) in hosts.iter_mut().enumerate() {
-            if self.open[side] && self.ends[side].is_some_and(|end| now >= end) {
-                self.open[side] = false;
-                host.device.close_lane(LANE, now);
-            }
-            host.device.resume();
-        }
+    /// Ends it at one side where its time has come; whether it has just ended.
+    pub(super) fn end(&mut self, side: usize, now: Instant) -> bool {
+        let ends = self.open[side] && self.ends[side].is_some_and(|end| now >= end);
+        self.open[side] &= !ends;
+        ends
     }
 }
 
-/// Who sends to `side`.
+/// The queue pair numbers of the side that sends to `side`.
 pub(super) fn senders_to(side: usize) -> Senders {
     Senders { first: Qpn::new(0x1000 * (2 - side as u32)), count: 64 }
 }

@@ -1,5 +1,8 @@
 //! How fast the engine is: `world-bench [NAME]` runs one scenario, or all of them, and prints packet hops per
-//! second of real time.
+//! second of real time. `world-bench steady` runs four scenarios twice, packet by packet and with steady
+//! states skipped, and prints how much faster the second run is and by how much its completion times differ.
+
+mod steady;
 
 use fabric::topology::{LinkConfig, Speeds, Topology, fat_tree, star};
 use fabric::{Rate, Span, Spread, Time};
@@ -37,11 +40,14 @@ fn scenario(topology: Topology, mtu: Mtu, flows: Vec<Flow>, threads: u32) -> Sce
         spread: Spread::Hash,
         hash_seed: 0,
         reaction: None,
+        cards: Vec::new(),
+        traces: Vec::new(),
         flows,
         seed: 1,
         end: Time::NEVER,
         threads,
         watch: Watch::default(),
+        skip_steady: None,
     }
 }
 
@@ -105,6 +111,9 @@ fn digest(results: &Results) -> u32 {
 fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
     let threads = std::env::args().nth(2).and_then(|count| count.parse().ok()).unwrap_or(1);
+    if name == "steady" {
+        return steady::measure(threads);
+    }
     let wanted = |title: &str| name.is_empty() || title == name;
     for (title, make) in SCENARIOS.into_iter().filter(|(title, _)| wanted(title)) {
         let Some(scenario) = make(threads) else { return ExitCode::FAILURE };

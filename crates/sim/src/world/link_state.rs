@@ -1,94 +1,22 @@
-//! The links: what is under way, and what it means when it arrives.
+//! The state of the links: packets and pause frames in flight, faults, and captures. One direction of a link
+//! is a lane here, numbered by the port that sends into it.
 
-use super::delays::Thrower;
 use super::events::Events;
 use super::hops::Trace;
+use super::lane::{Content, LinkDirection};
+use super::link_rng::LinkRng;
+use super::results::LIVE_FLOW;
 use super::results::{Captured, CapturedFrame};
-use fabric::topology::{Extra, LinkConfig, Topology};
+use fabric::topology::{Chance, Extra, LinkConfig, Topology};
 use fabric::{
-    ECN_CE, Frame, Lane, LinkCounters, PAUSE_FRAME_BYTES, Packet, PacketId, Packets, PauseFrame, Pcg32, Rate,
+    ECN_CE, Frame, InFlight, LinkCounters, PAUSE_FRAME_BYTES, Packet, PacketId, Packets, PauseFrame, Pcg32,
     Span, Telemetry, Time, Wire,
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the packets of the fabric carry.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Content {
-    pub(super) headers: wire::Packet,
-    /// Bytes.
-    pub(super) payload: u32,
-    /// The flow that it belongs to.
-    pub(super) flow: u32,
-    /// The host that sent it.
-    pub(super) from: u32,
-    /// UDP source port.
-    pub(super) source_port: u16,
-}
-
-/// One direction of a link, as it is for the whole run. Its number is that of the port that sends into it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LaneInfo {
-    pub(super) delay: Span,
-    /// Earlier than the last bit: a switch that cuts through acts on the first ones.
-    pub(super) head_start_ps_per_byte: u32,
-    /// From a pause frame's arrival until it is obeyed.
-    pub(super) response: Span,
-    /// The receiver: index among the switches or hosts of its part, and its port, which is also the one that
-    /// its pause frames stop.
-    pub(super) node: u32,
-    pub(super) port: u16,
-    pub(super) part: u8,
-    pub(super) to_host: bool,
-    /// The sender.
-    pub(super) from_node: u32,
-    pub(super) from_port: u16,
-    pub(super) from_host: bool,
-    pub(super) from_part: u8,
-    pub(super) crosses: bool,
-    /// Whose chances of damage are.
-    pub(super) config: LinkConfig,
-    /// Packets are delayed by chance, and overtake each other.
-    pub(super) overtakes: bool,
-    /// It is captured, damages, or delays by chance: most are plain.
-    pub(super) is_plain: bool,
-    /// Link in the topology, and direction.
-    pub(super) link: u32,
-    pub(super) direction: u8,
-    pub(super) watched: bool,
-}
-
-impl LaneInfo {
-    /// A port without a link.
-    pub(super) const UNUSED: Self = Self {
-        delay: Span::ZERO,
-        head_start_ps_per_byte: 0,
-        response: Span::ZERO,
-        node: u32::MAX,
-        port: 0,
-        part: 0,
-        to_host: false,
-        from_node: u32::MAX,
-        from_port: 0,
-        from_host: false,
-        from_part: 0,
-        crosses: false,
-        config: LinkConfig::new(Rate::from_gbps(1), Span::ZERO),
-        overtakes: false,
-        is_plain: true,
-        link: u32::MAX,
-        direction: 0,
-        watched: false,
-    };
-
-    /// Whether there is a link.
-    pub(super) const fn is_used(&self) -> bool {
-        self.link != u32::MAX
-    }
-}
-
 /// What each event touches of a lane: two fit a cache line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(super) struct HotDirection {
     delay: Span,
     pub(super) node: u32,
     pub(super) from_node: u32,
@@ -100,10 +28,10 @@ pub(super) struct Line {
     is_simple: bool,
 }
 
-const _: () = assert!(size_of::<Line>() <= 32, "two lines fit a cache line");
+const _: () = assert!(size_of::<HotDirection>() <= 32, "two lines fit a cache line");
 
-impl Line {
-    fn new(info: &LaneInfo, part: u8, is_traced: bool) -> Self {
+impl HotDirection {
+    fn new(info: &LinkDirection, part: u8, is_traced: bool) -> Self {
         Self {
             delay: info.delay,
             node: info.node,
@@ -148,18 +76,18 @@ impl Crossing {
 
 /// The lanes that end in one part of the network, and those that begin there.
 #[derive(Debug)]
-pub(super) struct Wires {
+pub(super) struct LinkState {
     pub(super) events: Events,
     pub(super) contents: Vec<Content>,
-    pub(super) table: std::sync::Arc<[LaneInfo]>,
-    pub(super) lanes: Vec<Line>,
+    pub(super) table: std::sync::Arc<[LinkDirection]>,
+    pub(super) lanes: Vec<HotDirection>,
     /// Packets under way, by lane, where they overtake each other.
-    overtaking: BTreeMap<u32, Lane>,
+    overtaking: BTreeMap<u32, InFlight>,
     /// Pause frames under way, by lane: few lanes ever have any.
     pauses: Vec<VecDeque<(Time, PauseFrame)>>,
     /// What leaves for other parts, by part.
     pub(super) crossing: Vec<Vec<Crossing>>,
-    throwers: Vec<Option<Box<Thrower>>>,
+    rngs: Vec<Option<Box<LinkRng>>>,
     pub(super) captured: Vec<Captured>,
     pub(super) trace: Option<Box<Trace>>,
     captured_max: usize,
@@ -171,32 +99,34 @@ pub(super) struct Wires {
     pub(super) damaged: u64,
     /// Frames that did not, by lane.
     pub(super) lost: BTreeMap<u32, LinkCounters>,
+    /// Tokens of packets of live hosts that were lost.
+    pub(super) lost_tokens: Vec<u32>,
 }
 
-impl Wires {
+impl LinkState {
     pub(super) fn new(
         (part, parts): (u8, usize),
-        table: std::sync::Arc<[LaneInfo]>,
+        table: std::sync::Arc<[LinkDirection]>,
         events: Events,
         (captured_max, trace): (usize, Option<Box<Trace>>),
         seed: u64,
         topology: &Topology,
     ) -> Self {
-        let thrower = |(lane, info): (usize, &LaneInfo)| {
+        let rng = |(lane, info): (usize, &LinkDirection)| {
             let new = |extra: Extra| {
                 let random = Pcg32::new(seed, STREAM_LINKS + lane as u64);
-                Box::new(Thrower::new(random, extra.chance, extra.base))
+                Box::new(LinkRng::new(random, extra.chance, extra.base))
             };
             (!info.is_plain).then(|| new(topology.extra(info.link, info.direction)))
         };
         Self {
             events,
             contents: Vec::new(),
-            lanes: table.iter().map(|info| Line::new(info, part, trace.is_some())).collect(),
+            lanes: table.iter().map(|info| HotDirection::new(info, part, trace.is_some())).collect(),
             overtaking: BTreeMap::new(),
             pauses: vec![VecDeque::new(); table.len()],
             crossing: vec![Vec::new(); parts],
-            throwers: table.iter().enumerate().map(thrower).collect(),
+            rngs: table.iter().enumerate().map(rng).collect(),
             captured: Vec::new(),
             trace,
             captured_max,
@@ -206,6 +136,7 @@ impl Wires {
             hops: 0,
             damaged: 0,
             lost: BTreeMap::new(),
+            lost_tokens: Vec::new(),
         }
     }
 
@@ -250,10 +181,11 @@ impl Wires {
             if self.is_lost(lane, &info, u32::from(packets[id].length), (end, at)) {
                 self.damaged += 1;
                 self.lost_on(lane, id);
+                self.give_back(id);
                 packets.remove(id);
                 return;
             }
-            at += self.throwers[lane as usize].as_mut().map_or(Span::ZERO, |thrower| thrower.delay());
+            at += self.rngs[lane as usize].as_mut().map_or(Span::ZERO, |rng| rng.delay());
         }
         if info.part == self.part {
             self.under_way(lane, &info, id, at, packets);
@@ -263,6 +195,14 @@ impl Wires {
             let packet = packets.remove(id);
             let crossing = Crossing::Packet { lane, at, packet, content, telemetry };
             self.crossing[usize::from(info.part)].push(crossing);
+        }
+    }
+
+    /// Notes the token of a packet that is lost, if a live host sent it.
+    fn give_back(&mut self, id: PacketId) {
+        let flow = self.contents[id.0 as usize].flow;
+        if flow & LIVE_FLOW != 0 {
+            self.lost_tokens.push(flow & !LIVE_FLOW);
         }
     }
 
@@ -281,7 +221,7 @@ impl Wires {
         }
     }
 
-    fn under_way(&mut self, lane: u32, info: &LaneInfo, id: PacketId, at: Time, packets: &mut Packets) {
+    fn under_way(&mut self, lane: u32, info: &LinkDirection, id: PacketId, at: Time, packets: &mut Packets) {
         if let Some(trace) = &mut self.trace {
             trace.under_way(id, at, packets[id].is_marked());
         }
@@ -294,10 +234,16 @@ impl Wires {
     }
 
     /// Whether a frame that leaves and would arrive then does not; which is counted.
-    fn is_lost(&mut self, lane: u32, info: &LaneInfo, bytes: u32, (leaves, arrives): (Time, Time)) -> bool {
+    fn is_lost(
+        &mut self,
+        lane: u32,
+        info: &LinkDirection,
+        bytes: u32,
+        (leaves, arrives): (Time, Time),
+    ) -> bool {
         let LinkConfig { loss, bit_errors, .. } = info.config;
-        let wrong = bit_errors > 0 && self.throw_64(lane) < info.config.damage_by_bits(bytes);
-        let damaged = wrong || loss > 0 && self.throw(lane) < loss;
+        let wrong = bit_errors > 0 && self.random_u64(lane) < info.config.damage_by_bits(bytes);
+        let damaged = wrong || loss > 0 && self.random_u32(lane) < loss;
         let down = self.is_down(info.link, leaves, arrives);
         if damaged || down {
             let counters = self.lost.entry(lane).or_default();
@@ -306,18 +252,56 @@ impl Wires {
         damaged || down
     }
 
+    /// Takes a link down from now on, or ends that.
+    pub(super) fn set_link(&mut self, link: u32, up: bool, now: Time) {
+        let outages = self.outages.entry(link).or_default();
+        match outages.last_mut().filter(|(_, until)| *until == Time::NEVER) {
+            Some((_, until)) if up => *until = now,
+            None if !up => outages.push((now, Time::NEVER)),
+            _ => {}
+        }
+        let table = std::sync::Arc::make_mut(&mut self.table);
+        for (info, hot) in table.iter_mut().zip(&mut self.lanes).filter(|(info, _)| info.link == link) {
+            (info.is_plain, hot.is_simple) = (false, false);
+        }
+    }
+
+    /// Gives a link another rate, delay, and chance of damage.
+    pub(super) fn set_config(&mut self, link: u32, config: LinkConfig) {
+        let table = std::sync::Arc::make_mut(&mut self.table);
+        for (lane, info) in table.iter_mut().enumerate().filter(|(_, info)| info.link == link) {
+            // The delay may include more than the cable's.
+            let more = info.delay.0.saturating_sub(info.config.delay.0);
+            info.delay = Span(config.delay.0 + more);
+            (info.config, info.is_plain) = (config, false);
+            (self.lanes[lane].delay, self.lanes[lane].is_simple) = (info.delay, false);
+            let random = Pcg32::new(u64::from(link), STREAM_LINKS + lane as u64);
+            self.rngs[lane].get_or_insert_with(|| Box::new(LinkRng::new(random, Chance::None, Span::ZERO)));
+        }
+    }
+
+    /// Begins or ends the capture of a link.
+    pub(super) fn set_capture(&mut self, link: u32, on: bool, captured_max: usize) {
+        self.captured_max = captured_max;
+        let table = std::sync::Arc::make_mut(&mut self.table);
+        for (info, hot) in table.iter_mut().zip(&mut self.lanes).filter(|(info, _)| info.link == link) {
+            info.watched = on;
+            (info.is_plain, hot.is_simple) = (false, false);
+        }
+    }
+
     /// Whether a link is down at some moment from one time until another.
     fn is_down(&self, link: u32, from: Time, until: Time) -> bool {
         let outages = self.outages.get(&link);
         outages.is_some_and(|all| all.iter().any(|(down, up)| *down <= until && from < *up))
     }
 
-    fn throw(&mut self, lane: u32) -> u32 {
-        self.throwers[lane as usize].as_mut().map_or(u32::MAX, |thrower| thrower.next_u32())
+    fn random_u32(&mut self, lane: u32) -> u32 {
+        self.rngs[lane as usize].as_mut().map_or(u32::MAX, |rng| rng.next_u32())
     }
 
-    fn throw_64(&mut self, lane: u32) -> u64 {
-        u64::from(self.throw(lane)) << 32 | u64::from(self.throw(lane))
+    fn random_u64(&mut self, lane: u32) -> u64 {
+        u64::from(self.random_u32(lane)) << 32 | u64::from(self.random_u32(lane))
     }
 
     /// A pause frame leaves a port.
@@ -379,7 +363,7 @@ impl Wires {
         self.pauses[lane as usize].pop_front().map(|(_, frame)| frame)
     }
 
-    fn capture(&mut self, info: &LaneInfo, id: PacketId, end: Time, packets: &Packets) {
+    fn capture(&mut self, info: &LinkDirection, id: PacketId, end: Time, packets: &Packets) {
         if !info.watched || self.captured.len() >= self.captured_max {
             return;
         }
@@ -405,29 +389,30 @@ pub(super) const STREAM_HOSTS: u64 = 3 << 32;
 pub(super) const STREAM_STORES: u64 = 4 << 32;
 
 /// The ports of one switch, as the switch sees them.
-pub(super) struct Cables<'a> {
-    pub(super) wires: &'a mut Wires,
+pub(super) struct SwitchPorts<'a> {
+    pub(super) links: &'a mut LinkState,
     /// The lane of port 0.
     pub(super) first_lane: u32,
 }
 
-impl Wire for Cables<'_> {
+impl Wire for SwitchPorts<'_> {
     #[inline]
     fn send(&mut self, port: u16, frame: Frame, end: Time, packets: &mut Packets) {
         let lane = self.first_lane + u32::from(port);
         match frame {
-            Frame::Packet(id) => self.wires.send(lane, id, end, packets),
-            Frame::Pause(frame) => self.wires.send_pause(lane, frame, end),
+            Frame::Packet(id) => self.links.send(lane, id, end, packets),
+            Frame::Pause(frame) => self.links.send_pause(lane, frame, end),
         }
     }
 
     #[inline]
     fn wake(&mut self, port: u16, at: Time) {
-        self.wires.events.push(at, (self.first_lane + u32::from(port)) * 4 + kind::WAKE);
+        self.links.events.push(at, (self.first_lane + u32::from(port)) * 4 + kind::WAKE);
     }
 
     fn dropped(&mut self, port: u16, id: PacketId, _why: fabric::Drop, packets: &mut Packets) {
-        self.wires.lost_towards(self.first_lane + u32::from(port), id);
+        self.links.lost_towards(self.first_lane + u32::from(port), id);
+        self.links.give_back(id);
         packets.remove(id);
     }
 }

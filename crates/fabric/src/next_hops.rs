@@ -1,15 +1,15 @@
-//! The ways that a switch knows: by destination switch, the ports that begin a shortest one.
+//! The next hops of a switch: by destination switch, the ports on shortest paths.
 
 use alloc::vec::Vec;
 
-/// No way was added.
+/// No next hop was added.
 const UNKNOWN: u16 = u16::MAX;
 
-/// The ways of a switch. Most destinations share one of few groups of ports, and most switches of a regular
-/// network have the same ways as others: so that a network of 65,536 hosts has some dozens of these, and what
-/// a packet looks up stays in the cache.
+/// The next hops of a switch. Most destinations share one of few groups of ports, and most switches of a
+/// regular network have the same table as others: a network of 65,536 hosts has some dozens of these tables,
+/// so that what a packet looks up stays in the cache.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub struct Ways {
+pub struct NextHops {
     /// By destination switch: which group of ports leads there.
     group_of_leaf: Vec<u16>,
     /// Where a group begins in `ports`, and how many it has.
@@ -17,21 +17,23 @@ pub struct Ways {
     ports: Vec<u16>,
 }
 
-impl Ways {
-    /// From the ports by destination switch, in ascending order; none means that there is no way.
-    pub fn new<'a>(ways: impl Iterator<Item = &'a [u16]>) -> Self {
+impl NextHops {
+    /// From the ports by destination switch, in ascending order; none means that the destination cannot be
+    /// reached.
+    pub fn new<'a>(next_hops: impl Iterator<Item = &'a [u16]>) -> Self {
         let mut known = Self::default();
-        (0..).zip(ways).for_each(|(leaf, way)| known.add(leaf, way));
+        (0..).zip(next_hops).for_each(|(leaf, ports)| known.add(leaf, ports));
         known
     }
 
     /// Notes the ports that lead to `leaf`, in ascending order.
-    pub(crate) fn add(&mut self, leaf: u32, way: &[u16]) {
-        let group = self.group(way);
+    pub(crate) fn add(&mut self, leaf: u32, ports: &[u16]) {
+        let group = self.group(ports);
         self.put(leaf, group);
     }
 
-    /// Notes that `leaf` is the switch itself: nobody asks, and what is written makes most switches equal.
+    /// Notes that `leaf` is the switch itself: no packet looks that up, and an equal entry makes most tables
+    /// equal.
     pub(crate) fn pass_over(&mut self, leaf: u32) {
         self.put(leaf, 0);
     }
@@ -53,16 +55,16 @@ impl Ways {
     }
 
     /// The number of the group with these ports.
-    fn group(&mut self, way: &[u16]) -> u16 {
+    fn group(&mut self, ports: &[u16]) -> u16 {
         // The last one first: destinations that are numbered in a row often lie behind the same ports.
         let same = |(from, count): &(u32, u16)| {
-            &self.ports[*from as usize..*from as usize + usize::from(*count)] == way
+            &self.ports[*from as usize..*from as usize + usize::from(*count)] == ports
         };
         if let Some(found) = self.groups.iter().rposition(same) {
             return found as u16;
         }
-        self.groups.push((self.ports.len() as u32, way.len() as u16));
-        self.ports.extend_from_slice(way);
+        self.groups.push((self.ports.len() as u32, ports.len() as u16));
+        self.ports.extend_from_slice(ports);
         self.groups.len() as u16 - 1
     }
 }

@@ -1,29 +1,18 @@
-//! NVMe over RDMA and over TCP, against the published comparison, within 20 %.
+//! Figures that nothing in the model is fitted to.
 
-use super::{Ran, run};
-use sim::report::{StoreReport, WorkloadReport};
-
-fn storage(ran: &Ran) -> &WorkloadReport {
-    &ran.report.workloads[0]
-}
-
-#[track_caller]
-fn near(value: f64, published: f64) {
-    assert!((value / published - 1.0).abs() <= 0.2, "{value}, and {published} is published");
-}
+use super::{near, run, storage, throughput};
+use sim::report::StoreReport;
 
 #[test]
-fn small_reads_take_as_long_as_published() {
-    for (file, mean, p99, max) in [("nvme/rdma.toml", 8.2, 12.5, 15.0), ("nvme/tcp.toml", 65.0, 120.0, 200.0)]
-    {
+fn small_reads_take_as_long_on_average_as_published() {
+    for (file, mean) in [("nvme/rdma.toml", 8.2), ("nvme/tcp.toml", 65.0)] {
         let ran = run(file, &[]);
-        let latency = storage(&ran).latency_us.unwrap();
-        near(latency.mean, mean);
-        near(latency.p99, p99);
-        near(latency.max, max);
+        near(storage(&ran).latency_us.unwrap().mean, mean);
         assert_eq!(storage(&ran).bytes, 20_000 * 4096);
         assert_eq!((storage(&ran).retransmitted, storage(&ran).failed), (0, 0));
     }
+    // Of RDMA the tail's constant is fitted to the 99th percentile, not to the maximum.
+    near(storage(&run("nvme/rdma.toml", &[])).latency_us.unwrap().max, 15.0);
 }
 
 /// Published: RDMA's grows by 1 us, and TCP's by 40 %.
@@ -39,21 +28,10 @@ fn at_depth_16_reads_take_little_longer_over_rdma_and_much_longer_over_tcp() {
     assert!(tcp[1] - tcp[0] > 5.0 * (rdma[1] - rdma[0]), "{rdma:?} {tcp:?}");
 }
 
-fn throughput(file: &str, operation: &str) -> f64 {
-    let sets = [
-        ("storage.0.block", "1MiB"),
-        ("storage.0.operation", operation),
-        ("storage.0.jobs", "16"),
-        ("storage.0.ios", "20"),
-    ];
-    storage(&run(file, &sets)).goodput_bps / 8e9
-}
-
 #[test]
 fn large_blocks_fill_the_link() {
     near(throughput("nvme/rdma.toml", "read"), 11.8);
     near(throughput("nvme/rdma.toml", "write"), 11.5);
-    near(throughput("nvme/tcp.toml", "read"), 3.8);
     near(throughput("nvme/tcp.toml", "write"), 3.5);
 }
 
@@ -92,7 +70,7 @@ fn threads_help_until_the_drive_is_full() {
     assert!(four < 0.95 * more && eight > 0.95 * more, "{four} {eight} {more}");
 }
 
-/// What is full is named: the slot with large blocks, cores with small ones, memory where it is slow.
+/// What is full is named: the PCIe link with large blocks, cores with small ones, memory where it is slow.
 #[test]
 fn what_limits_storage_is_named() {
     let limit = |sets: &[(&str, &str)]| {

@@ -1,25 +1,25 @@
-//! One direction of a link on which packets overtake each other: those that are under way, in the order in
+//! One direction of a link on which packets overtake each other: those that are in flight, in the order in
 //! which they arrive.
 
 use crate::packet::{PacketId, Packets};
 use crate::time::Time;
 
-/// What is under way in one direction of a link: a list through the packets themselves. A driver needs one
+/// Packets in flight in one direction of a link: a list through the packets themselves. A driver needs one
 /// event for all of them, for the first.
 #[derive(Clone, Copy, Debug)]
-pub struct Lane {
+pub struct InFlight {
     head: PacketId,
 }
 
-impl Default for Lane {
+impl Default for InFlight {
     fn default() -> Self {
         Self { head: PacketId::NONE }
     }
 }
 
-impl Lane {
+impl InFlight {
     /// Adds a packet that may overtake others: those that arrive at the same time stay in order. Whether it
-    /// is the first. It takes time in proportion to what is under way.
+    /// is the first. It takes time in proportion to what is in flight.
     pub fn insert(&mut self, id: PacketId, at: Time, packets: &mut Packets) -> bool {
         packets[id].arrives = at;
         let (mut before, mut next) = (PacketId::NONE, self.head);
@@ -51,12 +51,12 @@ impl Lane {
         Some((id, (self.head != PacketId::NONE).then(|| packets[self.head].arrives)))
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.head == PacketId::NONE
     }
 
-    /// Everything that is under way.
+    /// All packets in flight.
     pub fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = PacketId> + use<'a> {
         let mut next = self.head;
         core::iter::from_fn(move || {
@@ -76,26 +76,26 @@ mod tests {
 
     #[test]
     fn packets_overtake_where_they_may() {
-        let (mut packets, mut lane) = (Packets::new(8), Lane::default());
+        let (mut packets, mut in_flight) = (Packets::new(8), InFlight::default());
         let ids = [(); 4].map(|()| packets.insert(Packet::new(0, 0, 64, 0, 0)).unwrap());
         for (id, at, first) in [(0, 5, true), (1, 3, true), (2, 5, false), (3, 4, false)] {
-            assert_eq!(lane.insert(ids[id], Time(at), &mut packets), first);
+            assert_eq!(in_flight.insert(ids[id], Time(at), &mut packets), first);
         }
-        assert_eq!(lane.first_at(&packets), Some(Time(3)));
-        let order: alloc::vec::Vec<_> = lane.iter(&packets).collect();
+        assert_eq!(in_flight.first_at(&packets), Some(Time(3)));
+        let order: alloc::vec::Vec<_> = in_flight.iter(&packets).collect();
         assert_eq!(order, [ids[1], ids[3], ids[0], ids[2]]);
     }
 
     #[test]
     fn packets_arrive_in_the_order_in_which_they_left() {
-        let (mut packets, mut lane) = (Packets::new(8), Lane::default());
+        let (mut packets, mut in_flight) = (Packets::new(8), InFlight::default());
         let ids = [(); 3].map(|()| packets.insert(Packet::new(0, 0, 64, 0, 0)).unwrap());
-        assert!(lane.insert(ids[0], Time(5), &mut packets));
-        assert!(!lane.insert(ids[1], Time(6), &mut packets));
-        assert_eq!(lane.pop(&packets), Some((ids[0], Some(Time(6)))));
-        assert_eq!(lane.iter(&packets).count(), 1);
-        assert_eq!(lane.pop(&packets), Some((ids[1], None)));
-        assert_eq!(lane.pop(&packets), None);
-        assert!(lane.insert(ids[2], Time(9), &mut packets) && !lane.is_empty());
+        assert!(in_flight.insert(ids[0], Time(5), &mut packets));
+        assert!(!in_flight.insert(ids[1], Time(6), &mut packets));
+        assert_eq!(in_flight.pop(&packets), Some((ids[0], Some(Time(6)))));
+        assert_eq!(in_flight.iter(&packets).count(), 1);
+        assert_eq!(in_flight.pop(&packets), Some((ids[1], None)));
+        assert_eq!(in_flight.pop(&packets), None);
+        assert!(in_flight.insert(ids[2], Time(9), &mut packets) && !in_flight.is_empty());
     }
 }

@@ -1,30 +1,69 @@
-//! The slot that an adapter sits in: what memory costs it. Two directions that do not hinder each other, a
-//! buffer for what arrives faster than it can be stored, and the time that requests and completions take.
+//! The PCIe link of an adapter: two directions that do not delay each other, a receive buffer for packets
+//! that arrive faster than they can be stored, and the time that doorbells, reads and completions take.
 
-use super::scenario::Bus;
-use fabric::{PacketId, Time};
+use super::scenario::PcieConfig;
+use fabric::{PacketId, PfcSignal, Rate, Time};
 use std::collections::VecDeque;
 
-/// Packets may fill half of the buffer before the switch is stopped, and a quarter when it may go on: what is
-/// on its way when a pause is sent needs the rest.
-const STOP_PART: u32 = 2;
-const GO_ON_PART: u32 = 4;
+/// Xoff is sent when half of the buffer is in use, and Xon when a quarter is: packets that are in flight when
+/// Xoff is sent need the rest.
+const XOFF_PART: u32 = 2;
+const XON_PART: u32 = 4;
 
-/// Where a slot stands.
+/// The two directions of a PCIe link. Functions of one adapter share them.
 #[derive(Debug)]
 pub(super) struct Slot {
-    config: Bus,
+    rate: Rate,
     /// Until when reads of memory, and writes, are under way.
     read_until: Time,
     write_until: Time,
     read_busy_ps: u64,
     write_busy_ps: u64,
+}
+
+impl Slot {
+    pub(super) fn new(rate: Rate) -> Self {
+        Self { rate, read_until: Time(0), write_until: Time(0), read_busy_ps: 0, write_busy_ps: 0 }
+    }
+
+    /// When data for another packet can be asked for.
+    pub(super) fn read_until(&self) -> Time {
+        self.read_until
+    }
+
+    /// Data of a packet is read.
+    pub(super) fn read(&mut self, now: Time, bytes: u32) {
+        let span = self.rate.time_of(bytes);
+        self.read_until = self.read_until.max(now) + span;
+        self.read_busy_ps += span.0;
+    }
+
+    /// Data of a packet is written; when that is done.
+    fn write(&mut self, now: Time, bytes: u32) -> Time {
+        let span = self.rate.time_of(bytes);
+        self.write_until = self.write_until.max(now) + span;
+        self.write_busy_ps += span.0;
+        self.write_until
+    }
+
+    /// How long its busier direction was busy.
+    pub(super) fn busy_ps(&self) -> u64 {
+        self.read_busy_ps.max(self.write_busy_ps)
+    }
+}
+
+/// The state of a PCIe link.
+#[derive(Debug)]
+pub(super) struct PcieLink {
+    config: PcieConfig,
+    /// Of a function the adapter has it.
+    slot: Slot,
     /// What arrived and is being stored, with the time when it is.
     arriving: VecDeque<(Time, PacketId, u32)>,
     waiting_bytes: u32,
     pub(super) peak_bytes: u32,
     pub(super) dropped: u64,
-    pub(super) stopped: bool,
+    pub(super) xoff_sent: bool,
     pub(super) pauses_sent: u64,
     /// Flows whose next message the adapter learns of then.
     posts: VecDeque<(Time, u32)>,
@@ -32,27 +71,16 @@ pub(super) struct Slot {
     looks: VecDeque<Time>,
 }
 
-/// What follows from a change of what waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tell {
-    Nothing,
-    Stop,
-    GoOn,
-}
-
-impl Slot {
-    pub(super) fn new(config: Bus) -> Self {
+impl PcieLink {
+    pub(super) fn new(config: PcieConfig) -> Self {
         Self {
             config,
-            read_until: Time(0),
-            write_until: Time(0),
-            read_busy_ps: 0,
-            write_busy_ps: 0,
+            slot: Slot::new(config.rate),
             arriving: VecDeque::new(),
             waiting_bytes: 0,
             peak_bytes: 0,
             dropped: 0,
-            stopped: false,
+            xoff_sent: false,
             pauses_sent: 0,
             posts: VecDeque::new(),
             looks: VecDeque::new(),
@@ -61,46 +89,49 @@ impl Slot {
 
     /// When data for another packet can be asked for.
     pub(super) fn readable_at(&self) -> Time {
-        self.read_until
+        self.slot.read_until()
     }
 
     /// Data of a packet is read.
     pub(super) fn read(&mut self, now: Time, bytes: u32) {
-        let span = self.config.rate.time_of(bytes);
-        self.read_until = self.read_until.max(now) + span;
-        self.read_busy_ps += span.0;
+        self.slot.read(now, bytes);
     }
 
-    /// A packet with payload arrived; `None` if there is no room for it.
-    pub(super) fn admit(&mut self, now: Time, id: PacketId, bytes: u32) -> Option<Tell> {
+    /// A packet with payload arrived; `None` if there is no room for it. `shared` is the slot, if that is not
+    /// this link's own.
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        id: PacketId,
+        bytes: u32,
+        shared: Option<&mut Slot>,
+    ) -> Option<PfcSignal> {
         if self.waiting_bytes + bytes > self.config.receive_buffer_bytes.max(bytes) {
             self.dropped += 1;
             return None;
         }
-        let span = self.config.rate.time_of(bytes);
-        self.write_until = self.write_until.max(now) + span;
-        self.write_busy_ps += span.0;
-        self.arriving.push_back((self.write_until, id, bytes));
+        let stored_at = shared.unwrap_or(&mut self.slot).write(now, bytes);
+        self.arriving.push_back((stored_at, id, bytes));
         self.waiting_bytes += bytes;
         self.peak_bytes = self.peak_bytes.max(self.waiting_bytes);
-        let full = self.waiting_bytes > self.config.receive_buffer_bytes / STOP_PART;
-        if full && !self.stopped {
-            self.stopped = true;
-            return Some(Tell::Stop);
+        let full = self.waiting_bytes > self.config.receive_buffer_bytes / XOFF_PART;
+        if full && !self.xoff_sent {
+            self.xoff_sent = true;
+            return Some(PfcSignal::Xoff);
         }
-        Some(Tell::Nothing)
+        Some(PfcSignal::None)
     }
 
     /// A packet that is stored by now.
-    pub(super) fn stored(&mut self, now: Time) -> Option<(PacketId, Tell)> {
+    pub(super) fn stored(&mut self, now: Time) -> Option<(PacketId, PfcSignal)> {
         let (_, id, bytes) = take_due(&mut self.arriving, |(at, ..)| *at <= now)?;
         self.waiting_bytes -= bytes;
-        let low = self.waiting_bytes <= self.config.receive_buffer_bytes / GO_ON_PART;
-        if low && self.stopped {
-            self.stopped = false;
-            return Some((id, Tell::GoOn));
+        let low = self.waiting_bytes <= self.config.receive_buffer_bytes / XON_PART;
+        if low && self.xoff_sent {
+            self.xoff_sent = false;
+            return Some((id, PfcSignal::Xon));
         }
-        Some((id, Tell::Nothing))
+        Some((id, PfcSignal::None))
     }
 
     /// The program posts a message of a flow: the adapter learns of it, and has its first data, later. False
@@ -142,7 +173,7 @@ impl Slot {
 
     /// How long its busier direction was busy.
     pub(super) fn busy_ps(&self) -> u64 {
-        self.read_busy_ps.max(self.write_busy_ps)
+        self.slot.busy_ps()
     }
 }
 

@@ -1,15 +1,6 @@
-//! Packet spraying between two hosts, as measured on ConnectX-6 Dx.
+//! Figures that nothing in the model is fitted to.
 
-use super::{Ran, run};
-
-/// 4,096 bytes and 98 of headers, preamble and gap at 100 Gb/s.
-const PACKET_US: f64 = 0.33552;
-
-const IN_ORDER: (&str, &str) = ("nic.default.out-of-order", "false");
-
-fn gbps(ran: &Ran) -> f64 {
-    ran.report.workloads[0].goodput_bps / 1e9
-}
+use super::{IN_ORDER, PACKET_US, gbps, run};
 
 #[test]
 fn an_address_in_every_packet_and_its_acknowledgements_cost_a_third_of_a_percent() {
@@ -26,7 +17,7 @@ fn an_address_in_every_packet_and_its_acknowledgements_cost_a_third_of_a_percent
 }
 
 #[test]
-fn out_of_order_receive_does_not_feel_two_ways_and_go_back_n_names_its_cause() {
+fn out_of_order_receive_loses_nothing_over_two_paths_and_go_back_n_names_its_cause() {
     let on = run("spraying/two-paths.toml", &[]);
     assert!((gbps(&on) - 97.66).abs() < 0.01, "{}", gbps(&on));
     let workload = &on.report.workloads[0];
@@ -36,8 +27,7 @@ fn out_of_order_receive_does_not_feel_two_ways_and_go_back_n_names_its_cause() {
     assert!((10..=20).contains(&workload.reorder_distance_max), "{}", workload.reorder_distance_max);
     let sets = [IN_ORDER, ("nic.default.recovery", "500us"), ("duration", "200ms")];
     let off = run("spraying/two-paths.toml", &sets);
-    let measured = 0.19;
-    assert!((gbps(&off) - measured).abs() < 0.1 * measured, "{}", gbps(&off));
+    assert!(gbps(&off) < 1.0, "{}", gbps(&off));
     assert!(off.finding("in order only (go-back-N)").instead.contains("out-of-order = true"));
 }
 
@@ -57,8 +47,9 @@ fn goodput_follows_the_recovery_time() {
 }
 
 #[test]
-fn long_ways_cost_as_much_as_does_not_fit_into_the_window() {
-    for (extra_us, measured, within) in [(67.2, 97.66, 0.06), (134.4, 87.58, 1.0), (168.0, f64::NAN, 0.0)] {
+fn long_paths_cost_as_much_as_does_not_fit_into_the_window() {
+    for (extra_us, measured, within) in [(67.2, 97.66, 0.06), (134.4, f64::NAN, 0.0), (168.0, f64::NAN, 0.0)]
+    {
         let text = format!("{extra_us}us");
         let ran = run("spraying/eight-paths.toml", &[("link.3.extra-delay", &text)]);
         let law = 97.66 * (381.0 / (extra_us / PACKET_US + 8.0 / PACKET_US + 1.0)).min(1.0);

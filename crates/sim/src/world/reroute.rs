@@ -1,13 +1,13 @@
-//! Switches that go around links which are down: when they change their ways, and to which.
+//! Rerouting around links that are down: when switches change their next hops, and to which.
 
 use fabric::topology::Topology;
-use fabric::{Span, Time, Ways};
+use fabric::{NextHops, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is to come of links that go down and up.
+/// The changes of next hops that are still to come.
 #[derive(Debug)]
-pub(super) struct Reaction {
+pub(super) struct Rerouting {
     topology: Topology,
     /// When a link is no longer counted on (1) or again (-1), the last first.
     changes: Vec<(Time, u32, i32)>,
@@ -15,8 +15,8 @@ pub(super) struct Reaction {
     down: BTreeMap<u32, i32>,
 }
 
-impl Reaction {
-    /// `after` so long switches know. `None` where no link ever goes down.
+impl Rerouting {
+    /// Switches reroute so long `after` a link goes down or up. `None` where no link ever goes down.
     pub(super) fn new(topology: &Topology, after: Span) -> Option<Self> {
         let outages =
             topology.outages().iter().flat_map(|(link, all)| all.iter().map(move |one| (*link, *one)));
@@ -28,18 +28,18 @@ impl Reaction {
         (!changes.is_empty()).then(|| Self { topology: topology.clone(), changes, down: BTreeMap::new() })
     }
 
-    /// When ways change next.
+    /// When next hops change next.
     pub(super) fn next_at(&self) -> Time {
         self.changes.last().map_or(Time::NEVER, |(at, ..)| *at)
     }
 
-    /// The ways of all switches from `now` on.
-    pub(super) fn ways(&mut self, now: Time) -> Vec<Arc<Ways>> {
+    /// The next hops of all switches from `now` on.
+    pub(super) fn next_hops(&mut self, now: Time) -> Vec<Arc<NextHops>> {
         while let Some((_, link, by)) = self.changes.pop_if(|(at, ..)| *at <= now) {
             *self.down.entry(link).or_default() += by;
         }
         let down: BTreeSet<u32> =
             self.down.iter().filter(|(_, count)| **count > 0).map(|(link, _)| *link).collect();
-        self.topology.ways_without(&down)
+        self.topology.next_hops_without(&down)
     }
 }

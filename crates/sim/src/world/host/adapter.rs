@@ -1,0 +1,412 @@
+//! The adapter of a host: what arrives goes through the PCIe link to the device, and what the device sends
+//! through the port.
+
+use super::frame::{frame_bytes, is_data};
+use super::{Attachment, Context, Echoes, Host, Kind, gid, host_of};
+use crate::world::card::{FunctionDrops, Seat};
+use crate::world::lane::Content;
+use crate::world::link_state::{LinkState, kind};
+use crate::world::scenario::Forgery;
+use fabric::{
+    Egress, FRAME_OVERHEAD_BYTES, Next, Packet, PacketId, Packets, PauseFrame, PfcSignal, Telemetry, Time,
+};
+use rnic::simulation::Simulated as _;
+use rnic::{Arrival, Fault, Gather, Instant, Memory, Path, Payload, Pending, Piece, Sink};
+use std::collections::BTreeMap;
+use wire::{Message, Service};
+
+/// Memory of a host: nothing is stored, and what would be is counted. Devices write each byte of a message
+/// once, however often it is sent.
+struct Phantom {
+    written_bytes: u64,
+}
+
+impl Memory for Phantom {
+    #[inline]
+    fn write(&mut self, _: Piece, payload: Payload<'_>) -> Result<(), Fault> {
+        self.written_bytes += u64::from(payload.len());
+        Ok(())
+    }
+
+    fn fetch_add(&mut self, _: Piece, _: u64) -> Result<u64, Fault> {
+        Ok(0)
+    }
+
+    fn compare_swap(&mut self, _: Piece, _: u64, _: u64) -> Result<u64, Fault> {
+        Ok(0)
+    }
+
+    fn store(&mut self, _: Piece, _: [u8; 8]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Host {
+    /// A packet arrived.
+    #[inline]
+    pub(in crate::world) fn handle_packet(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
+        if self.seat.is_some() && !self.is_in_vlan(id, context) {
+            self.function_drops.vlan += 1;
+            context.links.lost_towards(self.lane, id);
+            context.packets.remove(id);
+            return;
+        }
+        if self.is_live {
+            return self.deliver(now, id, context);
+        }
+        if self.pcie.is_some() {
+            return self.store(now, id, context);
+        }
+        self.take(now, id, context);
+        self.pump(now, context);
+    }
+
+    /// Whether a packet is of the VLAN that the embedded switch has this function in.
+    fn is_in_vlan(&self, id: PacketId, context: &Context<'_>) -> bool {
+        let content = &context.links.contents[id.0 as usize];
+        // A forged address does not change the tag: that is the sender's port's.
+        let sender = match context.forgeries.get(&content.flow) {
+            Some((sender, Forgery::Gid(pretended))) if *pretended == content.from => *sender,
+            _ => content.from,
+        };
+        let vlan = |host: u32| context.attachments[host as usize].vlan;
+        vlan(sender) == vlan(self.number)
+    }
+
+    /// Packets with payload cross the PCIe link first.
+    pub(super) fn store(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
+        let payload = context.links.contents[id.0 as usize].payload;
+        let shared = self.seat.map(|seat| &mut context.cards[seat.card as usize].slot);
+        match &mut self.pcie {
+            Some(pcie) if payload > 0 => match pcie.admit(now, id, payload, shared) {
+                Some(signal) => self.signal(signal, context),
+                None => {
+                    context.links.lost_towards(self.lane, id);
+                    context.packets.remove(id);
+                }
+            },
+            _ => self.take(now, id, context),
+        }
+        self.pump(now, context);
+    }
+
+    /// Sends Xoff or Xon to the switch, where the adapter sends pause frames.
+    pub(super) fn signal(&mut self, signal: PfcSignal, context: &Context<'_>) {
+        let config = &context.kinds[usize::from(self.kind)].config;
+        let sends = config.pfc.send >> config.data.class & 1 == 1;
+        if signal == PfcSignal::None || !sends {
+            return;
+        }
+        self.egress.signal(config.data.class, signal);
+        if let Some(pcie) = self.pcie.as_mut().filter(|_| signal == PfcSignal::Xoff) {
+            pcie.pauses_sent += 1;
+        }
+    }
+
+    /// Handles what the PCIe link has moved by now.
+    pub(super) fn handle_pcie(&mut self, now: Time, context: &mut Context<'_>) {
+        while let Some((id, signal)) = self.pcie.as_mut().and_then(|pcie| pcie.stored(now)) {
+            self.signal(signal, context);
+            self.take(now, id, context);
+        }
+        while let Some(poster) = self.pcie.as_mut().and_then(|pcie| pcie.posted(now)) {
+            self.post_to_device(now, poster as usize);
+        }
+        if self.pcie.as_mut().is_some_and(|pcie| pcie.looks(now)) {
+            self.take_completions(now, context);
+        }
+    }
+
+    /// The device takes a packet.
+    #[inline]
+    pub(super) fn take(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
+        let content = context.links.contents[id.0 as usize];
+        if let Some(telemetry) = context.packets.telemetry(id) {
+            self.take_telemetry(&content, &telemetry, context.echoes);
+        }
+        let packet = context.packets.remove(id);
+        context.receiving[content.flow as usize].note(&content.headers);
+        let arrival = Arrival {
+            source: gid(content.from),
+            destination: gid(self.number),
+            traffic_class: packet.tos,
+            hop_limit: packet.hop_limit,
+        };
+        let payload = Payload::Phantom(content.payload);
+        let mut sink = PortSink {
+            now,
+            host: self.number,
+            lane: self.lane,
+            kind: &context.kinds[usize::from(self.kind)],
+            egress: &mut self.egress,
+            packets: context.packets,
+            links: context.links,
+            attachments: context.attachments,
+            entropies: context.entropies,
+            echoes: context.echoes,
+            payload: 0,
+            forgeries: context.forgeries,
+            seat: self.seat,
+            drops: &mut self.function_drops,
+            sent_bytes: [0; 2],
+        };
+        let at = Instant(now.ns());
+        let mut memory = Phantom { written_bytes: 0 };
+        self.device.handle_packet_and_answer(at, &arrival, &content.headers, payload, &mut memory, &mut sink);
+        if let Some(seat) = self.seat {
+            context.cards[seat.card as usize].sent(seat.function, now, sink.sent_bytes);
+        }
+        // Datagrams are written behind 40 bytes for the global route header (IBTA 11.4.1.2).
+        let delivered = match content.headers.service {
+            Service::Ud => u64::from(content.payload).min(memory.written_bytes),
+            _ => memory.written_bytes,
+        };
+        context.receiving[content.flow as usize].delivered_bytes += delivered;
+        self.look(now, context);
+    }
+
+    /// What a packet brings of telemetry: what came with data goes back with an acknowledgement, what came
+    /// with an answer is for the device.
+    pub(super) fn take_telemetry(&mut self, content: &Content, telemetry: &Telemetry, echoes: &mut Echoes) {
+        if matches!(content.headers.message, Message::Write { .. } | Message::Send { .. }) {
+            echoes.insert((self.number, content.flow), *telemetry);
+            return;
+        }
+        let hop = |hop: &fabric::Hop| rnic::Hop {
+            port: hop.port,
+            at: Instant(hop.at.ns()),
+            sent_bytes: hop.sent_bytes,
+            queued_bytes: hop.queued_bytes,
+            rate_bps: hop.rate.bps(),
+        };
+        let mut hops = [rnic::Hop::default(); fabric::HOPS_MAX];
+        let filled = hops.iter_mut().zip(telemetry.hops()).map(|(to, from)| *to = hop(from)).count();
+        self.device.handle_telemetry(content.headers.dest, &hops[..filled]);
+    }
+
+    /// The port is free, or was asked to be looked at.
+    #[inline]
+    pub(in crate::world) fn handle_wake(&mut self, now: Time, context: &mut Context<'_>) {
+        if self.egress.take_wake(now) {
+            self.pump(now, context);
+        }
+    }
+
+    /// A pause frame takes effect.
+    pub(in crate::world) fn handle_pause(&mut self, now: Time, frame: PauseFrame, context: &mut Context<'_>) {
+        self.pauses_received += 1;
+        let pfc = &context.kinds[usize::from(self.kind)].profile.pfc;
+        let goes_on = self.egress.handle_pause(frame, now, pfc);
+        if let Some(trace) = &mut context.links.trace {
+            trace.paused(self.lane, now, &self.egress);
+        }
+        if goes_on {
+            self.pump(now, context);
+        }
+    }
+
+    /// Sends what may leave now, and asks to be called again when more may.
+    #[inline]
+    pub(in crate::world) fn pump(&mut self, now: Time, context: &mut Context<'_>) {
+        if self.is_live {
+            return self.pump_live(now, context);
+        }
+        let kind = &context.kinds[usize::from(self.kind)];
+        let mut wake = None;
+        self.egress.end_pauses(now);
+        if self.egress.free_at() <= now && self.egress.has_more() {
+            let next = self.egress.next(now, &kind.profile, context.packets, &mut self.random);
+            match next {
+                Next::Packet { id, end } => context.links.send(self.lane, id, end, context.packets),
+                Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
+                Next::Wait(at) => wake = Some(at),
+                Next::Idle => {}
+            }
+        }
+        let class = kind.marks[0].class;
+        let mut readable_at = self.pcie.as_ref().map_or(Time(0), |pcie| pcie.readable_at());
+        if let Some(seat) = self.seat {
+            let asks = self.device.pending() != Pending::Nothing && self.egress.is_clear(class, now);
+            let card = &mut context.cards[seat.card as usize];
+            readable_at = if asks { card.ask(seat.function, now).err().unwrap_or(now) } else { now };
+        }
+        if self.device.pending() != Pending::Nothing {
+            if readable_at > now {
+                wake = Some(readable_at);
+            } else if self.egress.is_clear(class, now) {
+                let mut sink = PortSink {
+                    now,
+                    host: self.number,
+                    lane: self.lane,
+                    kind,
+                    egress: &mut self.egress,
+                    packets: context.packets,
+                    links: context.links,
+                    attachments: context.attachments,
+                    entropies: context.entropies,
+                    echoes: context.echoes,
+                    payload: 0,
+                    forgeries: context.forgeries,
+                    seat: self.seat,
+                    drops: &mut self.function_drops,
+                    sent_bytes: [0; 2],
+                };
+                self.device.transmit(Instant(now.ns()), 1, &mut sink);
+                let (payload, sent_bytes) = (sink.payload, sink.sent_bytes);
+                if let Some(seat) = self.seat {
+                    let card = &mut context.cards[seat.card as usize];
+                    card.slot.read(now, payload);
+                    card.sent(seat.function, now, sent_bytes);
+                } else if let Some(pcie) = &mut self.pcie {
+                    pcie.read(now, payload);
+                }
+            } else if let Some(until) = self.egress.paused_until(usize::from(class)) {
+                wake = Some(wake.map_or(until, |at| at.min(until)));
+            }
+        }
+        // What an unreliable connection sends is complete with its last packet.
+        self.look(now, context);
+        if self.egress.free_at() > now
+            && (self.egress.has_more() || self.device.pending() != Pending::Nothing)
+        {
+            wake = Some(self.egress.free_at().max(if self.egress.has_more() { now } else { readable_at }));
+        }
+        if let Some(at) = wake.filter(|at| self.egress.wants_wake(*at)) {
+            context.links.events.push(at, self.lane * 4 + kind::WAKE);
+        }
+        self.set_clock(context.links);
+    }
+
+    /// Asks for the next moment at which the device, or a flow that begins, wants to be called.
+    #[inline]
+    pub(in crate::world) fn set_clock(&mut self, links: &mut LinkState) {
+        let device = self.device.next_timeout().map_or(Time::NEVER, |at| Time::from_ns(at.0));
+        let start = self.starts.last().map_or(Time::NEVER, |index| self.posters[*index as usize].flow.start);
+        let slot = self.pcie.as_ref().map_or(Time::NEVER, |pcie| pcie.next_at());
+        let store = self.store.as_ref().map_or(Time::NEVER, |store| store.next_at());
+        let thought = self.thinking.peek().map_or(Time::NEVER, |std::cmp::Reverse((at, _))| *at);
+        let at = device.min(start).min(slot).min(store).min(thought);
+        if self.clocks.last().is_none_or(|next| at < *next) && at != Time::NEVER {
+            self.clocks.push(at);
+            links.events.push(at, self.lane * 4 + kind::CLOCK);
+        }
+    }
+}
+
+/// Where the device puts packets: the port of its host.
+struct PortSink<'a> {
+    now: Time,
+    host: u32,
+    lane: u32,
+    kind: &'a Kind,
+    egress: &'a mut Egress,
+    packets: &'a mut Packets,
+    links: &'a mut LinkState,
+    attachments: &'a [Attachment],
+    entropies: &'a BTreeMap<u32, u32>,
+    echoes: &'a mut Echoes,
+    /// Bytes of payload that left.
+    payload: u32,
+    forgeries: &'a BTreeMap<u32, (u32, Forgery)>,
+    /// The place in a shared adapter, what its switch drops, and bytes of frames that left by the port and to
+    /// other functions.
+    seat: Option<Seat>,
+    drops: &'a mut FunctionDrops,
+    sent_bytes: [u64; 2],
+}
+
+impl Sink for PortSink<'_> {
+    type Channels = rnic::NoChannels;
+
+    #[inline]
+    fn asks_again_at(&self) -> Option<Instant> {
+        Some(Instant(self.egress.free_at().ns()))
+    }
+
+    #[inline]
+    fn send(&mut self, path: &Path, headers: &wire::Packet, payload: Gather<'_>) -> Result<(), Fault> {
+        let payload = payload.len();
+        self.payload += payload;
+        let role = match headers.message {
+            Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } => 1,
+            Message::Congestion => 2,
+            _ => 0,
+        };
+        let mark = self.kind.marks[role];
+        let to = host_of(&path.destination);
+        let Attachment { leaf, exit, .. } = self.attachments[to as usize];
+        // The flow label is the flow's number: nothing else knows it here.
+        let flow = path.flow_label - 1;
+        let forgery = self.forgery(flow);
+        if self.is_spoofed(forgery) {
+            return Ok(());
+        }
+        let telemetry = match self.kind.telemetry_bytes {
+            0 => None,
+            _ => self.telemetry(role, headers, flow),
+        };
+        let room = telemetry.map_or(0, |_| self.kind.telemetry_bytes);
+        let length = frame_bytes(self.kind.config.headers, headers, payload) + mark.tag_bytes + room;
+        let entropy = match self.entropies.is_empty() {
+            true => None,
+            false => self.entropies.get(&flow).copied(),
+        };
+        let digest =
+            || u32::from(path.source_port) ^ self.host.rotate_left(16) ^ to.wrapping_mul(0x9e37_79b1);
+        let entropy = entropy.unwrap_or_else(digest);
+        let mut packet = Packet::new(leaf, exit, length as u16, mark.tos, entropy);
+        packet.pcp = mark.pcp;
+        packet.sprayable = is_data(&headers.message);
+        let from = if let Forgery::Gid(pretended) = forgery { pretended } else { self.host };
+        let content = Content { headers: *headers, payload, flow, from, source_port: path.source_port };
+        if self.seat.is_some() {
+            let inside = self.attachments[self.host as usize].leaf == leaf;
+            self.sent_bytes[usize::from(inside)] += u64::from(length + FRAME_OVERHEAD_BYTES);
+        }
+        let id = self.links.insert(packet, content, self.packets).ok_or(Fault)?;
+        if let Some(telemetry) = telemetry {
+            self.packets.set_telemetry(id, telemetry);
+        }
+        if self.egress.is_clear(mark.class, self.now) {
+            self.packets.put_into_class(id, mark.class);
+            let end = self.egress.send_at_once(&self.packets[id], self.now);
+            self.links.send(self.lane, id, end, self.packets);
+        } else {
+            self.egress.enqueue(id, mark.class, self.packets);
+        }
+        Ok(())
+    }
+}
+
+impl PortSink<'_> {
+    /// Whose address a packet of a flow bears.
+    #[inline]
+    fn forgery(&self, flow: u32) -> Forgery {
+        if self.forgeries.is_empty() {
+            return Forgery::None;
+        }
+        self.forgeries.get(&flow).filter(|(by, _)| *by == self.host).map_or(Forgery::None, |(_, what)| *what)
+    }
+
+    /// Whether the embedded switch drops a packet because of its source address, which it counts.
+    fn is_spoofed(&mut self, forgery: Forgery) -> bool {
+        let Some(Seat { guard, .. }) = self.seat.filter(|seat| seat.guard.spoof_check) else { return false };
+        match forgery {
+            Forgery::Gid(_) => self.drops.spoofed_gid += 1,
+            Forgery::Mac(_) if !guard.trust => self.drops.spoofed_mac += 1,
+            _ => return false,
+        }
+        true
+    }
+
+    /// What a packet has room for: data collects, acknowledgements return what data collected.
+    fn telemetry(&mut self, role: usize, headers: &wire::Packet, flow: u32) -> Option<Telemetry> {
+        if is_data(&headers.message) {
+            return Some(Telemetry::EMPTY);
+        }
+        if role != 1 {
+            return None;
+        }
+        self.echoes.remove(&(self.host, flow)).map(Telemetry::returned)
+    }
+}

@@ -1,0 +1,88 @@
+//! The port of a live host: see [`crate::world::LiveHosts`].
+
+use super::{Context, Host};
+use crate::world::lane::Content;
+use crate::world::link_state::kind;
+use crate::world::live::{Delivered, LivePacket, Offer};
+use crate::world::results::LIVE_FLOW;
+use fabric::{Next, Packet, PacketId, Time, UNTAGGED};
+use wire::{Message, Psn, Qpn, Service};
+
+impl Host {
+    /// A packet arrived: it leaves the simulation.
+    pub(super) fn deliver(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
+        let flow = context.links.contents[id.0 as usize].flow;
+        let packet = context.packets.remove(id);
+        if let Some(live) = context.live.as_deref_mut().filter(|_| flow & LIVE_FLOW != 0) {
+            let token = flow & !LIVE_FLOW;
+            live.deliver(self.number, Delivered { token, tos: packet.tos, hop_limit: packet.hop_limit }, now);
+        }
+    }
+
+    /// Sends what may leave now. Each queue holds one packet at most, and gets the next one when that has
+    /// left: everything else waits where it was made.
+    pub(super) fn pump_live(&mut self, now: Time, context: &mut Context<'_>) {
+        self.egress.end_pauses(now);
+        let mut later = self.refill(now, context);
+        let mut wake = None;
+        if self.egress.free_at() <= now && self.egress.has_more() {
+            let profile = &context.kinds[usize::from(self.kind)].profile;
+            match self.egress.next(now, profile, context.packets, &mut self.random) {
+                Next::Packet { id, end } => {
+                    context.links.send(self.lane, id, end, context.packets);
+                    later = self.refill(now, context);
+                }
+                Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
+                Next::Wait(at) => wake = Some(at),
+                Next::Idle => {}
+            }
+        }
+        if self.egress.free_at() > now && self.egress.has_more() {
+            wake = Some(self.egress.free_at());
+        }
+        if let Some(at) = wake.filter(|at| self.egress.wants_wake(*at)) {
+            context.links.events.push(at, self.lane * 4 + kind::WAKE);
+        }
+        if later != Time::NEVER && self.wants_clock(later) {
+            context.links.events.push(later, self.lane * 4 + kind::CLOCK);
+        }
+    }
+
+    /// Whether a call at `at` has to be asked for: no earlier one is on its way.
+    pub(in crate::world) fn wants_clock(&mut self, at: Time) -> bool {
+        let wanted = self.clocks.last().is_none_or(|next| at < *next);
+        if wanted {
+            self.clocks.push(at);
+        }
+        wanted
+    }
+
+    /// Fills the queues that are empty; returns when to ask again.
+    fn refill(&mut self, now: Time, context: &mut Context<'_>) -> Time {
+        loop {
+            let wanted = !self.egress.occupied();
+            let Some(live) = context.live.as_deref_mut().filter(|_| wanted != 0) else { return Time::NEVER };
+            match live.pull(self.number, wanted, now) {
+                Offer::Packet(packet) => self.insert_live(&packet, context),
+                Offer::At(at) => return at,
+                Offer::Nothing => return Time::NEVER,
+            }
+        }
+    }
+
+    fn insert_live(&mut self, live: &LivePacket, context: &mut Context<'_>) {
+        let attachment = context.attachments.get(live.to as usize).copied();
+        let (leaf, exit) = attachment.map_or((u32::MAX, 0), |at| (at.leaf, at.exit));
+        let mut packet = Packet::new(leaf, exit, live.length, live.tos, live.entropy);
+        packet.pcp = live.pcp.unwrap_or(UNTAGGED);
+        packet.hop_limit = live.hop_limit;
+        packet.sprayable = live.sprayable;
+        let headers = wire::Packet::new(Service::Rc, Qpn::new(0), Psn::new(0), Message::Congestion);
+        let flow = live.token | LIVE_FLOW;
+        let content = Content { headers, payload: 0, flow, from: self.number, source_port: 0 };
+        match context.links.insert(packet, content, context.packets) {
+            Some(id) => self.egress.enqueue(id, live.class & 7, context.packets),
+            None => context.links.lost_tokens.push(live.token),
+        }
+    }
+}

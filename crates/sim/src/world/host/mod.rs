@@ -1,0 +1,150 @@
+//! A host: the device, the port that it sends through, and the program that posts work to it.
+
+mod adapter;
+mod frame;
+mod live;
+mod program;
+mod replay;
+mod statistics;
+
+pub(super) use program::Poster;
+pub use statistics::Receiving;
+
+use super::card::{Card, FunctionDrops, Seat};
+use super::link_state::LinkState;
+use super::live::LiveHosts;
+use super::pcie_link::PcieLink;
+use super::scenario::{Forgery, HostConfig};
+use super::storage::Store;
+use fabric::config::Profile;
+use fabric::{Egress, Packets, Pcg32, Telemetry, Time};
+use frame::Mark;
+use rnic::{Cq, Device, Gid, Pd, RegionKeys};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// The address of hosts' buffers: the simulation has no memory there.
+pub(super) const BUFFER_ADDRESS: u64 = 1 << 20;
+
+/// What hosts of one kind share.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub(super) config: HostConfig,
+    pub(super) profile: Profile,
+    /// Data, acknowledgements, notifications.
+    marks: [Mark; 3],
+    /// Bytes that packets have for what switches signal.
+    telemetry_bytes: u32,
+}
+
+impl Kind {
+    pub(super) fn new(config: HostConfig, profile: Profile) -> Self {
+        let marks = [config.data, config.acknowledgements, config.notifications].map(Mark::from);
+        let telemetry_bytes = config.telemetry_bytes();
+        Self { config, profile, marks, telemetry_bytes }
+    }
+}
+
+/// Where each host is attached, by host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attachment {
+    pub(super) leaf: u32,
+    pub(super) exit: u16,
+    /// VLAN that its embedded switch has it in; 0 is untagged.
+    pub(super) vlan: u16,
+}
+
+/// A host in virtual time.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) number: u32,
+    pub(super) kind: u16,
+    pub(super) lane: u32,
+    pub(super) device: Device,
+    pub(super) egress: Egress,
+    pub(super) pd: Pd,
+    pub(super) cq: Cq,
+    pub(super) keys: RegionKeys,
+    /// Moments that were asked for and have not come, the next one last: each is asked for once.
+    clocks: Vec<Time>,
+    /// Flows that begin here, those that begin last first.
+    pub(super) posters: Vec<Poster>,
+    /// Indices into `posters`, by start, the first last.
+    pub(super) starts: Vec<u32>,
+    /// Posters that post a recorded request then.
+    thinking: BinaryHeap<Reverse<(Time, u32)>>,
+    pub(super) pauses_received: u64,
+    pub(super) pcie: Option<Box<PcieLink>>,
+    pub(super) store: Option<Box<Store>>,
+    /// Its packets come from outside, and go there.
+    pub(super) is_live: bool,
+    /// Its place in an adapter that it shares.
+    pub(super) seat: Option<Seat>,
+    pub(super) function_drops: FunctionDrops,
+    random: Pcg32,
+}
+
+/// Telemetry of switches in the last packet of each flow that a host received, until the host returns it.
+pub(super) type Echoes = BTreeMap<(u32, u32), Telemetry>;
+
+/// What a host works with that belongs to its part of the network.
+pub(super) struct Context<'a> {
+    pub(super) packets: &'a mut Packets,
+    pub(super) links: &'a mut LinkState,
+    pub(super) kinds: &'a [Kind],
+    pub(super) attachments: &'a [Attachment],
+    pub(super) receiving: &'a mut [Receiving],
+    /// Which poster of its host a flow is.
+    pub(super) poster_of_flow: &'a [u32],
+    pub(super) entropies: &'a BTreeMap<u32, u32>,
+    pub(super) echoes: &'a mut Echoes,
+    /// Flows that are not done.
+    pub(super) unfinished: &'a mut u64,
+    /// Where packets of live hosts come from and go to.
+    pub(super) live: Option<&'a mut dyn LiveHosts>,
+    pub(super) cards: &'a mut [Card],
+    /// By flow: the host that bears another's address, and which.
+    pub(super) forgeries: &'a BTreeMap<u32, (u32, Forgery)>,
+}
+
+impl Host {
+    pub(super) fn new(
+        (number, kind, lane): (u32, u16, u32),
+        device: Device,
+        (pd, cq, keys): (Pd, Cq, RegionKeys),
+        egress: Egress,
+        random: Pcg32,
+    ) -> Self {
+        Self {
+            number,
+            kind,
+            lane,
+            device,
+            egress,
+            pd,
+            cq,
+            keys,
+            clocks: Vec::new(),
+            posters: Vec::new(),
+            starts: Vec::new(),
+            thinking: BinaryHeap::new(),
+            pauses_received: 0,
+            pcie: None,
+            store: None,
+            is_live: false,
+            seat: None,
+            function_drops: FunctionDrops::default(),
+            random,
+        }
+    }
+}
+
+/// The address of a host.
+pub(super) fn gid(host: u32) -> Gid {
+    let [_, b, c, d] = host.to_be_bytes();
+    Gid::from_ipv4([10, b, c, d])
+}
+
+fn host_of(gid: &Gid) -> u32 {
+    u32::from_be_bytes([0, gid.0[13], gid.0[14], gid.0[15]])
+}

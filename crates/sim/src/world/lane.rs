@@ -1,0 +1,79 @@
+//! One direction of a link, a lane, and what the packets on it carry.
+
+use fabric::topology::LinkConfig;
+use fabric::{Rate, Span};
+
+/// What the packets of the fabric carry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Content {
+    pub(super) headers: wire::Packet,
+    /// Bytes of payload.
+    pub(super) payload: u32,
+    /// The flow that it belongs to.
+    pub(super) flow: u32,
+    /// The host that sent it.
+    pub(super) from: u32,
+    /// UDP source port.
+    pub(super) source_port: u16,
+}
+
+/// One direction of a link, as it is for the whole run. Its number is that of the port that sends into it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkDirection {
+    pub(super) delay: Span,
+    /// Earlier than the last bit: a switch that cuts through acts on the first ones.
+    pub(super) head_start_ps_per_byte: u32,
+    /// From a pause frame's arrival until it is obeyed.
+    pub(super) response: Span,
+    /// The receiver: index among the switches or hosts of its part, and its port, which is also the one that
+    /// its pause frames stop.
+    pub(super) node: u32,
+    pub(super) port: u16,
+    pub(super) part: u8,
+    pub(super) to_host: bool,
+    /// The sender: its index among the switches or hosts of its part.
+    pub(super) from_node: u32,
+    pub(super) from_port: u16,
+    pub(super) from_host: bool,
+    pub(super) from_part: u8,
+    pub(super) crosses: bool,
+    /// Whose chances of damage are.
+    pub(super) config: LinkConfig,
+    /// Packets have random delays, and overtake each other.
+    pub(super) overtakes: bool,
+    /// It has neither captures, damage, outages nor random delays: most are plain.
+    pub(super) is_plain: bool,
+    /// Link in the topology, and direction.
+    pub(super) link: u32,
+    pub(super) direction: u8,
+    pub(super) watched: bool,
+}
+
+impl LinkDirection {
+    /// A port without a link.
+    pub(super) const UNUSED: Self = Self {
+        delay: Span::ZERO,
+        head_start_ps_per_byte: 0,
+        response: Span::ZERO,
+        node: u32::MAX,
+        port: 0,
+        part: 0,
+        to_host: false,
+        from_node: u32::MAX,
+        from_port: 0,
+        from_host: false,
+        from_part: 0,
+        crosses: false,
+        config: LinkConfig::new(Rate::from_gbps(1), Span::ZERO),
+        overtakes: false,
+        is_plain: true,
+        link: u32::MAX,
+        direction: 0,
+        watched: false,
+    };
+
+    /// Whether there is a link.
+    pub(super) const fn is_used(&self) -> bool {
+        self.link != u32::MAX
+    }
+}

@@ -1,0 +1,65 @@
+//! Live hosts: nodes whose packets come from outside of the simulation, and leave it where they arrive. The
+//! switches and links between them are the simulated ones; the driver runs the world up to the time of a
+//! clock, and implements [`LiveHosts`].
+//!
+//! A live host has what a simulated one has outside its device: the queues of its port, which pauses stop.
+//! A packet is taken from outside only when its class may leave, so a pause is felt where packets are made.
+
+use fabric::Time;
+
+/// A packet that a live host sends. Its content stays outside, under the token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LivePacket {
+    /// The host that it is for, which is live.
+    pub to: u32,
+    /// Queue of the host's port, and the priority whose pause frames stop it.
+    pub class: u8,
+    /// DSCP in the upper six bits, ECN in the lower two.
+    pub tos: u8,
+    /// 802.1Q priority code point, where the frame is tagged.
+    pub pcp: Option<u8>,
+    /// Bytes from the destination address to the check sequence.
+    pub length: u16,
+    /// What ECMP hashes.
+    pub entropy: u32,
+    /// How many switches it may cross.
+    pub hop_limit: u8,
+    /// Whether switches may spray it.
+    pub sprayable: bool,
+    /// Names the packet outside; below 2^31.
+    pub token: u32,
+}
+
+/// What a live host has to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offer {
+    /// This packet, now.
+    Packet(LivePacket),
+    /// A packet at a later time, in one of the wanted classes.
+    At(Time),
+    /// Nothing: [`super::World::wake_live`] tells when there is something.
+    Nothing,
+}
+
+/// A packet that arrived at a live host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivered {
+    /// The token that it was sent with.
+    pub token: u32,
+    /// DSCP and ECN as switches left them.
+    pub tos: u8,
+    /// The hop limit that is left.
+    pub hop_limit: u8,
+}
+
+/// The world outside of live hosts.
+pub trait LiveHosts {
+    /// Takes the next packet of a host, of one of the classes whose bits are set.
+    fn pull(&mut self, host: u32, classes: u8, now: Time) -> Offer;
+
+    /// A packet has arrived at a host.
+    fn deliver(&mut self, host: u32, packet: Delivered, now: Time);
+
+    /// The network has lost a packet.
+    fn lose(&mut self, token: u32);
+}
