@@ -1,8 +1,8 @@
-//! Base64 (RFC 4648, 4), which keys are written in.
+//! Base64 (RFC 4648, 4), for keys and secrets.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// As text.
+/// Encodes bytes, with padding.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
@@ -15,7 +15,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Of text, with or without padding; `None` when it is none.
+/// Decodes text, with or without padding; `None` when the text is not Base64.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let text = text.trim_end_matches('=').as_bytes();
     let mut bytes = Vec::new();

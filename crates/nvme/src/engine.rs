@@ -1,11 +1,11 @@
-//! Brings data to and from stores: at once where that takes no time, with io_uring where the kernel has to
-//! wait for a disk, and otherwise in the thread that asks.
+//! Reads and writes stores: immediately where the store does not block, with io_uring where the kernel waits
+//! for a disk, and otherwise by blocking calls in the thread of the connection.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Once};
 
 use slab::Slab;
 use wire::nvme::Status;
@@ -17,66 +17,68 @@ use crate::sys::ring::{Completion, Operation, Ring};
 use crate::target::{Namespace, Queue};
 use rdma::Buffer;
 
-/// Operations that one connection's ring has at once; more wait.
+/// Entries of the io_uring of one connection; further operations wait.
 const RING_ENTRIES: u32 = 256;
-/// Completions of a ring that one round takes. Disks finish many at once, and would have nothing to do until
-/// hosts have heard of them all and sent as many: this way the first of those come while others are told of.
+/// Completions of the ring that are processed in one round. After many completions at once the disk is idle
+/// until the hosts have their responses and send new commands; a limit per round sends the first responses
+/// while the others are still queued.
 const ROUND_COMPLETIONS: usize = 2;
-/// What Verify and Compare read at once.
+/// Bytes that Verify and Compare read at a time.
 const PIECE: usize = 256 << 10;
 
-/// What to do.
+/// The action of a task.
 #[derive(Debug)]
 pub enum Action {
-    /// Fill the buffer.
+    /// Read into the buffer.
     Read(Buffer),
-    /// Read without a buffer, from a store that lends.
+    /// Read without a buffer: the store lends its own memory.
     Lend,
-    /// Write the buffer.
+    /// Write the start of the buffer.
     Write {
-        /// From where.
+        /// The bytes to write, from the start of the buffer.
         data: Buffer,
-        /// Whether it has to be on the medium.
+        /// Whether the data have to be on the medium before the task finishes (FUA).
         durable: bool,
     },
-    /// Compare with the buffer.
+    /// Compare the store with the buffer.
     Compare(Buffer),
-    /// Compare, and if nothing differs, write, with no other such pair between.
+    /// Compare and Write: compare, and if the data are equal, write; fused operations of other commands are
+    /// excluded meanwhile.
     CompareAndWrite {
-        /// The command that compares.
+        /// The identifier (CID) of the Compare command.
         first_cid: u16,
-        /// What has to be there.
+        /// The expected data.
         expected: Buffer,
-        /// What is written.
+        /// The data to write.
         data: Buffer,
-        /// Whether it has to be on the medium.
+        /// Whether the data have to be on the medium before the task finishes (FUA).
         durable: bool,
     },
-    /// Bring what was written to the medium.
+    /// Flush one namespace to the medium.
     Flush,
-    /// The same for several.
+    /// Flush several namespaces.
     FlushAll(Vec<Arc<Namespace>>),
-    /// Read, and see whether that works.
+    /// Read and discard the data, to find read errors.
     Verify,
-    /// Make zeros.
+    /// Makes a range read as zeros.
     Zero {
-        /// Whether their room may be given back.
+        /// Whether the blocks may be deallocated.
         deallocate: bool,
-        /// Whether they have to be on the medium.
+        /// Whether the zeros have to be on the medium before the task finishes (FUA).
         durable: bool,
     },
-    /// Give room back, by first byte and length.
+    /// Deallocate ranges: first byte and length of each.
     Discard(Vec<(u64, u64)>),
-    /// Write what is read from these places, by first byte and length, one behind the other.
+    /// Copy these ranges, one behind the other, to the offset of the task.
     Copy {
-        /// From where.
+        /// The ranges to read: first byte and length of each.
         sources: Vec<(u64, u64)>,
-        /// Whether it has to be on the medium.
+        /// Whether the data have to be on the medium before the task finishes (FUA).
         durable: bool,
     },
 }
 
-/// Something to do with a namespace.
+/// An operation on a namespace for one command.
 #[derive(Debug)]
 pub struct Task {
     cid: u16,
@@ -84,7 +86,7 @@ pub struct Task {
     namespace: Option<Arc<Namespace>>,
     offset: u64,
     length: u64,
-    /// The transport's own name for the command.
+    /// An identifier that the transport chose for the command.
     pub tag: u32,
 }
 
@@ -100,26 +102,26 @@ impl Task {
     }
 }
 
-/// What was done.
+/// The result of a task.
 #[derive(Debug)]
 pub struct Finished {
-    /// The command.
+    /// The identifier of the command (CID).
     pub cid: u16,
-    /// How it went.
+    /// The status of the completion.
     pub status: Status,
-    /// The first of a fused pair, and how that went.
+    /// CID and status of the first command of a fused pair.
     pub first_of_pair: Option<(u16, Status)>,
-    /// The task's buffer, with what was read at its start.
+    /// The buffer of the task, with the data that were read at its start.
     pub buffer: Option<Buffer>,
-    /// Bytes for the host instead of a buffer.
+    /// Data for the host in the memory of the store, instead of in a buffer.
     pub lent: Option<Lent>,
-    /// Bytes for the host, at the start of the buffer, or lent.
+    /// The number of bytes for the host, in the buffer or lent.
     pub length: usize,
-    /// The transport's own name for the command.
+    /// An identifier that the transport chose for the command.
     pub tag: u32,
 }
 
-/// What waits for the kernel.
+/// A task that the kernel executes.
 #[derive(Debug)]
 struct InKernel {
     cid: u16,
@@ -132,12 +134,12 @@ struct InKernel {
     began_ns: u64,
 }
 
-/// A connection's way to stores.
+/// Executes the tasks of one connection.
 #[derive(Debug, Default)]
 pub struct Engine {
     ring: RingState,
     in_kernel: Slab<InKernel>,
-    /// Completions of the ring that were taken in this round.
+    /// Completions of the ring that were processed in this round.
     taken: usize,
     finished: VecDeque<Finished>,
     observer: Observer,
@@ -145,21 +147,21 @@ pub struct Engine {
 
 #[derive(Debug, Default)]
 enum RingState {
-    /// Nobody needed one yet.
+    /// No task has needed a ring yet.
     #[default]
     Untried,
     Here(Box<Ring>),
-    /// The kernel does not let us: files are read and written in the thread that asks.
+    /// The kernel refuses io_uring to this process: files are read and written by blocking calls.
     Refused,
 }
 
 impl Engine {
-    /// An engine that has nothing to do.
+    /// An engine without tasks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A descriptor that can be read when [`Engine::finished`] has something; `None` while there is no ring.
+    /// A descriptor that is readable when [`Engine::finished`] has a result; `None` while there is no ring.
     pub fn descriptor(&self) -> Option<RawFd> {
         match &self.ring {
             RingState::Here(ring) => Some(ring.as_raw_fd()),
@@ -167,23 +169,23 @@ impl Engine {
         }
     }
 
-    /// A round of the connection's thread begins: what is begun in it counts from now.
+    /// Begins a round of the thread: the latency of tasks that begin in it counts from `now_ns`.
     pub fn begin_round(&mut self, now_ns: u64) {
         self.taken = 0;
         self.observer.begin_round(now_ns);
     }
 
-    /// A round ends: what has finished in it took until now.
+    /// Ends a round: tasks that finished in it count as finished at `now_ns`.
     pub fn end_round(&mut self, now_ns: u64, queue: &Queue) {
         self.observer.end_round(now_ns, Some(queue));
     }
 
-    /// Tasks that the kernel works on.
+    /// The number of tasks that the kernel executes.
     pub fn in_kernel(&self) -> usize {
         self.in_kernel.len()
     }
 
-    /// Begins a task, and perhaps finishes it. [`Engine::submit`] has to be called before waiting.
+    /// Begins a task, which may finish at once. [`Engine::submit`] has to be called before waiting.
     pub fn begin(&mut self, task: Task) {
         let file = match task.namespace.as_deref().map(Namespace::store) {
             Some(Store::File(file)) => Some(Arc::clone(file)),
@@ -203,16 +205,17 @@ impl Engine {
         self.finished.push_back(finished);
     }
 
-    /// Hands what was begun to the kernel.
+    /// Submits the queued operations to the kernel.
     pub fn submit(&mut self) {
         if let RingState::Here(ring) = &mut self.ring
-            && ring.submit().is_err()
+            && let Err(error) = ring.submit()
         {
-            // Nothing of it has begun; the next call tries again.
+            // The kernel took none of the operations.
+            tracing::warn!("io_uring took no operations, and gets them again in the next round: {error}");
         }
     }
 
-    /// Something that is finished. A round has a few; what it has not told of is of the next.
+    /// The next finished task. A round returns a few; the others follow in the next round.
     pub fn finished(&mut self) -> Option<Finished> {
         if let Some(finished) = self.finished.pop_front() {
             return Some(finished);
@@ -227,7 +230,7 @@ impl Engine {
         Some(conclude(waiting, completion, &mut self.observer))
     }
 
-    /// Waits for everything that the kernel has.
+    /// Waits until the kernel has finished all tasks.
     fn drain(&mut self) {
         while !self.in_kernel.is_empty() {
             let RingState::Here(ring) = &mut self.ring else { return };
@@ -246,7 +249,13 @@ impl Engine {
         if matches!(self.ring, RingState::Untried) {
             self.ring = match Ring::new(RING_ENTRIES) {
                 Ok(ring) => RingState::Here(Box::new(ring)),
-                Err(_) => RingState::Refused,
+                Err(error) => {
+                    static ONCE: Once = Once::new();
+                    ONCE.call_once(|| {
+                        tracing::warn!("io_uring is refused, and blocking calls are used instead: {error}");
+                    });
+                    RingState::Refused
+                }
             };
         }
         match &mut self.ring {
@@ -255,11 +264,20 @@ impl Engine {
         }
     }
 
-    /// Gives the task back when there is no ring, or no room in it.
+    /// Returns the task when there is no ring, or the ring is full.
     fn hand_over(&mut self, task: Task, file: &Arc<FileStore>) -> Option<Task> {
         match self.ring() {
             Some(ring) if ring.has_room() => {}
             _ => return Some(task),
+        }
+        // The store returns the error, in this thread.
+        let refused = match &task.action {
+            Action::Flush | Action::Write { durable: true, .. } => file.check_flush().is_err(),
+            Action::Write { .. } => file.check_length().is_err(),
+            _ => false,
+        };
+        if refused {
+            return Some(task);
         }
         let Task { cid, action, namespace, offset, length, tag } = task;
         let namespace = namespace?;
@@ -267,7 +285,7 @@ impl Engine {
         let (operation, is_read, durable) = match action {
             Action::Read(buffer) => (Operation::Read { buffer, length: bytes }, true, false),
             Action::Write { data, durable } => {
-                if !namespace.fusing.begin_free() {
+                if !namespace.fused_lock.begin_unlocked() {
                     let action = Action::Write { data, durable };
                     return Some(Task { cid, action, namespace: Some(namespace), offset, length, tag });
                 }
@@ -289,7 +307,7 @@ impl Engine {
 }
 
 impl Task {
-    /// Whether the kernel can do it alone.
+    /// Whether one operation of io_uring does the whole task.
     fn suits_a_ring(&self) -> bool {
         matches!(self.action, Action::Read(_) | Action::Flush | Action::Write { .. })
     }
@@ -298,7 +316,8 @@ impl Task {
 fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) -> Finished {
     let InKernel { cid, tag, namespace, is_read, length, offset, durable, began_ns } = waiting;
     let Completion { result, mut buffer, .. } = completion;
-    // The kernel may do less than asked, at the end of a file for one: the rest is done here.
+    // The kernel may transfer fewer bytes than requested, for example at the end of a file: the rest is
+    // transferred here.
     let result = result.and_then(|done| match buffer.as_deref_mut() {
         Some(bytes) if done < length => {
             let rest = bytes.get_mut(done..length).unwrap_or_default();
@@ -311,7 +330,15 @@ fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) 
         _ => Ok(()),
     });
     if !is_read && length != 0 {
-        namespace.fusing.end_free();
+        namespace.fused_lock.end_unlocked();
+    }
+    if let Store::File(file) = namespace.store()
+        && !is_read
+        && (length == 0 || durable && !file.is_direct())
+    {
+        // A failed direct write concerns its own bytes; a failed flush concerns all bytes that were written
+        // before.
+        file.flushed(&result);
     }
     let status = status_of(&result, !is_read);
     count(&namespace, length, is_read, length != 0, status);
@@ -320,7 +347,7 @@ fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) 
     Finished { cid, status, first_of_pair: None, buffer, lent: None, length, tag }
 }
 
-/// What a command's completion says of a file's error.
+/// The completion status for an error of a file.
 fn status_of(result: &io::Result<()>, wrote: bool) -> Status {
     match result {
         Ok(()) => Status::SUCCESS,
@@ -354,7 +381,7 @@ fn class(is_read: bool, has_data: bool) -> Class {
     }
 }
 
-/// Does a task here and now.
+/// Executes a task by blocking calls.
 fn run(task: Task, observer: &mut Observer) -> Finished {
     let Task { cid, action, namespace, offset, length, tag } = task;
     let status = Status::SUCCESS;
@@ -420,22 +447,22 @@ fn run(task: Task, observer: &mut Observer) -> Finished {
     finished
 }
 
-/// Writes the first bytes of a buffer. What comes back may be another one.
+/// Writes the first bytes of a buffer; returns the same buffer, or another one if the store kept it.
 fn write(namespace: &Namespace, offset: u64, data: Buffer, bytes: usize, durable: bool) -> (Status, Buffer) {
     let write = || {
         let (result, buffer) = namespace.store().write_buffer(offset, data, bytes, durable);
         (status_of(&result, true), buffer)
     };
-    if namespace.fusing.begin_free() {
+    if namespace.fused_lock.begin_unlocked() {
         let written = write();
-        namespace.fusing.end_free();
+        namespace.fused_lock.end_unlocked();
         return written;
     }
-    let _turn = namespace.fusing.turn();
+    let _turn = namespace.fused_lock.lock();
     write()
 }
 
-/// Zeros must read as zeros: where a hole cannot be made, they are written.
+/// Makes a range read as zeros: writes zeros where the file system cannot punch a hole.
 fn zero(store: &Store, how: Clear, offset: u64, length: u64, durable: bool) -> io::Result<()> {
     let can_hole = matches!(store, Store::File(file) if file.can_clear());
     let how = if can_hole { how } else { Clear::Zero };
@@ -467,7 +494,7 @@ fn compare_and_write(
     data: &[u8],
     durable: bool,
 ) -> (Status, Status) {
-    let _turn = namespace.fusing.turn_of_pair();
+    let _turn = namespace.fused_lock.lock_for_fused();
     let first = compare(namespace.store(), offset, expected);
     if !first.is_success() {
         return (first, Status::ABORTED_FUSED_FAILED.permanent());
@@ -489,7 +516,7 @@ fn verify(store: &Store, offset: u64, length: u64) -> Status {
 }
 
 fn copy(namespace: &Namespace, offset: u64, length: u64, sources: &[(u64, u64)], durable: bool) -> Status {
-    // All is read before anything is written: ranges may overlap.
+    // All sources are read before the destination is written, because the ranges may overlap.
     let mut data = Buffer::zeroed(length as usize);
     let mut done = 0;
     for (from, bytes) in sources {

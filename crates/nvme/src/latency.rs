@@ -1,8 +1,8 @@
-//! How long commands take: counts by length, for each queue and namespace.
+//! Latency histograms of commands, for each queue and namespace.
 //!
-//! A connection's thread counts what it alone writes, so counting costs no locked instruction and no cache
-//! line goes
-//! between processors. Who asks adds up what all connections have, and what those left that have ended.
+//! Each connection has its own counters, which only its thread writes, so that counting needs no atomic
+//! read-modify-write and moves no cache line between processors. A reader adds the counters of all
+//! connections to those of the connections that have ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,27 +11,27 @@ use crate::limits::QUEUE_NAMESPACES_OBSERVED_MAX;
 use crate::nqn::Nqn;
 use crate::target::{Namespace, Queue};
 
-/// Steps between powers of two: each length is known to a fifth.
+/// Steps between powers of two, as a power of two: each latency is known to a fifth.
 const STEPS_LOG2: u32 = 2;
-/// The last counts everything from 2^36 ns, 69 s.
+/// Buckets of a histogram; the last one counts all latencies from 2^36 ns (69 s).
 pub const PLACES: usize = (36 - 1) << STEPS_LOG2;
 
-/// What a command does, as far as its length is concerned.
+/// The class of a command in the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// Read, Compare, Verify.
+    /// Read, Compare and Verify.
     Read,
-    /// Write, Compare and Write, Copy.
+    /// Write, Compare and Write, and Copy.
     Write,
-    /// Flush, Write Zeroes, Dataset Management.
+    /// Flush, Write Zeroes and Dataset Management.
     Other,
 }
 
 impl Class {
-    /// All of them.
+    /// All classes, in the order of their counters.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Other];
 
-    /// As metrics have it.
+    /// The name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -41,20 +41,20 @@ impl Class {
     }
 }
 
-/// Where a length counts.
+/// The bucket of a latency.
 fn place(ns: u64) -> usize {
     let magnitude = 63 - (ns | 1 << STEPS_LOG2).leading_zeros() - STEPS_LOG2;
     (((magnitude as usize) << STEPS_LOG2) + (ns >> magnitude) as usize).min(PLACES - 1)
 }
 
-/// The longest that counts at a place, in nanoseconds.
+/// The upper bound of a bucket, in nanoseconds.
 pub fn longest_ns(place: usize) -> u64 {
     let magnitude = (place >> STEPS_LOG2).saturating_sub(1);
     let mantissa = (place - (magnitude << STEPS_LOG2)) as u64;
     ((mantissa + 1) << magnitude) - 1
 }
 
-/// Counts of one operation, which one thread writes.
+/// Counters of one class, written by one thread.
 #[derive(Debug)]
 struct Counts {
     places: [AtomicU64; PLACES],
@@ -67,17 +67,17 @@ impl Default for Counts {
     }
 }
 
-/// Adds where nobody else does: without a locked instruction.
+/// Adds to a counter that no other thread writes: without an atomic read-modify-write.
 fn add(counter: &AtomicU64, value: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
 }
 
-/// What one operation took, as somebody who asks gets it.
+/// A copy of the histogram of one class.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Latency {
-    /// Commands, by place: see [`longest_ns`].
+    /// Commands by bucket: see [`longest_ns`].
     pub places: Vec<u64>,
-    /// What all took together.
+    /// The sum of all latencies, in nanoseconds.
     pub sum_ns: u64,
 }
 
@@ -88,12 +88,13 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// How many there are.
+    /// The number of commands.
     pub fn total(&self) -> u64 {
         self.places.iter().sum()
     }
 
-    /// That which so many of a thousand do not exceed, in nanoseconds; `None` when there are none.
+    /// The latency that `per_mille` thousandths of the commands do not exceed, in nanoseconds; `None` without
+    /// commands.
     pub fn per_mille_ns(&self, per_mille: u64) -> Option<u64> {
         let wanted = (self.total() * per_mille).div_ceil(1000).max(1);
         let mut seen = 0;
@@ -112,31 +113,31 @@ impl Latency {
     }
 }
 
-/// Whose commands are counted.
+/// The queue that counters belong to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueName {
-    /// The controller.
+    /// The controller identifier (CNTLID).
     pub controller: u16,
-    /// Its queue.
+    /// The queue identifier (QID); 0 is the admin queue.
     pub queue: u16,
-    /// The host.
+    /// The NQN of the host.
     pub host: Nqn,
 }
 
-/// What one queue did with one namespace.
+/// Counters of one queue for one namespace.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct QueueCounts {
     queue: OnceLock<QueueName>,
     operations: [Counts; 3],
 }
 
-impl Figures {
-    /// Whose they are; `None` until its first commands have finished.
+impl QueueCounts {
+    /// The queue; `None` until its first commands have finished.
     pub fn queue(&self) -> Option<&QueueName> {
         self.queue.get()
     }
 
-    /// What an operation took.
+    /// The histogram of a class.
     pub fn latency(&self, operation: Class) -> Latency {
         let mut sum = Latency::default();
         sum.add(&self.operations[operation as usize]);
@@ -144,7 +145,7 @@ impl Figures {
     }
 }
 
-/// What was done with a namespace, by all.
+/// Counters of a namespace, of all queues.
 #[derive(Debug, Default)]
 pub struct Observed {
     state: Mutex<State>,
@@ -152,7 +153,7 @@ pub struct Observed {
 
 #[derive(Debug, Default)]
 struct State {
-    live: Vec<Arc<Figures>>,
+    live: Vec<Arc<QueueCounts>>,
     past: [Latency; 3],
 }
 
@@ -161,7 +162,7 @@ impl Observed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What an operation took, of queues that are and that were.
+    /// The histogram of a class, of open and closed queues.
     pub fn latency(&self, operation: Class) -> Latency {
         let state = self.lock();
         let mut sum = state.past[operation as usize].clone();
@@ -171,18 +172,18 @@ impl Observed {
         sum
     }
 
-    /// What each queue did, of those that are.
-    pub fn queues(&self) -> Vec<Arc<Figures>> {
+    /// The counters of each open queue.
+    pub fn queues(&self) -> Vec<Arc<QueueCounts>> {
         self.lock().live.clone()
     }
 
-    fn begin(&self) -> Arc<Figures> {
-        let figures = Arc::new(Figures::default());
+    fn begin(&self) -> Arc<QueueCounts> {
+        let figures = Arc::new(QueueCounts::default());
         self.lock().live.push(Arc::clone(&figures));
         figures
     }
 
-    fn end(&self, figures: &Arc<Figures>) {
+    fn end(&self, figures: &Arc<QueueCounts>) {
         let mut state = self.lock();
         state.live.retain(|it| !Arc::ptr_eq(it, figures));
         for (past, counts) in state.past.iter_mut().zip(&figures.operations) {
@@ -191,7 +192,7 @@ impl Observed {
     }
 }
 
-/// A command that has finished in this round of its thread, and whose length will be known at its end.
+/// A command that has finished in this round; its latency is known at the end of the round.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     observed: usize,
@@ -199,26 +200,26 @@ struct Ended {
     began_ns: u64,
 }
 
-/// Counts for one connection. The clock is read once a round, not once a command.
+/// The counters of one connection. The clock is read once per round, not once per command.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     now_ns: u64,
-    observed: Vec<(Arc<Observed>, Arc<Figures>)>,
+    observed: Vec<(Arc<Observed>, Arc<QueueCounts>)>,
     ended: Vec<Ended>,
 }
 
 impl Observer {
-    /// A round begins.
+    /// Begins a round.
     pub(crate) fn begin_round(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// When the round began.
+    /// The time at which the round began, in nanoseconds.
     pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// A command has ended.
+    /// Counts a command that has finished.
     pub(crate) fn ended(&mut self, namespace: &Namespace, operation: Class, began_ns: u64) {
         let known = self.observed.iter().position(|(it, _)| Arc::ptr_eq(it, namespace.observed()));
         let observed = known.unwrap_or_else(|| self.meet(namespace));
@@ -228,7 +229,7 @@ impl Observer {
     #[cold]
     fn meet(&mut self, namespace: &Namespace) -> usize {
         if self.observed.len() >= QUEUE_NAMESPACES_OBSERVED_MAX {
-            // What it has gone to is not forgotten, it only stands under the namespace alone.
+            // The earlier counts stay in the totals of the namespace; only the split by queue is lost.
             self.end_round(self.now_ns, None);
             self.end_all();
         }
@@ -238,7 +239,7 @@ impl Observer {
         self.observed.len() - 1
     }
 
-    /// A round ends: its commands took until now.
+    /// Ends a round: its commands finished at `now_ns`.
     pub(crate) fn end_round(&mut self, now_ns: u64, queue: Option<&Queue>) {
         for Ended { observed, operation, began_ns } in self.ended.drain(..) {
             let Some((_, figures)) = self.observed.get(observed) else { continue };
@@ -273,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_length_counts_where_it_belongs() {
+    fn each_latency_counts_in_its_bucket() {
         for ns in (0..5000).chain((10..40).map(|shift| (1 << shift) - 1)) {
             let at = place(ns);
             assert!(ns <= longest_ns(at) || at == PLACES - 1, "{ns}");

@@ -1,23 +1,23 @@
 //! NVMe over Fabrics: storage that the Linux kernel, SPDK and rockery's own host reach over TCP and RDMA.
 //!
-//! The protocol knows neither sockets nor clocks: [`target`] holds subsystems, controllers and what commands
-//! mean, [`tcp`] turns bytes into commands and back. [`serve`] drives both with sockets and threads, and
-//! [`engine`] brings data to and from [`store`].
+//! The protocol is independent of sockets and clocks: [`target`] has subsystems and controllers, and executes
+//! commands; [`tcp`] turns bytes into commands and back. [`serve`] drives both with sockets and threads, and
+//! [`engine`] transfers data to and from [`store`].
 //!
 //! ```text
 //! bytes ──tcp::Connection──▶ target::Queue::accept ──▶ data come ──▶ execute ──▶ Reply
 //!                                                                      └─▶ Task ──engine──▶ finish
 //! ```
 //!
-//! Driving a [`tcp::Connection`]: give it bytes, hand every [`engine::Task`] that it has to an engine, give
-//! it
-//! what the engine has finished, and send what it has to send, in any order, until none of these is left.
-//! What
-//! a host can make the target hold is bounded by [`limits`].
+//! A driver of a [`tcp::Connection`] passes received bytes to it, its [`engine::Task`]s to an engine, the
+//! results of the engine back to it, and sends its output, in any order, until nothing is left. The memory
+//! that a host can make the target use is bounded by [`limits`].
 #![deny(unsafe_code)]
 
 pub mod auth;
 mod base64;
+mod budget;
+pub mod congestion;
 pub mod engine;
 pub mod host;
 pub mod latency;

@@ -1,52 +1,72 @@
-//! Every limit of the target, and why it is what it is. What a host asks beyond one is refused with the
-//! status or the error named here; nothing else a host does makes the target grow.
+//! Every limit of the target, with its reason. A request beyond a limit is refused with the status or error
+//! named here; a host can make the target use no memory beyond these limits.
 
 use std::time::Duration;
 
-/// Entries of a queue: CAP.MQES says one less. A Connect with more gets "invalid parameters".
+/// Entries of a queue: CAP.MQES + 1. A Connect with more gets "invalid parameters".
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
-/// Entries of an admin queue, as the discovery log says; Base 6.3 wants 32 at least.
+/// Entries of an admin queue, as the discovery log reports; Base 6.3 requires at least 32.
 pub const ADMIN_ENTRIES: u16 = 32;
 /// I/O queues of a controller. "Number of Queues" grants no more.
 pub const IO_QUEUES_MAX: u16 = 128;
 /// Controllers of a target: Connect gets "controller busy".
 pub const CONTROLLERS_MAX: usize = 4096;
-/// Connections of a target: the next is closed as soon as it is accepted.
+/// Connections of a target: a further connection is closed when it is accepted.
 pub const CONNECTIONS_MAX: usize = 8192;
-/// Connections from one address that have not said Connect yet, or not proved who they are: the next is
-/// closed. Other addresses are not concerned.
-pub const STRANGERS_MAX: usize = 256;
-/// Connections from one address, so that one machine leaves room for three more: the next is closed.
+/// Unauthenticated connections from one address (before Connect or before its authentication): a further one
+/// is closed. Other addresses are not affected.
+pub const UNAUTHENTICATED_MAX: usize = 256;
+/// RDMA connections of all addresses that their peers have not confirmed (RTU). They are limited because the
+/// source address of a request may be spoofed. A new one replaces the oldest.
+pub const HALF_OPEN_MAX: usize = 128;
+/// The backlog of RDMA requests; further ones are dropped, and their hosts repeat them. It is shorter than
+/// [`HALF_OPEN_MAX`], so that an RTU that is queued behind them still finds its connection.
+pub const RDMA_BACKLOG: i32 = 64;
+/// Receives of an RDMA connection until its host is authenticated. Further messages wait at their sender
+/// (RNR).
+pub const RECEIVES_BEFORE_TRUST: usize = 2;
+/// Connections from one address: a quarter of all, so that one machine cannot use up all of them. A further
+/// one is closed.
 pub const ADDRESS_CONNECTIONS_MAX: usize = CONNECTIONS_MAX / 4;
-/// How long a connection may take until its Connect is complete, unless a server is told otherwise. It is
-/// then closed.
+/// The time from accepting a connection until its Connect and authentication are complete, unless the server
+/// is configured otherwise. The connection is then closed.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Data of one command, as a power of two of 4 KiB pages: Identify's MDTS. Longer gets "invalid field".
+/// The longest transfer of one command, as a power of two of 4 KiB pages: MDTS of Identify. A longer one gets
+/// "invalid field".
 pub const TRANSFER_PAGES_LOG2: u8 = 8;
-/// The same in bytes: 1 MiB.
+/// The longest transfer in bytes: 1 MiB.
 pub const TRANSFER_BYTES_MAX: usize = 4096 << TRANSFER_PAGES_LOG2;
-/// Reads of a disk in memory from here on are sent from where the disk lies: what is lent costs a copy of all
-/// around it if it is written meanwhile.
+/// Reads of a memory namespace from this length on are sent from the memory of the store. Shorter reads are
+/// copied, because a write to a lent chunk copies the whole chunk.
 pub const LENT_BYTES_MIN: usize = 64 << 10;
-/// Data of all commands of one queue that are being worked on. Further commands wait.
+/// Data of all commands of one queue that are being executed. Further commands wait.
 pub const QUEUE_DATA_BYTES: usize = 16 << 20;
-/// Data in a command capsule over TCP: what nvmet takes as well. Longer gets a termination.
+/// Data buffers of all connections of a server, free ones included, which hosts share fairly. Commands that
+/// get no buffer wait.
+pub const SERVER_DATA_BYTES: usize = 512 << 20;
+/// The time in which a host has to accept at least [`STALL_BYTES`] of its responses, or send as much of the
+/// data that it was asked for, because other hosts need the memory. The connection is then closed.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes that have to move within [`STALL_TIMEOUT`].
+pub const STALL_BYTES: usize = 64 << 10;
+/// In-capsule data over TCP: as in nvmet. A longer capsule ends the connection.
 pub const TCP_IN_CAPSULE: usize = 16 << 10;
-/// The same on the admin queue, where the host cannot know: TCP transport 1.0, 3.4.2 gives 8 KiB.
+/// In-capsule data on the admin queue over TCP, where the host cannot know the limit: TCP transport 1.0,
+/// 3.4.2 gives 8 KiB.
 pub const TCP_IN_CAPSULE_ADMIN: usize = 8 << 10;
-/// Data in a command capsule over RDMA.
+/// In-capsule data over RDMA.
 pub const RDMA_IN_CAPSULE: usize = 4096;
-/// Receives that connections of one RDMA device may share: 256 MiB of memory.
+/// The longest shared receive queue of an RDMA device: 256 MiB of memory.
 pub const SHARED_RECEIVES_MAX: u32 = 32_768;
-/// The fewest: fewer, and hosts would do nothing but try again.
+/// The smallest shared receive queue: with fewer receives hosts would spend their time on RNR retries.
 pub const SHARED_RECEIVES_MIN: u32 = 64;
-/// Asynchronous event requests of a controller: Identify's AERL says one less.
+/// Asynchronous event requests of a controller: AERL + 1 of Identify.
 pub const EVENT_REQUESTS_MAX: usize = 4;
-/// Events that wait for a request; one more of a kind that waits is the same event.
+/// Events that wait for a request; a further event of a kind that waits is merged with it.
 pub const EVENTS_MAX: usize = 64;
-/// Aborts at once: Identify's ACL says one less.
+/// Abort commands at once: Identify reports one less in ACL.
 pub const ABORTS_MAX: u8 = 4;
-/// Entries of the error log, the oldest go first.
+/// Entries of the error log; the oldest are discarded.
 pub const ERRORS_MAX: usize = 64;
 /// Namespaces of a subsystem.
 pub const NAMESPACES_MAX: u32 = 1024;
@@ -54,24 +74,37 @@ pub const NAMESPACES_MAX: u32 = 1024;
 pub const SUBSYSTEMS_MAX: usize = 256;
 /// Hosts that may be registered with a namespace: "Reservation Register" gets "capacity exceeded".
 pub const REGISTRANTS_MAX: usize = 256;
-/// Reservation notices that wait to be read, the oldest go first.
+/// Reservation notifications that wait to be read; the oldest are discarded.
 pub const RESERVATION_NOTICES_MAX: usize = 64;
-/// The highest group of asymmetric access.
+/// The highest ANA group identifier.
 pub const ANA_GROUPS_MAX: u32 = 128;
-/// Keep alive is counted in units of this: Identify's KAS, in units of 100 ms.
+/// The granularity of the keep alive timer: KAS of Identify, in units of 100 ms.
 pub const KEEP_ALIVE_UNITS: u16 = 10;
-/// A discovery connection that gave no keep alive timeout gets this one (Base 3.1.2.5 wants two minutes).
+/// The keep alive timeout of a discovery connection that requested none (Base 3.1.2.5 recommends two
+/// minutes).
 pub const DISCOVERY_KEEP_ALIVE_MS: u32 = 120_000;
-/// Source ranges of a Copy, and blocks of one and of all: what fits into one buffer.
+/// Source ranges of a Copy (MSRC + 1); MSSRL and MCL follow from the size of a buffer.
 pub const COPY_RANGES_MAX: u8 = 128;
-/// Bytes that one Write Zeroes, Verify or Copy may cover. It bounds how long others wait for a thread.
+/// Bytes that one Write Zeroes, Verify or Copy may cover, which bounds how long it occupies a thread.
 pub const RANGE_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a memory namespace: its table of chunks stays below 100 MB.
+/// The largest memory namespace in bytes: its table of chunks stays below 100 MB.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
-/// Namespaces whose commands a queue counts apart at once; with one more it begins anew.
+/// Namespaces for which a queue has separate latency histograms; with a further one it starts with new
+/// histograms.
 pub const QUEUE_NAMESPACES_OBSERVED_MAX: usize = 64;
-/// Clients that read metrics at once: the next is closed.
+/// Clients of the control socket at once: a further one is disconnected.
+pub const CONTROL_CLIENTS_MAX: usize = 16;
+/// Clients of the metrics port at once: a further one is disconnected.
 pub const METRICS_CLIENTS_MAX: usize = 8;
-/// Bytes of one message of authentication, and of the room for one: the longest, a reply with the largest
-/// group, has 1168.
+/// Data of the requests of one NBD client that are being executed: no further request is read then.
+pub const NBD_CLIENT_BYTES: usize = 16 << 20;
+/// Data of the requests of all NBD clients of a process; a client without requests may always begin one.
+pub const NBD_BYTES: usize = 256 << 20;
+/// DH-HMAC-CHAP negotiations of one address that did not end in authentication, before further ones have to
+/// wait.
+pub const NEGOTIATIONS_MAX: u32 = 64;
+/// Further such negotiations that an address may begin each second.
+pub const NEGOTIATIONS_PER_SECOND: u32 = 2;
+/// The longest authentication message in bytes, and the largest buffer for one; the longest in use, a Reply
+/// with the largest group, has 1168.
 pub const AUTHENTICATION_BYTES_MAX: u32 = 4096;

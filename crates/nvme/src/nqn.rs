@@ -1,4 +1,4 @@
-//! Names: NQNs of subsystems and hosts (Base 4.5).
+//! NVMe Qualified Names of subsystems and hosts (Base 4.5).
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,42 +9,49 @@ use thiserror::Error;
 use wire::nvme::fabrics::DISCOVERY_NQN;
 use wire::nvme::text;
 
-/// Bytes of the longest name.
+/// The longest NQN in bytes.
 pub const NQN_LENGTH_MAX: usize = 223;
 
-/// A qualified name.
+/// An NVMe Qualified Name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Nqn(String);
 
-/// Why a text is no name.
+/// Why a text is not a valid NQN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum NqnError {
-    /// Too long.
+    /// The text has more than [`NQN_LENGTH_MAX`] bytes; its length.
     #[error("an NQN has at most {NQN_LENGTH_MAX} bytes, this one has {0}")]
     Length(usize),
-    /// Another beginning.
+    /// The text does not begin as Base 4.5 says.
     #[error("an NQN begins with nqn. and a date, as in nqn.2024-01.org.example:disk")]
     Form,
 }
 
 impl Nqn {
-    /// The name that every discovery subsystem answers to.
+    /// The NQN of every discovery subsystem.
     pub fn discovery() -> Self {
         Self(DISCOVERY_NQN.to_owned())
     }
 
-    /// Whether it is that name.
+    /// Whether this is the NQN of discovery subsystems.
     pub fn is_discovery(&self) -> bool {
         self.0 == DISCOVERY_NQN
     }
 
-    /// The name in a field of Connect; `None` when it is none.
+    /// The NQN in a field of Connect; `None` when the field has no valid NQN.
     pub fn of_field(field: &[u8]) -> Option<Self> {
         text::of(field)?.parse().ok()
     }
 
-    /// A host's identifier that stays the same: a UUID of version 8 (RFC 9562, 5.8) from the name.
+    /// The NQN of a host that gave none: made from its Host Identifier (Base 4.5).
+    pub(crate) fn of_host_id(id: &[u8; 16]) -> Self {
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (a, b, c, d, e) = (&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
+        Self(format!("nqn.2014-08.org.nvmexpress:uuid:{a}-{b}-{c}-{d}-{e}"))
+    }
+
+    /// A Host Identifier that depends only on the name: a UUID of version 8 (RFC 9562, 5.8).
     pub fn to_host_id(&self) -> [u8; 16] {
         let digest = Sha256::digest(format!("rockery host {self}"));
         let mut bytes = [0; 16];
@@ -54,7 +61,7 @@ impl Nqn {
         bytes
     }
 
-    /// Its text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -110,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_a_form() {
+    fn invalid_names_are_refused() {
         let parse = |text: &str| text.parse::<Nqn>();
         assert!(parse("nqn.2014-08.org.nvmexpress:uuid:36ebf5a9-1df9-47b3-a6d0-e9ba32e428a2").is_ok());
         assert!(parse(DISCOVERY_NQN).unwrap().is_discovery());

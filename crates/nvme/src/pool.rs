@@ -1,25 +1,27 @@
-//! Buffers of one connection. They are used again, and only by the same host, so that nothing is ever in them
-//! that it could not read as well: what it wrote or read, or what was on a disk where it wrote. How many
-//! bytes are out is limited.
+//! Data buffers of one connection. A buffer is reused only for the same host, so that it contains nothing
+//! that this host could not read anyway: data that it wrote or read, or old contents of a disk where it
+//! wrote. The bytes in use are limited.
 
 use std::sync::Arc;
 
+use crate::budget::Share;
 use crate::limits::QUEUE_DATA_BYTES;
 use crate::target::Request;
 use rdma::{ALIGNMENT, Buffer, Domain};
 
-/// Sizes are powers of two from one page to a transfer of the largest size, and one more.
+/// Size classes: powers of two from one page to the largest transfer, and one more.
 const CLASSES: usize = 10;
-/// Bytes that are kept although nothing is going on.
-const KEPT: usize = QUEUE_DATA_BYTES / 4;
 
-/// Buffers that are free, and how much is out.
+/// Free buffers, and the number of bytes in use.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     free: [Vec<Buffer>; CLASSES],
     free_bytes: usize,
     out_bytes: usize,
-    /// Where buffers have to be known to a device.
+    /// The charge to the budget of the server: free buffers, buffers in use, and lent memory. `None` without
+    /// a server.
+    share: Option<Share>,
+    /// The protection domain that buffers are registered in; `None` over TCP.
     domain: Option<Arc<Domain>>,
 }
 
@@ -28,59 +30,66 @@ fn class_of(length: usize) -> usize {
 }
 
 impl Pool {
-    /// A pool whose buffers a device can work on.
-    pub(crate) fn registered(domain: Arc<Domain>) -> Self {
-        Self { domain: Some(domain), ..Self::default() }
+    /// A pool that charges the budget of the server.
+    pub(crate) fn charging(share: Share) -> Self {
+        Self { share: Some(share), ..Self::default() }
     }
 
-    /// One that was not there before. Where the device takes no more memory it is not registered, and the
+    /// A pool with buffers that are registered in a protection domain.
+    pub(crate) fn registered(domain: Arc<Domain>, share: Share) -> Self {
+        Self { domain: Some(domain), ..Self::charging(share) }
+    }
+
+    /// Charges the budget; frees idle buffers of this pool if the budget does not suffice.
+    fn charge(&mut self, bytes: usize) -> bool {
+        let Some(share) = &mut self.share else { return true };
+        if share.charge(bytes) {
+            return true;
+        }
+        if self.free_bytes == 0 {
+            return false;
+        }
+        self.free_idle();
+        self.share.as_mut().is_none_or(|share| share.charge(bytes))
+    }
+
+    fn release(&mut self, bytes: usize) {
+        if let Some(share) = &mut self.share {
+            share.release(bytes);
+        }
+    }
+
+    /// Whether all connections together have taken more than the budget.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.share.as_ref().is_some_and(Share::is_exceeded)
+    }
+
+    /// Allocates a buffer. If the device cannot register more memory, the buffer is not registered, and the
     /// connection ends when it is used.
     fn make(&self, size: usize) -> Buffer {
         let registered = self.domain.as_ref().and_then(|domain| Buffer::registered(domain, size).ok());
         registered.unwrap_or_else(|| Buffer::zeroed(size))
     }
 
-    /// A buffer of at least this length. `None` when too much is out; something always comes back then.
+    /// A buffer of at least this length. `None` when the limit is reached; buffers in use are returned later.
     pub(crate) fn take(&mut self, length: usize) -> Option<Buffer> {
         let class = class_of(length);
         let size = ALIGNMENT << class;
         if self.out_bytes != 0 && self.out_bytes + size > QUEUE_DATA_BYTES {
             return None;
         }
-        Some(self.take_beyond(length))
-    }
-
-    /// What a command needs before its data can move: a buffer, or the right to be lent as much. `None` when
-    /// too much is out.
-    pub(crate) fn provide(&mut self, request: &Request) -> Option<Option<Buffer>> {
-        match request.lends() {
-            true => self.lend(request.length).then_some(None),
-            false => self.take(request.length).map(Some),
+        let is_free = self.free.get(class).is_some_and(|free| !free.is_empty());
+        if !is_free && !self.charge(size) {
+            return None;
         }
+        Some(self.taken(class, size, is_free))
     }
 
-    /// So many bytes of a store are going to be lent, and count as a buffer would until
-    /// [`Pool::lent_back`]. `false` when too much is out.
-    fn lend(&mut self, length: usize) -> bool {
-        let fits = self.out_bytes == 0 || self.out_bytes + length <= QUEUE_DATA_BYTES;
-        if fits {
-            self.out_bytes += length;
-        }
-        fits
-    }
-
-    /// So many bytes that were lent are not needed any more.
-    pub(crate) fn lent_back(&mut self, length: usize) {
-        self.out_bytes = self.out_bytes.saturating_sub(length);
-    }
-
-    /// The same as [`Pool::take`], for what is there already and has to go somewhere: data in capsules, whose
-    /// sum has a limit of its own.
-    pub(crate) fn take_beyond(&mut self, length: usize) -> Buffer {
-        let class = class_of(length);
-        let size = ALIGNMENT << class;
+    /// A free buffer of this class, or a new one that is charged already.
+    fn taken(&mut self, class: usize, size: usize, is_free: bool) -> Buffer {
         self.out_bytes += size;
-        match self.free.get_mut(class).and_then(Vec::pop) {
+        let free = if is_free { self.free.get_mut(class).and_then(Vec::pop) } else { None };
+        match free {
             Some(buffer) => {
                 self.free_bytes -= size;
                 buffer
@@ -89,34 +98,74 @@ impl Pool {
         }
     }
 
-    /// Takes a buffer back.
+    /// What a command needs before its data can be transferred: a buffer, or the charge for memory that the
+    /// store lends. `None` when the limit is reached.
+    pub(crate) fn provide(&mut self, request: &Request) -> Option<Option<Buffer>> {
+        match request.lends() {
+            true => self.lend(request.length).then_some(None),
+            false => self.take(request.length).map(Some),
+        }
+    }
+
+    /// Charges `length` bytes that a store lends, until [`Pool::lent_back`]; `false` when the limit is
+    /// reached.
+    fn lend(&mut self, length: usize) -> bool {
+        let fits = self.out_bytes == 0 || self.out_bytes + length <= QUEUE_DATA_BYTES;
+        let fits = fits && self.charge(length);
+        if fits {
+            self.out_bytes += length;
+        }
+        fits
+    }
+
+    /// Ends the charge for `length` bytes that a store lent.
+    pub(crate) fn lent_back(&mut self, length: usize) {
+        self.out_bytes = self.out_bytes.saturating_sub(length);
+        self.release(length);
+    }
+
+    /// Takes a buffer even beyond the limit, for data that have arrived already: in-capsule data, whose sum
+    /// has a limit of its own.
+    pub(crate) fn take_beyond(&mut self, length: usize) -> Buffer {
+        let class = class_of(length);
+        let size = ALIGNMENT << class;
+        let is_free = self.free.get(class).is_some_and(|free| !free.is_empty());
+        if let Some(share) = self.share.as_mut().filter(|_| !is_free) {
+            share.charge_anyway(size);
+        }
+        self.taken(class, size, is_free)
+    }
+
+    /// Takes a buffer back, and frees it if another connection waits for memory.
     pub(crate) fn give(&mut self, buffer: Buffer) {
         let size = buffer.len();
         self.out_bytes = self.out_bytes.saturating_sub(size);
-        // What came from a disk in exchange need not be known to this device.
+        // A buffer that a store in memory gave in exchange may not be registered with this device.
         let is_known = self.domain.as_ref().is_none_or(|domain| buffer.is_known_to(domain));
+        let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);
         if is_known
+            && !is_wanted
             && self.free_bytes + size <= QUEUE_DATA_BYTES
             && let Some(class) = self.free.get_mut(class_of(size))
         {
             self.free_bytes += size;
             class.push(buffer);
+        } else {
+            drop(buffer);
+            self.release(size);
         }
     }
 
-    /// Nothing is going on: lets go of what is more than a little. Not of what a device knows, since
-    /// registering costs more than memory does.
-    pub(crate) fn rest(&mut self) {
-        if self.out_bytes != 0 || self.domain.is_some() {
-            return;
-        }
-        for class in self.free.iter_mut().rev() {
-            while self.free_bytes > KEPT
-                && let Some(buffer) = class.pop()
-            {
-                self.free_bytes -= buffer.len();
-            }
-        }
+    /// Frees idle buffers, because the connection is idle.
+    pub(crate) fn release_idle(&mut self) {
+        self.free_idle();
+    }
+
+    /// Frees the buffers that are not in use.
+    fn free_idle(&mut self) {
+        self.free.iter_mut().for_each(|free| *free = Vec::new());
+        let freed = std::mem::take(&mut self.free_bytes);
+        self.release(freed);
     }
 }
 
@@ -126,15 +175,15 @@ mod tests {
     use crate::limits::TRANSFER_BYTES_MAX;
 
     #[test]
-    fn no_more_than_the_limit_is_out() {
+    fn buffers_in_use_are_limited() {
         let mut pool = Pool::default();
         let out: Vec<_> = std::iter::from_fn(|| pool.take(TRANSFER_BYTES_MAX)).collect();
         assert_eq!(out.len(), QUEUE_DATA_BYTES / TRANSFER_BYTES_MAX);
         assert!(pool.take(1).is_none());
         out.into_iter().for_each(|buffer| pool.give(buffer));
         assert_eq!((pool.out_bytes, pool.free_bytes), (0, QUEUE_DATA_BYTES));
-        pool.rest();
-        assert_eq!(pool.free_bytes, KEPT);
+        pool.release_idle();
+        assert_eq!(pool.free_bytes, 0);
         assert_eq!(pool.take(5000).unwrap().len(), 8192);
     }
 }

@@ -1,57 +1,57 @@
-//! What carries PDUs: a socket, in TLS or not.
+//! The byte stream that carries PDUs: TCP, with or without TLS.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
 use mio::net::TcpStream;
 
-use crate::tls::Sealed;
+use crate::tls::TlsStream;
 
-/// A socket that does not block.
+/// A non-blocking stream.
 #[derive(Debug)]
 pub(crate) enum Stream {
-    /// As it is.
+    /// TCP without TLS.
     Plain(TcpStream),
-    /// In TLS.
-    Sealed(Box<Sealed>),
+    /// TCP with TLS 1.3.
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
-    /// The socket, to be registered.
+    /// The TCP socket, for registration with a poll.
     pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(stream) => stream,
-            Self::Sealed(stream) => stream.socket_mut(),
+            Self::Tls(stream) => stream.socket_mut(),
         }
     }
 
-    /// The socket.
+    /// The TCP socket below.
     pub(crate) fn socket(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
-            Self::Sealed(stream) => stream.socket(),
+            Self::Tls(stream) => stream.socket(),
         }
     }
 
-    /// Receives into the first place, which may be empty, and the second; `None` when there is nothing yet, 0
-    /// at the end.
+    /// Receives into the first slice, which may be empty, and the second; `None` when nothing has arrived, 0
+    /// at the end of the stream.
     pub(crate) fn read(&mut self, [place, staging]: &mut [IoSliceMut<'_>; 2]) -> io::Result<Option<usize>> {
         later(match self {
-            // A vector of one costs the kernel more than no vector.
+            // A readv with one slice costs more than a read.
             Self::Plain(stream) if place.is_empty() => stream.read(staging),
             Self::Plain(stream) => {
                 stream.read_vectored(&mut [IoSliceMut::new(place), IoSliceMut::new(staging)])
             }
-            Self::Sealed(stream) if place.is_empty() => stream.read(staging),
-            Self::Sealed(stream) => stream.read(place),
+            Self::Tls(stream) if place.is_empty() => stream.read(staging),
+            Self::Tls(stream) => stream.read(place),
         })
     }
 
-    /// Sends; `None` when there is no room now. The same pieces have to come again then.
+    /// Sends; `None` when the socket is full. The caller has to pass the same slices again then.
     pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         later(match self {
             Self::Plain(stream) => stream.write_vectored(pieces),
-            Self::Sealed(stream) => stream.write(pieces),
+            Self::Tls(stream) => stream.write(pieces),
         })
     }
 }

@@ -1,14 +1,14 @@
-//! What is answered, and how (Base 8.13.5.4): over the challenge, which the exchange's secret is mixed into
-//! where there is one, both names, and what identifies the conversation.
+//! The response to a DH-HMAC-CHAP challenge (Base 8.13.5.4): an HMAC over the challenge, into which the
+//! Diffie-Hellman secret is mixed if there is one, both names, and the fields that identify the transaction.
 
 use super::Hash;
 
-/// A challenge, as whoever answers it and whoever checks the answer see it.
+/// A challenge with everything that its response depends on; both sides compute the response from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Challenge<'a> {
     pub(super) hash: Hash,
     pub(super) value: &'a [u8],
-    /// What Diffie and Hellman's exchange gave both.
+    /// The secret of the Diffie-Hellman exchange; `None` with the NULL group.
     pub(super) shared: Option<&'a [u8]>,
     pub(super) sequence: u32,
     pub(super) transaction: u16,
@@ -26,18 +26,18 @@ impl Challenge<'_> {
 
     fn answer(&self, key: &[u8], role: &[u8], first: &str, second: &str) -> Vec<u8> {
         let (sequence, transaction) = (self.sequence.to_le_bytes(), self.transaction.to_le_bytes());
-        // No secure channel is asked for: 0.
+        // SC_C: no secure channel is requested.
         let fixed: [&[u8]; 5] = [&self.bound(), &sequence, &transaction, &[0], role];
         let names: [&[u8]; 3] = [first.as_bytes(), &[0], second.as_bytes()];
         self.hash.hmac(key, &[&fixed[..], &names[..]].concat())
     }
 
-    /// What a host says.
+    /// The response of the host (Reply, R1).
     pub(super) fn answer_of_host(&self, key: &[u8]) -> Vec<u8> {
         self.answer(key, b"HostHost", self.host, self.subsystem)
     }
 
-    /// What a controller says.
+    /// The response of the controller (Success1, R2).
     pub(super) fn answer_of_controller(&self, key: &[u8]) -> Vec<u8> {
         self.answer(key, b"Controller", self.subsystem, self.host)
     }

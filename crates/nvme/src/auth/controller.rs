@@ -1,4 +1,4 @@
-//! The controller's side: it asks, and believes or not.
+//! DH-HMAC-CHAP on the side of the controller: it sends the challenge and checks the response of the host.
 
 use wire::nvme::auth::{
     COMMON, Challenge as ChallengeHead, DHCHAP, Explanation, FAILED, Failure, GROUPS_AT, Head, Negotiate,
@@ -10,24 +10,25 @@ use super::group::Exchange;
 use super::hash::same;
 use super::{Group, Hash, Random, Secrets};
 
-/// Where a conversation stands.
+/// The state of one authentication transaction.
 #[derive(Clone, Debug)]
 enum State {
-    /// The host has to say what it can.
-    Fresh,
-    /// The host has to fetch this challenge.
-    Challenging(Asked),
-    /// The host has to answer it.
-    Asked(Asked),
-    /// The host has to fetch that it is believed, and the answer to its own challenge, which may be none.
-    Believing(Hash, Vec<u8>),
-    /// The host has to say that it believes the controller.
-    AwaitingBelief,
-    /// Both believe.
-    Done,
-    /// The host has to fetch that it is not believed, and why.
-    Failing(Explanation),
-    /// There is nothing more to say.
+    /// The host has to send Negotiate: its hash functions and groups.
+    AwaitingNegotiate,
+    /// The host has to fetch this Challenge with Authentication Receive.
+    SendingChallenge(Asked),
+    /// The host has to send its Reply to this Challenge.
+    AwaitingReply(Asked),
+    /// The host has to fetch Success1, with the response to its own challenge; the response is empty if the
+    /// host sent none.
+    SendingSuccess(Hash, Vec<u8>),
+    /// The host has to send Success2: it has verified the response of the controller.
+    AwaitingSuccess2,
+    /// Each side that was asked has proved that it has the secret.
+    Authenticated,
+    /// The host has to fetch Failure1 with this reason code explanation.
+    SendingFailure(Explanation),
+    /// The transaction failed; no further message is accepted or sent.
     Failed,
 }
 
@@ -42,18 +43,18 @@ struct Asked {
     sequence: u32,
 }
 
-/// What a message of the host led to.
+/// The result of one message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// It is not over.
+    /// The transaction goes on.
     Continues,
-    /// The host is who it says.
+    /// The other side has proved that it has the secret.
     Authenticated,
-    /// It is not, or does not believe us: the connection should end.
+    /// The authentication failed on either side: the connection has to be closed.
     Failed,
 }
 
-/// One connection's conversation.
+/// The state of DH-HMAC-CHAP on one connection, on the side of the controller.
 #[derive(Clone, Debug)]
 pub struct Authenticator {
     host: String,
@@ -64,14 +65,19 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// For a host that says it is `host`.
+    /// For a host that gave the name `host` in Connect.
     pub fn new(host: &str, subsystem: &str, secrets: Secrets) -> Self {
         let (host, subsystem) = (host.to_owned(), subsystem.to_owned());
-        Self { host, subsystem, secrets, state: State::Fresh, transaction: 0 }
+        Self { host, subsystem, secrets, state: State::AwaitingNegotiate, transaction: 0 }
     }
 
-    /// Hears a message (Authentication Send).
-    pub fn hear(&mut self, bytes: &[u8], random: Random<'_>) -> Progress {
+    /// Whether a message is Negotiate, which begins a transaction.
+    pub fn is_beginning(bytes: &[u8]) -> bool {
+        Head::split(bytes).is_some_and(|(head, _)| (head.class, head.id) == (COMMON, message::NEGOTIATE))
+    }
+
+    /// Processes a message of the host (the data of Authentication Send).
+    pub fn receive(&mut self, bytes: &[u8], random: Random<'_>) -> Progress {
         let Some((head, _)) = Head::split(bytes) else { return self.fail(Explanation::Payload) };
         if matches!((head.class, head.id), (COMMON, message::FAILURE2)) {
             self.state = State::Failed;
@@ -79,14 +85,16 @@ impl Authenticator {
         }
         let state = std::mem::replace(&mut self.state, State::Failed);
         let heard = match (state, head.class, head.id) {
-            // Who is known may begin again.
-            (State::Fresh | State::Done, COMMON, message::NEGOTIATE) => {
+            // An authenticated host may authenticate again (reauthentication).
+            (State::AwaitingNegotiate | State::Authenticated, COMMON, message::NEGOTIATE) => {
                 self.transaction = head.transaction;
                 self.negotiate(bytes, random)
             }
             (_, _, _) if head.transaction != self.transaction => Err(Explanation::Payload),
-            (State::Asked(asked), DHCHAP, message::REPLY) => self.reply(asked, bytes),
-            (State::AwaitingBelief, DHCHAP, message::SUCCESS2) => Ok((State::Done, Progress::Authenticated)),
+            (State::AwaitingReply(asked), DHCHAP, message::REPLY) => self.reply(asked, bytes),
+            (State::AwaitingSuccess2, DHCHAP, message::SUCCESS2) => {
+                Ok((State::Authenticated, Progress::Authenticated))
+            }
             (State::Failed, _, _) => return Progress::Failed,
             _ => Err(Explanation::Message),
         };
@@ -100,28 +108,29 @@ impl Authenticator {
     }
 
     fn fail(&mut self, explanation: Explanation) -> Progress {
-        self.state = State::Failing(explanation);
+        self.state = State::SendingFailure(explanation);
         Progress::Failed
     }
 
-    /// What it says next (Authentication Receive); `None` when it is the host's turn.
-    pub fn say(&mut self) -> Option<Vec<u8>> {
+    /// The next message for the host (the data of Authentication Receive); `None` while the host has to send
+    /// one.
+    pub fn next_message(&mut self) -> Option<Vec<u8>> {
         let transaction = self.transaction;
         match std::mem::replace(&mut self.state, State::Failed) {
-            State::Challenging(asked) => {
+            State::SendingChallenge(asked) => {
                 let bytes = asked.to_bytes();
-                self.state = State::Asked(asked);
+                self.state = State::AwaitingReply(asked);
                 Some(bytes)
             }
-            State::Believing(hash, answer) => {
+            State::SendingSuccess(hash, answer) => {
                 let (class, id, answers) = (DHCHAP, message::SUCCESS1, u8::from(!answer.is_empty()));
-                // Linux wants it right even where no answer follows.
+                // Linux checks this field even if no response follows.
                 let hash_length = hash.length() as u8;
                 let head = Success1 { class, id, transaction, hash_length, answers };
-                self.state = if answers == 1 { State::AwaitingBelief } else { State::Done };
+                self.state = if answers == 1 { State::AwaitingSuccess2 } else { State::Authenticated };
                 Some([&head.to_bytes()[..], &answer].concat())
             }
-            State::Failing(explanation) => {
+            State::SendingFailure(explanation) => {
                 let (class, id, reason) = (COMMON, message::FAILURE1, FAILED);
                 let failure = Failure { class, id, transaction, reason, explanation: explanation as u8 };
                 Some(failure.to_bytes().to_vec())
@@ -146,7 +155,7 @@ impl Authenticator {
         let groups = protocol.list[GROUPS_AT..].get(..groups.min(60 - GROUPS_AT)).unwrap_or_default();
         let hash = Hash::ALL.into_iter().find(|hash| hashes.contains(&(*hash as u8)));
         let hash = hash.ok_or(Explanation::Hash)?;
-        let wanted = self.secrets.group.as_ref().map_or(&Group::ALL[..], std::slice::from_ref);
+        let wanted = self.secrets.group.as_ref().map_or(&Group::UNASKED[..], std::slice::from_ref);
         let group = wanted.iter().copied().find(|group| groups.contains(&(*group as u8)));
         let group = group.ok_or(Explanation::Group)?;
         let mut value = vec![0; hash.length()];
@@ -157,7 +166,7 @@ impl Authenticator {
         let (exchange, public) = group.begin(random).unzip();
         let (public, transaction) = (public.unwrap_or_default(), head.transaction);
         let asked = Asked { transaction, hash, group, exchange, public, value, sequence };
-        Ok((State::Challenging(asked), Progress::Continues))
+        Ok((State::SendingChallenge(asked), Progress::Continues))
     }
 
     fn reply(&self, asked: Asked, bytes: &[u8]) -> Result<(State, Progress), Explanation> {
@@ -189,16 +198,16 @@ impl Authenticator {
             return Err(Explanation::Failed);
         }
         if head.challenges == 0 {
-            return Ok((State::Believing(*hash, Vec::new()), Progress::Authenticated));
+            return Ok((State::SendingSuccess(*hash, Vec::new()), Progress::Authenticated));
         }
-        // Whoever answers with the question has seen nothing but our own: a reflection.
+        // A host that returns our own challenge may be reflecting our messages, and need not have the secret.
         if challenge == &value[..] {
             return Err(Explanation::Failed);
         }
         let secret = self.secrets.controller_secret.as_ref().ok_or(Explanation::Failed)?;
         let theirs = Challenge { value: challenge, sequence: head.sequence, ..ours };
         let answer = theirs.answer_of_controller(&secret.key(&self.subsystem));
-        Ok((State::Believing(*hash, answer), Progress::Continues))
+        Ok((State::SendingSuccess(*hash, answer), Progress::Continues))
     }
 }
 

@@ -1,21 +1,21 @@
-//! What a host proves itself with.
+//! Credentials of hosts: DH-HMAC-CHAP secrets and TLS keys.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Group, Secret, Secrets};
 use crate::tls::TlsKey;
 
-/// What one host has to prove itself with: a secret, a key for TLS, or both.
+/// The credentials of one host: DH-HMAC-CHAP secrets, a TLS PSK, or both.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Keys", into = "Keys")]
 pub struct Credentials {
-    /// For DH-HMAC-CHAP.
+    /// The secrets of DH-HMAC-CHAP (Base 8.13.5), if the host has any.
     pub secrets: Option<Secrets>,
-    /// For TLS: the host has to come through a port that speaks it.
+    /// The configured PSK for TLS; a host that has one may connect only through a port with TLS.
     pub tls_key: Option<TlsKey>,
 }
 
-/// The same as a file has it.
+/// The credentials in the form of the configuration file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Keys {

@@ -1,4 +1,4 @@
-//! The groups for Diffie and Hellman's exchange: none, and those of RFC 7919.
+//! The Diffie-Hellman groups: NULL, and those of RFC 7919.
 
 use std::sync::OnceLock;
 
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 
 use super::Random;
 
-/// A group (Base figure 454).
+/// A Diffie-Hellman group identifier (Base figure 454).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
-    /// No exchange.
+    /// No Diffie-Hellman exchange: the response depends on the secret alone.
     Null = 0,
-    /// 2048 bits.
+    /// The group of RFC 7919 with a prime of 2048 bits.
     Ffdhe2048 = 1,
-    /// 3072 bits.
+    /// The group of RFC 7919 with a prime of 3072 bits.
     Ffdhe3072 = 2,
-    /// 4096 bits.
+    /// The group of RFC 7919 with a prime of 4096 bits.
     Ffdhe4096 = 3,
-    /// 6144 bits.
+    /// The group of RFC 7919 with a prime of 6144 bits.
     Ffdhe6144 = 4,
-    /// 8192 bits.
+    /// The group of RFC 7919 with a prime of 8192 bits.
     Ffdhe8192 = 5,
 }
 
-/// What a side keeps until it knows the other's public value.
+/// The private exponent of one side, until the public value of the other side arrives.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
     group: Group,
@@ -37,16 +37,21 @@ pub(super) struct Exchange {
 const EXPONENT_BITS: u32 = 512;
 
 impl Group {
-    /// All of them, the strongest that costs little first, no exchange last.
+    /// All groups in the order in which our host offers them: the strongest of low cost first, NULL last.
     pub const ALL: [Self; 6] =
         [Self::Ffdhe3072, Self::Ffdhe4096, Self::Ffdhe2048, Self::Ffdhe6144, Self::Ffdhe8192, Self::Null];
 
-    /// By number.
+    /// The groups that a controller accepts unless one is configured, in the order of its choice. The two
+    /// largest take several times the processor time of the others, and an unauthenticated host could request
+    /// them.
+    pub const UNASKED: [Self; 4] = [Self::Ffdhe3072, Self::Ffdhe4096, Self::Ffdhe2048, Self::Null];
+
+    /// The group with this identifier; `None` for an identifier that is reserved.
     pub fn parse(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|group| *group as u8 == number)
     }
 
-    /// Its bits, and the number by which its prime differs from what e's digits give (RFC 7919, appendix A).
+    /// The bits of the prime, and the addend in its formula (RFC 7919, appendix A).
     const fn recipe(self) -> (u32, u64) {
         match self {
             Self::Null => (0, 0),
@@ -58,12 +63,12 @@ impl Group {
         }
     }
 
-    /// Bytes of a public value.
+    /// The length of a public value in bytes; 0 with the NULL group.
     pub const fn length(self) -> usize {
         self.recipe().0 as usize / 8
     }
 
-    /// Its prime, the most significant byte first.
+    /// The prime, most significant byte first.
     pub(super) fn prime(self) -> &'static [u8] {
         static PRIMES: [OnceLock<Vec<u8>>; 6] = [const { OnceLock::new() }; 6];
         PRIMES[self as usize].get_or_init(|| {
@@ -82,14 +87,14 @@ impl Group {
         Some(power.retrieve().to_be_bytes().to_vec())
     }
 
-    /// Begins an exchange: what to keep, and the public value. `None` without a group.
+    /// Generates a private exponent and its public value; `None` with the NULL group.
     pub(super) fn begin(self, random: Random<'_>) -> Option<(Exchange, Vec<u8>)> {
         if self == Self::Null {
             return None;
         }
         let mut bytes = [0; EXPONENT_BITS as usize / 8];
         random(&mut bytes);
-        // From 1 on, and so below the group's order: the lowest bit is set.
+        // At least 1, and below the order of the group: the lowest bit is set.
         bytes[bytes.len() - 1] |= 1;
         let exponent = BoxedUint::from_be_slice(&bytes, EXPONENT_BITS).ok()?;
         let two = BoxedUint::from(2_u8).widen(self.recipe().0);
@@ -99,8 +104,8 @@ impl Group {
 }
 
 impl Exchange {
-    /// What both sides know and nobody else. `None` when the other's value gives it away: 0, 1, p - 1 and
-    /// what is no number of the group (RFC 7919, 5.1).
+    /// The shared secret. `None` for a public value that is not between 2 and p - 2: 0, 1 and p - 1 would
+    /// make the secret predictable (RFC 7919, 5.1).
     pub(super) fn end(&self, public: &[u8]) -> Option<Vec<u8>> {
         let bits = self.group.recipe().0;
         if public.len() != self.group.length() {
@@ -120,8 +125,8 @@ impl Exchange {
 /// p = 2^b - 2^(b-64) + (floor(2^(b-130) e) + addend) 2^64 - 1 (RFC 7919, appendix A).
 fn prime(bits: u32, addend: u64) -> Vec<u8> {
     let limbs = bits as usize / 64;
-    // e in fixed point, the lowest limb first: the integer part above `bits` places and another 64 for what
-    // divisions lose. The sum of 1/n! is taken until nothing is left of its terms.
+    // e as a fixed-point number, lowest limb first: the integer part above `bits` places and 64 more for
+    // rounding errors. 1/n! is added until the terms are zero.
     let places = limbs + 1;
     let mut term = vec![0_u64; places + 1];
     term[places] = 1;
@@ -132,12 +137,12 @@ fn prime(bits: u32, addend: u64) -> Vec<u8> {
         add(&mut e, &term);
         divisor += 1;
     }
-    // floor(2^(bits-130) e): of bits + 64 places, the lowest 194 go.
+    // floor(2^(bits-130) e): the lowest 194 of bits + 64 places are removed.
     let mut digits = shifted_right(&e, 194);
     digits.truncate(limbs - 1);
-    // The last 1 that is taken away leaves 64 ones below, and one less here.
+    // The final subtraction of 1 sets the lowest 64 bits, and reduces the number above by one.
     add(&mut digits, &[addend - 1]);
-    // 64 ones above as well.
+    // The highest 64 bits are ones too.
     let ones = u64::MAX;
     let mut prime = vec![ones];
     prime.extend(digits);
@@ -175,7 +180,7 @@ mod tests {
     use super::*;
     use sha2::{Digest, Sha256};
 
-    /// SHA-256 of the primes that OpenSSL has.
+    /// SHA-256 of the primes as OpenSSL has them.
     const OPENSSL: [(Group, &str); 5] = [
         (Group::Ffdhe2048, "9cd3b7f336872f46c09428d1bbc19877a4d440512cda8d1c1cf0cd6e33698966"),
         (Group::Ffdhe3072, "0eaf67db3a839156d5013494a5318a772b5697d270d721f37f092efc69ea5a17"),
@@ -194,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_come_to_the_same() {
+    fn both_sides_compute_the_same_secret() {
         for group in [Group::Ffdhe2048, Group::Ffdhe3072] {
             let (one, one_public) = group.begin(&mut |bytes| bytes.fill(7)).unwrap();
             let (two, two_public) = group.begin(&mut |bytes| bytes.fill(9)).unwrap();
@@ -205,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_give_it_away_are_refused() {
+    fn public_values_with_a_predictable_secret_are_refused() {
         let group = Group::Ffdhe2048;
         let (exchange, _) = group.begin(&mut |bytes| bytes.fill(7)).unwrap();
         let mut value = vec![0; group.length()];

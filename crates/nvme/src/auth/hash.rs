@@ -6,24 +6,24 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 /// A hash function (Base figure 453).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hash {
-    /// SHA-256.
+    /// SHA-256 (FIPS 180-4): digests of 32 bytes.
     Sha256 = 1,
-    /// SHA-384.
+    /// SHA-384 (FIPS 180-4): digests of 48 bytes.
     Sha384 = 2,
-    /// SHA-512.
+    /// SHA-512 (FIPS 180-4): digests of 64 bytes.
     Sha512 = 3,
 }
 
 impl Hash {
-    /// All of them, the strongest first.
+    /// All hash functions, the strongest first.
     pub const ALL: [Self; 3] = [Self::Sha512, Self::Sha384, Self::Sha256];
 
-    /// By number.
+    /// The hash function with this identifier; `None` for an identifier that is reserved.
     pub fn parse(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|hash| *hash as u8 == number)
     }
 
-    /// Bytes of a digest.
+    /// The length of a digest in bytes.
     pub const fn length(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -32,7 +32,7 @@ impl Hash {
         }
     }
 
-    /// The digest.
+    /// The digest of `bytes`, of [`Hash::length`] bytes.
     pub(super) fn digest(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Self::Sha256 => Sha256::digest(bytes).to_vec(),
@@ -52,13 +52,13 @@ impl Hash {
 }
 
 fn hmac<M: Mac + hmac::digest::KeyInit>(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
-    // HMAC takes keys of every length; the interface that says otherwise is that of all MACs.
+    // HMAC accepts keys of any length; the error exists for other MACs of the same trait.
     let Ok(mut mac) = <M as Mac>::new_from_slice(key) else { return Vec::new() };
     pieces.iter().for_each(|piece| mac.update(piece));
     mac.finalize().into_bytes().to_vec()
 }
 
-/// Whether two digests are equal, in a time that does not say where they differ.
+/// Compares two digests in constant time, so that the time does not reveal where they differ.
 pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |sum, (one, other)| sum | one ^ other);
     one.len() == other.len() && std::hint::black_box(differences) == 0

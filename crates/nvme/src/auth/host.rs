@@ -1,4 +1,5 @@
-//! The host's side: it says what it can, answers, and may ask in return.
+//! DH-HMAC-CHAP on the side of the host: it negotiates, answers the challenge, and challenges the controller
+//! if it has its secret.
 
 use wire::nvme::auth::{
     COMMON, Challenge as ChallengeHead, DHCHAP, Explanation, FAILED, Failure, GROUPS_AT, Head, Negotiate,
@@ -12,12 +13,12 @@ use super::{Group, Hash, Progress, Random, Secrets};
 #[derive(Clone, Debug)]
 enum State {
     Negotiated,
-    /// What the controller has to answer, if it was asked.
+    /// The response that the controller has to send in Success1; `None` if the host sent no challenge.
     Replied(Option<Vec<u8>>),
     Over,
 }
 
-/// One connection's conversation.
+/// The state of DH-HMAC-CHAP on one connection, on the side of the host.
 #[derive(Clone, Debug)]
 pub struct Supplicant {
     host: String,
@@ -28,13 +29,13 @@ pub struct Supplicant {
 }
 
 impl Supplicant {
-    /// As the host `host`. The controller is asked in return when there is a secret of it.
+    /// For the host `host`, which challenges the controller if `secrets` has a controller secret.
     pub fn new(host: &str, subsystem: &str, secrets: Secrets, transaction: u16) -> Self {
         let (host, subsystem) = (host.to_owned(), subsystem.to_owned());
         Self { host, subsystem, secrets, transaction, state: State::Negotiated }
     }
 
-    /// The first message.
+    /// The Negotiate message, which begins the transaction.
     pub fn begin(&self) -> Vec<u8> {
         let (class, id, transaction) = (COMMON, message::NEGOTIATE, self.transaction);
         let head = Negotiate { class, id, transaction, secure_channel: 0, protocols: 1 };
@@ -51,8 +52,9 @@ impl Supplicant {
         [&head.to_bytes()[..], &protocol.to_bytes()].concat()
     }
 
-    /// Hears a message; returns what to answer, and whether it is over then.
-    pub fn hear(&mut self, bytes: &[u8], random: Random<'_>) -> (Vec<u8>, Progress) {
+    /// Processes a message of the controller; returns the next message of the host, which may be empty, and
+    /// the result.
+    pub fn receive(&mut self, bytes: &[u8], random: Random<'_>) -> (Vec<u8>, Progress) {
         let state = std::mem::replace(&mut self.state, State::Over);
         let heard = match (state, Head::split(bytes)) {
             (_, Some((head, _))) if (head.class, head.id) == (COMMON, message::FAILURE1) => {
@@ -65,7 +67,7 @@ impl Supplicant {
             (State::Replied(expected), Some((head, _)))
                 if (head.class, head.id) == (DHCHAP, message::SUCCESS1) =>
             {
-                self.believed(bytes, expected.as_deref())
+                self.success1(bytes, expected.as_deref())
             }
             _ => Err(Explanation::Message),
         };
@@ -127,7 +129,7 @@ impl Supplicant {
         Ok(([&head.to_bytes()[..], &answer, &own, &own_public].concat(), Progress::Continues))
     }
 
-    fn believed(&self, bytes: &[u8], expected: Option<&[u8]>) -> Result<(Vec<u8>, Progress), Explanation> {
+    fn success1(&self, bytes: &[u8], expected: Option<&[u8]>) -> Result<(Vec<u8>, Progress), Explanation> {
         let Some(expected) = expected else { return Ok((Vec::new(), Progress::Authenticated)) };
         let (head, rest) = Success1::split(bytes).ok_or(Explanation::Payload)?;
         let answer = rest.get(..usize::from(head.hash_length)).ok_or(Explanation::Payload)?;

@@ -1,5 +1,5 @@
-//! Authentication: DH-HMAC-CHAP (Base 8.13.5), both sides of it, without sockets, clocks or randomness of its
-//! own.
+//! Authentication: DH-HMAC-CHAP (Base 8.13.5) on both sides, without sockets, clocks or a random number
+//! generator.
 //!
 //! ```text
 //! host                                   controller
@@ -16,6 +16,7 @@ mod credentials;
 mod group;
 mod hash;
 mod host;
+mod negotiation_limiter;
 mod secret;
 
 pub use controller::{Authenticator, Progress};
@@ -23,19 +24,20 @@ pub use credentials::Credentials;
 pub use group::Group;
 pub use hash::Hash;
 pub use host::Supplicant;
+pub(crate) use negotiation_limiter::NegotiationLimiter;
 pub use secret::{Secret, SecretError};
 
-/// Fills its argument with bytes that nobody can guess.
+/// Fills a slice with unpredictable bytes.
 pub type Random<'a> = &'a mut dyn FnMut(&mut [u8]);
 
 /// The secrets of one host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Secrets {
-    /// Which the host proves that it has.
+    /// The secret of the host.
     pub secret: Secret,
-    /// Which the controller proves that it has, when the host asks.
+    /// The secret of the controller: the host sends a challenge of its own if this is present.
     pub controller_secret: Option<Secret>,
-    /// The group for Diffie and Hellman's exchange; the first of [`Group::ALL`] that the host has when
-    /// absent.
+    /// The Diffie-Hellman group; if absent, the controller takes the first of [`Group::UNASKED`] that the
+    /// host offers.
     pub group: Option<Group>,
 }

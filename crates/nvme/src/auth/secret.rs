@@ -1,4 +1,4 @@
-//! Secrets as people keep them: `DHHC-1:NN:BASE64:`, the key with its CRC-32 behind it (Base 8.13.5.8).
+//! The text form of secrets: `DHHC-1:NN:BASE64:`, where the key is followed by its CRC-32 (Base 8.13.5.8).
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,24 +9,24 @@ use thiserror::Error;
 use super::Hash;
 use crate::base64::{decode, encode};
 
-/// Why a text is no secret.
+/// Why a text is not a valid secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SecretError {
-    /// It does not look like one.
+    /// The text does not have the form `DHHC-1:NN:BASE64:`.
     #[error("a secret looks like DHHC-1:00:BASE64:, as `nvme gen-dhchap-key` prints it")]
     Form,
-    /// A transformation that there is not.
+    /// The transformation is not one of Base 8.13.5.8.
     #[error("a secret's second part is 00, 01, 02 or 03")]
     Transformation,
-    /// Too long or too short.
+    /// The key has another length than 32, 48 or 64 bytes; its length.
     #[error("a secret's key has 32, 48 or 64 bytes, not {0}")]
     Length(usize),
-    /// It was damaged.
-    #[error("the secret's checksum is wrong: a character is missing, or another one")]
+    /// The CRC-32 does not match the key.
+    #[error("the checksum of the secret is wrong: copy the whole secret without changes")]
     Checksum,
 }
 
-/// A secret. Printing it for debugging does not show it.
+/// A secret. Its `Debug` output does not contain the key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Secret {
@@ -37,10 +37,10 @@ pub struct Secret {
 const CRC: usize = 4;
 
 impl Secret {
-    /// One of 32, 48 or 64 bytes.
+    /// A secret with this key.
     ///
     /// # Errors
-    /// When it has another length.
+    /// When the key does not have 32, 48 or 64 bytes.
     pub fn new(key: &[u8], transformation: Option<Hash>) -> Result<Self, SecretError> {
         match key.len() {
             32 | 48 | 64 => Ok(Self { transformation, key: key.to_vec() }),
@@ -48,7 +48,7 @@ impl Secret {
         }
     }
 
-    /// The key that is used: bound to the name of who has it, if the secret says so.
+    /// The key of the HMAC: transformed with the NQN of its owner, if the secret has a transformation.
     pub(super) fn key(&self, name: &str) -> Vec<u8> {
         match self.transformation {
             None => self.key.clone(),
@@ -115,7 +115,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_nvme_cli_prints_is_read_and_written_again() {
+    fn secrets_of_nvme_cli_are_parsed_and_printed() {
         for text in PRINTED {
             let secret: Secret = text.parse().unwrap();
             assert_eq!(String::from(secret), text);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_text_gives_a_specific_error() {
         let parse = |text: &str| text.parse::<Secret>().unwrap_err();
         assert_eq!(parse("secret"), SecretError::Form);
         assert_eq!(parse(&PRINTED[0].replace("-1:00", "-1:07")), SecretError::Transformation);

@@ -1,4 +1,4 @@
-//! The host proves who it is, and asks the same of the target (Base 8.13.5).
+//! Authentication of the host to the target, and of the target to the host if configured (Base 8.13.5).
 
 use wire::nvme::{Fabrics, auth};
 
@@ -9,7 +9,7 @@ use crate::auth::{Progress, Secrets, Supplicant};
 use crate::limits::AUTHENTICATION_BYTES_MAX;
 use crate::nqn::Nqn;
 
-/// Talks until both believe.
+/// Exchanges DH-HMAC-CHAP messages until the authentication has succeeded or failed.
 pub(super) fn prove(
     queue: &mut Queue,
     host: &Nqn,
@@ -22,12 +22,12 @@ pub(super) fn prove(
     random(&mut number);
     let transaction = u16::from_le_bytes(number);
     let mut supplicant = Supplicant::new(host.as_str(), subsystem.as_str(), secrets.clone(), transaction);
-    say(queue, &supplicant.begin())?;
+    send(queue, &supplicant.begin())?;
     loop {
-        let heard = hear(queue)?;
-        let (answer, progress) = supplicant.hear(&heard, &mut random);
+        let heard = receive(queue)?;
+        let (answer, progress) = supplicant.receive(&heard, &mut random);
         if !answer.is_empty() {
-            say(queue, &answer)?;
+            send(queue, &answer)?;
         }
         match progress {
             Progress::Continues => {}
@@ -38,14 +38,14 @@ pub(super) fn prove(
     if is_random { Ok(()) } else { Err(HostError::Protocol("no random bytes")) }
 }
 
-fn say(queue: &mut Queue, message: &[u8]) -> Result<(), HostError> {
+fn send(queue: &mut Queue, message: &[u8]) -> Result<(), HostError> {
     let mut buffer = queue.buffer(message.len())?;
     buffer[..message.len()].copy_from_slice(message);
     let command = auth::command(Fabrics::AuthenticationSend, 0, message.len() as u32);
     queue.call("Authentication Send", command, Payload::Out(buffer, message.len())).map(drop)
 }
 
-fn hear(queue: &mut Queue) -> Result<Vec<u8>, HostError> {
+fn receive(queue: &mut Queue) -> Result<Vec<u8>, HostError> {
     let length = AUTHENTICATION_BYTES_MAX as usize;
     let command = auth::command(Fabrics::AuthenticationReceive, 0, AUTHENTICATION_BYTES_MAX);
     let done = queue.call("Authentication Receive", command, Payload::In(queue.buffer(length)?, length))?;

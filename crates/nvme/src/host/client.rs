@@ -1,4 +1,4 @@
-//! A controller, as a host has it.
+//! The connection of a host to one controller.
 
 use std::net::SocketAddr;
 
@@ -7,86 +7,57 @@ use wire::nvme::auth::CONNECT_AUTHENTICATE;
 use wire::nvme::discovery::{Entry, Head, kind, tcp_specific, transport};
 use wire::nvme::fabrics::{CONTROLLER_DYNAMIC, Connect, ConnectData, DISCOVERY_NQN, Property};
 use wire::nvme::identify::{self, IDENTIFY_SIZE, cns};
-use wire::nvme::property::{self, configuration};
-use wire::nvme::tcp::Digests;
+use wire::nvme::property::{self, Capabilities, configuration};
 use wire::nvme::{Admin, Command, Fabrics, Io, feature, log, text};
 
 use super::HostError;
 use super::authentication::prove;
 use super::commands::Payload;
-use super::queue::{Queue, Role, Transport};
-use crate::auth::Secrets;
-use crate::limits::{ADMIN_ENTRIES, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
+use super::parameters::{Options, QueueParameters, Transport};
+use super::queue::Queue;
+use crate::limits::{ADMIN_ENTRIES, QUEUE_ENTRIES_MAX, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
 use crate::nqn::Nqn;
-use crate::tls::{TlsKey, Version};
 
-/// How a host connects.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Over what.
-    pub transport: Transport,
-    /// Who it is.
-    pub host: Nqn,
-    /// Who it is, as a UUID.
-    pub host_id: [u8; 16],
-    /// Digests that it asks for.
-    pub digests: Digests,
-    /// TCP's congestion control; the system's own when `None`.
-    pub congestion: Option<String>,
-    /// What this host proves itself with when it is asked. With a secret of the controller's, it asks itself,
-    /// and does not go on without.
-    pub secrets: Option<Secrets>,
-    /// What TCP is encrypted with, if it is.
-    pub tls: Option<Tls>,
-}
-
-/// How a host encrypts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Tls {
-    /// The key that the target knows it by.
-    pub key: TlsKey,
-    /// How the key is named.
-    pub version: Version,
-}
-
-/// What Identify says of a controller.
+/// Properties of a controller, from Identify.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Controller {
-    /// Everything.
+    /// All fields of the Identify Controller data structure.
     pub identified: identify::Controller,
-    /// Bytes of the longest transfer.
+    /// The longest transfer in bytes (from MDTS).
     pub transfer_max: usize,
+    /// The depth of I/O queues: CAP.MQES, since one entry of a queue always stays free.
+    pub depth_max: u16,
 }
 
-/// What Identify says of a namespace.
+/// Properties of a namespace, from Identify.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
-    /// Its number.
+    /// The namespace identifier (NSID).
     pub nsid: u32,
-    /// Its blocks.
+    /// The size in logical blocks (NSZE).
     pub blocks: u64,
-    /// Bytes of a block.
+    /// The size of a logical block in bytes.
     pub block_size: usize,
 }
 
-/// A way to a subsystem.
+/// An entry of a discovery log page: a path to a subsystem.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Discovered {
     /// `tcp` or `rdma`.
     pub transport: &'static str,
-    /// Where.
+    /// The transport address (TRADDR), an IP address as text.
     pub address: String,
-    /// The service.
+    /// The transport service identifier (TRSVCID): the port number as text.
     pub service: String,
-    /// The subsystem.
+    /// The NQN of the subsystem (SUBNQN).
     pub subsystem: String,
     /// `nvm`, `referral` or `current`.
     pub kind: &'static str,
-    /// Whether it takes TLS.
+    /// Whether the port requires TLS.
     pub tls: bool,
 }
 
-/// A controller.
+/// A connection to one controller: its admin queue, and what creates its I/O queues.
 #[derive(Debug)]
 pub struct Client {
     admin: Queue,
@@ -98,21 +69,22 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to a subsystem and switches its controller on.
+    /// Connects to a subsystem, and enables its controller.
     ///
     /// # Errors
-    /// When the target does not answer, or refuses.
+    /// When the target does not respond, or refuses the connection.
     pub fn connect(address: SocketAddr, subsystem: &Nqn, options: &Options) -> Result<Self, HostError> {
         let (id, controller) = (0, CONTROLLER_DYNAMIC);
         let (depth, entries) = (ADMIN_ENTRIES, ADMIN_ENTRIES);
         let in_capsule = match options.transport {
             Transport::Tcp => TCP_IN_CAPSULE_ADMIN,
-            // Linux's target has room for 64 bytes there: Connect's data are fetched as well.
+            // nvmet over RDMA accepts 64 bytes of in-capsule data there, less than those of Connect: the
+            // target reads them by RDMA.
             Transport::Rdma => 0,
         };
-        let role = Role { id, controller, depth, entries, in_capsule };
+        let role = QueueParameters { id, controller, depth, entries, in_capsule };
         let mut admin = Queue::connect(address, role, subsystem, options)?;
-        let id = say_connect(&mut admin, 0, ADMIN_ENTRIES, CONTROLLER_DYNAMIC, subsystem, options)?;
+        let id = send_connect(&mut admin, 0, ADMIN_ENTRIES, CONTROLLER_DYNAMIC, subsystem, options)?;
         let value = u64::from(configuration::ENABLE | configuration::ENTRIES);
         let enable = Property { wide: false, offset: property::CONFIGURATION, value };
         admin.call("Property Set", enable.to_command(Fabrics::PropertySet, 0), Payload::None)?;
@@ -122,23 +94,31 @@ impl Client {
         if ready & 1 == 0 {
             return Err(HostError::Protocol("the controller does not become ready"));
         }
+        let capabilities = Property { wide: true, offset: property::CAPABILITIES, value: 0 };
+        let command = capabilities.to_command(Fabrics::PropertyGet, 0);
+        let bits = admin.call("Property Get", command, Payload::None)?.completion.result;
+        let capabilities = Capabilities::parse(bits);
         let bytes = identify_with(&mut admin, cns::CONTROLLER, 0)?;
         let (identified, _) = identify::Controller::split(&bytes).ok_or(HostError::Protocol("Identify"))?;
         let transfer_max = match identified.transfer_max {
             0 => TRANSFER_BYTES_MAX,
-            pages => TRANSFER_BYTES_MAX.min(4096_usize.checked_shl(pages.into()).unwrap_or(usize::MAX)),
+            pages => {
+                let shift = u32::from(pages) + u32::from(capabilities.page_min);
+                TRANSFER_BYTES_MAX.min(4096_usize << shift.min(32))
+            }
         };
-        let controller = Controller { identified, transfer_max };
+        let depth_max = capabilities.entries_max.clamp(1, QUEUE_ENTRIES_MAX - 1);
+        let controller = Controller { identified, transfer_max, depth_max };
         let (subsystem, options) = (subsystem.clone(), options.clone());
         Ok(Self { admin, address, subsystem, options, id, controller })
     }
 
-    /// What it is.
+    /// Properties of the controller.
     pub fn controller(&self) -> &Controller {
         &self.controller
     }
 
-    /// The namespaces that it has.
+    /// The active namespaces of the controller.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -149,10 +129,10 @@ impl Client {
         numbers.into_iter().take_while(|nsid| *nsid != 0).map(|nsid| self.namespace(nsid)).collect()
     }
 
-    /// One namespace.
+    /// Properties of one namespace.
     ///
     /// # Errors
-    /// When there is none of this number.
+    /// When the namespace does not exist.
     pub fn namespace(&mut self, nsid: u32) -> Result<Namespace, HostError> {
         let bytes = identify_with(&mut self.admin, cns::NAMESPACE, nsid)?;
         let (found, _) = identify::Namespace::split(&bytes).ok_or(HostError::Protocol("Identify"))?;
@@ -162,24 +142,26 @@ impl Client {
         Ok(Namespace { nsid, blocks: found.size, block_size: 1 << shift })
     }
 
-    /// The number that the target gave it.
+    /// The controller identifier (CNTLID).
     pub fn id(&self) -> u16 {
         self.id
     }
 
-    /// Asks for so many I/O queues and makes them, each for so many commands at once.
+    /// Requests `count` I/O queues (Number of Queues) and creates them, each for `depth` outstanding
+    /// commands, or for the maximum of the controller if that is lower ([`Controller::depth_max`],
+    /// [`Queue::depth`]).
     ///
     /// # Errors
-    /// When the target grants fewer, or refuses.
+    /// When the target grants fewer queues, or refuses a connection.
     pub fn queues(&mut self, count: u16, depth: u16) -> Result<Vec<Queue>, HostError> {
         self.grant(count)?;
         (1..=count.max(1)).map(|number| self.queue(number, depth)).collect()
     }
 
-    /// Asks for so many I/O queues.
+    /// Requests `count` I/O queues (Number of Queues).
     ///
     /// # Errors
-    /// When the target grants fewer.
+    /// When the target grants fewer queues.
     pub fn grant(&mut self, count: u16) -> Result<(), HostError> {
         let less_one = u32::from(count.max(1) - 1);
         let command = Command {
@@ -198,15 +180,16 @@ impl Client {
     fn queue(&self, number: u16, depth: u16) -> Result<Queue, HostError> {
         let capsule = self.controller.identified.command_capsule as usize * 16;
         let in_capsule = capsule.saturating_sub(wire::nvme::COMMAND_SIZE);
-        // A queue of n entries has n - 1 commands at once.
+        let depth = depth.clamp(1, self.controller.depth_max);
+        // A queue of n entries holds n - 1 commands.
         let (id, controller, entries) = (number, self.id, depth + 1);
-        let role = Role { id, controller, depth, entries, in_capsule };
+        let role = QueueParameters { id, controller, depth, entries, in_capsule };
         let mut queue = Queue::connect(self.address, role, &self.subsystem, &self.options)?;
-        say_connect(&mut queue, number, entries, self.id, &self.subsystem, &self.options)?;
+        send_connect(&mut queue, number, entries, self.id, &self.subsystem, &self.options)?;
         Ok(queue)
     }
 
-    /// Says that the host is there. Traffic on any queue says it as well.
+    /// Sends Keep Alive. Commands on any queue have the same effect.
     ///
     /// # Errors
     /// When the connection is broken.
@@ -216,10 +199,10 @@ impl Client {
     }
 }
 
-/// What a discovery service knows.
+/// The entries of the log page of a discovery service.
 ///
 /// # Errors
-/// When it does not answer.
+/// When the discovery service does not respond.
 pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered>, HostError> {
     let discovery = Nqn::discovery();
     let mut client = Client::connect(address, &discovery, options)?;
@@ -259,7 +242,7 @@ pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered
     Ok(found)
 }
 
-/// The name under which discovery is known.
+/// The NQN of discovery services.
 pub const DISCOVERY: &str = DISCOVERY_NQN;
 
 fn identify_with(admin: &mut Queue, kind: u8, nsid: u32) -> Result<Buffer, HostError> {
@@ -268,7 +251,7 @@ fn identify_with(admin: &mut Queue, kind: u8, nsid: u32) -> Result<Buffer, HostE
     admin.call("Identify", command, payload)?.buffer.ok_or(HostError::Protocol("no data"))
 }
 
-fn say_connect(
+fn send_connect(
     queue: &mut Queue,
     queue_id: u16,
     entries: u16,
@@ -300,14 +283,13 @@ fn say_connect(
     Ok(result as u16)
 }
 
-/// The submission queue needs no flow control here: no more commands are sent than there are entries. A
-/// target
-/// may then leave out responses that only say "success".
+/// Disables flow control of the submission queue: the host never has more commands outstanding than entries.
+/// The target may then omit responses that only report success.
 const FLOW: u8 = wire::nvme::fabrics::CONNECT_NO_FLOW_CONTROL;
-/// How long the target may hear nothing before it gives the host up.
+/// The keep alive timeout (KATO): the target closes the controller after this time without a command.
 const KEEP_ALIVE_MS: u32 = 120_000;
 
-/// The command that reads or writes blocks.
+/// A Read or Write command.
 pub fn transfer(kind: Io, nsid: u32, start: u64, count: u32) -> Command {
     let blocks = wire::nvme::command::Blocks { start, count };
     Command { opcode: kind as u8, nsid, ..Command::default() }.with_blocks(blocks)

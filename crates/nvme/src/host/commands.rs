@@ -1,4 +1,4 @@
-//! The commands of one queue, whatever carries them.
+//! The outstanding commands of one queue, for both transports.
 
 use rdma::Buffer;
 use slab::Slab;
@@ -6,64 +6,64 @@ use wire::nvme::Completion;
 
 use super::HostError;
 
-/// Data of a command.
+/// The data of a command.
 #[derive(Debug)]
 pub enum Payload {
-    /// None.
+    /// The command moves no data.
     None,
-    /// The first so many bytes of a buffer go to the target.
+    /// The first bytes of a buffer are sent to the target; how many.
     Out(Buffer, usize),
-    /// So many bytes come from the target.
+    /// The target sends this many bytes to the start of the buffer.
     In(Buffer, usize),
 }
 
-/// A command that is finished.
+/// A finished command.
 #[derive(Debug)]
 pub struct Done {
-    /// The caller's name for it.
+    /// The token that the caller passed with the command.
     pub token: u64,
-    /// What the target says.
+    /// The completion queue entry.
     pub completion: Completion,
-    /// The command's buffer.
+    /// The buffer of the command.
     pub buffer: Option<Buffer>,
 }
 
-/// A command that the target has.
+/// A command that was submitted and is not finished.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct OutstandingCommand {
     token: u64,
     pub(super) buffer: Option<Buffer>,
     pub(super) length: usize,
     pub(super) is_out: bool,
-    /// Bytes that came, where they come piece by piece.
+    /// Bytes that have arrived, if they arrive in several PDUs.
     pub(super) received: usize,
-    /// Pieces of its buffer that are still to be sent: it is not finished before.
+    /// Parts of its buffer that are still to be sent; the command is not finished before.
     unsent: usize,
     completion: Option<Completion>,
 }
 
-/// The commands that the target has, and those that are finished.
+/// The outstanding commands, and those that are finished.
 #[derive(Debug)]
 pub(super) struct Commands {
-    slots: Slab<Slot>,
+    outstanding: Slab<OutstandingCommand>,
     depth: usize,
     done: Vec<Done>,
 }
 
 impl Commands {
-    /// For so many at once.
+    /// A table for `depth` outstanding commands.
     pub(super) fn new(depth: u16) -> Self {
-        Self { slots: Slab::with_capacity(depth.into()), depth: depth.into(), done: Vec::new() }
+        Self { outstanding: Slab::with_capacity(depth.into()), depth: depth.into(), done: Vec::new() }
     }
 
-    /// How many the target has.
+    /// The number of outstanding commands.
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.outstanding.len()
     }
 
-    /// Takes a command in; returns its identifier.
+    /// Adds a command; returns its identifier (CID).
     pub(super) fn begin(&mut self, payload: Payload, token: u64) -> Result<u16, HostError> {
-        if self.slots.len() >= self.depth {
+        if self.outstanding.len() >= self.depth {
             return Err(HostError::Full);
         }
         let (buffer, length, is_out) = match payload {
@@ -71,42 +71,43 @@ impl Commands {
             Payload::Out(buffer, length) => (Some(buffer), length, true),
             Payload::In(buffer, length) => (Some(buffer), length, false),
         };
-        let slot = Slot { token, buffer, length, is_out, received: 0, unsent: 0, completion: None };
-        Ok(self.slots.insert(slot) as u16)
+        let command =
+            OutstandingCommand { token, buffer, length, is_out, received: 0, unsent: 0, completion: None };
+        Ok(self.outstanding.insert(command) as u16)
     }
 
-    pub(super) fn slot(&self, cid: u16) -> Option<&Slot> {
-        self.slots.get(cid.into())
+    pub(super) fn outstanding(&self, cid: u16) -> Option<&OutstandingCommand> {
+        self.outstanding.get(cid.into())
     }
 
-    pub(super) fn slot_mut(&mut self, cid: u16) -> Option<&mut Slot> {
-        self.slots.get_mut(cid.into())
+    pub(super) fn outstanding_mut(&mut self, cid: u16) -> Option<&mut OutstandingCommand> {
+        self.outstanding.get_mut(cid.into())
     }
 
-    /// A piece of its buffer is going to be sent.
+    /// Notes that a part of the buffer of a command is queued for sending.
     pub(super) fn keep(&mut self, cid: u16) {
-        if let Some(slot) = self.slot_mut(cid) {
-            slot.unsent += 1;
+        if let Some(command) = self.outstanding_mut(cid) {
+            command.unsent += 1;
         }
     }
 
-    /// A piece of its buffer is sent.
+    /// Notes that a part of the buffer of a command was sent.
     pub(super) fn release(&mut self, cid: u16) {
-        let Some(slot) = self.slot_mut(cid) else { return };
-        slot.unsent = slot.unsent.saturating_sub(1);
-        if slot.unsent == 0
-            && let Some(completion) = slot.completion.take()
+        let Some(command) = self.outstanding_mut(cid) else { return };
+        command.unsent = command.unsent.saturating_sub(1);
+        if command.unsent == 0
+            && let Some(completion) = command.completion.take()
         {
             self.conclude(completion);
         }
     }
 
-    /// The target says that a command is finished. It is, once nothing of its buffer is on its way.
+    /// Processes a completion. The command is finished once no part of its buffer is queued for sending.
     pub(super) fn finish(&mut self, completion: Completion) -> Result<(), HostError> {
-        let slot = self.slot_mut(completion.cid).filter(|slot| slot.completion.is_none());
-        let slot = slot.ok_or(HostError::Protocol("a response to no command"))?;
-        if slot.unsent > 0 {
-            slot.completion = Some(completion);
+        let command = self.outstanding_mut(completion.cid).filter(|command| command.completion.is_none());
+        let command = command.ok_or(HostError::Protocol("a response to no command"))?;
+        if command.unsent > 0 {
+            command.completion = Some(completion);
         } else {
             self.conclude(completion);
         }
@@ -114,19 +115,19 @@ impl Commands {
     }
 
     fn conclude(&mut self, completion: Completion) {
-        if let Some(slot) = self.slots.try_remove(completion.cid.into()) {
-            self.done.push(Done { token: slot.token, completion, buffer: slot.buffer });
+        if let Some(command) = self.outstanding.try_remove(completion.cid.into()) {
+            self.done.push(Done { token: command.token, completion, buffer: command.buffer });
         }
     }
 
-    /// Appends what is finished; returns how many.
+    /// Appends the finished commands to `out`; returns how many.
     pub(super) fn take(&mut self, out: &mut Vec<Done>) -> usize {
         let count = self.done.len();
         out.append(&mut self.done);
         count
     }
 
-    /// Whether something is finished and was not taken.
+    /// Whether there are finished commands that were not taken.
     pub(super) fn has_done(&self) -> bool {
         !self.done.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a host says on an NVMe/TCP connection, and what it understands, without the connection.
+//! The NVMe/TCP protocol on the side of the host, as a state machine without a socket.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -13,42 +13,43 @@ use super::HostError;
 use super::commands::{Commands, Done, Payload};
 use crate::limits::TRANSFER_BYTES_MAX;
 
-/// What one read takes from the socket: many small answers.
+/// The staging buffer of one read: many small responses.
 const STAGING: usize = 256 << 10;
-/// What it takes while large ones come: their headers, and little that has to be copied.
+/// The staging buffer while large data arrive: for their headers, so that few bytes have to be copied.
 const STAGING_SMALL: usize = 4 << 10;
-/// Data from here on are read to their place directly.
+/// Data from this length on are read directly into the buffer of their command.
 const DIRECT: usize = 8 << 10;
-/// Data up to here are copied behind their header: a piece of their own costs the kernel more.
+/// Data up to this length are copied behind their header: another slice costs the kernel more.
 const COPIED_MAX: usize = 512;
-/// Pieces that one call sends.
+/// Slices of one system call.
 const PIECES_MAX: usize = 256;
 
-/// Something to send.
+/// A part of the output.
 #[derive(Clone, Copy, Debug)]
 enum Piece {
-    /// So many bytes of what was written for headers.
+    /// This many bytes of `heads`.
     Head(usize),
-    /// Of a command's buffer.
+    /// A part of the buffer of a command.
     Data { cid: u16, at: usize, length: usize },
 }
 
-/// Data on their way.
+/// Data of a PDU that is being received.
 #[derive(Clone, Copy, Debug)]
 struct Arriving {
     cid: u16,
     at: usize,
     remaining: usize,
-    /// Of this PDU, for its digest.
+    /// The length of the data of this PDU, for its digest.
     length: usize,
-    /// Nothing follows to say that the command succeeded.
+    /// The SUCCESS flag: the controller sends no response capsule.
     is_success: bool,
 }
 
-/// The host's side of a connection.
+/// The host side of an NVMe/TCP connection.
 ///
-/// Bytes that come go to [`Machine::room`] and are told with [`Machine::received`]; what [`Machine::pieces`]
-/// names is to be sent and told with [`Machine::sent`]; [`Machine::take`] has what is finished.
+/// Received bytes are placed in [`Machine::room`] and announced by [`Machine::received`]; the output of
+/// [`Machine::pieces`] has to be sent and confirmed by [`Machine::sent`]; [`Machine::take`] returns finished
+/// commands.
 #[derive(Debug)]
 pub struct Machine {
     commands: Commands,
@@ -56,10 +57,10 @@ pub struct Machine {
     start: usize,
     end: usize,
     arriving: Option<Arriving>,
-    /// Whether the last data were many.
+    /// Whether the last data were long ([`DIRECT`]).
     is_large: bool,
     heads: Vec<u8>,
-    /// Bytes of `heads` that are sent.
+    /// Bytes of `heads` that were sent.
     heads_sent: usize,
     pieces: VecDeque<Piece>,
     is_initialized: bool,
@@ -69,8 +70,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A connection for so many commands at once, of which so many bytes of data may go in a capsule. It
-    /// begins with saying which digests the host would like.
+    /// A connection for `depth` outstanding commands and `in_capsule` bytes of in-capsule data. Its first PDU
+    /// is ICReq with these digests.
     pub fn new(depth: u16, in_capsule: usize, digests: Digests) -> Self {
         let mut machine = Self {
             commands: Commands::new(depth),
@@ -92,20 +93,20 @@ impl Machine {
         machine
     }
 
-    /// Whether the target has agreed.
+    /// Whether ICResp has arrived.
     pub fn is_initialized(&self) -> bool {
         self.is_initialized
     }
 
-    /// Commands that the target has.
+    /// The number of outstanding commands.
     pub fn outstanding(&self) -> usize {
         self.commands.len()
     }
 
-    /// Takes a command: identifier and descriptor are filled in.
+    /// Queues a command; the identifier (CID) and the SGL are filled in.
     ///
     /// # Errors
-    /// [`HostError::Full`] when the target has as many as agreed.
+    /// [`HostError::Full`] when the queue is full.
     pub fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
         let (length, is_out) = match &payload {
             Payload::None => (0, false),
@@ -123,17 +124,17 @@ impl Machine {
         Ok(())
     }
 
-    /// Appends what is finished; returns how many.
+    /// Appends the finished commands to `out`; returns how many.
     pub fn take(&mut self, out: &mut Vec<Done>) -> usize {
         self.commands.take(out)
     }
 
-    /// Whether there is something to send.
+    /// Whether there is output to send.
     pub fn has_output(&self) -> bool {
         !self.pieces.is_empty()
     }
 
-    /// What to send next, appended to `out`.
+    /// Appends the output to send next to `out`.
     pub fn pieces<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) {
         let mut head = self.heads_sent;
         for piece in self.pieces.iter().take(PIECES_MAX) {
@@ -143,7 +144,7 @@ impl Machine {
                     self.heads.get(head - length..head)
                 }
                 Piece::Data { cid, at, length } => {
-                    let buffer = self.commands.slot(cid).and_then(|slot| slot.buffer.as_deref());
+                    let buffer = self.commands.outstanding(cid).and_then(|command| command.buffer.as_deref());
                     buffer.and_then(|buffer| buffer.get(at..at + length))
                 }
             };
@@ -151,7 +152,7 @@ impl Machine {
         }
     }
 
-    /// So many bytes of [`Machine::pieces`] went.
+    /// Confirms that this many bytes of [`Machine::pieces`] were sent.
     pub fn sent(&mut self, mut bytes: usize) {
         while let Some(piece) = self.pieces.front_mut() {
             let length = match piece {
@@ -178,7 +179,7 @@ impl Machine {
         self.heads_sent = 0;
     }
 
-    /// Appends a PDU, with data of a command's buffer: whose, from where, how many.
+    /// Queues a PDU, with data of the buffer of a command: CID, offset and length.
     fn push(&mut self, header: &Header, flags: u8, data: Option<(u16, usize, usize)>) {
         let kind = header.kind();
         let digests = if kind.has_digests() { self.digests } else { Digests::default() };
@@ -193,7 +194,7 @@ impl Machine {
         if length == 0 {
             return;
         }
-        let buffer = self.commands.slot(cid).and_then(|slot| slot.buffer.as_deref());
+        let buffer = self.commands.outstanding(cid).and_then(|command| command.buffer.as_deref());
         let bytes = buffer.and_then(|buffer| buffer.get(at..at + length)).unwrap_or_default();
         let digest = digests.data.then(|| crc32c::crc32c(bytes).to_le_bytes());
         if length <= COPIED_MAX {
@@ -220,13 +221,13 @@ impl Machine {
         }
     }
 
-    /// The place of data that come next, when they are many and nothing lies before them.
+    /// The place of the next data, if they are long and no other bytes precede them.
     fn direct(&self) -> Option<(u16, usize, usize)> {
         let arriving = self.arriving.filter(|it| self.start == self.end && it.remaining >= DIRECT)?;
         Some((arriving.cid, arriving.at, arriving.remaining))
     }
 
-    /// Room for what comes: the first slice, which may be empty, is a command's own.
+    /// Space for received bytes: the first slice, which may be empty, is part of the buffer of a command.
     pub fn room(&mut self) -> [IoSliceMut<'_>; 2] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -236,16 +237,16 @@ impl Machine {
         }
         let take = if self.is_large && self.end == 0 { STAGING_SMALL } else { self.staging.len() - self.end };
         let place = self.direct().and_then(|(cid, at, length)| {
-            self.commands.slot_mut(cid)?.buffer.as_deref_mut()?.get_mut(at..at + length)
+            self.commands.outstanding_mut(cid)?.buffer.as_deref_mut()?.get_mut(at..at + length)
         });
         let staging = &mut self.staging[self.end..self.end + take];
         [IoSliceMut::new(place.unwrap_or_default()), IoSliceMut::new(staging)]
     }
 
-    /// So many bytes came to [`Machine::room`].
+    /// Processes bytes that were received into [`Machine::room`].
     ///
     /// # Errors
-    /// When the target breaks the protocol, or says that this host did.
+    /// When the target violates the protocol, or reports that this host did (C2HTermReq).
     pub fn received(&mut self, bytes: usize) -> Result<(), HostError> {
         let to_place = self.direct().map_or(0, |(_, _, length)| length.min(bytes));
         if let Some(arriving) = &mut self.arriving {
@@ -269,7 +270,7 @@ impl Machine {
                 (false, Header::InitializeResponse(response)) => self.initialize(&response)?,
                 (true, Header::Response(completion)) => self.finish(completion)?,
                 (true, Header::ControllerData(data)) => self.data_begin(&data, &frame)?,
-                (true, Header::ReadyToTransfer(ready)) => self.give(&ready)?,
+                (true, Header::ReadyToTransfer(ready)) => self.send_requested(&ready)?,
                 (_, Header::ControllerTermination(terminate)) => {
                     return Err(HostError::Terminated(fatal(terminate.status)));
                 }
@@ -282,7 +283,7 @@ impl Machine {
         let staged = &self.staging[self.start..self.end];
         let Some((common, _)) = CommonHeader::split(staged) else { return Ok(None) };
         let frame = Frame::parse(&common, self.digests, TRANSFER_BYTES_MAX);
-        let frame = frame.map_err(|_| HostError::Protocol("a PDU that contradicts itself"))?;
+        let frame = frame.map_err(|_| HostError::Protocol("a PDU with an inconsistent header"))?;
         if staged.len() < frame.before_data {
             return Ok(None);
         }
@@ -299,20 +300,24 @@ impl Machine {
         self.digests = Digests::parse(response.digests);
         self.host_data_max = response.limit as usize;
         if response.format != 0 || self.host_data_max < 4096 {
-            return Err(HostError::Protocol("ICResp says what the specification does not allow"));
+            return Err(HostError::Protocol("ICResp with invalid parameters"));
         }
         self.is_initialized = true;
         Ok(())
     }
 
     fn data_begin(&mut self, data: &Data, frame: &Frame) -> Result<(), HostError> {
-        let slot = self.commands.slot_mut(data.cid).filter(|slot| !slot.is_out && slot.buffer.is_some());
-        let slot = slot.ok_or(HostError::Protocol("data for no command"))?;
-        let fits = data.offset as usize == slot.received && slot.received + frame.data <= slot.length;
+        let command = self
+            .commands
+            .outstanding_mut(data.cid)
+            .filter(|command| !command.is_out && command.buffer.is_some());
+        let command = command.ok_or(HostError::Protocol("data for no command"))?;
+        let fits =
+            data.offset as usize == command.received && command.received + frame.data <= command.length;
         if !fits || data.length as usize != frame.data {
-            return Err(HostError::Protocol("data beyond what was asked for"));
+            return Err(HostError::Protocol("data outside the requested range"));
         }
-        slot.received += frame.data;
+        command.received += frame.data;
         let is_success = frame.flags & flag::SUCCESS != 0;
         let (at, length) = (data.offset as usize, frame.data);
         self.is_large = length >= 2 * DIRECT;
@@ -320,12 +325,13 @@ impl Machine {
         Ok(())
     }
 
-    /// Copies data from the staging buffer; `false` when more have to come.
+    /// Copies data from the staging buffer; `false` when more data have to arrive.
     fn take_data(&mut self) -> Result<bool, HostError> {
         let Some(mut arriving) = self.arriving else { return Ok(true) };
         let take = arriving.remaining.min(self.end - self.start);
-        let slot = self.commands.slot_mut(arriving.cid).ok_or(HostError::Protocol("data for no command"))?;
-        let place = slot.buffer.as_deref_mut().and_then(|it| it.get_mut(arriving.at..arriving.at + take));
+        let command =
+            self.commands.outstanding_mut(arriving.cid).ok_or(HostError::Protocol("data for no command"))?;
+        let place = command.buffer.as_deref_mut().and_then(|it| it.get_mut(arriving.at..arriving.at + take));
         if let Some(place) = place {
             place.copy_from_slice(&self.staging[self.start..self.start + take]);
         }
@@ -339,7 +345,7 @@ impl Machine {
         }
         if trailer != 0 {
             let whole = arriving.at - arriving.length..arriving.at;
-            let whole = slot.buffer.as_deref().and_then(|it| it.get(whole)).unwrap_or_default();
+            let whole = command.buffer.as_deref().and_then(|it| it.get(whole)).unwrap_or_default();
             if !digest_is_right(whole, &self.staging[self.start..self.end]) {
                 return Err(HostError::Protocol("data whose digest is wrong"));
             }
@@ -353,20 +359,20 @@ impl Machine {
     }
 
     fn finish(&mut self, completion: Completion) -> Result<(), HostError> {
-        let slot = self.commands.slot(completion.cid);
-        let is_short = slot.is_some_and(|slot| !slot.is_out && slot.received != slot.length);
+        let command = self.commands.outstanding(completion.cid);
+        let is_short = command.is_some_and(|command| !command.is_out && command.received != command.length);
         if is_short && completion.status().is_success() {
             return Err(HostError::Protocol("success without the data"));
         }
         self.commands.finish(completion)
     }
 
-    /// Sends what an R2T asks for.
-    fn give(&mut self, ready: &ReadyToTransfer) -> Result<(), HostError> {
-        let slot = self.commands.slot(ready.cid).filter(|slot| slot.is_out);
-        let slot = slot.ok_or(HostError::Protocol("an R2T for no command"))?;
+    /// Queues the data that an R2T requests.
+    fn send_requested(&mut self, ready: &ReadyToTransfer) -> Result<(), HostError> {
+        let command = self.commands.outstanding(ready.cid).filter(|command| command.is_out);
+        let command = command.ok_or(HostError::Protocol("an R2T for no command"))?;
         let (start, length) = (ready.offset as usize, ready.length as usize);
-        let end = start.checked_add(length).filter(|end| *end <= slot.length && length > 0);
+        let end = start.checked_add(length).filter(|end| *end <= command.length && length > 0);
         let end = end.ok_or(HostError::Protocol("an R2T beyond the data"))?;
         let mut at = start;
         while at < end {

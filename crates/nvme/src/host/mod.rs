@@ -1,16 +1,17 @@
-//! The host's side: connects to a controller, and reads and writes its namespaces.
+//! The host side of NVMe-oF: connects to a controller, and reads and writes its namespaces.
 //!
-//! A [`Client`] has the admin queue, and makes [`Queue`]s for I/O. What a queue is given it works on while
-//! [`Queue::poll`] or [`Queue::wait`] is called; nothing happens behind its back.
+//! A [`Client`] owns the admin queue, and creates [`Queue`]s for I/O. A queue makes progress only while
+//! [`Queue::poll`] or [`Queue::wait`] is called; there is no background thread.
 //!
-//! Over TCP, [`Machine`] says what is sent and understands what comes, without a socket. Over RDMA there is
-//! little to say: a message is a capsule, and the target fetches and places data by itself.
+//! Over TCP, [`Machine`] is the protocol without a socket. Over RDMA a capsule is one message, and the target
+//! reads and writes the data itself.
 
 mod authentication;
 mod bench;
 mod client;
 mod commands;
 mod machine;
+mod parameters;
 mod queue;
 mod rdma;
 mod tcp;
@@ -19,66 +20,67 @@ use std::io;
 
 use thiserror::Error;
 use wire::nvme::Status;
-use wire::nvme::rdma::RejectReason;
+use wire::nvme::rdma::RejectStatus;
 use wire::nvme::tcp::Fatal;
 
 pub use bench::{
     Figures, Histogram, Job, MOMENTS, fill, fill_local, run as bench, run_local as bench_local,
     run_local_threads as bench_local_threads, run_threads as bench_threads,
 };
-pub use client::{Client, Controller, DISCOVERY, Discovered, Namespace, Options, Tls, discover, transfer};
+pub use client::{Client, Controller, DISCOVERY, Discovered, Namespace, discover, transfer};
 pub use commands::{Done, Payload};
 pub use machine::Machine;
-pub use queue::{Queue, Transport};
+pub use parameters::{Options, Tls, Transport};
+pub use queue::Queue;
 
-/// Why something did not work.
+/// Errors of the host.
 #[derive(Debug, Error)]
 pub enum HostError {
-    /// The connection failed.
+    /// The TCP connection failed.
     #[error("the connection to the target failed: {0}")]
     Io(#[from] io::Error),
     /// The RDMA connection failed.
     #[error("the RDMA connection to the target failed: {0}")]
     Rdma(#[from] ::rdma::Error),
-    /// The target refuses the RDMA connection, and says why.
+    /// The target rejected the RDMA connection, with the status of its private data.
     #[error("the target refuses the RDMA connection: {0:?}")]
-    Refused(RejectReason),
-    /// A request of the RDMA connection failed.
+    Refused(RejectStatus),
+    /// A work request failed.
     #[error("a request of the RDMA connection failed with verbs status {0}")]
     Request(u32),
-    /// A buffer that the queue's device does not know.
+    /// The buffer is not registered with the device of this queue.
     #[error("the buffer belongs to another connection: ask the queue for buffers")]
     Buffer,
-    /// TLS did not come about.
-    #[error("TLS with the target failed: {0}; it has to know this host's key for this subsystem")]
+    /// The TLS handshake failed.
+    #[error("TLS with the target failed: {0}; the target needs the key of this host for this subsystem")]
     Tls(io::Error),
-    /// There is no TLS there.
-    #[error("TLS goes with TCP only")]
+    /// TLS was requested for RDMA.
+    #[error("TLS is supported over TCP only")]
     NoTls,
-    /// No key can be derived from names that long.
+    /// The names are too long for a PSK identity of version 0.
     #[error("the names of host and subsystem are too long for an identity of version 0")]
     Names,
-    /// The target wants to know who this is.
-    #[error("the target wants authentication, and there is no secret: give --secret")]
+    /// The target requires authentication, and no secret is configured.
+    #[error("the target requires authentication: give --secret")]
     NoSecret,
-    /// One of both does not have the secret that the other knows.
+    /// Host and target do not have the same secrets.
     #[error("authentication failed: target and host do not have the same secrets")]
     NotBelieved,
     /// The target ended the connection.
     #[error("the target ended the connection ({0:?})")]
     Terminated(Option<Fatal>),
-    /// The target broke the protocol.
-    #[error("the target broke the protocol: {0}")]
+    /// The target violated the protocol.
+    #[error("the target violated the protocol: {0}")]
     Protocol(&'static str),
     /// A command failed.
     #[error("{what}: {status}")]
     Status {
-        /// Which.
+        /// The name of the command, as the NVMe specifications have it.
         what: &'static str,
-        /// How.
+        /// The status field of its completion.
         status: Status,
     },
-    /// The queue has as many commands as it can.
+    /// All entries of the queue are in use.
     #[error("the queue is full")]
     Full,
 }

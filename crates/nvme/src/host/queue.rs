@@ -1,73 +1,24 @@
-//! One queue, over TCP or RDMA.
+//! A queue of a host, over TCP or RDMA.
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::str::FromStr;
-use std::time::Duration;
 
 use rdma::Buffer;
 use wire::nvme::Command;
 
 use super::HostError;
-use super::client::Options;
 use super::commands::{Done, Payload};
+use super::parameters::{Options, QueueParameters, Transport};
 use super::rdma::RdmaQueue;
 use super::tcp::TcpQueue;
 use crate::nqn::Nqn;
 use crate::sys::wait::Watched;
 
-/// How long the target may be silent while something is expected of it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What carries commands and data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Transport {
-    /// NVMe/TCP.
-    #[default]
-    Tcp,
-    /// NVMe/RDMA.
-    Rdma,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Rdma => "rdma",
-        })
-    }
-}
-
-impl FromStr for Transport {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "tcp" => Ok(Self::Tcp),
-            "rdma" => Ok(Self::Rdma),
-            _ => Err("tcp or rdma"),
-        }
-    }
-}
-
-/// Which queue a connection is going to be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Role {
-    /// 0 is the admin queue.
-    pub(super) id: u16,
-    /// The controller, or that there is none yet.
-    pub(super) controller: u16,
-    /// Commands at once.
-    pub(super) depth: u16,
-    /// Entries of the queue: one more than commands, except for the admin queue.
-    pub(super) entries: u16,
-    /// Bytes of data that may go with a command.
-    pub(super) in_capsule: usize,
-}
-
-/// One queue.
+/// A submission queue and its completion queue on one connection.
 #[derive(Debug)]
-pub struct Queue(Over);
+pub struct Queue {
+    over: Over,
+    depth: u16,
+}
 
 #[derive(Debug)]
 enum Over {
@@ -78,94 +29,101 @@ enum Over {
 impl Queue {
     pub(super) fn connect(
         address: SocketAddr,
-        role: Role,
+        role: QueueParameters,
         subsystem: &Nqn,
         options: &Options,
     ) -> Result<Self, HostError> {
-        Ok(Self(match options.transport {
+        let over = match options.transport {
             Transport::Tcp => Over::Tcp(Box::new(TcpQueue::connect(address, role, subsystem, options)?)),
             Transport::Rdma if options.tls.is_some() => return Err(HostError::NoTls),
             Transport::Rdma => Over::Rdma(Box::new(RdmaQueue::connect(address, role)?)),
-        }))
+        };
+        Ok(Self { over, depth: role.depth })
     }
 
-    /// Commands that it has.
+    /// The number of commands that may be outstanding.
+    pub fn depth(&self) -> usize {
+        self.depth.into()
+    }
+
+    /// The number of outstanding commands.
     pub fn outstanding(&self) -> usize {
-        match &self.0 {
+        match &self.over {
             Over::Tcp(queue) => queue.outstanding(),
             Over::Rdma(queue) => queue.outstanding(),
         }
     }
 
-    /// Zeros that this queue can send and receive: over RDMA, known to its device and open to the target,
-    /// which may then be given no other's buffers.
+    /// A zeroed buffer for commands of this queue. Over RDMA it is registered with the device of the queue,
+    /// and the target may access it with its key; buffers of other queues are not accessible to this target.
     ///
     /// # Errors
-    /// When the device takes no more memory.
+    /// When the device cannot register more memory.
     pub fn buffer(&self, length: usize) -> Result<Buffer, HostError> {
-        match &self.0 {
+        match &self.over {
             Over::Tcp(_) => Ok(Buffer::zeroed(length)),
             Over::Rdma(queue) => queue.buffer(length),
         }
     }
 
-    /// Gives it a command: identifier and descriptor are filled in. It goes out with the next poll.
+    /// Queues a command; the identifier (CID) and the SGL are filled in. It is sent by the next poll.
     ///
     /// # Errors
-    /// [`HostError::Full`] when it has as many as it can, [`HostError::Buffer`] when its device does not know
-    /// the buffer.
+    /// [`HostError::Full`] when the queue is full, [`HostError::Buffer`] when the buffer is not registered
+    /// with the device of the queue.
     pub fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
-        match &mut self.0 {
+        match &mut self.over {
             Over::Tcp(queue) => queue.submit(command, payload, token),
             Over::Rdma(queue) => queue.submit(command, payload, token),
         }
     }
 
-    /// Sends and receives what can be without waiting, and appends what is finished; returns how many.
+    /// Sends and receives without waiting, and appends finished commands to `out`; returns how many.
     ///
     /// # Errors
     /// When the connection is broken.
     pub fn poll(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
-        match &mut self.0 {
+        match &mut self.over {
             Over::Tcp(queue) => queue.poll(out),
             Over::Rdma(queue) => queue.poll(out),
         }
     }
 
-    /// The same, and sleeps until something is finished.
+    /// As [`Queue::poll`], but sleeps until a command has finished.
     ///
     /// # Errors
-    /// When the connection is broken, or the target says nothing for half a minute.
+    /// When the connection is broken, or the target sends nothing for 30 s.
     pub fn wait(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
-        match &mut self.0 {
+        match &mut self.over {
             Over::Tcp(queue) => queue.wait(out),
             Over::Rdma(queue) => queue.wait(out),
         }
     }
 
-    /// What to sleep on, with [`crate::sys::wait`], after [`Queue::arm`].
+    /// The descriptors to wait for, with [`crate::sys::wait`], after [`Queue::arm`].
     pub fn watched(&self) -> [Watched; 2] {
-        match &self.0 {
+        match &self.over {
             Over::Tcp(queue) => [queue.watched(), (-1, false)],
             Over::Rdma(queue) => queue.watched(),
         }
     }
 
-    /// Before sleeping: what came before this has to be polled for once more.
+    /// Requests a notification for the next completion. Completions that arrived before this call cause none,
+    /// so [`Queue::poll`] has to be called once more before sleeping.
     ///
     /// # Errors
     /// When the connection is broken.
     pub fn arm(&mut self) -> Result<(), HostError> {
-        match &mut self.0 {
+        match &mut self.over {
             Over::Tcp(_) => Ok(()),
             Over::Rdma(queue) => queue.arm(),
         }
     }
 
-    /// One command, from its beginning to its end.
+    /// Submits one command, and waits until it is finished.
     ///
     /// # Errors
-    /// When it fails, or the connection does.
+    /// When the command or the connection fails.
     pub fn call(
         &mut self,
         what: &'static str,

@@ -1,5 +1,5 @@
-//! One queue over RDMA: capsules are messages, and the target reads and writes the buffers of commands by the
-//! key that a command names (RDMA transport 1.0).
+//! A queue over RDMA: capsules are messages, and the target reads and writes the data buffers with the key in
+//! the command (RDMA transport 1.0).
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,33 +9,36 @@ use std::time::Instant;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rdma::{BATCH, Buffer, Completion as Completed, Connection, Done as Finished, Error, Sizes};
-use wire::nvme::rdma::{Accept, Reject, RejectReason, Request};
+use wire::nvme::rdma::{Accept, Reject, RejectStatus, Request};
 use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Sgl};
 
 use super::HostError;
 use super::commands::{Commands, Done, Payload};
-use super::queue::{PATIENCE, Role};
+use super::parameters::{QueueParameters, RESPONSE_TIMEOUT};
 use crate::sys::wait::Watched;
 
-/// Data that go with their command. More is fetched by the target, which costs no copy.
+/// In-capsule data in bytes. Longer data are read by the target, without a copy.
 const IN_CAPSULE_MAX: usize = 4096;
-/// SENDs whose completions were not seen yet, beyond those of commands.
+/// Entries of the send queue for SENDs whose completions were not polled yet, beyond one for each command.
 const SPARE: u32 = 64;
-/// How often polling looks whether the connection is there: it costs a system call.
-const LOOK_EVERY: u32 = 4096;
+/// Polls after which the connection state is checked: the check is a system call.
+const CHECK_EVERY: u32 = 4096;
 
-/// What a completion's token says.
+/// RNR retries without limit.
+const RNR_RETRY: u8 = 7;
+
+/// Values of the `wr_id` of a completion.
 mod token {
     pub(super) const RECEIVE: u64 = 0;
     pub(super) const CAPSULE: u64 = 1;
 }
 
-/// One queue over RDMA.
+/// A queue over RDMA.
 #[derive(Debug)]
 pub(super) struct RdmaQueue {
     connection: Connection,
     commands: Commands,
-    /// Capsules to use again.
+    /// Capsule buffers that are free.
     capsules: Vec<Buffer>,
     completed: Vec<Completed>,
     poll: Poll,
@@ -45,10 +48,12 @@ pub(super) struct RdmaQueue {
 }
 
 impl RdmaQueue {
-    /// Connects by RDMA-CM.
-    pub(super) fn connect(address: SocketAddr, role: Role) -> Result<Self, HostError> {
+    /// Connects with RDMA-CM.
+    pub(super) fn connect(address: SocketAddr, role: QueueParameters) -> Result<Self, HostError> {
         let depth = u32::from(role.depth);
-        let sizes = Sizes { send: 2 * depth + SPARE, receive: u32::from(role.entries) + BATCH as u32 };
+        // A host posts no RDMA READs: the target transfers all data.
+        let (send, receive) = (2 * depth + SPARE, u32::from(role.entries) + BATCH as u32);
+        let sizes = Sizes { send, receive, reads: 0, rnr_retry: RNR_RETRY };
         let request = Request {
             format: 0,
             queue_id: role.id,
@@ -96,7 +101,8 @@ impl RdmaQueue {
         self.make_room()?;
         let mut capsule = None;
         let sgl = match &payload {
-            // A key that grants nothing: Linux' target knows no descriptor of memory without one.
+            // An SGL with a length of 0 and a key without rights: nvmet accepts no command without a keyed
+            // SGL.
             Payload::None => Sgl::Keyed { address: 0, length: 0, key: 0, invalidate: false },
             Payload::Out(buffer, length) if *length <= self.in_capsule => {
                 let data = buffer.get(..*length).ok_or(HostError::Buffer)?;
@@ -134,9 +140,9 @@ impl RdmaQueue {
             self.idle_polls = 0;
         } else {
             self.idle_polls += 1;
-            if self.idle_polls == LOOK_EVERY {
+            if self.idle_polls == CHECK_EVERY {
                 self.idle_polls = 0;
-                self.connection.look()?;
+                self.connection.check_events()?;
             }
         }
         Ok(count)
@@ -146,7 +152,7 @@ impl RdmaQueue {
         loop {
             self.advance()?;
             if !self.commands.has_done() && self.commands.len() > 0 {
-                // What came before this is looked for once more.
+                // Completions that arrived before arming cause no notification: poll once more.
                 self.connection.arm()?;
                 self.advance()?;
             }
@@ -154,8 +160,8 @@ impl RdmaQueue {
             if count > 0 || self.commands.len() == 0 {
                 return Ok(count);
             }
-            self.connection.look()?;
-            match self.poll.poll(&mut self.events, Some(PATIENCE)) {
+            self.connection.check_events()?;
+            match self.poll.poll(&mut self.events, Some(RESPONSE_TIMEOUT)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
                 Ok(()) if self.events.is_empty() => {
                     return Err(io::Error::from(io::ErrorKind::TimedOut).into());
@@ -170,17 +176,17 @@ impl RdmaQueue {
     }
 
     pub(super) fn arm(&mut self) -> Result<(), HostError> {
-        self.connection.look()?;
+        self.connection.check_events()?;
         Ok(self.connection.arm()?)
     }
 
-    /// Waits until there is room for a SEND. Each command has room; a SEND that the target has answered may
-    /// still wait for its acknowledgement, which is on its way.
+    /// Waits until the send queue has a free entry. Each command has one; the SEND of a command that the
+    /// target has answered may still wait for its acknowledgement, which is on its way.
     fn make_room(&mut self) -> Result<(), HostError> {
         if self.connection.room() > 0 {
             return Ok(());
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RESPONSE_TIMEOUT;
         loop {
             self.advance()?;
             if self.connection.room() > 0 {
@@ -193,7 +199,7 @@ impl RdmaQueue {
         }
     }
 
-    /// Takes what has completed.
+    /// Processes the completions.
     fn advance(&mut self) -> Result<(), HostError> {
         let mut completed = std::mem::take(&mut self.completed);
         loop {
@@ -205,7 +211,7 @@ impl RdmaQueue {
                     _ => {}
                 }
             }
-            // Fewer than asked for: that was all.
+            // The completion queue is empty.
             if count < BATCH {
                 break;
             }
@@ -224,7 +230,7 @@ impl RdmaQueue {
 
 fn refusal(error: Error) -> HostError {
     let Error::Rejected { private_data, .. } = &error else { return error.into() };
-    use RejectReason::*;
+    use RejectStatus::*;
     let all = [Length, Format, QueueId, ReceiveSize, SendSize, Resources, InitiatorDepth, ControllerId];
     let status = Reject::split(private_data).map(|(reject, _)| reject.status);
     match all.into_iter().find(|reason| Some(*reason as u16) == status) {

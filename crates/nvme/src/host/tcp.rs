@@ -1,4 +1,4 @@
-//! One queue over TCP: a socket, and sleep.
+//! A queue over TCP: its socket, and waiting for it.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -11,16 +11,16 @@ use socket2::SockRef;
 use wire::nvme::Command;
 
 use super::HostError;
-use super::client::Options;
 use super::commands::{Done, Payload};
 use super::machine::Machine;
-use super::queue::{PATIENCE, Role};
+use super::parameters::{Options, QueueParameters, RESPONSE_TIMEOUT};
+use crate::congestion;
 use crate::nqn::Nqn;
 use crate::stream::Stream;
 use crate::sys::wait::Watched;
 use crate::tls::Connector;
 
-/// One queue over TCP.
+/// A queue over TCP.
 #[derive(Debug)]
 pub(super) struct TcpQueue {
     stream: Stream,
@@ -30,32 +30,29 @@ pub(super) struct TcpQueue {
     idle_polls: u32,
 }
 
-/// Polls that find nothing before each gives the processor to whoever wants it: the target may. Each looks
-/// at the socket, so they take longer than an answer does.
+/// Polls without a result after which each poll yields the processor, because the target may be waiting for
+/// it. Each poll reads the socket, so that 32 polls take longer than a response.
 const YIELD_AFTER: u32 = 32;
 
 impl TcpQueue {
-    /// Connects, in TLS or not, and agrees on digests.
+    /// Connects, with or without TLS, and exchanges ICReq and ICResp.
     pub(super) fn connect(
         address: SocketAddr,
-        role: Role,
+        role: QueueParameters,
         subsystem: &Nqn,
         options: &Options,
     ) -> Result<Self, HostError> {
-        let stream = std::net::TcpStream::connect_timeout(&address, PATIENCE)?;
+        let stream = std::net::TcpStream::connect_timeout(&address, RESPONSE_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        if let Some(name) = &options.congestion {
-            // Where the kernel does not have it, its own does.
-            _ = SockRef::from(&stream).set_tcp_congestion(name.as_bytes());
-        }
+        congestion::set(&SockRef::from(&stream), options.congestion.as_deref());
         stream.set_nonblocking(true)?;
         let stream = TcpStream::from_std(stream);
         let mut stream = match &options.tls {
             None => Stream::Plain(stream),
             Some(tls) => {
                 let psk = tls.key.psk(&options.host, subsystem, tls.version).ok_or(HostError::Names)?;
-                let sealed = Connector::new()?.connect(stream, psk, PATIENCE);
-                Stream::Sealed(Box::new(sealed.map_err(HostError::Tls)?))
+                let tls_stream = Connector::new()?.connect(stream, psk, RESPONSE_TIMEOUT);
+                Stream::Tls(Box::new(tls_stream.map_err(HostError::Tls)?))
             }
         };
         let poll = Poll::new()?;
@@ -82,7 +79,7 @@ impl TcpQueue {
     pub(super) fn poll(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
         self.send()?;
         if self.fill()? {
-            // What an R2T asked for, before anybody sleeps.
+            // Data that an R2T requested are sent before the thread sleeps.
             self.send()?;
             self.idle_polls = 0;
         } else if self.idle_polls < YIELD_AFTER {
@@ -110,7 +107,7 @@ impl TcpQueue {
     }
 
     fn sleep(&mut self) -> Result<(), HostError> {
-        match self.poll.poll(&mut self.events, Some(PATIENCE)) {
+        match self.poll.poll(&mut self.events, Some(RESPONSE_TIMEOUT)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error.into()),
             Ok(()) if self.events.is_empty() => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
             _ => Ok(()),
@@ -129,7 +126,7 @@ impl TcpQueue {
         Ok(())
     }
 
-    /// Reads; `false` when there is nothing.
+    /// Reads from the socket; `false` when nothing has arrived.
     fn fill(&mut self) -> Result<bool, HostError> {
         match self.stream.read(&mut self.machine.room())? {
             Some(0) => Err(HostError::Terminated(None)),
@@ -143,8 +140,8 @@ impl TcpQueue {
 }
 
 impl Drop for TcpQueue {
-    /// A connection that is given up while the target may still work for it ends at once: what the kernel
-    /// had not sent must not reach the disk after what a later connection writes.
+    /// Resets a connection that is closed while the target may still execute its commands: data that the
+    /// kernel has not sent must not reach the disk after data of a later connection.
     fn drop(&mut self) {
         if self.outstanding() > 0 {
             _ = SockRef::from(&*self.stream.socket_mut()).set_linger(Some(Duration::ZERO));

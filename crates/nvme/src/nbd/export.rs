@@ -1,8 +1,9 @@
-//! One client's stream and the queue that does what it asks.
+//! One NBD client: its stream, and the NVMe queue that executes its requests.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rdma::Buffer;
@@ -12,25 +13,32 @@ use wire::nvme::command::Blocks;
 use wire::nvme::{Command, Io};
 
 use super::Errno;
-use super::session::{Demand, Export, Fault, Session, flag};
+use super::session::{Demand, Session};
+use super::terms::{Export, Fault, flag};
 use crate::host::{Client, Done, HostError, Namespace, Payload, Queue};
+use crate::limits::{CONNECT_TIMEOUT, NBD_BYTES, NBD_CLIENT_BYTES};
+use crate::serve::StallTimer;
 use crate::sys::wait::wait;
 
-/// Commands at once of one client's queue.
+/// Outstanding NVMe commands of one client.
 const DEPTH: u16 = 128;
-/// Requests that a client may have at once. Nothing more is read beyond it.
+/// Requests of a client that are executed at once. No further request is read beyond it.
 const REQUESTS_MAX: usize = 256;
-/// What one read takes from the client.
+/// Bytes of one read from the client.
 const STAGING: usize = 256 << 10;
-/// Buffers up to here and beyond it are kept apart.
+/// Buffers up to this size and larger ones have separate free lists.
 const SMALL: usize = 64 << 10;
-/// Buffers that are kept.
+/// Buffers in a free list.
 const BUFFERS_MAX: usize = 64;
 /// Blocks of one Write Zeroes: its count has 16 bits.
 const ZERO_BLOCKS_MAX: u64 = 1 << 16;
-/// How long is looked for something to do before sleeping.
-const LOOK: Duration = Duration::from_micros(50);
-/// How often the controller hears of us, at least.
+/// How long the thread polls before it sleeps.
+const POLL_TIME: Duration = Duration::from_micros(50);
+/// How often the stall timer is checked while the client has to read.
+const STALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a session that waits for memory checks whether other clients have returned some.
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// The longest interval without a command to the controller (Keep Alive).
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// Optional commands of a controller (Identify, ONCS).
@@ -40,29 +48,37 @@ const HAS_WRITE_ZEROES: u16 = 1 << 3;
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 const DEALLOCATE: u32 = 1 << 25;
 
-/// Why an export ended.
+/// Why the export ended for a client.
 #[derive(Debug, Error)]
 pub enum NbdError {
-    /// The client broke the protocol.
+    /// The client does not read its replies.
+    #[error("the client did not read its replies for {} s", .0.as_secs_f64())]
+    Stalled(Duration),
+    /// The client did not finish its negotiation in time.
+    #[error("the client did not finish its negotiation within {} s", CONNECT_TIMEOUT.as_secs())]
+    Handshake,
+    /// The client violated the protocol.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The target.
+    /// The connection to the NVMe target failed, or a command did.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The client's stream.
+    /// The connection of the client failed.
     #[error("the NBD client's connection failed: {0}")]
     Stream(#[from] io::Error),
 }
 
-/// A controller and one of its namespaces, for one client.
+/// A controller and one of its namespaces, which a client uses.
 #[derive(Debug)]
 pub struct Target {
-    /// The controller.
+    /// The controller that this NBD client has for itself.
     pub client: Client,
-    /// The namespace.
+    /// The namespace that is exported.
     pub namespace: Namespace,
-    /// Whether clients may only read.
+    /// Whether the export is read-only.
     pub read_only: bool,
+    /// How long the client may leave its replies unread: [`crate::limits::STALL_TIMEOUT`], except in tests.
+    pub stall_timeout: Duration,
 }
 
 impl Target {
@@ -80,16 +96,18 @@ impl Target {
     }
 }
 
-/// A request, until all of its commands are finished.
+/// A request of a client, until all of its NVMe commands are finished.
 struct Pending {
     cookie: u64,
     errno: Errno,
     commands: usize,
-    /// What was read.
+    /// The data that were read so far.
     data: Vec<u8>,
+    /// Bytes charged to the limit of the client.
+    bytes: usize,
 }
 
-/// A command that waits for its turn.
+/// An NVMe command that waits for a free entry of the queue.
 struct Piece {
     request: usize,
     command: Command,
@@ -98,9 +116,9 @@ struct Piece {
 
 enum Data {
     None,
-    /// To the target.
+    /// Data for the target, from the start of the buffer.
     Out(Buffer, usize),
-    /// So many bytes from the target, of which those from `skip` on go to `at` of the request's data.
+    /// Data from the target, of which the bytes from `skip` on are copied to `at` of the data of the request.
     In {
         length: usize,
         skip: usize,
@@ -108,7 +126,7 @@ enum Data {
     },
 }
 
-/// What is known of a command that the target has: its request, and where its data go.
+/// The request of an outstanding command, and where its data go.
 type Underway = (usize, Option<(usize, usize)>);
 
 struct Exporting<'a, Stream> {
@@ -121,12 +139,45 @@ struct Exporting<'a, Stream> {
     pieces: VecDeque<Piece>,
     underway: Slab<Underway>,
     free: [Vec<Buffer>; 2],
+    held: Held,
+    answers: StallTimer,
+    stall_timeout: Duration,
 }
 
-/// Serves one client until it has gone. The stream has to return at once where it would wait.
+/// Bytes of the requests of one client, and of all clients.
+#[derive(Default)]
+struct Held(usize);
+
+static ALL_HELD: AtomicUsize = AtomicUsize::new(0);
+
+impl Held {
+    fn add(&mut self, bytes: usize) {
+        self.0 += bytes;
+        ALL_HELD.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn sub(&mut self, bytes: usize) {
+        self.0 -= bytes;
+        ALL_HELD.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether a further request has to wait, given `answers` bytes of replies that the client has not read.
+    fn is_full(&self, answers: usize) -> bool {
+        let own = self.0 + answers;
+        own >= NBD_CLIENT_BYTES || own > 0 && ALL_HELD.load(Ordering::Relaxed) >= NBD_BYTES
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.sub(self.0);
+    }
+}
+
+/// Serves one client until it disconnects. The stream has to be non-blocking.
 ///
 /// # Errors
-/// When the client or the target breaks its protocol, or its connection.
+/// When the client or the target violates its protocol, or its connection breaks.
 pub fn serve<Stream: Read + Write + AsRawFd>(
     stream: &mut Stream,
     mut target: Target,
@@ -146,6 +197,9 @@ pub fn serve<Stream: Read + Write + AsRawFd>(
         pieces: VecDeque::new(),
         underway: Slab::new(),
         free: Default::default(),
+        held: Held::default(),
+        answers: StallTimer::new(target.stall_timeout),
+        stall_timeout: target.stall_timeout,
     };
     exporting.run(&mut target.client)
 }
@@ -156,6 +210,7 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
         let mut done = Vec::new();
         let (mut active, mut told) = (Instant::now(), Instant::now());
         let mut is_armed = false;
+        let (began, handshake) = (Instant::now(), CONNECT_TIMEOUT);
         loop {
             let mut progress = self.receive(&mut staging)?;
             self.take_demands()?;
@@ -168,18 +223,32 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
                 return Ok(());
             }
             let now = Instant::now();
+            let now_ns = u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX);
+            if self.answers.is_too_long(self.has_output(), now_ns) {
+                return Err(NbdError::Stalled(self.stall_timeout));
+            }
+            if !self.session.is_negotiated() && now - began > handshake {
+                return Err(NbdError::Handshake);
+            }
             if now - told > KEEP_ALIVE {
                 client.keep_alive()?;
                 told = now;
             }
             if progress {
                 (active, is_armed) = (now, false);
-            } else if now - active > LOOK {
+            } else if now - active > POLL_TIME {
                 if is_armed {
                     let [one, other] = self.queue.watched();
                     let wants_input = self.wants_input();
                     let fd = if wants_input || self.has_output() { self.stream.as_raw_fd() } else { -1 };
-                    wait([(fd, self.has_output()), one, other], KEEP_ALIVE)?;
+                    let most = if !self.session.is_negotiated() || self.has_output() {
+                        STALL_CHECK_INTERVAL
+                    } else {
+                        KEEP_ALIVE
+                    };
+                    // No descriptor tells when other clients return memory: check periodically.
+                    let most = if self.waits_for_memory() { MEMORY_CHECK_INTERVAL } else { most };
+                    wait([(fd, self.has_output()), one, other], most)?;
                     (active, is_armed) = (Instant::now(), false);
                 } else {
                     self.queue.arm()?;
@@ -194,7 +263,12 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
     }
 
     fn wants_input(&self) -> bool {
-        self.session.wants_input() && self.pending.len() < REQUESTS_MAX
+        self.session.wants_input() && self.pending.len() < REQUESTS_MAX && !self.waits_for_memory()
+    }
+
+    /// Whether the session reads no further request because memory is short.
+    fn waits_for_memory(&self) -> bool {
+        self.held.is_full(self.session.output().len())
     }
 
     fn receive(&mut self, staging: &mut [u8]) -> Result<bool, NbdError> {
@@ -216,7 +290,10 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
         let mut progress = false;
         while self.has_output() {
             match self.stream.write(self.session.output()) {
-                Ok(bytes) => self.session.sent(bytes),
+                Ok(bytes) => {
+                    self.answers.moved(bytes);
+                    self.session.sent(bytes);
+                }
                 Err(error) if is_later(&error) => break,
                 Err(error) => return Err(error.into()),
             }
@@ -225,19 +302,23 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
         Ok(progress)
     }
 
-    /// Makes commands of what the client demands.
+    /// Turns the demands of the client into NVMe commands.
     fn take_demands(&mut self) -> Result<(), NbdError> {
-        while self.pending.len() < REQUESTS_MAX {
+        while self.pending.len() < REQUESTS_MAX && !self.waits_for_memory() {
             let nsid = self.namespace.nsid;
             let block = self.namespace.block_size as u64;
             let Some(demand) = self.session.next_demand()? else { return Ok(()) };
             match demand {
                 Demand::Read { cookie, offset, length } => {
+                    self.held.add(length);
                     let request = begin(&mut self.pending, cookie, length);
+                    self.pending[request].bytes = length;
                     self.read(request, offset, length);
                 }
                 Demand::Write { cookie, offset, data, durable } => {
+                    self.held.add(data.len());
                     let request = begin(&mut self.pending, cookie, 0);
+                    self.pending[request].bytes = data.len();
                     for (index, part) in data.chunks(self.transfer_max).enumerate() {
                         let start = (offset + (index * self.transfer_max) as u64) / block;
                         let mut command = transfer(Io::Write, nsid, start, part.len() as u64 / block);
@@ -281,7 +362,7 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
         Ok(())
     }
 
-    /// Reads whole blocks; those at the ends may be more than was asked for.
+    /// Reads whole blocks; the first and last may contain bytes outside the request.
     fn read(&mut self, request: usize, offset: u64, length: usize) {
         let block = self.namespace.block_size as u64;
         let end = offset + length as u64;
@@ -301,9 +382,9 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
         self.pending[request].commands += 1;
     }
 
-    /// Hands commands to the queue while it takes some.
+    /// Submits commands until the queue is full.
     fn submit(&mut self) -> Result<(), NbdError> {
-        while self.queue.outstanding() < usize::from(DEPTH)
+        while self.queue.outstanding() < self.queue.depth()
             && let Some(Piece { request, command, data }) = self.pieces.pop_front()
         {
             let (payload, place) = match data {
@@ -339,7 +420,8 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
             }
         }
         if pending.commands == 0 {
-            let Pending { cookie, errno, data, .. } = self.pending.remove(request);
+            let Pending { cookie, errno, data, bytes, .. } = self.pending.remove(request);
+            self.held.sub(bytes);
             let data = if errno == Errno::Success { &data[..] } else { &[] };
             self.session.reply(cookie, errno, data);
         }
@@ -347,7 +429,7 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
 }
 
 fn begin(pending: &mut Slab<Pending>, cookie: u64, length: usize) -> usize {
-    pending.insert(Pending { cookie, errno: Errno::Success, commands: 0, data: vec![0; length] })
+    pending.insert(Pending { cookie, errno: Errno::Success, commands: 0, data: vec![0; length], bytes: 0 })
 }
 
 fn transfer(kind: Io, nsid: u32, start: u64, count: u64) -> Command {
@@ -355,7 +437,7 @@ fn transfer(kind: Io, nsid: u32, start: u64, count: u64) -> Command {
     Command { opcode: kind as u8, nsid, ..Command::default() }.with_blocks(blocks)
 }
 
-/// A buffer of at least this length: small, or as long as a transfer can be.
+/// A buffer of at least this length, from one of the two free lists.
 fn take(
     free: &mut [Vec<Buffer>; 2],
     queue: &Queue,

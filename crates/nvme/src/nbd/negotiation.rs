@@ -1,17 +1,17 @@
-//! Fixed newstyle negotiation: what the client asks before it sends requests.
+//! Fixed newstyle negotiation: the options of a client before its first request.
 
-use super::session::{Export, Fault};
+use super::terms::{Export, Fault, REQUEST_BYTES_MAX};
 
 /// Data of one option. Names have 4096 bytes at most.
 pub(super) const OPTION_BYTES_MAX: usize = 8192;
-/// Options that a client may ask for: those that are understood are fewer.
+/// Options that a client may send; more than there are, so that unknown ones are answered.
 pub(super) const OPTIONS_MAX: usize = 64;
 
-/// `NBDMAGIC`.
+/// The first magic number of the greeting: `NBDMAGIC` in ASCII.
 const MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
-/// `IHAVEOPT`.
+/// The magic number of each option: `IHAVEOPT` in ASCII.
 const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
-/// What replies to options begin with.
+/// The magic number of replies to options.
 const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
 /// Flags of the handshake, for server and client alike.
@@ -44,18 +44,18 @@ mod info {
     pub(super) const BLOCK_SIZE: u16 = 3;
 }
 
-/// What follows an option.
+/// The next step after an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
-    /// Another.
+    /// The client sends another option.
     Option,
-    /// Requests.
+    /// The transmission phase: the client sends requests.
     Requests,
-    /// The end.
+    /// The client ended the session.
     End,
 }
 
-/// The server's first words.
+/// The greeting of the server.
 pub(super) fn greeting() -> [u8; 18] {
     let mut bytes = [0; 18];
     bytes[..8].copy_from_slice(&MAGIC.to_be_bytes());
@@ -64,7 +64,7 @@ pub(super) fn greeting() -> [u8; 18] {
     bytes
 }
 
-/// The client's answer; whether 124 zeros are left out.
+/// Checks the flags of the client; returns whether 124 zero bytes are omitted (NBD_FLAG_NO_ZEROES).
 pub(super) fn client_flags(flags: u32) -> Result<bool, Fault> {
     let known = u32::from(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES);
     if flags & !known != 0 || flags & u32::from(handshake::FIXED_NEWSTYLE) == 0 {
@@ -73,10 +73,10 @@ pub(super) fn client_flags(flags: u32) -> Result<bool, Fault> {
     Ok(flags & u32::from(handshake::NO_ZEROES) != 0)
 }
 
-/// An option's number, data, and where the next begins.
+/// An option: its number, its data, and the offset behind it.
 pub(super) type Asked<'a> = (u32, &'a [u8], usize);
 
-/// What a client asks; `None` while not all of it is there.
+/// The next option of a client; `None` while it is incomplete.
 pub(super) fn option(bytes: &[u8]) -> Result<Option<Asked<'_>>, Fault> {
     let Some((head, rest)) = bytes.split_first_chunk::<16>() else { return Ok(None) };
     let magic = u64::from_be_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]);
@@ -145,10 +145,11 @@ fn information(export: &Export, number: u32, data: &[u8], out: &mut Vec<u8>) -> 
             push(out, number, reply::INFO, &[&info::NAME.to_be_bytes(), export.name.as_bytes()].concat());
         }
     }
-    // Always, so that who understands it keeps to it.
+    // Block sizes are sent even if the client did not request them, so that a client that knows them uses
+    // them.
     let mut sizes = info::BLOCK_SIZE.to_be_bytes().to_vec();
     let block = export.block_size;
-    for size in [block, block.max(4096), super::REQUEST_BYTES_MAX as u32] {
+    for size in [block, block.max(4096), REQUEST_BYTES_MAX as u32] {
         sizes.extend_from_slice(&size.to_be_bytes());
     }
     push(out, number, reply::INFO, &sizes);
@@ -156,7 +157,7 @@ fn information(export: &Export, number: u32, data: &[u8], out: &mut Vec<u8>) -> 
     if number == option::GO { Next::Requests } else { Next::Option }
 }
 
-/// The name, and what is asked about it.
+/// The export name, and the information requests.
 fn take_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = data.split_first_chunk::<4>()?;
     let (name, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;

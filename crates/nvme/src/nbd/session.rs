@@ -1,36 +1,15 @@
-//! One client's session: bytes in, demands out, answers in, bytes out.
-
-use thiserror::Error;
+//! The NBD protocol with one client, without a socket: bytes in, demands out, results in, bytes out.
 
 use super::Errno;
 use super::negotiation::{self, Next, OPTIONS_MAX};
+use super::terms::{Export, Fault, REQUEST_BYTES_MAX, flag};
 
-/// Bytes of one request. Longer ones end the session: who asked for block sizes knows.
-pub const REQUEST_BYTES_MAX: usize = 32 << 20;
-/// Answers that wait to be sent, in bytes. Nothing more is read beyond it.
+/// Bytes of replies that wait to be sent. No further request is read beyond it.
 const OUTPUT_MAX: usize = 64 << 20;
 /// Bytes of a request without its data.
 const REQUEST_SIZE: usize = 28;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const REPLY_MAGIC: u32 = 0x6744_6698;
-
-/// Flags of an export.
-pub mod flag {
-    /// There are flags.
-    pub const HAS_FLAGS: u16 = 1;
-    /// It is not written.
-    pub const READ_ONLY: u16 = 1 << 1;
-    /// FLUSH is understood.
-    pub const FLUSH: u16 = 1 << 2;
-    /// So is forced unit access.
-    pub const FUA: u16 = 1 << 3;
-    /// TRIM is understood.
-    pub const TRIM: u16 = 1 << 5;
-    /// So is WRITE_ZEROES.
-    pub const WRITE_ZEROES: u16 = 1 << 6;
-    /// A FLUSH on one connection is for all.
-    pub const MULTIPLE: u16 = 1 << 8;
-}
 
 mod command {
     pub(super) const READ: u16 = 0;
@@ -43,94 +22,55 @@ mod command {
     pub(super) const NO_HOLE: u16 = 1 << 1;
 }
 
-/// What is exported.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Export {
-    /// Its name. The empty name is it too.
-    pub name: String,
-    /// Bytes.
-    pub size: u64,
-    /// What requests have to be multiples of.
-    pub block_size: u32,
-    /// Of [`flag`].
-    pub flags: u16,
-}
-
-impl Export {
-    pub(super) fn is_called(&self, name: &[u8]) -> bool {
-        name.is_empty() || name == self.name.as_bytes()
-    }
-}
-
-/// Why a session ends early.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum Fault {
-    /// The client speaks something else.
-    #[error("the client speaks no fixed newstyle NBD")]
-    Handshake,
-    /// A magic number is wrong.
-    #[error("the client lost its place: a magic number is wrong")]
-    Magic,
-    /// An option or a request is longer than the limit.
-    #[error("the client sent more at once than the limit")]
-    TooLong,
-    /// More options than there are.
-    #[error("the client asked for more options than there are")]
-    TooMany,
-    /// An export that is not there.
-    #[error("the client asked for an export that is not there")]
-    NoSuchExport,
-}
-
-/// Something to do, with the client's name for it and where, in bytes. Ranges lie within the export and are
-/// multiples of its blocks, except those of reads.
+/// A request of the client: its cookie, and a range in bytes. Ranges lie within the export; except for reads
+/// they are multiples of the block size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Demand<'a> {
-    /// Read.
+    /// Read a range (NBD_CMD_READ).
     Read {
-        /// The client's name for it.
+        /// The cookie of the request, which the reply repeats.
         cookie: u64,
-        /// From where.
+        /// The first byte of the range.
         offset: u64,
-        /// How many.
+        /// The length of the range in bytes.
         length: usize,
     },
-    /// Write.
+    /// Write a range (NBD_CMD_WRITE).
     Write {
-        /// The client's name for it.
+        /// The cookie of the request, which the reply repeats.
         cookie: u64,
-        /// To where.
+        /// The first byte of the range.
         offset: u64,
-        /// What.
+        /// The bytes to write.
         data: &'a [u8],
-        /// Whether they are on the medium before it is answered.
+        /// Whether the data have to be on the medium before the reply (FUA).
         durable: bool,
     },
-    /// Bring what was written to the medium.
+    /// Flush all finished writes to the medium (NBD_CMD_FLUSH).
     Flush {
-        /// The client's name for it.
+        /// The cookie of the request, which the reply repeats.
         cookie: u64,
     },
-    /// Give room back.
+    /// Deallocate a range (NBD_CMD_TRIM).
     Trim {
-        /// The client's name for it.
+        /// The cookie of the request, which the reply repeats.
         cookie: u64,
-        /// From where.
+        /// The first byte of the range.
         offset: u64,
-        /// How many.
+        /// The length of the range in bytes.
         length: u64,
     },
-    /// Make zeros.
+    /// Make a range read as zeros (NBD_CMD_WRITE_ZEROES).
     Zero {
-        /// The client's name for it.
+        /// The cookie of the request, which the reply repeats.
         cookie: u64,
-        /// From where.
+        /// The first byte of the range.
         offset: u64,
-        /// How many.
+        /// The length of the range in bytes.
         length: u64,
-        /// Whether their room may be given back.
+        /// Whether the range may be deallocated.
         may_deallocate: bool,
-        /// Whether they are on the medium before it is answered.
+        /// Whether the data have to be on the medium before the reply (FUA).
         durable: bool,
     },
 }
@@ -143,17 +83,17 @@ enum Phase {
         count: usize,
     },
     Requests,
-    /// Nothing more is read.
+    /// The session is over; no further bytes are read.
     End,
 }
 
-/// One client's session.
+/// The state of one client.
 #[derive(Debug)]
 pub struct Session {
     export: Export,
     phase: Phase,
     input: Vec<u8>,
-    /// Bytes of `input` that are understood.
+    /// Bytes of `input` that were processed.
     taken: usize,
     output: Vec<u8>,
     sent: usize,
@@ -181,23 +121,28 @@ fn parse(b: &[u8; REQUEST_SIZE]) -> Result<Parsed, Fault> {
 }
 
 impl Session {
-    /// A client that has just connected.
+    /// A session with a client that has just connected.
     pub fn new(export: Export) -> Self {
         let output = negotiation::greeting().to_vec();
         Self { export, phase: Phase::Flags, input: Vec::new(), taken: 0, output, sent: 0 }
     }
 
-    /// Whether the client has said all it wants to.
+    /// Whether the session is over.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::End
     }
 
-    /// Whether bytes should be read: not while the client takes no answers.
+    /// Whether the client has chosen the export.
+    pub fn is_negotiated(&self) -> bool {
+        matches!(self.phase, Phase::Requests | Phase::End)
+    }
+
+    /// Whether bytes should be read: not while too many bytes of replies wait.
     pub fn wants_input(&self) -> bool {
         self.phase != Phase::End && self.output.len() - self.sent < OUTPUT_MAX
     }
 
-    /// Bytes came.
+    /// Takes bytes that the client sent.
     pub fn received(&mut self, bytes: &[u8]) {
         if self.taken == self.input.len() {
             self.input.clear();
@@ -209,12 +154,12 @@ impl Session {
         self.input.extend_from_slice(bytes);
     }
 
-    /// What is to be sent.
+    /// The bytes to send.
     pub fn output(&self) -> &[u8] {
         &self.output[self.sent..]
     }
 
-    /// So many bytes of it went.
+    /// Confirms that this many bytes of the output were sent.
     pub fn sent(&mut self, bytes: usize) {
         self.sent = (self.sent + bytes).min(self.output.len());
         if self.sent == self.output.len() {
@@ -223,7 +168,7 @@ impl Session {
         }
     }
 
-    /// Answers a demand; `data` are those of a read that went well.
+    /// Queues the reply to a request; `data` is the data of a successful read.
     pub fn reply(&mut self, cookie: u64, errno: Errno, data: &[u8]) {
         self.output.extend_from_slice(&REPLY_MAGIC.to_be_bytes());
         self.output.extend_from_slice(&(errno as u32).to_be_bytes());
@@ -231,10 +176,10 @@ impl Session {
         self.output.extend_from_slice(data);
     }
 
-    /// The next demand, if there is one.
+    /// The next request, if one is complete.
     ///
     /// # Errors
-    /// When the session cannot go on.
+    /// When the client violates the protocol.
     pub fn next_demand(&mut self) -> Result<Option<Demand<'_>>, Fault> {
         loop {
             let input = &self.input[self.taken..];
@@ -282,7 +227,7 @@ impl Session {
         }
     }
 
-    /// Whether a request is one that can be done.
+    /// Checks flags and range of a request.
     fn check(&self, request: &Parsed) -> Errno {
         let Parsed { flags, kind, offset, length, .. } = *request;
         let allowed = match kind {
@@ -330,7 +275,7 @@ impl Session {
                 let may_deallocate = flags & command::NO_HOLE == 0;
                 Demand::Zero { cookie, offset, length: length.into(), may_deallocate, durable }
             }
-            // `check` lets nothing else through.
+            // `check` refuses all other types.
             _ => Demand::Flush { cookie },
         }
     }
@@ -370,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn go_tells_the_size_and_requests_follow() {
+    fn option_go_reports_the_size_and_starts_transmission() {
         let mut session = session();
         assert_eq!(&session.output()[..16], b"NBDMAGICIHAVEOPT");
         session.sent(18);
@@ -379,7 +324,7 @@ mod tests {
         session.received(&option(7, &[0, 0, 0, 0, 0, 0]));
         assert_eq!(session.next_demand(), Ok(None));
         let said = session.output();
-        // Structured replies are not there; then size and flags.
+        // Structured replies are refused; the export size and flags follow.
         assert_eq!(said[12..16], (1_u32 << 31 | 1).to_be_bytes());
         assert_eq!(said[42..50], (1_u64 << 20).to_be_bytes());
         session.sent(said.len());
@@ -408,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_answered_and_the_session_goes_on() {
+    fn unsupported_requests_get_an_error_and_the_session_continues() {
         let mut session = ready();
         for (bytes, errno) in [
             (request(0, 0, 1 << 20, 1), Errno::Invalid),
@@ -427,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_loses_the_place_is_let_go() {
+    fn a_wrong_magic_number_ends_the_session() {
         let mut session = ready();
         session.received(&[0; 28]);
         assert_eq!(session.next_demand(), Err(Fault::Magic));

@@ -1,9 +1,9 @@
-//! The file that says what is served. What a server is told at run time is kept in the same form, so that its
-//! state can be read, changed and used as a file again.
+//! The configuration file of a server. Changes at run time are kept in the same form, so that the state of a
+//! server can be read, edited and used as a configuration again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -19,89 +19,89 @@ use crate::nqn::Nqn;
 /// Why a configuration cannot be used.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// It cannot be read, or written.
+    /// The file cannot be read or written.
     #[error("{path}: {source}")]
     File {
-        /// The file.
+        /// The path of the configuration file.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: std::io::Error,
     },
-    /// It is not what it should be; the message has line and column.
+    /// The file is not a valid configuration; the message has line and column.
     #[error("{path}: {source}")]
     Parse {
-        /// The file.
+        /// The path of the configuration file.
         path: PathBuf,
-        /// Where, and what.
+        /// The error of the parser, with its position.
         source: Box<toml::de::Error>,
     },
 }
 
-/// Everything that a server serves.
+/// The configuration of a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
-    /// The subsystems.
+    /// The NVM subsystems that are served.
     #[serde(default, rename = "subsystem", skip_serializing_if = "Vec::is_empty")]
     pub subsystems: Vec<SubsystemConfig>,
-    /// Where it listens.
+    /// The ports that the server listens on.
     #[serde(default, rename = "port", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortConfig>,
-    /// Other discovery services that this one names.
+    /// Referrals: other discovery services that the discovery log lists.
     #[serde(default, rename = "referral", skip_serializing_if = "Vec::is_empty")]
     pub referrals: Vec<ReferralConfig>,
 }
 
-/// Namespaces under a name.
+/// A subsystem: an NQN with its namespaces and its allowed hosts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SubsystemConfig {
-    /// Its name.
+    /// The NQN of the subsystem.
     pub nqn: Nqn,
-    /// Its serial number, at most 20 characters; made from the name when absent.
+    /// The serial number (SN), at most 20 characters; derived from the NQN when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// Its model, at most 40 characters.
+    /// The model number (MN), at most 40 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The hosts that may use it; all when absent.
+    /// The allowed hosts; every host when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<BTreeSet<Nqn>>,
-    /// What hosts prove themselves with. When there is any, no others may come.
+    /// Credentials by host NQN. If there are any, only these hosts may connect.
     #[serde(default, rename = "host", skip_serializing_if = "BTreeMap::is_empty")]
     pub credentials: BTreeMap<Nqn, Credentials>,
-    /// Its namespaces.
+    /// The namespaces of the subsystem.
     #[serde(default, rename = "namespace", skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceConfig>,
 }
 
 impl SubsystemConfig {
-    /// One that every host may use, without namespaces.
+    /// A subsystem without namespaces that every host may use.
     pub fn new(nqn: Nqn) -> Self {
         let (hosts, credentials, namespaces) = (None, BTreeMap::new(), Vec::new());
         Self { nqn, serial: None, model: None, hosts, credentials, namespaces }
     }
 }
 
-/// Another name for who may use a subsystem.
+/// The allowed hosts of a subsystem; every host when `None`.
 pub type HostsConfig = Option<BTreeSet<Nqn>>;
 
-/// Blocks.
+/// A namespace: its identifier, its blocks, and the store that holds them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct NamespaceConfig {
-    /// Its number, from 1.
+    /// The namespace identifier (NSID), from 1.
     pub id: u32,
-    /// Where its bytes are.
+    /// The store that holds the blocks.
     #[serde(flatten)]
     pub backend: BackendConfig,
-    /// Bytes of a block: 512 or 4096.
+    /// The logical block size: 512 or 4096 bytes.
     #[serde(default = "block_size", skip_serializing_if = "is_block_size")]
     pub block_size: BlockSize,
-    /// Whether hosts may only read.
+    /// Whether the namespace is read-only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
-    /// Its group of asymmetric access, from 1.
+    /// The ANA group identifier, from 1.
     #[serde(default = "group", skip_serializing_if = "is_group")]
     pub group: u32,
 }
@@ -122,13 +122,13 @@ fn is_group(group: &u32) -> bool {
     *group == 1
 }
 
-/// Bytes of a block.
+/// A logical block size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub enum BlockSize {
-    /// 512.
+    /// Logical blocks of 512 bytes.
     B512,
-    /// 4096.
+    /// Logical blocks of 4096 bytes.
     B4096,
 }
 
@@ -153,22 +153,22 @@ impl From<BlockSize> for u32 {
     }
 }
 
-/// Where bytes are: one of `file`, `memory` and `null`.
+/// The store of a namespace: one of `file`, `memory` and `null`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "BackendKeys", into = "BackendKeys")]
 pub enum BackendConfig {
-    /// In a file or on a block device.
+    /// A regular file or a block device.
     File {
-        /// Which.
+        /// The path of the regular file or block device.
         path: PathBuf,
-        /// How large it is made; as large as it is when absent.
+        /// The size to which the file is extended; its present size when absent.
         size: Option<Bytes>,
-        /// Whether the page cache is kept out where that can be done.
+        /// Whether to use direct I/O (`O_DIRECT`) where the file supports it.
         direct: bool,
     },
-    /// In memory.
+    /// In the memory of the server, with this size; the data end with the process.
     Memory(Bytes),
-    /// Nowhere.
+    /// Nowhere: writes are discarded, and reads return zeros. The size is what hosts see.
     Null(Bytes),
 }
 
@@ -215,30 +215,31 @@ impl From<BackendConfig> for BackendKeys {
     }
 }
 
-/// A way to the target.
+/// A port: an address that the server listens on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PortConfig {
-    /// Its number; given when absent.
+    /// The port identifier (PORTID); assigned by the server when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u16>,
-    /// How.
+    /// The transport, TCP or RDMA.
     #[serde(default, skip_serializing_if = "is_tcp")]
     pub transport: TransportConfig,
-    /// Whether hosts come in TLS 1.3, with the keys that they have in their subsystems. TCP only.
+    /// Whether the port requires TLS 1.3 with the PSKs of the hosts. TCP only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tls: bool,
-    /// Receives that all connections of a device share; when absent each has as many as commands. RDMA only.
+    /// The length of the shared receive queue of all connections of a device; when absent, each connection
+    /// has its own receives, one for each command. RDMA only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_receives: Option<Receives>,
-    /// Where: an address and a port, as in 192.0.2.1:4420 or [::]:4420.
+    /// The address and port to listen on, as in 192.0.2.1:4420 or [::]:4420.
     pub address: SocketAddr,
-    /// The subsystems it leads to; all when absent.
+    /// The subsystems that hosts reach through this port; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subsystems: Option<BTreeSet<Nqn>>,
 }
 
-/// Receives of a shared queue: from 64 to 32768, as many as rockery's devices have.
+/// The length of a shared receive queue: from 64 to 32768, the limit of rockery devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Receives(pub(super) u32);
@@ -270,14 +271,14 @@ impl FromStr for Receives {
     }
 }
 
-/// How a port is reached.
+/// The transport of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransportConfig {
-    /// NVMe/TCP.
+    /// NVMe/TCP, with or without TLS.
     #[default]
     Tcp,
-    /// NVMe/RDMA.
+    /// NVMe/RDMA over a verbs device.
     Rdma,
 }
 
@@ -285,19 +286,19 @@ fn is_tcp(transport: &TransportConfig) -> bool {
     *transport == TransportConfig::Tcp
 }
 
-/// Another discovery service.
+/// A referral to another discovery service.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ReferralConfig {
-    /// Where.
+    /// The address and port of the discovery service.
     pub address: SocketAddr,
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// With the place in the file where it is wrong.
+    /// When the file cannot be read or is not valid; the error has the position.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let file = |source| ConfigError::File { path: path.to_owned(), source };
         let text = std::fs::read_to_string(path).map_err(file)?;
@@ -305,36 +306,54 @@ impl Config {
             .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
     }
 
-    /// As a file has it.
+    /// The configuration as TOML.
     pub fn to_text(&self) -> String {
-        // Keys are text and values are numbers and text: there is nothing that TOML cannot say.
+        // All keys are text, and all values numbers, booleans, text or tables, so that serialization cannot
+        // fail.
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// Writes a file, whole or not at all: what was there before stays until the new one is on the medium.
+    /// Changes the subsystem of this name, if it exists.
+    pub(super) fn with_subsystem(&mut self, name: &Nqn, change: impl FnOnce(&mut SubsystemConfig)) {
+        if let Some(subsystem) = self.subsystems.iter_mut().find(|it| it.nqn == *name) {
+            change(subsystem);
+        }
+    }
+
+    /// Writes the file atomically: the old file stays until the new one is on the medium. A file that has the
+    /// same contents already is not written, so that no free space is needed then.
     ///
     /// # Errors
-    /// As the file system.
+    /// When the file system reports an error.
     pub fn write(&self, path: &Path) -> Result<(), ConfigError> {
-        let file = |source| ConfigError::File { path: path.to_owned(), source };
         let text = self.to_text();
+        if std::fs::read(path).is_ok_and(|found| found == text.as_bytes()) {
+            return Ok(());
+        }
         let mut new = path.as_os_str().to_owned();
         new.push(".new");
         let new = PathBuf::from(new);
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let write = || {
             use std::io::Write;
-            // It may have secrets.
-            let options = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).clone();
+            // The configuration may contain secrets, so a temporary file of an earlier attempt, with unknown
+            // permissions, is not reused.
+            _ = std::fs::remove_file(&new);
+            let options = OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
             let mut out = options.open(&new)?;
             out.write_all(text.as_bytes())?;
             out.sync_all()?;
-            std::fs::rename(&new, path)
+            std::fs::rename(&new, path)?;
+            File::open(folder)?.sync_all()
         };
-        write().map_err(file)
+        write().map_err(|source| {
+            _ = std::fs::remove_file(&new);
+            ConfigError::File { path: path.to_owned(), source }
+        })
     }
 }
 
-/// A number of bytes, as people write it: 4096, 512M, 10GiB. Units are powers of 1024.
+/// A number of bytes in text form: 4096, 512M, 10GiB. Units are powers of 1024.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(try_from = "BytesText", into = "BytesText")]
 pub struct Bytes(pub u64);
@@ -414,7 +433,7 @@ mod tests {
     "#;
 
     #[test]
-    fn what_is_written_is_what_was_read() {
+    fn a_configuration_is_written_as_it_was_read() {
         let config: Config = toml::from_str(TEXT).unwrap();
         let namespaces = &config.subsystems[0].namespaces;
         assert_eq!(namespaces[1].backend, BackendConfig::Memory(Bytes(64 << 20)));
@@ -423,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_text_gives_a_specific_error() {
         let wrong =
             |from: &str, to: &str| toml::from_str::<Config>(&TEXT.replace(from, to)).unwrap_err().to_string();
         assert!(wrong("block-size = 512", "block-size = 100").contains("512 or 4096"));
@@ -434,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_written_as_people_do() {
+    fn sizes_have_units() {
         for (text, bytes) in [("4096", 4096), ("512M", 512 << 20), ("10GiB", 10 << 30), ("1 tb", 1 << 40)] {
             assert_eq!(text.parse(), Ok(Bytes(bytes)));
         }

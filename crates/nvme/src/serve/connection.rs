@@ -1,4 +1,4 @@
-//! The thread of one connection: its socket, its engine, and sleep.
+//! The thread of one TCP connection: its socket, its engine, and waiting.
 
 use std::io::ErrorKind::{NotConnected, UnexpectedEof};
 use std::io::{self, IoSlice};
@@ -11,11 +11,14 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{SockRef, Socket};
 
-use super::doorman::Guest;
+use super::connection_limiter::ConnectionPermit;
 use super::idle::Idle;
+use super::stall_timer::StallTimer;
 use super::{Counted, End, Shared, Tuning};
+use crate::congestion;
 use crate::engine::Engine;
 use crate::limits::CONNECTIONS_MAX;
+use crate::pool::Pool;
 use crate::stream::Stream;
 use crate::target::{Origin, Proved, Queue, Wake};
 use crate::tcp::{Closing, Connection};
@@ -25,78 +28,73 @@ const SOCKET: Token = Token(0);
 pub(super) const WOKEN: Token = Token(1);
 pub(super) const RING: Token = Token(2);
 
-/// How often an admin queue looks at its deadline, at least.
-pub(super) const LOOK_EVERY_NS: u64 = 1_000_000_000;
-/// How long a connection that is ending may take to say its last words.
-const LAST_WORDS_NS: u64 = 2_000_000_000;
+/// The longest interval between two checks of the keep alive deadline.
+pub(super) const CHECK_INTERVAL_NS: u64 = 1_000_000_000;
+/// How long a closing connection may take to send its last PDU.
+const FINAL_SEND_NS: u64 = 2_000_000_000;
 
-/// How long nothing happens until memory is given back. Between two bursts it stays: what the kernel has to
-/// find and clear anew costs more than what was saved.
-const REST_AFTER: Duration = Duration::from_millis(500);
+/// How long a connection is idle before it frees its buffers. They stay between two bursts, because
+/// allocating and clearing pages again costs more than it saves.
+const IDLE_AFTER: Duration = Duration::from_millis(500);
 
-/// Wakes a connection's thread through its poll.
-pub(super) struct Waking(pub(super) Waker);
+/// Wakes the thread of a connection through its `Poll`.
+pub(super) struct PollWaker(pub(super) Waker);
 
-impl Wake for Waking {
+impl Wake for PollWaker {
     fn wake(&self) {
-        // The counter behind it cannot be full for long.
+        // A full eventfd counter is already a pending wake-up.
         _ = self.0.wake();
     }
 }
 
-/// Sets what a socket needs: no delay for small messages, and the congestion control that was asked for.
+/// Configures a socket: TCP_NODELAY, and the configured congestion control.
 pub(super) fn tune(socket: &Socket, tuning: &Tuning) {
     _ = socket.set_tcp_nodelay(true);
-    if let Some(name) = &tuning.congestion {
-        // Where the kernel does not have it, its own does.
-        _ = socket.set_tcp_congestion(name.as_bytes());
-    }
+    congestion::set(&SockRef::from(socket), tuning.congestion.as_deref());
 }
 
-/// Serves one connection until it ends, in TLS where there is an acceptor for it.
+/// Serves one connection until it ends, with TLS if there is an acceptor.
 pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16, acceptor: Option<&Acceptor>) {
     let Ok(peer) = stream.peer_addr() else { return shared.count_end(End::Host) };
     let address = peer.ip();
     let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else {
         return shared.ended(End::Full, None, peer, "");
     };
-    let guest = match shared.doorman.let_in(address) {
-        Ok(guest) => guest,
+    let permit = match shared.connection_limiter.admit(address) {
+        Ok(permit) => permit,
         Err(end) => return shared.ended(end, None, peer, ""),
     };
-    // What goes wrong here is the connection's end, which the host sees.
+    // An error here is not fatal: if the socket is broken, the first read reports it.
     _ = stream.set_nodelay(true);
-    if let Some(name) = &shared.tuning.congestion {
-        _ = SockRef::from(&stream).set_tcp_congestion(name.as_bytes());
-    }
+    congestion::set(&SockRef::from(&stream), shared.tuning.congestion.as_deref());
     let (stream, proved) = match acceptor {
         None => (Stream::Plain(stream), None),
-        Some(acceptor) => match seal(shared, stream, acceptor) {
+        Some(acceptor) => match tls_handshake(shared, stream, acceptor) {
             Ok((stream, proved)) => (stream, Some(proved)),
-            Err(error) => return shared.ended(End::Unsealed, None, peer, &error.to_string()),
+            Err(error) => return shared.ended(End::TlsHandshake, None, peer, &error.to_string()),
         },
     };
-    match Driver::new(shared, stream, (port, proved), peer, guest) {
+    match Driver::new(shared, stream, (port, proved), peer, permit) {
         Err(error) => shared.count_end(if error.kind() == NotConnected { End::Host } else { End::Broken }),
         Ok(mut driver) => {
             let ended = driver.run();
-            driver.say_end(&ended);
+            driver.log_end(&ended);
         }
     }
 }
 
-/// The handshake of TLS. Whose key it was is what Connect has to say again.
-fn seal(shared: &Shared, stream: TcpStream, acceptor: &Acceptor) -> io::Result<(Stream, Proved)> {
+/// Performs the TLS handshake. The names in the PSK identity have to be those of Connect.
+fn tls_handshake(shared: &Shared, stream: TcpStream, acceptor: &Acceptor) -> io::Result<(Stream, Proved)> {
     let target = Arc::clone(&shared.target);
-    let patience = shared.tuning.patience;
-    let (sealed, psk) = acceptor.accept(stream, move |identity| target.psk(identity), patience)?;
-    Ok((Stream::Sealed(Box::new(sealed)), Proved { host: psk.host, subsystem: psk.subsystem }))
+    let connect_timeout = shared.tuning.connect_timeout;
+    let (tls_stream, psk) = acceptor.accept(stream, move |identity| target.psk(identity), connect_timeout)?;
+    Ok((Stream::Tls(Box::new(tls_stream)), Proved { host: psk.host, subsystem: psk.subsystem }))
 }
 
 struct Driver<'a> {
     shared: &'a Shared,
     peer: SocketAddr,
-    guest: Guest<'a>,
+    permit: ConnectionPermit,
     stream: Stream,
     connection: Connection,
     engine: Engine,
@@ -104,6 +102,10 @@ struct Driver<'a> {
     ring_is_watched: bool,
     began_ns: u64,
     over_since_ns: Option<u64>,
+    /// Checks that the host reads its responses, and that it sends requested data.
+    answers: StallTimer,
+    data: StallTimer,
+    is_stalled: bool,
 }
 
 impl<'a> Driver<'a> {
@@ -112,77 +114,85 @@ impl<'a> Driver<'a> {
         mut stream: Stream,
         (port, proved): (u16, Option<Proved>),
         peer: SocketAddr,
-        guest: Guest<'a>,
+        permit: ConnectionPermit,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(stream.socket_mut(), SOCKET, both)?;
-        let wake: Arc<dyn Wake> = Arc::new(Waking(Waker::new(poll.registry(), WOKEN)?));
-        let origin = Origin { port, local: stream.socket().local_addr()? };
+        let wake: Arc<dyn Wake> = Arc::new(PollWaker(Waker::new(poll.registry(), WOKEN)?));
+        let origin = Origin { port, local: stream.socket().local_addr()?, peer: peer.ip().to_canonical() };
+        let share = shared.budget.share(peer.ip(), Arc::clone(&wake));
         let queue = Queue::new(Arc::clone(&shared.target), origin, wake).proved(proved);
         Ok(Self {
             shared,
             peer,
-            guest,
+            permit,
             stream,
-            connection: Connection::new(queue),
+            connection: Connection::with(queue, Pool::charging(share)),
             engine: Engine::new(),
             poll,
             ring_is_watched: false,
             began_ns: shared.now_ns(),
             over_since_ns: None,
+            answers: StallTimer::new(shared.tuning.stall_timeout),
+            data: StallTimer::new(shared.tuning.stall_timeout),
+            is_stalled: false,
         })
     }
 
-    /// Counts its end, and says it.
-    fn say_end(&self, ended: &io::Result<()>) {
+    /// Counts the end of the connection by reason, and logs it.
+    fn log_end(&self, ended: &io::Result<()>) {
         let queue = self.connection.queue();
         let (end, why) = match (ended, self.connection.closing()) {
+            (Ok(()), Closing::No) if self.is_stalled => (End::Stalled, String::new()),
             (Err(error), _) if error.kind() == UnexpectedEof => (End::Host, String::new()),
             (Err(error), _) => (End::Broken, error.to_string()),
             (Ok(()), Closing::Host) => (End::Host, String::new()),
             (Ok(()), Closing::Controller) => (End::Controller, String::new()),
             (Ok(()), Closing::Fault(fatal)) => (End::Fault, format!("{fatal:?}")),
-            (Ok(()), Closing::No) => (End::Silent, String::new()),
+            (Ok(()), Closing::No) => (End::ConnectTimeout, String::new()),
         };
         self.shared.ended(end, Some(queue), self.peer, &why);
     }
 
-    /// Until the host has gone, or has to.
+    /// Runs until the connection ends.
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
         let mut idle = Idle::new(self.shared, Duration::ZERO);
-        let mut is_resting = true;
+        let mut is_released = true;
         loop {
             let now_ns = self.shared.now_ns();
             self.engine.begin_round(now_ns);
             let mut progress = self.receive(now_ns)?;
-            progress |= self.work(now_ns);
+            // Before the tasks: memory that another connection returned lets commands begin, and the thread
+            // may sleep after this round.
             self.connection.poll(now_ns);
+            progress |= self.work(now_ns);
             progress |= self.send(now_ns)?;
             if self.has_ended(now_ns) {
                 return Ok(());
             }
             if progress {
-                is_resting = false;
+                is_released = false;
                 idle.worked();
                 continue;
             }
             let is_admin = self.connection.queue().id().is_none_or(|id| id == 0);
-            if !is_admin && idle.may_look(now_ns) {
+            if !is_admin && idle.may_poll(now_ns) {
                 std::hint::spin_loop();
                 continue;
             }
             self.watch_ring()?;
             let most = self.sleep(now_ns);
-            let most = if is_resting { most } else { Some(most.map_or(REST_AFTER, |it| it.min(REST_AFTER))) };
+            let most =
+                if is_released { most } else { Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER))) };
             match self.poll.poll(&mut events, most) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => idle.slept(),
             }
-            if events.is_empty() && !is_resting {
-                self.connection.rest();
-                is_resting = true;
+            if events.is_empty() && !is_released {
+                self.connection.release_idle();
+                is_released = true;
             }
         }
     }
@@ -194,6 +204,7 @@ impl<'a> Driver<'a> {
         match self.stream.read(&mut self.connection.room())? {
             Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Some(bytes) => {
+                self.data.moved(bytes);
                 self.connection.received(bytes, now_ns);
                 Ok(true)
             }
@@ -201,7 +212,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Hands tasks to the engine and back until neither has any.
+    /// Passes tasks to the engine and results back, until neither has any.
     fn work(&mut self, now_ns: u64) -> bool {
         let mut worked = false;
         loop {
@@ -231,6 +242,7 @@ impl<'a> Driver<'a> {
             let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(128);
             self.connection.pieces(&mut pieces);
             let Some(bytes) = self.stream.write(&pieces)? else { break };
+            self.answers.moved(bytes);
             self.connection.sent(bytes, now_ns);
             sent = true;
         }
@@ -239,30 +251,37 @@ impl<'a> Driver<'a> {
 
     fn has_ended(&mut self, now_ns: u64) -> bool {
         if self.connection.queue().is_trusted() {
-            if self.guest.is_known_now() {
+            if self.permit.mark_authenticated() {
                 self.shared.connected(self.connection.queue(), self.peer);
             }
-        } else if now_ns - self.began_ns > self.shared.patience_ns() {
+        } else if now_ns - self.began_ns > self.shared.connect_timeout_ns() {
             return true;
         }
         if self.connection.closing() == crate::tcp::Closing::No {
-            return false;
+            self.is_stalled = self.answers.is_too_long(self.connection.has_output(), now_ns)
+                || self.data.is_too_long(self.connection.awaits_data(), now_ns);
+            if self.is_stalled {
+                // A reset discards the responses that the kernel holds for the host.
+                _ = SockRef::from(self.stream.socket()).set_linger(Some(Duration::ZERO));
+            }
+            return self.is_stalled;
         }
         let since_ns = *self.over_since_ns.get_or_insert(now_ns);
-        self.connection.is_over() || now_ns - since_ns > LAST_WORDS_NS
+        self.connection.is_over() || now_ns - since_ns > FINAL_SEND_NS
     }
 
     fn sleep(&self, now_ns: u64) -> Option<Duration> {
         let is_admin = self.connection.queue().id().is_none_or(|id| id == 0);
-        if self.over_since_ns.is_none() && !is_admin {
+        let is_waited_for = self.connection.has_output() || self.connection.awaits_data();
+        if self.over_since_ns.is_none() && !is_admin && !is_waited_for {
             return None;
         }
         let deadline_ns = self.connection.queue().deadline_ns().unwrap_or(u64::MAX);
-        let until_ns = deadline_ns.saturating_sub(now_ns).clamp(1_000_000, LOOK_EVERY_NS);
+        let until_ns = deadline_ns.saturating_sub(now_ns).clamp(1_000_000, CHECK_INTERVAL_NS);
         Some(Duration::from_nanos(until_ns))
     }
 
-    /// The ring comes with the first task that wants it.
+    /// Registers the io_uring of the engine with the poll: it is created with the first task that needs it.
     fn watch_ring(&mut self) -> io::Result<()> {
         if !self.ring_is_watched
             && let Some(descriptor) = self.engine.descriptor()

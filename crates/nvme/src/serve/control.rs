@@ -1,10 +1,10 @@
-//! The control socket: one JSON command in a line, one JSON answer in a line.
+//! The control socket: each command is a line of JSON, and each answer too.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,88 +13,94 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use wire::nvme::log::AnaState;
 
+use super::Counted;
 use super::config::{Bytes, NamespaceConfig, PortConfig, SubsystemConfig};
+use super::deadline::Deadline;
+use super::local::{self, LocalError, LocalListener};
 use super::state::Server;
 use crate::auth::Credentials;
+use crate::limits::CONTROL_CLIENTS_MAX;
 use crate::nqn::Nqn;
 
-/// Bytes of the longest command.
+/// The longest command in bytes.
 const COMMAND_BYTES_MAX: u64 = 1 << 20;
-/// How long a client may take for its command.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit for receiving a command, and again for sending the answer.
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a server can be told.
+static CLIENTS: AtomicUsize = AtomicUsize::new(0);
+
+/// A command for a server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Command {
-    /// What is served, and to whom.
+    /// Reports the subsystems, namespaces, ports and controllers.
     Status,
-    /// What has been done so far, with the time that it took.
+    /// Reports the counters and latency histograms.
     Report,
-    /// What is served, as a configuration file has it.
+    /// Reports the configuration in the form of the file.
     Config,
-    /// One more subsystem.
+    /// Adds a subsystem.
     AddSubsystem(SubsystemConfig),
-    /// One subsystem less.
+    /// Removes a subsystem.
     RemoveSubsystem {
-        /// Which.
+        /// The NQN of the subsystem.
         nqn: Nqn,
     },
-    /// One more namespace.
+    /// Adds a namespace.
     AddNamespace {
-        /// Where.
+        /// The NQN of the subsystem.
         nqn: Nqn,
-        /// What.
+        /// The namespace to add.
         namespace: NamespaceConfig,
     },
-    /// One namespace less.
+    /// Removes a namespace.
     RemoveNamespace {
-        /// Where.
+        /// The NQN of the subsystem.
         nqn: Nqn,
-        /// Which.
+        /// The namespace identifier (NSID).
         id: u32,
     },
-    /// Another size.
+    /// Changes the size of a namespace.
     Resize {
-        /// Where.
+        /// The NQN of the subsystem.
         nqn: Nqn,
-        /// Which.
+        /// The namespace identifier (NSID).
         id: u32,
-        /// How large.
+        /// The new size in bytes.
         size: Bytes,
     },
-    /// Who may use a subsystem.
+    /// Sets the allowed hosts of a subsystem.
     Hosts {
-        /// Which.
+        /// The NQN of the subsystem.
         nqn: Nqn,
-        /// These, or everybody.
+        /// The allowed hosts; every host when `None`.
         hosts: Option<BTreeSet<Nqn>>,
     },
-    /// What a host proves itself with.
+    /// Sets the credentials of a host.
     Credentials {
-        /// Where.
+        /// The NQN of the subsystem.
         nqn: Nqn,
-        /// Who.
+        /// The NQN of the host.
         host: Nqn,
-        /// This, or nothing.
+        /// The credentials; `None` removes them.
         credentials: Option<Credentials>,
     },
-    /// One more address.
+    /// Adds a port.
     AddPort(PortConfig),
-    /// How a group of namespaces is reached through a port.
+    /// Sets the ANA state of a group on a port.
     Access {
-        /// Where.
+        /// The NQN of the subsystem.
         nqn: Nqn,
-        /// Through which port.
+        /// The port identifier (PORTID).
         port: u16,
-        /// Which group.
+        /// The ANA group identifier, from 1.
         group: u32,
-        /// How.
+        /// The new ANA state.
         access: Access,
     },
 }
 
-/// How a group of namespaces is reached.
+/// The ANA states that can be set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -118,35 +124,48 @@ impl From<Access> for AnaState {
     }
 }
 
-/// Why a server could not be told something.
+/// Why a command failed.
 #[derive(Debug, Error)]
 pub enum ControlError {
-    /// Nobody is there.
+    /// No server accepts connections at the path.
     #[error("no server answers at {path}: {source}")]
-    Nobody {
-        /// The socket.
+    NoServer {
+        /// The path of the control socket.
         path: PathBuf,
-        /// Why.
+        /// The error of the connection attempt.
         source: io::Error,
     },
-    /// It hung up.
-    #[error("the server went away: {0}")]
+    /// The server runs as another user, who could forge answers and read secrets in commands.
+    #[error(
+        "the server at {path} is a process of user {user}, not of this user or root: nothing was sent to it; \
+         run this command as that user, or name another socket with --control"
+    )]
+    OtherUser {
+        /// The path of the control socket.
+        path: PathBuf,
+        /// The user ID of the server.
+        user: u32,
+    },
+    /// The server closed the connection.
+    #[error("the server closed the connection: {0}")]
     Gone(io::Error),
-    /// It did not want to.
+    /// The server refused the command, with this reason.
     #[error("{0}")]
     Refused(String),
-    /// It answered with something else.
-    #[error("the server's answer is not understood: {0}")]
+    /// The answer is not valid.
+    #[error("the answer of the server is not valid: {0}")]
     Answer(serde_json::Error),
 }
 
-/// Tells a server something, and returns what it says.
+/// Sends a command to a server, and returns its answer. The server has to run as this user or as root.
 ///
 /// # Errors
-/// When nobody is there, or it refuses.
+/// When no server listens, it runs as another user, or it refuses the command.
 pub fn ask(path: &Path, command: &Command) -> Result<Value, ControlError> {
-    let nobody = |source| ControlError::Nobody { path: path.to_owned(), source };
-    let mut stream = UnixStream::connect(path).map_err(nobody)?;
+    let (mut stream, _) = local::connect(path).map_err(|error| match error {
+        LocalError::Io(source) => ControlError::NoServer { path: path.to_owned(), source },
+        LocalError::OtherUser(user) => ControlError::OtherUser { path: path.to_owned(), user },
+    })?;
     let line = serde_json::to_string(command).map_err(ControlError::Answer)? + "\n";
     stream.write_all(line.as_bytes()).map_err(ControlError::Gone)?;
     let mut answer = String::new();
@@ -158,73 +177,74 @@ pub fn ask(path: &Path, command: &Command) -> Result<Value, ControlError> {
     }
 }
 
-/// A socket through which a server is told things.
+/// Executes a command, or says why not.
+pub type Obey = Arc<dyn Fn(Command) -> Result<Value, String> + Send + Sync>;
+
+/// The control socket of a server.
 #[derive(Debug)]
-pub struct Control {
-    listener: UnixListener,
-    path: PathBuf,
-}
+pub struct Control(LocalListener);
 
 impl Control {
-    /// Listens; only this user may connect. A socket that nobody answers is replaced.
+    /// Listens; only this user and root may connect. The file of a socket that no process listens on is
+    /// replaced.
     ///
     /// # Errors
-    /// When somebody answers there already, or the path cannot be had.
+    /// When a server listens there already, or the socket cannot be created.
     pub fn listen(path: &Path) -> io::Result<Self> {
-        if UnixStream::connect(path).is_ok() {
-            let text = format!("a server answers at {} already", path.display());
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
-        }
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder)?;
         }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(Self { listener, path: path.to_owned() })
+        Ok(Self(LocalListener::bind(path)?))
     }
 
-    /// Answers commands, one client at a time, for ever.
+    /// Serves clients until the socket fails, each in a thread of its own, so that a slow client does not
+    /// delay others.
     ///
     /// # Errors
-    /// When the socket fails.
+    /// The error of the socket.
     pub fn serve(&self, server: &Arc<Mutex<Server>>) -> io::Result<()> {
+        let server = Arc::clone(server);
+        self.serve_by(Arc::new(move |command| {
+            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+            server.obey(command).map_err(|error| error.to_string())
+        }))
+    }
+
+    /// Serves clients of any server, as [`Control::serve`]: `obey` executes a command, or says why not.
+    ///
+    /// # Errors
+    /// As [`Control::serve`].
+    pub fn serve_by(&self, obey: Obey) -> io::Result<()> {
         loop {
-            let (stream, _) = self.listener.accept()?;
-            // A client that misbehaves hurts only itself.
-            _ = answer(&stream, server);
+            let stream = self.0.accept()?;
+            let obey = Arc::clone(&obey);
+            let thread = std::thread::Builder::new().name("control".to_owned());
+            // If no thread can be started, the connection is closed, and the client reports that.
+            _ = thread.spawn(move || {
+                if let Some(_one) = Counted::one_more(&CLIENTS, CONTROL_CLIENTS_MAX) {
+                    _ = answer(&stream, &obey);
+                }
+            });
         }
     }
 }
 
-impl Drop for Control {
-    fn drop(&mut self) {
-        _ = std::fs::remove_file(&self.path);
-    }
-}
-
-fn answer(stream: &UnixStream, server: &Mutex<Server>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn answer(stream: &UnixStream, obey: &Obey) -> io::Result<()> {
     let mut line = String::new();
-    BufReader::new(stream.take(COMMAND_BYTES_MAX)).read_line(&mut line)?;
+    let command = Deadline::after(stream, EXCHANGE_TIMEOUT);
+    BufReader::new(command.take(COMMAND_BYTES_MAX)).read_line(&mut line)?;
     let answer = match serde_json::from_str::<Command>(&line) {
         Ok(command) => {
             let is_change = !matches!(command, Command::Status | Command::Report | Command::Config);
             if is_change {
-                // Not its text: there may be secrets in it, which this does not show.
-                tracing::info!(?command, "told");
+                // The log has the parsed command, whose secrets are not printed, and not its text.
+                tracing::info!(?command, "control command");
             }
-            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
-            server.obey(command).unwrap_or_else(|error| json!({ "error": error.to_string() }))
+            obey(command).unwrap_or_else(|error| json!({ "error": error }))
         }
         Err(error) => json!({ "error": format!("not a command: {error}") }),
     };
-    let mut stream = stream;
-    stream.write_all(format!("{answer}\n").as_bytes())
+    Deadline::after(stream, EXCHANGE_TIMEOUT).write_all(format!("{answer}\n").as_bytes())
 }
 
 impl Server {

@@ -1,4 +1,4 @@
-//! Why connections end: counted, and said in the log.
+//! Reasons for the end of connections, in counters and the log.
 
 use std::fmt::Display;
 
@@ -10,60 +10,72 @@ use crate::target::Queue;
 /// Why a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The host closed it.
+    /// The host closed the connection.
     Host,
-    /// The network, or the host, broke it.
+    /// The connection broke.
     Broken,
-    /// The host broke the rules.
+    /// The host violated the protocol.
     Fault,
-    /// Its controller is gone: reset, silent for too long, or its subsystem was removed.
+    /// The controller was reset or removed, or its keep alive timer expired.
     Controller,
-    /// It did not say Connect in time.
-    Silent,
-    /// It did not have a key for TLS that is known.
-    Unsealed,
-    /// There were as many connections as there may be.
+    /// Connect and authentication were not complete in time.
+    ConnectTimeout,
+    /// The TLS handshake failed, for example with an unknown PSK.
+    TlsHandshake,
+    /// A limit of connections was reached.
     Full,
-    /// There were as many that had not said Connect as there may be.
-    Strangers,
+    /// The limit of unauthenticated connections from the address was reached.
+    Unauthenticated,
+    /// The peer of an RDMA connection did not confirm it (RTU) in time, or newer requests took its place: its
+    /// address may be spoofed.
+    Unconfirmed,
+    /// The host did not read its responses, or did not send requested data.
+    Stalled,
 }
 
 impl End {
-    /// All of them, in order.
-    pub const ALL: [Self; 8] = [
+    /// All reasons, in the order of their counters.
+    pub const ALL: [Self; 10] = [
         Self::Host,
         Self::Broken,
         Self::Fault,
         Self::Controller,
-        Self::Silent,
-        Self::Unsealed,
+        Self::ConnectTimeout,
+        Self::TlsHandshake,
         Self::Full,
-        Self::Strangers,
+        Self::Unauthenticated,
+        Self::Unconfirmed,
+        Self::Stalled,
     ];
 
-    /// As metrics and the log have it.
+    /// The name in metrics and in the log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "closed-by-host",
             Self::Broken => "broken",
             Self::Fault => "protocol-fault",
             Self::Controller => "controller-gone",
-            Self::Silent => "no-connect-in-time",
-            Self::Unsealed => "no-tls",
+            Self::ConnectTimeout => "no-connect-in-time",
+            Self::TlsHandshake => "no-tls",
             Self::Full => "too-many-connections",
-            Self::Strangers => "too-many-without-connect",
+            Self::Unauthenticated => "too-many-without-connect",
+            Self::Unconfirmed => "not-confirmed",
+            Self::Stalled => "stalled",
         }
     }
 }
 
 impl Shared {
-    /// Counts it, and says it: I/O queues only where somebody looks for details, since a host has many.
+    /// Counts and logs the end of a connection. I/O queues are logged at level debug, since a host has many.
     pub(super) fn ended(&self, end: End, queue: Option<&Queue>, peer: impl Display, why: &str) {
         self.count_end(end);
         let reason = end.name();
         let known = queue.and_then(|it| it.session().zip(it.id()));
         match known {
-            None if end == End::Host => debug!(%peer, reason, why, "connection ended before Connect"),
+            // An unauthenticated peer can cause any number of these, so they are logged at level debug only.
+            None if matches!(end, End::Host | End::Unconfirmed) => {
+                debug!(%peer, reason, why, "connection ended before Connect")
+            }
             None => warn!(%peer, reason, why, "connection ended before Connect"),
             Some((session, id)) => {
                 let (host, subsystem, controller) = (&session.host, &session.subsystem, session.id);
@@ -80,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// Says that a host is there.
+    /// Logs that a host has connected.
     pub(super) fn connected(&self, queue: &Queue, peer: impl Display) {
         let Some((session, id)) = queue.session().zip(queue.id()) else { return };
         let (host, subsystem, controller, port) =

@@ -1,56 +1,56 @@
-//! How a connection's thread waits: it looks for work for a while, which is fast, then it sleeps, which is
-//! free.
+//! How the thread of a connection waits: it polls for a while, which has the lowest latency, then it sleeps,
+//! which uses no processor time.
 //!
-//! Threads that look take a processor each. No more than half of the processors look; the others sleep at
-//! once, since what they would look for needs a processor as well.
+//! A polling thread occupies a processor. At most half of the processors poll; further threads sleep at once,
+//! because the peers that they wait for need processors too.
 
 use std::time::Duration;
 
 use super::{Counted, Shared};
 
-/// How long it looks before each look gives the processor to whoever wants it: longer than a round trip
-/// takes. On a machine with fewer processors than threads that look, the host may be waiting for this one.
+/// How long a thread polls before each poll yields the processor: longer than a round trip. On a machine with
+/// fewer processors than polling threads, the host may be waiting for this processor.
 const YIELD_AFTER_NS: u64 = 10_000;
 
-/// A thread without work.
+/// The state of a waiting thread.
 pub(super) struct Idle<'a> {
     shared: &'a Shared,
-    look_ns: u64,
+    poll_ns: u64,
     since_ns: Option<u64>,
-    looking: Option<Counted<'a>>,
+    polling: Option<Counted<'a>>,
 }
 
 impl<'a> Idle<'a> {
-    /// One that looks as long as the tuning says, and not less than `least`.
+    /// A thread that polls as long as the tuning says, and at least `least`.
     pub(super) fn new(shared: &'a Shared, least: Duration) -> Self {
-        let look_ns = shared.tuning.poll.max(least).as_nanos() as u64;
-        Self { shared, look_ns, since_ns: None, looking: None }
+        let poll_ns = shared.tuning.poll.max(least).as_nanos() as u64;
+        Self { shared, poll_ns, since_ns: None, polling: None }
     }
 
-    /// There was work. Who looks may go on: work that came is followed by more.
+    /// Notes that there was work: the next wait begins with polling again, because more work is likely.
     pub(super) fn worked(&mut self) {
         self.since_ns = None;
     }
 
-    /// Whether to look once more.
-    pub(super) fn may_look(&mut self, now_ns: u64) -> bool {
+    /// Whether to poll once more instead of sleeping.
+    pub(super) fn may_poll(&mut self, now_ns: u64) -> bool {
         let since_ns = *self.since_ns.get_or_insert(now_ns);
-        if now_ns - since_ns >= self.look_ns {
-            self.looking = None;
+        if now_ns - since_ns >= self.poll_ns {
+            self.polling = None;
             return false;
         }
-        if self.looking.is_none() {
-            self.looking = Counted::one_more(&self.shared.lookers, self.shared.lookers_max);
+        if self.polling.is_none() {
+            self.polling = Counted::one_more(&self.shared.polling_threads, self.shared.polling_threads_max);
         }
-        if self.looking.is_some() && now_ns - since_ns >= YIELD_AFTER_NS {
+        if self.polling.is_some() && now_ns - since_ns >= YIELD_AFTER_NS {
             std::thread::yield_now();
         }
-        self.looking.is_some()
+        self.polling.is_some()
     }
 
-    /// It slept, and looked at nothing meanwhile.
+    /// Notes that the thread slept and no longer counts as polling.
     pub(super) fn slept(&mut self) {
-        (self.since_ns, self.looking) = (None, None);
+        (self.since_ns, self.polling) = (None, None);
     }
 }
 
@@ -63,15 +63,15 @@ mod tests {
     use crate::target::Target;
 
     #[test]
-    fn half_of_the_processors_look_and_only_for_a_while() {
+    fn half_of_the_processors_poll_for_a_limited_time() {
         let tuning = Tuning { poll: Duration::from_nanos(100), ..Tuning::default() };
         let shared = Shared::new(Arc::new(Target::new()), tuning);
         let mut all: Vec<_> = (0..64).map(|_| Idle::new(&shared, Duration::ZERO)).collect();
-        let looking = all.iter_mut().filter_map(|idle| idle.may_look(0).then_some(())).count();
-        assert_eq!(looking, shared.lookers_max.min(64));
-        assert!(all[0].may_look(99) && !all[0].may_look(100));
-        assert!(all[63].may_look(99), "one gave its place away");
+        let polling = all.iter_mut().filter_map(|idle| idle.may_poll(0).then_some(())).count();
+        assert_eq!(polling, shared.polling_threads_max.min(64));
+        assert!(all[0].may_poll(99) && !all[0].may_poll(100));
+        assert!(all[63].may_poll(99), "one stopped polling");
         drop(all);
-        assert!(Idle::new(&shared, Duration::ZERO).may_look(0));
+        assert!(Idle::new(&shared, Duration::ZERO).may_poll(0));
     }
 }

@@ -1,34 +1,29 @@
-//! A port that listens, and starts a thread for each connection.
+//! A listening TCP port, which starts a thread for each connection.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use ::rdma::SharedReceives;
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{ServeError, Shared, connection, rdma};
-use crate::target::Origin;
+use super::rdma_listener::Accepting as AcceptingRdma;
+use super::thread::{PAUSE, STACK_BYTES};
+use super::{ServeError, Shared, connection};
+use crate::limits::RDMA_BACKLOG;
 use crate::tls::Acceptor;
 
-/// Connections that the kernel keeps until they are accepted.
+/// The backlog of the listening socket.
 const BACKLOG: i32 = 1024;
-/// How long nothing is accepted when descriptors or memory have run out.
-const PAUSE: Duration = Duration::from_millis(50);
-/// What a connection's thread needs: it recurses nowhere and keeps data on the heap.
-const STACK_BYTES: usize = 512 << 10;
 
 const LISTENER: Token = Token(0);
 const STOP: Token = Token(1);
 
-/// A port that listens until it is dropped. Connections that were made stay.
+/// A port that listens until it is dropped. Existing connections stay.
 #[derive(Debug)]
 pub struct Listener {
     address: SocketAddr,
@@ -38,10 +33,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens for NVMe/TCP, in TLS or not. `port` is the target's number for it.
+    /// Listens for NVMe/TCP, with or without TLS. `port` is the port identifier.
     ///
     /// # Errors
-    /// When the address cannot be had, or no thread.
+    /// When the address cannot be bound, or no thread can be started.
     pub fn tcp(shared: &Arc<Shared>, address: SocketAddr, port: u16, tls: bool) -> Result<Self, ServeError> {
         let cannot = |source| ServeError::Listen { address, source };
         let acceptor = tls.then(Acceptor::new).transpose().map_err(cannot)?;
@@ -59,11 +54,11 @@ impl Listener {
         Ok(Self { address, stop, waker, thread })
     }
 
-    /// Listens for NVMe/RDMA. `port` is the target's number for it. Connections of a device share so many
-    /// receives, if that is said; else each has as many as commands.
+    /// Listens for NVMe/RDMA. `port` is the port identifier. With `receives`, the connections of a device
+    /// share a receive queue of this length; otherwise each has one receive for each command.
     ///
     /// # Errors
-    /// When the verbs libraries are not there, no device has the address, or there is no thread.
+    /// When the verbs libraries are missing, no device has the address, or no thread can be started.
     pub fn rdma(
         shared: &Arc<Shared>,
         address: SocketAddr,
@@ -71,7 +66,7 @@ impl Listener {
         receives: Option<u32>,
     ) -> Result<Self, ServeError> {
         let cannot = |source| ServeError::Listen { address, source };
-        let listener = ::rdma::Listener::new(address, BACKLOG);
+        let listener = ::rdma::Listener::new(address, RDMA_BACKLOG);
         let listener = listener.map_err(|source| ServeError::Rdma { address, source })?;
         let poll = Poll::new().map_err(cannot)?;
         let descriptor = listener.descriptor();
@@ -80,16 +75,14 @@ impl Listener {
         let waker = Arc::new(Waker::new(poll.registry(), STOP).map_err(cannot)?);
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(shared), Arc::clone(&stop));
-        let origin = Origin { port, local: address };
-        let receives = Receives { size: receives, queues: BTreeMap::new() };
-        let accepting = AcceptingRdma { listener, poll, origin, receives, shared, stopped };
+        let accepting = AcceptingRdma { listener, port: (port, address), receives, shared, stopped };
         let thread = std::thread::Builder::new().name("nvme-listen".to_owned());
-        let thread = thread.stack_size(STACK_BYTES).spawn(move || accepting.run());
+        let thread = thread.stack_size(STACK_BYTES).spawn(move || accepting.run(poll));
         let thread = Some(thread.map_err(ServeError::Thread)?);
         Ok(Self { address, stop, waker, thread })
     }
 
-    /// Where it listens.
+    /// The address that the port listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -137,10 +130,13 @@ impl Accepting {
                     let (shared, port, acceptor) =
                         (Arc::clone(&self.shared), self.port, self.acceptor.clone());
                     let thread = std::thread::Builder::new().name("nvme-host".to_owned());
-                    // Without a thread the connection is closed, and the host tries again.
-                    _ = thread
+                    let started = thread
                         .stack_size(STACK_BYTES)
                         .spawn(move || connection::serve(&shared, stream, port, acceptor.as_ref()));
+                    // The connection is closed then, and the host retries.
+                    if let Err(error) = started {
+                        tracing::warn!("a connection is closed, because no thread can be started: {error}");
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.poll.poll(&mut events, None).is_err() {
@@ -148,57 +144,6 @@ impl Accepting {
                     }
                 }
                 Err(error) if is_about_one_connection(&error) => {}
-                Err(_) => std::thread::sleep(PAUSE),
-            }
-        }
-    }
-}
-
-/// Shared receive queues by device.
-struct Receives {
-    size: Option<u32>,
-    queues: BTreeMap<usize, Arc<SharedReceives>>,
-}
-
-impl Receives {
-    fn of(&mut self, request: &::rdma::Request) -> Result<Option<Arc<SharedReceives>>, ::rdma::Error> {
-        let Some(size) = self.size else { return Ok(None) };
-        if let Some(queue) = self.queues.get(&request.device()) {
-            return Ok(Some(Arc::clone(queue)));
-        }
-        let queue = SharedReceives::new(request, size)?;
-        self.queues.insert(request.device(), Arc::clone(&queue));
-        Ok(Some(queue))
-    }
-}
-
-struct AcceptingRdma {
-    listener: ::rdma::Listener,
-    poll: Poll,
-    origin: Origin,
-    receives: Receives,
-    shared: Arc<Shared>,
-    stopped: Arc<AtomicBool>,
-}
-
-impl AcceptingRdma {
-    fn run(mut self) {
-        let mut events = Events::with_capacity(4);
-        while !self.stopped.load(Ordering::Acquire) {
-            match self.listener.request() {
-                Ok(Some(request)) => {
-                    let (shared, origin) = (Arc::clone(&self.shared), self.origin);
-                    let thread = std::thread::Builder::new().name("nvme-host".to_owned());
-                    // Without room on the device the host hears nothing, and tries again.
-                    let Ok(receives) = self.receives.of(&request) else { continue };
-                    let serve = move || rdma::serve(&shared, request, origin, receives);
-                    _ = thread.stack_size(STACK_BYTES).spawn(serve);
-                }
-                Ok(None) => {
-                    if self.poll.poll(&mut events, None).is_err() {
-                        std::thread::sleep(PAUSE);
-                    }
-                }
                 Err(_) => std::thread::sleep(PAUSE),
             }
         }

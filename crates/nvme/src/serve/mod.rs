@@ -1,19 +1,25 @@
-//! A target that lives: listeners, a thread for each connection, the clock.
+//! A running target: listeners, a thread for each connection, and the clock.
 //!
-//! A thread per connection has nothing between its socket and its disk, and what one host does cannot hold up
-//! another: the kernel shares the processors among them.
+//! With a thread per connection no queue lies between its socket and its disk, and one host cannot delay
+//! another: the kernel shares the processors among the threads.
 
 mod config;
 mod connection;
+mod connection_limiter;
 mod control;
-mod doorman;
+mod deadline;
 mod end;
+mod half_open;
 mod idle;
 mod listener;
+pub mod local;
 mod metrics;
 mod rdma;
+mod rdma_listener;
 mod report;
+mod stall_timer;
 mod state;
+mod thread;
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,129 +34,167 @@ pub use config::{
     BackendConfig, BlockSize, Bytes, Config, ConfigError, HostsConfig, NamespaceConfig, PortConfig, Receives,
     ReferralConfig, SubsystemConfig, TransportConfig,
 };
-pub use control::{Access, Command, Control, ControlError, ask};
+pub use control::{Access, Command, Control, ControlError, Obey, ask};
 pub use end::End;
 pub use listener::Listener;
-pub use metrics::serve_metrics;
+pub use metrics::{Metrics, serve_metrics, serve_text};
 pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};
+pub(crate) use stall_timer::StallTimer;
 pub use state::Server;
 
-use crate::limits::CONNECT_TIMEOUT;
+use crate::budget::Budget;
+use crate::limits::{CONNECT_TIMEOUT, SERVER_DATA_BYTES, STALL_TIMEOUT};
+use crate::nqn::Nqn;
 use crate::target::{ChangeError, Target};
 
-/// How connections behave.
+/// Parameters of connections.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// How long a connection's thread looks at its socket before it sleeps. A wake-up costs some 20 us.
+    /// How long the thread of a connection polls its socket before it sleeps. A wake-up costs about 20 us.
     pub poll: Duration,
-    /// The congestion control of TCP connections; the system's own when `None`.
+    /// The congestion control of TCP connections; the default of the system when `None`.
     pub congestion: Option<String>,
-    /// How long a connection may take to say who it is, and to prove it.
-    pub patience: Duration,
+    /// The time limit for Connect and authentication.
+    pub connect_timeout: Duration,
+    /// The time limit for a host that does not read its responses or does not send requested data.
+    pub stall_timeout: Duration,
+    /// The limit for the data buffers of all connections, in bytes.
+    pub data_bytes: usize,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        let (poll, congestion) = (Duration::ZERO, Some("cubic".to_owned()));
-        Self { poll, congestion, patience: CONNECT_TIMEOUT }
+        let (poll, congestion) = (Duration::ZERO, None);
+        let (stall_timeout, data_bytes) = (STALL_TIMEOUT, SERVER_DATA_BYTES);
+        Self { poll, congestion, connect_timeout: CONNECT_TIMEOUT, stall_timeout, data_bytes }
     }
 }
 
-/// Why a server cannot do what it should.
+/// Errors of a server.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// An address cannot be listened on.
+    /// The server cannot listen on an address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address.
+        /// The address and port from the configuration.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// RDMA cannot be served there.
+    /// The server cannot listen with RDMA-CM on an address.
     #[error("cannot serve RDMA at {address}: {source}")]
     Rdma {
-        /// The address.
+        /// The address and port from the configuration.
         address: SocketAddr,
-        /// Why.
+        /// The error of the verbs library.
         source: ::rdma::Error,
     },
-    /// TLS goes with TCP only.
+    /// TLS is configured for an RDMA port.
     #[error("{0} is served over RDMA, where there is no TLS: leave tls out, or serve TCP")]
     Tls(SocketAddr),
-    /// A namespace's file cannot be used.
+    /// The file of a namespace cannot be used.
     #[error("{path}: {source}")]
     Backend {
-        /// The file.
+        /// The path of the file or block device.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A namespace without a single block.
-    #[error("{path} has {bytes} bytes, not even one block: say a size")]
+    /// The namespace would have no block.
+    #[error("{path} has {bytes} bytes, less than one block: give a size")]
     Empty {
-        /// The file.
+        /// The path of the file or block device.
         path: PathBuf,
-        /// Its size.
+        /// The size of the file in bytes.
         bytes: u64,
     },
-    /// What was said contradicts what is.
+    /// Another namespace has the same file or device.
+    #[error(
+        "{path} is namespace {nsid} of {subsystem} already, and two namespaces of one file overwrite each \
+         other: let its hosts share that namespace, or serve it read-only in both"
+    )]
+    Shared {
+        /// The path of the file or block device.
+        path: PathBuf,
+        /// The NQN of the subsystem that has the other namespace.
+        subsystem: Nqn,
+        /// The identifier (NSID) of the other namespace.
+        nsid: u32,
+    },
+    /// The change contradicts the state of the target.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// The file of the configuration.
+    /// The configuration file cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Threads cannot be started.
+    /// A thread cannot be started.
     #[error("no thread can be started: {0}")]
     Thread(io::Error),
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 pub struct Shared {
-    /// What is served.
+    /// The target: its subsystems, ports and controllers.
     pub target: Arc<Target>,
     tuning: Tuning,
     connections: AtomicUsize,
-    doorman: doorman::Doorman,
+    /// RDMA connections that their peers have not confirmed.
+    half_open: AtomicUsize,
+    connection_limiter: Arc<connection_limiter::ConnectionLimiter>,
+    budget: Arc<Budget>,
     ended: [AtomicU64; End::ALL.len()],
-    lookers: AtomicUsize,
-    lookers_max: usize,
+    polling_threads: AtomicUsize,
+    polling_threads_max: usize,
     began: Instant,
 }
 
 impl Shared {
-    /// For a target that nobody is connected to.
+    /// The state for a target without connections.
     pub fn new(target: Arc<Target>, tuning: Tuning) -> Arc<Self> {
+        let budget = Budget::new(tuning.data_bytes);
         Arc::new(Self {
             target,
+            budget,
             tuning,
             connections: AtomicUsize::new(0),
-            doorman: doorman::Doorman::default(),
+            half_open: AtomicUsize::new(0),
+            connection_limiter: Arc::default(),
             ended: Default::default(),
-            lookers: AtomicUsize::new(0),
-            lookers_max: std::thread::available_parallelism().map_or(1, |count| (count.get() / 2).max(1)),
+            polling_threads: AtomicUsize::new(0),
+            polling_threads_max: std::thread::available_parallelism()
+                .map_or(1, |count| (count.get() / 2).max(1)),
             began: Instant::now(),
         })
     }
 
-    /// Nanoseconds since the beginning.
+    /// Nanoseconds since the start of the server.
     fn now_ns(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn patience_ns(&self) -> u64 {
-        u64::try_from(self.tuning.patience.as_nanos()).unwrap_or(u64::MAX)
+    fn connect_timeout_ns(&self) -> u64 {
+        u64::try_from(self.tuning.connect_timeout.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// A connection has ended, or was not let in.
+    /// Counts a connection that ended, or that was not admitted.
     fn count_end(&self, end: End) {
         self.ended[end as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Connections that have ended so.
+    /// How many connections have ended for this reason.
     pub fn ended_so_far(&self, end: End) -> u64 {
         self.ended[end as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes of data buffers of all connections, in use and free.
+    pub fn data_bytes(&self) -> usize {
+        self.budget.used()
+    }
+
+    /// RDMA connections that were accepted and that their peers have not confirmed yet.
+    pub fn half_open(&self) -> usize {
+        self.half_open.load(Ordering::Relaxed)
     }
 
     /// Connections that are open.
@@ -159,12 +203,12 @@ impl Shared {
     }
 }
 
-/// One more, until it is dropped.
+/// An increment of a counter until it is dropped.
 #[derive(Debug)]
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
-    /// `None` when there are `limit` already.
+    /// Increments `count`; `None` when it has reached `limit`.
     fn one_more(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
         let before = count.fetch_add(1, Ordering::Relaxed);
         let counted = Self(count);

@@ -1,50 +1,62 @@
-//! The thread of one RDMA connection: capsules come as messages, data are read from and written to the host's
-//! memory (RDMA transport 1.0).
+//! The thread of one RDMA connection: capsules are messages, and the target reads and writes the memory of
+//! the host (RDMA transport 1.0).
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use rdma::{BATCH, Buffer, Completion as Completed, Connection, Done, SharedReceives, Sizes};
+use rdma::{BATCH, Buffer, Completion as Completed, Connection, Domain, Done, SharedReceives, Sizes};
 use slab::Slab;
-use wire::nvme::rdma::{Accept, Reject, RejectReason, Request as Private};
 use wire::nvme::{COMMAND_SIZE, Command, Completion, Direction, Sgl, Status};
 
-use super::connection::{LOOK_EVERY_NS, RING, WOKEN, Waking};
-use super::doorman::Guest;
+use super::connection::{CHECK_INTERVAL_NS, PollWaker, RING, WOKEN};
+use super::connection_limiter::ConnectionPermit;
 use super::idle::Idle;
+use super::stall_timer::StallTimer;
 use super::{Counted, End, Shared};
 use crate::engine::{Engine, Finished};
-use crate::limits::{CONNECTIONS_MAX, QUEUE_ENTRIES_MAX, RDMA_IN_CAPSULE};
+use crate::limits::{CONNECTIONS_MAX, RDMA_IN_CAPSULE, RECEIVES_BEFORE_TRUST, STALL_BYTES};
 use crate::pool::Pool;
 use crate::store::Lent;
+use crate::sys::wait::wait;
 use crate::target::{Origin, Outcome, Plan, Queue, Request, Wake};
 
 const COMPLETIONS: Token = Token(3);
 const STATE: Token = Token(4);
 
-/// How long completions are looked for before the thread sleeps, whatever the tuning: a wake-up costs as
-/// much.
-const LOOK: Duration = Duration::from_micros(20);
-/// Requests beyond those of commands: responses whose completions were not seen yet.
+/// The shortest polling time before the thread sleeps, whatever the tuning: a wake-up costs as much.
+const POLL_MIN: Duration = Duration::from_micros(20);
+/// How long a connection is idle before it frees its buffers: longer than over TCP, because registering
+/// memory again costs more.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// Entries of the send queue beyond those for commands: for responses whose completions were not polled yet.
 const SPARE: u32 = 64;
+/// Outstanding RDMA READs: the limit of most adapters.
+const READS: u8 = 16;
+/// RNR retries without limit: receives can be shared by connections.
+const RNR_RETRY: u8 = 7;
+/// IBV_WC_WR_FLUSH_ERR: the status of a work request that was not executed because its queue pair was in the
+/// error state.
+const FLUSHED: u32 = 5;
+/// How long to wait for the event that tells why work requests were flushed.
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a completion's token says: the kind above, a slot below.
-mod token {
-    pub(super) const RECEIVE: u64 = 0;
+/// The `wr_id` of a work request: its kind in the upper half, the index of its command in the lower half.
+pub(super) mod token {
+    pub(in super::super) const RECEIVE: u64 = 0;
     pub(super) const READ: u64 = 1 << 32;
     pub(super) const WRITE: u64 = 2 << 32;
-    /// Of what is lent: bytes below.
+    /// A WRITE of lent memory, with its length in bytes in the lower half.
     pub(super) const LENT: u64 = 3 << 32;
-    pub(super) const SLOT: u64 = 0xffff_ffff;
+    pub(super) const LOW: u64 = 0xffff_ffff;
 }
 
-/// The host's memory that a command names.
+/// The memory of the host that a command names in its SGL.
 #[derive(Clone, Copy, Debug, Default)]
 struct Remote {
     address: u64,
@@ -54,114 +66,141 @@ struct Remote {
 
 /// A command between its arrival and its completion.
 #[derive(Debug)]
-struct Slot {
-    request: Option<Request>,
+struct RdmaCommand {
+    state: CommandState,
     remote: Remote,
     length: usize,
 }
 
-/// Data to move.
+/// What a command waits for. A command leaves the table when its completion is known; its RDMA WRITEs and its
+/// response are then in the queues of transfers and responses.
+#[derive(Debug)]
+enum CommandState {
+    /// The capsule was parsed, and the command needs no data or has them in the capsule: it is executed next.
+    Received(Request),
+    /// The command waits in `awaiting_buffer` until the pool has a data buffer for it.
+    AwaitingBuffer(Request),
+    /// An RDMA READ fetches the data from the memory of the host; the command is executed when it completes.
+    ReadingData(Request),
+    /// The namespace executes the command, in the engine if it is a disk that blocks.
+    Executing,
+}
+
+impl RdmaCommand {
+    /// The request, which is executed from now on; `None` when it is executed already.
+    fn start_execution(&mut self) -> Option<Request> {
+        match std::mem::replace(&mut self.state, CommandState::Executing) {
+            CommandState::Received(request)
+            | CommandState::AwaitingBuffer(request)
+            | CommandState::ReadingData(request) => Some(request),
+            CommandState::Executing => None,
+        }
+    }
+}
+
+/// An RDMA transfer that waits for a free entry of the send queue.
 #[derive(Debug)]
 struct Transfer {
-    /// Of the command that waits for what is read; the others are written.
-    slot: Option<usize>,
+    /// The command whose data an RDMA READ fetches; `None` for an RDMA WRITE.
+    read_for: Option<usize>,
     source: Source,
     remote: Remote,
 }
 
-/// Where data are on this side.
+/// The local memory of a transfer.
 #[derive(Debug)]
 enum Source {
     Own(Buffer, usize),
     Lent(Arc<Buffer>, Range<usize>),
 }
 
-/// A completion to send, and a key of the host to take back on the way.
+/// A response to send, and the key of the host to invalidate with it (SEND with invalidate).
 type Response = (Completion, Option<u32>);
 
-/// Why a request for a connection is refused.
-fn refuse(request: rdma::Request, reason: RejectReason) {
-    request.reject(&Reject { format: 0, status: reason as u16 }.to_bytes());
+/// A connection that its peer has confirmed (RTU).
+pub(super) struct Confirmed {
+    pub(super) connection: Connection,
+    pub(super) peer: IpAddr,
+    pub(super) permit: ConnectionPermit,
+    pub(super) origin: Origin,
+    /// Entries of the queue that the private data of the request asked for.
+    pub(super) entries: u16,
+    /// The shared receive queue; `None` if the connection has its own.
+    pub(super) receives: Option<Arc<SharedReceives>>,
+    /// The time at which the request arrived, in nanoseconds.
+    pub(super) began_ns: u64,
 }
 
 /// Serves one connection until it ends.
-pub(super) fn serve(
-    shared: &Arc<Shared>,
-    request: rdma::Request,
-    origin: Origin,
-    receives: Option<Arc<SharedReceives>>,
-) {
-    let peer = request.peer();
-    let not_now = |end: End, request: rdma::Request| {
-        shared.ended(end, None, peer, "RDMA");
-        refuse(request, RejectReason::Resources);
-    };
+pub(super) fn serve(shared: &Arc<Shared>, confirmed: Confirmed) {
+    let peer = confirmed.peer;
     let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else {
-        return not_now(End::Full, request);
+        return shared.ended(End::Full, None, peer, "RDMA");
     };
-    let guest = match shared.doorman.let_in(peer) {
-        Ok(guest) => guest,
-        Err(end) => return not_now(end, request),
-    };
-    let Some((private, _)) = Private::split(&request.private_data) else {
-        return refuse(request, RejectReason::Length);
-    };
-    if private.format != 0 {
-        return refuse(request, RejectReason::Format);
-    }
-    let entries = private.send_size.saturating_add(1);
-    if entries > QUEUE_ENTRIES_MAX {
-        return refuse(request, RejectReason::SendSize);
-    }
-    if private.receive_size == 0 {
-        return refuse(request, RejectReason::ReceiveSize);
-    }
-    // What goes wrong here is the connection's end, which the host sees.
-    if let Ok(mut driver) = Driver::new(shared, request, guest, origin, entries, receives) {
-        let ended = driver.run();
-        let (end, why) = match ended {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
-                (if driver.queue.is_over() { End::Controller } else { End::Host }, String::new())
-            }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => (End::Silent, String::new()),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => (End::Fault, error.to_string()),
-            Err(error) => (End::Broken, error.to_string()),
-            Ok(()) => (End::Host, String::new()),
-        };
-        shared.ended(end, Some(&driver.queue), peer, &why);
-    } else {
-        shared.count_end(End::Broken);
+    match Driver::new(shared, confirmed) {
+        Err(error) => shared.ended(End::Broken, None, peer, &error.to_string()),
+        Ok(mut driver) => {
+            let (end, why) = driver.run().map_or_else(|error| driver.end_of(&error), |()| (End::Host, None));
+            shared.ended(end, Some(&driver.queue), peer, &why.unwrap_or_default());
+        }
     }
 }
 
 struct Driver<'a> {
     shared: &'a Shared,
     peer: IpAddr,
-    guest: Guest<'a>,
+    permit: ConnectionPermit,
     connection: Connection,
-    /// Receives that are not only this connection's.
+    /// The shared receive queue; `None` if the connection has its own.
     receives: Option<Arc<SharedReceives>>,
     queue: Queue,
     engine: Engine,
     pool: Pool,
-    slots: Slab<Slot>,
-    /// Commands that wait for a buffer, the oldest first.
-    stalled: VecDeque<usize>,
+    commands: Slab<RdmaCommand>,
+    /// Commands that wait for a data buffer, the oldest first.
+    awaiting_buffer: VecDeque<usize>,
     transfers: VecDeque<Transfer>,
     responses: VecDeque<Response>,
     completed: Vec<Completed>,
-    /// Capsules whose commands are taken, to receive into again.
+    /// Receives to be posted when the host is authenticated; 0 afterwards.
+    held_back: usize,
+    /// Capsule buffers whose commands were processed, to be posted as receives again.
     taken: Vec<Buffer>,
     poll: Poll,
     ring_is_watched: bool,
     began_ns: u64,
+    /// Checks that the host acknowledges messages and executes RDMA READs.
+    stall_timer: StallTimer,
 }
 
-fn other(error: rdma::Error) -> io::Error {
-    io::Error::other(error)
+pub(super) fn other(error: rdma::Error) -> io::Error {
+    match error {
+        rdma::Error::Disconnected => io::Error::new(io::ErrorKind::NotConnected, error),
+        error => io::Error::other(error),
+    }
 }
 
-/// Receives into a buffer, for this connection or for all that share.
+/// Queue sizes for a connection with this many queue entries.
+pub(super) fn sizes(entries: u16) -> Sizes {
+    let depth = u32::from(entries);
+    Sizes { send: 2 * depth + SPARE, receive: depth + 1 + BATCH as u32, reads: READS, rnr_retry: RNR_RETRY }
+}
+
+/// A receive buffer for a capsule with in-capsule data.
+pub(super) fn capsule(domain: &Arc<Domain>) -> io::Result<Buffer> {
+    Buffer::registered(domain, COMMAND_SIZE + RDMA_IN_CAPSULE).map_err(other)
+}
+
+/// Posts a receive to a shared receive queue.
+pub(super) fn post_shared(receives: &SharedReceives, buffer: Buffer) -> io::Result<()> {
+    match receives.receive(buffer, token::RECEIVE) {
+        // Another connection has filled the queue meanwhile: the buffer is freed.
+        Err((rdma::Error::Full, _)) => Ok(()),
+        posted => posted.map_err(|(error, _)| other(error)),
+    }
+}
+
+/// Posts a receive to the queue of the connection or to its shared receive queue.
 fn post_receive(
     connection: &mut Connection,
     receives: Option<&SharedReceives>,
@@ -169,119 +208,146 @@ fn post_receive(
 ) -> io::Result<()> {
     match receives {
         None => connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| other(error)),
-        Some(receives) => match receives.receive(buffer, token::RECEIVE) {
-            // Another connection has filled it up meanwhile.
-            Err((rdma::Error::Full, _)) => Ok(()),
-            posted => posted.map_err(|(error, _)| other(error)),
-        },
+        Some(receives) => post_shared(receives, buffer),
     }
 }
 
 impl<'a> Driver<'a> {
-    fn new(
-        shared: &'a Shared,
-        request: rdma::Request,
-        guest: Guest<'a>,
-        origin: Origin,
-        entries: u16,
-        receives: Option<Arc<SharedReceives>>,
-    ) -> io::Result<Self> {
-        let peer = request.peer();
-        let depth = u32::from(entries);
-        let sizes = Sizes { send: 2 * depth + SPARE, receive: depth + 1 + BATCH as u32 };
-        let mut connection = match &receives {
-            None => {
-                let domain = request.domain().map_err(other)?;
-                request.prepare(&domain, sizes).map_err(other)?
-            }
-            Some(receives) => request.prepare_shared(sizes, receives).map_err(other)?,
-        };
-        let domain = Arc::clone(connection.domain());
-        // Connections that broke may have kept some of those that are shared.
-        let room = receives.as_ref().map_or(sizes.receive as usize, |it| it.room());
-        for _ in 0..room {
-            let buffer = Buffer::registered(&domain, COMMAND_SIZE + RDMA_IN_CAPSULE).map_err(other)?;
-            post_receive(&mut connection, receives.as_deref(), buffer)?;
-        }
+    fn new(shared: &'a Shared, confirmed: Confirmed) -> io::Result<Self> {
+        let Confirmed { connection, peer, permit, origin, entries, receives, began_ns } = confirmed;
         let poll = Poll::new()?;
         for (descriptor, token) in connection.descriptors().into_iter().zip([COMPLETIONS, STATE]) {
             poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         }
         let waker = mio::Waker::new(poll.registry(), WOKEN)?;
-        let wake: Arc<dyn Wake> = Arc::new(Waking(waker));
-        connection.accept(&Accept { format: 0, receive_size: entries }.to_bytes()).map_err(other)?;
+        let wake: Arc<dyn Wake> = Arc::new(PollWaker(waker));
+        let share = shared.budget.share(peer, Arc::clone(&wake));
+        let held_back = sizes(entries).receive as usize - RECEIVES_BEFORE_TRUST;
         Ok(Self {
             shared,
             peer,
-            guest,
+            permit,
+            pool: Pool::registered(Arc::clone(connection.domain()), share),
             connection,
             receives,
             queue: Queue::new(Arc::clone(&shared.target), origin, wake),
             engine: Engine::new(),
-            pool: Pool::registered(domain),
-            slots: Slab::new(),
-            stalled: VecDeque::new(),
+            commands: Slab::new(),
+            awaiting_buffer: VecDeque::new(),
             transfers: VecDeque::new(),
             responses: VecDeque::new(),
             completed: Vec::new(),
+            held_back,
             taken: Vec::new(),
             poll,
             ring_is_watched: false,
-            began_ns: shared.now_ns(),
+            began_ns,
+            stall_timer: StallTimer::new(shared.tuning.stall_timeout),
         })
     }
 
-    /// Until the host has gone, or has to.
+    /// The reason for the end of the connection, and its text in the log.
+    fn end_of(&mut self, error: &io::Error) -> (End, Option<String>) {
+        match error.kind() {
+            io::ErrorKind::ConnectionAborted if self.queue.is_over() => (End::Controller, None),
+            io::ErrorKind::ConnectionAborted | io::ErrorKind::NotConnected => (End::Host, None),
+            io::ErrorKind::TimedOut => (End::ConnectTimeout, None),
+            io::ErrorKind::WouldBlock => (End::Stalled, None),
+            io::ErrorKind::InvalidData => (End::Fault, Some(error.to_string())),
+            _ => (End::Broken, Some(error.to_string())),
+        }
+    }
+
+    /// Translates the error status of a work completion. When the host disconnects, outstanding work requests
+    /// are flushed, possibly before the event of the disconnection arrives.
+    fn failed(&mut self, status: u32) -> io::Error {
+        let unknown = io::Error::other(format!("verbs status {status}"));
+        if status != FLUSHED {
+            return unknown;
+        }
+        let deadline = Instant::now() + REASON_TIMEOUT;
+        let [_, events] = self.connection.descriptors();
+        loop {
+            if let Err(error) = self.connection.check_events() {
+                return other(error);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || wait([(events, false)], left).is_err() {
+                return unknown;
+            }
+        }
+    }
+
+    /// Runs until the connection ends.
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
-        let mut idle = Idle::new(self.shared, LOOK);
-        let mut is_armed = false;
+        let mut idle = Idle::new(self.shared, POLL_MIN);
+        let (mut is_armed, mut is_released) = (false, true);
         loop {
             let now_ns = self.shared.now_ns();
             self.engine.begin_round(now_ns);
             let mut progress = self.receive(now_ns)?;
+            // Before the work: memory that another connection returned lets commands begin, and the thread
+            // may sleep after this round.
+            self.check(now_ns)?;
             progress |= self.work(now_ns);
-            self.look(now_ns)?;
+            self.receive_more()?;
             self.flush()?;
             self.receive_again()?;
             self.connection.flush().map_err(other)?;
             if progress {
-                (is_armed, _) = (false, idle.worked());
+                (is_armed, is_released) = (false, false);
+                idle.worked();
                 continue;
             }
-            if !is_armed && self.queue.id().is_some_and(|id| id != 0) && idle.may_look(now_ns) {
+            if !is_armed && self.queue.id().is_some_and(|id| id != 0) && idle.may_poll(now_ns) {
                 std::hint::spin_loop();
                 continue;
             }
             if !is_armed {
-                // What came before this is looked for once more.
+                // Completions that arrived before arming cause no notification: poll once more.
                 self.connection.arm().map_err(other)?;
                 self.watch_ring()?;
                 is_armed = true;
                 continue;
             }
-            self.connection.look().map_err(other)?;
-            match self.poll.poll(&mut events, self.sleep(now_ns)) {
+            self.connection.check_events().map_err(other)?;
+            let most = self.sleep(now_ns);
+            let most =
+                if is_released { most } else { Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER))) };
+            match self.poll.poll(&mut events, most) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => (is_armed, _) = (false, idle.slept()),
+            }
+            if events.is_empty() && !is_released {
+                self.pool.release_idle();
+                is_released = true;
             }
         }
     }
 
     fn receive(&mut self, now_ns: u64) -> io::Result<bool> {
+        let in_flight = self.connection.in_flight();
         let mut completed = std::mem::take(&mut self.completed);
         let count = self.connection.poll(&mut completed).map_err(other)?;
-        for Completed { token, done, buffer } in completed.drain(..) {
-            let done = done.map_err(|status| io::Error::other(format!("verbs status {status}")))?;
-            let slot = (token & token::SLOT) as usize;
-            if token & !token::SLOT == token::LENT {
-                self.pool.lent_back(slot);
+        if in_flight > self.connection.in_flight() {
+            // A work request of any length counts as full progress, because it is acknowledged as a whole.
+            self.stall_timer.moved(STALL_BYTES);
+        }
+        for Completed { token, done, buffer, .. } in completed.drain(..) {
+            let done = match done {
+                Ok(done) => done,
+                Err(status) => return Err(self.failed(status)),
+            };
+            let low = (token & token::LOW) as usize;
+            if token & !token::LOW == token::LENT {
+                self.pool.lent_back(low);
                 self.resume(now_ns);
             }
             let Some(buffer) = buffer else { continue };
-            match (token & !token::SLOT, done) {
+            match (token & !token::LOW, done) {
                 (token::RECEIVE, Done::Receive(bytes)) => self.capsule(buffer, bytes, now_ns)?,
-                (token::READ, _) => self.execute_slot(slot, Some(buffer), now_ns),
+                (token::READ, _) => self.execute(low, Some(buffer), now_ns),
                 _ => self.give(buffer, now_ns),
             }
         }
@@ -289,8 +355,23 @@ impl<'a> Driver<'a> {
         Ok(count > 0)
     }
 
-    /// After the answers have gone, which somebody waits for. Until then there are a batch of receives more
-    /// than the host has commands.
+    /// Posts all receives when the host is authenticated, and before it gets that response, since it may then
+    /// send as many commands.
+    fn receive_more(&mut self) -> io::Result<()> {
+        if self.held_back == 0 || !self.queue.is_trusted() {
+            return Ok(());
+        }
+        let own = std::mem::take(&mut self.held_back);
+        // Broken connections may have kept some of the shared receives: the queue is filled up.
+        for _ in 0..self.receives.as_ref().map_or(own, |receives| receives.room()) {
+            let buffer = capsule(self.connection.domain())?;
+            post_receive(&mut self.connection, self.receives.as_deref(), buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Posts the used receives again, after the responses, whose latency counts. Until then one batch of
+    /// receives more is posted than the host may send commands.
     fn receive_again(&mut self) -> io::Result<()> {
         for buffer in self.taken.drain(..) {
             post_receive(&mut self.connection, self.receives.as_deref(), buffer)?;
@@ -298,7 +379,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Hands tasks to the engine and back.
+    /// Passes the results of the engine to the queue.
     fn work(&mut self, now_ns: u64) -> bool {
         self.engine.submit();
         let mut worked = false;
@@ -312,17 +393,21 @@ impl<'a> Driver<'a> {
         worked
     }
 
-    fn look(&mut self, now_ns: u64) -> io::Result<()> {
+    fn check(&mut self, now_ns: u64) -> io::Result<()> {
         let gone = || Err(io::ErrorKind::ConnectionAborted.into());
         if self.queue.is_over() {
             return gone();
         }
         if self.queue.is_trusted() {
-            if self.guest.is_known_now() {
+            if self.permit.mark_authenticated() {
                 self.shared.connected(&self.queue, self.peer);
             }
-        } else if now_ns - self.began_ns > self.shared.patience_ns() {
+        } else if now_ns - self.began_ns > self.shared.connect_timeout_ns() {
             return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.resume(now_ns);
+        if self.stall_timer.is_too_long(self.connection.in_flight() > 0, now_ns) {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
         if self.queue.id() == Some(0) {
             self.extra();
@@ -333,14 +418,14 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// A command, and perhaps data behind it.
+    /// Processes a capsule: a command with in-capsule data.
     fn capsule(&mut self, buffer: Buffer, bytes: usize, now_ns: u64) -> io::Result<()> {
         let message = buffer.get(..bytes).unwrap_or_default();
         let Some((command, behind)) = Command::split(message) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        if self.slots.len() >= usize::from(self.queue.depth()) {
-            // More commands than the queue has entries.
+        if self.commands.len() >= usize::from(self.queue.depth()) {
+            // The host has more commands outstanding than entries (Base 3.3.1.2).
             return Err(io::ErrorKind::InvalidData.into());
         }
         self.command(&command, behind, now_ns);
@@ -361,45 +446,53 @@ impl<'a> Driver<'a> {
         if let Some(data) = in_capsule.filter(|_| request.direction == Direction::FromHost) {
             let mut buffer = self.pool.take_beyond(length);
             buffer[..length].copy_from_slice(data);
-            let slot = self.slots.insert(Slot { request: Some(request), remote, length });
-            return self.execute_slot(slot, Some(buffer), now_ns);
+            let state = CommandState::Received(request);
+            let index = self.commands.insert(RdmaCommand { state, remote, length });
+            return self.execute(index, Some(buffer), now_ns);
         }
         if in_capsule.is_some_and(|data| !data.is_empty()) {
             return self.refuse(command, Status::SGL_TYPE_INVALID.permanent(), remote);
         }
-        let has_data = request.direction != Direction::None;
-        let slot = self.slots.insert(Slot { request: Some(request), remote, length });
-        if !has_data {
-            return self.execute_slot(slot, None, now_ns);
+        if request.direction == Direction::None {
+            let state = CommandState::Received(request);
+            let index = self.commands.insert(RdmaCommand { state, remote, length });
+            return self.execute(index, None, now_ns);
         }
-        self.stalled.push_back(slot);
+        let state = CommandState::AwaitingBuffer(request);
+        self.awaiting_buffer.push_back(self.commands.insert(RdmaCommand { state, remote, length }));
         self.resume(now_ns);
     }
 
-    /// Goes on with commands that wait for a buffer.
+    /// Continues commands that wait for a buffer.
     fn resume(&mut self, now_ns: u64) {
-        while let Some(index) = self.stalled.front().copied() {
-            let Some(slot) = self.slots.get(index) else {
-                self.stalled.pop_front();
+        while let Some(index) = self.awaiting_buffer.front().copied() {
+            let Some(RdmaCommand { state, remote, length }) = self.commands.get_mut(index) else {
+                self.awaiting_buffer.pop_front();
                 continue;
             };
-            let (length, remote) = (slot.length, slot.remote);
-            let Some(request) = &slot.request else { return };
+            let CommandState::AwaitingBuffer(request) = &*state else { return };
             let is_read = request.direction == Direction::FromHost;
             let Some(provided) = self.pool.provide(request) else { return };
-            self.stalled.pop_front();
+            self.awaiting_buffer.pop_front();
             match provided {
                 Some(buffer) if is_read => {
-                    let source = Source::Own(buffer, length);
-                    self.transfers.push_back(Transfer { slot: Some(index), source, remote });
+                    if let CommandState::AwaitingBuffer(request) =
+                        std::mem::replace(state, CommandState::Executing)
+                    {
+                        *state = CommandState::ReadingData(request);
+                    }
+                    let (source, remote) = (Source::Own(buffer, *length), *remote);
+                    self.transfers.push_back(Transfer { read_for: Some(index), source, remote });
                 }
-                provided => self.execute_slot(index, provided, now_ns),
+                provided => self.execute(index, provided, now_ns),
             }
         }
     }
 
-    fn execute_slot(&mut self, index: usize, buffer: Option<Buffer>, now_ns: u64) {
-        let Some(request) = self.slots.get_mut(index).and_then(|slot| slot.request.take()) else { return };
+    fn execute(&mut self, index: usize, buffer: Option<Buffer>, now_ns: u64) {
+        let Some(request) = self.commands.get_mut(index).and_then(RdmaCommand::start_execution) else {
+            return;
+        };
         let gives = request.direction == Direction::ToHost;
         let lent = if request.lends() { request.length } else { 0 };
         match self.queue.execute(request, buffer, now_ns) {
@@ -411,7 +504,7 @@ impl<'a> Driver<'a> {
                 self.pool.lent_back(lent);
                 self.reply(index, completion, buffer, gives, now_ns);
             }
-            Outcome::Waits => _ = self.slots.try_remove(index),
+            Outcome::Waits => _ = self.commands.try_remove(index),
         }
         self.extra();
     }
@@ -428,18 +521,18 @@ impl<'a> Driver<'a> {
         self.reply(index, completion, finished.buffer, gives, now_ns);
     }
 
-    /// Writes data to the host from where they lie.
+    /// Queues RDMA WRITEs from lent memory to the memory of the host.
     fn lend(&mut self, index: usize, lent: Lent) {
-        let Some(mut remote) = self.slots.get(index).map(|slot| slot.remote) else { return };
+        let Some(mut remote) = self.commands.get(index).map(|command| command.remote) else { return };
         for (buffer, range) in lent.pieces {
             let length = range.len() as u64;
             let source = Source::Lent(buffer, range);
-            self.transfers.push_back(Transfer { slot: None, source, remote });
+            self.transfers.push_back(Transfer { read_for: None, source, remote });
             remote.address = remote.address.wrapping_add(length);
         }
     }
 
-    /// Writes data to the host, and sends the completion behind them.
+    /// Queues the RDMA WRITE of the data of a command, and its response.
     fn reply(
         &mut self,
         index: usize,
@@ -448,12 +541,12 @@ impl<'a> Driver<'a> {
         gives: bool,
         now_ns: u64,
     ) {
-        let slot = self.slots.try_remove(index);
-        let (remote, length) = slot.map_or((Remote::default(), 0), |slot| (slot.remote, slot.length));
+        let command = self.commands.try_remove(index);
+        let (remote, length) = command.map_or((Remote::default(), 0), |it| (it.remote, it.length));
         match buffer {
             Some(buffer) if gives && completion.status().is_success() => {
                 let source = Source::Own(buffer, length);
-                self.transfers.push_back(Transfer { slot: None, source, remote });
+                self.transfers.push_back(Transfer { read_for: None, source, remote });
             }
             Some(buffer) => self.give(buffer, now_ns),
             None => {}
@@ -482,11 +575,12 @@ impl<'a> Driver<'a> {
         self.resume(now_ns);
     }
 
-    /// Posts what there is room for: all data first, then the responses to them and others. WRITEs that no
-    /// SEND is before reach memory of a host on this machine without its help.
+    /// Posts queued work requests while the send queue has room: all data transfers first, then responses. On
+    /// the same machine a WRITE without an earlier SEND in the queue is executed by the sender alone, without
+    /// the receiving process.
     fn flush(&mut self) -> io::Result<()> {
         while self.connection.room() > 0
-            && let Some(Transfer { slot, source, remote }) = self.transfers.pop_front()
+            && let Some(Transfer { read_for, source, remote }) = self.transfers.pop_front()
         {
             let place = (remote.address, remote.key);
             let (buffer, length) = match source {
@@ -494,18 +588,18 @@ impl<'a> Driver<'a> {
                 Source::Lent(buffer, range) => {
                     let length = range.len();
                     let token = token::LENT | length as u64;
-                    if self.connection.write_lent(&buffer, range.clone(), place, token).map_err(other)? {
+                    if self.connection.write_shared(&buffer, range.clone(), place, token).map_err(other)? {
                         continue;
                     }
-                    // A second device: it gets a copy.
+                    // The memory is registered with another device: it is copied.
                     self.pool.lent_back(length);
                     let mut copy = self.pool.take_beyond(length);
                     copy[..length].copy_from_slice(&buffer[range]);
                     (copy, length)
                 }
             };
-            let posted = match slot {
-                Some(slot) => self.connection.read(buffer, length, place, token::READ | slot as u64),
+            let posted = match read_for {
+                Some(index) => self.connection.read(buffer, length, place, token::READ | index as u64),
                 None => self.connection.write(buffer, length, place, token::WRITE),
             };
             posted.map_err(|(error, _)| other(error))?;
@@ -521,10 +615,11 @@ impl<'a> Driver<'a> {
 
     fn sleep(&self, now_ns: u64) -> Option<Duration> {
         if self.queue.id().is_some_and(|id| id != 0) {
-            return None;
+            let is_waited_for = self.connection.in_flight() > 0;
+            return is_waited_for.then_some(Duration::from_nanos(CHECK_INTERVAL_NS));
         }
         let deadline_ns = self.queue.deadline_ns().unwrap_or(u64::MAX);
-        let until_ns = deadline_ns.saturating_sub(now_ns).clamp(1_000_000, LOOK_EVERY_NS);
+        let until_ns = deadline_ns.saturating_sub(now_ns).clamp(1_000_000, CHECK_INTERVAL_NS);
         Some(Duration::from_nanos(until_ns))
     }
 
@@ -539,8 +634,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Bytes that a command's descriptor names, those of them that are in the capsule, and where the others are
-/// (RDMA transport 1.0, 2.3).
+/// The length that the SGL of a command names, its in-capsule data, and the memory of the host for the other
+/// data (RDMA transport 1.0, 2.3).
 fn describe<'a>(command: &Command, behind: &'a [u8]) -> Result<(u32, Option<&'a [u8]>, Remote), Status> {
     match command.sgl() {
         Ok(Sgl::Keyed { address, length, key, invalidate }) => {

@@ -1,4 +1,4 @@
-//! What a server has done so far: for `rockery top`, and as text that Prometheus reads.
+//! Counters of a server, for `rockery top` and, as text, for Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,69 +11,69 @@ use crate::latency::{Class, Latency, longest_ns};
 use crate::nqn::Nqn;
 use crate::target::Namespace;
 
-/// Everything that is counted, at one moment.
+/// All counters at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Report {
-    /// When, in nanoseconds since the server began.
+    /// The time in nanoseconds since the start of the server.
     pub at_ns: u64,
-    /// Connections that are open.
+    /// The number of open connections.
     pub connections: usize,
-    /// Controllers that hosts have.
+    /// The number of controllers.
     pub controllers: usize,
-    /// Connections that ended, by why.
+    /// The number of connections that ended, by reason.
     pub ended: BTreeMap<String, u64>,
-    /// The namespaces.
+    /// One entry for each namespace.
     pub namespaces: Vec<NamespaceReport>,
-    /// The queues that have done something, each with one namespace.
+    /// Queues that have executed commands: one entry for each namespace that a queue used.
     pub queues: Vec<QueueReport>,
 }
 
-/// What was done with a namespace.
+/// Counters of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct NamespaceReport {
-    /// Its subsystem.
+    /// The NQN of the subsystem that has the namespace.
     pub subsystem: Nqn,
-    /// Its number.
+    /// The namespace identifier (NSID).
     pub id: u32,
     /// Its size, in bytes.
     pub bytes: u64,
-    /// Bytes that were read.
+    /// The number of bytes read.
     pub read_bytes: u64,
-    /// Bytes that were written.
+    /// The number of bytes written.
     pub written_bytes: u64,
-    /// Commands that failed.
+    /// The number of failed commands.
     pub errors: u64,
-    /// What commands took: reads, writes, others.
+    /// Latency histograms: reads, writes, others.
     pub latency: [LatencyReport; 3],
 }
 
-/// What one queue did with one namespace.
+/// Counters of one queue for one namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct QueueReport {
-    /// The subsystem.
+    /// The NQN of the subsystem.
     pub subsystem: Nqn,
-    /// The namespace.
+    /// The namespace identifier (NSID).
     pub id: u32,
-    /// The host.
+    /// The NQN of the host.
     pub host: Nqn,
-    /// Its controller.
+    /// The controller identifier (CNTLID).
     pub controller: u16,
-    /// Its queue.
+    /// The queue identifier (QID).
     pub queue: u16,
-    /// What commands took: reads, writes, others.
+    /// Latency histograms: reads, writes, others.
     pub latency: [LatencyReport; 3],
 }
 
-/// Counts by length, those that are not zero: place and count.
+/// A histogram: its buckets that are not zero.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LatencyReport {
-    /// Place and count.
+    /// The index and count of each bucket that is not zero.
     pub counts: Vec<(u16, u64)>,
-    /// What all took together, in nanoseconds.
+    /// The sum of all latencies, in nanoseconds.
     pub sum_ns: u64,
 }
 
@@ -85,7 +85,7 @@ impl From<Latency> for LatencyReport {
 }
 
 impl LatencyReport {
-    /// All places.
+    /// The histogram with all its buckets.
     pub fn latency(&self) -> Latency {
         let mut latency = Latency { sum_ns: self.sum_ns, ..Latency::default() };
         for (place, count) in &self.counts {
@@ -96,7 +96,7 @@ impl LatencyReport {
         latency
     }
 
-    /// What came since an earlier report.
+    /// The counts since an earlier report.
     pub fn since(&self, earlier: &Self) -> Latency {
         let mut latency = self.latency();
         for (now, before) in latency.places.iter_mut().zip(earlier.latency().places) {
@@ -108,7 +108,7 @@ impl LatencyReport {
 }
 
 impl Report {
-    /// Of now.
+    /// Counters of the server at this moment.
     pub(super) fn of(shared: &Shared) -> Self {
         let mut report = Self {
             at_ns: shared.now_ns(),
@@ -151,7 +151,7 @@ impl Report {
         }
     }
 
-    /// As Prometheus reads it (text format 0.0.4).
+    /// The report in the text format 0.0.4 of Prometheus.
     pub fn to_prometheus(&self) -> String {
         let mut text = Text(String::new());
         let one = |value: u64| vec![(String::new(), value)];
@@ -217,7 +217,8 @@ fn label(name: &str, value: &str) -> String {
     format!("{name}=\"{value}\"")
 }
 
-/// Limits of Prometheus' buckets: powers of two from 1 us to 8 s. Each is a limit of ours as well.
+/// Buckets for Prometheus, as powers of two in nanoseconds from 1 us to 8 s. Each is the upper bound of a
+/// bucket of ours too.
 const BUCKETS: std::ops::RangeInclusive<u32> = 10..=33;
 
 struct Text(String);

@@ -1,13 +1,13 @@
-//! A server: what it was told to serve, and how that becomes a target with ports.
+//! A server: its configuration, and how it becomes a target with ports.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
+use tracing::{error, warn};
 
 use super::config::{
     BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Receives, SubsystemConfig, TransportConfig,
@@ -20,32 +20,31 @@ use crate::target::{ChangeError, Hosts, Identity, Namespace, Port, Referral, Sub
 
 const MODEL: &str = "rockery";
 
-/// What is served, and the threads that do it.
+/// A target with its listeners and stores.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
     listeners: BTreeMap<u16, Listener>,
     config: Config,
     state: Option<PathBuf>,
-    /// The folder of what is kept of what hosts have set.
-    kept: Option<PathBuf>,
+    /// The folder with the persistent settings of hosts: reservations and write protection.
+    persistence_folder: Option<PathBuf>,
 }
 
 impl Server {
-    /// Serves what `config` says. When `state` is a file that exists, what it says instead; it is written at
-    /// each change.
+    /// Starts a server with `config`. If the file `state` exists, it replaces `config`; each later change is
+    /// written to `state` before it is made.
     ///
     /// # Errors
-    /// When a file cannot be used or an address cannot be had.
+    /// When a file cannot be used, or an address cannot be bound.
     pub fn start(config: Config, state: Option<PathBuf>, tuning: Tuning) -> Result<Self, ServeError> {
-        let config = match &state {
-            Some(path) if path.exists() => Config::read(path)?,
-            _ => config,
-        };
+        let known = state.as_ref().filter(|path| path.exists());
+        let is_known = known.is_some();
+        let config = known.map_or(Ok(config), |path| Config::read(path))?;
         let shared = Shared::new(Arc::new(Target::new()), tuning);
-        let kept = state.as_ref().map(|path| path.with_extension("kept"));
+        let persistence_folder = state.as_ref().map(|path| path.with_extension("kept"));
         let (listeners, config_so_far) = (BTreeMap::new(), Config::default());
-        let mut server = Self { shared, listeners, config: config_so_far, state: None, kept };
+        let mut server = Self { shared, listeners, config: config_so_far, state: None, persistence_folder };
         for subsystem in config.subsystems {
             server.add_subsystem(subsystem)?;
         }
@@ -58,65 +57,91 @@ impl Server {
         for port in config.ports {
             server.add_port(port)?;
         }
+        if let Some(path) = &state {
+            match server.config.write(path) {
+                // The state file describes the same configuration, perhaps in other words: a full disk does
+                // not prevent the start.
+                Err(error) if is_known => warn!("{error}: the state file stays as it is"),
+                written => written?,
+            }
+        }
         server.state = state;
-        server.keep()?;
         Ok(server)
     }
 
-    /// What connections share.
+    /// The state that all connections share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// What is served.
+    /// The target that this server runs.
     pub fn target(&self) -> &Arc<Target> {
         &self.shared.target
     }
 
-    /// What is served, in the form of a file.
+    /// The present configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Where it listens.
+    /// The addresses that the server listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.values().map(Listener::address).collect()
     }
 
-    fn keep(&self) -> Result<(), ServeError> {
-        match &self.state {
-            Some(path) => Ok(self.config.write(path)?),
-            None => Ok(()),
+    /// Changes the configuration: the state file is written first, so a change that cannot be written is not
+    /// made. If the change itself fails, the former configuration is written again.
+    fn change<T>(
+        &mut self,
+        edit: impl FnOnce(&mut Config),
+        make: impl FnOnce(&Self) -> Result<T, ServeError>,
+    ) -> Result<T, ServeError> {
+        let mut next = self.config.clone();
+        edit(&mut next);
+        if let Some(path) = &self.state {
+            next.write(path)?;
         }
+        let made = make(self);
+        match (&made, &self.state) {
+            (Ok(_), _) => self.config = next,
+            (Err(_), Some(path)) => {
+                if let Err(error) = self.config.write(path) {
+                    error!(
+                        "{error}: the state file keeps the change that failed, and the next start tries it"
+                    );
+                }
+            }
+            (Err(_), None) => {}
+        }
+        made
     }
 
     /// Adds a subsystem with its namespaces.
     ///
     /// # Errors
-    /// When its name is taken, or a file cannot be used.
+    /// When the name exists already, or a file cannot be used.
     pub fn add_subsystem(&mut self, mut config: SubsystemConfig) -> Result<(), ServeError> {
         let serial = config.serial.clone().unwrap_or_else(|| serial_of(&config.nqn));
         let model = config.model.clone().unwrap_or_else(|| MODEL.to_owned());
         let hosts = config.hosts.clone().map_or(Hosts::Any, Hosts::Only);
         let subsystem = Subsystem::new(config.nqn.clone(), serial, model, hosts);
         let subsystem = subsystem.with_credentials(config.credentials.clone());
-        self.target().add_subsystem(subsystem)?;
         let name = config.nqn.clone();
         let namespaces = std::mem::take(&mut config.namespaces);
-        self.config.subsystems.push(config);
+        self.change(|it| it.subsystems.push(config), |it| Ok(it.target().add_subsystem(subsystem)?))?;
         for namespace in namespaces {
             if let Err(error) = self.add_namespace(&name, namespace) {
                 _ = self.take_out(&name);
                 return Err(error);
             }
         }
-        self.keep()
+        Ok(())
     }
 
-    /// Removes a subsystem. Its files stay; what hosts have set of its namespaces does not.
+    /// Removes a subsystem. Its files stay; its persistent reservations and write protection are removed.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When the subsystem does not exist.
     pub fn remove_subsystem(&mut self, name: &Nqn) -> Result<(), ServeError> {
         let namespaces = self.target().subsystem(name)?.namespaces();
         self.take_out(name)?;
@@ -124,61 +149,72 @@ impl Server {
     }
 
     fn take_out(&mut self, name: &Nqn) -> Result<(), ServeError> {
-        self.target().remove_subsystem(name)?;
-        self.config.subsystems.retain(|it| it.nqn != *name);
-        self.keep()
+        let edit = |it: &mut Config| it.subsystems.retain(|it| it.nqn != *name);
+        self.change(edit, |it| Ok(it.target().remove_subsystem(name)?))
     }
 
     /// Adds a namespace.
     ///
     /// # Errors
-    /// When its number is taken, or its file cannot be used.
+    /// When the identifier is in use, or the file cannot be used.
     pub fn add_namespace(&mut self, name: &Nqn, config: NamespaceConfig) -> Result<(), ServeError> {
         let subsystem = self.target().subsystem(name)?;
         if subsystem.namespace(config.id).is_some() {
             return Err(ChangeError::NamespaceExists { subsystem: name.clone(), nsid: config.id }.into());
         }
         let (store, bytes) = open(&config)?;
+        if let Store::File(file) = &store {
+            self.check_medium(file)?;
+            file.promise(bytes);
+        }
         let identity = Identity::of(name, config.id);
         let namespace = Namespace::new(config.id, identity, config.block_size.into(), bytes, store);
         let mut namespace = namespace.with(config.group, config.read_only);
-        if let Some(path) = self.kept.clone() {
-            let kept = namespace.kept_in(&path);
-            namespace = kept.map_err(|source| ServeError::Backend { path, source })?;
+        if let Some(path) = self.persistence_folder.clone() {
+            let loaded = namespace.persisted_in(&path);
+            namespace = loaded.map_err(|source| ServeError::Backend { path, source })?;
         }
-        self.target().add_namespace(name, namespace)?;
-        if let Some(subsystem) = self.entry(name) {
-            subsystem.namespaces.push(config);
-        }
-        self.keep()
+        let edit = |it: &mut Config| it.with_subsystem(name, |it| it.namespaces.push(config));
+        self.change(edit, |it| Ok(it.target().add_namespace(name, namespace)?))
     }
 
-    fn entry(&mut self, name: &Nqn) -> Option<&mut SubsystemConfig> {
-        self.config.subsystems.iter_mut().find(|it| it.nqn == *name)
+    /// Checks that no other namespace uses the same file or device: each would overwrite the blocks of the
+    /// other without regard to its reservations. Read-only namespaces may share a file.
+    fn check_medium(&self, file: &FileStore) -> Result<(), ServeError> {
+        let cannot = |source| ServeError::Backend { path: file.path().to_owned(), source };
+        let medium = file.medium().map_err(cannot)?;
+        for subsystem in self.target().subsystems() {
+            for namespace in subsystem.namespaces() {
+                let Store::File(other) = namespace.store() else { continue };
+                let is_same = other.medium().is_ok_and(|other| other == medium);
+                if is_same && !(file.is_read_only() && other.is_read_only()) {
+                    let (path, subsystem) = (file.path().to_owned(), subsystem.name().clone());
+                    return Err(ServeError::Shared { path, subsystem, nsid: namespace.nsid() });
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// Removes a namespace. Its file stays; what hosts have set of it does not.
+    /// Removes a namespace. Its file stays; its persistent reservations and write protection are removed.
     ///
     /// # Errors
-    /// When there is none of this number.
+    /// When the namespace does not exist.
     pub fn remove_namespace(&mut self, name: &Nqn, nsid: u32) -> Result<(), ServeError> {
-        let namespace = self.target().remove_namespace(name, nsid)?;
-        self.forget(&namespace)?;
-        if let Some(subsystem) = self.entry(name) {
-            subsystem.namespaces.retain(|it| it.id != nsid);
-        }
-        self.keep()
+        let edit = |it: &mut Config| it.with_subsystem(name, |it| it.namespaces.retain(|it| it.id != nsid));
+        let namespace = self.change(edit, |it| Ok(it.target().remove_namespace(name, nsid)?))?;
+        self.forget(&namespace)
     }
 
     fn forget(&self, namespace: &Namespace) -> Result<(), ServeError> {
-        let path = || self.kept.clone().unwrap_or_default();
+        let path = || self.persistence_folder.clone().unwrap_or_default();
         namespace.forget().map_err(|source| ServeError::Backend { path: path(), source })
     }
 
-    /// Changes a namespace's size.
+    /// Changes the size of a namespace.
     ///
     /// # Errors
-    /// When there is none of this number, or its file cannot have this size.
+    /// When the namespace does not exist, or its file cannot be resized.
     pub fn resize_namespace(&mut self, name: &Nqn, nsid: u32, size: Bytes) -> Result<(), ServeError> {
         let missing = || ChangeError::NoNamespace { subsystem: name.clone(), nsid };
         let namespace = self.target().subsystem(name)?.namespace(nsid).ok_or_else(missing)?;
@@ -189,58 +225,59 @@ impl Server {
         if size.0 >> namespace.shift() == 0 {
             return Err(ServeError::Empty { path, bytes: size.0 });
         }
-        namespace.resize(size.0).map_err(|source| ServeError::Backend { path, source })?;
-        self.target().namespace_resized(name, nsid);
-        let subsystem = self.entry(name);
-        let entry = subsystem.and_then(|it| it.namespaces.iter_mut().find(|it| it.id == nsid));
-        match entry.map(|entry| &mut entry.backend) {
-            Some(BackendConfig::File { size: kept, .. }) => *kept = Some(size),
-            Some(BackendConfig::Memory(kept) | BackendConfig::Null(kept)) => *kept = size,
-            None => {}
-        }
-        self.keep()
+        let resized = |it: &mut NamespaceConfig| match &mut it.backend {
+            BackendConfig::File { size: configured, .. } => *configured = Some(size),
+            BackendConfig::Memory(configured) | BackendConfig::Null(configured) => *configured = size,
+        };
+        let edit = |it: &mut Config| {
+            it.with_subsystem(name, |it| {
+                it.namespaces.iter_mut().filter(|it| it.id == nsid).for_each(resized);
+            });
+        };
+        self.change(edit, |it| {
+            namespace.resize(size.0).map_err(|source| ServeError::Backend { path, source })?;
+            it.target().namespace_resized(name, nsid);
+            Ok(())
+        })
     }
 
-    /// Sets which hosts may use a subsystem; all when `None`.
+    /// Sets the allowed hosts of a subsystem; every host when `None`.
     ///
     /// # Errors
-    /// When there is no such subsystem.
+    /// When the subsystem does not exist.
     pub fn set_hosts(
         &mut self,
         name: &Nqn,
         hosts: Option<std::collections::BTreeSet<Nqn>>,
     ) -> Result<(), ServeError> {
-        self.target().set_hosts(name, hosts.clone().map_or(Hosts::Any, Hosts::Only))?;
-        if let Some(subsystem) = self.entry(name) {
-            subsystem.hosts = hosts;
-        }
-        self.keep()
+        let allowed = hosts.clone().map_or(Hosts::Any, Hosts::Only);
+        let edit = |it: &mut Config| it.with_subsystem(name, |it| it.hosts = hosts);
+        self.change(edit, |it| Ok(it.target().set_hosts(name, allowed)?))
     }
 
-    /// Sets what a host proves itself with; with nothing, that it has nothing.
+    /// Sets the credentials of a host; `None` removes them.
     ///
     /// # Errors
-    /// When there is no such subsystem.
+    /// When the subsystem does not exist.
     pub fn set_credentials(
         &mut self,
         name: &Nqn,
         host: Nqn,
         credentials: Option<Credentials>,
     ) -> Result<(), ServeError> {
-        self.target().set_credentials(name, &host, credentials.clone())?;
-        if let Some(subsystem) = self.entry(name) {
-            match credentials {
-                Some(credentials) => _ = subsystem.credentials.insert(host, credentials),
-                None => _ = subsystem.credentials.remove(&host),
-            }
-        }
-        self.keep()
+        let edit = |it: &mut Config| {
+            it.with_subsystem(name, |it| match credentials.clone() {
+                Some(credentials) => _ = it.credentials.insert(host.clone(), credentials),
+                None => _ = it.credentials.remove(&host),
+            });
+        };
+        self.change(edit, |it| Ok(it.target().set_credentials(name, &host, credentials.clone())?))
     }
 
-    /// Listens on one more address; returns its number.
+    /// Adds a port; returns its identifier.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    /// When the address cannot be bound.
     pub fn add_port(&mut self, mut config: PortConfig) -> Result<u16, ServeError> {
         let next = self.listeners.keys().last().map_or(1, |last| last.saturating_add(1));
         let id = config.id.unwrap_or(next);
@@ -256,17 +293,19 @@ impl Server {
             }
         };
         let subsystems = config.subsystems.clone();
-        self.target().add_port(Port { id, transport, address: listener.address(), subsystems });
-        self.listeners.insert(id, listener);
         config.id = Some(id);
-        self.config.ports.retain(|it| it.id != Some(id));
-        self.config.ports.push(config);
-        self.keep()?;
+        let edit = |it: &mut Config| {
+            it.ports.retain(|it| it.id != Some(id));
+            it.ports.push(config);
+        };
+        let port = Port { id, transport, address: listener.address(), subsystems };
+        self.change(edit, |it| Ok(it.target().add_port(port)))?;
+        self.listeners.insert(id, listener);
         Ok(id)
     }
 }
 
-/// A serial number that stays the same: sixteen digits from the name.
+/// A serial number that depends only on the name: sixteen hexadecimal digits of its hash.
 fn serial_of(name: &Nqn) -> String {
     let digest = Sha256::digest(name.as_str());
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
@@ -301,12 +340,7 @@ fn open_file(
     block_size: u32,
 ) -> io::Result<(FileStore, u64)> {
     if let Some(size) = size.filter(|_| !read_only) {
-        // A file that is not there is made: sparse, so that it takes no room yet.
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-        if file.metadata()?.is_file() && file.metadata()?.len() < size.0 {
-            file.set_len(size.0)?;
-            file.sync_all()?;
-        }
+        FileStore::extend(path, size.0)?;
     }
     let store = FileStore::open(path, block_size as usize, read_only, direct)?;
     let found = store.bytes()?;

@@ -1,4 +1,4 @@
-//! A disk in memory. It takes room where it was written, as a sparse file does.
+//! A store in memory. Only chunks that were written use memory, as in a sparse file.
 
 use std::io;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -8,17 +8,17 @@ use rdma::Buffer;
 use super::Lent;
 use crate::limits::{MEMORY_BYTES_MAX, TRANSFER_BYTES_MAX};
 
-/// What is allocated at once, and locked at once: as much as a command moves, so that a long one is the
-/// change of one for another.
+/// The unit of allocation and locking: as long as the longest transfer, so that an aligned write of that
+/// length exchanges one chunk for another.
 const CHUNK: usize = TRANSFER_BYTES_MAX;
 
-/// A chunk that is lent is not written any more: who writes puts a copy in its place.
+/// A chunk. A lent chunk is not changed: a write replaces it by a copy.
 type Chunk = RwLock<Option<Arc<Buffer>>>;
 
-/// Chunks of memory, those absent read as zeros.
+/// A store in chunks; absent chunks read as zeros.
 #[derive(Debug)]
 pub struct Memory {
-    // Locked for writing only to resize.
+    // Locked exclusively only to resize.
     chunks: RwLock<Vec<Chunk>>,
 }
 
@@ -26,7 +26,7 @@ pub struct Memory {
 struct Part {
     chunk: usize,
     within: std::ops::Range<usize>,
-    /// Of the range.
+    /// The bytes of the range that are in this chunk.
     of: std::ops::Range<usize>,
 }
 
@@ -42,13 +42,13 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
     })
 }
 
-/// What chunks that are absent read as.
+/// The contents of absent chunks.
 fn zeros() -> &'static Arc<Buffer> {
     static ZEROS: OnceLock<Arc<Buffer>> = OnceLock::new();
     ZEROS.get_or_init(|| Arc::new(Buffer::zeroed(CHUNK)))
 }
 
-/// A chunk's bytes, to be changed; all of them, if it is `whole`.
+/// The bytes of a chunk for writing; a lent chunk is copied first, unless the write covers it (`whole`).
 fn own(chunk: &mut Option<Arc<Buffer>>, whole: bool) -> &mut [u8] {
     let is_ours = chunk.as_mut().is_some_and(|bytes| Arc::get_mut(bytes).is_some());
     if !is_ours {
@@ -58,15 +58,15 @@ fn own(chunk: &mut Option<Arc<Buffer>>, whole: bool) -> &mut [u8] {
         }
         *chunk = Some(Arc::new(fresh));
     }
-    // It is here, and nobody else has it: whoever wants it waits for the lock.
+    // The chunk exists and has no other reference: a reader that wants one waits for the lock.
     chunk.as_mut().and_then(Arc::get_mut).map(|bytes| &mut bytes[..]).unwrap_or_default()
 }
 
 impl Memory {
-    /// So many zeros.
+    /// A store of `bytes` zeros.
     ///
     /// # Errors
-    /// When it is more than the limit.
+    /// When `bytes` exceeds the limit.
     pub fn new(bytes: u64) -> io::Result<Self> {
         let memory = Self { chunks: RwLock::default() };
         memory.resize(bytes)?;
@@ -104,8 +104,8 @@ impl Memory {
         }
     }
 
-    /// Writes a buffer: one that is a whole chunk is put in its place, and what was there comes back, unless
-    /// somebody has it.
+    /// Writes a buffer. A buffer that covers a whole chunk becomes the chunk, and the old chunk is returned
+    /// unless it is lent.
     pub(super) fn write_buffer(&self, offset: u64, data: Buffer) -> Option<Buffer> {
         if data.len() != CHUNK || !offset.is_multiple_of(CHUNK as u64) {
             self.write(offset, &data);
@@ -117,7 +117,7 @@ impl Memory {
         before.and_then(|before| Arc::try_unwrap(before).ok())
     }
 
-    /// The same bytes as [`Memory::read`] gives, where they lie: they stay as they are.
+    /// Lends the bytes that [`Memory::read`] would copy: they do not change while they are lent.
     pub(super) fn lend(&self, offset: u64, length: usize) -> Lent {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         let lend = |part: Part| {
@@ -129,7 +129,7 @@ impl Memory {
         Lent { pieces: parts(offset, length).map(lend).collect() }
     }
 
-    /// Whole chunks are given back.
+    /// Clears a range; whole chunks are freed.
     pub(super) fn clear(&self, offset: u64, length: u64) {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         let (first, end) = (offset / CHUNK as u64, (offset + length).div_ceil(CHUNK as u64));
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_cross_chunks_and_zeros_take_no_room() {
+    fn ranges_cross_chunks_and_zeros_use_no_memory() {
         let memory = Memory::new(4 * CHUNK as u64).unwrap();
         let data: Vec<u8> = (0..2 * CHUNK + 100).map(|index| index as u8 | 1).collect();
         let offset = CHUNK as u64 - 50;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_chunk_changes_places() {
+    fn a_write_of_a_whole_chunk_exchanges_buffers() {
         let memory = Memory::new(2 * CHUNK as u64).unwrap();
         let buffer = |byte| {
             let mut buffer = Buffer::zeroed(CHUNK);
@@ -190,7 +190,7 @@ mod tests {
         let back = memory.write_buffer(CHUNK as u64, buffer(2)).unwrap();
         assert!(back.iter().all(|byte| *byte == 1));
         let lent = memory.lend(CHUNK as u64, CHUNK);
-        assert!(memory.write_buffer(CHUNK as u64, buffer(3)).is_none(), "somebody has it");
+        assert!(memory.write_buffer(CHUNK as u64, buffer(3)).is_none(), "the chunk is lent");
         assert!(lent.pieces().flatten().all(|byte| *byte == 2));
         let back = memory.write_buffer(512, buffer(4)).unwrap();
         assert!(back.iter().all(|byte| *byte == 4), "it was copied");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_stays_as_it_was() {
+    fn lent_memory_does_not_change() {
         let memory = Memory::new(3 * CHUNK as u64).unwrap();
         memory.write(0, &vec![1; 2 * CHUNK]);
         let lent = memory.lend(CHUNK as u64 - 100, CHUNK + 200);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_back_is_zero() {
+    fn bytes_of_an_extended_store_are_zero() {
         let memory = Memory::new(CHUNK as u64).unwrap();
         memory.write(0, &[1; 10]);
         memory.resize(0).unwrap();

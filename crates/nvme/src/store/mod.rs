@@ -1,5 +1,5 @@
-//! Where a namespace's bytes are. Everything here answers at once and may block; what can be done without
-//! blocking, [`crate::engine`] does with a ring instead.
+//! Stores, which hold the bytes of namespaces. These functions may block; [`crate::engine`] uses io_uring for
+//! operations that would.
 
 mod file;
 mod memory;
@@ -8,43 +8,44 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use file::FileStore;
+pub use file::{FileStore, Medium};
 pub use memory::Memory;
 
 pub use crate::sys::file::Clear;
 use rdma::Buffer;
 
-/// Where a namespace's bytes are.
+/// The store of a namespace.
 #[derive(Debug)]
 pub enum Store {
-    /// In this process's memory, and gone with it.
+    /// Memory of this process, whose data end with it.
     Memory(Memory),
-    /// Nowhere: writes vanish, reads are zeros. For measuring the rest.
+    /// No storage: writes are discarded, and reads return zeros. For measuring everything else.
     Null,
-    /// In a file or on a block device.
+    /// A regular file or a block device.
     File(Arc<FileStore>),
 }
 
-/// Bytes of a store where they lie. They stay as they were when they were lent, whatever is written then.
+/// Memory of a store that is lent for reading. Its bytes do not change while they are lent, even if the store
+/// is written.
 #[derive(Debug, Default)]
 pub struct Lent {
     pub(crate) pieces: Vec<(Arc<Buffer>, Range<usize>)>,
 }
 
 impl Lent {
-    /// The bytes, piece by piece.
+    /// The bytes, in pieces.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(|(buffer, range)| &buffer[range.clone()])
     }
 
-    /// How many there are.
+    /// The length in bytes.
     pub fn length(&self) -> usize {
         self.pieces.iter().map(|(_, range)| range.len()).sum()
     }
 }
 
 impl Store {
-    /// Whether it goes past the page cache; `None` when there is no file.
+    /// Whether direct I/O is used; `None` when there is no file.
     pub fn is_direct(&self) -> Option<bool> {
         match self {
             Self::File(file) => Some(file.is_direct()),
@@ -52,7 +53,7 @@ impl Store {
         }
     }
 
-    /// What [`Store::read`] would give, without a copy; `None` where that cannot be had.
+    /// Lends the bytes that [`Store::read`] would copy; `None` when the store cannot lend.
     pub fn lend(&self, offset: u64, length: usize) -> Option<Lent> {
         match self {
             Self::Memory(memory) => Some(memory.lend(offset, length)),
@@ -60,7 +61,7 @@ impl Store {
         }
     }
 
-    /// Whether it lends.
+    /// Whether the store can lend.
     pub fn lends(&self) -> bool {
         matches!(self, Self::Memory(_))
     }
@@ -68,7 +69,7 @@ impl Store {
     /// Reads `data.len()` bytes from byte `offset`.
     ///
     /// # Errors
-    /// As the file.
+    /// The error of the file.
     pub fn read(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
         match self {
             Self::Memory(memory) => memory.read(offset, data),
@@ -78,10 +79,10 @@ impl Store {
         Ok(())
     }
 
-    /// Writes `data` from byte `offset` on; when `durable`, it is on the medium when this returns.
+    /// Writes `data` from byte `offset` on; if `durable`, the data are on the medium when this returns.
     ///
     /// # Errors
-    /// As the file.
+    /// The error of the file.
     pub fn write(&self, offset: u64, data: &[u8], durable: bool) -> io::Result<()> {
         match self {
             Self::Memory(memory) => memory.write(offset, data),
@@ -91,8 +92,8 @@ impl Store {
         Ok(())
     }
 
-    /// The same as [`Store::write`] with the first `length` bytes of a buffer, which may stay here: another
-    /// of the same length comes back then.
+    /// Writes the first `length` bytes of a buffer. The store may keep the buffer, and then returns another
+    /// one of the same length.
     pub fn write_buffer(
         &self,
         offset: u64,
@@ -109,10 +110,10 @@ impl Store {
         (self.write(offset, &data[..length], durable), data)
     }
 
-    /// What was written before is on the medium when this returns.
+    /// Flushes: all finished writes are on the medium when this returns.
     ///
     /// # Errors
-    /// As the file.
+    /// The error of the file.
     pub fn flush(&self) -> io::Result<()> {
         match self {
             Self::Memory(_) | Self::Null => Ok(()),
@@ -123,7 +124,7 @@ impl Store {
     /// Makes a range read as zeros.
     ///
     /// # Errors
-    /// As the file.
+    /// The error of the file.
     pub fn clear(&self, how: Clear, offset: u64, length: u64) -> io::Result<()> {
         match self {
             Self::Memory(memory) => memory.clear(offset, length),
@@ -133,10 +134,10 @@ impl Store {
         Ok(())
     }
 
-    /// Changes how many bytes there are.
+    /// Changes the size.
     ///
     /// # Errors
-    /// As the file; memory has a limit.
+    /// The error of the file; for memory, when the size exceeds the limit.
     pub fn resize(&self, bytes: u64) -> io::Result<()> {
         match self {
             Self::Memory(memory) => memory.resize(bytes),

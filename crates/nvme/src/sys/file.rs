@@ -1,15 +1,15 @@
-//! Calls on files that the standard library does not have.
+//! System calls on files that the standard library does not have.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// What becomes of a range.
+/// How a range is cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clear {
-    /// It reads as zeros and takes no room.
+    /// The range is deallocated, and reads as zeros.
     Deallocate,
-    /// It reads as zeros, and its room is kept.
+    /// The range reads as zeros, and stays allocated.
     Zero,
 }
 
@@ -24,7 +24,7 @@ pub(crate) const fn mode(clear: Clear) -> i32 {
 /// Clears a range of a file or block device.
 ///
 /// # Errors
-/// As `fallocate`: `EOPNOTSUPP` where the file system cannot.
+/// The error of `fallocate`: `EOPNOTSUPP` where the file system cannot do it.
 pub fn clear(file: &File, clear: Clear, offset: u64, length: u64) -> io::Result<()> {
     let range = i64::try_from(offset).and_then(|offset| Ok((offset, i64::try_from(length)?)));
     let (offset, length) = range.map_err(io::Error::other)?;
@@ -35,10 +35,25 @@ pub fn clear(file: &File, clear: Clear, offset: u64, length: u64) -> io::Result<
     }
 }
 
-/// The flag of `open` that keeps the page cache out.
+/// Clears `O_NONBLOCK`: with the flag, io_uring completes operations that would wait with `EAGAIN`.
+///
+/// # Errors
+/// The error of `fcntl`.
+pub(crate) fn set_blocking(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open while `file` is borrowed; the rest are numbers.
+    let result = unsafe {
+        match libc::fcntl(file.as_raw_fd(), libc::F_GETFL) {
+            -1 => -1,
+            flags => libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK),
+        }
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The flag of `open` for direct I/O.
 pub const O_DIRECT: i32 = libc::O_DIRECT;
 
-/// The errors of a file that has no room left.
+/// Whether an error means that the file system or a quota is full.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }

@@ -1,8 +1,9 @@
-//! What the standard library does not have: io_uring, calls on files, and keys for TLS. All unsafe
-//! code of this crate is here, behind functions that cannot be called wrong.
+//! System interfaces that the standard library does not have: io_uring, calls on files, peers of Unix
+//! sockets, and PSKs for TLS. All unsafe code of this crate is here, behind safe functions.
 #![allow(unsafe_code, reason = "these modules are listed in the house rules")]
 
 pub mod file;
+pub mod peer;
 pub mod ring;
 pub mod tls;
 pub mod wait;

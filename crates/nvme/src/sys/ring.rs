@@ -1,5 +1,5 @@
-//! io_uring behind an interface that owns what the kernel works on: a buffer that was submitted comes back
-//! with its completion, and a ring that is dropped waits for the kernel first.
+//! io_uring behind an interface that owns the memory that the kernel uses: a submitted buffer is returned
+//! with its completion, and dropping a ring waits for the kernel.
 
 use std::fmt;
 use std::fs::File;
@@ -13,55 +13,55 @@ use slab::Slab;
 use super::file::{Clear, mode};
 use rdma::Buffer;
 
-/// What the kernel is asked to do.
+/// An operation for the kernel.
 #[derive(Debug)]
 pub enum Operation {
     /// Read into the first `length` bytes of the buffer.
     Read {
-        /// Where to.
+        /// The buffer to read into.
         buffer: Buffer,
-        /// Bytes.
+        /// How many bytes.
         length: usize,
     },
     /// Write the first `length` bytes of the buffer.
     Write {
-        /// Where from.
+        /// The buffer with the data.
         buffer: Buffer,
-        /// Bytes.
+        /// How many bytes.
         length: usize,
-        /// Whether they are on the medium before it completes.
+        /// Whether the data have to be on the medium before the operation completes.
         durable: bool,
     },
-    /// All writes that completed before are on the medium.
+    /// Flush: all completed writes are on the medium.
     Flush,
     /// Clear a range.
     Clear {
-        /// What becomes of it.
+        /// How to clear it.
         how: Clear,
-        /// Bytes.
+        /// The length of the range in bytes.
         length: u64,
     },
 }
 
-/// What the kernel did.
+/// A completed operation.
 #[derive(Debug)]
 pub struct Completion {
-    /// The caller's name for the operation.
+    /// The token that the caller passed with the operation.
     pub token: u64,
-    /// Bytes that were read or written, or why not.
+    /// The number of bytes that were transferred, or the error.
     pub result: io::Result<usize>,
-    /// The operation's buffer.
+    /// The buffer of the operation.
     pub buffer: Option<Buffer>,
 }
 
 struct InFlight {
     token: u64,
     buffer: Option<Buffer>,
-    // Open until the kernel has finished.
+    // The file stays open until the operation completes.
     _file: Arc<File>,
 }
 
-/// A ring, and everything the kernel has of it.
+/// A ring, and the operations that the kernel executes.
 pub struct Ring {
     ring: IoUring,
     in_flight: Slab<InFlight>,
@@ -70,30 +70,30 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring for so many operations at once.
+    /// A ring for `entries` operations at once.
     ///
     /// # Errors
-    /// Where the kernel has no io_uring, or does not let this process use it.
+    /// When the kernel has no io_uring, or refuses it to this process.
     pub fn new(entries: u32) -> io::Result<Self> {
         let ring = IoUring::builder().setup_clamp().build(entries)?;
         let entries = ring.params().sq_entries() as usize;
         Ok(Self { ring, in_flight: Slab::with_capacity(entries), entries, unsubmitted: 0 })
     }
 
-    /// Whether another operation has room.
+    /// Whether another operation fits.
     pub fn has_room(&self) -> bool {
         self.in_flight.len() < self.entries
     }
 
-    /// How many operations have not come back.
+    /// The number of operations that have not completed.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Queues an operation; [`Ring::submit`] hands it over. The offset is in bytes.
+    /// Queues an operation for the next [`Ring::submit`]. The offset is in bytes.
     ///
     /// # Errors
-    /// The operation, when there is no room for it.
+    /// The operation, when the ring is full.
     pub fn push(
         &mut self,
         file: &Arc<File>,
@@ -117,10 +117,10 @@ impl Ring {
         Ok(())
     }
 
-    /// Hands what was queued to the kernel.
+    /// Submits the queued operations to the kernel.
     ///
     /// # Errors
-    /// As `io_uring_enter`.
+    /// The error of `io_uring_enter`.
     pub fn submit(&mut self) -> io::Result<()> {
         while self.unsubmitted > 0 {
             match self.ring.submit() {
@@ -132,7 +132,7 @@ impl Ring {
         Ok(())
     }
 
-    /// The next operation that the kernel has finished.
+    /// The next completed operation.
     pub fn completed(&mut self) -> Option<Completion> {
         let entry = self.ring.completion().next()?;
         let InFlight { token, buffer, .. } = self.in_flight.try_remove(entry.user_data() as usize)?;
@@ -143,10 +143,10 @@ impl Ring {
         Some(Completion { token, result, buffer })
     }
 
-    /// Waits until an operation has finished.
+    /// Waits until an operation completes.
     ///
     /// # Errors
-    /// As `io_uring_enter`.
+    /// The error of `io_uring_enter`.
     pub fn wait(&mut self) -> io::Result<()> {
         self.submit()?;
         match self.ring.submit_and_wait(1) {
@@ -193,7 +193,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         while !self.in_flight.is_empty() {
             if self.wait().is_err() {
-                // The kernel may still write to the buffers: memory that is lost does no harm.
+                // The kernel may still write to the buffers: leaking them is the only safe choice.
                 std::mem::forget(std::mem::take(&mut self.in_flight));
                 return;
             }
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_data_are_read() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let mut ring = Ring::new(4).unwrap();
         let mut buffer = Buffer::zeroed(4096);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_is_full_gives_the_operation_back() {
+    fn a_full_ring_returns_the_operation() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let mut ring = Ring::new(2).unwrap();
         let mut pushed = 0;

@@ -1,6 +1,5 @@
-//! What the crate `openssl` has no functions for: keys that both sides have, in TLS 1.3 with any hash
-//! function
-//! (SSL_CTX_set_psk_find_session_callback(3), SSL_CTX_set_psk_use_session_callback(3)).
+//! Functions of OpenSSL that the crate `openssl` does not have: external PSKs in TLS 1.3 with any hash
+//! function (SSL_CTX_set_psk_find_session_callback(3), SSL_CTX_set_psk_use_session_callback(3)).
 
 use std::ffi::{c_int, c_uint};
 use std::ptr;
@@ -15,7 +14,7 @@ use openssl_sys as ffi;
 use crate::auth::Hash;
 use crate::tls::Psk;
 
-/// Finds the key of an identity.
+/// A function that finds the PSK of an identity.
 pub(crate) type Find = Box<dyn Fn(&str) -> Option<Psk> + Send + Sync>;
 
 type FindSession = unsafe extern "C" fn(*mut ffi::SSL, *const u8, usize, *mut *mut ffi::SSL_SESSION) -> c_int;
@@ -41,7 +40,7 @@ unsafe extern "C" {
 /// The extension `pre_shared_key` (RFC 8446, 4.2.11).
 const PRE_SHARED_KEY: c_uint = 41;
 
-/// The cipher of a hash function, by its name and its number (RFC 8446, B.4).
+/// The cipher suite with a hash function: its name and its number (RFC 8446, B.4).
 pub(crate) fn cipher(hash: Hash) -> (&'static str, [u8; 2]) {
     match hash {
         Hash::Sha384 | Hash::Sha512 => ("TLS_AES_256_GCM_SHA384", [0x13, 0x02]),
@@ -51,42 +50,41 @@ pub(crate) fn cipher(hash: Hash) -> (&'static str, [u8; 2]) {
 
 type Places = (Index<Ssl, Find>, Index<Ssl, Psk>);
 
-/// Where a connection keeps its finder, and the key that it uses. Without them there is no TLS.
+/// The ex_data indices at which a connection has its finder and its PSK; `None` without memory for them.
 fn places() -> Option<Places> {
     static PLACES: OnceLock<Option<Places>> = OnceLock::new();
     *PLACES.get_or_init(|| Some((Ssl::new_ex_index().ok()?, Ssl::new_ex_index().ok()?)))
 }
 
-/// The key that a connection uses.
+/// The PSK that a connection uses.
 pub(crate) fn key_of(ssl: &SslRef) -> Option<&Psk> {
     ssl.ex_data(places()?.1)
 }
 
-/// Makes a connection use this key.
+/// Makes a connection use this PSK.
 pub(crate) fn use_key(ssl: &mut SslRef, key: Psk) {
     if let Some((_, place)) = places() {
         ssl.set_ex_data(place, key);
     }
 }
 
-/// Makes a connection look for the key that the other side names.
+/// Makes a connection look up the PSK that the client names.
 pub(crate) fn look_for_key(ssl: &mut SslRef, find: Find) {
     if let Some((place, _)) = places() {
         ssl.set_ex_data(place, find);
     }
 }
 
-/// For those that connect: the key is that of [`use_key`].
+/// Configures a client: it offers the PSK of [`use_key`].
 pub(crate) fn offer(context: &mut SslContextBuilder) {
     // SAFETY: the context lives; the function keeps to what OpenSSL expects of it.
     unsafe { SSL_CTX_set_psk_use_session_callback(context.as_ptr(), Some(offered)) };
 }
 
-/// For those that are connected to: the key is what [`look_for_key`] finds. A cipher is chosen before a key
-/// is
-/// looked at, so only that of the key is left to choose.
+/// Configures a server: it uses the PSK that [`look_for_key`] finds. OpenSSL selects the cipher suite before
+/// it looks up the PSK, so only the suite of that PSK is offered for selection.
 pub(crate) fn ask(context: &mut SslContextBuilder) {
-    // SAFETY: as above.
+    // SAFETY: the context lives, and the callback is a function of the type that OpenSSL calls.
     unsafe { SSL_CTX_set_psk_find_session_callback(context.as_ptr(), Some(asked)) };
     context.set_client_hello_callback(|ssl: &mut SslRef, _: &mut SslAlert| {
         if let Some(found) = first_known(ssl) {
@@ -101,7 +99,7 @@ fn find(ssl: &SslRef, identity: &[u8]) -> Option<Psk> {
     find(std::str::from_utf8(identity).ok()?)
 }
 
-/// The first key of those that a ClientHello names.
+/// The first PSK among the identities in a ClientHello that the server knows.
 fn first_known(ssl: &SslRef) -> Option<Psk> {
     let (mut bytes, mut length) = (ptr::null(), 0);
     // SAFETY: the connection lives; what is found lives as long as the ClientHello, which is looked at now.
@@ -118,24 +116,24 @@ fn first_known(ssl: &SslRef) -> Option<Psk> {
         if let Some(found) = find(ssl, identity) {
             return Some(found);
         }
-        // Its age, which says nothing of such keys.
+        // The obfuscated ticket age, which has no meaning for external PSKs.
         rest = after.get(4..)?;
     }
     None
 }
 
-/// Bytes behind their length, and what follows.
+/// Bytes behind a length field, and the rest.
 fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_at_checked(2)?;
     rest.split_at_checked(usize::from(u16::from_be_bytes([length[0], length[1]])))
 }
 
-/// A session that stands for a key; null when there is no memory for it.
+/// A session that represents a PSK; null when memory is short.
 fn session(ssl: &SslRef, key: &Psk) -> *mut ffi::SSL_SESSION {
     let number = cipher(key.hash).1;
     // SAFETY: the connection lives, the key has as many bytes as are said, the number has the two that are
     // read.
-    // The session is new, nobody else has it, and it is freed when it is not finished.
+    // The session is new and has no other reference, and it is freed when it is not finished.
     unsafe {
         let session = SSL_SESSION_new();
         let cipher = SSL_CIPHER_find(ssl.as_ptr(), number.as_ptr());
@@ -168,7 +166,8 @@ unsafe extern "C" fn asked(
     if let Some(found) = found.filter(|_| !made.is_null()) {
         use_key(ssl, found);
     }
-    // SAFETY: as above. No session says that the identity is not known, which is no error here.
+    // SAFETY: OpenSSL calls this with a connection that lives, an identity of so many bytes, and a place. .
+    // No session says that the identity is not known, which is no error here.
     unsafe { *out = made };
     1
 }
@@ -182,13 +181,14 @@ unsafe extern "C" fn offered(
 ) -> c_int {
     // SAFETY: OpenSSL calls this with a connection that lives, and places.
     let ssl = unsafe { SslRef::from_ptr(ssl) };
-    // After a second ClientHello the hash function is settled.
-    // SAFETY: it is null or one of OpenSSL's own.
+    // After a HelloRetryRequest the hash function is fixed.
+    // SAFETY: OpenSSL passes null or a digest that it owns, and the call only reads its size.
     let fits =
         |key: &&Psk| hash.is_null() || unsafe { ffi::EVP_MD_get_size(hash) } == key.hash.length() as c_int;
     let key = key_of(ssl).filter(fits);
     let made = key.map_or(ptr::null_mut(), |key| session(ssl, key));
-    // SAFETY: as above; the identity lives as long as the connection, and is not changed.
+    // SAFETY: OpenSSL passes null or a digest that it owns, and the call only reads its size; the identity
+    // lives as long as the connection, and is not changed.
     unsafe {
         *out = made;
         if let Some(key) = key.filter(|_| !made.is_null()) {

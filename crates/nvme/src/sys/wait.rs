@@ -1,16 +1,18 @@
-//! Sleeping until one of a few descriptors is ready: level-triggered, so that nobody has to drain anything.
+//! Waiting until one of a few descriptors is ready: level-triggered, so that a descriptor need not be
+//! drained.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// A descriptor, and whether room to write is waited for as well as bytes to read.
+/// A descriptor, and whether to wait until it is writable too.
 pub type Watched = (RawFd, bool);
 
-/// Sleeps until one is ready, or the time is over; returns whether one is. Those below 0 are left out.
+/// Waits until a descriptor is ready or the time has passed; returns whether one is ready. Negative
+/// descriptors are ignored.
 ///
 /// # Errors
-/// As `poll`; not when a signal came, which counts as the end of the time.
+/// The error of `poll`; a signal is no error, but ends the wait.
 pub fn wait<const COUNT: usize>(watched: [Watched; COUNT], most: Duration) -> io::Result<bool> {
     let mut polled = watched.map(|(fd, writes)| {
         let events = libc::POLLIN | if writes { libc::POLLOUT } else { 0 };

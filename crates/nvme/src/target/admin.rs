@@ -1,4 +1,4 @@
-//! Commands of the admin queue.
+//! The commands of the admin queue.
 
 use wire::nvme::{Admin, Command, Direction, Status, log};
 
@@ -11,7 +11,7 @@ use crate::engine::{Action, Task};
 use rdma::Buffer;
 use wire::nvme::identify::IDENTIFY_SIZE;
 
-/// What an admin command returns: a number, and perhaps data.
+/// The result of an admin command: dwords 0 and 1 of its completion, and data.
 pub(super) type Answer = Result<(u64, Vec<u8>), Status>;
 
 impl Queue {
@@ -97,7 +97,7 @@ impl Queue {
                 Ok((0, page[start..end].to_vec()))
             }
             Admin::Abort => {
-                // What an engine has begun is not taken back; requests for events are.
+                // Only event requests can be aborted: a command that the engine executes is finished.
                 let cid = (command.cdw10 >> 16) as u16;
                 let controller = state.controller(id)?;
                 let aborted = command.cdw10 as u16 == 0 && controller.events.withdraw(cid);
@@ -124,7 +124,7 @@ impl State {
     }
 }
 
-/// The data, and zeros up to what the host has room for.
+/// Copies the data into the buffer, and fills it with zeros up to `length`.
 fn fill(buffer: &mut Buffer, length: usize, data: &[u8]) {
     let Some(place) = buffer.get_mut(..length) else { return };
     let (front, rest) = place.split_at_mut(data.len().min(length));

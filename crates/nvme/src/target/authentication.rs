@@ -1,4 +1,6 @@
-//! Authentication of one queue: each connection of a host proves anew who it is (Base 8.13.5).
+//! Authentication of one queue: a host authenticates on each of its connections (Base 8.13.5).
+
+use std::sync::Arc;
 
 use wire::nvme::{Command, Status, auth};
 
@@ -7,71 +9,89 @@ use crate::auth::{Authenticator, Progress};
 use crate::limits::AUTHENTICATION_BYTES_MAX;
 use rdma::Buffer;
 
-/// What a host has proved.
+/// The authentication state of a queue.
 #[derive(Debug)]
 pub(super) enum Standing {
-    /// It need not.
-    Free,
-    /// Not yet that it is who it says.
-    Strange(Box<Authenticator>),
-    /// That it is who it says.
-    Known(Box<Authenticator>),
+    /// The subsystem does not require authentication of this host.
+    NotRequired,
+    /// The host has not authenticated yet, or a reauthentication failed.
+    Unauthenticated(Box<Authenticator>),
+    /// The host has proved its identity.
+    Authenticated(Box<Authenticator>),
 }
 
 impl Standing {
     pub(super) fn of(authenticator: Option<Box<Authenticator>>) -> Self {
-        authenticator.map_or(Self::Free, Self::Strange)
+        authenticator.map_or(Self::NotRequired, Self::Unauthenticated)
     }
 
-    /// Whether its commands are carried out.
+    /// Whether commands of the host are executed.
     pub(super) fn is_trusted(&self) -> bool {
-        !matches!(self, Self::Strange(_))
+        !matches!(self, Self::Unauthenticated(_))
     }
 
     fn authenticator(&mut self) -> Option<&mut Authenticator> {
         match self {
-            Self::Free => None,
-            Self::Strange(authenticator) | Self::Known(authenticator) => Some(authenticator),
+            Self::NotRequired => None,
+            Self::Unauthenticated(authenticator) | Self::Authenticated(authenticator) => Some(authenticator),
         }
     }
 
     fn set(&mut self, progress: Progress) {
-        let standing = std::mem::replace(self, Self::Free);
+        let standing = std::mem::replace(self, Self::NotRequired);
         *self = match (standing, progress) {
-            (Self::Free, _) => Self::Free,
-            (Self::Strange(it), Progress::Authenticated) => Self::Known(it),
-            (Self::Known(it), Progress::Failed) => Self::Strange(it),
+            (Self::NotRequired, _) => Self::NotRequired,
+            (Self::Unauthenticated(it), Progress::Authenticated) => Self::Authenticated(it),
+            (Self::Authenticated(it), Progress::Failed) => Self::Unauthenticated(it),
             (standing, _) => standing,
         };
     }
 }
 
-/// Bytes of the message that a command carries, or has room for.
+/// The length of the message in an Authentication Send, or of the buffer of an Authentication Receive.
 pub(super) fn length(command: &Command) -> Result<u32, Status> {
     let is_right = auth::is_ours(command) && (1..=AUTHENTICATION_BYTES_MAX).contains(&command.cdw11);
     is_right.then_some(command.cdw11).ok_or(Status::INVALID_FIELD.permanent())
 }
 
 impl Queue {
-    /// A message of the host.
-    pub(super) fn hear(&mut self, _command: &Command, message: &[u8]) -> Status {
+    /// Executes Authentication Send: a message of the host.
+    pub(super) fn authentication_send(&mut self, message: &[u8], now_ns: u64) -> Status {
+        let (target, peer) = (Arc::clone(&self.target), self.origin.peer);
+        let was_trusted = self.is_trusted();
         let Some(standing) = self.membership_mut().map(|it| &mut it.standing) else {
             return Status::COMMAND_SEQUENCE.permanent();
         };
         let Some(authenticator) = standing.authenticator() else {
             return Status::COMMAND_SEQUENCE.permanent();
         };
+        if !was_trusted
+            && Authenticator::is_beginning(message)
+            && !target.negotiation_limiter.begin(peer, now_ns)
+        {
+            return Status::COMMAND_INTERRUPTED;
+        }
         let mut is_random = true;
-        let progress = authenticator.hear(message, &mut |bytes| is_random &= getrandom::fill(bytes).is_ok());
-        // Without randomness there is no challenge that nobody knows.
+        let progress = target
+            .negotiation_limiter
+            .run(|| authenticator.receive(message, &mut |bytes| is_random &= getrandom::fill(bytes).is_ok()));
+        if !was_trusted && progress == Progress::Authenticated {
+            target.negotiation_limiter.authenticated(peer);
+        }
+        // Without random numbers the challenge would be predictable.
         standing.set(if is_random { progress } else { Progress::Failed });
         if is_random { Status::SUCCESS } else { Status::INTERNAL_ERROR }
     }
 
-    /// A message for the host.
-    pub(super) fn say(&mut self, command: &Command, length: usize, buffer: Option<Buffer>) -> Outcome {
+    /// Executes Authentication Receive: a message for the host.
+    pub(super) fn authentication_receive(
+        &mut self,
+        command: &Command,
+        length: usize,
+        buffer: Option<Buffer>,
+    ) -> Outcome {
         let membership = self.membership_mut();
-        let message = membership.and_then(|it| it.standing.authenticator()?.say());
+        let message = membership.and_then(|it| it.standing.authenticator()?.next_message());
         match (message, buffer) {
             (Some(message), Some(mut buffer)) if message.len() <= length => {
                 buffer[..message.len()].copy_from_slice(&message);

@@ -1,4 +1,4 @@
-//! Connect: a connection becomes a queue (Base 6.3).
+//! Connect: associates a connection with a queue (Base 6.3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use crate::limits::{CONTROLLERS_MAX, DISCOVERY_KEEP_ALIVE_MS, QUEUE_ENTRIES_MAX}
 use crate::nqn::Nqn;
 use crate::tls::{Psk, Version};
 
-/// Why a Connect failed: the status, and what its completion returns.
+/// Why a Connect failed: the status, and dword 0 of its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Refusal {
     pub(super) status: Status,
@@ -29,7 +29,7 @@ impl From<Status> for Refusal {
     }
 }
 
-/// Where fields stand in the command, and in its data (Base figures 377 and 378).
+/// Offsets of fields in the command and in its data (Base figures 377 and 378).
 mod place {
     pub(super) const FORMAT: u16 = 40;
     pub(super) const QUEUE_ID: u16 = 42;
@@ -52,22 +52,20 @@ fn invalid(offset: u16, in_data: bool) -> Refusal {
     Refusal { status, result: InvalidParameter { offset, in_data }.result() }
 }
 
-/// A queue that was made.
+/// A queue that Connect has created.
 #[derive(Debug)]
 pub(super) struct Connected {
     pub(super) session: Arc<Session>,
     pub(super) queue_id: u16,
-    /// Entries.
+    /// Entries of the submission queue: SQSIZE + 1.
     pub(super) entries: u16,
     pub(super) flow_control: bool,
-    /// When the host has to prove who it is.
+    /// The authentication, if the host has to authenticate.
     pub(super) authenticator: Option<Box<Authenticator>>,
 }
 
 impl Target {
-    /// The key for TLS that goes by this identity. Who may reach a subsystem may ask what there is to
-    /// discover,
-    /// with the same key.
+    /// The PSK for an identity. The PSK of a subsystem also gives access to the discovery subsystem.
     pub fn psk(&self, identity: &str) -> Option<Psk> {
         let (host, wanted) = Psk::names(identity)?;
         let state = self.lock();
@@ -92,13 +90,21 @@ impl Target {
         if fields.size == 0 || fields.size >= QUEUE_ENTRIES_MAX {
             return Err(wrong_field(place::SIZE));
         }
-        let host = Nqn::of_field(&data.host).ok_or(wrong_data(place::HOST))?;
+        // An empty HOSTNQN means that there is none: the initiator of SPDK sends it, and the targets of SPDK
+        // and Linux accept it.
+        let is_named = data.host[0] != 0;
+        let host = match is_named {
+            true => Nqn::of_field(&data.host).ok_or(wrong_data(place::HOST))?,
+            false => Nqn::of_host_id(&data.host_id),
+        };
         let subsystem = Nqn::of_field(&data.subsystem).ok_or(wrong_data(place::SUBSYSTEM))?;
         let mut state = self.lock();
-        let authenticator = state.may_connect(&subsystem, &host, origin, proved)?;
+        let named = is_named.then(|| host.clone());
+        let named = named.as_ref();
+        let authenticator = state.may_connect(&subsystem, named, origin, proved)?;
         let session = match fields.queue_id {
-            0 => state.new_controller(fields, data, subsystem, host, origin, now_ns)?,
-            _ => state.session_of(fields, data, &subsystem, &host)?,
+            0 => state.new_controller(fields, data, subsystem, (host, is_named), origin, now_ns)?,
+            _ => state.session_of(fields, data, &subsystem, named)?,
         };
         let queue_id = fields.queue_id;
         if let Some(controller) = state.controllers.get_mut(&session.id) {
@@ -113,12 +119,12 @@ impl State {
     fn may_connect(
         &self,
         subsystem: &Nqn,
-        host: &Nqn,
+        host: Option<&Nqn>,
         origin: &Origin,
         proved: Option<&Proved>,
     ) -> Result<Option<Box<Authenticator>>, Refusal> {
-        // Who has the key of one name may not take another (TCP transport 3.6.1.5).
-        if proved.is_some_and(|it| it.host != *host || it.subsystem != *subsystem) {
+        // The PSK of one name does not allow another one (TCP transport 3.6.1.5).
+        if proved.is_some_and(|it| Some(&it.host) != host || it.subsystem != *subsystem) {
             return Err(Status::CONNECT_INVALID_HOST.into());
         }
         if subsystem.is_discovery() {
@@ -130,10 +136,11 @@ impl State {
             return Err(wrong_data(place::SUBSYSTEM));
         };
         let snapshot = found.snapshot();
-        // A name without a proof would be a way around those that need one.
+        // Without this check a host could avoid authentication by giving another name.
         if !snapshot.may_come(host) {
             return Err(Status::CONNECT_INVALID_HOST.into());
         }
+        let Some(host) = host else { return Ok(None) };
         let Some(credentials) = snapshot.credentials.get(host) else { return Ok(None) };
         if credentials.tls_key.is_some() && proved.is_none() {
             return Err(Status::CONNECT_INVALID_HOST.into());
@@ -149,11 +156,11 @@ impl State {
         fields: Connect,
         data: &ConnectData,
         subsystem: Nqn,
-        host: Nqn,
+        (host, is_named): (Nqn, bool),
         origin: &Origin,
         now_ns: u64,
     ) -> Result<Arc<Session>, Refusal> {
-        // Controllers are dynamic: each Connect makes one.
+        // Dynamic controller model: each Connect creates a controller.
         if data.controller_id != CONTROLLER_DYNAMIC {
             return Err(wrong_data(place::CONTROLLER_ID));
         }
@@ -167,6 +174,7 @@ impl State {
             id,
             subsystem,
             host,
+            is_named,
             host_id: data.host_id,
             port: origin.port,
             is_discovery,
@@ -183,7 +191,7 @@ impl State {
         Ok(session)
     }
 
-    /// Numbers go round, so that one is not used again soon.
+    /// Identifiers are assigned in turn, so that one is not reused soon.
     fn free_id(&mut self) -> Option<u16> {
         const LAST: u16 = 0xffef;
         for step in 1..=LAST {
@@ -197,20 +205,20 @@ impl State {
         None
     }
 
-    /// The session that an I/O queue asks to belong to.
+    /// The session of the controller that an I/O queue belongs to.
     fn session_of(
         &self,
         fields: Connect,
         data: &ConnectData,
         subsystem: &Nqn,
-        host: &Nqn,
+        host: Option<&Nqn>,
     ) -> Result<Arc<Session>, Refusal> {
         let controller = self.controllers.get(&data.controller_id).ok_or(wrong_data(place::CONTROLLER_ID))?;
         let session = &controller.session;
         if session.subsystem != *subsystem {
             return Err(wrong_data(place::SUBSYSTEM));
         }
-        if session.host != *host || session.host_id != data.host_id {
+        if session.name() != host || session.host_id != data.host_id {
             return Err(wrong_data(place::HOST));
         }
         if session.is_discovery || fields.queue_id > controller.queues_granted {

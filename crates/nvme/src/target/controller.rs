@@ -1,4 +1,4 @@
-//! A controller: what a host has made with Connect on an admin queue.
+//! A controller, which a host created with Connect on an admin queue.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -14,9 +14,9 @@ use super::reservation::Notice;
 use crate::limits::{ERRORS_MAX, RESERVATION_NOTICES_MAX};
 use crate::nqn::Nqn;
 
-/// How a connection that sleeps is told to look.
+/// Wakes the thread of a connection.
 pub trait Wake: Send + Sync {
-    /// Makes it look soon.
+    /// Makes the thread check for events soon.
     fn wake(&self);
 }
 
@@ -26,56 +26,65 @@ impl fmt::Debug for dyn Wake {
     }
 }
 
-/// What all queues of a controller share, without a lock.
+/// State that all queues of a controller share without a lock.
 #[derive(Debug)]
 pub struct Session {
-    /// The controller.
+    /// The controller identifier (CNTLID).
     pub id: u16,
-    /// The subsystem.
+    /// The NQN of the subsystem.
     pub subsystem: Nqn,
-    /// The host.
+    /// The NQN of the host, derived from its Host Identifier if it gave none.
     pub host: Nqn,
-    /// The host, as a UUID.
+    /// Whether the host gave that NQN itself.
+    pub is_named: bool,
+    /// The Host Identifier (HOSTID), a UUID.
     pub host_id: [u8; 16],
-    /// The port through which it came.
+    /// The identifier of the port that the host connected to.
     pub port: u16,
-    /// Whether it only serves discovery.
+    /// Whether this is a discovery controller.
     pub is_discovery: bool,
-    /// When a command last came, in nanoseconds.
+    /// The time at which the last command arrived, in nanoseconds.
     pub(crate) heard_ns: AtomicU64,
     /// Whether its connections have to be closed.
     pub(crate) is_closed: AtomicBool,
-    /// Whether commands are taken.
+    /// Whether the controller is ready (CSTS.RDY).
     pub(crate) is_ready: AtomicBool,
-    /// Counts resets, which end every I/O queue.
+    /// The number of resets; each one ends all I/O queues.
     pub(crate) epoch: AtomicU64,
 }
 
 impl Session {
-    /// Whether the controller is gone, and its connections have to go as well.
+    /// The NQN that the host gave, if any.
+    pub fn name(&self) -> Option<&Nqn> {
+        self.is_named.then_some(&self.host)
+    }
+}
+
+impl Session {
+    /// Whether the controller was removed, so that its connections have to be closed.
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
 }
 
-/// What a controller looks like from outside.
+/// A description of a controller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControllerReport {
-    /// Its number.
+    /// The controller identifier (CNTLID).
     pub id: u16,
-    /// Its subsystem.
+    /// The NQN of the subsystem.
     pub subsystem: Nqn,
-    /// Its host.
+    /// The NQN of the host.
     pub host: Nqn,
-    /// The port through which it came.
+    /// The identifier of the port that the host connected to.
     pub port: u16,
-    /// Its I/O queues.
+    /// The number of its I/O queues.
     pub queues: usize,
     /// Its keep alive timeout, in milliseconds; 0 for none.
     pub keep_alive_ms: u32,
 }
 
-/// What is known of a controller, under the target's lock.
+/// The state of a controller under the lock of the target.
 #[derive(Debug)]
 pub(crate) struct Controller {
     pub(crate) session: Arc<Session>,
@@ -83,7 +92,7 @@ pub(crate) struct Controller {
     pub(crate) status: u32,
     pub(crate) keep_alive_ms: u32,
     pub(crate) queues_granted: u16,
-    /// Whom to wake, by queue. The admin queue is 0.
+    /// Wakes the connection of each queue, by QID. The admin queue is 0.
     pub(crate) queues: BTreeMap<u16, Arc<dyn Wake>>,
     pub(crate) events: Events,
     pub(crate) features: BTreeMap<u8, u32>,
@@ -130,7 +139,7 @@ impl Controller {
         }
     }
 
-    /// Tells every connection that the controller is gone.
+    /// Wakes all connections, so that they end with the controller.
     pub(crate) fn close(&self) {
         self.session.is_closed.store(true, Ordering::Release);
         self.queues.values().for_each(|queue| queue.wake());
@@ -141,7 +150,7 @@ impl Controller {
         self.session.is_ready.store(ready, Ordering::Release);
     }
 
-    /// Something happened that the host may want to know.
+    /// Records an event, and wakes the admin queue.
     pub(crate) fn raise(&mut self, event: Event) {
         self.events.raise(event);
         self.wake_admin();
@@ -154,14 +163,14 @@ impl Controller {
     }
 
     pub(crate) fn namespace_changed(&mut self, nsid: u32) {
-        // One more than fit says "more than fit".
+        // An entry beyond the maximum makes the log page report an overflow.
         if self.changed.len() <= CHANGED_NAMESPACES_MAX {
             self.changed.insert(nsid);
         }
         self.raise(Event::Namespaces);
     }
 
-    /// Leaves word of a reservation that changed, unless the host does not want to hear of it.
+    /// Records a notification of a changed reservation, unless the host has masked it.
     pub(crate) fn reservation_changed(&mut self, nsid: u32, notice: Notice) {
         let mask = self.reservation_masks.get(&nsid).copied().unwrap_or_default();
         if mask & 1 << notice as u32 != 0 {
@@ -193,7 +202,7 @@ impl Controller {
         });
     }
 
-    /// The next event that a request waits for.
+    /// Completes an event request with the next event, if there are both.
     pub(crate) fn next_event(&mut self) -> Option<Completion> {
         let (cid, result) = self.events.next()?;
         Some(Completion { result, ..Completion::new(cid, Status::SUCCESS) })

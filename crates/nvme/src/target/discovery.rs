@@ -1,4 +1,4 @@
-//! What the discovery service says: which subsystems this host can reach, and where (Base 5.16.1.23).
+//! The discovery service: which subsystems a host can reach, and through which ports (Base 5.16.1.23).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -13,44 +13,44 @@ use super::queue::Origin;
 use crate::limits::ADMIN_ENTRIES;
 use crate::nqn::Nqn;
 
-/// How bytes travel.
+/// The transport of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// NVMe/TCP.
+    /// NVMe/TCP, in TLS or not.
     Tcp {
-        /// In TLS 1.3.
+        /// Whether the port requires TLS 1.3.
         tls: bool,
     },
-    /// NVMe/RDMA.
+    /// NVMe/RDMA over RoCEv2 or another RDMA network.
     Rdma,
 }
 
-/// A way to the target.
+/// A port of the target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Port {
-    /// Its number.
+    /// The port identifier (PORTID).
     pub id: u16,
-    /// How.
+    /// The transport type (TRTYPE) and its security.
     pub transport: Transport,
-    /// Where it listens.
+    /// The address and port number that it listens on.
     pub address: SocketAddr,
-    /// Which subsystems it leads to; all when there is nothing here.
+    /// The subsystems that hosts reach through it; all when `None`.
     pub subsystems: Option<BTreeSet<Nqn>>,
 }
 
 impl Port {
-    /// Whether it leads to this one.
+    /// Whether hosts reach this subsystem through the port.
     pub fn leads_to(&self, subsystem: &Nqn) -> bool {
         self.subsystems.as_ref().is_none_or(|names| names.contains(subsystem))
     }
 }
 
-/// Another discovery service.
+/// A referral to another discovery service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Referral {
-    /// How.
+    /// The transport type (TRTYPE) and its security.
     pub transport: Transport,
-    /// Where.
+    /// The transport address (TRADDR) and port (TRSVCID).
     pub address: SocketAddr,
 }
 
@@ -63,7 +63,7 @@ impl State {
             let own = entry(transport, origin.local, fabrics::DISCOVERY_NQN, kind::CURRENT);
             entries.push(Entry { port_id: port, flags, ..own });
         }
-        let host = self.controllers.get(&id).map(|controller| &controller.session.host);
+        let host = self.controllers.get(&id).map(|controller| controller.session.name());
         for subsystem in self.subsystems.values() {
             if !host.is_some_and(|host| subsystem.snapshot().may_come(host)) {
                 continue;
@@ -86,13 +86,14 @@ impl State {
     }
 }
 
-/// Where the host finds a port. One that listens everywhere listens where the host has come in.
+/// The address of a port for this host. A port that listens on the wildcard address is listed with the
+/// address that the host connected to.
 fn reachable(port: &Port, origin: &Origin) -> Option<SocketAddr> {
     if !super::is_any(&port.address) {
         return Some(port.address);
     }
     let local = origin.local.ip();
-    // [::] takes IPv4 as well; 0.0.0.0 does not take IPv6.
+    // A socket on [::] accepts IPv4 too; one on 0.0.0.0 does not accept IPv6.
     (port.address.is_ipv6() || local.is_ipv4()).then(|| SocketAddr::new(local, port.address.port()))
 }
 

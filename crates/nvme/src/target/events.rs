@@ -1,5 +1,5 @@
-//! Asynchronous events (Base 5.2): requests that wait, events that wait, and kinds that were told and not yet
-//! looked into.
+//! Asynchronous events (Base 5.2): waiting requests, waiting events, and events that were reported and whose
+//! log page was not read yet.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,21 +8,21 @@ use wire::nvme::log;
 
 use crate::limits::{EVENT_REQUESTS_MAX, EVENTS_MAX};
 
-/// What can happen.
+/// A kind of event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Event {
-    /// Namespaces came, went, or have another size.
+    /// Namespaces were added, removed or resized (Namespace Attribute Changed).
     Namespaces,
-    /// A group of namespaces is reached otherwise.
+    /// The state of an ANA group changed.
     Ana,
-    /// The discovery log changed.
+    /// The discovery log page changed.
     Discovery,
-    /// A reservation changed.
+    /// A reservation notification was recorded.
     Reservation,
 }
 
 impl Event {
-    /// The completion's dword 0.
+    /// Dword 0 of the completion.
     const fn result(self) -> u64 {
         match self {
             Self::Namespaces => feature::event(feature::NOTICE, notice::NAMESPACES, log::CHANGED_NAMESPACES),
@@ -32,7 +32,7 @@ impl Event {
         }
     }
 
-    /// The bit of the feature that switches it on; reservations have a mask of their own.
+    /// The bit in Asynchronous Event Configuration; reservations have a mask of their own.
     const fn switch(self) -> u32 {
         match self {
             Self::Namespaces => events::NAMESPACES,
@@ -42,7 +42,7 @@ impl Event {
         }
     }
 
-    /// The event that reading a log page settles.
+    /// The event that reading this log page clears.
     pub(crate) const fn of_page(page: u8) -> Option<Self> {
         match page {
             log::CHANGED_NAMESPACES => Some(Self::Namespaces),
@@ -54,18 +54,18 @@ impl Event {
     }
 }
 
-/// Requests, events, and the switches.
+/// The requests, events and configuration of a controller.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     requests: VecDeque<u16>,
     waiting: VecDeque<Event>,
     told: BTreeSet<Event>,
-    /// Off until the host switches them on (Base 5.27.1.8).
+    /// The enabled events: none until the host enables them (Base 5.27.1.8).
     pub(crate) enabled: u32,
 }
 
 impl Events {
-    /// Keeps a request; `false` when there are too many.
+    /// Adds a request; `false` when there are too many.
     pub(crate) fn request(&mut self, cid: u16) -> bool {
         let has_room = self.requests.len() < EVENT_REQUESTS_MAX;
         if has_room {
@@ -74,7 +74,7 @@ impl Events {
         has_room
     }
 
-    /// Whether a request of this name waits; it does no longer.
+    /// Removes the request with this CID; returns whether it existed.
     pub(crate) fn withdraw(&mut self, cid: u16) -> bool {
         let found = self.requests.iter().position(|waiting| *waiting == cid);
         found.and_then(|at| self.requests.remove(at)).is_some()
@@ -87,17 +87,17 @@ impl Events {
         }
     }
 
-    /// The host has read the page, so that it wants to hear of changes again.
+    /// Clears an event, because the host has read its log page: the next change is reported again.
     pub(crate) fn settle(&mut self, event: Event) {
         self.told.remove(&event);
     }
 
-    /// Forgets all but the switches' default.
+    /// Removes requests and events, and restores the default configuration.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// An event for a request.
+    /// The next pair of a request and an event: CID and dword 0.
     pub(crate) fn next(&mut self) -> Option<(u16, u64)> {
         self.requests.front()?;
         let at = self.waiting.iter().position(|event| !self.told.contains(event))?;
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_told_once_until_its_page_is_read() {
+    fn an_event_is_reported_once_until_its_log_page_is_read() {
         let mut events = Events { enabled: events::NAMESPACES, ..Events::default() };
         events.raise(Event::Ana);
         events.raise(Event::Namespaces);

@@ -8,7 +8,7 @@ use super::admin::Answer;
 use super::controller::Controller;
 use crate::limits::IO_QUEUES_MAX;
 
-/// Bytes of data that a feature has.
+/// The length of the data of a feature, in bytes.
 pub(super) fn feature_data(kind: Admin, command: &Command) -> u32 {
     if kind == Admin::GetFeatures && Select::parse(command.cdw10) == Some(Select::Capabilities) {
         return 0;
@@ -24,8 +24,8 @@ pub(super) fn feature_data(kind: Admin, command: &Command) -> u32 {
     }
 }
 
-/// What is kept as it was set, and what it is before (Base figure 317): arbitration without limit, the
-/// volatile cache on, and nothing else.
+/// Features whose value is only stored, with their defaults (Base figure 317): arbitration without limit,
+/// volatile write cache enabled, everything else 0.
 const PLAIN: &[(u8, u32)] = &[
     (feature::ARBITRATION, 7),
     (feature::POWER, 0),
@@ -35,9 +35,9 @@ const PLAIN: &[(u8, u32)] = &[
     (feature::WRITE_ATOMICITY, 0),
 ];
 
-/// "Changeable", in what Get Features says of capabilities.
+/// "Changeable", in the supported capabilities of Get Features.
 const CHANGEABLE: u64 = 1 << 2;
-/// "By namespace".
+/// "Namespace specific", in the same field.
 const OF_NAMESPACE: u64 = 1 << 1;
 
 impl Controller {
@@ -77,7 +77,7 @@ impl Controller {
             feature::KEEP_ALIVE => value(self.keep_alive_ms.into()),
             feature::TIMESTAMP => Ok((0, self.timestamp(now_ns).to_le_bytes().to_vec())),
             feature::HOST_BEHAVIOUR => Ok((0, self.host_behaviour.to_vec())),
-            // Fabrics know the long form only (Base 5.27.1.25).
+            // NVMe-oF has the 128-bit form only (Base 5.27.1.25).
             feature::HOST_ID if command.cdw11 & 1 == 1 => Ok((0, self.session.host_id.to_vec())),
             feature::RESERVATION_MASK => {
                 value(self.reservation_masks.get(&command.nsid).copied().unwrap_or_default().into())
@@ -87,7 +87,8 @@ impl Controller {
         }
     }
 
-    /// Milliseconds since 1970, or since the controller began; the origin in bits 49 to 51.
+    /// The Timestamp: milliseconds since 1970, or since the controller was created; its origin is in bits 49
+    /// to 51.
     fn timestamp(&self, now_ns: u64) -> u64 {
         let (set_ms, at_ns) = self.timestamp_ms;
         let origin = if set_ms == 0 { 0 } else { 1 };
@@ -96,18 +97,18 @@ impl Controller {
     }
 }
 
-/// Features that each namespace has of its own.
+/// Features that are namespace specific.
 pub(super) const NAMESPACE_FEATURES: [u8; 3] =
     [feature::RESERVATION_MASK, feature::RESERVATION_PERSISTENCE, feature::WRITE_PROTECTION];
 
-/// Features with rules of their own.
+/// Features with handlers of their own.
 fn is_special(number: u8) -> bool {
     const SPECIAL: [u8; 5] =
         [feature::QUEUES, feature::EVENTS, feature::KEEP_ALIVE, feature::TIMESTAMP, feature::HOST_BEHAVIOUR];
     SPECIAL.contains(&number)
 }
 
-/// Features that a discovery controller has.
+/// Features of a discovery controller.
 fn of_discovery(number: u8) -> bool {
     matches!(number, feature::EVENTS | feature::KEEP_ALIVE | feature::HOST_ID)
 }
@@ -160,7 +161,7 @@ impl State {
             feature::HOST_BEHAVIOUR => {
                 controller.host_behaviour = *sent.first_chunk().ok_or(invalid)?;
             }
-            // The host said who it is in Connect (Base 5.27.1.25).
+            // The Host Identifier is set by Connect (Base 5.27.1.25).
             feature::HOST_ID => return Err(Status::COMMAND_SEQUENCE.permanent()),
             feature::WRITE_PROTECTION => return self.set_protection(id, command),
             feature::RESERVATION_MASK => {
@@ -183,7 +184,7 @@ impl State {
         namespace.ok_or(Status::INVALID_NAMESPACE.permanent())
     }
 
-    /// Get Features, of those that are a namespace's as well.
+    /// Get Features, including namespace specific ones.
     pub(super) fn feature(&mut self, id: u16, command: &Command, now_ns: u64) -> Answer {
         let is_set = match command.cdw10 as u8 {
             _ if Select::parse(command.cdw10) != Some(Select::Current) => None,
@@ -206,8 +207,8 @@ impl State {
         Ok((0, Vec::new()))
     }
 
-    /// Of the states, those that every controller with this feature has (Base figure 349): none, and
-    /// protected.
+    /// Sets the write protection state: of the states of Base figure 349, "no write protect" and "write
+    /// protect".
     fn set_protection(&mut self, id: u16, command: &Command) -> Answer {
         let namespace = self.namespace(id, command.nsid)?;
         let protect = match command.cdw11 & 7 {
@@ -223,8 +224,8 @@ impl State {
         Ok((0, Vec::new()))
     }
 
-    /// Whose data have to be on the medium before Set Features is complete: what was protected is not written
-    /// any more, not even from a cache.
+    /// The namespaces to flush before Set Features completes: a protected namespace is not written any more,
+    /// not even from a cache.
     pub(super) fn protected_by(
         &self,
         id: u16,

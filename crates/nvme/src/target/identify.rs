@@ -20,31 +20,31 @@ use crate::limits::{
     TRANSFER_PAGES_LOG2,
 };
 
-/// The revision that Identify gives.
+/// The firmware revision (FR).
 pub(super) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 
-/// Support of SGLs (Base figure 276): any alignment, offsets in capsules, and for the metadata nothing.
+/// SGL support (Base figure 276): any alignment, offsets in capsules, no SGL for metadata.
 const SGLS: u32 = 1 | 1 << 20;
-/// Over RDMA, keyed data blocks as well.
+/// Keyed SGL data blocks, over RDMA.
 const SGLS_KEYED: u32 = 1 << 2;
 
-/// Several ports and controllers, and asymmetric access.
+/// CMIC: several ports, several controllers, and ANA.
 const MULTIPATH: u8 = 1 | 1 << 1 | 1 << 3;
-/// Host identifiers of 128 bits, and traffic counts as keep alive.
+/// CTRATT: 128-bit Host Identifiers, and traffic based keep alive.
 const ATTRIBUTES: u32 = 1 | 1 << 6;
-/// Health by namespace, effects of commands, extended data.
+/// LPA: SMART per namespace, commands supported and effects, extended data.
 const LOG_PAGES: u8 = 1 | 1 << 1 | 1 << 2;
-/// All states; a namespace's group does not change.
+/// ANACAP: all states; the group of a namespace does not change.
 const ANA_CAPABILITIES: u8 = 0x1f;
-/// Seconds that a change of access may take.
+/// ANATT: the longest duration of an ANA transition, in seconds.
 const ANA_TRANSITION: u8 = 10;
-/// All kinds of reservations, and "ignore existing key" as version 1.3 has it.
+/// RESCAP: all reservation types, and "ignore existing key" as in version 1.3.
 const RESERVATIONS: u8 = 0xfe;
-/// Reservations persist through power loss, when hosts ask for that.
+/// RESCAP: reservations persist through power loss if hosts request that.
 const PERSISTENT: u8 = 1;
 
 fn reservations(namespace: &Namespace) -> u8 {
-    RESERVATIONS | if namespace.keeps_reservations() { PERSISTENT } else { 0 }
+    RESERVATIONS | if namespace.persists_reservations() { PERSISTENT } else { 0 }
 }
 
 const IO_COMMANDS: u16 = io_command::COMPARE
@@ -76,7 +76,7 @@ impl State {
             cns::CONTROLLERS => found(&controllers(self, session, (command.cdw10 >> 16) as u16)),
             cns::COMMAND_SETS => found(&1_u64.to_le_bytes()),
             cns::COMMAND_SET_CONTROLLER if command_set == 0 => {
-                // Verify and Write Zeroes move no data: no limit but that of the block count.
+                // Verify and Write Zeroes transfer no data: their limit is the block count.
                 let dataset_ranges = 255;
                 let most = NvmController { dataset_ranges, ..NvmController::default() };
                 found(&most.to_bytes())
@@ -101,7 +101,7 @@ fn identify_namespace(snapshot: &Snapshot, command: &Command, kind: u8, command_
             if nsid == 0 || nsid > NAMESPACES_MAX {
                 return Err(Status::INVALID_NAMESPACE.permanent());
             }
-            // One that is not there is all zeros (Base 5.17.2.1).
+            // An inactive namespace has a data structure of zeros (Base 5.17.2.1).
             let namespace = snapshot.namespaces.get(&nsid);
             namespace.map_or_else(|| found(&[]), |namespace| found(&identified(namespace).to_bytes()))
         }
@@ -133,7 +133,7 @@ fn namespace_of(snapshot: &Snapshot, nsid: u32) -> Result<&Namespace, Status> {
     namespace.map(|namespace| &**namespace).ok_or(Status::INVALID_NAMESPACE.permanent())
 }
 
-/// Numbers above `nsid`, as many as fit.
+/// The active namespace identifiers above `nsid`, as many as fit.
 fn list(snapshot: &Snapshot, nsid: u32) -> Answer {
     if nsid >= 0xffff_fffe {
         return Err(Status::INVALID_NAMESPACE.permanent());
@@ -167,7 +167,7 @@ fn descriptors(namespace: &Namespace) -> Vec<u8> {
     bytes
 }
 
-/// What every controller says of itself.
+/// The fields that every controller has.
 fn controller(session: &Session, rdma: bool) -> Identified {
     Identified {
         firmware: text::spaced(FIRMWARE),
@@ -223,7 +223,7 @@ fn nvm_controller(session: &Session, subsystem: &Subsystem, rdma: bool) -> Ident
         namespaces_allowed: NAMESPACES_MAX,
         io_commands: IO_COMMANDS,
         fused: 1,
-        // Present, and Flush can name all namespaces.
+        // VWC: a cache is present, and Flush accepts the broadcast NSID.
         write_cache: 1 | 3 << 1,
         write_protection: 1,
         copy_formats: 1,
@@ -237,11 +237,11 @@ fn nvm_controller(session: &Session, subsystem: &Subsystem, rdma: bool) -> Ident
     }
 }
 
-/// What holds for all namespaces of a controller.
+/// The fields that all namespaces of a controller have in common.
 fn common_namespace() -> IdentifiedNamespace {
     IdentifiedNamespace {
         formats: 1,
-        // Atomicity and optimal sizes are given for each namespace.
+        // NSFEAT: atomicity and preferred sizes are reported for each namespace.
         features: 1 << 1 | 1 << 4,
         sharing: 1,
         reservations: RESERVATIONS,
@@ -253,7 +253,7 @@ fn common_namespace() -> IdentifiedNamespace {
 
 fn identified(namespace: &Namespace) -> IdentifiedNamespace {
     let blocks = namespace.blocks();
-    // Pages of 4 KiB are what files and memory like, in blocks less one.
+    // The preferred granularity of files and memory is a page of 4 KiB, in blocks and 0-based.
     let page = (4096_u32 >> namespace.shift()).max(1) as u16 - 1;
     let copy_blocks = (TRANSFER_BYTES_MAX >> namespace.shift()) as u32;
     let identity = namespace.identity();
@@ -264,7 +264,7 @@ fn identified(namespace: &Namespace) -> IdentifiedNamespace {
         capacity: blocks,
         used: blocks,
         format: u8::from(namespace.shift() == 12),
-        // What was deallocated reads as zeros, and Write Zeroes may deallocate. Files may refuse to.
+        // DLFEAT: deallocated blocks read as zeros, and Write Zeroes may deallocate, which files may refuse.
         deallocated: if is_file { 1 << 3 } else { 1 | 1 << 3 },
         bytes: namespace.bytes().into(),
         write_granularity: page,

@@ -1,10 +1,10 @@
-//! Commands of I/O queues (NVM 3).
+//! The commands of I/O queues (NVM 3).
 
 use std::sync::Arc;
 
 use wire::nvme::dsm::{self, CopyRange, Range};
 use wire::nvme::log::AnaState;
-use wire::nvme::reservation::{AcquireData, Kind, RegisterData, ReleaseData};
+use wire::nvme::reservation::{AcquireData, RegisterData, ReleaseData, ReservationType};
 use wire::nvme::{Command, Direction, Fuse, Io, Status};
 
 use super::namespace::Namespace;
@@ -17,13 +17,13 @@ use rdma::Buffer;
 const ALL_NAMESPACES: u32 = 0xffff_ffff;
 const INVALID: Status = Status::INVALID_FIELD.permanent();
 
-/// An I/O command that was understood.
+/// A parsed I/O command.
 #[derive(Debug)]
 pub(super) struct Work {
     command: Command,
     kind: Io,
     namespace: Option<Arc<Namespace>>,
-    /// Bytes of the namespace.
+    /// The first byte in the namespace.
     offset: u64,
     length: u64,
     fuse: Fuse,
@@ -39,17 +39,17 @@ impl Work {
     }
 }
 
-/// The first of a fused pair, and what is known of the second.
+/// A fused pair: its first command, and the state of its second.
 #[derive(Debug)]
 pub(super) struct Pair {
     first_cid: u16,
     first: (u64, u64, u32),
-    /// The data of the first, once they are there.
+    /// The data of the first command, once they have arrived.
     compared: Option<Buffer>,
-    /// The second, whose data were there before the first's.
+    /// The second command, if its data arrived before those of the first.
     second: Option<(Box<Work>, Option<Buffer>)>,
     second_came: bool,
-    /// The first goes wrong with this.
+    /// The status with which the first command fails.
     spoiled: Option<Status>,
 }
 
@@ -86,7 +86,7 @@ impl Queue {
         Ok(request)
     }
 
-    /// Whether the command goes with what came before it (Base 3.4.2).
+    /// Checks that the command fits the command before it (Base 3.4.2).
     fn match_pair(&mut self, command: &Command, kind: Io) -> Result<(), Status> {
         let waits_for_second = self.pair.as_ref().is_some_and(|pair| !pair.second_came);
         match (command.fuse(), waits_for_second) {
@@ -100,7 +100,7 @@ impl Queue {
                 if waits {
                     self.spoil(Status::ABORTED_FUSED_MISSING);
                 }
-                // Compare and Write is all there is, and one pair at a time.
+                // Compare and Write is the only fused operation, and a queue has one at a time.
                 let is_free = self.pair.is_none();
                 if kind == Io::Compare && is_free { Ok(()) } else { Err(INVALID) }
             }
@@ -134,16 +134,16 @@ impl Queue {
         });
     }
 
-    /// A command was refused: if it was half of a pair, the other half goes with it.
+    /// Notes that a command was refused: if it was half of a fused pair, the other half fails too.
     pub(super) fn spoil_pair(&mut self, fuse: Fuse) {
         match fuse {
             Fuse::Second => self.spoil(Status::ABORTED_FUSED_FAILED),
-            // Its second will find nothing to go with.
+            // The second command will find no first one, and fail.
             Fuse::First | Fuse::No | Fuse::Reserved => {}
         }
     }
 
-    /// Half of a pair goes without having been carried out: so does the other.
+    /// Notes that half of a fused pair will not be executed, so that the other half fails too.
     pub(super) fn abandon_half(&mut self, cid: u16, fuse: Fuse) {
         match fuse {
             Fuse::Second => self.spoil(Status::ABORTED_FUSED_FAILED),
@@ -161,7 +161,7 @@ impl Queue {
     fn spoil(&mut self, status: Status) {
         let Some(pair) = self.pair.as_mut() else { return };
         pair.spoiled = Some(status);
-        // If its data are here already, nobody else will answer it.
+        // If its data have arrived, no later event completes the command.
         if pair.compared.is_some() {
             let completion = self.pair.take().map(|pair| self.completion(pair.first_cid, status, 0));
             self.extra.extend(completion);
@@ -188,7 +188,8 @@ impl Queue {
             let all = subsystem.map(|subsystem| subsystem.namespaces()).unwrap_or_default();
             return Outcome::Task(Task::new(cid, Action::FlushAll(all), None, 0, 0));
         }
-        // Once more: the data may have come long after the command, and a reservation or protection between.
+        // The check is repeated: the data may arrive long after the command, and a reservation or write
+        // protection may have changed.
         let host = self.session().map(|it| it.host_id).unwrap_or_default();
         if work.namespace.as_ref().is_some_and(|it| !it.permits(&host, writes(work.kind))) {
             return self.reply(cid, Status::RESERVATION_CONFLICT.permanent(), 0, buffer);
@@ -276,7 +277,7 @@ impl Queue {
             return self.reply(cid, Status::INTERNAL_ERROR, 0, None);
         };
         if work.kind == Io::ReservationReport {
-            // The long form is for hosts with long identifiers, which all on fabrics have.
+            // The extended data structure is for 128-bit Host Identifiers, which all NVMe-oF hosts have.
             let extended = work.command.cdw11 & 1 == 1;
             if !extended {
                 return self.reply(cid, Status::HOST_ID_INCONSISTENT.permanent(), 0, None);
@@ -323,7 +324,7 @@ fn change(
     const IGNORE_KEY: u32 = 1 << 3;
     let ignores_key = command.cdw10 & IGNORE_KEY != 0;
     let action = command.cdw10 & 7;
-    let reserved = Kind::parse((command.cdw10 >> 8) as u8);
+    let reserved = ReservationType::parse((command.cdw10 >> 8) as u8);
     match kind {
         Io::ReservationRegister => {
             let (RegisterData { current, new }, _) = RegisterData::split(data).ok_or(INVALID)?;
@@ -347,7 +348,7 @@ fn change(
             let kind = reserved.ok_or(INVALID)?;
             match action {
                 0 => it.acquire(host, current, kind),
-                // Commands of the preempted host that have begun are finished before: each is short.
+                // Commands of the preempted host that have begun are finished first; each is short.
                 1 | 2 => it.preempt(host, current, preempted, kind),
                 _ => Err(INVALID),
             }
@@ -369,12 +370,12 @@ fn request(cid: u16, direction: Direction, length: usize, work: Work) -> Request
     Request { cid, direction, length, work: QueueWork::Io(work) }
 }
 
-/// What a command moves, and where in the namespace.
+/// Determines the data of a command, and its range in the namespace.
 fn plan(mut work: Work, namespace: Arc<Namespace>, described: u32) -> Result<Request, Status> {
     let command = work.command;
     let moved = match work.kind {
         Io::Read | Io::Write | Io::Compare => {
-            // Blocks here have no protection information.
+            // Blocks have no protection information.
             if command.protection() != 0 {
                 return Err(INVALID);
             }
@@ -389,7 +390,7 @@ fn plan(mut work: Work, namespace: Arc<Namespace>, described: u32) -> Result<Req
             0
         }
         Io::DatasetManagement => {
-            // Linux sends room for all ranges that there can be, whatever their number.
+            // Linux sends a buffer for the largest number of ranges, whatever their number.
             let named = ((command.cdw10 & 0xff) + 1) * Range::SIZE as u32;
             let most = (dsm::RANGES_MAX * Range::SIZE) as u32;
             if (named..=most).contains(&described) { described } else { named }
@@ -439,7 +440,8 @@ const fn is_reservation(kind: Io) -> bool {
     )
 }
 
-/// Ranges that Dataset Management deallocates, in bytes. Its other attributes are hints that are not used.
+/// The ranges that Dataset Management deallocates, in bytes. Its other attributes are hints, which are
+/// ignored.
 fn discarded(namespace: &Namespace, command: &Command, data: &[u8]) -> Result<Vec<(u64, u64)>, Status> {
     let mut ranges = Vec::new();
     let named = (command.cdw10 & 0xff) as usize + 1;
@@ -454,7 +456,7 @@ fn discarded(namespace: &Namespace, command: &Command, data: &[u8]) -> Result<Ve
     Ok(ranges)
 }
 
-/// Ranges that Copy reads, in bytes, and how many bytes they are.
+/// The source ranges of a Copy in bytes, and their total length.
 fn copied(namespace: &Namespace, command: &Command, data: &[u8]) -> Result<(Vec<(u64, u64)>, u64), Status> {
     let mut ranges = Vec::new();
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! Log pages (Base 5.16).
+//! The log pages (Base 5.16).
 
 use std::sync::atomic::Ordering;
 
@@ -12,18 +12,18 @@ use super::queue::Origin;
 use super::subsystem::Snapshot;
 use crate::limits::{ANA_GROUPS_MAX, ERRORS_MAX, NAMESPACES_MAX};
 
-/// 25 degrees Celsius, as a machine room has.
+/// The composite temperature: 25 degrees Celsius, as in a machine room.
 const TEMPERATURE_KELVIN: u16 = 298;
-/// The page of asymmetric access, when every group has a namespace and no more can be.
+/// The longest ANA log page: every group has a namespace, and every namespace exists.
 const ANA_PAGE_BYTES: usize =
     AnaHead::SIZE + ANA_GROUPS_MAX as usize * AnaGroup::SIZE + NAMESPACES_MAX as usize * 4;
-/// "Supported", in pages that say what there is.
+/// "Supported", in log pages that list capabilities.
 const SUPPORTED: u32 = 1;
 /// "Changes namespace content" (Base figure 211).
 const CHANGES_BLOCKS: u32 = 1 << 1;
 
 impl State {
-    /// A whole page.
+    /// The contents of a log page.
     pub(super) fn log_page(
         &mut self,
         id: u16,
@@ -60,7 +60,7 @@ impl State {
 }
 
 impl Controller {
-    /// Reading it forgets it (Base 5.16.1.5).
+    /// Changed Namespace List: reading it clears it (Base 5.16.1.5).
     fn take_changed(&mut self) -> Vec<u8> {
         let mut page = vec![0; CHANGED_NAMESPACES_MAX * 4];
         let changed = std::mem::take(&mut self.changed);
@@ -184,7 +184,7 @@ fn ana(snapshot: &Snapshot, port: u16, groups_only: bool) -> Vec<u8> {
         page.extend(AnaGroup { group, namespaces: count, changes, state }.to_bytes());
         page.extend(namespaces.iter().flat_map(|nsid| nsid.to_le_bytes()));
     }
-    // Hosts reckon with the longest that it can be, and read on to its end.
+    // Hosts compute the longest possible length, and read that much.
     page.resize(page.len().max(ANA_PAGE_BYTES), 0);
     page
 }

@@ -1,7 +1,9 @@
-//! What a target has: subsystems with namespaces, the ports that lead to them, and the controllers that hosts
-//! have made. It knows no transport; time is an argument, in nanoseconds from any beginning.
+//! A target: its subsystems with their namespaces, the ports through which hosts reach them, and the
+//! controllers that hosts have created. It is independent of the transport; the time is an argument, in
+//! nanoseconds from an arbitrary origin.
 
 mod admin;
+mod atomic_file;
 mod authentication;
 mod connect;
 mod controller;
@@ -10,7 +12,6 @@ mod events;
 mod features;
 mod identify;
 mod io;
-mod keeper;
 mod logs;
 mod namespace;
 mod property;
@@ -25,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 use wire::nvme::log::AnaState;
 
-use crate::auth::Credentials;
+use crate::auth::{Credentials, NegotiationLimiter};
 use crate::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use crate::nqn::Nqn;
 
@@ -38,49 +39,50 @@ pub use subsystem::{Hosts, Subsystem};
 
 use events::Event;
 
-/// Why a target cannot be changed so.
+/// Why a change of a target failed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ChangeError {
-    /// There is one of this name.
-    #[error("subsystem {0} is there already")]
+    /// A subsystem of this name exists.
+    #[error("subsystem {0} exists already")]
     SubsystemExists(Nqn),
-    /// There is none of this name.
+    /// No subsystem has this name.
     #[error("there is no subsystem {0}")]
     NoSubsystem(Nqn),
-    /// The name is taken by discovery.
+    /// The name is that of discovery subsystems.
     #[error("{0} is the name of every discovery service, and no subsystem's")]
     Discovery(Nqn),
-    /// Too many.
+    /// There are [`SUBSYSTEMS_MAX`] subsystems already.
     #[error("a target has at most {SUBSYSTEMS_MAX} subsystems")]
     Subsystems,
-    /// There is one of this number.
+    /// The namespace exists.
     #[error("{subsystem} has a namespace {nsid} already")]
     NamespaceExists {
-        /// Where.
+        /// The NQN of the subsystem.
         subsystem: Nqn,
-        /// Which.
+        /// The namespace identifier (NSID).
         nsid: u32,
     },
-    /// There is none of this number.
+    /// The namespace does not exist.
     #[error("{subsystem} has no namespace {nsid}")]
     NoNamespace {
-        /// Where.
+        /// The NQN of the subsystem.
         subsystem: Nqn,
-        /// Which.
+        /// The namespace identifier (NSID).
         nsid: u32,
     },
-    /// A number that namespaces cannot have.
+    /// The identifier is not allowed for a namespace.
     #[error("namespaces have numbers from 1 to {NAMESPACES_MAX}, not {0}")]
     NamespaceNumber(u32),
-    /// A number that groups cannot have.
+    /// The identifier is not allowed for an ANA group.
     #[error("groups of asymmetric access have numbers from 1 to {ANA_GROUPS_MAX}, not {0}")]
     Group(u32),
 }
 
-/// Subsystems, ports and controllers.
+/// A target: its subsystems, ports and controllers.
 #[derive(Debug)]
 pub struct Target {
     state: Mutex<State>,
+    pub(crate) negotiation_limiter: NegotiationLimiter,
 }
 
 #[derive(Debug, Default)]
@@ -100,9 +102,10 @@ impl Default for Target {
 }
 
 impl Target {
-    /// A target that has nothing.
+    /// A target without subsystems and ports.
     pub fn new() -> Self {
-        Self { state: Mutex::new(State { discovery_changes: 1, ..State::default() }) }
+        let state = Mutex::new(State { discovery_changes: 1, ..State::default() });
+        Self { state, negotiation_limiter: NegotiationLimiter::default() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -112,7 +115,7 @@ impl Target {
     /// Adds a subsystem without namespaces.
     ///
     /// # Errors
-    /// When the name is taken, or there are too many.
+    /// When the name exists, or there are too many subsystems.
     pub fn add_subsystem(&self, subsystem: Subsystem) -> Result<(), ChangeError> {
         let mut state = self.lock();
         let name = subsystem.name().clone();
@@ -133,7 +136,7 @@ impl Target {
     /// Removes a subsystem; its controllers are closed.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When the subsystem does not exist.
     pub fn remove_subsystem(&self, name: &Nqn) -> Result<(), ChangeError> {
         let mut state = self.lock();
         state.subsystems.remove(name).ok_or_else(|| ChangeError::NoSubsystem(name.clone()))?;
@@ -147,21 +150,21 @@ impl Target {
     /// The subsystem of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the subsystem does not exist.
     pub fn subsystem(&self, name: &Nqn) -> Result<Arc<Subsystem>, ChangeError> {
         let found = self.lock().subsystems.get(name).cloned();
         found.ok_or_else(|| ChangeError::NoSubsystem(name.clone()))
     }
 
-    /// All subsystems.
+    /// All subsystems, in the order of their names.
     pub fn subsystems(&self) -> Vec<Arc<Subsystem>> {
         self.lock().subsystems.values().cloned().collect()
     }
 
-    /// Adds a namespace, and tells hosts.
+    /// Adds a namespace, and notifies hosts (Namespace Attribute Changed).
     ///
     /// # Errors
-    /// When its number is taken or out of range.
+    /// When its identifier is in use or out of range.
     pub fn add_namespace(&self, name: &Nqn, namespace: Namespace) -> Result<(), ChangeError> {
         let nsid = namespace.nsid();
         if !(1..=NAMESPACES_MAX).contains(&nsid) {
@@ -178,10 +181,10 @@ impl Target {
         Ok(())
     }
 
-    /// Removes a namespace, and tells hosts. Commands that have begun are finished.
+    /// Removes a namespace, and notifies hosts. Commands that have begun are finished.
     ///
     /// # Errors
-    /// When there is none of this number.
+    /// When the namespace does not exist.
     pub fn remove_namespace(&self, name: &Nqn, nsid: u32) -> Result<Arc<Namespace>, ChangeError> {
         let removed = self.subsystem(name)?.remove(nsid);
         let removed = removed.ok_or_else(|| ChangeError::NoNamespace { subsystem: name.clone(), nsid })?;
@@ -189,15 +192,15 @@ impl Target {
         Ok(removed)
     }
 
-    /// Says that a namespace has another size now.
+    /// Notifies hosts that a namespace has another size.
     pub fn namespace_resized(&self, name: &Nqn, nsid: u32) {
         self.lock().namespace_changed(name, nsid);
     }
 
-    /// Sets how a group of namespaces is reached through a port, and tells hosts.
+    /// Sets the ANA state of a group on a port, and notifies hosts.
     ///
     /// # Errors
-    /// When there is no such subsystem, or no such group can be.
+    /// When the subsystem does not exist, or the group identifier is not allowed.
     pub fn set_access(&self, name: &Nqn, port: u16, group: u32, access: AnaState) -> Result<(), ChangeError> {
         if !(1..=ANA_GROUPS_MAX).contains(&group) {
             return Err(ChangeError::Group(group));
@@ -207,11 +210,11 @@ impl Target {
         Ok(())
     }
 
-    /// Sets what a host proves itself with. Its controllers are closed, and those of hosts that have nothing
-    /// where some have something: they may come again if they can.
+    /// Sets the credentials of a host. Its controllers are closed; if the subsystem now has credentials, so
+    /// are those of hosts without any. They may connect again if they are allowed.
     ///
     /// # Errors
-    /// When there is no such subsystem.
+    /// When the subsystem does not exist.
     pub fn set_credentials(
         &self,
         name: &Nqn,
@@ -223,8 +226,8 @@ impl Target {
         subsystem.set_credentials(host, credentials);
         let known = &subsystem.snapshot().credentials;
         for controller in state.controllers.values().filter(|it| it.session.subsystem == *name) {
-            let it = &controller.session.host;
-            if it == host || !known.is_empty() && !known.contains_key(it) {
+            let it = controller.session.name();
+            if it == Some(host) || !known.is_empty() && !it.is_some_and(|it| known.contains_key(it)) {
                 controller.close();
             }
         }
@@ -232,15 +235,15 @@ impl Target {
         Ok(())
     }
 
-    /// Sets which hosts may use a subsystem. Controllers of others are closed.
+    /// Sets the hosts that may use a subsystem. Controllers of other hosts are closed.
     ///
     /// # Errors
-    /// When there is no such subsystem.
+    /// When the subsystem does not exist.
     pub fn set_hosts(&self, name: &Nqn, hosts: Hosts) -> Result<(), ChangeError> {
         let subsystem = self.subsystem(name)?;
         let mut state = self.lock();
         for controller in state.controllers.values() {
-            if controller.session.subsystem == *name && !hosts.allow(&controller.session.host) {
+            if controller.session.subsystem == *name && !hosts.allow(controller.session.name()) {
                 controller.close();
             }
         }
@@ -249,7 +252,7 @@ impl Target {
         Ok(())
     }
 
-    /// Adds a way to the target; returns its number, which is given if it is 0 and taken as it is otherwise.
+    /// Adds a port; returns its identifier, which is assigned if `id` is 0.
     pub fn add_port(&self, mut port: Port) -> u16 {
         let mut state = self.lock();
         if port.id == 0 {
@@ -261,31 +264,31 @@ impl Target {
         id
     }
 
-    /// Takes a way to the target out of the discovery log.
+    /// Removes a port from the discovery log.
     pub fn remove_port(&self, id: u16) {
         let mut state = self.lock();
         state.ports.remove(&id);
         state.discovery_changed();
     }
 
-    /// All ways to the target.
+    /// All ports that the target listens on.
     pub fn ports(&self) -> Vec<Port> {
         self.lock().ports.values().cloned().collect()
     }
 
-    /// Sets which other discovery services this one names.
+    /// Sets the referrals to other discovery services.
     pub fn set_referrals(&self, referrals: Vec<Referral>) {
         let mut state = self.lock();
         state.referrals = referrals;
         state.discovery_changed();
     }
 
-    /// All controllers.
+    /// A description of each controller that hosts have.
     pub fn controllers(&self) -> Vec<ControllerReport> {
         self.lock().controllers.values().map(Controller::report).collect()
     }
 
-    /// The session of a controller, for its queues' transports.
+    /// Removes a controller, because its admin queue has ended.
     pub(crate) fn drop_controller(&self, id: u16) {
         if let Some(controller) = self.lock().controllers.remove(&id) {
             controller.close();
@@ -314,7 +317,7 @@ impl State {
     }
 }
 
-/// Where a connection arrived.
+/// Whether the address is the wildcard address.
 pub(crate) fn is_any(address: &SocketAddr) -> bool {
     address.ip().is_unspecified()
 }

@@ -1,4 +1,4 @@
-//! A namespace: blocks that a subsystem offers.
+//! A namespace: logical blocks that a subsystem offers.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -8,25 +8,24 @@ use sha2::{Digest, Sha256};
 use wire::nvme::Status;
 use wire::nvme::command::Blocks;
 
-use super::keeper::Keeper;
+use super::atomic_file::AtomicFile;
 use super::reservation::Reservations;
 use crate::latency::Observed;
 use crate::nqn::Nqn;
 use crate::store::Store;
 
-/// How a namespace is known, over restarts and over every path.
+/// The globally unique identifiers of a namespace, the same over restarts and on every path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// A UUID.
+    /// The UUID (RFC 9562), as Identify reports it.
     pub uuid: [u8; 16],
-    /// The NGUID.
+    /// The NGUID: 16 bytes, as Identify reports it.
     pub nguid: [u8; 16],
 }
 
 impl Identity {
-    /// An identity that depends on nothing but these names, so that a target that starts again offers the
-    /// same
-    /// disk: a UUID of version 8 (RFC 9562, 5.8) from a hash.
+    /// Identifiers that depend only on these names, so that they stay the same when a target starts again: a
+    /// UUID of version 8 (RFC 9562, 5.8) from a hash.
     pub fn of(subsystem: &Nqn, nsid: u32) -> Self {
         let hash = |kind: &str| {
             let digest = Sha256::digest(format!("rockery {kind} {subsystem} {nsid}"));
@@ -49,24 +48,24 @@ impl Identity {
     }
 }
 
-/// What has been done with a namespace.
+/// Counters of a namespace.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Commands that read.
+    /// Number of Read commands.
     pub reads: AtomicU64,
-    /// Commands that wrote.
+    /// Number of Write commands.
     pub writes: AtomicU64,
-    /// Other commands.
+    /// Commands that neither read nor wrote blocks.
     pub others: AtomicU64,
-    /// Bytes that were read.
+    /// Bytes read by hosts.
     pub read_bytes: AtomicU64,
-    /// Bytes that were written.
+    /// Bytes written by hosts.
     pub written_bytes: AtomicU64,
-    /// Commands that failed.
+    /// Commands with an error status.
     pub errors: AtomicU64,
 }
 
-/// Blocks, where they are, and who may use them.
+/// A namespace: its blocks, their store, and the state that hosts have set.
 #[derive(Debug)]
 pub struct Namespace {
     nsid: u32,
@@ -74,19 +73,19 @@ pub struct Namespace {
     shift: u8,
     group: u32,
     read_only: bool,
-    // Set by hosts, where `read_only` is set by whoever serves it.
+    // Write protection, which hosts set; `read_only` is set by the configuration.
     protected: AtomicBool,
     blocks: AtomicU64,
     store: Store,
     reservations: Mutex<Reservations>,
-    // What `reservations` has, so that nobody locks it while there is none.
+    // The type of the reservation in `reservations`, so that commands take no lock while there is none.
     reserved: AtomicU8,
-    pub(crate) fusing: Fusing,
-    /// What has been done with it.
+    pub(crate) fused_lock: FusedLock,
+    /// The counters of the namespace.
     pub counters: Counters,
     observed: Arc<Observed>,
-    keeper: Option<Keeper>,
-    protection_keeper: Option<Keeper>,
+    reservation_file: Option<AtomicFile>,
+    protection_file: Option<AtomicFile>,
 }
 
 impl Namespace {
@@ -104,102 +103,104 @@ impl Namespace {
             store,
             reservations: Mutex::default(),
             reserved: AtomicU8::new(0),
-            fusing: Fusing::default(),
+            fused_lock: FusedLock::default(),
             counters: Counters::default(),
             observed: Arc::default(),
-            keeper: None,
-            protection_keeper: None,
+            reservation_file: None,
+            protection_file: None,
         }
     }
 
-    /// The same, in another group of asymmetric access, and perhaps not to be written.
+    /// The namespace with another ANA group, and read-only or not.
     #[must_use]
     pub fn with(self, group: u32, read_only: bool) -> Self {
         Self { group, read_only, ..self }
     }
 
-    /// The same, with files in a folder that keep reservations and write protection when the power goes; what
-    /// they have holds.
+    /// The namespace with files in a folder that keep reservations and write protection through power loss;
+    /// loads what they contain.
     ///
     /// # Errors
-    /// When a file is there and cannot be read.
-    pub fn kept_in(self, folder: &Path) -> std::io::Result<Self> {
-        let file = |kind: &str| Keeper::new(folder.join(format!("{}.{kind}.json", self.identity.to_text())));
-        let (keeper, protection_keeper) = (file("reservations"), file("protection"));
-        let protected = AtomicBool::new(protection_keeper.kept()?.unwrap_or(false));
-        let reservations = match keeper.kept()? {
-            Some(kept) => Reservations::from_kept(kept),
-            None => Reservations::that_can_persist(),
+    /// When a file exists and cannot be read.
+    pub fn persisted_in(self, folder: &Path) -> std::io::Result<Self> {
+        let file =
+            |kind: &str| AtomicFile::new(folder.join(format!("{}.{kind}.json", self.identity.to_text())));
+        let (reservation_file, protection_file) = (file("reservations"), file("protection"));
+        let protected = AtomicBool::new(protection_file.load()?.unwrap_or(false));
+        let reservations = match reservation_file.load()? {
+            Some(stored) => Reservations::from_persistent(stored),
+            None => Reservations::persistable(),
         };
         let reserved = AtomicU8::new(reservations.kind().map_or(0, |kind| kind as u8));
         let reservations = Mutex::new(reservations);
-        let (keeper, protection_keeper) = (Some(keeper), Some(protection_keeper));
-        Ok(Self { reservations, reserved, keeper, protected, protection_keeper, ..self })
+        let (reservation_file, protection_file) = (Some(reservation_file), Some(protection_file));
+        Ok(Self { reservations, reserved, reservation_file, protected, protection_file, ..self })
     }
 
-    /// It is removed: nothing of it is kept for whatever gets its number.
+    /// Removes the files with its persistent state, so that a later namespace of the same identifier does not
+    /// inherit it.
     ///
     /// # Errors
     /// When a file cannot be removed.
     pub fn forget(&self) -> std::io::Result<()> {
-        let keepers = [&self.keeper, &self.protection_keeper];
-        keepers.into_iter().flatten().try_for_each(|keeper| keeper.keep(None::<&bool>))
+        let files = [&self.reservation_file, &self.protection_file];
+        files.into_iter().flatten().try_for_each(|file| file.store(None::<&bool>))
     }
 
-    /// Its number.
+    /// The namespace identifier (NSID).
     pub fn nsid(&self) -> u32 {
         self.nsid
     }
 
-    /// How it is known.
+    /// The identifiers of the namespace.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Its group.
+    /// The ANA group identifier.
     pub fn group(&self) -> u32 {
         self.group
     }
 
-    /// Whether it may not be written.
+    /// Whether writes are refused, by the configuration or by write protection.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.protected.load(Ordering::Relaxed)
     }
 
-    /// Protects it from being written, or lets it be written again, as hosts ask for. What is protected stays
-    /// so when the power goes, if there is something to keep that in.
+    /// Sets or clears write protection, which hosts request. It persists through power loss if there is a
+    /// file for it.
     pub(crate) fn protect(&self, protect: bool) -> Result<(), Status> {
         if self.read_only {
             return Err(Status::FEATURE_NOT_CHANGEABLE.permanent());
         }
-        if let Some(keeper) = &self.protection_keeper {
-            keeper.keep(protect.then_some(&true)).map_err(|_| Status::INTERNAL_ERROR)?;
+        if let Some(file) = &self.protection_file {
+            file.store(protect.then_some(&true)).map_err(|_| Status::INTERNAL_ERROR)?;
         }
         self.protected.store(protect, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Its block size, as a power of two.
+    /// The logical block size, as a power of two.
     pub fn shift(&self) -> u8 {
         self.shift
     }
 
-    /// Its blocks.
+    /// The size in logical blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Relaxed)
     }
 
-    /// Its bytes.
+    /// The size in bytes.
     pub fn bytes(&self) -> u64 {
         self.blocks() << self.shift
     }
 
-    /// How long its commands take.
+    /// Latency histograms of its commands.
     pub fn observed(&self) -> &Arc<Observed> {
         &self.observed
     }
 
-    /// Where they are.
+    /// The store of the blocks.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -207,17 +208,19 @@ impl Namespace {
     /// Changes its size, in bytes.
     ///
     /// # Errors
-    /// As the store.
+    /// The error of the store.
     pub fn resize(&self, bytes: u64) -> std::io::Result<()> {
-        if bytes < self.bytes() {
-            self.blocks.store(bytes >> self.shift, Ordering::Relaxed);
+        let before = self.blocks();
+        self.blocks.fetch_min(bytes >> self.shift, Ordering::Relaxed);
+        if let Err(error) = self.store.resize(bytes) {
+            self.blocks.store(before, Ordering::Relaxed);
+            return Err(error);
         }
-        self.store.resize(bytes)?;
         self.blocks.store(bytes >> self.shift, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Where these blocks begin and how many bytes they are.
+    /// The first byte and the length in bytes of a range of blocks.
     pub(crate) fn range(&self, blocks: Blocks) -> Result<(u64, u64), Status> {
         let end = blocks.start.checked_add(u64::from(blocks.count));
         match end {
@@ -228,7 +231,7 @@ impl Namespace {
         }
     }
 
-    /// Whether a host may read or write just now.
+    /// Whether the reservation allows a host to read or write.
     #[inline]
     pub(crate) fn permits(&self, host: &[u8; 16], write: bool) -> bool {
         self.reserved.load(Ordering::Acquire) == 0 || self.lock_reservations().permit(host, write)
@@ -238,17 +241,17 @@ impl Namespace {
         self.reservations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether reservations can stay when the power goes.
-    pub(crate) fn keeps_reservations(&self) -> bool {
-        self.keeper.is_some()
+    /// Whether reservations can persist through power loss.
+    pub(crate) fn persists_reservations(&self) -> bool {
+        self.reservation_file.is_some()
     }
 
-    /// Looks at the reservations.
+    /// Reads the reservations.
     pub(crate) fn reservations<T>(&self, look: impl FnOnce(&Reservations) -> T) -> T {
         look(&self.lock_reservations())
     }
 
-    /// Changes the reservations. What is to stay when the power goes has been written when this returns.
+    /// Changes the reservations. A persistent change is on the medium when this returns.
     pub(crate) fn change_reservations<T>(
         &self,
         change: impl FnOnce(&mut Reservations) -> Result<T, Status>,
@@ -256,12 +259,12 @@ impl Namespace {
         let mut reservations = self.lock_reservations();
         let mut changed = reservations.clone();
         let result = change(&mut changed)?;
-        if let Some(keeper) = &self.keeper
+        if let Some(file) = &self.reservation_file
             && (changed.persists() || reservations.persists())
             && changed != *reservations
         {
-            // What could not be written has not happened.
-            keeper.keep(changed.to_keep().as_ref()).map_err(|_| Status::INTERNAL_ERROR)?;
+            // A change that could not be written is not made.
+            file.store(changed.to_persistent().as_ref()).map_err(|_| Status::INTERNAL_ERROR)?;
         }
         *reservations = changed;
         self.reserved.store(reservations.kind().map_or(0, |kind| kind as u8), Ordering::Release);
@@ -269,46 +272,46 @@ impl Namespace {
     }
 }
 
-/// Keeps writes away from Compare and Write. Where none has ever come, a write pays two additions; from the
-/// first on, writes take turns.
+/// Excludes writes during Compare and Write. Until the first Compare and Write a write costs two additions;
+/// from then on writes take a lock.
 #[derive(Debug, Default)]
-pub(crate) struct Fusing {
-    has_come: AtomicBool,
-    /// Writes that began before they saw that one has come.
-    free_writes: AtomicU32,
-    turn: Mutex<()>,
+pub(crate) struct FusedLock {
+    has_fused: AtomicBool,
+    /// Writes that began before they saw that a Compare and Write had come.
+    unlocked_writes: AtomicU32,
+    lock: Mutex<()>,
 }
 
-impl Fusing {
-    /// Begins a write that takes no turn; [`Fusing::end_free`] has to follow. `false` when it has to take
-    /// one.
-    pub(crate) fn begin_free(&self) -> bool {
-        // Both sides announce themselves before they look at the other: one of them sees the other.
-        self.free_writes.fetch_add(1, Ordering::SeqCst);
-        let is_free = !self.has_come.load(Ordering::SeqCst);
+impl FusedLock {
+    /// Begins a write without the lock; [`FusedLock::end_unlocked`] has to follow. `false` when the write has
+    /// to take the lock.
+    pub(crate) fn begin_unlocked(&self) -> bool {
+        // Each side sets its variable before it reads that of the other, so at least one sees the other.
+        self.unlocked_writes.fetch_add(1, Ordering::SeqCst);
+        let is_free = !self.has_fused.load(Ordering::SeqCst);
         if !is_free {
-            self.end_free();
+            self.end_unlocked();
         }
         is_free
     }
 
-    pub(crate) fn end_free(&self) {
-        self.free_writes.fetch_sub(1, Ordering::SeqCst);
+    pub(crate) fn end_unlocked(&self) {
+        self.unlocked_writes.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// A turn, for a write that is not free.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Takes the lock, for a write that may not run without it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A turn for Compare and Write, when all free writes have ended. They do: no more begin, and whoever
-    /// began one waits for nothing but a disk.
-    pub(crate) fn turn_of_pair(&self) -> MutexGuard<'_, ()> {
-        self.has_come.store(true, Ordering::SeqCst);
-        while self.free_writes.load(Ordering::SeqCst) != 0 {
+    /// Takes the lock for Compare and Write, after all writes without the lock have ended. They end: no
+    /// further one begins, and each waits only for a disk.
+    pub(crate) fn lock_for_fused(&self) -> MutexGuard<'_, ()> {
+        self.has_fused.store(true, Ordering::SeqCst);
+        while self.unlocked_writes.load(Ordering::SeqCst) != 0 {
             std::thread::sleep(std::time::Duration::from_micros(20));
         }
-        self.turn()
+        self.lock()
     }
 }
 
@@ -320,7 +323,8 @@ mod tests {
     fn protection_stays_until_the_namespace_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let identity = Identity::of(&"nqn.2024-01.org.example:disk".parse().unwrap(), 1);
-        let started = || Namespace::new(1, identity, 512, 512, Store::Null).kept_in(folder.path()).unwrap();
+        let started =
+            || Namespace::new(1, identity, 512, 512, Store::Null).persisted_in(folder.path()).unwrap();
         let namespace = started();
         assert!(!namespace.is_read_only());
         namespace.protect(true).unwrap();

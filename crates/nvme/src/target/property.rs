@@ -1,4 +1,4 @@
-//! Properties: how a controller is switched on, off and shut down (Base 3.1.3, 3.5).
+//! Properties: enabling, disabling and shutting down a controller (Base 3.1.3, 3.5).
 
 use std::sync::atomic::Ordering;
 
@@ -9,11 +9,12 @@ use wire::nvme::property::{self, Capabilities, VERSION_2_0, configuration, statu
 use super::controller::Controller;
 use crate::limits::QUEUE_ENTRIES_MAX;
 
-/// How long becoming ready may take, in units of 500 ms. It takes none, but hosts wait at least this long.
+/// CAP.TO in units of 500 ms. The controller is ready at once, but hosts wait at least this long if something
+/// delays it.
 const READY_TIMEOUT: u8 = 15;
 
 pub(super) const CAPABILITIES: Capabilities =
-    Capabilities { entries_max: QUEUE_ENTRIES_MAX - 1, ready_timeout: READY_TIMEOUT };
+    Capabilities { entries_max: QUEUE_ENTRIES_MAX - 1, ready_timeout: READY_TIMEOUT, page_min: 0 };
 
 impl Controller {
     pub(super) fn property(&self, property: Property) -> Result<u64, Status> {
@@ -68,7 +69,7 @@ impl Controller {
         }
     }
 
-    /// A controller that is switched off has no I/O queues and remembers no requests.
+    /// Resets the controller: it ends its I/O queues and removes event requests.
     fn reset(&mut self) {
         self.set_ready(false);
         self.events.reset();

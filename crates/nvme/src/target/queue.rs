@@ -1,8 +1,8 @@
-//! A queue: one connection of one host. It decides what each command needs before its data come, and what it
-//! does when they are there.
+//! A queue: one connection of one host. It determines which data a command needs before they are transferred,
+//! and executes the command with them.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,47 +24,49 @@ use crate::limits::{LENT_BYTES_MIN, TRANSFER_BYTES_MAX};
 use crate::nqn::Nqn;
 use rdma::Buffer;
 
-/// Where a connection came in.
+/// The addresses of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// The port's number.
+    /// The port identifier (PORTID).
     pub port: u16,
     /// The address that the host connected to.
     pub local: SocketAddr,
+    /// The address of the host.
+    pub peer: IpAddr,
 }
 
-/// Whose key a connection was encrypted with.
+/// The names in the PSK identity of a TLS connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proved {
-    /// The host.
+    /// The NQN of the host.
     pub host: Nqn,
-    /// The subsystem that it wants to connect to.
+    /// The NQN of the subsystem that the host may connect to.
     pub subsystem: Nqn,
 }
 
-/// What a command needs.
+/// What a command needs before it is executed.
 #[derive(Debug)]
 pub enum Plan {
-    /// Nothing: it has failed already.
+    /// Nothing: the command has failed with this status.
     Refuse(Status),
-    /// [`Request::length`] bytes one way or the other.
+    /// Data of [`Request::length`] bytes, to or from the host.
     Take(Request),
 }
 
-/// A command that was understood.
+/// A parsed command.
 #[derive(Debug)]
 pub struct Request {
-    /// The host's name for it.
+    /// The command identifier (CID).
     pub cid: u16,
-    /// Which way its data go.
+    /// The direction of its data.
     pub direction: Direction,
-    /// Bytes of data.
+    /// The length of its data in bytes.
     pub length: usize,
     pub(super) work: Work,
 }
 
 impl Request {
-    /// Whether it is carried out without a buffer, by what its namespace lends.
+    /// Whether the command is executed without a buffer, with memory that the store of its namespace lends.
     pub fn lends(&self) -> bool {
         self.length >= LENT_BYTES_MIN && matches!(&self.work, Work::Io(work) if work.lends())
     }
@@ -77,25 +79,25 @@ pub(super) enum Work {
     Io(IoWork),
 }
 
-/// What came of a command.
+/// The result of executing a command.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It is finished. Data for the host are at the start of the buffer, [`Request::length`] bytes.
+    /// The command is finished. Data for the host are at the start of the buffer, [`Request::length`] bytes.
     Reply(Completion, Option<Buffer>),
-    /// An engine has to do something first; what it says goes to [`Queue::finish`].
+    /// The engine has to execute this task; its result has to be passed to [`Queue::finish`].
     Task(Task),
-    /// It waits: an event request, or the first of a fused pair.
+    /// The command waits for an event: it is an event request, or the first command of a fused pair.
     Waits,
 }
 
-/// How far a connection has come.
+/// The progress of a connection.
 #[derive(Debug)]
 enum Stage {
     Fresh,
     Connected(Membership),
 }
 
-/// The controller that a queue belongs to.
+/// The controller of a queue, and its authentication.
 #[derive(Debug)]
 pub(super) struct Membership {
     pub(super) session: Arc<Session>,
@@ -105,7 +107,7 @@ pub(super) struct Membership {
     pub(super) view: View,
 }
 
-/// What the queue sees of its subsystem: looked up again only when it has changed.
+/// A copy of the state of the subsystem, refreshed only when that has changed.
 #[derive(Debug, Default)]
 pub(super) struct View {
     subsystem: Option<Arc<Subsystem>>,
@@ -134,7 +136,7 @@ impl View {
     }
 }
 
-/// One connection of one host.
+/// A queue of a host on one connection.
 #[derive(Debug)]
 pub struct Queue {
     pub(super) target: Arc<Target>,
@@ -146,12 +148,12 @@ pub struct Queue {
     entries: u16,
     flow_control: bool,
     pub(super) pair: Option<Pair>,
-    /// Completions that came without a command of their own.
+    /// Completions that do not belong to the command being executed.
     pub(super) extra: Vec<Completion>,
 }
 
 impl Queue {
-    /// A connection that has said nothing yet. `wake` makes its transport call [`Queue::poll`].
+    /// The queue of a new connection, before Connect. `wake` has to cause a call of [`Queue::poll`].
     pub fn new(target: Arc<Target>, origin: Origin, wake: Arc<dyn Wake>) -> Self {
         Self {
             target,
@@ -167,14 +169,14 @@ impl Queue {
         }
     }
 
-    /// The same, for a connection that was encrypted with somebody's key: nobody else may use it.
+    /// The queue of a connection with TLS: only the host of the PSK may use it.
     #[must_use]
     pub fn proved(mut self, proved: Option<Proved>) -> Self {
         self.proved = proved;
         self
     }
 
-    /// Commands that the host may have outstanding.
+    /// The number of commands that the host may have outstanding.
     pub fn depth(&self) -> u16 {
         match self.stage {
             Stage::Fresh => 1,
@@ -182,22 +184,22 @@ impl Queue {
         }
     }
 
-    /// Whether completions say how far commands were taken.
+    /// Whether submission queue flow control is enabled, so that completions have SQHD.
     pub fn has_flow_control(&self) -> bool {
         self.flow_control
     }
 
-    /// Whether the host has said who it is, and proved it where it has to.
+    /// Whether Connect is complete, and authentication too if it is required.
     pub fn is_trusted(&self) -> bool {
         self.membership().is_some_and(|it| it.standing.is_trusted())
     }
 
-    /// Which queue of its controller it is; `None` before Connect.
+    /// The queue identifier (QID); `None` before Connect.
     pub fn id(&self) -> Option<u16> {
         self.membership().map(|it| it.queue_id)
     }
 
-    /// The controller; `None` before Connect.
+    /// The session of the controller; `None` before Connect.
     pub fn session(&self) -> Option<&Arc<Session>> {
         self.membership().map(|it| &it.session)
     }
@@ -216,14 +218,15 @@ impl Queue {
         }
     }
 
-    /// Whether the connection has to be closed: its controller is gone, or was reset below an I/O queue.
+    /// Whether the connection has to be closed: its controller was removed, or was reset and this is an I/O
+    /// queue.
     pub fn is_over(&self) -> bool {
         self.membership().is_some_and(|it| {
             it.session.is_closed() || it.queue_id != 0 && it.session.epoch.load(Ordering::Acquire) != it.epoch
         })
     }
 
-    /// Understands a command whose descriptor names `length` bytes.
+    /// Parses and checks a command whose SGL names `length` bytes.
     pub fn accept(&mut self, command: &Command, length: u32, now_ns: u64) -> Plan {
         self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
         match self.plan(command, length, now_ns) {
@@ -264,11 +267,13 @@ impl Queue {
         self.plan_admin(command, length)
     }
 
-    /// Carries a command out. The buffer has the host's data, or room for the controller's.
+    /// Executes a command. The buffer contains the data of the host, or receives those for the host.
     pub fn execute(&mut self, request: Request, buffer: Option<Buffer>, now_ns: u64) -> Outcome {
         let Request { cid, length, work, .. } = request;
         match work {
-            Work::Fabrics(Fabrics::AuthenticationReceive, command) => self.say(&command, length, buffer),
+            Work::Fabrics(Fabrics::AuthenticationReceive, command) => {
+                self.authentication_receive(&command, length, buffer)
+            }
             Work::Fabrics(kind, command) => {
                 let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
                 let (status, result) = self.fabrics(kind, &command, data, now_ns);
@@ -279,7 +284,7 @@ impl Queue {
         }
     }
 
-    /// A command that is not carried out after all: its transport could not bring its data.
+    /// Fails a command whose data the transport could not transfer.
     pub fn abandon(&mut self, request: Request, status: Status) -> Completion {
         if let Work::Io(work) = &request.work {
             self.abandon_half(request.cid, work.fuse());
@@ -287,8 +292,7 @@ impl Queue {
         self.completion(request.cid, status, 0)
     }
 
-    /// Turns what an engine has finished into a completion. A fused pair ends with one more in
-    /// [`Queue::extra`].
+    /// Builds the completion for a finished task. A fused pair has a second completion in [`Queue::extra`].
     pub fn finish(&mut self, finished: &Finished) -> Completion {
         if let Some((cid, status)) = finished.first_of_pair {
             let first = self.completion(cid, status, 0);
@@ -297,7 +301,8 @@ impl Queue {
         self.completion(finished.cid, finished.status, 0)
     }
 
-    /// Completions that no command of the moment brings: aborted halves of pairs, and events.
+    /// The next completion that does not belong to a command being executed: of an event request, or of an
+    /// aborted half of a fused pair.
     pub fn poll(&mut self) -> Option<Completion> {
         if let Some(completion) = self.extra.pop() {
             return Some(completion);
@@ -308,7 +313,7 @@ impl Queue {
         Some(Completion { sq_head: self.reported_head(), ..completion })
     }
 
-    /// When the host counts as gone unless it is heard before: of admin queues only.
+    /// The time in nanoseconds at which the keep alive timer expires; of admin queues only.
     pub fn deadline_ns(&self) -> Option<u64> {
         let membership = self.membership().filter(|it| it.queue_id == 0)?;
         let state = self.target.lock();
@@ -322,7 +327,7 @@ impl Queue {
         Outcome::Reply(self.completion(cid, status, result), buffer)
     }
 
-    /// The completion of a command that was refused, or that the transport could not bring data for.
+    /// The completion of a command that was refused, or whose data the transport could not transfer.
     pub fn completion(&self, cid: u16, status: Status, result: u64) -> Completion {
         Completion { result, sq_head: self.reported_head(), ..Completion::new(cid, status) }
     }
@@ -347,8 +352,8 @@ impl Queue {
             Fabrics::Connect => self.connect(command, data, now_ns),
             Fabrics::PropertyGet | Fabrics::PropertySet => self.property(kind, command),
             Fabrics::Disconnect => (Status::SUCCESS, 0),
-            Fabrics::AuthenticationSend => (self.hear(command, data), 0),
-            // It has data of its own: Queue::execute.
+            Fabrics::AuthenticationSend => (self.authentication_send(data, now_ns), 0),
+            // Handled by Queue::execute, because it returns data.
             Fabrics::AuthenticationReceive => (Status::INTERNAL_ERROR, 0),
         }
     }
@@ -379,7 +384,7 @@ impl Queue {
         let epoch = session.epoch.load(Ordering::Acquire);
         let view = View { subsystem, ..View::default() };
         self.stage = Stage::Connected(Membership { session, queue_id, epoch, standing, view });
-        // The queue begins with Connect itself in the first entry.
+        // Connect uses the first entry of the submission queue.
         (self.head, self.entries, self.flow_control) = (1 % entries, entries, flow_control);
     }
 
@@ -405,7 +410,7 @@ impl Drop for Queue {
         let Some(membership) = self.membership() else { return };
         let (id, queue_id, epoch) = (membership.session.id, membership.queue_id, membership.epoch);
         if queue_id == 0 {
-            // A controller lives as long as its admin queue.
+            // A controller ends with its admin queue.
             self.target.drop_controller(id);
             return;
         }
@@ -442,12 +447,12 @@ fn fabrics(kind: Fabrics, command: &Command, length: u32) -> Result<Request, Sta
     Ok(Request { cid: command.cid, direction, length, work: Work::Fabrics(kind, *command) })
 }
 
-/// The bytes that a command moves, when its descriptor names as many, and they are not too many.
+/// The length of the data of a command, if its SGL names the same length and it is within the limit.
 pub(super) fn transfer(expected: u32, described: u32) -> Result<usize, Status> {
     if expected as usize > TRANSFER_BYTES_MAX {
         return Err(Status::INVALID_FIELD.permanent());
     }
-    // Without data, the descriptor says nothing that matters.
+    // If the command has no data, the length in the SGL is ignored.
     if expected != 0 && expected != described {
         return Err(Status::SGL_LENGTH_INVALID.permanent());
     }

@@ -1,9 +1,9 @@
-//! Reservations of one namespace (Base 8.19): who has registered with which key, who holds it, and what
-//! follows from that. It only decides; whom to tell is returned.
+//! Reservations of one namespace (Base 8.19): the registered hosts with their keys, the holder, and the
+//! rights of each host. This module only decides; the notifications to send are returned.
 
 use wire::nvme::Status;
 use wire::nvme::reservation::{
-    EXTENDED_HEAD_SIZE, Kind, Registrant as ReportedRegistrant, RegistrantExtended, ReportHead,
+    EXTENDED_HEAD_SIZE, Registrant as ReportedRegistrant, RegistrantExtended, ReportHead, ReservationType,
 };
 
 use serde::{Deserialize, Serialize};
@@ -12,21 +12,21 @@ use crate::limits::REGISTRANTS_MAX;
 
 type Host = [u8; 16];
 
-/// What registrants are told (Base figure 285).
+/// Reservation notifications to registrants (Base figure 285).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Notice {
-    /// Their registration is gone.
+    /// The registration was preempted.
     RegistrationPreempted = 1,
-    /// Nobody holds it any more.
+    /// The reservation was released.
     Released = 2,
-    /// The reservation was taken away.
+    /// The reservation was preempted.
     Preempted = 3,
 }
 
-/// Whom to tell what.
+/// Notifications with their recipients.
 pub(crate) type Notices = Vec<(Host, Notice)>;
 
-/// A change, or why it is refused.
+/// The notifications of a change, or the status of its refusal.
 pub(crate) type Change = Result<Notices, Status>;
 
 const CONFLICT: Status = Status::RESERVATION_CONFLICT.permanent();
@@ -39,32 +39,32 @@ struct Registrant {
     controller: u16,
 }
 
-/// Who may do what with a namespace.
+/// Registrants and reservation of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Reservations {
     registrants: Vec<Registrant>,
-    held: Option<(Kind, Host)>,
+    held: Option<(ReservationType, Host)>,
     generation: u32,
     persists: bool,
     can_persist: bool,
 }
 
-/// What stays when the power goes (Base 8.19.1), as it is written down.
+/// The part of the state that persists through power loss (Base 8.19.1), as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct Kept {
+pub(crate) struct PersistentReservations {
     registrants: Vec<Registrant>,
     kind: Option<u8>,
     holder: Host,
     generation: u32,
 }
 
-/// The controller of a registrant that is not connected (NVM 3.2.7).
+/// The controller identifier of a registrant that is not connected (NVM 3.2.7).
 const NO_CONTROLLER: u16 = 0xffff;
 
 impl Reservations {
-    /// What is reserved.
-    pub(crate) fn kind(&self) -> Option<Kind> {
+    /// The type of the reservation.
+    pub(crate) fn kind(&self) -> Option<ReservationType> {
         self.held.map(|(kind, _)| kind)
     }
 
@@ -88,7 +88,8 @@ impl Reservations {
         }
     }
 
-    /// Keeps registrations over a restart, or not. What cannot be kept must not be promised.
+    /// Sets whether registrations persist through power loss (PTPL). It is refused where there is no file for
+    /// them.
     pub(crate) fn set_persistence(&mut self, persists: bool) -> Result<(), Status> {
         if persists && !self.can_persist {
             return Err(INVALID);
@@ -97,31 +98,31 @@ impl Reservations {
         Ok(())
     }
 
-    /// Whether registrations stay when the power goes.
+    /// Whether registrations persist through power loss.
     pub(crate) fn persists(&self) -> bool {
         self.persists
     }
 
-    /// None, with somebody below who can keep them.
-    pub(crate) fn that_can_persist() -> Self {
+    /// No reservations, with persistence available.
+    pub(crate) fn persistable() -> Self {
         Self { can_persist: true, ..Self::default() }
     }
 
-    /// What has to be kept; `None` when nothing has.
-    pub(crate) fn to_keep(&self) -> Option<Kept> {
+    /// The state to store; `None` without persistence.
+    pub(crate) fn to_persistent(&self) -> Option<PersistentReservations> {
         let (kind, holder) = self.held.map(|(kind, host)| (kind as u8, host)).unzip();
         let (registrants, generation) = (self.registrants.clone(), self.generation);
         let holder = holder.unwrap_or_default();
-        self.persists.then_some(Kept { registrants, kind, holder, generation })
+        self.persists.then_some(PersistentReservations { registrants, kind, holder, generation })
     }
 
-    /// What was kept before a restart: nobody is connected yet.
-    pub(crate) fn from_kept(kept: Kept) -> Self {
-        let held = kept.kind.and_then(Kind::parse).map(|kind| (kind, kept.holder));
-        let mut registrants = kept.registrants;
+    /// The stored state after a restart: no registrant is connected yet.
+    pub(crate) fn from_persistent(persistent: PersistentReservations) -> Self {
+        let held = persistent.kind.and_then(ReservationType::parse).map(|kind| (kind, persistent.holder));
+        let mut registrants = persistent.registrants;
         registrants.truncate(REGISTRANTS_MAX);
         registrants.iter_mut().for_each(|it| it.controller = NO_CONTROLLER);
-        Self { registrants, held, generation: kept.generation, persists: true, can_persist: true }
+        Self { registrants, held, generation: persistent.generation, persists: true, can_persist: true }
     }
 
     fn check(&self, host: &Host, key: u64) -> Result<(), Status> {
@@ -143,7 +144,7 @@ impl Reservations {
         Ok(Vec::new())
     }
 
-    /// Gives a host another key; one that ignores its key need not have one.
+    /// Replaces the key of a host; `None` for `key` ignores the present key.
     pub(crate) fn replace(&mut self, host: Host, controller: u16, key: Option<u64>, new: u64) -> Change {
         if let Some(key) = key {
             self.check(&host, key)?;
@@ -156,7 +157,7 @@ impl Reservations {
         Ok(Vec::new())
     }
 
-    /// Takes a host out. What it held is free.
+    /// Unregisters a host. If it holds the reservation, that is released.
     pub(crate) fn unregister(&mut self, host: Host, key: Option<u64>) -> Change {
         let known = self.key_of(&host).ok_or(CONFLICT)?;
         if key.is_some_and(|key| key != known) {
@@ -173,9 +174,9 @@ impl Reservations {
         if is_free { self.free(host) } else { Vec::new() }
     }
 
-    /// Nobody holds it. Registrants hear of it where registrants had rights (Base 8.19.8).
+    /// Releases the reservation. Registrants are notified if the type gave them rights (Base 8.19.8).
     fn free(&mut self, by: Host) -> Notices {
-        let had_rights = self.kind().is_some_and(Kind::lets_registrants_write);
+        let had_rights = self.kind().is_some_and(ReservationType::lets_registrants_write);
         self.held = None;
         if had_rights { self.others(by, Notice::Released) } else { Vec::new() }
     }
@@ -185,8 +186,8 @@ impl Reservations {
         others.map(|it| (it.host, notice)).collect()
     }
 
-    /// Takes the reservation.
-    pub(crate) fn acquire(&mut self, host: Host, key: u64, kind: Kind) -> Change {
+    /// Acquires the reservation.
+    pub(crate) fn acquire(&mut self, host: Host, key: u64, kind: ReservationType) -> Change {
         self.check(&host, key)?;
         match self.held {
             Some((held, _)) if self.holds(&host) && held == kind => Ok(Vec::new()),
@@ -198,8 +199,9 @@ impl Reservations {
         }
     }
 
-    /// Pushes out who has `preempted`, and takes the reservation if it was theirs (Base 8.19.7).
-    pub(crate) fn preempt(&mut self, host: Host, key: u64, preempted: u64, kind: Kind) -> Change {
+    /// Preempts the registrants with the key `preempted`, and takes the reservation if one of them held it
+    /// (Base 8.19.7).
+    pub(crate) fn preempt(&mut self, host: Host, key: u64, preempted: u64, kind: ReservationType) -> Change {
         self.check(&host, key)?;
         let Some((held, holder)) = self.held else {
             return self.push_out(host, |it| it.key == preempted);
@@ -235,7 +237,7 @@ impl Reservations {
         Ok(notices)
     }
 
-    fn take_over(&mut self, host: Host, kind: Kind, whom: impl Fn(&Registrant) -> bool) -> Change {
+    fn take_over(&mut self, host: Host, kind: ReservationType, whom: impl Fn(&Registrant) -> bool) -> Change {
         let changes_kind = self.held.is_some_and(|(held, _)| held != kind);
         let (out, stay): (Vec<Registrant>, Vec<Registrant>) =
             self.registrants.iter().partition(|it| it.host != host && whom(it));
@@ -249,8 +251,8 @@ impl Reservations {
         Ok(notices)
     }
 
-    /// Gives the reservation back. Who does not hold it gives nothing back, and that is fine.
-    pub(crate) fn release(&mut self, host: Host, key: u64, kind: Kind) -> Change {
+    /// Releases the reservation. A registrant that does not hold it succeeds without effect.
+    pub(crate) fn release(&mut self, host: Host, key: u64, kind: ReservationType) -> Change {
         self.check(&host, key)?;
         match self.held {
             Some((held, _)) if self.holds(&host) => match held == kind {
@@ -261,7 +263,7 @@ impl Reservations {
         }
     }
 
-    /// Gives everything back, everybody's.
+    /// Clears all registrations and the reservation.
     pub(crate) fn clear(&mut self, host: Host, key: u64) -> Change {
         self.check(&host, key)?;
         let notices = if self.held.is_some() { self.others(host, Notice::Preempted) } else { Vec::new() };
@@ -271,7 +273,7 @@ impl Reservations {
         Ok(notices)
     }
 
-    /// Who has what (NVM 3.2.7).
+    /// The Reservation Status data structure (NVM 3.2.7).
     pub(crate) fn report(&self, extended: bool) -> Vec<u8> {
         let head = ReportHead {
             generation: self.generation,
@@ -315,56 +317,56 @@ mod tests {
 
     #[test]
     fn rights_follow_the_kind() {
-        // Kind, then what a registrant and a stranger may: read, write.
+        // ReservationType, then what a registrant and another host may: read, write.
         let table = [
-            (Kind::WriteExclusive, [true, false], [true, false]),
-            (Kind::ExclusiveAccess, [false, false], [false, false]),
-            (Kind::WriteExclusiveRegistrants, [true, true], [true, false]),
-            (Kind::ExclusiveAccessRegistrants, [true, true], [false, false]),
-            (Kind::WriteExclusiveAll, [true, true], [true, false]),
-            (Kind::ExclusiveAccessAll, [true, true], [false, false]),
+            (ReservationType::WriteExclusive, [true, false], [true, false]),
+            (ReservationType::ExclusiveAccess, [false, false], [false, false]),
+            (ReservationType::WriteExclusiveRegistrants, [true, true], [true, false]),
+            (ReservationType::ExclusiveAccessRegistrants, [true, true], [false, false]),
+            (ReservationType::WriteExclusiveAll, [true, true], [true, false]),
+            (ReservationType::ExclusiveAccessAll, [true, true], [false, false]),
         ];
-        for (kind, registrant, stranger) in table {
+        for (kind, registrant, other) in table {
             let mut it = three();
             it.acquire(A, 10, kind).unwrap();
             let rights = |host| [it.permit(&host, false), it.permit(&host, true)];
             assert_eq!(rights(A), [true, true], "{kind:?}");
             assert_eq!(rights(B), registrant, "{kind:?}");
-            assert_eq!(rights([9; 16]), stranger, "{kind:?}");
+            assert_eq!(rights([9; 16]), other, "{kind:?}");
         }
     }
 
     #[test]
     fn keys_are_checked() {
         let mut it = three();
-        assert_eq!(it.acquire(A, 11, Kind::WriteExclusive), Err(CONFLICT));
-        assert_eq!(it.acquire([9; 16], 0, Kind::WriteExclusive), Err(CONFLICT));
+        assert_eq!(it.acquire(A, 11, ReservationType::WriteExclusive), Err(CONFLICT));
+        assert_eq!(it.acquire([9; 16], 0, ReservationType::WriteExclusive), Err(CONFLICT));
         assert_eq!(it.register(A, 1, 11), Err(CONFLICT));
         assert_eq!(it.unregister(A, Some(11)), Err(CONFLICT));
-        it.acquire(A, 10, Kind::WriteExclusive).unwrap();
-        assert_eq!(it.acquire(B, 20, Kind::WriteExclusive), Err(CONFLICT));
-        assert_eq!(it.release(A, 10, Kind::ExclusiveAccess), Err(INVALID));
-        assert_eq!(it.release(B, 20, Kind::WriteExclusive), Ok(Vec::new()));
-        assert_eq!(it.kind(), Some(Kind::WriteExclusive));
+        it.acquire(A, 10, ReservationType::WriteExclusive).unwrap();
+        assert_eq!(it.acquire(B, 20, ReservationType::WriteExclusive), Err(CONFLICT));
+        assert_eq!(it.release(A, 10, ReservationType::ExclusiveAccess), Err(INVALID));
+        assert_eq!(it.release(B, 20, ReservationType::WriteExclusive), Ok(Vec::new()));
+        assert_eq!(it.kind(), Some(ReservationType::WriteExclusive));
     }
 
     #[test]
-    fn who_is_preempted_is_told() {
+    fn preempted_registrants_are_notified() {
         let mut it = three();
-        it.acquire(A, 10, Kind::WriteExclusive).unwrap();
-        assert_eq!(it.preempt(B, 20, 0, Kind::WriteExclusive), Err(INVALID));
-        assert_eq!(it.preempt(B, 20, 99, Kind::WriteExclusive), Err(CONFLICT));
-        let notices = it.preempt(B, 20, 10, Kind::ExclusiveAccess).unwrap();
+        it.acquire(A, 10, ReservationType::WriteExclusive).unwrap();
+        assert_eq!(it.preempt(B, 20, 0, ReservationType::WriteExclusive), Err(INVALID));
+        assert_eq!(it.preempt(B, 20, 99, ReservationType::WriteExclusive), Err(CONFLICT));
+        let notices = it.preempt(B, 20, 10, ReservationType::ExclusiveAccess).unwrap();
         assert_eq!(notices, [(A, Notice::RegistrationPreempted), (C, Notice::Released)]);
-        assert_eq!((it.kind(), it.key_of(&A)), (Some(Kind::ExclusiveAccess), None));
+        assert_eq!((it.kind(), it.key_of(&A)), (Some(ReservationType::ExclusiveAccess), None));
         assert_eq!(it.clear(C, 30).unwrap(), [(B, Notice::Preempted)]);
         assert_eq!((it.kind(), it.registrants.len()), (None, 0));
     }
 
     #[test]
-    fn what_all_hold_is_free_when_the_last_has_gone() {
+    fn an_all_registrants_reservation_ends_with_the_last_registrant() {
         let mut it = three();
-        it.acquire(A, 10, Kind::WriteExclusiveAll).unwrap();
+        it.acquire(A, 10, ReservationType::WriteExclusiveAll).unwrap();
         it.unregister(A, Some(10)).unwrap();
         assert!(it.holds(&B) && it.kind().is_some());
         it.unregister(B, None).unwrap();
@@ -373,10 +375,10 @@ mod tests {
     }
 
     #[test]
-    fn registrants_hear_that_it_is_free() {
+    fn registrants_are_notified_of_a_release() {
         let mut it = three();
-        it.acquire(A, 10, Kind::WriteExclusiveRegistrants).unwrap();
-        let released = it.release(A, 10, Kind::WriteExclusiveRegistrants).unwrap();
+        it.acquire(A, 10, ReservationType::WriteExclusiveRegistrants).unwrap();
+        let released = it.release(A, 10, ReservationType::WriteExclusiveRegistrants).unwrap();
         assert_eq!(released, [(B, Notice::Released), (C, Notice::Released)]);
         let report = it.report(true);
         assert_eq!((report.len(), report[5]), (64 + 3 * 64, 3));

@@ -1,4 +1,4 @@
-//! A subsystem: namespaces under a name, and who may have them.
+//! A subsystem: an NQN with its namespaces and its allowed hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,49 +10,51 @@ use super::Namespace;
 use crate::auth::Credentials;
 use crate::nqn::Nqn;
 
-/// Who may use a subsystem.
+/// The hosts that may use a subsystem.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hosts {
-    /// Everybody.
+    /// Every host, with or without a name.
     Any,
-    /// Those whose names are here.
+    /// The hosts with these NQNs.
     Only(BTreeSet<Nqn>),
 }
 
 impl Hosts {
-    /// Whether this host may.
-    pub fn allow(&self, host: &Nqn) -> bool {
+    /// Whether a host may use the subsystem; `None` is a host without an NQN.
+    pub fn allow(&self, host: Option<&Nqn>) -> bool {
         match self {
             Self::Any => true,
-            Self::Only(names) => names.contains(host),
+            Self::Only(names) => host.is_some_and(|host| names.contains(host)),
         }
     }
 }
 
-/// What a subsystem has at one time.
+/// A snapshot of the state of a subsystem.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) namespaces: BTreeMap<u32, Arc<Namespace>>,
-    /// What is not "optimized", by port and group.
+    /// ANA states other than "optimized", by port and group.
     pub(crate) access: BTreeMap<(u16, u32), AnaState>,
     pub(crate) access_changes: u64,
     pub(crate) hosts: Hosts,
-    /// When there are any, only hosts that have some may come.
+    /// Credentials by host. If there are any, only these hosts may connect.
     pub(crate) credentials: BTreeMap<Nqn, Credentials>,
 }
 
 impl Snapshot {
-    /// How a group is reached through a port.
+    /// The ANA state of a group on a port.
     pub(crate) fn access(&self, port: u16, group: u32) -> AnaState {
         self.access.get(&(port, group)).copied().unwrap_or(AnaState::Optimized)
     }
 
-    /// Whether a host of this name may come, if it can prove that it is.
-    pub(crate) fn may_come(&self, host: &Nqn) -> bool {
-        self.hosts.allow(host) && (self.credentials.is_empty() || self.credentials.contains_key(host))
+    /// Whether a host with this NQN may connect, if it authenticates where that is required. A host without
+    /// an NQN may connect only where every host may without authentication.
+    pub(crate) fn may_come(&self, host: Option<&Nqn>) -> bool {
+        let has_credentials = host.is_some_and(|host| self.credentials.contains_key(host));
+        self.hosts.allow(host) && (self.credentials.is_empty() || has_credentials)
     }
 
-    /// The namespaces of each group that has one.
+    /// The namespace identifiers of each group that has a namespace.
     pub(crate) fn groups(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for namespace in self.namespaces.values() {
@@ -62,13 +64,13 @@ impl Snapshot {
     }
 }
 
-/// Namespaces under a name.
+/// A subsystem whose state can change.
 #[derive(Debug)]
 pub struct Subsystem {
     name: Nqn,
     serial: String,
     model: String,
-    /// Counts changes, so that queues notice without locking.
+    /// The number of changes, so that queues notice them without a lock.
     generation: AtomicU64,
     snapshot: RwLock<Arc<Snapshot>>,
 }
@@ -82,39 +84,39 @@ impl Subsystem {
         Self { name, serial, model, generation: AtomicU64::new(0), snapshot }
     }
 
-    /// The same, where hosts have to authenticate: those that have credentials here, and no others may come.
+    /// The subsystem with credentials: only these hosts may connect, and they have to authenticate.
     #[must_use]
     pub fn with_credentials(self, credentials: BTreeMap<Nqn, Credentials>) -> Self {
         self.change(|snapshot| snapshot.credentials = credentials);
         self
     }
 
-    /// Its name.
+    /// The NQN of the subsystem.
     pub fn name(&self) -> &Nqn {
         &self.name
     }
 
-    /// Its serial number.
+    /// The serial number (SN).
     pub fn serial(&self) -> &str {
         &self.serial
     }
 
-    /// Its model.
+    /// The model number (MN), at most 40 characters.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// Who may use it.
+    /// The allowed hosts.
     pub fn hosts(&self) -> Hosts {
         self.snapshot().hosts.clone()
     }
 
-    /// Its namespaces, lowest number first.
+    /// The namespaces in ascending order of their identifiers.
     pub fn namespaces(&self) -> Vec<Arc<Namespace>> {
         self.snapshot().namespaces.values().cloned().collect()
     }
 
-    /// The namespace of this number.
+    /// The namespace with this identifier.
     pub fn namespace(&self, nsid: u32) -> Option<Arc<Namespace>> {
         self.snapshot().namespaces.get(&nsid).cloned()
     }
@@ -159,7 +161,7 @@ impl Subsystem {
         });
     }
 
-    /// Says what a host proves itself with; with nothing, that it has nothing.
+    /// Sets the credentials of a host; `None` removes them.
     pub(super) fn set_credentials(&self, host: &Nqn, credentials: Option<Credentials>) {
         self.change(|snapshot| match credentials {
             Some(credentials) => _ = snapshot.credentials.insert(host.clone(), credentials),

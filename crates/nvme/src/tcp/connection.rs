@@ -1,4 +1,4 @@
-//! One connection of a host.
+//! The controller side of one NVMe/TCP connection.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -18,42 +18,44 @@ use crate::pool::Pool;
 use crate::target::{Outcome, Plan, Queue, Request};
 use rdma::Buffer;
 
-/// Data of one H2CData: all of the largest transfer.
+/// MAXH2CDATA: the data of one H2CData PDU, as long as the longest transfer.
 const HOST_DATA_MAX: usize = TRANSFER_BYTES_MAX;
-/// The largest unit of alignment that a PDU's header has room for, in dwords.
+/// The largest data alignment (CPDA) that fits the header of a PDU, in dwords.
 const ALIGNMENT_MAX: u8 = 31;
+/// PDUs in the send queue beyond two for each entry of the queue: events, and the first PDUs of a connection.
+const ANSWERS_SPARE: usize = 64;
 
-/// Why a connection ends.
+/// Whether and why the connection is closing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closing {
-    /// It does not.
+    /// It is not closing.
     No,
-    /// The host broke the rules, and is told so.
+    /// The host violated the protocol, and gets a C2HTermReq.
     Fault(Fatal),
-    /// The host gave up, or disconnected.
+    /// The host sent H2CTermReq or Disconnect.
     Host,
-    /// The controller is gone.
+    /// The controller was removed or reset.
     Controller,
 }
 
 /// A command between its arrival and its completion.
 #[derive(Debug)]
-struct Slot {
+struct TcpCommand {
     cid: u16,
-    /// Until it is executed.
+    /// The parsed command; `None` once it is executed.
     request: Option<Request>,
     buffer: Option<Buffer>,
-    /// Bytes of data that came.
+    /// Bytes of its data that have arrived.
     received: usize,
-    /// Bytes of data that come.
+    /// Bytes of its data in all.
     length: usize,
-    /// Whether the host was asked for data.
+    /// Whether an R2T was sent for its data.
     asked: bool,
-    /// Whether some of the data were damaged on their way.
+    /// Whether a data digest was wrong.
     damaged: bool,
 }
 
-/// One connection of a host.
+/// The controller side of one NVMe/TCP connection.
 #[derive(Debug)]
 pub struct Connection {
     queue: Queue,
@@ -61,75 +63,95 @@ pub struct Connection {
     closing: Closing,
     inbound: Inbound,
     outbound: Outbound,
-    slots: Slab<Slot>,
+    commands: Slab<TcpCommand>,
     /// Commands that wait for a buffer, the oldest first.
-    stalled: VecDeque<usize>,
+    awaiting_buffer: VecDeque<usize>,
     tasks: VecDeque<Task>,
     pool: Pool,
+    /// The number of commands with an R2T whose data have not all arrived.
+    asked: usize,
     implies_success: bool,
 }
 
 impl Connection {
-    /// A connection that has said nothing.
+    /// A new connection.
     pub fn new(queue: Queue) -> Self {
+        Self::with(queue, Pool::default())
+    }
+
+    /// A new connection with this pool of buffers.
+    pub(crate) fn with(queue: Queue, pool: Pool) -> Self {
         Self {
             queue,
             is_initialized: false,
             closing: Closing::No,
             inbound: Inbound::new(),
             outbound: Outbound::default(),
-            slots: Slab::new(),
-            stalled: VecDeque::new(),
+            commands: Slab::new(),
+            awaiting_buffer: VecDeque::new(),
             tasks: VecDeque::new(),
-            pool: Pool::default(),
+            pool,
+            asked: 0,
             implies_success: false,
         }
     }
 
-    /// Its queue.
+    /// The NVMe queue that this connection carries.
     pub fn queue(&self) -> &Queue {
         &self.queue
     }
 
-    /// Whether nothing more is received, and why.
+    /// Whether the connection is closing; nothing more is received then.
     pub fn closing(&self) -> Closing {
         if self.closing == Closing::No && self.queue.is_over() { Closing::Controller } else { self.closing }
     }
 
-    /// Whether it can be closed: nothing more comes, and what had to be said is said.
+    /// Whether the connection can be closed: nothing more is received, and all output was sent.
     pub fn is_over(&self) -> bool {
         self.closing() != Closing::No && (self.outbound.is_empty() || self.closing == Closing::Host)
     }
 
-    /// Room for what comes: the first slice, which may be empty, is a command's own.
+    /// Space for received bytes: the first slice, which may be empty, is part of the buffer of a command.
     pub fn room(&mut self) -> [IoSliceMut<'_>; 2] {
         let direct = self.inbound.direct();
-        let place = direct.and_then(|(slot, range)| {
-            let buffer = self.slots.get_mut(slot)?.buffer.as_deref_mut()?;
+        let place = direct.and_then(|(index, range)| {
+            let buffer = self.commands.get_mut(index)?.buffer.as_deref_mut()?;
             buffer.get_mut(range)
         });
         [IoSliceMut::new(place.unwrap_or_default()), self.inbound.room()]
     }
 
-    /// So many bytes came to [`Connection::room`].
+    /// Processes bytes that were received into [`Connection::room`].
     pub fn received(&mut self, bytes: usize, now_ns: u64) {
         let direct = self.inbound.direct().map_or(0, |(_, range)| range.len());
         self.inbound.received(bytes, direct);
         self.advance(now_ns);
     }
 
-    /// Whether bytes should be read. Not while the host takes no answers.
+    /// Whether bytes should be read: not while the send queue is full, nor while all connections together
+    /// exceed the budget of the server and this one could send something first.
     pub fn wants_input(&self) -> bool {
-        self.closing() == Closing::No && !self.outbound.is_full()
+        let may_wait = self.asked == 0 && !self.outbound.is_empty() && self.pool.is_exceeded();
+        self.closing() == Closing::No && !self.is_full() && !may_wait
+    }
+
+    /// Whether an R2T is outstanding.
+    pub fn awaits_data(&self) -> bool {
+        self.asked > 0
+    }
+
+    /// Whether the send queue is full.
+    fn is_full(&self) -> bool {
+        self.outbound.len() >= 2 * usize::from(self.queue.depth()) + ANSWERS_SPARE
     }
 
     fn advance(&mut self, now_ns: u64) {
-        while self.closing == Closing::No && !self.outbound.is_full() {
+        while self.closing == Closing::No && !self.is_full() {
             let is_admin = self.queue.id().is_none_or(|id| id == 0);
             let is_initialized = self.is_initialized;
-            let slots = &mut self.slots;
+            let commands = &mut self.commands;
             let event = self.inbound.next(
-                move |slot| slots.get_mut(slot)?.buffer.as_deref_mut(),
+                move |index| commands.get_mut(index)?.buffer.as_deref_mut(),
                 |kind| data_max(kind, is_admin, is_initialized),
             );
             match event {
@@ -145,16 +167,16 @@ impl Connection {
         }
     }
 
-    /// Something for an engine.
+    /// The next task for the engine.
     pub fn task(&mut self) -> Option<Task> {
         self.tasks.pop_front()
     }
 
-    /// An engine finished something.
+    /// Processes a result of the engine.
     pub fn finish(&mut self, finished: Finished, now_ns: u64) {
         let completion = self.queue.finish(&finished);
         self.extra();
-        self.slots.try_remove(finished.tag as usize);
+        self.commands.try_remove(finished.tag as usize);
         if let Some(lent) = finished.lent {
             if finished.status.is_success() {
                 self.outbound.push_lent(lent, &completion, self.implies_success);
@@ -175,14 +197,18 @@ impl Connection {
         }
     }
 
-    /// Looks for what came up without the host: events, a controller that is gone.
+    /// Processes what happens without the host: events, memory that other connections returned, a removed
+    /// controller.
     pub fn poll(&mut self, now_ns: u64) {
         if !self.is_initialized || self.closing() != Closing::No {
             return;
         }
         self.extra();
+        // Another connection may have returned memory.
+        self.resume(now_ns);
         if self.queue.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
-            // The host is silent: its controller goes, and the other connections with it (Base 3.9).
+            // The keep alive timer has expired: the controller is removed, and its other connections end too
+            // (Base 3.9).
             self.closing = Closing::Controller;
         }
     }
@@ -193,24 +219,24 @@ impl Connection {
         }
     }
 
-    /// Lets go of memory that is not needed while nothing happens.
-    pub fn rest(&mut self) {
-        self.pool.rest();
+    /// Frees buffers of an idle connection.
+    pub fn release_idle(&mut self) {
+        self.pool.release_idle();
     }
 
-    /// What to send next, appended to `out`.
+    /// Appends the output to send next to `out`.
     pub fn pieces<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) {
         self.outbound.pieces(out);
     }
 
-    /// Whether there is something to send.
+    /// Whether there is output to send.
     pub fn has_output(&self) -> bool {
         !self.outbound.is_empty()
     }
 
-    /// So many bytes of [`Connection::pieces`] went.
+    /// Confirms that this many bytes of [`Connection::pieces`] were sent.
     pub fn sent(&mut self, bytes: usize, now_ns: u64) {
-        let was_full = self.outbound.is_full();
+        let was_full = self.is_full();
         self.outbound.sent(bytes, &mut self.pool);
         self.resume(now_ns);
         if was_full {
@@ -253,8 +279,8 @@ impl Connection {
     }
 
     fn command(&mut self, command: &Command, frame: &Frame, now_ns: u64) -> Result<(), Fault> {
-        if self.slots.len() >= usize::from(self.queue.depth()) {
-            // More commands than the queue has entries (Base 3.3.1.2).
+        if self.commands.len() >= usize::from(self.queue.depth()) {
+            // The host has more commands outstanding than entries (Base 3.3.1.2).
             return Err(sequence(Kind::Command));
         }
         let described = described(command, frame.data);
@@ -271,33 +297,33 @@ impl Connection {
         };
         if frame.data != 0 {
             if request.direction != Direction::FromHost || request.length != frame.data {
-                // It brought data that it has no use for.
+                // The capsule has data that the command does not use.
                 self.refuse(command.cid, Status::SGL_LENGTH_INVALID.permanent(), frame);
                 return Ok(());
             }
             let buffer = self.pool.take_beyond(request.length);
-            let slot = self.insert(request, Some(buffer));
-            self.inbound.expect(Sink::Slot(slot), 0, frame);
+            let index = self.insert(request, Some(buffer));
+            self.inbound.expect(Sink::Command(index), 0, frame);
             return Ok(());
         }
         if request.direction == Direction::None {
             self.execute(request, None, now_ns);
             return Ok(());
         }
-        let provided = if self.stalled.is_empty() { self.pool.provide(&request) } else { None };
+        let provided = if self.awaiting_buffer.is_empty() { self.pool.provide(&request) } else { None };
         let is_provided = provided.is_some();
-        let slot = self.insert(request, provided.flatten());
+        let index = self.insert(request, provided.flatten());
         if is_provided {
-            self.begin(slot, now_ns)
+            self.begin(index, now_ns)
         } else {
-            self.stalled.push_back(slot)
+            self.awaiting_buffer.push_back(index)
         }
         Ok(())
     }
 
     fn insert(&mut self, request: Request, buffer: Option<Buffer>) -> usize {
         let (cid, length) = (request.cid, request.length);
-        self.slots.insert(Slot {
+        self.commands.insert(TcpCommand {
             cid,
             request: Some(request),
             buffer,
@@ -308,12 +334,13 @@ impl Connection {
         })
     }
 
-    /// A command has its buffer: asks for data, or executes it.
+    /// Continues a command that has its buffer: sends an R2T, or executes it.
     fn begin(&mut self, index: usize, now_ns: u64) {
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        if slot.request.as_ref().is_some_and(|request| request.direction == Direction::FromHost) {
-            slot.asked = true;
-            let (cid, length) = (slot.cid, slot.length as u32);
+        let Some(pending) = self.commands.get_mut(index) else { return };
+        if pending.request.as_ref().is_some_and(|request| request.direction == Direction::FromHost) {
+            pending.asked = true;
+            self.asked += 1;
+            let (cid, length) = (pending.cid, pending.length as u32);
             let ready = ReadyToTransfer { cid, tag: index as u16, offset: 0, length };
             self.outbound.push(&Header::ReadyToTransfer(ready), &[]);
             return;
@@ -322,22 +349,23 @@ impl Connection {
     }
 
     fn execute_slot(&mut self, index: usize, now_ns: u64) {
-        let Some(slot) = self.slots.try_remove(index) else { return };
-        if slot.damaged {
-            return self.abandon(slot, now_ns);
+        let Some(pending) = self.commands.try_remove(index) else { return };
+        self.asked -= usize::from(pending.asked);
+        if pending.damaged {
+            return self.abandon(pending, now_ns);
         }
-        if let Some(request) = slot.request {
-            self.execute(request, slot.buffer, now_ns);
+        if let Some(request) = pending.request {
+            self.execute(request, pending.buffer, now_ns);
         }
     }
 
-    /// A command's data did not arrive as they were sent: it fails, and the host may send it again.
-    fn abandon(&mut self, slot: Slot, now_ns: u64) {
-        if let Some(request) = slot.request {
+    /// Fails a command with a wrong data digest; the host may repeat it.
+    fn abandon(&mut self, pending: TcpCommand, now_ns: u64) {
+        if let Some(request) = pending.request {
             let completion = self.queue.abandon(request, Status::TRANSIENT_TRANSPORT);
             self.respond(&completion);
         }
-        self.give(slot.buffer, now_ns);
+        self.give(pending.buffer, now_ns);
         self.extra();
     }
 
@@ -348,8 +376,9 @@ impl Connection {
         match self.queue.execute(request, buffer, now_ns) {
             Outcome::Task(mut task) => {
                 let (asked, damaged) = (false, false);
-                let slot = Slot { cid, request: None, buffer: None, received: 0, length: 0, asked, damaged };
-                task.tag = self.slots.insert(slot) as u32;
+                let pending =
+                    TcpCommand { cid, request: None, buffer: None, received: 0, length: 0, asked, damaged };
+                task.tag = self.commands.insert(pending) as u32;
                 self.tasks.push_back(task);
             }
             Outcome::Reply(completion, Some(buffer)) if gives && completion.status().is_success() => {
@@ -377,45 +406,44 @@ impl Connection {
         self.respond(&completion);
         self.extra();
         if frame.data != 0 {
-            self.inbound.expect(Sink::Nowhere, 0, frame);
+            self.inbound.expect(Sink::Discard, 0, frame);
         }
     }
 
-    /// Data that the host was asked for (TCP transport 3.6.2.3).
+    /// Processes H2CData (TCP transport 3.6.2.3).
     fn host_data(&mut self, data: &Data, frame: &Frame) -> Result<(), Fault> {
         let index = usize::from(data.tag);
         let wrong = |status, information| Fault { status, information, header: Vec::new() };
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.asked) else {
+        let Some(pending) = self.commands.get_mut(index).filter(|pending| pending.asked) else {
             return Err(wrong(Fatal::HeaderField, 10));
         };
-        if slot.cid != data.cid {
+        if pending.cid != data.cid {
             return Err(wrong(Fatal::HeaderField, 8));
         }
         if data.length as usize != frame.data || frame.data == 0 {
             return Err(wrong(Fatal::HeaderField, 16));
         }
-        if data.offset as usize != slot.received || frame.data > slot.length - slot.received {
+        if data.offset as usize != pending.received || frame.data > pending.length - pending.received {
             return Err(wrong(Fatal::DataRange, 12));
         }
-        let is_last = slot.received + frame.data == slot.length;
+        let is_last = pending.received + frame.data == pending.length;
         if is_last != (frame.flags & flag::LAST != 0) {
             return Err(wrong(Fatal::HeaderField, 1));
         }
-        self.inbound.expect(Sink::Slot(index), slot.received, frame);
-        slot.received += frame.data;
+        self.inbound.expect(Sink::Command(index), pending.received, frame);
+        pending.received += frame.data;
         Ok(())
     }
 
-    /// All data of a PDU came: executes what has all of its own.
+    /// Processes the end of the data of a PDU: executes a command that has all its data.
     fn data_came(&mut self, intact: bool, now_ns: u64) {
         let Some(index) = self.inbound.take_filled() else { return };
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.damaged |= !intact;
+        if let Some(pending) = self.commands.get_mut(index) {
+            pending.damaged |= !intact;
         }
-        let is_complete = self
-            .slots
-            .get(index)
-            .is_some_and(|slot| slot.request.is_some() && (!slot.asked || slot.received == slot.length));
+        let is_complete = self.commands.get(index).is_some_and(|pending| {
+            pending.request.is_some() && (!pending.asked || pending.received == pending.length)
+        });
         if is_complete {
             self.execute_slot(index, now_ns);
         }
@@ -428,22 +456,22 @@ impl Connection {
         }
     }
 
-    /// Buffers came back: goes on with commands that wait for one.
+    /// Continues commands that wait for a buffer.
     fn resume(&mut self, now_ns: u64) {
-        while let Some(index) = self.stalled.front().copied() {
-            let Some(slot) = self.slots.get_mut(index) else {
-                self.stalled.pop_front();
+        while let Some(index) = self.awaiting_buffer.front().copied() {
+            let Some(pending) = self.commands.get_mut(index) else {
+                self.awaiting_buffer.pop_front();
                 continue;
             };
-            let Some(request) = &slot.request else { return };
+            let Some(request) = &pending.request else { return };
             let Some(provided) = self.pool.provide(request) else { return };
-            slot.buffer = provided;
-            self.stalled.pop_front();
+            pending.buffer = provided;
+            self.awaiting_buffer.pop_front();
             self.begin(index, now_ns);
         }
     }
 
-    /// Says what was wrong, and ends.
+    /// Queues a C2HTermReq, and closes the connection.
     fn fail(&mut self, fault: Fault) {
         self.closing = Closing::Fault(fault.status);
         let terminate = Terminate { status: fault.status as u16, information: fault.information };
@@ -456,7 +484,7 @@ fn sequence(kind: Kind) -> Fault {
     Fault { status: Fatal::Sequence, information: 0, header: vec![kind as u8] }
 }
 
-/// The most data that a PDU may bring.
+/// The longest data of a PDU of this type.
 fn data_max(kind: u8, is_admin: bool, is_initialized: bool) -> usize {
     match Kind::parse(kind) {
         Some(Kind::HostTermination) => TERMINATION_DATA_MAX,
@@ -467,14 +495,14 @@ fn data_max(kind: u8, is_admin: bool, is_initialized: bool) -> usize {
     }
 }
 
-/// Bytes that a command's descriptor names, when it is one that TCP has (TCP transport 3.4.1).
+/// The length in the SGL of a command, if its descriptor type is one of TCP (TCP transport 3.4.1).
 fn described(command: &Command, in_capsule: usize) -> Result<u32, Status> {
     match command.sgl() {
         Ok(Sgl::InCapsule { offset: 0, length }) if length as usize == in_capsule => Ok(length),
         Ok(Sgl::InCapsule { offset: 0, .. }) => Err(Status::SGL_LENGTH_INVALID.permanent()),
         Ok(Sgl::InCapsule { .. }) => Err(Status::SGL_OFFSET_INVALID.permanent()),
         Ok(Sgl::Transport { length }) if in_capsule == 0 => Ok(length),
-        // Commands without data have a descriptor of zeros.
+        // Commands without data have an SGL of zeros.
         Ok(Sgl::Address { length: 0, .. }) if in_capsule == 0 => Ok(0),
         _ => Err(Status::SGL_TYPE_INVALID.permanent()),
     }

@@ -1,64 +1,65 @@
-//! From bytes to PDUs: a staging buffer for headers and small data, and large data straight to where they go.
+//! Splits received bytes into PDUs: a staging buffer for headers and short data, while long data are read
+//! directly into the buffer of their command.
 
 use std::io::IoSliceMut;
 
 use wire::nvme::tcp::{CommonHeader, DIGEST_SIZE, Digests, Fatal, Frame, Header, PduError};
 
-/// What one read takes from the socket: many commands at once, or a large write.
+/// The staging buffer of one read: many commands at once, or a large write.
 const STAGING: usize = 128 << 10;
-/// What it takes while large writes come: their headers, and little that has to be copied.
+/// The staging buffer while large writes arrive: for their headers, so that few bytes have to be copied.
 const STAGING_SMALL: usize = 4 << 10;
-/// Data from here on are read to their place directly.
+/// Data from this length on are read directly into the buffer of their command.
 const DIRECT: usize = 8 << 10;
 
-/// What came.
+/// A complete part of a PDU.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A header. Its data follow, if it has any: say where to with [`Inbound::expect`].
+    /// A header. If data follow, [`Inbound::expect`] has to say where to.
     Header(Header, Frame),
-    /// All data of the PDU came; and whether they are what the host sent, by their digest.
+    /// All data of a PDU; `intact` is whether their digest is right.
     Data { intact: bool },
 }
 
-/// Where data go.
+/// The destination of data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sink {
-    /// To a command's buffer.
-    Slot(usize),
-    /// Nowhere: the command was refused.
-    Nowhere,
+    /// The buffer of the command with this index.
+    Command(usize),
+    /// The data are discarded, because the command was refused.
+    Discard,
 }
 
-/// Why the connection cannot go on.
+/// A protocol error that ends the connection.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) status: Fatal,
     pub(super) information: u32,
-    /// The header that was wrong.
+    /// The header with the error.
     pub(super) header: Vec<u8>,
 }
 
-/// Data of a PDU on their way.
+/// Data of a PDU that are being received.
 #[derive(Clone, Copy, Debug)]
 struct Data {
     sink: Sink,
-    /// Where in the sink.
+    /// The offset in the destination.
     at: usize,
     remaining: usize,
     length: usize,
     digest: bool,
 }
 
-/// What was received and not yet understood.
+/// Received bytes that were not processed yet.
 #[derive(Debug)]
 pub(super) struct Inbound {
     staging: Box<[u8]>,
     start: usize,
     end: usize,
     data: Option<Data>,
-    /// Whether the last data were many.
+    /// Whether the last data were long ([`DIRECT`]).
     is_large: bool,
-    /// The slot whose data were complete last.
+    /// The command whose data were complete last.
     filled: Option<usize>,
     pub(super) digests: Digests,
 }
@@ -70,16 +71,16 @@ impl Inbound {
         Self { staging, start: 0, end: 0, data, is_large: false, filled, digests }
     }
 
-    /// The place of the data that come next, when they are many and nothing lies before them.
+    /// The place of the next data, if they are long and no other bytes precede them.
     pub(super) fn direct(&self) -> Option<(usize, std::ops::Range<usize>)> {
         let data = self.data.filter(|data| self.start == self.end && data.remaining >= DIRECT)?;
         match data.sink {
-            Sink::Slot(slot) => Some((slot, data.at..data.at + data.remaining)),
-            Sink::Nowhere => None,
+            Sink::Command(index) => Some((index, data.at..data.at + data.remaining)),
+            Sink::Discard => None,
         }
     }
 
-    /// Room for bytes.
+    /// Space for bytes in the staging buffer.
     pub(super) fn room(&mut self) -> IoSliceMut<'_> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -92,7 +93,7 @@ impl Inbound {
         IoSliceMut::new(&mut room[..take])
     }
 
-    /// So many bytes came, the first of them to the place that [`Inbound::direct`] named.
+    /// Notes that `bytes` bytes arrived, the first `direct` of them at the place of [`Inbound::direct`].
     pub(super) fn received(&mut self, bytes: usize, direct: usize) {
         let to_place = bytes.min(direct);
         if let Some(data) = &mut self.data {
@@ -102,14 +103,14 @@ impl Inbound {
         self.end = (self.end + bytes - to_place).min(self.staging.len());
     }
 
-    /// Says where the data of the header that came last go.
+    /// Sets the destination of the data of the last header.
     pub(super) fn expect(&mut self, sink: Sink, at: usize, frame: &Frame) {
         let (remaining, digest) = (frame.data, frame.data_digest);
         self.is_large = remaining >= 2 * DIRECT;
         self.data = Some(Data { sink, at, remaining, length: frame.data, digest });
     }
 
-    /// The slot whose data [`Event::Data`] said are complete.
+    /// The command whose data [`Event::Data`] said are complete.
     pub(super) fn take_filled(&mut self) -> Option<usize> {
         self.filled.take()
     }
@@ -118,7 +119,7 @@ impl Inbound {
         &self.staging[self.start..self.end]
     }
 
-    /// What came next. `place` gives a slot's buffer; `data_max` the most data that a PDU's type may have.
+    /// The next event. `place` returns the buffer of a command; `data_max` is the longest data of a PDU type.
     pub(super) fn next<'a>(
         &mut self,
         place: impl FnOnce(usize) -> Option<&'a mut [u8]>,
@@ -157,8 +158,8 @@ impl Inbound {
     ) -> Result<Option<Event>, Fault> {
         let take = data.remaining.min(self.end - self.start);
         let mut place = match data.sink {
-            Sink::Slot(slot) => place(slot),
-            Sink::Nowhere => None,
+            Sink::Command(index) => place(index),
+            Sink::Discard => None,
         };
         if let Some(room) = place.as_mut().and_then(|place| place.get_mut(data.at..data.at + take)) {
             room.copy_from_slice(&self.staging[self.start..self.start + take]);
@@ -171,15 +172,15 @@ impl Inbound {
         if data.remaining > 0 || self.end - self.start < trailer {
             return Ok(None);
         }
-        // An error of the command, not of the connection (TCP transport 3.3.1.1): the header was right, so
-        // it is known where the next PDU begins.
+        // A wrong data digest is an error of the command, not of the connection (TCP transport 3.3.1.1): the
+        // header was right, so that the start of the next PDU is known.
         let whole = place.filter(|_| data.digest).and_then(|it| it.get(data.at - data.length..data.at));
         let intact = whole.is_none_or(|whole| digest_is_right(whole, self.staged()));
         self.start += trailer;
         self.data = None;
         self.filled = match data.sink {
-            Sink::Slot(slot) => Some(slot),
-            Sink::Nowhere => None,
+            Sink::Command(index) => Some(index),
+            Sink::Discard => None,
         };
         Ok(Some(Event::Data { intact }))
     }

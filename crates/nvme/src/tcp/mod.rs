@@ -1,10 +1,10 @@
-//! NVMe/TCP, the controller's side: bytes become commands and data, and completions and data become bytes.
+//! NVMe/TCP on the side of the controller: bytes become commands and data, and completions and data become
+//! bytes.
 //!
-//! [`Connection`] knows no socket. Read from one into [`Connection::room`], say so with
-//! [`Connection::received`]; hand [`Connection::task`]s to an engine and give back what it finished; write
-//! [`Connection::pieces`], say so with [`Connection::sent`]. A connection that [`Connection::is_over`] is
-//! closed
-//! when everything has been written.
+//! [`Connection`] is independent of sockets. Bytes have to be read into [`Connection::room`] and announced by
+//! [`Connection::received`]; each [`Connection::task`] has to be executed by an engine, and its result passed
+//! back; the output of [`Connection::pieces`] has to be written and confirmed by [`Connection::sent`]. When
+//! [`Connection::is_over`], the connection can be closed.
 
 mod connection;
 mod inbound;

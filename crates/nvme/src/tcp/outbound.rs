@@ -1,5 +1,5 @@
-//! From completions and data to bytes: a queue of PDUs, each a few small pieces and perhaps a buffer, so that
-//! one system call sends many without a copy.
+//! Turns completions and data into bytes: a queue of PDUs, each of a few short slices and perhaps a buffer,
+//! so that one system call sends many without a copy.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,24 +7,21 @@ use std::io::IoSlice;
 use wire::nvme::Completion;
 use wire::nvme::tcp::{DIGEST_SIZE, Data, Digests, ENCODED_MAX, Header, Kind, flag};
 
-use crate::limits::QUEUE_ENTRIES_MAX;
 use crate::pool::Pool;
 use crate::store::Lent;
 use rdma::Buffer;
 
-/// Pieces that one call sends.
+/// Slices of one system call.
 const PIECES_MAX: usize = 128;
-/// PDUs that wait to be sent. A host that sends commands and takes no answers is not read from any more.
-const QUEUE_MAX: usize = 2 * QUEUE_ENTRIES_MAX as usize;
-/// Bytes behind data: their digest, a response and its digest.
+/// The longest tail behind data: data digest, response, and its digest.
 const TAIL_MAX: usize = DIGEST_SIZE + 24 + DIGEST_SIZE;
 
-/// A PDU, or data and the response to them.
+/// A PDU, or a C2HData PDU with the response behind it.
 #[derive(Debug)]
 struct Outgoing {
     head: Vec<u8>,
     body: Option<Buffer>,
-    /// The body where it is nobody's buffer.
+    /// Data in memory that a store lends.
     lent: Lent,
     body_length: usize,
     tail: [u8; TAIL_MAX],
@@ -43,21 +40,21 @@ impl Outgoing {
     }
 }
 
-/// What is to be sent.
+/// The PDUs to send.
 #[derive(Debug, Default)]
 pub(super) struct Outbound {
     queue: VecDeque<Outgoing>,
-    /// Bytes of the first that are sent.
+    /// Bytes of the first PDU that were sent.
     done: usize,
-    /// Heads to use again.
+    /// Header buffers to reuse.
     heads: Vec<Vec<u8>>,
     pub(super) digests: Digests,
-    /// What the host wants data to begin at.
+    /// The data alignment that the host requested (HPDA), in bytes.
     pub(super) alignment: usize,
 }
 
 impl Outbound {
-    /// Writes a header, with its digest, for `data` bytes.
+    /// Encodes a header, with its digest, for `data` bytes of data.
     fn encode(&self, header: &Header, flags: u8, data: usize, out: &mut [u8; ENCODED_MAX]) -> usize {
         let kind = header.kind();
         let alignment = if kind == Kind::ControllerData { self.alignment.max(4) } else { 4 };
@@ -76,7 +73,7 @@ impl Outbound {
         head
     }
 
-    /// Sends a header alone, or with data that are few and special.
+    /// Queues a PDU without data, or with a few bytes of data.
     pub(super) fn push(&mut self, header: &Header, data: &[u8]) {
         let mut bytes = [0; ENCODED_MAX];
         let length = self.encode(header, 0, data.len(), &mut bytes);
@@ -86,7 +83,7 @@ impl Outbound {
         self.queue.push_back(Outgoing { head, body, lent, body_length: 0, tail, tail_length: 0 });
     }
 
-    /// Sends data for a command, and its completion behind them; without it if `success_is_implied`.
+    /// Queues the data of a command and its completion; without the completion if `success_is_implied`.
     pub(super) fn push_data(
         &mut self,
         buffer: Buffer,
@@ -99,7 +96,7 @@ impl Outbound {
         self.push_body(body, lent, length, digest, completion, success_is_implied);
     }
 
-    /// The same with data that are lent.
+    /// Queues data of lent memory and the completion.
     pub(super) fn push_lent(&mut self, lent: Lent, completion: &Completion, success_is_implied: bool) {
         let length = lent.length();
         let digest = self.digests.data.then(|| lent.pieces().fold(0, crc32c::crc32c_append));
@@ -138,12 +135,12 @@ impl Outbound {
         self.queue.is_empty()
     }
 
-    /// Whether the host has to take some of it before anything more is done for it.
-    pub(super) fn is_full(&self) -> bool {
-        self.queue.len() >= QUEUE_MAX
+    /// The number of PDUs that wait to be sent.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
     }
 
-    /// What to send next.
+    /// Appends the output to send next to `out`.
     pub(super) fn pieces<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) {
         let mut skip = self.done;
         for piece in self.queue.iter().flat_map(Outgoing::pieces) {
@@ -159,7 +156,7 @@ impl Outbound {
         }
     }
 
-    /// So many bytes went. Buffers that are sent go back to the pool.
+    /// Confirms that this many bytes were sent. Sent buffers are returned to the pool.
     pub(super) fn sent(&mut self, bytes: usize, pool: &mut Pool) {
         self.done += bytes;
         while let Some(first) = self.queue.front().map(Outgoing::length).filter(|length| *length <= self.done)

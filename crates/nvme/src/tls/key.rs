@@ -1,4 +1,5 @@
-//! Keys as people keep them, `NVMeTLSkey-1:NN:BASE64:`, and what TLS gets of them (TCP transport 1.0, 3.6.1).
+//! Configured PSKs in their text form, `NVMeTLSkey-1:NN:BASE64:`, and the PSKs for TLS that are derived from
+//! them (TCP transport 1.0, 3.6.1).
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,63 +11,63 @@ use crate::auth::Hash;
 use crate::base64::{decode, encode};
 use crate::nqn::Nqn;
 
-/// Why a text is no key.
+/// Why a text is not a valid key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum KeyError {
-    /// It does not look like one.
+    /// The text does not have the form `NVMeTLSkey-1:NN:BASE64:`.
     #[error("a TLS key looks like NVMeTLSkey-1:01:BASE64:, as `nvme gen-tls-key` prints it")]
     Form,
-    /// A hash function that there is not.
+    /// The hash function is not one of TCP transport 3.6.1.
     #[error("a TLS key's second part is 00, 01 or 02")]
     Hash,
-    /// Too long or too short for its hash function.
+    /// The key does not have the length of the digests of its hash function; its length.
     #[error("a TLS key has 32 bytes with 01 and 48 with 02, not {0}")]
     Length(usize),
-    /// It was damaged.
-    #[error("the TLS key's checksum is wrong: a character is missing, or another one")]
+    /// The CRC-32 does not match the key.
+    #[error("the checksum of the TLS key is wrong: copy the whole key without changes")]
     Checksum,
 }
 
 const CRC: usize = 4;
 
-/// A key that was configured. Printing it for debugging does not show it.
+/// A configured PSK. Its `Debug` output does not contain the key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TlsKey {
-    /// What binds it to its host; `None` when it is bound already.
+    /// The hash function of the retained PSK; `None` if the configured PSK is used as it is.
     binding: Option<Hash>,
     key: Vec<u8>,
 }
 
-/// How an identity is written.
+/// The version of a PSK identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Version {
-    /// `NVMe0`: names alone. Targets before 2023 know no other.
+    /// `NVMe0`: names alone. Targets before 2023 accept only this version.
     Names,
-    /// `NVMe1`: with a digest of the key, so that it can be replaced without a pause.
+    /// `NVMe1`: with a digest of the PSK, so that a key can be replaced without interruption.
     #[default]
     Digest,
 }
 
-/// A key as TLS has it, under its name.
+/// A PSK for TLS, with its identity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Psk {
-    /// What goes over the network in the clear.
+    /// The PSK identity, which is sent unencrypted.
     pub identity: String,
-    /// The hash function, which says the cipher as well.
+    /// The hash function, which determines the cipher suite.
     pub hash: Hash,
-    /// Whose it is.
+    /// The NQN of the host.
     pub host: Nqn,
-    /// What for.
+    /// The NQN of the subsystem.
     pub subsystem: Nqn,
     pub(crate) key: Vec<u8>,
 }
 
 impl TlsKey {
-    /// One of 32 or 48 bytes.
+    /// A configured PSK of 32 or 48 bytes.
     ///
     /// # Errors
-    /// When it has another length.
+    /// When the key has another length.
     pub fn new(key: &[u8], binding: Option<Hash>) -> Result<Self, KeyError> {
         match (binding, key.len()) {
             (None | Some(Hash::Sha256), 32) | (None | Some(Hash::Sha384), 48) => {
@@ -77,8 +78,8 @@ impl TlsKey {
         }
     }
 
-    /// What TLS gets; `None` where the names are too long to be derived from (255 bytes in all), which only
-    /// [`Version::Names`] can have.
+    /// The PSK for TLS; `None` if the names are too long for the derivation (255 bytes in all), which only
+    /// [`Version::Names`] allows.
     pub fn psk(&self, host: &Nqn, subsystem: &Nqn, version: Version) -> Option<Psk> {
         let (identity, hash, key) = self.derive(host.as_str(), subsystem.as_str(), version)?;
         Some(Psk { identity, hash, host: host.clone(), subsystem: subsystem.clone(), key })
@@ -107,20 +108,20 @@ impl TlsKey {
     }
 }
 
-/// HKDF-Extract without salt (RFC 5869), then HKDF-Expand-Label (RFC 8446, 7.1), as long as the hash
-/// function.
+/// HKDF-Extract without salt (RFC 5869), then HKDF-Expand-Label (RFC 8446, 7.1); the output has the length of
+/// a digest.
 fn derived(hash: Hash, key: &[u8], label: &str, context: &str) -> Option<Vec<u8>> {
     let label = format!("tls13 {label}");
     let length = (hash.length() as u16).to_be_bytes();
     let (label_length, context_length) = (u8::try_from(label.len()).ok()?, u8::try_from(context.len()).ok()?);
     let extracted = hash.hmac(&vec![0; hash.length()], &[key]);
-    // One block is all that it takes, and its number is 1.
+    // The output is one block of HKDF-Expand, whose number is 1.
     let info = [&length, &[label_length][..], label.as_bytes(), &[context_length], context.as_bytes(), &[1]];
     Some(hash.hmac(&extracted, &info))
 }
 
 impl Psk {
-    /// The names that an identity has: of the host and of the subsystem.
+    /// The names in a PSK identity: of the host and of the subsystem.
     pub(crate) fn names(identity: &str) -> Option<(Nqn, Nqn)> {
         let mut parts = identity.split(' ').skip(1);
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -182,7 +183,7 @@ impl fmt::Debug for Psk {
 mod tests {
     use super::*;
 
-    /// Keys and identities of libnvme's own tests.
+    /// Keys and identities of the tests of libnvme.
     const KNOWN: [(&str, &str); 2] = [
         (
             "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
@@ -196,7 +197,7 @@ mod tests {
     ];
 
     #[test]
-    fn keys_are_read_written_and_derived_from_as_libnvme_does() {
+    fn keys_and_identities_match_libnvme() {
         for (text, expected) in KNOWN {
             let key: TlsKey = text.parse().unwrap();
             assert_eq!(String::from(key.clone()), text);
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_text_gives_a_specific_error() {
         let parse = |text: &str| text.parse::<TlsKey>().unwrap_err();
         let (text, _) = KNOWN[0];
         assert_eq!(parse("DHHC-1:00:FuqCi/soWsLqELKulf1B5eyAv+r5n+3aP1p8DwAEPimezRz+:"), KeyError::Form);
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_again_and_too_long_ones_are_refused() {
+    fn identities_are_parsed_and_too_long_names_refused() {
         let (host, subsystem) = ("nqn.2014-08.org.example:host".parse::<Nqn>().unwrap(), Nqn::discovery());
         let key: TlsKey = KNOWN[0].0.parse().unwrap();
         for version in [Version::Names, Version::Digest] {

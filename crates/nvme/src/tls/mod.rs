@@ -1,9 +1,8 @@
-//! NVMe/TCP in TLS 1.3 with keys that both sides have (TCP transport 1.0, 3.6): no certificates. What is
-//! sent is
-//! encrypted, and whoever connects has proved whose key it has before the first PDU.
+//! NVMe/TCP with TLS 1.3 and PSKs (TCP transport 1.0, 3.6), without certificates. All PDUs are encrypted, and
+//! the host has proved before the first PDU that it has the PSK.
 
 mod key;
-mod sealed;
+mod stream;
 
 pub use key::{KeyError, Psk, TlsKey, Version};
-pub use sealed::{Acceptor, Connector, Sealed};
+pub use stream::{Acceptor, Connector, TlsStream};

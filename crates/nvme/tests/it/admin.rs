@@ -26,7 +26,7 @@ fn page(line: &mut Line, page: u8, length: u64) -> Result<Vec<u8>, Status> {
 }
 
 #[test]
-fn connect_checks_what_it_is_told() {
+fn connect_checks_its_fields() {
     let target = target_for(only(&[&host_name(1)]));
     let refused = |number, subsystem: &str, queue, controller| {
         let mut line = Line::initialized(&target, number, Digests::default());
@@ -43,6 +43,38 @@ fn connect_checks_what_it_is_told() {
     assert_eq!(refused(1, SUBSYSTEM, 5, controller), (Status::CONNECT_INVALID_PARAMETERS, 42));
     assert_eq!(refused(2, SUBSYSTEM, 1, controller).0, Status::CONNECT_INVALID_HOST);
     assert_eq!(refused(1, SUBSYSTEM, 1, controller).0, Status::SUCCESS);
+}
+
+/// The initiator of SPDK sends a HOSTNQN of zeros: it is accepted where every host is.
+#[test]
+fn a_host_without_a_name_is_accepted_where_every_host_is() {
+    let connected = |target: &_, queue, controller| {
+        let mut line = Line::initialized(target, 1, Digests::default());
+        let completion = line.connect_as("", SUBSYSTEM, queue, 32, controller, 0);
+        (line, completion.status().plain(), completion.result as u16)
+    };
+    let open = target();
+    let (mut line, status, controller) = connected(&open, 0, 0xffff);
+    assert_eq!(status, Status::SUCCESS);
+    line.enable();
+    let queues =
+        Command { opcode: Admin::SetFeatures as u8, cdw10: feature::QUEUES.into(), ..Command::default() };
+    assert!(line.plain(queues).status().is_success());
+    // A named host with the same Host Identifier is another host.
+    let mut other = Line::initialized(&open, 1, Digests::default());
+    let refused = other.connect_to(SUBSYSTEM, 1, 32, controller, 0).status().plain();
+    assert_eq!(refused, Status::CONNECT_INVALID_PARAMETERS);
+    assert_eq!(connected(&open, 1, controller).1, Status::SUCCESS);
+    let listed = &open.controllers()[0].host;
+    assert_eq!(listed.as_str(), "nqn.2014-08.org.nvmexpress:uuid:01010101-0101-0101-0101-010101010101");
+    // A host without an NQN is not on a list of allowed hosts, even if the list has the NQN that is derived
+    // for it.
+    for name in [host_name(1), listed.to_string()] {
+        let closed = target_for(only(&[&name]));
+        assert_eq!(connected(&closed, 0, 0xffff).1, Status::CONNECT_INVALID_HOST);
+    }
+    open.set_hosts(&nqn(SUBSYSTEM), only(&[&host_name(1)])).unwrap();
+    assert!(line.connection.queue().is_over());
 }
 
 #[test]
@@ -76,7 +108,7 @@ fn a_controller_is_switched_on_and_off() {
 }
 
 #[test]
-fn identify_says_who_and_what() {
+fn identify_describes_controllers_and_namespaces() {
     let target = target();
     let mut host = Host::new(&target, 1);
     let (controller, _) =
@@ -210,7 +242,7 @@ fn hosts_protect_namespaces_from_being_written() {
     assert_eq!(set(&mut host, 0xffff_ffff, 0), Status::INVALID_NAMESPACE);
     assert_eq!(set(&mut host, 1, 0), Status::SUCCESS);
     assert_eq!(write(&mut host, 2), Status::SUCCESS);
-    // What its owner protects stays so.
+    // A namespace that the configuration makes read-only stays read-only.
     target.add_namespace(&nqn(SUBSYSTEM), memory_namespace(8).with(1, true)).unwrap();
     assert_eq!(set(&mut host, 8, 0), Status::FEATURE_NOT_CHANGEABLE);
 }
@@ -254,13 +286,13 @@ fn access_can_be_taken_away_and_given_back() {
 }
 
 #[test]
-fn silence_ends_a_controller() {
+fn a_keep_alive_timeout_ends_the_controller() {
     let target = target();
     let mut host = Host::new(&target, 1);
     host.admin.now_ns += 4_900_000_000;
     host.admin.work();
     assert_eq!(host.admin.closing(), Closing::No);
-    // Traffic on any queue says that the host is there.
+    // Commands on any queue restart the keep alive timer.
     host.io.now_ns = host.admin.now_ns;
     host.io.take(io(Io::Read, 0, 1), BLOCK).unwrap();
     host.admin.now_ns += 4_900_000_000;

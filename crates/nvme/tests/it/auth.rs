@@ -1,4 +1,4 @@
-//! DH-HMAC-CHAP, both sides of it, and what a host may do before it has proved who it is.
+//! DH-HMAC-CHAP on both sides, and the commands that an unauthenticated host may send.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn secrets(host: u8, controller: Option<u8>, group: Option<Group>) -> Secrets {
     Secrets { secret: secret(host), controller_secret: controller.map(secret), group }
 }
 
-/// Bytes that differ from call to call, the same in every run.
+/// Pseudo-random bytes, which differ from call to call and are the same in every run.
 fn random(seed: u8) -> impl FnMut(&mut [u8]) {
     let mut next = u64::from(seed) + 1;
     move |bytes| {
@@ -34,8 +34,8 @@ fn random(seed: u8) -> impl FnMut(&mut [u8]) {
     }
 }
 
-/// A conversation, whose messages go through `between`; what each side thinks at its end, and all that was
-/// said.
+/// Runs a transaction whose messages pass through `between`; returns the result of each side, and all
+/// messages.
 fn converse(
     controller: Secrets,
     host: Secrets,
@@ -46,25 +46,25 @@ fn converse(
     let (mut ours, mut theirs) = (random(1), random(2));
     let mut said = Vec::new();
     let mut message = supplicant.begin();
-    let mut believed_by_host = Progress::Continues;
-    let mut believed = Progress::Continues;
+    let mut host_progress = Progress::Continues;
+    let mut controller_progress = Progress::Continues;
     while !message.is_empty() {
         between(said.len(), &mut message);
         said.push(message.clone());
-        believed = authenticator.hear(&message, &mut ours);
-        let Some(mut answer) = authenticator.say() else { break };
+        controller_progress = authenticator.receive(&message, &mut ours);
+        let Some(mut answer) = authenticator.next_message() else { break };
         between(said.len(), &mut answer);
         said.push(answer.clone());
-        (message, believed_by_host) = supplicant.hear(&answer, &mut theirs);
-        if believed_by_host == Progress::Failed && message.is_empty() {
+        (message, host_progress) = supplicant.receive(&answer, &mut theirs);
+        if host_progress == Progress::Failed && message.is_empty() {
             break;
         }
     }
-    (believed, believed_by_host, said)
+    (controller_progress, host_progress, said)
 }
 
 #[test]
-fn who_has_the_secret_is_believed() {
+fn a_host_with_the_secret_is_authenticated() {
     let keep = |_: usize, _: &mut Vec<u8>| {};
     for group in [Group::Null, Group::Ffdhe2048, Group::Ffdhe3072] {
         for controller in [None, Some(9)] {
@@ -77,7 +77,7 @@ fn who_has_the_secret_is_believed() {
     }
 }
 
-/// The host offers one hash function only, so that is taken.
+/// The host offers one hash function only, so the controller selects it.
 #[test]
 fn every_hash_function_serves() {
     for hash in Hash::ALL {
@@ -94,24 +94,24 @@ fn every_hash_function_serves() {
 }
 
 #[test]
-fn who_has_another_is_not() {
+fn a_host_with_another_secret_is_refused() {
     let null = Some(Group::Null);
     let keep = |_: usize, _: &mut Vec<u8>| {};
     let (ours, theirs, said) = converse(secrets(7, None, null), secrets(8, None, null), keep);
     assert_eq!((ours, theirs), (Progress::Failed, Progress::Failed));
     assert_eq!(Failure::split(said.last().unwrap()).unwrap().0.id, message::FAILURE1);
-    // The controller's secret is wrong: it is the host that does not believe.
+    // The controller has a wrong secret: the host refuses it.
     let (ours, theirs, said) = converse(secrets(7, Some(1), null), secrets(7, Some(2), null), keep);
     assert_eq!((ours, theirs), (Progress::Failed, Progress::Failed));
     assert_eq!(Failure::split(said.last().unwrap()).unwrap().0.id, message::FAILURE2);
-    // The controller has none, though the host asks.
+    // The host challenges the controller, which has no secret.
     let (ours, _, _) = converse(secrets(7, None, null), secrets(7, Some(2), null), keep);
     assert_eq!(ours, Progress::Failed);
 }
 
-/// Each bit of each message matters, but those that are reserved or describe what is not used.
+/// A flip of any bit of any message is detected, except in reserved and unused fields.
 #[test]
-fn damaged_and_cut_messages_convince_nobody() {
+fn damaged_and_truncated_messages_are_refused() {
     let secrets = || secrets(7, Some(9), Some(Group::Null));
     let convinced = |at: usize, damage: &dyn Fn(&mut Vec<u8>)| {
         let between = |number: usize, message: &mut Vec<u8>| {
@@ -138,18 +138,100 @@ fn damaged_and_cut_messages_convince_nobody() {
     }
 }
 
-/// What a host hears it may send back: it is not an answer.
+/// A host returns the challenge of the controller as its own challenge.
 #[test]
-fn a_reflection_convinces_nobody() {
+fn a_reflected_challenge_is_refused() {
     let mut authenticator = Authenticator::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(7, Some(7), None));
     let supplicant =
         Supplicant::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(7, Some(7), Some(Group::Null)), 1);
-    authenticator.hear(&supplicant.begin(), &mut random(1));
-    let challenge = authenticator.say().unwrap();
+    authenticator.receive(&supplicant.begin(), &mut random(1));
+    let challenge = authenticator.next_message().unwrap();
     let mut reply = vec![0; 16 + 128];
     (reply[0], reply[1], reply[4], reply[6], reply[8]) = (1, message::REPLY, 1, 64, 1);
     reply[80..].copy_from_slice(&challenge[16..80]);
-    assert_eq!(authenticator.hear(&reply, &mut random(2)), Progress::Failed);
+    assert_eq!(authenticator.receive(&reply, &mut random(2)), Progress::Failed);
+}
+
+/// A recorded transaction is sent again, to another connection and to the same one.
+#[test]
+fn a_replayed_conversation_is_refused() {
+    for (group, controller) in
+        [(Group::Null, None), (Group::Null, Some(9)), (Group::Ffdhe2048, None), (Group::Ffdhe2048, Some(9))]
+    {
+        let secrets = || secrets(7, controller, Some(group));
+        let (ours, theirs, said) = converse(secrets(), secrets(), |_, _| {});
+        assert_eq!((ours, theirs), (Progress::Authenticated, Progress::Authenticated));
+        let fresh = || Authenticator::new("nqn.2014-08.org:host", SUBSYSTEM, secrets());
+        // All messages of the host in their order, to a target with another challenge.
+        let mut authenticator = fresh();
+        for round in 0..3 {
+            assert_eq!(authenticator.receive(&said[0], &mut random(10 + round)), Progress::Continues);
+            assert_ne!(authenticator.next_message().unwrap(), said[1], "each challenge is another one");
+            assert_eq!(authenticator.receive(&said[2], &mut random(20)), Progress::Failed);
+            assert_eq!(
+                Failure::split(&authenticator.next_message().unwrap()).unwrap().0.id,
+                message::FAILURE1
+            );
+            authenticator = fresh();
+        }
+        // Messages in the wrong state: before the challenge, and instead of the response.
+        for message in &said[2..] {
+            assert_eq!(fresh().receive(message, &mut random(4)), Progress::Failed);
+            let mut asked = fresh();
+            asked.receive(&said[0], &mut random(4));
+            asked.next_message();
+            assert_eq!(asked.receive(message, &mut random(4)), Progress::Failed);
+        }
+        // The same Reply again, to the connection that has accepted it.
+        let (mut first, mut host) =
+            (fresh(), Supplicant::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(), 1));
+        first.receive(&host.begin(), &mut random(5));
+        let (answer, _) = host.receive(&first.next_message().unwrap(), &mut random(6));
+        assert_ne!(first.receive(&answer, &mut random(7)), Progress::Failed);
+        assert_eq!(first.receive(&answer, &mut random(7)), Progress::Failed);
+        // Recorded messages of a target are sent to a host: a host with a challenge of its own detects it.
+        let mut host = Supplicant::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(), 0x1234);
+        host.begin();
+        assert_eq!(host.receive(&said[1], &mut random(30)).1, Progress::Continues);
+        let (_, controller_progress) = host.receive(&said[3], &mut random(31));
+        let expected = if controller.is_some() { Progress::Failed } else { Progress::Authenticated };
+        assert_eq!(controller_progress, expected, "{group:?}");
+    }
+}
+
+/// With the random numbers of the target, challenges are unique over all connections, and a recording of one
+/// queue opens no other queue.
+#[test]
+fn challenges_are_unique_and_a_replay_opens_no_queue() {
+    let target = target();
+    let (mut admin, _) = connect(&target, 0, 0xffff);
+    let mut supplicant = Supplicant::new(&host_name(1), SUBSYSTEM, secrets(7, None, None), 5);
+    let send = |length: usize| auth::command(Fabrics::AuthenticationSend, 0, length as u32);
+    let receive = || auth::command(Fabrics::AuthenticationReceive, 0, 4096);
+    let negotiate = supplicant.begin();
+    admin.give(send(negotiate.len()), &negotiate);
+    let challenge = admin.take(receive(), 4096).unwrap();
+    let (reply, _) = supplicant.receive(&challenge, &mut random(3));
+    admin.give(send(reply.len()), &reply);
+    assert!(admin.property(false, 0x1c).status().is_success());
+
+    let mut challenges = vec![challenge[..80].to_vec()];
+    for _ in 0..8 {
+        let (mut other, _) = connect(&target, 0, 0xffff);
+        other.give(send(negotiate.len()), &negotiate);
+        let challenge = other.take(receive(), 4096).unwrap();
+        assert_ne!(challenge[12..16], [0; 4], "a sequence number is not 0");
+        challenges.push(challenge[..80].to_vec());
+        other.give(send(reply.len()), &reply);
+        let required = Status::AUTHENTICATION_REQUIRED.permanent();
+        assert_eq!(other.property(false, 0x1c).status(), required);
+        assert!(!other.connection.queue().is_trusted());
+    }
+    let count = challenges.len();
+    challenges.iter_mut().for_each(|challenge| _ = challenge.drain(..16));
+    challenges.sort();
+    challenges.dedup();
+    assert_eq!(challenges.len(), count);
 }
 
 fn target() -> Arc<Target> {
@@ -162,7 +244,7 @@ fn target() -> Arc<Target> {
     Arc::new(target)
 }
 
-/// Talks through commands; returns whether the host believes, and the status of what it sent last.
+/// Exchanges messages by commands; returns the result of the host, and the status of its last command.
 fn authenticate(line: &mut Line, secrets: Secrets) -> (Progress, Status) {
     let mut supplicant = Supplicant::new(&host_name(1), SUBSYSTEM, secrets, 5);
     let mut random = random(3);
@@ -176,7 +258,7 @@ fn authenticate(line: &mut Line, secrets: Secrets) -> (Progress, Status) {
         let Ok(heard) = line.take(auth::command(Fabrics::AuthenticationReceive, 0, 4096), 4096) else {
             return (Progress::Authenticated, status);
         };
-        let (answer, progress) = supplicant.hear(&heard, &mut random);
+        let (answer, progress) = supplicant.receive(&heard, &mut random);
         if answer.is_empty() {
             return (progress, status);
         }
@@ -191,8 +273,63 @@ fn connect(target: &Arc<Target>, queue: u16, controller: u16) -> (Line, u64) {
     (line, connected.result)
 }
 
+/// The two largest groups take several times the processor time of the others: an unauthenticated host must
+/// not be able to request them.
 #[test]
-fn nothing_is_done_for_a_host_that_has_not_proved_who_it_is() {
+fn the_largest_groups_are_used_only_where_they_are_configured() {
+    let offer_one = |group: Group| {
+        move |number: usize, message: &mut Vec<u8>| {
+            if number == 0 {
+                (message[8 + 3], message[8 + 4 + 30]) = (1, group as u8);
+            }
+        }
+    };
+    for group in Group::ALL {
+        let is_used = !matches!(group, Group::Ffdhe6144 | Group::Ffdhe8192);
+        let (ours, _, said) = converse(secrets(7, None, None), secrets(7, None, None), offer_one(group));
+        assert_eq!(ours == Progress::Authenticated, is_used, "{group:?}");
+        if !is_used {
+            let failure = Failure::split(&said[1]).unwrap().0;
+            assert_eq!(
+                (failure.id, failure.explanation),
+                (message::FAILURE1, auth::Explanation::Group as u8)
+            );
+        }
+    }
+    let configured = secrets(7, None, Some(Group::Ffdhe6144));
+    let (ours, _, _) = converse(configured, secrets(7, None, None), |_, _| {});
+    assert_eq!(ours, Progress::Authenticated);
+}
+
+/// Negotiations that do not end in authentication are limited for each address; others are not.
+#[test]
+fn an_address_has_a_number_of_negotiations_that_come_to_nothing() {
+    let target = target();
+    let begin = || {
+        let (mut line, _) = connect(&target, 0, 0xffff);
+        let supplicant = Supplicant::new(&host_name(1), SUBSYSTEM, secrets(8, None, None), 5);
+        let message = supplicant.begin();
+        line.give(auth::command(Fabrics::AuthenticationSend, 0, message.len() as u32), &message).status()
+    };
+    let own = || secrets(7, Some(9), None);
+    let most = nvme::limits::NEGOTIATIONS_MAX as usize;
+    // Successful negotiations are not limited.
+    for _ in 0..most / 8 {
+        let (mut line, _) = connect(&target, 0, 0xffff);
+        assert_eq!(authenticate(&mut line, own()).0, Progress::Authenticated);
+    }
+    let begun = (0..2 * most).filter(|_| begin().is_success()).count();
+    assert_eq!(begun, most);
+    assert_eq!(begin(), Status::COMMAND_INTERRUPTED);
+    // Negotiations become available again with time, and the same connection may retry.
+    let (mut line, _) = connect(&target, 0, 0xffff);
+    assert_eq!(authenticate(&mut line, own()), (Progress::Failed, Status::COMMAND_INTERRUPTED));
+    line.now_ns += 1_000_000_000;
+    assert_eq!(authenticate(&mut line, own()).0, Progress::Authenticated);
+}
+
+#[test]
+fn no_command_of_an_unauthenticated_host_is_executed() {
     let target = target();
     let required = Status::AUTHENTICATION_REQUIRED.permanent();
     let (mut admin, result) = connect(&target, 0, 0xffff);
@@ -209,12 +346,12 @@ fn nothing_is_done_for_a_host_that_has_not_proved_who_it_is() {
     };
     assert!(admin.plain(queues).status().is_success());
 
-    // Each queue proves it anew.
+    // Each queue authenticates.
     let (mut queue, _) = connect(&target, 1, result as u16);
     assert_eq!(queue.take(io(Io::Read, 0, 1), BLOCK), Err(required.plain()));
     assert_eq!(authenticate(&mut queue, own()).0, Progress::Authenticated);
     assert_eq!(queue.take(io(Io::Read, 0, 1), BLOCK).unwrap(), vec![0; BLOCK]);
-    // Again, and with the wrong secret this time: it was the last that counts.
+    // The queue authenticates again, then fails with the wrong secret: the last result counts.
     assert_eq!(authenticate(&mut queue, own()).0, Progress::Authenticated);
     assert!(queue.take(io(Io::Read, 0, 1), BLOCK).is_ok());
     assert_eq!(authenticate(&mut queue, secrets(8, None, None)).0, Progress::Failed);
@@ -222,15 +359,15 @@ fn nothing_is_done_for_a_host_that_has_not_proved_who_it_is() {
 }
 
 #[test]
-fn hosts_without_secrets_do_not_come_in_by_another_name() {
+fn hosts_without_secrets_are_refused_under_any_name() {
     let target = target();
-    let mut stranger = Line::initialized(&target, 2, Digests::default());
-    let refused = stranger.connect_to(SUBSYSTEM, 0, 32, 0xffff, 0).status();
+    let mut unauthenticated = Line::initialized(&target, 2, Digests::default());
+    let refused = unauthenticated.connect_to(SUBSYSTEM, 0, 32, 0xffff, 0).status();
     assert_eq!(refused, Status::CONNECT_INVALID_HOST.permanent());
     let (mut liar, _) = connect(&target, 0, 0xffff);
     assert_eq!(authenticate(&mut liar, secrets(8, None, None)).0, Progress::Failed);
     assert_eq!(liar.property(false, 0x1c).status(), Status::AUTHENTICATION_REQUIRED.permanent());
-    // A host that need not authenticate cannot be made to.
+    // A host without required authentication cannot be made to authenticate.
     let mut free = crate::support::admin(&crate::support::target(), 1, Digests::default()).0;
     let command = auth::command(Fabrics::AuthenticationSend, 0, 8);
     assert_eq!(free.give(command, &[0; 8]).status(), Status::COMMAND_SEQUENCE.permanent());
@@ -240,9 +377,8 @@ fn hosts_without_secrets_do_not_come_in_by_another_name() {
     assert_eq!(free.plain(long).status(), Status::INVALID_FIELD.permanent());
 }
 
-/// Our own host on our own target: each queue proves itself, and the target as well when it is asked. Who is
-/// told
-/// another secret at run time has to come again with that one, after a restart too.
+/// Our host with our target: each queue authenticates, and so does the target if the host requests it. A host
+/// whose secret changes at run time has to connect again with the new one, after a restart too.
 #[test]
 fn our_host_proves_itself_and_secrets_change_at_run_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,7 +395,10 @@ fn our_host_proves_itself_and_secrets_change_at_run_time() {
         Ok(client)
     };
     let mut free = connect(None).unwrap();
-    assert!(connect(Some(secrets(7, None, None))).is_ok(), "whom nobody asks need not say");
+    assert!(
+        connect(Some(secrets(7, None, None))).is_ok(),
+        "without required authentication no secret is needed"
+    );
     assert!(connect(Some(secrets(7, Some(9), None))).is_err(), "a target that does not prove itself");
 
     let tell = |server: &mut Server, secrets: Option<Secrets>| {
@@ -267,7 +406,7 @@ fn our_host_proves_itself_and_secrets_change_at_run_time() {
         server.set_credentials(&name, host.clone(), credentials).unwrap();
     };
     tell(&mut server, Some(secrets(7, Some(9), Some(Group::Ffdhe2048))));
-    assert!(free.keep_alive().is_err(), "who has proved nothing has to go");
+    assert!(free.keep_alive().is_err(), "an unauthenticated host is disconnected");
     assert!(matches!(connect(None), Err(HostError::NoSecret)));
     assert!(matches!(connect(Some(secrets(8, None, None))), Err(HostError::NotBelieved)));
     assert!(matches!(connect(Some(secrets(7, Some(8), None))), Err(HostError::NotBelieved)));

@@ -1,4 +1,4 @@
-//! What the Linux kernel said to nvmet, said to this target.
+//! The messages of the Linux kernel to nvmet, from a capture, sent to this target.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -30,7 +30,7 @@ fn host_pdus() -> Vec<(u16, Vec<u8>)> {
         }
         let total = usize::from(u16::from_be_bytes([frame[16], frame[17]]));
         let port = u16::from_be_bytes([frame[34], frame[35]]);
-        // On that bridge nothing was lost or turned around.
+        // On that bridge no packet was lost or reordered.
         let data = &frame[34 + usize::from(frame[46] >> 4) * 4..14 + total];
         let stream = streams.entry(port).or_default();
         stream.extend(data);
@@ -78,7 +78,7 @@ fn the_kernels_session_with_nvmet_succeeds_here() {
                 }
             }
             Header::HostData(data) => {
-                // The tag is what this target gave, not what nvmet did.
+                // The tag (TTAG) that this target assigned, instead of that of nvmet.
                 let tag = tags[&(port, data.cid)];
                 pdu[10..12].copy_from_slice(&tag.to_le_bytes());
                 let command = sent[&(port, data.cid)];
@@ -115,10 +115,10 @@ fn the_kernels_session_with_nvmet_succeeds_here() {
     assert!(count(Io::Write as u8) >= 2);
 }
 
-/// Every command that nvmet carried out is carried out here.
+/// Checks that every command that nvmet executed succeeds here.
 fn check(command: &Command, completion: Completion, succeeded: &mut BTreeMap<u8, usize>) {
     let status = completion.status();
-    // The kernel asks for the command sets' independent namespace, which nvmet does not have.
+    // The kernel requests Identify with CNS 08h, which nvmet does not have.
     assert!(status.is_success(), "{command:?}: {status}");
     *succeeded.entry(command.opcode).or_default() += 1;
 }

@@ -1,4 +1,5 @@
-//! Hosts that break the rules: each is told which, and hurts nobody else.
+//! Hosts that violate the protocol: each gets an error that names the violation, and other hosts are not
+//! affected.
 
 use nvme::tcp::Closing;
 use proptest::prelude::*;
@@ -7,8 +8,8 @@ use wire::nvme::{Command, Io, Sgl, Status};
 
 use crate::support::{BLOCK, Host, Line, RESPONSE, fabrics_nothing, io, pattern, target};
 
-/// What the target says at last.
-fn last_words(line: &mut Line) -> Terminate {
+/// The C2HTermReq of the target.
+fn termination(line: &mut Line) -> Terminate {
     match line.pdus.pop_back().map(|pdu| pdu.header) {
         Some(Header::ControllerTermination(terminate)) => terminate,
         other => panic!("{other:?} instead of a termination"),
@@ -19,11 +20,11 @@ fn fault_after(bytes: &[u8]) -> (u16, Closing) {
     let target = target();
     let mut host = Host::new(&target, 1);
     host.io.bytes(bytes);
-    (last_words(&mut host.io).status, host.io.closing())
+    (termination(&mut host.io).status, host.io.closing())
 }
 
 #[test]
-fn headers_that_lie_end_the_connection() {
+fn inconsistent_headers_end_the_connection() {
     let (good, _) = wire::nvme::tcp::Frame::header(Kind::Command, 0, Digests::default(), 512, 4);
     let lies = [
         CommonHeader { kind: 0x42, ..good },
@@ -43,7 +44,7 @@ fn headers_that_lie_end_the_connection() {
 }
 
 #[test]
-fn data_that_nobody_asked_for_end_the_connection() {
+fn unsolicited_data_end_the_connection() {
     let data = |tag, cid, offset, length: u32, claimed: u32, flags| {
         let target = target();
         let mut host = Host::new(&target, 1);
@@ -83,7 +84,7 @@ fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
         damaged(&mut host, at);
         assert_eq!(host.io.response().status(), Status::TRANSIENT_TRANSPORT, "byte {at}");
     }
-    // In the second of three parts of what was asked for: the command fails when all have come.
+    // The second of three PDUs with data is damaged: the command fails when all data have arrived.
     let write =
         Command { cid: 9, ..io(Io::Write, 0, 3) }.with_sgl(Sgl::Transport { length: 3 * BLOCK as u32 });
     host.io.send(&Header::Command(write), 0, &[]);
@@ -105,7 +106,7 @@ fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
     }
 }
 
-/// A pair of which half was damaged: neither is carried out, and both are answered.
+/// Half of a fused pair was damaged: neither half is executed, and both are completed.
 #[test]
 fn damaged_halves_take_the_other_with_them() {
     let target = target();
@@ -159,7 +160,7 @@ fn more_commands_than_the_queue_has_end_the_connection() {
 }
 
 #[test]
-fn who_takes_no_answers_is_not_read_from() {
+fn a_host_that_takes_no_responses_is_not_read_from() {
     let target = target();
     let mut host = Host::new(&target, 1);
     let flush = io(Io::Flush, 0, 1).with_sgl(Sgl::Transport { length: 0 });
@@ -176,13 +177,13 @@ fn who_takes_no_answers_is_not_read_from() {
         accepted += take / 72;
         assert!(accepted < 10_000);
     }
-    // What waits is answered when the host listens again.
+    // Waiting commands are completed when the host reads again.
     host.io.work();
     let answers = host.io.pdus.iter().filter(|pdu| pdu.header.kind() == RESPONSE).count();
     assert_eq!(answers, accepted);
 }
 
-/// Bytes of a command, whether it is made to look sensible, what opcode it gets, and blocks of data.
+/// The bytes of a command, whether they are made plausible, an opcode, and the number of blocks of data.
 fn commands() -> impl Strategy<Value = ([u8; 32], bool, u8, usize)> {
     (prop::array::uniform32(any::<u8>()), any::<bool>(), 0..8_u8, 0..3_usize)
 }

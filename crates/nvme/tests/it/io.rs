@@ -9,12 +9,12 @@ use wire::nvme::{Command, Io, Sgl, Status};
 use crate::support::{BLOCK, BLOCKS, Host, io, pattern, target};
 
 #[test]
-fn what_was_written_is_read_in_every_way() {
+fn written_data_are_read_by_every_transfer_method() {
     let both = Digests { header: true, data: true };
     for (digests, attributes) in [(Digests::default(), 0), (both, 0), (both, CONNECT_NO_FLOW_CONTROL)] {
         let target = target();
         let mut host = Host::with(&target, 1, digests, 128, attributes);
-        // In the capsule up to its limit, then asked for, in one piece and in many; up to the largest.
+        // In-capsule data up to the limit, then by R2T, in one PDU and in many, up to the longest transfer.
         for (index, blocks) in [1, 8, 32, 33, 100, 2048].into_iter().enumerate() {
             let data = pattern(index as u64, blocks as usize * BLOCK);
             let write = io(Io::Write, 7, blocks);
@@ -47,7 +47,7 @@ fn bytes_may_come_one_by_one() {
 }
 
 #[test]
-fn what_lies_outside_is_refused() {
+fn blocks_outside_the_namespace_are_refused() {
     let target = target();
     let mut host = Host::new(&target, 1);
     let read = |host: &mut Host, start, count| {
@@ -101,7 +101,7 @@ fn descriptors_that_tcp_does_not_have_are_refused() {
 }
 
 #[test]
-fn zeros_discards_and_copies_do_what_they_say() {
+fn write_zeroes_deallocate_and_copy_have_their_effects() {
     let target = target();
     let mut host = Host::new(&target, 1);
     let data = pattern(9, 16 * BLOCK);
@@ -110,7 +110,7 @@ fn zeros_discards_and_copies_do_what_they_say() {
     let range = Range { attributes: 0, count: 2, start: 6 };
     let discard = Command { nsid: 1, opcode: Io::DatasetManagement as u8, cdw11: 4, ..Command::default() };
     assert!(host.io.give(discard, &range.to_bytes()).status().is_success());
-    // Linux sends room for 256 ranges always.
+    // Linux always sends a buffer for 256 ranges.
     let mut page = range.to_bytes().to_vec();
     page.resize(4096, 0xff);
     assert!(host.io.give(discard, &page).status().is_success());
@@ -202,7 +202,7 @@ fn halves_without_the_other_half_are_aborted() {
 fn many_commands_wait_for_buffers_and_all_are_answered() {
     let target = target();
     let mut host = Host::new(&target, 1);
-    // 100 MiB of reads at once: more than a queue's buffers.
+    // 100 MiB of reads at once: more than the buffers of a queue.
     let length = 1 << 20;
     let mut bytes = Vec::new();
     for cid in 0..100 {

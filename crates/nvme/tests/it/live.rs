@@ -75,7 +75,7 @@ pub(crate) fn read(queue: &mut Queue, nsid: u32, start: u64, length: usize) -> R
 }
 
 #[test]
-fn what_our_host_writes_it_reads() {
+fn our_host_reads_what_it_wrote() {
     let folder = tempfile::tempdir().unwrap();
     let namespaces = vec![
         namespace(1, BackendConfig::Memory(Bytes(BLOCKS * BLOCK as u64))),
@@ -97,9 +97,9 @@ fn what_our_host_writes_it_reads() {
     }
 }
 
-/// A disk that keeps nothing takes everything, within its size.
+/// A null disk accepts every write within its size.
 #[test]
-fn nothing_is_kept_by_a_null_disk() {
+fn a_null_disk_discards_writes() {
     let (_server, address) = start(vec![namespace(1, BackendConfig::Null(Bytes(1 << 40)))], None);
     let mut client = client(address, false);
     assert_eq!(client.namespace(1).unwrap().blocks, (1 << 40) / BLOCK as u64);
@@ -109,7 +109,7 @@ fn nothing_is_kept_by_a_null_disk() {
     assert!(read(&mut queue, 1, 1 << 28, BLOCK).is_err());
 }
 
-/// A disk in a file against a disk in memory: the same commands, many at once, leave the same bytes.
+/// A store in a file and one in memory: the same concurrent commands leave the same bytes.
 #[test]
 fn many_commands_at_once_leave_what_they_wrote() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,7 +120,7 @@ fn many_commands_at_once_leave_what_they_wrote() {
     let mut finished = 0;
     while finished < 400 {
         while next < 400 && queue.outstanding() < 64 {
-            // No two that are outstanding touch the same blocks.
+            // No two outstanding commands use the same blocks.
             let (start, blocks) = (next % 200 * 5, 1 + next % 5);
             let data = pattern(next, blocks as usize * BLOCK);
             let mut buffer = Buffer::zeroed(data.len());
@@ -174,7 +174,7 @@ fn what_is_changed_at_run_time_is_there_after_a_restart() {
     assert_eq!(read(&mut queue, 7, 9, BLOCK).unwrap(), pattern(7, BLOCK));
 }
 
-/// More answers than the host's staging buffer holds, again and again.
+/// More responses than fit the staging buffer of the host, repeatedly.
 #[test]
 fn many_small_answers_at_once_are_all_read() {
     let (_server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))], None);
@@ -203,7 +203,7 @@ fn discovery_is_understood() {
 }
 
 #[test]
-fn hosts_that_say_nothing_and_hosts_that_vanish_hurt_nobody() {
+fn silent_and_vanished_hosts_do_not_disturb_others() {
     let (server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(64 << 20)))], None);
     let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
     for _ in 0..3 {
@@ -213,7 +213,7 @@ fn hosts_that_say_nothing_and_hosts_that_vanish_hurt_nobody() {
             let payload = Payload::In(Buffer::zeroed(1 << 20), 1 << 20);
             queue.submit(transfer(Io::Read, 1, 0, 256), payload, token).unwrap();
         }
-        // Gone in the middle of 64 MiB of answers.
+        // The connection is closed in the middle of 64 MiB of responses.
         queue.poll(&mut Vec::new()).unwrap();
     }
     let mut client = client(address, false);
@@ -221,7 +221,7 @@ fn hosts_that_say_nothing_and_hosts_that_vanish_hurt_nobody() {
     write(&mut queue, 1, 0, &pattern(3, BLOCK));
     assert_eq!(read(&mut queue, 1, 0, BLOCK).unwrap(), pattern(3, BLOCK));
     drop((silent, queue, client));
-    // Every thread ends, and every controller with it.
+    // Every thread and every controller ends.
     for _ in 0..500 {
         if server.shared().connections() == 0 && server.target().controllers().is_empty() {
             return;
@@ -239,7 +239,7 @@ fn a_measurement_counts_what_it_did() {
     let mut queues = client.queues(2, 16).unwrap();
     for (write, block, run) in [(false, true, bench as fn(&mut _, &_, &_) -> _), (true, false, bench_threads)]
     {
-        let time = Duration::from_millis(50);
+        let time = Duration::from_millis(500);
         let (random, bytes, depth, warm_up) = (true, BLOCK, 8, Duration::ZERO);
         let target = Some(std::process::id());
         let job = Job { write, random, bytes, depth, warm_up, time, block, target };
@@ -251,12 +251,12 @@ fn a_measurement_counts_what_it_did() {
         let disk = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(1).unwrap();
         let counter = if write { &disk.counters.writes } else { &disk.counters.reads };
         let counted = counter.load(std::sync::atomic::Ordering::Relaxed);
-        // Those that were outstanding at the end are finished, and not counted by the bench.
+        // Commands that are outstanding at the end are finished, and not counted by the benchmark.
         assert!((figures.latency.total()..=figures.latency.total() + 16).contains(&counted));
     }
 }
 
-/// "Persist through power loss": who had a reservation has it after a restart, and nobody else writes.
+/// "Persist through power loss": a reservation is there after a restart, and other hosts cannot write.
 #[test]
 fn reservations_survive_a_restart_when_hosts_ask_for_it() {
     const PERSIST: u32 = 3 << 30;
@@ -298,14 +298,14 @@ fn reservations_survive_a_restart_when_hosts_ask_for_it() {
         assert!(!conflicts(&mut queue));
         let (_other, mut other) = of(server.addresses()[0], 2);
         assert!(conflicts(&mut other));
-        // Without the promise, the next restart forgets.
+        // Without PTPL the next restart clears the reservation.
         let keys = [5_u64.to_le_bytes(), 6_u64.to_le_bytes()].concat();
         reserve(&mut queue, Io::ReservationRegister, 2 | 2 << 30, &keys).unwrap();
         assert!(conflicts(&mut other));
     }
     let server = Server::start(Config::default(), Some(state), Tuning::default()).unwrap();
     assert!(!conflicts(&mut of(server.addresses()[0], 2).1));
-    // Without a state there is nothing that could keep them, and that is said.
+    // Without a state file PTPL is refused.
     let (_server, address) = start(disk(), None);
     let refused = register(&mut of(address, 1).1, PERSIST);
     assert!(

@@ -3,11 +3,13 @@
 
 mod admin;
 mod auth;
+mod backing;
 mod captures;
+mod controller_limits;
 mod hostile;
 mod io;
 mod live;
-mod sharing;
-mod siege;
+mod overload;
+mod reservation;
 mod support;
 mod tls;

@@ -1,4 +1,4 @@
-//! A host for tests: it says what it is told, byte for byte, and reads what comes back.
+//! A host for tests: it sends exact bytes, and reads what the target sends.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::IoSlice;
@@ -67,7 +67,7 @@ pub(crate) struct Pdu {
     pub(crate) data: Vec<u8>,
 }
 
-/// One connection.
+/// A connection between a host, played by the test, and the target.
 pub(crate) struct Line {
     pub(crate) connection: Connection,
     engine: Engine,
@@ -81,7 +81,8 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(target: &Arc<Target>, number: u8) -> Self {
-        let origin = Origin { port: 1, local: "192.0.2.1:4420".parse().unwrap() };
+        let origin =
+            Origin { port: 1, local: "192.0.2.1:4420".parse().unwrap(), peer: [192, 0, 2, number].into() };
         let queue = Queue::new(Arc::clone(target), origin, Arc::new(NoWake));
         Self {
             connection: Connection::new(queue),
@@ -95,7 +96,7 @@ impl Line {
         }
     }
 
-    /// A connection whose ICReq was answered.
+    /// A connection after ICReq and ICResp.
     pub(crate) fn initialized(target: &Arc<Target>, number: u8, digests: Digests) -> Self {
         let mut line = Self::new(target, number);
         let request = Initialize { format: 0, alignment: 0, digests: digests.bits(), limit: 0 };
@@ -106,7 +107,7 @@ impl Line {
         line
     }
 
-    /// Gives raw bytes to the target, and has it work.
+    /// Passes raw bytes to the target, and lets it work.
     pub(crate) fn bytes(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.connection.wants_input() {
             let mut taken = 0;
@@ -220,7 +221,7 @@ impl Line {
         self.response()
     }
 
-    /// A command whose data the target asks for, in pieces of this size.
+    /// Sends a command and its data after an R2T, in PDUs of `piece` bytes.
     pub(crate) fn give_when_asked(&mut self, command: Command, data: &[u8], piece: usize) -> Completion {
         let sgl = Sgl::Transport { length: data.len() as u32 };
         let command = Command { cid: self.cid(), ..command }.with_sgl(sgl);
@@ -229,7 +230,7 @@ impl Line {
         self.response()
     }
 
-    /// Sends what an R2T asks for.
+    /// Sends the data that an R2T requests.
     pub(crate) fn answer_request(&mut self, data: &[u8], piece: usize) {
         let Header::ReadyToTransfer(ready) = self.pdu().header else { panic!("no R2T") };
         assert_eq!((ready.offset, ready.length as usize), (0, data.len()));
@@ -274,12 +275,24 @@ impl Line {
         controller_id: u16,
         attributes: u8,
     ) -> Completion {
+        self.connect_as(&host_name(self.number), subsystem, queue_id, entries, controller_id, attributes)
+    }
+
+    pub(crate) fn connect_as(
+        &mut self,
+        host: &str,
+        subsystem: &str,
+        queue_id: u16,
+        entries: u16,
+        controller_id: u16,
+        attributes: u8,
+    ) -> Completion {
         let connect = Connect { format: 0, queue_id, size: entries - 1, attributes, keep_alive_ms: 5000 };
         let data = ConnectData {
             host_id: [self.number; 16],
             controller_id,
             subsystem: text::zeroed(subsystem),
-            host: text::zeroed(&host_name(self.number)),
+            host: text::zeroed(host),
         };
         self.give(connect.to_command(0), &data.to_bytes())
     }
@@ -332,7 +345,7 @@ impl Host {
     }
 }
 
-/// An admin queue whose controller is ready, with a queue granted.
+/// An admin queue with an enabled controller and a granted I/O queue.
 pub(crate) fn admin(target: &Arc<Target>, number: u8, digests: Digests) -> (Line, u16) {
     let mut admin = Line::initialized(target, number, digests);
     let connected = admin.connect_to(SUBSYSTEM, 0, 32, 0xffff, 0);
@@ -354,7 +367,7 @@ pub(crate) fn io(kind: wire::nvme::Io, start: u64, count: u32) -> Command {
     Command { opcode: kind as u8, nsid: 1, ..Command::default() }.with_blocks(blocks)
 }
 
-/// Data that differ from place to place.
+/// Data that depend on their offset.
 pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
     (0..length as u64)
         .map(|at| (at.wrapping_mul(0x9e37_79b9) ^ seed.wrapping_mul(31) ^ at >> 9) as u8)

@@ -1,4 +1,4 @@
-//! What fills a disk before it is measured.
+//! Fills a disk before it is measured.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::super::queue::Queue;
 use super::random;
 use crate::store::Store;
 
-/// Reading what was never written measures nothing.
+/// Fills a buffer with pseudo-random data: reads of blocks that were never written are faster than others.
 fn fill_buffer(buffer: &mut Buffer, seed: u64) {
     let mut state = seed;
     for word in buffer.chunks_exact_mut(8) {
@@ -39,10 +39,10 @@ pub fn fill(queue: &mut Queue, namespace: &Namespace, bytes: usize) -> Result<()
     Ok(())
 }
 
-/// The same for a store in this process.
+/// Writes the whole store of this process.
 ///
 /// # Errors
-/// As the store.
+/// The error of the store.
 pub fn fill_local(store: &Store, size: u64) -> io::Result<()> {
     const PIECE: usize = 1 << 20;
     let mut buffer = Buffer::zeroed(PIECE);

@@ -1,6 +1,6 @@
-//! Latencies, counted.
+//! A latency histogram.
 
-/// Counts of latencies, with 64 steps between powers of two: each is known to 1.6 %.
+/// A histogram with 64 steps between powers of two: each latency is known to 1.6 %.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -23,14 +23,14 @@ impl Histogram {
         ((magnitude as usize) << STEPS) + (ns >> magnitude) as usize
     }
 
-    /// The highest value that falls where this index counts.
+    /// The highest latency of a bucket, in nanoseconds.
     fn value(index: usize) -> u64 {
         let magnitude = (index >> STEPS).saturating_sub(1);
         let mantissa = (index - (magnitude << STEPS)) as u64;
         ((mantissa + 1) << magnitude) - 1
     }
 
-    /// Counts one.
+    /// Counts one latency, in nanoseconds.
     pub fn count(&mut self, ns: u64) {
         if let Some(count) = self.counts.get_mut(Self::place(ns)) {
             *count += 1;
@@ -40,7 +40,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Counts all that another has counted.
+    /// Adds the counts of another histogram.
     pub(super) fn add(&mut self, other: &Self) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
         self.total += other.total;
@@ -48,22 +48,22 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// How many there are.
+    /// The number of latencies that were counted.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Their mean.
+    /// The mean latency in nanoseconds; 0 when none was counted.
     pub fn mean_ns(&self) -> u64 {
         (self.sum_ns / u128::from(self.total.max(1))) as u64
     }
 
-    /// The longest.
+    /// The longest latency in nanoseconds; 0 when none was counted.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// That which so many of a thousand do not exceed.
+    /// The latency in nanoseconds that `per_mille` thousandths do not exceed.
     pub fn per_mille_ns(&self, per_mille: u64) -> u64 {
         let wanted = (self.total * per_mille).div_ceil(1000);
         let mut seen = 0;

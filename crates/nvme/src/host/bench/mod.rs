@@ -1,4 +1,4 @@
-//! Measures a queue: how many commands it carries, and how long each takes.
+//! Measures queues: command rate and latency.
 
 mod count;
 mod fill;
@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use rdma::Buffer;
-use wire::nvme::Io;
+use wire::nvme::{Io, Status};
 
 use super::HostError;
 use super::client::{Namespace, transfer};
@@ -22,29 +22,29 @@ pub use fill::{fill, fill_local};
 pub use histogram::Histogram;
 pub use threads::{run_local_threads, run_threads};
 
-/// What to do, and for how long.
+/// A benchmark job: its commands and its duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// Write instead of read.
+    /// Whether commands write instead of read.
     pub write: bool,
-    /// Anywhere instead of one behind the other.
+    /// Whether blocks are chosen at random instead of sequentially.
     pub random: bool,
-    /// Bytes of a command: a multiple of the block size.
+    /// Bytes per command: a multiple of the block size.
     pub bytes: usize,
-    /// Commands at once, on each queue.
+    /// Outstanding commands on each queue; at most the depth of the queue.
     pub depth: usize,
-    /// Before counting.
+    /// How long the job runs before it is measured.
     pub warm_up: Duration,
-    /// While counting.
+    /// How long the job is measured.
     pub time: Duration,
-    /// Sleep while nothing is finished, instead of looking all the time. For one queue.
+    /// Whether the thread sleeps until a completion arrives instead of polling. Only for a single queue.
     pub block: bool,
-    /// A process whose processor time is counted beside: the target, where it is on this host.
+    /// The process of the target, if it runs on this machine: its processor time is measured too.
     pub target: Option<u32>,
 }
 
-/// What came of it. Latencies are in nanoseconds, from giving a command to the queue to having its
-/// completion.
+/// The result of a job. Rates and latencies are of successful commands. A latency is the time in nanoseconds
+/// from submitting a command to its completion.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Commands per second.
@@ -53,22 +53,29 @@ pub struct Figures {
     pub bytes_per_second: f64,
     /// Commands that failed.
     pub errors: u64,
-    /// The latency of all.
+    /// The status of the first command that failed.
+    pub first_error: Option<Status>,
+    /// Latencies of successful commands.
     pub latency: Histogram,
-    /// Processor time of this thread, or of all that ran the job, per second.
+    /// Processor time of all threads of the job, per second of measured time.
     pub processor: f64,
-    /// Processor time of the target per second, if that could be seen.
+    /// Time per second in which threads of the job could have run and other threads had the processors.
+    pub processor_wait: f64,
+    /// The longest time in which a thread of the job saw no command finish. With a `processor_wait` of the
+    /// same order, the machine was too busy to run the thread.
+    pub longest_pause: Duration,
+    /// Processor time of the target per second; `None` if it could not be read.
     pub target_processor: Option<f64>,
-    /// Commands per second in each of [`MOMENTS`] parts of the time, one after the other.
+    /// Commands per second in each of the [`MOMENTS`] intervals of the measurement.
     pub over_time: Vec<f64>,
-    /// Commands that failed in each of these parts.
+    /// Failed commands in each interval.
     pub errors_over_time: Vec<u64>,
 }
 
-/// Parts of a measurement that are counted apart, to see whether it is steady.
+/// Intervals of a measurement that are counted separately, to show whether the rate is steady.
 pub const MOMENTS: usize = 20;
 
-/// Where commands go.
+/// The blocks that commands use.
 struct Places {
     count: u64,
     next: u64,
@@ -89,14 +96,14 @@ impl Places {
     }
 }
 
-/// A queue with what it has to do.
-struct Lane<'a> {
+/// A queue with the state of its job.
+struct QueueJob<'a> {
     queue: &'a mut Queue,
     begun: Vec<Instant>,
     places: Places,
 }
 
-impl Lane<'_> {
+impl QueueJob<'_> {
     fn submit(
         &mut self,
         job: &Job,
@@ -115,7 +122,7 @@ impl Lane<'_> {
     }
 }
 
-/// How many commands a namespace has room for.
+/// The number of different block ranges of this length in a namespace.
 fn room(namespace: &Namespace, job: &Job) -> Result<u64, HostError> {
     let blocks = (job.bytes / namespace.block_size) as u64;
     let count = namespace.blocks.checked_div(blocks).filter(|count| *count > 0);
@@ -131,7 +138,8 @@ pub fn run(queues: &mut [Queue], namespace: &Namespace, job: &Job) -> Result<Fig
     run_from(queues, namespace, job, 0, share)
 }
 
-/// The same, each queue's first command so far behind the one before.
+/// Runs a job, in which the first command of the first queue uses range `first`, and that of each further
+/// queue a range `share` later.
 fn run_from(
     queues: &mut [Queue],
     namespace: &Namespace,
@@ -140,54 +148,55 @@ fn run_from(
     share: u64,
 ) -> Result<Figures, HostError> {
     let count = room(namespace, job)?;
-    let mut lanes = Vec::new();
+    let mut jobs = Vec::new();
     for (index, queue) in queues.iter_mut().enumerate() {
         let places = Places::new(job, count, first + share * index as u64);
-        let mut lane = Lane { queue, begun: vec![Instant::now(); job.depth], places };
-        for token in 0..job.depth {
-            let buffer = lane.queue.buffer(job.bytes)?;
-            lane.submit(job, namespace, token as u64, buffer)?;
+        let depth = job.depth.min(queue.depth());
+        let mut queue_job = QueueJob { queue, begun: vec![Instant::now(); depth], places };
+        for token in 0..depth {
+            let buffer = queue_job.queue.buffer(job.bytes)?;
+            queue_job.submit(job, namespace, token as u64, buffer)?;
         }
-        lanes.push(lane);
+        jobs.push(queue_job);
     }
-    let is_alone = lanes.len() == 1;
+    let is_alone = jobs.len() == 1;
     let (mut counted, mut done) = (Count::new(job), Vec::<Done>::new());
     loop {
-        for lane in &mut lanes {
+        for queue_job in &mut jobs {
             if job.block && is_alone {
-                lane.queue.wait(&mut done)?;
+                queue_job.queue.wait(&mut done)?;
             } else {
-                lane.queue.poll(&mut done)?;
+                queue_job.queue.poll(&mut done)?;
             }
             let now = Instant::now();
             if counted.look(now) {
-                for lane in &mut lanes {
-                    while lane.queue.outstanding() > 0 {
-                        lane.queue.wait(&mut done)?;
+                for queue_job in &mut jobs {
+                    while queue_job.queue.outstanding() > 0 {
+                        queue_job.queue.wait(&mut done)?;
                     }
                 }
                 return Ok(counted.figures(now, job.bytes));
             }
             for Done { token, completion, buffer } in done.drain(..) {
-                counted.one(lane.begun[token as usize], now, completion.status().is_success());
+                counted.one(queue_job.begun[token as usize], now, completion.status());
                 if let Some(buffer) = buffer {
-                    lane.submit(job, namespace, token, buffer)?;
+                    queue_job.submit(job, namespace, token, buffer)?;
                 }
             }
         }
     }
 }
 
-/// Runs a job on a store in this process, without a network, one command after the other: a store that
-/// answers at once has no use for depth.
+/// Runs a job on a store of this process, without a network, one command at a time: a store that finishes
+/// each operation immediately does not use a queue depth.
 ///
 /// # Errors
-/// As the store.
+/// The error of the store.
 pub fn run_local(store: &Store, size: u64, job: &Job) -> io::Result<Figures> {
     run_local_from(store, size, job, 0)
 }
 
-/// The same, beginning at this command's place.
+/// Runs a job on a store, from this range on.
 fn run_local_from(store: &Store, size: u64, job: &Job, first: u64) -> io::Result<Figures> {
     let mut places = Places::new(job, (size / job.bytes as u64).max(1), first);
     let mut buffer = Buffer::zeroed(job.bytes);
@@ -199,14 +208,14 @@ fn run_local_from(store: &Store, size: u64, job: &Job, first: u64) -> io::Result
             false => store.read(offset, &mut buffer[..job.bytes])?,
         }
         let now = Instant::now();
-        counted.one(begun, now, true);
+        counted.one(begun, now, Status::SUCCESS);
         if counted.look(now) {
             return Ok(counted.figures(now, job.bytes));
         }
     }
 }
 
-/// Steele, Lea and Flood's SplitMix64: the same places in every run.
+/// SplitMix64 of Steele, Lea and Flood: a generator with the same sequence in every run.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

@@ -1,4 +1,4 @@
-//! Jobs as threads of their own, as fio's `numjobs` has them.
+//! Benchmark jobs in several threads, as with `numjobs` of fio.
 
 use std::io;
 use std::ops::AddAssign;
@@ -10,14 +10,14 @@ use super::super::queue::Queue;
 use super::{Figures, Job, room, run_from, run_local_from};
 use crate::store::Store;
 
-/// What a thread needs: it recurses nowhere and keeps data on the heap.
+/// Stack of a thread: it does not recurse, and its data are on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Runs a job on each queue, in a thread of its own. Up to half of the processors poll; with more threads
-/// than that they sleep while they wait, since what they wait for needs a processor as well.
+/// Runs a job on each queue, in a thread of its own. Threads poll if they are at most half of the processors;
+/// otherwise they block, because the target needs processors too.
 ///
 /// # Errors
-/// As [`super::run`], or when there is no thread.
+/// As [`super::run`], and when a thread cannot be started.
 pub fn run_threads(queues: &mut [Queue], namespace: &Namespace, job: &Job) -> Result<Figures, HostError> {
     let share = room(namespace, job)? / queues.len().max(1) as u64;
     let looking = available_parallelism().map_or(1, |count| (count.get() / 2).max(1));
@@ -28,22 +28,22 @@ pub fn run_threads(queues: &mut [Queue], namespace: &Namespace, job: &Job) -> Re
         run_from(queue, namespace, &job, share * index as u64, 0)
     };
     together(parts.map(|(index, queue)| {
-        // The target is one process: one of them looks at it.
+        // Only one thread measures the process of the target.
         let target = job.target.filter(|_| index == 0);
         move || run(index, queue, target)
     }))
 }
 
-/// The same on a store in this process.
+/// Runs a job on a store of this process in several threads.
 ///
 /// # Errors
-/// As the store, or when there is no thread.
+/// The error of the store, or of starting a thread.
 pub fn run_local_threads(store: &Store, size: u64, job: &Job, threads: u16) -> io::Result<Figures> {
     let share = size / job.bytes as u64 / u64::from(threads.max(1));
     together((0..threads).map(|index| move || run_local_from(store, size, job, share * u64::from(index))))
 }
 
-/// Runs all at the same time, and adds up what comes of them.
+/// Runs all jobs at the same time, and adds their results.
 fn together<E: From<io::Error> + Send>(
     all: impl Iterator<Item = impl FnOnce() -> Result<Figures, E> + Send>,
 ) -> Result<Figures, E> {
@@ -62,13 +62,16 @@ fn together<E: From<io::Error> + Send>(
 }
 
 impl Figures {
-    /// What another thread did at the same time.
+    /// Adds the result of another thread that ran at the same time.
     fn add(&mut self, other: &Self) {
         self.per_second += other.per_second;
         self.bytes_per_second += other.bytes_per_second;
         self.errors += other.errors;
+        self.first_error = self.first_error.or(other.first_error);
         self.latency.add(&other.latency);
         self.processor += other.processor;
+        self.processor_wait += other.processor_wait;
+        self.longest_pause = self.longest_pause.max(other.longest_pause);
         self.target_processor = self.target_processor.or(other.target_processor);
         add_parts(&mut self.over_time, &other.over_time);
         add_parts(&mut self.errors_over_time, &other.errors_over_time);

@@ -1,4 +1,4 @@
-//! TLS over a socket that does not block.
+//! TLS over a non-blocking socket.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::AsRawFd;
@@ -15,10 +15,10 @@ use super::Psk;
 use crate::auth::Hash;
 use crate::sys::{tls, wait};
 
-/// Bytes of the longest record (RFC 8446, 5.1).
+/// The longest plaintext of a record in bytes (RFC 8446, 5.1).
 const RECORD_BYTES_MAX: usize = 16 << 10;
 
-/// Settings of a side: TLS 1.3 with the two ciphers that the TCP transport names (3.6.1.4), and no
+/// The settings of both sides: TLS 1.3 with the two cipher suites of TCP transport 3.6.1.4, without
 /// resumption.
 fn settings(method: SslMethod) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContext::builder(method)?;
@@ -32,15 +32,15 @@ fn settings(method: SslMethod) -> Result<SslContextBuilder, ErrorStack> {
     Ok(context)
 }
 
-/// The side that is connected to.
+/// The server side of TLS.
 #[derive(Clone, Debug)]
 pub struct Acceptor(SslContext);
 
 impl Acceptor {
-    /// One that knows no keys yet.
+    /// A server without PSKs.
     ///
     /// # Errors
-    /// When OpenSSL cannot do what is needed.
+    /// When OpenSSL reports an error.
     pub fn new() -> io::Result<Self> {
         let mut context = settings(SslMethod::tls_server())?;
         context.set_num_tickets(0)?;
@@ -48,66 +48,67 @@ impl Acceptor {
         Ok(Self(context.build()))
     }
 
-    /// Agrees on keys with whoever connected, whose key `find` gives by its identity.
+    /// Performs the handshake as the server; `find` returns the PSK of an identity.
     ///
     /// # Errors
-    /// When that is not done in time, or the other side has no key that `find` knows.
+    /// When the handshake is not done in time, or `find` knows no PSK of the client.
     pub fn accept(
         &self,
         stream: TcpStream,
         find: impl Fn(&str) -> Option<Psk> + Send + Sync + 'static,
-        patience: Duration,
-    ) -> io::Result<(Sealed, Psk)> {
+        connect_timeout: Duration,
+    ) -> io::Result<(TlsStream, Psk)> {
         let mut ssl = Ssl::new(&self.0)?;
         tls::look_for_key(&mut ssl, Box::new(find));
         ssl.set_accept_state();
-        let sealed = Sealed::new(ssl, stream, patience)?;
-        let psk = tls::key_of(sealed.stream.ssl()).cloned();
-        Ok((sealed, psk.ok_or(ErrorKind::PermissionDenied)?))
+        let tls_stream = TlsStream::new(ssl, stream, connect_timeout)?;
+        let psk = tls::key_of(tls_stream.stream.ssl()).cloned();
+        Ok((tls_stream, psk.ok_or(ErrorKind::PermissionDenied)?))
     }
 }
 
-/// The side that connects.
+/// The client side of TLS.
 #[derive(Clone, Debug)]
 pub struct Connector(SslContext);
 
 impl Connector {
-    /// One for any key.
+    /// A client for any PSK.
     ///
     /// # Errors
-    /// When OpenSSL cannot do what is needed.
+    /// When OpenSSL reports an error.
     pub fn new() -> io::Result<Self> {
         let mut context = settings(SslMethod::tls_client())?;
-        // Nobody signs certificates that would be believed: it is the key, or nothing.
+        // Without a trusted certificate authority no certificate is accepted: only the PSK is.
         context.set_verify(SslVerifyMode::PEER);
         tls::offer(&mut context);
         Ok(Self(context.build()))
     }
 
-    /// Agrees on keys with whom it connected to.
+    /// Performs the handshake as the client.
     ///
     /// # Errors
-    /// When that is not done in time, or the other side does not have the key.
-    pub fn connect(&self, stream: TcpStream, psk: Psk, patience: Duration) -> io::Result<Sealed> {
+    /// When the handshake is not done in time, or the server does not have the PSK.
+    pub fn connect(&self, stream: TcpStream, psk: Psk, connect_timeout: Duration) -> io::Result<TlsStream> {
         let mut ssl = Ssl::new(&self.0)?;
         ssl.set_ciphersuites(tls::cipher(psk.hash).0)?;
         tls::use_key(&mut ssl, psk);
         ssl.set_connect_state();
-        Sealed::new(ssl, stream, patience)
+        TlsStream::new(ssl, stream, connect_timeout)
     }
 }
 
-/// A socket with TLS, after the handshake.
+/// A TLS connection after its handshake.
 #[derive(Debug)]
-pub struct Sealed {
+pub struct TlsStream {
     stream: SslStream<TcpStream>,
-    /// What is being sent, from its beginning until all of it was taken: a record that was begun is finished.
+    /// The record that is being sent, from its first byte until OpenSSL has taken all of it: a record that
+    /// was begun has to be repeated unchanged.
     record: Vec<u8>,
 }
 
-impl Sealed {
-    fn new(ssl: Ssl, stream: TcpStream, patience: Duration) -> io::Result<Self> {
-        let deadline = Instant::now() + patience;
+impl TlsStream {
+    fn new(ssl: Ssl, stream: TcpStream, connect_timeout: Duration) -> io::Result<Self> {
+        let deadline = Instant::now() + connect_timeout;
         let mut stream = SslStream::new(ssl, stream)?;
         while let Err(error) = stream.do_handshake() {
             let writes = match error.code() {
@@ -120,27 +121,27 @@ impl Sealed {
                 return Err(ErrorKind::TimedOut.into());
             }
         }
-        // That is what a handshake with such a key is.
+        // A handshake with an external PSK counts as a resumption.
         if !stream.ssl().session_reused() {
             return Err(ErrorKind::PermissionDenied.into());
         }
         Ok(Self { stream, record: Vec::with_capacity(RECORD_BYTES_MAX) })
     }
 
-    /// The socket.
+    /// The TCP socket below.
     pub fn socket(&self) -> &TcpStream {
         self.stream.get_ref()
     }
 
-    /// The socket, to be registered.
+    /// The TCP socket, for registration with a poll.
     pub fn socket_mut(&mut self) -> &mut TcpStream {
         self.stream.get_mut()
     }
 
-    /// Receives; 0 is the end.
+    /// Receives plaintext; 0 at the end of the stream.
     ///
     /// # Errors
-    /// As the socket, and when what came was not sent by whom the key belongs to.
+    /// The error of the socket, or a record that fails authentication.
     pub fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
         match self.stream.ssl_read(place) {
             Err(error) if error.code() == ErrorCode::ZERO_RETURN => Ok(0),
@@ -148,11 +149,11 @@ impl Sealed {
         }
     }
 
-    /// Sends from the beginning of `pieces`; returns how many bytes. Until then the same pieces have to come
-    /// again, more behind them or not.
+    /// Sends from the beginning of `pieces`; returns how many bytes were taken. Until then the same bytes
+    /// have to be passed again, possibly with more behind them.
     ///
     /// # Errors
-    /// As the socket.
+    /// The error of the socket.
     pub fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.record.is_empty() {
             for piece in pieces {
@@ -166,9 +167,9 @@ impl Sealed {
     }
 }
 
-impl Drop for Sealed {
+impl Drop for TlsStream {
     fn drop(&mut self) {
-        // The other side then knows that nobody cut this short.
+        // close_notify tells the peer that the stream was not truncated.
         _ = self.stream.shutdown();
     }
 }

@@ -1,6 +1,8 @@
 //! Several hosts and one namespace: reservations.
 
-use wire::nvme::reservation::{AcquireData, Kind, RegisterData, RegistrantExtended, ReleaseData, ReportHead};
+use wire::nvme::reservation::{
+    AcquireData, RegisterData, RegistrantExtended, ReleaseData, ReportHead, ReservationType,
+};
 use wire::nvme::tcp::Header;
 use wire::nvme::{Admin, Command, Io, Sgl, Status, log};
 
@@ -16,7 +18,7 @@ fn register(host: &mut Host, key: u64) {
     assert!(done.status().is_success());
 }
 
-fn acquire(host: &mut Host, key: u64, kind: Kind) -> Status {
+fn acquire(host: &mut Host, key: u64, kind: ReservationType) -> Status {
     let data = AcquireData { current: key, preempted: 0 };
     let command = reserve(Io::ReservationAcquire, (kind as u32) << 8);
     host.io.give(command, &data.to_bytes()).status().plain()
@@ -35,11 +37,11 @@ fn a_reservation_keeps_others_out() {
     let target = target();
     let (mut one, mut two) = (Host::new(&target, 1), Host::new(&target, 2));
     register(&mut one, 11);
-    assert_eq!(acquire(&mut one, 11, Kind::WriteExclusive), Status::SUCCESS);
+    assert_eq!(acquire(&mut one, 11, ReservationType::WriteExclusive), Status::SUCCESS);
     assert_eq!((write(&mut one), write(&mut two)), (Status::SUCCESS, Status::RESERVATION_CONFLICT));
     assert_eq!((read(&mut one), read(&mut two)), (Status::SUCCESS, Status::SUCCESS));
     register(&mut two, 22);
-    assert_eq!(acquire(&mut two, 22, Kind::WriteExclusive), Status::RESERVATION_CONFLICT);
+    assert_eq!(acquire(&mut two, 22, ReservationType::WriteExclusive), Status::RESERVATION_CONFLICT);
 
     let report = Command { cdw10: 63, cdw11: 1, ..reserve(Io::ReservationReport, 0) };
     let bytes = two.io.take(report, 256).unwrap();
@@ -50,25 +52,25 @@ fn a_reservation_keeps_others_out() {
     assert_eq!((first.key, first.status, first.host_id), (11, 1, [1; 16]));
     assert_eq!((second.key, second.status, second.host_id), (22, 0, [2; 16]));
 
-    let release = reserve(Io::ReservationRelease, (Kind::WriteExclusive as u32) << 8);
+    let release = reserve(Io::ReservationRelease, (ReservationType::WriteExclusive as u32) << 8);
     let done = one.io.give(release, &ReleaseData { current: 11 }.to_bytes());
     assert!(done.status().is_success());
     assert_eq!(write(&mut two), Status::SUCCESS);
 }
 
 #[test]
-fn who_is_preempted_hears_of_it() {
+fn a_preempted_host_gets_a_notice() {
     let target = target();
     let (mut one, mut two) = (Host::new(&target, 1), Host::new(&target, 2));
     register(&mut one, 11);
     register(&mut two, 22);
-    assert_eq!(acquire(&mut one, 11, Kind::ExclusiveAccess), Status::SUCCESS);
+    assert_eq!(acquire(&mut one, 11, ReservationType::ExclusiveAccess), Status::SUCCESS);
     assert_eq!(read(&mut two), Status::RESERVATION_CONFLICT);
     let event = Command { cid: 500, opcode: Admin::AsyncEventRequest as u8, ..Command::default() };
     let event = event.with_sgl(Sgl::Transport { length: 0 });
     one.admin.send(&Header::Command(event), 0, &[]);
     let data = AcquireData { current: 22, preempted: 11 };
-    let preempt = reserve(Io::ReservationAcquire, 1 | (Kind::ExclusiveAccess as u32) << 8);
+    let preempt = reserve(Io::ReservationAcquire, 1 | (ReservationType::ExclusiveAccess as u32) << 8);
     assert!(two.io.give(preempt, &data.to_bytes()).status().is_success());
     assert_eq!((read(&mut one), read(&mut two)), (Status::RESERVATION_CONFLICT, Status::SUCCESS));
     one.admin.work();

@@ -1,4 +1,4 @@
-//! A file that keeps what hosts have set of a namespace when the power goes.
+//! A file that is replaced atomically, for settings of hosts that persist through power loss.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A file that is there while something has to be kept.
+/// A JSON file that exists while there is a value to keep.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct AtomicFile {
     path: PathBuf,
 }
 
-impl Keeper {
+impl AtomicFile {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// What it has.
-    pub(crate) fn kept<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
+    /// The value in the file; `None` when the file does not exist.
+    pub(crate) fn load<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         match fs::read(&self.path) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -27,8 +27,8 @@ impl Keeper {
         }
     }
 
-    /// Has it keep this, whole or not at all, and on the medium.
-    pub(crate) fn keep<T: Serialize>(&self, kept: Option<&T>) -> io::Result<()> {
+    /// Replaces the file atomically, or removes it for `None`; the change is on the medium when this returns.
+    pub(crate) fn store<T: Serialize>(&self, kept: Option<&T>) -> io::Result<()> {
         let folder = self.path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match kept {
             None => match fs::remove_file(&self.path) {

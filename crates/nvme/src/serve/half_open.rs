@@ -1,0 +1,100 @@
+//! RDMA connections that were accepted and not yet confirmed by their peers (RTU). A CM REQ can have a
+//! spoofed source address, so their number is limited, and each new one replaces the oldest: even during a
+//! flood of requests, a host whose RTU arrives within a few round trips connects.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::limits::HALF_OPEN_MAX;
+
+#[derive(Debug)]
+struct Entry<T> {
+    key: usize,
+    began_ns: u64,
+    connection: T,
+}
+
+/// The half-open connections of a listener, the oldest first.
+#[derive(Debug)]
+pub(super) struct HalfOpen<'a, T> {
+    entries: VecDeque<Entry<T>>,
+    /// The number of half-open connections of all listeners.
+    count: &'a AtomicUsize,
+}
+
+impl<'a, T> HalfOpen<'a, T> {
+    pub(super) fn new(count: &'a AtomicUsize) -> Self {
+        Self { entries: VecDeque::new(), count }
+    }
+
+    fn counted(&self, entry: Option<Entry<T>>) -> Option<T> {
+        let entry = entry?;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        Some(entry.connection)
+    }
+
+    /// Makes room for a further connection; returns the oldest one if it was removed for that.
+    pub(super) fn make_room(&mut self) -> Option<T> {
+        // Listeners share the limit: one that has no half-open connection may exceed it by one.
+        let is_full = self.count.load(Ordering::Relaxed) >= HALF_OPEN_MAX;
+        let oldest = if is_full { self.entries.pop_front() } else { None };
+        self.counted(oldest)
+    }
+
+    pub(super) fn insert(&mut self, key: usize, now_ns: u64, connection: T) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.entries.push_back(Entry { key, began_ns: now_ns, connection });
+    }
+
+    /// Removes the connection with this key; returns it with the time of its request.
+    pub(super) fn take(&mut self, key: usize) -> Option<(u64, T)> {
+        let place = self.entries.iter().position(|entry| entry.key == key)?;
+        let entry = self.entries.remove(place)?;
+        let began_ns = entry.began_ns;
+        self.counted(Some(entry)).map(|connection| (began_ns, connection))
+    }
+
+    /// Removes a connection whose request arrived before this time.
+    pub(super) fn begun_before(&mut self, ns: u64) -> Option<T> {
+        let is_old = self.entries.front().is_some_and(|entry| entry.began_ns < ns);
+        let oldest = if is_old { self.entries.pop_front() } else { None };
+        self.counted(oldest)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl<T> Drop for HalfOpen<'_, T> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(self.entries.len(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_half_open_connection_is_replaced() {
+        let count = AtomicUsize::new(0);
+        let (mut one, mut other) = (HalfOpen::new(&count), HalfOpen::new(&count));
+        let mut evicted = Vec::new();
+        for key in 0..3 * HALF_OPEN_MAX {
+            evicted.extend(one.make_room());
+            one.insert(key, key as u64, key);
+        }
+        assert_eq!(evicted, (0..2 * HALF_OPEN_MAX).collect::<Vec<_>>());
+        assert_eq!(count.load(Ordering::Relaxed), HALF_OPEN_MAX);
+        assert_eq!(other.make_room(), None);
+        other.insert(7, 7, 7);
+        assert_eq!(other.make_room(), Some(7));
+        let last = 3 * HALF_OPEN_MAX - 1;
+        assert_eq!((one.take(last), one.take(last)), (Some((last as u64, last)), None));
+        assert_eq!(one.begun_before(2 * HALF_OPEN_MAX as u64), None);
+        assert_eq!(one.begun_before(2 * HALF_OPEN_MAX as u64 + 1), Some(2 * HALF_OPEN_MAX));
+        drop(one);
+        assert_eq!((count.load(Ordering::Relaxed), other.is_empty()), (0, true));
+    }
+}
