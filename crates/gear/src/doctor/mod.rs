@@ -1,0 +1,148 @@
+//! `doctor`: facts of hosts and switches, and what is wrong with them. A fact that was not seen is
+//! unknown: no
+//! rule finds it right or wrong.
+
+pub mod collect;
+mod dcb;
+mod facts;
+mod linux;
+mod neighbours;
+mod rules;
+mod sections;
+mod shown;
+mod windows;
+
+use core::fmt;
+
+pub use facts::{Adapter, Evidence, Fact, GidEntry, HostFacts, PcieFacts, PcieLink, SmbMount, WindowsFacts};
+pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};
+pub use rules::check;
+pub use shown::{Shown, ShownPort};
+
+use crate::consequence::Cost;
+use crate::text::ReadError;
+use crate::{Dialect, Intent};
+
+/// A switch, as its configuration and its outputs describe it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwitchFacts {
+    /// The name of the file.
+    pub file: String,
+    /// The system of the switch.
+    pub dialect: Dialect,
+    /// The text of the configuration, for evidence.
+    pub text: String,
+    /// Ports that are configured alike; none where no configuration was seen.
+    pub groups: Vec<Intent>,
+    /// What it prints about itself.
+    pub shown: Shown,
+    /// What it is meant to do, and its name, where a fabric file says so.
+    pub planned: Option<Planned>,
+}
+
+/// What a fabric file says of a switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Planned {
+    /// The name of the switch.
+    pub name: String,
+    /// What it is meant to do, as far as its system can say it.
+    pub intent: Intent,
+}
+
+/// What a fault costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Consequence {
+    /// The simulated difference.
+    Simulated(Cost),
+    /// No packet of RDMA arrives.
+    NothingArrives,
+    /// RDMA is not used: programs go on over TCP.
+    FallsBackToTcp,
+    /// Settings are lost with the next start: until then nothing changes.
+    AfterReboot(Cost),
+    /// What the simulator does not model; the figure is not known.
+    NotSimulated(&'static str),
+}
+
+/// Something that is wrong.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finding {
+    /// The name of the rule.
+    pub rule: &'static str,
+    /// The host or switch, with its port.
+    pub place: String,
+    /// What is wrong.
+    pub what: String,
+    /// The lines that say so.
+    pub evidence: Vec<Evidence>,
+    /// What it costs.
+    pub consequence: Consequence,
+    /// What to do, in the words of that system.
+    pub fix: String,
+    /// Where more is written about it.
+    pub link: &'static str,
+}
+
+impl fmt::Display for Consequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Simulated(cost) => write!(f, "{cost}"),
+            Self::NothingArrives => write!(f, "0 Gb/s of RDMA: no packet arrives, and connections time out"),
+            Self::FallsBackToTcp => {
+                write!(f, "0 Gb/s of RDMA: data goes over TCP, which costs processor time and latency")
+            }
+            Self::AfterReboot(cost) => write!(f, "after the next start: {cost}"),
+            Self::NotSimulated(why) => write!(f, "not simulated: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {} [{}]", self.place, self.what, self.rule)?;
+        for evidence in &self.evidence {
+            writeln!(f, "  seen         {evidence}")?;
+        }
+        writeln!(f, "  consequence  {}", self.consequence)?;
+        for (index, line) in self.fix.lines().enumerate() {
+            writeln!(f, "  {:12} {line}", if index == 0 { "fix" } else { "" })?;
+        }
+        writeln!(f, "  more         {}", self.link)
+    }
+}
+
+/// Reads a snapshot of a host.
+///
+/// # Errors
+/// The first line that is not understood.
+pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
+    let mut host = HostFacts { name: file.to_owned(), ..HostFacts::default() };
+    for section in sections::sections(file, text)? {
+        // Sections of other commands hold nothing that a rule looks at.
+        let _ = linux::take(&section, &mut host)? || windows::take(&section, &mut host)?;
+    }
+    Ok(host)
+}
+
+/// Reads what is known of a switch: its configuration, or outputs of its commands, or both.
+///
+/// # Errors
+/// A system that is not known, and the first line that is not understood.
+pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
+    let (shown, shown_dialect, configuration) = match shown::has_outputs(text) {
+        true => {
+            let outputs = shown::read(file, text)?;
+            (outputs.shown, outputs.dialect, outputs.configuration)
+        }
+        false => (Shown::default(), None, Some(text.to_owned())),
+    };
+    let detected = configuration.as_deref().and_then(Dialect::detect).filter(|dialect| !dialect.is_host());
+    let known = "no configuration of RouterOS, SONiC, NVUE, EOS, NX-OS or OS10 is recognised in it, and no \
+                 output of their commands";
+    let dialect = detected.or(shown_dialect).ok_or_else(|| ReadError::new(file, 1, known))?;
+    let groups = match (detected, &configuration) {
+        (Some(dialect), Some(configuration)) => dialect.read_groups(file, configuration)?,
+        _ => Vec::new(),
+    };
+    Ok(SwitchFacts { file: file.to_owned(), dialect, text: text.to_owned(), groups, shown, planned: None })
+}

@@ -1,0 +1,110 @@
+//! Addresses: GIDs, MTU and the state of the link.
+
+use std::net::IpAddr;
+
+use super::{Adapter, Consequence, Finding, Found, HostFacts, cost, cost_of, gbps, names, usual};
+
+/// What RoCE's largest MTU needs of the interface: 4096 bytes and the headers (IPv6, UDP, BTH, RETH, ICRC).
+const MTU_NEEDED: u32 = 4096 + 40 + 8 + 12 + 16 + 4;
+
+pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
+    let own = |rule| Found { rule, host, adapter };
+    let (netdev, device) = names(adapter);
+    if let Some(up) = adapter.up.as_ref().filter(|up| !up.value) {
+        let fix = format!("ip link set {netdev} up; then cable, transceiver, FEC and speed at both ends");
+        found.push(own("link-down").say("no port is up", &[&up.seen], Consequence::NothingArrives, fix));
+        return;
+    }
+    if let (Some(now), Some(most)) = (&adapter.gbps, &adapter.gbps_max)
+        && now.value < most.value
+    {
+        let mut case = usual(adapter);
+        case.gbps = now.value;
+        let mut fixed = case.clone();
+        fixed.gbps = most.value;
+        let what =
+            format!("the link runs at {} Gb/s, and the adapter has modes up to {}", now.value, most.value);
+        let fix = format!(
+            "ethtool -s {netdev} autoneg on; cable, transceiver and the switch's port must have that speed"
+        );
+        found.push(own("link-speed").say(what, &[&now.seen, &most.seen], cost(&case, &fixed), fix));
+    }
+    gids(host, adapter, found);
+    if let Some(mtu) = adapter.mtu.as_ref().filter(|mtu| mtu.value < MTU_NEEDED) {
+        let fits = [2048, 1024, 512, 256]
+            .into_iter()
+            .find(|roce| mtu.value >= roce + MTU_NEEDED - 4096)
+            .unwrap_or(256);
+        let consequence = cost_of(adapter, |talk| talk.mtu = fits);
+        let what = format!(
+            "an interface of {} bytes carries RoCE packets of {fits} bytes, and not of 4096",
+            mtu.value
+        );
+        let fix = format!("ip link set dev {netdev} mtu 9000, at both ends, and 9216 on the switch");
+        found.push(own("mtu").say(what, &[&mtu.seen], consequence, fix));
+    }
+    if let Some(mode) = adapter.roce_v2.as_ref().filter(|mode| !mode.value) {
+        let what = "connections of rdma_cm use RoCEv1, which no router forwards and no DSCP marks";
+        let fix = format!("cma_roce_mode -d {device} -p 1 -m 2");
+        let consequence = cost_of(adapter, |talk| (talk.dscp, talk.ecn) = (0, false));
+        found.push(own("roce-v1").say(what, &[&mode.seen], consequence, fix));
+    }
+}
+
+fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
+    let own = |rule| Found { rule, host, adapter };
+    let (netdev, _) = names(adapter);
+    let Some(first) = adapter.gids.first() else { return };
+    let usable = |index: Option<u32>| {
+        let entries =
+            adapter.gids.iter().filter(|entry| index.is_none_or(|index| entry.value.index == index));
+        entries.filter(|entry| entry.value.v2 != Some(false)).any(|entry| entry.value.is_routable())
+    };
+    if !usable(None) {
+        let what = "the table has no RoCEv2 GID with an address that is routed";
+        let fix = format!(
+            "ip addr add ADDRESS/24 dev {netdev}: each address makes a GID of RoCEv1 and one of RoCEv2"
+        );
+        found.push(own("gid-empty").say(what, &[&first.seen], Consequence::NothingArrives, fix));
+        return;
+    }
+    for variable in host.gid_variables.iter().filter(|variable| !usable(Some(variable.value.1))) {
+        let (name, index) = &variable.value;
+        let right =
+            adapter.gids.iter().find(|entry| entry.value.v2 == Some(true) && entry.value.is_routable());
+        let Some(right) = right else { continue };
+        let entry = adapter.gids.iter().find(|entry| entry.value.index == *index);
+        let kind = match entry {
+            None => "is empty",
+            Some(entry) if entry.value.v2 == Some(false) => "is of RoCEv1",
+            Some(_) => "is a link-local address",
+        };
+        let what = format!("{name}={index}, and that entry of {} {kind}", adapter.device);
+        let fix = format!("{name}={}", right.value.index);
+        found.push(own("gid-index").say(
+            what,
+            &[&variable.seen, &right.seen],
+            Consequence::NothingArrives,
+            fix,
+        ));
+    }
+    let v4 = |address: &IpAddr| address.is_ipv4();
+    let missing = adapter
+        .addresses
+        .iter()
+        .filter(|fact| v4(&fact.value))
+        .find(|fact| !adapter.gids.iter().any(|entry| entry.value.address == fact.value));
+    if let Some(address) = missing {
+        let what =
+            format!("{} is an address of {netdev}, and no GID of {} has it", address.value, adapter.device);
+        let fix = "in a container: the address of the RDMA device's own network namespace (rdma system set \
+            netns exclusive)";
+        found.push(own("gid-address").say(
+            what,
+            &[&address.seen, &first.seen],
+            Consequence::NothingArrives,
+            fix,
+        ));
+    }
+    debug_assert!(gbps(adapter) > 0);
+}

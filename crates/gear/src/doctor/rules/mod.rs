@@ -1,0 +1,127 @@
+//! The rules: what is wrong with facts, what it costs, and what to do.
+
+mod fabric;
+mod gid;
+mod headroom;
+mod pairs;
+mod pcie;
+mod qos;
+mod shown;
+mod smb;
+mod software;
+mod switch;
+
+use super::{Adapter, Consequence, Evidence, Fact, Finding, HostFacts, SwitchFacts};
+use crate::Intent;
+use crate::consequence::{Case, Talk, compare};
+
+/// The DSCP of data where nothing says another one.
+const DATA_DSCP: u8 = 26;
+
+/// The DSCP of notifications where nothing says another one.
+const CNP_DSCP: u8 = 48;
+
+/// The page that explains every rule.
+const MANUAL: &str = "docs/gear.md#rules";
+
+/// Finds what is wrong with hosts and switches, each alone and with each other.
+pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for host in hosts {
+        for adapter in host.adapters.iter().filter(|adapter| is_of_interest(host, adapter)) {
+            pcie::check(host, adapter, &mut found);
+            gid::check(host, adapter, &mut found);
+            qos::check(host, adapter, &mut found);
+        }
+        software::check(host, &mut found);
+        smb::check(host, &mut found);
+    }
+    let dscp = hosts.iter().flat_map(|host| &host.adapters).find_map(data_dscp).unwrap_or(DATA_DSCP);
+    for switch in switches {
+        switch::check(switch, dscp, &mut found);
+        headroom::check(switch, dscp, &mut found);
+        shown::check(switch, dscp, &mut found);
+        fabric::check(switch, &mut found);
+    }
+    pairs::check(hosts, switches, &mut found);
+    found
+}
+
+/// Ports that are down are left out while another one is up: they are not in use. Links of InfiniBand are not
+/// RoCE.
+fn is_of_interest(host: &HostFacts, adapter: &Adapter) -> bool {
+    let up = |adapter: &Adapter| adapter.up.as_ref().is_none_or(|up| up.value);
+    let ethernet = adapter.ethernet.as_ref().is_none_or(|ethernet| ethernet.value);
+    ethernet && (up(adapter) || !host.adapters.iter().any(up))
+}
+
+/// The DSCP that data of an adapter leaves with, where that is known.
+fn data_dscp(adapter: &Adapter) -> Option<u8> {
+    adapter.tos.as_ref().map(|tos| tos.value >> 2)
+}
+
+/// Speed of an adapter's link in Gb/s.
+fn gbps(adapter: &Adapter) -> u32 {
+    adapter.gbps.as_ref().map_or(100, |gbps| gbps.value.clamp(1, 800))
+}
+
+/// Three senders and a receiver of usual settings, with the speed of this adapter.
+fn usual(adapter: &Adapter) -> Case {
+    Case::incast(&Intent::default(), gbps(adapter))
+}
+
+/// What a change of the usual settings costs.
+fn cost(now: &Case, fixed: &Case) -> Consequence {
+    compare(now, fixed)
+        .map_or(Consequence::NotSimulated("the settings make no network"), Consequence::Simulated)
+}
+
+/// What other settings of all adapters cost.
+fn cost_of(adapter: &Adapter, change: impl Fn(&mut Talk)) -> Consequence {
+    let fixed = usual(adapter);
+    let mut now = fixed.clone();
+    change(&mut now.senders);
+    change(&mut now.receiver);
+    cost(&now, &fixed)
+}
+
+/// A finding of an adapter.
+struct Found<'a> {
+    rule: &'static str,
+    host: &'a HostFacts,
+    adapter: &'a Adapter,
+}
+
+impl Found<'_> {
+    fn say(
+        &self,
+        what: impl Into<String>,
+        seen: &[&Evidence],
+        consequence: Consequence,
+        fix: impl Into<String>,
+    ) -> Finding {
+        let place = match &self.adapter.netdev {
+            Some(netdev) => format!("{}, {} ({})", self.host.name, netdev.value, self.adapter.device),
+            None => format!("{}, {}", self.host.name, self.adapter.device),
+        };
+        Finding {
+            rule: self.rule,
+            place,
+            what: what.into(),
+            evidence: seen.iter().map(|evidence| (*evidence).clone()).collect(),
+            consequence,
+            fix: fix.into(),
+            link: MANUAL,
+        }
+    }
+}
+
+/// Names for commands: the interface, and the RDMA device.
+fn names(adapter: &Adapter) -> (&str, &str) {
+    (adapter.netdev.as_ref().map_or("IF", |netdev| netdev.value.as_str()), adapter.device.as_str())
+}
+
+/// A value that was seen.
+fn value<T: Copy>(fact: Option<&Fact<T>>) -> Option<T> {
+    fact.map(|fact| fact.value)
+}

@@ -1,0 +1,194 @@
+//! What a switch prints about itself: outputs of `show …`, each below a line `==> COMMAND <==` or below the
+//! prompt with the command. A file may hold the running configuration as well.
+
+mod eos;
+mod nvue;
+mod nxos;
+mod sonic;
+mod table;
+
+use std::collections::BTreeMap;
+
+use super::facts::Fact;
+use super::sections::Section;
+use crate::Dialect;
+use crate::text::{ReadError, lines};
+
+/// Facts of a port, as the switch shows it. What was not seen is `None`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ShownPort {
+    /// The name of the port.
+    pub name: String,
+    /// Priorities at which PFC is in operation.
+    pub pfc: Option<Fact<u8>>,
+    /// Whether PFC is enabled, without regard to whether it is in operation.
+    pub pfc_enabled: Option<Fact<bool>>,
+    /// Priorities whose queue the watchdog has stopped.
+    pub stormed: BTreeMap<u8, Fact<()>>,
+    /// Dropped packets by queue.
+    pub drops: BTreeMap<u8, Fact<u64>>,
+    /// The largest payload of a frame.
+    pub mtu: Option<Fact<u32>>,
+    /// Whether the link is up.
+    pub up: Option<Fact<bool>>,
+    /// Whether the DSCP decides about the class.
+    pub trusts_dscp: Option<Fact<bool>>,
+    /// Queues that mark packets, one bit each.
+    pub marks: Option<Fact<u8>>,
+    /// Class by DSCP, as far as it is shown.
+    pub dscp: Option<Fact<[Option<u8>; 64]>>,
+}
+
+/// What a file of outputs holds.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Shown {
+    /// Ports in the order in which they appear.
+    pub ports: Vec<ShownPort>,
+    /// Facts that hold for all ports.
+    pub all: ShownPort,
+}
+
+impl Shown {
+    /// The port of a name, made if it is new.
+    fn port(&mut self, name: &str) -> &mut ShownPort {
+        let found = self.ports.iter().position(|port| port.name == name);
+        let index = found.unwrap_or_else(|| {
+            self.ports.push(ShownPort { name: name.to_owned(), ..ShownPort::default() });
+            self.ports.len() - 1
+        });
+        &mut self.ports[index]
+    }
+
+    /// The ports, and the facts of all ports if there are any.
+    pub fn each(&self) -> impl Iterator<Item = &ShownPort> {
+        let all = Some(&self.all).filter(|all| **all != ShownPort::default());
+        self.ports.iter().chain(all)
+    }
+}
+
+impl ShownPort {
+    /// The name for people.
+    pub fn title(&self) -> &str {
+        if self.name.is_empty() { "all ports" } else { &self.name }
+    }
+
+    /// Whether a configuration means this port by a name: `Et1` and `Ethernet1` are one port.
+    pub fn is_called(&self, name: &str) -> bool {
+        let number =
+            |name: &str| name.trim_start_matches(|letter: char| letter.is_ascii_alphabetic()).to_owned();
+        let short = |name: &str| name.get(..2).unwrap_or_default().to_ascii_lowercase();
+        self.name == name || (number(&self.name) == number(name) && short(&self.name) == short(name))
+    }
+}
+
+/// Outputs, and the running configuration if there is one among them.
+pub(super) struct Outputs {
+    pub(super) shown: Shown,
+    pub(super) dialect: Option<Dialect>,
+    /// The configuration, with empty lines before it, so that its lines keep their numbers.
+    pub(super) configuration: Option<String>,
+}
+
+/// The command of a line that begins an output.
+fn command(line: &str) -> Option<&str> {
+    if let Some(command) = line.trim().strip_prefix("==> ").and_then(|rest| rest.strip_suffix(" <==")) {
+        return Some(command);
+    }
+    // A prompt has no blanks: "leaf1#show pfc counters", "cumulus@leaf01:mgmt:~$ nv show qos roce".
+    let at = line.find(['#', '$', '>'])?;
+    let (prompt, rest) = line.split_at(at);
+    let rest = rest[1..].trim();
+    let is_prompt = !prompt.is_empty() && !prompt.contains(char::is_whitespace);
+    let known = ["show ", "nv show ", "nv config show"].iter().any(|word| rest.starts_with(word));
+    (is_prompt && known).then_some(rest)
+}
+
+/// Whether a text has outputs of commands in it.
+pub(super) fn has_outputs(text: &str) -> bool {
+    text.lines().any(|line| command(line).is_some())
+}
+
+/// Reads outputs. Commands that are not known hold nothing that a rule looks at.
+///
+/// # Errors
+/// Lines that should be understood and are not.
+pub(super) fn read(file: &str, text: &str) -> Result<Outputs, ReadError> {
+    let mut found = Outputs { shown: Shown::default(), dialect: None, configuration: None };
+    let mut sections: Vec<Section<'_>> = Vec::new();
+    for line in lines(file, text, &[])? {
+        match (command(line.text), sections.last_mut()) {
+            (Some(command), _) => sections.push(Section { file, command, head: line, lines: Vec::new() }),
+            (None, Some(section)) => section.lines.push(line),
+            // Notes on where outputs come from.
+            (None, None) if line.text.starts_with('#') => {}
+            (None, None) => {
+                let what = "outputs begin with \"==> COMMAND <==\" or with the prompt and the command";
+                return Err(ReadError::new(file, line.number, what));
+            }
+        }
+    }
+    for section in &sections {
+        take(section, text, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn take(section: &Section<'_>, text: &str, found: &mut Outputs) -> Result<(), ReadError> {
+    let words: Vec<&str> = section.command.split_whitespace().collect();
+    let shown = &mut found.shown;
+    let dialect = match words.as_slice() {
+        ["show", "running-config" | "runningconfiguration", ..] | ["nv", "config", "show", ..] => {
+            found.configuration = Some(kept(section, text));
+            return Ok(());
+        }
+        ["show", "pfc", "counters", ..] => Dialect::Sonic,
+        ["show", "pfc", "priority", ..] => sonic::priorities(section, shown).map(|()| Dialect::Sonic)?,
+        ["show", "pfcwd", "stats", ..] => sonic::watchdog(section, shown).map(|()| Dialect::Sonic)?,
+        ["show", "queue", "counters", ..] => sonic::queues(section, shown).map(|()| Dialect::Sonic)?,
+        ["show", "interfaces", "status", ..] if sonic::is_own_status(section) => {
+            sonic::status(section, shown).map(|()| Dialect::Sonic)?
+        }
+        ["show", "priority-flow-control"] | ["show", "priority-flow-control", "status"] => {
+            eos::priority_flow_control(section, shown).map(|()| Dialect::Eos)?
+        }
+        ["show", "interface", .., "priority-flow-control"] => {
+            nxos::priority_flow_control(section, shown).map(|()| Dialect::NxOs)?
+        }
+        ["nv", "show", "qos", "roce"] => nvue::roce(section, &mut shown.all).map(|()| Dialect::Nvue)?,
+        ["nv", "show", "interface", name, "qos", "roce", "status"] => {
+            nvue::roce(section, shown.port(name)).map(|()| Dialect::Nvue)?
+        }
+        _ => return Ok(()),
+    };
+    found.dialect = Some(dialect);
+    Ok(())
+}
+
+/// The lines of a section as they are, at their places.
+fn kept(section: &Section<'_>, text: &str) -> String {
+    let last = section.lines.last().map_or(section.head.number, |line| line.number);
+    let own = |number: usize| (section.head.number + 1..=last).contains(&number);
+    let kept = (1..).zip(text.lines()).take(last).map(|(number, line)| if own(number) { line } else { "" });
+    kept.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command;
+
+    #[test]
+    fn commands_are_found_behind_prompts_and_nothing_else_is() {
+        for (line, expected) in [
+            ("==> show pfc priority <==", Some("show pfc priority")),
+            ("admin@sonic:~$ show pfc priority", Some("show pfc priority")),
+            ("Leaf-1#show priority-flow-control", Some("show priority-flow-control")),
+            ("cumulus@leaf01:mgmt:~$ nv show qos roce", Some("nv show qos roce")),
+            ("! Command: show running-config", None),
+            ("# show pfc priority", None),
+            ("   description a#show x y", None),
+            ("Ethernet0    3,4", None),
+        ] {
+            assert_eq!(command(line), expected, "{line}");
+        }
+    }
+}

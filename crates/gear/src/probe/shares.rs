@@ -1,0 +1,165 @@
+//! Shares of a link: hosts send in several classes at once, and what arrives of each class is compared with
+//! what the switch is configured to give it.
+
+use std::collections::BTreeMap;
+
+use super::load::{SLOT, StreamOutcome};
+
+/// Part of the time of a load in which nothing is counted, at its begin (queues fill, and orders arrive one
+/// after the other) and at its end, in percent.
+const BEGIN: u64 = 20;
+const END: u64 = 10;
+
+/// A class that gets this part of what it sent waits for nothing.
+const SATISFIED: f64 = 0.95;
+
+/// A class that gets less than this part of its share is starved: packets and rounds of a scheduler are no
+/// continuous quantities, and programs do not send evenly.
+const STARVED: f64 = 0.8;
+
+/// The part of a link that a class is to have while all of these classes send.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Expected {
+    /// A DSCP of the class.
+    pub dscp: u8,
+    /// Its part in percent. A class below a strict one has 0.
+    pub percent: f64,
+}
+
+/// What a class got.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Share {
+    /// The DSCP of the class.
+    pub dscp: u8,
+    /// The part that it is to have, in percent.
+    pub expected: f64,
+    /// The part of what arrived, in percent.
+    pub measured: f64,
+    /// Whether it sent more than arrived, so that it would have used a larger part.
+    pub limited: bool,
+}
+
+impl Share {
+    /// Whether it got less than it is to have, while it sent enough to use that.
+    pub fn is_starved(&self) -> bool {
+        self.limited && self.measured < self.expected * STARVED
+    }
+}
+
+/// Percents of weights.
+pub fn expected_of(weights: &[(u8, u32)]) -> Vec<Expected> {
+    let sum: f64 = weights.iter().map(|(_, weight)| f64::from(*weight)).sum();
+    let percent = |weight: u32| f64::from(weight) * 100.0 / sum.max(1.0);
+    weights.iter().map(|(dscp, weight)| Expected { dscp: *dscp, percent: percent(*weight) }).collect()
+}
+
+/// What each class got of the link.
+///
+/// # Errors
+/// Why the streams say nothing about it.
+pub fn measured(streams: &[StreamOutcome], expected: &[Expected]) -> Result<Vec<Share>, &'static str> {
+    if streams.iter().any(|stream| stream.end.is_none()) {
+        return Err("not all hosts sent");
+    }
+    if !streams.iter().all(StreamOutcome::is_of_the_network) {
+        return Err("a program did not keep up with the rate; try a lower one");
+    }
+    // Arrived and due packets by DSCP, while all senders are sending.
+    let mut classes: BTreeMap<u8, (f64, f64)> = BTreeMap::new();
+    for stream in streams {
+        let class = classes.entry(stream.order.traffic_class >> 2).or_default();
+        class.0 += f64::from(stream.within(BEGIN, 100 - END)) * f64::from(stream.order.bytes);
+        class.1 += stream.due_within(BEGIN, 100 - END) * f64::from(stream.order.bytes);
+    }
+    let total: f64 = classes.values().map(|(arrived, _)| arrived).sum();
+    if total <= 0.0 {
+        return Err("nothing arrived");
+    }
+    let of = |expected: &Expected| {
+        let (arrived, due) = classes.get(&expected.dscp).copied().unwrap_or_default();
+        let limited = arrived < due * SATISFIED;
+        let measured = arrived * 100.0 / total;
+        Share { dscp: expected.dscp, expected: expected.percent, measured, limited }
+    };
+    let shares: Vec<Share> = expected.iter().map(of).collect();
+    match shares.iter().any(|share| share.limited) {
+        true => Ok(shares),
+        false => Err("the hosts together did not fill a link; try a higher rate"),
+    }
+}
+
+impl StreamOutcome {
+    /// Packets that arrived between two parts of the ordered time, in percent.
+    fn within(&self, from: u64, to: u64) -> u32 {
+        let slots = u64::from(self.order.millis) / SLOT.as_millis() as u64;
+        let slot = |percent: u64| ((slots * percent / 100) as usize).min(self.slots.len());
+        self.slots[slot(from)..slot(to)].iter().sum()
+    }
+
+    /// Packets that the sender meant to send in that time. What was due while its program had no time is left
+    /// out.
+    fn due_within(&self, from: u64, to: u64) -> f64 {
+        let behind = self.end.map_or(0, |end| end.behind);
+        let due = f64::from(self.offered() - behind);
+        let slots = u64::from(self.order.millis) / SLOT.as_millis() as u64;
+        let part = (slots * to / 100 - slots * from / 100) as f64 / slots.max(1) as f64;
+        due * part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::{LoadEnd, LoadOrder};
+    use super::*;
+
+    /// A stream of one second with 1000 packets due, of which so many arrive in each slot of 10 ms.
+    fn stream(dscp: u8, each: u32) -> StreamOutcome {
+        let order =
+            LoadOrder { traffic_class: dscp << 2 | 2, bytes: 1000, millis: 1000, ..LoadOrder::default() };
+        StreamOutcome {
+            host: format!("h{dscp}"),
+            order,
+            end: Some(LoadEnd { sent: each * 100, held_back: 1000 - each * 100, ..LoadEnd::default() }),
+            refused: None,
+            arrived: each * 100,
+            marked: 0,
+            slots: vec![each; 100],
+            overrun: 0,
+        }
+    }
+
+    fn starved(streams: &[StreamOutcome], weights: &[(u8, u32)]) -> Vec<u8> {
+        let shares = measured(streams, &expected_of(weights)).unwrap();
+        shares.iter().filter(|share| share.is_starved()).map(|share| share.dscp).collect()
+    }
+
+    #[test]
+    fn a_class_with_less_than_its_share_is_starved_and_one_that_sent_no_more_is_not() {
+        assert!(starved(&[stream(26, 5), stream(0, 5)], &[(26, 50), (0, 50)]).is_empty());
+        assert_eq!(starved(&[stream(26, 1), stream(0, 9)], &[(26, 50), (0, 50)]), [26]);
+        assert_eq!(starved(&[stream(26, 0), stream(0, 10)], &[(26, 50), (0, 50)]), [26]);
+        // DSCP 0 sends ten packets a slot and gets all of them, so nothing is known of its share.
+        assert!(starved(&[stream(26, 8), stream(0, 10)], &[(26, 20), (0, 80)]).is_empty());
+        // A class below a strict one has no share that it could miss.
+        assert!(starved(&[stream(26, 9), stream(0, 0)], &[(26, 100), (0, 0)]).is_empty());
+    }
+
+    #[test]
+    fn a_free_link_and_slow_programs_say_nothing() {
+        let weights = expected_of(&[(26, 1), (0, 1)]);
+        let free = [stream(26, 10), stream(0, 10)];
+        assert!(measured(&free, &weights).unwrap_err().contains("did not fill a link"));
+        let mut slow = [stream(26, 5), stream(0, 5)];
+        slow[1].end = Some(LoadEnd { sent: 500, behind: 500, ..LoadEnd::default() });
+        assert!(measured(&slow, &weights).unwrap_err().contains("did not keep up"));
+        slow[1].end = None;
+        assert!(measured(&slow, &weights).unwrap_err().contains("not all hosts sent"));
+    }
+
+    #[test]
+    fn what_arrives_before_all_senders_send_is_not_counted() {
+        let (mut early, late) = (stream(26, 5), stream(0, 5));
+        early.slots[..20].fill(1000);
+        assert!(starved(&[early, late], &[(26, 50), (0, 50)]).is_empty());
+    }
+}

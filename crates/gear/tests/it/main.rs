@@ -1,0 +1,7 @@
+//! Configurations and facts as users meet them.
+
+mod garbled;
+mod hosts;
+mod lab;
+mod round_trips;
+mod switches;

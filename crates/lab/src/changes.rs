@@ -1,0 +1,102 @@
+//! What of a fabric file can change while its lab runs.
+
+use crate::plan::Plan;
+use sim::experiment::Experiment;
+
+/// The paths that `rockery lab set` takes.
+const SETTABLE: &str = "link.N with rate, delay, length, loss and bit-errors; qos.NAME with lossy-limit, \
+                        queue.CLASS.limit, queue.CLASS.ecn and pfc, its watchdog excepted";
+
+/// Whether a path leads to something that can change.
+fn is_settable(path: &str) -> bool {
+    let keys: Vec<&str> = path.split('.').map(str::trim).collect();
+    match keys[..] {
+        ["link", _, field] => ["rate", "delay", "length", "loss", "bit-errors"].contains(&field),
+        ["qos", _, "pfc", "watchdog", ..] => false,
+        ["qos", _, "lossy-limit"] | ["qos", _, "queue", _, "limit" | "ecn", ..] => true,
+        ["qos", _, "pfc", ..] => true,
+        _ => false,
+    }
+}
+
+/// The plan with another value, which is checked as that of a file.
+///
+/// # Errors
+/// Why the value cannot be set in a lab that runs.
+pub(crate) fn changed(plan: &Plan, path: &str, value: &str) -> Result<Plan, String> {
+    if !is_settable(path) {
+        return Err(format!("{path} cannot change while the lab runs; what can is {SETTABLE}"));
+    }
+    let changed = plan.with(path, value).map_err(|error| error.to_string())?;
+    if is_another_network(&plan.experiment, &changed.experiment) {
+        return Err(format!("{path}={value} would change which ports are connected, or the size of buffers"));
+    }
+    if !changes(&plan.experiment, &changed.experiment) {
+        return Err(format!(
+            "{path}={value} changes nothing: it is the value already, or the switch is configured by a \
+             vendor's file, which a running lab does not read again"
+        ));
+    }
+    Ok(changed)
+}
+
+fn is_another_network(before: &Experiment, after: &Experiment) -> bool {
+    let [before, after] = [before, after].map(|experiment| &experiment.scenario);
+    let ends = |scenario: &sim::world::Scenario| {
+        scenario.topology.links().iter().map(|link| link.ends).collect::<Vec<_>>()
+    };
+    let buffers = before
+        .switches
+        .iter()
+        .zip(&after.switches)
+        .any(|(before, after)| (before.ports.len(), before.buffer) != (after.ports.len(), after.buffer));
+    ends(before) != ends(after) || before.switches.len() != after.switches.len() || buffers
+}
+
+fn changes(before: &Experiment, after: &Experiment) -> bool {
+    let links = [before, after].map(|experiment| experiment.scenario.topology.links().iter());
+    let [before_links, after_links] = links;
+    before_links.zip(after_links).any(|(before, after)| before.config != after.config)
+        || before.scenario.switches != after.scenario.switches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fabric::file::Document;
+
+    const FILE: &str = "[[host]]\nname = \"h\"\ncount = 2\n[[switch]]\nname = \"sw\"\n\
+                        [[link]]\nbetween = [\"h*\", \"sw\"]\n[[workload]]\n\
+                        pattern = \"ring\"\nmessages = 1\n";
+
+    fn plan() -> Plan {
+        let mut none = |name: &str| Err(format!("{name} is not there"));
+        let document = Document::read("test", FILE, &mut none).expect("a file");
+        Plan::new("test".to_owned(), document, &mut none).expect("a plan")
+    }
+
+    #[test]
+    fn rates_thresholds_and_pauses_change() {
+        let plan = plan();
+        for (path, value) in [
+            ("link.0.rate", "10Gbps"),
+            ("link.*.loss", "0.1"),
+            ("qos.default.pfc.classes", "[]"),
+            ("qos.default.queue.3.ecn.min", "1KiB"),
+        ] {
+            let changed = changed(&plan, path, value).expect(path);
+            assert_eq!(changed.hosts, plan.hosts);
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_what_can_be_set() {
+        let plan = plan();
+        for path in ["seed", "link.0.between", "qos.default.buffer", "qos.default.pfc.watchdog.detect"] {
+            let error = changed(&plan, path, "1").expect_err(path);
+            assert!(error.contains("qos.NAME"), "{error}");
+        }
+        assert!(changed(&plan, "link.0.rate", "quick").is_err());
+        assert!(changed(&plan, "link.0.rate", "100Gbps").expect_err("the same").contains("nothing"));
+    }
+}

@@ -1,0 +1,323 @@
+//! The control socket of a lab: an abstract Unix socket, which belongs to the user who started the lab.
+
+use crate::LabError;
+use crate::lateness::LatenessSummary;
+use crate::measurement::Measured;
+use crate::network::HostCounters;
+use crate::sys::process;
+use crate::tracking::{Numbers, Outcome};
+use link::unix;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Bytes of a message at most.
+pub(crate) const MESSAGE_BYTES: usize = 128 << 10;
+
+/// Flows in one message at most, and outcomes, which have a histogram each.
+const FLOWS_PER_MESSAGE: usize = 1000;
+const OUTCOMES_PER_MESSAGE: usize = 8;
+
+/// How long a command waits for room in the lab's backlog.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a lab is asked for.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case")]
+pub(crate) enum Request {
+    /// The state of the lab and its hosts.
+    Status,
+    /// The namespaces of a host.
+    Enter { host: String },
+    /// The end of the lab.
+    Down,
+    /// Takes a link down, or brings it up again.
+    Link { ends: [String; 2], up: bool },
+    /// What a switch with a vendor's configuration prints.
+    Show { switch: String, command: String },
+    /// Writes packets of a port to a file, or ends that.
+    Capture { port: String, path: Option<String> },
+    /// The lab ends with this connection.
+    Own,
+    /// Flows of the run that comes, besides those that were named before.
+    Track { flows: Vec<Numbers> },
+    /// When the run begins and ends, in nanoseconds of the lab's clock.
+    Measure { begin_ns: u64, end_ns: Option<u64> },
+    /// The end of the run, if it has none.
+    Finish,
+    /// What those who posted messages know of them.
+    Outcomes { outcomes: Vec<Outcome> },
+    /// What the run has shown.
+    Measured,
+    /// Another value of the fabric file.
+    Set { path: String, value: String },
+    /// What ports counted, and what is wrong, as the simulator reports it.
+    Report { json: bool },
+}
+
+/// What a lab answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub(crate) enum Answer {
+    Status(Status),
+    Enter { variables: Vec<(String, String)> },
+    Done,
+    Text { text: String, more: bool },
+    Error { error: String },
+}
+
+/// A lab and its hosts.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The name of the lab.
+    pub name: String,
+    /// The title of its file.
+    pub title: String,
+    /// The process that it is.
+    pub process: u32,
+    /// Nanoseconds of its clock since it began.
+    pub now_ns: u64,
+    /// By what its clock is slower than the machine's.
+    pub slowdown: u64,
+    /// How late packets were handled.
+    pub lateness: LatenessSummary,
+    /// What the shortest link takes for a whole packet, ns: the 99.9th percentile of lateness is compared
+    /// with it.
+    pub shortest_link_ns: u64,
+    /// Whether lateness was within it.
+    pub valid: bool,
+    /// Packets that switches dropped.
+    pub dropped: u64,
+    /// Pause frames that switches and hosts sent.
+    pub pauses: u64,
+    /// Packets that switches marked.
+    pub marked: u64,
+    /// The hosts in which programs run.
+    pub hosts: Vec<HostStatus>,
+    /// How many simulated hosts there are besides.
+    pub simulated: u32,
+    /// Ports whose packets are written to files.
+    pub captured: Vec<String>,
+}
+
+/// A live host.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// The name of the host in the file.
+    pub name: String,
+    /// Its IPv4 address.
+    pub v4: String,
+    /// Its IPv6 address.
+    pub v6: String,
+    /// Devices that programs have open.
+    pub devices: u32,
+    /// What was counted.
+    pub counters: HostCounters,
+}
+
+fn prefix() -> String {
+    format!("rockery-lab-{}-", process::user().0)
+}
+
+/// The abstract name of a lab's socket.
+pub(crate) fn socket_name(lab: &str) -> String {
+    prefix() + lab
+}
+
+/// The names of this user's labs in this network namespace.
+pub fn labs() -> Vec<String> {
+    let prefix = format!("@{}", prefix());
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let names = table.lines().filter_map(|line| line.split_whitespace().last()?.strip_prefix(&prefix));
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// A connection to a lab.
+#[derive(Debug)]
+pub struct Client {
+    socket: OwnedFd,
+}
+
+/// What is needed to enter a host.
+#[derive(Debug)]
+pub struct Entered {
+    /// Variables of its programs.
+    pub(crate) variables: Vec<(String, String)>,
+    /// User, PID, network, UTS, IPC and mount namespace.
+    pub(crate) namespaces: Vec<OwnedFd>,
+}
+
+impl Client {
+    /// Connects to a lab; without a name, to the one that runs.
+    ///
+    /// # Errors
+    /// When there is none, or several.
+    pub fn connect(name: Option<&str>) -> Result<Self, LabError> {
+        let there = labs();
+        let name = match (name, there.as_slice()) {
+            (Some(name), _) => name,
+            (None, [only]) => only,
+            (None, []) => return Err(LabError::None),
+            (None, _) => return Err(LabError::Several(there.join(", "))),
+        };
+        let socket = unix::connect(&socket_name(name), PATIENCE).map_err(|source| match source.kind() {
+            io::ErrorKind::ConnectionRefused if there.is_empty() => LabError::None,
+            io::ErrorKind::ConnectionRefused => {
+                LabError::NoSuchLab { name: name.to_owned(), there: there.join(", ") }
+            }
+            _ => LabError::System { what: "the control socket", source },
+        })?;
+        let user = unix::peer_user(socket.as_raw_fd()).map_err(LabError::system("the control socket"))?;
+        if user == process::user().0 { Ok(Self { socket }) } else { Err(LabError::Foreign(user)) }
+    }
+
+    fn ask(&self, request: &Request) -> Result<(Answer, Vec<OwnedFd>), LabError> {
+        let failed = LabError::system("the lab does not answer");
+        let bytes = serde_json::to_vec(request).map_err(|error| failed(error.into()))?;
+        unix::send_fds(self.socket.as_raw_fd(), &bytes, &[]).map_err(&failed)?;
+        self.receive()
+    }
+
+    fn receive(&self) -> Result<(Answer, Vec<OwnedFd>), LabError> {
+        let failed = LabError::system("the lab does not answer");
+        let mut bytes = vec![0; MESSAGE_BYTES];
+        let received = unix::receive_fds::<{ unix::FDS_MAX }>(self.socket.as_raw_fd(), &mut bytes);
+        let (length, fds) = received.map_err(&failed)?;
+        match serde_json::from_slice(&bytes[..length]) {
+            Ok(Answer::Error { error }) => Err(LabError::Refused(error)),
+            Ok(answer) => Ok((answer, fds.into_iter().flatten().collect())),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+
+    fn wrong() -> LabError {
+        LabError::Refused("the lab is of another version of rockery".to_owned())
+    }
+
+    /// Hosts, counters and lateness of the lab.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn status(&self) -> Result<Status, LabError> {
+        match self.ask(&Request::Status)? {
+            (Answer::Status(status), _) => Ok(status),
+            _ => Err(Self::wrong()),
+        }
+    }
+
+    /// Ends the lab, and waits until nothing of it is left.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn down(&self) -> Result<(), LabError> {
+        self.ask(&Request::Down)?;
+        // The end of the connection is the end of the process.
+        let _ = unix::receive_next(self.socket.as_raw_fd(), &mut [0; 64]);
+        Ok(())
+    }
+
+    /// Takes the link between two nodes down, or brings it up again.
+    ///
+    /// # Errors
+    /// When there is no such link.
+    pub fn link(&self, ends: [String; 2], up: bool) -> Result<(), LabError> {
+        self.ask(&Request::Link { ends, up }).map(drop)
+    }
+
+    /// Has the packets of a port written to a file, in both directions; without a path, ends that. The path
+    /// has to be absolute.
+    ///
+    /// # Errors
+    /// When there is no such port, or the file cannot be written.
+    pub fn capture(&self, port: &str, path: Option<&str>) -> Result<(), LabError> {
+        let path = path.map(str::to_owned);
+        self.ask(&Request::Capture { port: port.to_owned(), path }).map(drop)
+    }
+
+    /// Has the lab end with this client.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn own(&self) -> Result<(), LabError> {
+        self.ask(&Request::Own).map(drop)
+    }
+
+    /// Has a run measured, from one time of the lab's clock to another or to [`Self::measured`]. The network
+    /// begins anew: nothing is on its way, and nothing is counted.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn measure(&self, flows: &[Numbers], begin_ns: u64, end_ns: Option<u64>) -> Result<(), LabError> {
+        for flows in flows.chunks(FLOWS_PER_MESSAGE) {
+            self.ask(&Request::Track { flows: flows.to_vec() })?;
+        }
+        self.ask(&Request::Measure { begin_ns, end_ns }).map(drop)
+    }
+
+    /// Ends the run, and returns what it has shown. `outcomes` is what those know who posted messages.
+    ///
+    /// # Errors
+    /// When no run is measured.
+    pub fn measured(&self, outcomes: &[Outcome]) -> Result<Measured, LabError> {
+        self.ask(&Request::Finish)?;
+        for outcomes in outcomes.chunks(OUTCOMES_PER_MESSAGE) {
+            self.ask(&Request::Outcomes { outcomes: outcomes.to_vec() })?;
+        }
+        let text = self.text(&Request::Measured)?;
+        serde_json::from_str(&text).map_err(|_| Self::wrong())
+    }
+
+    /// Sets a value of the fabric file while the lab runs.
+    ///
+    /// # Errors
+    /// When the value is wrong, or is one that cannot change.
+    pub fn set(&self, path: &str, value: &str) -> Result<(), LabError> {
+        self.ask(&Request::Set { path: path.to_owned(), value: value.to_owned() }).map(drop)
+    }
+
+    /// What a switch with a vendor's configuration prints for a command.
+    ///
+    /// # Errors
+    /// When there is no such switch or command.
+    pub fn show(&self, switch: &str, command: &str) -> Result<String, LabError> {
+        self.text(&Request::Show { switch: switch.to_owned(), command: command.to_owned() })
+    }
+
+    /// What ports counted, and what is wrong, as the simulator reports it, as a table or as JSON.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn report(&self, json: bool) -> Result<String, LabError> {
+        self.text(&Request::Report { json })
+    }
+
+    /// A text, which comes in pieces.
+    fn text(&self, request: &Request) -> Result<String, LabError> {
+        let (mut answer, _) = self.ask(request)?;
+        let mut whole = String::new();
+        loop {
+            let Answer::Text { text, more } = answer else { return Err(Self::wrong()) };
+            whole += &text;
+            if !more {
+                return Ok(whole);
+            }
+            (answer, _) = self.receive()?;
+        }
+    }
+
+    /// What is needed to enter a host.
+    ///
+    /// # Errors
+    /// When there is no such host.
+    pub fn host(&self, host: &str) -> Result<Entered, LabError> {
+        match self.ask(&Request::Enter { host: host.to_owned() })? {
+            (Answer::Enter { variables }, namespaces) => Ok(Entered { variables, namespaces }),
+            _ => Err(Self::wrong()),
+        }
+    }
+}

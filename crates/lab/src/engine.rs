@@ -1,0 +1,562 @@
+//! The loop of a lab: the network runs up to the time of the clock, and the ports of hosts are served.
+
+use crate::LabError;
+use crate::capture::{self, CAPTURED_MAX, Capture};
+use crate::changes;
+use crate::clock::Clock;
+use crate::control::{Answer, HostStatus, MESSAGE_BYTES, Request, Status};
+use crate::device::Device;
+use crate::inspect;
+use crate::listener::accept;
+use crate::measurement::Measurement;
+use crate::network::{Network, Port};
+use crate::plan::Plan;
+use crate::spaces::{ATTACH, RUNTIME, Spaces};
+use crate::sys::epoll::Epoll;
+use crate::tap::{Neighbours, Tap};
+use crate::tracking::Numbers;
+use fabric::topology::Node;
+use fabric::{Span, Time};
+use link::unix;
+use sim::report::{Report, table};
+use sim::world::{CapturedFrame, World};
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Sockets are looked at so often while packets move, in nanoseconds of the machine.
+const SOCKETS_EVERY: u64 = 20_000;
+/// How long the loop polls before it sleeps: what waking takes.
+const POLLS_FOR: u64 = 30_000;
+/// The longest sleep.
+const SLEEP_MAX: u64 = 1_000_000_000;
+/// Connections of commands at once.
+const COMMANDS_MAX: usize = 64;
+
+/// Names of ports in a message at most.
+const NAMES_MAX: usize = 16;
+
+/// What a watched descriptor is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Watched {
+    Signals,
+    Control,
+    Command(RawFd),
+    Attach(usize),
+    Greeting(RawFd),
+    Device(usize, RawFd),
+    Tap(usize),
+}
+
+impl Watched {
+    fn number(self) -> u64 {
+        let number = |kind: u64, place: usize, fd: RawFd| kind << 56 | (place as u64) << 32 | fd as u64;
+        match self {
+            Self::Signals => number(0, 0, 0),
+            Self::Control => number(1, 0, 0),
+            Self::Command(fd) => number(2, 0, fd),
+            Self::Attach(place) => number(3, place, 0),
+            Self::Greeting(fd) => number(4, 0, fd),
+            Self::Device(place, fd) => number(5, place, fd),
+            Self::Tap(place) => number(6, place, 0),
+        }
+    }
+
+    fn of(number: u64) -> Self {
+        let (place, fd) = ((number >> 32 & 0xff_ffff) as usize, (number & 0xffff_ffff) as RawFd);
+        match number >> 56 {
+            0 => Self::Signals,
+            1 => Self::Control,
+            2 => Self::Command(fd),
+            3 => Self::Attach(place),
+            4 => Self::Greeting(fd),
+            5 => Self::Device(place, fd),
+            _ => Self::Tap(place),
+        }
+    }
+}
+
+/// The descriptors that a lab was started with.
+pub(crate) struct Held {
+    pub(crate) control: OwnedFd,
+    pub(crate) signals: OwnedFd,
+    pub(crate) user: OwnedFd,
+    pub(crate) pid: OwnedFd,
+    pub(crate) spaces: Vec<Spaces>,
+}
+
+/// A lab that runs.
+pub(crate) struct Engine {
+    plan: Plan,
+    clock: Clock,
+    world: World,
+    network: Network,
+    epoll: Epoll,
+    held: Held,
+    commands: BTreeMap<RawFd, OwnedFd>,
+    /// Devices that have connected and not said anything yet, with the place of their host.
+    greetings: BTreeMap<RawFd, (OwnedFd, usize)>,
+    /// The shortest one of the file as it was read: nodes of the network are driven by themselves for so
+    /// long.
+    least_delay: Span,
+    captures: Vec<Capture>,
+    measurement: Measurement,
+    /// The connection with which the lab ends.
+    owner: Option<RawFd>,
+    /// Who is to be told that the lab has ended.
+    ends: Option<OwnedFd>,
+    stops: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(plan: Plan, slowdown: u32, mut held: Held) -> Result<Self, LabError> {
+        let world = new_world(&plan)?;
+        let least_delay = plan.shortest_delay();
+        let neighbours: Neighbours = plan.hosts.iter().map(|host| (host.v4, host.v6, host.mac)).collect();
+        let ports = plan.hosts.iter().zip(&mut held.spaces).map(|(host, spaces)| {
+            let tap = spaces.tap.take().map(|tap| Tap::new(tap, neighbours.clone()));
+            Port::new(host.clone(), tap)
+        });
+        let clock = Clock::new(slowdown);
+        let network = Network::new(plan.experiment.network.hosts.len(), ports.collect(), clock);
+        let epoll = Epoll::new().map_err(LabError::system("epoll"))?;
+        let watch = |fd: RawFd, what: Watched| {
+            epoll.add(fd, what.number()).map_err(LabError::system("a descriptor cannot be watched"))
+        };
+        watch(held.signals.as_raw_fd(), Watched::Signals)?;
+        watch(held.control.as_raw_fd(), Watched::Control)?;
+        for (place, spaces) in held.spaces.iter().enumerate() {
+            watch(spaces.listener.as_raw_fd(), Watched::Attach(place))?;
+            if let Some(tap) = &network.ports[place].tap {
+                watch(tap.raw(), Watched::Tap(place))?;
+            }
+        }
+        Ok(Self {
+            plan,
+            clock,
+            world,
+            network,
+            epoll,
+            held,
+            commands: BTreeMap::new(),
+            greetings: BTreeMap::new(),
+            least_delay,
+            captures: Vec::new(),
+            measurement: Measurement::default(),
+            owner: None,
+            ends: None,
+            stops: false,
+        })
+    }
+
+    /// Runs until the lab is ended. Returns the connection of the command that ended it.
+    pub(crate) fn run(mut self) -> Option<OwnedFd> {
+        let (mut active_at, mut looked_at) = (link::lab::monotonic(), 0);
+        while !self.stops {
+            self.network.active = false;
+            self.wake_ports();
+            self.advance();
+            self.network.flush();
+            self.write_captures();
+            self.drop_broken();
+            let now = link::lab::monotonic();
+            if self.network.active {
+                active_at = now;
+            }
+            if now - looked_at > SOCKETS_EVERY {
+                looked_at = now;
+                self.look(0);
+            }
+            if now - active_at > POLLS_FOR {
+                self.sleep();
+            } else if !self.network.active {
+                std::thread::yield_now();
+            }
+        }
+        self.ends
+    }
+
+    /// Runs the network up to the time of the clock. A run that is measured begins and ends at its very
+    /// moment, however late that is noticed.
+    fn advance(&mut self) {
+        if let Some((begin, world)) = self.measurement.take_beginning(self.clock.now()) {
+            self.world = world;
+            self.network.restart(self.clock.beginning_at(begin), begin);
+            self.network.tracking = Some(self.measurement.take_tracking());
+            self.captures.iter().for_each(|one| self.world.set_capture(one.link, true, CAPTURED_MAX));
+            self.wake_ports();
+        }
+        if self.measurement.ends_by(self.network.clock.now()) {
+            self.world.run_live(self.measurement.end(), &mut self.network);
+            self.measurement.finish(&self.world, &mut self.network);
+        }
+        self.world.run_live(self.network.clock.now(), &mut self.network);
+    }
+
+    /// Has the network ask ports that have something, and were found empty before.
+    fn wake_ports(&mut self) {
+        for port in &mut self.network.ports {
+            if !port.asks && port.has_more() {
+                port.asks = true;
+                // Packets of devices have stamps; a frame of the kernel enters when it is found, and not at
+                // the time that the network had reached when the lab went to sleep.
+                let at = if port.has_stamped() { Time(0) } else { self.network.clock.now() };
+                self.world.wake_live(port.host.number, at);
+            }
+        }
+    }
+
+    /// Sleeps until something comes, or something happens in the network.
+    fn sleep(&mut self) {
+        let ports = &self.network.ports;
+        let awake = ports.iter().flat_map(|port| &port.devices).filter(|device| device.sleep()).count();
+        if awake == 0 {
+            let next = self.world.next_event();
+            let sleep =
+                if next == Time::NEVER { SLEEP_MAX } else { self.network.clock.until(next).min(SLEEP_MAX) };
+            self.look(sleep);
+        }
+        self.network.ports.iter().flat_map(|port| &port.devices).for_each(Device::wake);
+    }
+
+    /// Looks at descriptors, waiting for `nanoseconds` at most.
+    fn look(&mut self, nanoseconds: u64) {
+        for number in self.epoll.wait(nanoseconds) {
+            match Watched::of(number) {
+                Watched::Signals => self.stops = true,
+                Watched::Control => self.accept_command(),
+                Watched::Command(fd) => self.command(fd),
+                Watched::Attach(place) => self.accept_device(place),
+                Watched::Greeting(fd) => self.greet(fd),
+                Watched::Device(place, fd) => {
+                    let devices = &mut self.network.ports[place].devices;
+                    let gone = devices.iter_mut().any(|device| device.raw() == fd && !device.attend());
+                    if gone {
+                        self.epoll.remove(fd);
+                        self.network.leave(place, fd);
+                    }
+                }
+                Watched::Tap(place) => {
+                    if let Some(tap) = &mut self.network.ports[place].tap {
+                        tap.set_readable();
+                    }
+                }
+            }
+        }
+    }
+
+    fn accept_device(&mut self, place: usize) {
+        let Ok(socket) = accept(self.held.spaces[place].listener.as_raw_fd()) else { return };
+        let fd = socket.as_raw_fd();
+        if self.epoll.add(fd, Watched::Greeting(fd).number()).is_ok() {
+            self.greetings.insert(fd, (socket, place));
+        }
+    }
+
+    fn greet(&mut self, fd: RawFd) {
+        let Some((socket, place)) = self.greetings.remove(&fd) else { return };
+        self.epoll.remove(fd);
+        // A device that is not let in finds its connection closed.
+        let Ok(device) = Device::welcome(socket) else { return };
+        if self.epoll.add(fd, Watched::Device(place, fd).number()).is_ok() {
+            self.network.ports[place].devices.push(device);
+        }
+    }
+
+    fn detach(&mut self, place: usize, fd: RawFd) {
+        self.epoll.remove(fd);
+        self.network.detach(place, fd);
+    }
+
+    /// Detaches devices whose memory holds what no device writes.
+    fn drop_broken(&mut self) {
+        for (host, fd) in std::mem::take(&mut self.network.broken) {
+            if let Some(place) = self.network.place(host) {
+                self.detach(place, fd);
+            }
+        }
+    }
+
+    fn accept_command(&mut self) {
+        let Ok(socket) = accept(self.held.control.as_raw_fd()) else { return };
+        let fd = socket.as_raw_fd();
+        let is_ours = unix::peer_user(fd).is_ok_and(|user| user == crate::sys::process::user().0);
+        if is_ours
+            && self.commands.len() < COMMANDS_MAX
+            && self.epoll.add(fd, Watched::Command(fd).number()).is_ok()
+        {
+            self.commands.insert(fd, socket);
+        }
+    }
+
+    fn command(&mut self, fd: RawFd) {
+        let mut bytes = vec![0; MESSAGE_BYTES];
+        let length = match unix::receive_now(fd, &mut bytes) {
+            Ok(length) if length > 0 => length,
+            _ => {
+                self.epoll.remove(fd);
+                self.commands.remove(&fd);
+                self.stops |= self.owner == Some(fd);
+                return;
+            }
+        };
+        let mut fds = Vec::new();
+        let answer = match serde_json::from_slice(&bytes[..length]) {
+            Ok(Request::Own) => {
+                self.owner = Some(fd);
+                Answer::Done
+            }
+            Ok(request) => self.answer(request, &mut fds),
+            Err(_) => Answer::Error { error: "the command is of another version of rockery".to_owned() },
+        };
+        inspect::send(fd, answer, &fds);
+        if self.stops {
+            self.ends = self.commands.remove(&fd);
+        }
+    }
+
+    fn answer(&mut self, request: Request, fds: &mut Vec<RawFd>) -> Answer {
+        match request {
+            Request::Status => Answer::Status(self.status()),
+            Request::Enter { host } => self.enter(&host, fds),
+            Request::Down => {
+                self.stops = true;
+                Answer::Done
+            }
+            Request::Link { ends, up } => self.set_link(&ends, up),
+            Request::Own => Answer::Done,
+            Request::Track { flows } => self.track(&flows),
+            Request::Measure { begin_ns, end_ns } => self.measure(begin_ns, end_ns),
+            Request::Finish => self.finish(),
+            Request::Outcomes { outcomes } => {
+                self.measurement.outcomes.extend(outcomes);
+                Answer::Done
+            }
+            Request::Measured => {
+                let measured = self.measurement.measured(&self.plan, self.clock.slowdown());
+                measured.map_or_else(nothing_measured, |measured| {
+                    text(serde_json::to_string(&measured).unwrap_or_default())
+                })
+            }
+            Request::Capture { port, path } => self.capture(&port, path.as_deref()),
+            Request::Set { path, value } => self.set(&path, &value),
+            Request::Show { switch, command } => {
+                let shown = inspect::show(&self.plan.experiment, &self.world.results(), &switch, &command);
+                shown.map_or_else(|error| Answer::Error { error }, text)
+            }
+            Request::Report { json } => {
+                let report = Report::new(&self.plan.experiment, &self.world.results(), true);
+                text(if json { report.json() + "\n" } else { table(&report) })
+            }
+        }
+    }
+
+    fn set_link(&mut self, ends: &[String; 2], up: bool) -> Answer {
+        let topology = &self.plan.experiment.network.topology;
+        let links = inspect::links_between(&self.plan.experiment, ends);
+        if links.is_empty() {
+            return Answer::Error { error: format!("no link is between {} and {}", ends[0], ends[1]) };
+        }
+        for link in links {
+            self.world.set_link(link, up);
+            // The kernel and the devices of a host see the state of its cable.
+            for end in topology.links()[link as usize].ends {
+                if let Node::Host(host) = end.node
+                    && let Some(place) = self.network.place(host)
+                    && let Some(tap) = &self.network.ports[place].tap
+                {
+                    tap.set_carrier(up);
+                }
+            }
+        }
+        Answer::Done
+    }
+
+    fn track(&mut self, flows: &[Numbers]) -> Answer {
+        let all = &self.plan.whole.scenario.flows;
+        for numbers in flows {
+            let Some(flow) = all.get(numbers.flow as usize) else {
+                return Answer::Error { error: format!("the file has no flow {}", numbers.flow) };
+            };
+            let out_of_order = self.plan.whole.scenario.hosts[flow.to as usize].out_of_order;
+            self.measurement.tracking.add(flow, *numbers, out_of_order);
+        }
+        Answer::Done
+    }
+
+    fn measure(&mut self, begin_ns: u64, end_ns: Option<u64>) -> Answer {
+        let at = |ns: u64| Time(ns.saturating_mul(1000));
+        match new_world(&self.plan) {
+            Ok(world) => {
+                let end = end_ns.map_or(Time::NEVER, |end| at(end.saturating_sub(begin_ns)));
+                self.measurement.begin(at(begin_ns), end, world);
+                Answer::Done
+            }
+            Err(error) => Answer::Error { error: error.to_string() },
+        }
+    }
+
+    fn finish(&mut self) -> Answer {
+        self.advance();
+        if self.measurement.is_running() {
+            self.measurement.finish(&self.world, &mut self.network);
+        }
+        Answer::Done
+    }
+
+    /// Appends what was captured to the files.
+    fn write_captures(&mut self) {
+        if self.captures.is_empty() {
+            return;
+        }
+        let captured = self.world.take_captured();
+        let frames = captured.iter().filter_map(|packet| {
+            let content = |token, frame: &CapturedFrame| self.network.frame_of(token, frame);
+            let frame = capture::frame_of(&self.plan.experiment, packet, content)?;
+            Some((packet.link, packet.at, frame))
+        });
+        let frames: Vec<(u32, Time, Vec<u8>)> = frames.collect();
+        self.network.release_kept();
+        if frames.is_empty() {
+            return;
+        }
+        let broken: Vec<String> = self
+            .captures
+            .iter_mut()
+            .filter_map(|capture| (!capture.write(&frames)).then(|| capture.port.clone()))
+            .collect();
+        broken.iter().for_each(|port| self.end_capture(port));
+    }
+
+    fn capture(&mut self, port: &str, path: Option<&str>) -> Answer {
+        let Some((link, _)) = self.plan.experiment.port(port) else {
+            let network = &self.plan.experiment.network;
+            let ends = network.topology.links().iter().flat_map(|link| link.ends);
+            let names: Vec<String> = ends.take(NAMES_MAX).map(|end| network.port_name(end)).collect();
+            let error = format!("no port is called {port}; there are {}", names.join(", "));
+            return Answer::Error { error };
+        };
+        let Some(path) = path else {
+            if !self.captures.iter().any(|capture| capture.port == port) {
+                return Answer::Error { error: format!("port {port} is not captured") };
+            }
+            self.end_capture(port);
+            return Answer::Done;
+        };
+        match Capture::new(port, link, path) {
+            Ok(capture) => {
+                self.end_capture(port);
+                self.captures.push(capture);
+                self.world.set_capture(link, true, CAPTURED_MAX);
+                self.network.keeps = true;
+                Answer::Done
+            }
+            Err(error) => Answer::Error { error: format!("{path}: {error}") },
+        }
+    }
+
+    fn end_capture(&mut self, port: &str) {
+        let Some(at) = self.captures.iter().position(|capture| capture.port == port) else { return };
+        let link = self.captures.remove(at).link;
+        if !self.captures.iter().any(|capture| capture.link == link) {
+            self.world.set_capture(link, false, CAPTURED_MAX);
+        }
+        if self.captures.is_empty() {
+            self.network.keeps = false;
+            self.network.release_kept();
+        }
+    }
+
+    fn set(&mut self, path: &str, value: &str) -> Answer {
+        let plan = match changes::changed(&self.plan, path, value) {
+            Ok(plan) => plan,
+            Err(error) => return Answer::Error { error },
+        };
+        if plan.shortest_delay() < self.least_delay {
+            let least = self.least_delay.0 / 1000;
+            let error = format!("a delay below {least} ns, the shortest when the lab began, cannot be set");
+            return Answer::Error { error };
+        }
+        let links = |plan: &Plan| plan.experiment.scenario.topology.links().to_vec();
+        for (number, (before, after)) in (0..).zip(links(&self.plan).into_iter().zip(links(&plan))) {
+            if before.config != after.config {
+                self.world.set_link_config(number, after.ends.map(|end| end.node), after.config);
+            }
+        }
+        let switches = |plan: &Plan| plan.experiment.scenario.switches.clone();
+        for (number, (before, after)) in (0..).zip(switches(&self.plan).into_iter().zip(switches(&plan))) {
+            if before != after && !self.world.reconfigure(number, &after) {
+                let error = format!("{path}={value} would move reserves of a buffer that packets are in");
+                return Answer::Error { error };
+            }
+        }
+        self.plan = plan;
+        Answer::Done
+    }
+
+    fn enter(&self, name: &str, fds: &mut Vec<RawFd>) -> Answer {
+        let Some(place) = self.plan.hosts.iter().position(|host| host.name == name) else {
+            let names: Vec<&str> = self.plan.hosts.iter().map(|host| host.name.as_str()).collect();
+            let error = format!("no live host is called {name}; there are: {}", names.join(", "));
+            return Answer::Error { error };
+        };
+        let spaces = &self.held.spaces[place];
+        let namespaces =
+            [&self.held.user, &self.held.pid, &spaces.net, &spaces.uts, &spaces.ipc, &spaces.mnt];
+        fds.extend(namespaces.iter().map(|fd| fd.as_raw_fd()));
+        let mut variables = self.plan.hosts[place].variables.clone();
+        variables.push((host::settings::LAB.to_owned(), ATTACH.to_owned()));
+        variables.push((host::settings::LAB_CLOCK.to_owned(), self.clock.variable()));
+        variables.push(("XDG_RUNTIME_DIR".to_owned(), RUNTIME.to_owned()));
+        Answer::Enter { variables }
+    }
+
+    fn status(&self) -> Status {
+        let results = self.world.results();
+        let ports = || results.switches.iter().flat_map(|switch| &switch.ports);
+        let lateness = self.network.lateness.summary();
+        let shortest_link_ns = self.plan.shortest_link().0 / 1000;
+        let hosts = self.network.ports.iter().map(|port| HostStatus {
+            name: port.host.name.clone(),
+            v4: port.host.v4.to_string(),
+            v6: port.host.v6.to_string(),
+            devices: port.devices.iter().filter(|device| !device.leaves).count() as u32,
+            counters: port.counters,
+        });
+        Status {
+            name: self.plan.name.clone(),
+            title: self.plan.experiment.file.title.clone(),
+            process: std::process::id(),
+            now_ns: self.clock.now().0 / 1000,
+            slowdown: self.clock.slowdown(),
+            valid: lateness.p999_ns <= shortest_link_ns,
+            lateness,
+            shortest_link_ns,
+            dropped: ports().map(|port| port.ingress.dropped.iter().sum::<u64>()).sum(),
+            pauses: ports().map(|port| port.ingress.pauses_sent).sum(),
+            marked: ports()
+                .map(|port| port.queues.iter().map(|queue| queue.marked_packets).sum::<u64>())
+                .sum(),
+            hosts: hosts.collect(),
+            captured: self.captures.iter().map(|capture| capture.port.clone()).collect(),
+            simulated: (self.plan.experiment.network.hosts.len() - self.plan.hosts.len()) as u32,
+        }
+    }
+}
+
+/// The network of a plan.
+fn new_world(plan: &Plan) -> Result<World, LabError> {
+    let mut world = World::new(&plan.experiment.scenario)?;
+    for (number, switch) in (0..).zip(&plan.experiment.network.switches) {
+        switch.watchdog.into_iter().for_each(|watchdog| world.set_watchdog_of(number, watchdog));
+    }
+    plan.hosts.iter().for_each(|host| world.set_live(host.number));
+    Ok(world)
+}
+
+fn nothing_measured() -> Answer {
+    Answer::Error { error: "no run was measured".to_owned() }
+}
+
+fn text(text: String) -> Answer {
+    Answer::Text { text, more: false }
+}

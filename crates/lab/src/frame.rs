@@ -1,0 +1,45 @@
+//! Ethernet frames of a lab: their sizes, checksums and addresses.
+
+use sim::world::Marking;
+use std::net::Ipv6Addr;
+
+/// Bytes of `struct virtio_net_hdr`.
+pub(crate) const VNET_BYTES: usize = 10;
+/// Bytes of an Ethernet header.
+pub(crate) const ETHERNET_BYTES: usize = 14;
+
+/// The class of a DSCP that a program chose: that of the file if the file names it, else its upper three bits
+/// (RFC 2474, 4.2.2), which is also what adapters take by default.
+pub(crate) fn class_of(marks: &[Marking; 3], dscp: u8) -> u8 {
+    marks.iter().find(|marking| marking.dscp == dscp).map_or(dscp >> 3, |marking| marking.class)
+}
+
+/// The link-local address of a MAC address (RFC 4291 appendix A).
+pub(crate) fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
+    let pair = |high: u8, low: u8| u16::from_be_bytes([high, low]);
+    Ipv6Addr::new(0xfe80, 0, 0, 0, pair(a ^ 2, b), pair(c, 0xff), pair(0xfe, d), pair(e, f))
+}
+
+/// The Internet checksum (RFC 1071).
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Checksum(u64);
+
+impl Checksum {
+    /// Adds bytes, of which there is an even number except the last time.
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        let word = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        self.0 += bytes.chunks(2).map(word).sum::<u64>();
+    }
+
+    pub(crate) fn folded(self) -> u16 {
+        let mut sum = self.0;
+        while sum >> 16 != 0 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum as u16
+    }
+
+    pub(crate) fn finish(self) -> [u8; 2] {
+        (!self.folded()).to_be_bytes()
+    }
+}

@@ -1,0 +1,707 @@
+//! What lies outside of the simulated network: the ports of live hosts, and the packets that are in the
+//! network.
+
+use crate::capture::{LinkMarks, rdma_frame};
+use crate::clock::Clock;
+use crate::device::{Device, PAYLOAD_MAX};
+use crate::frame::{VNET_BYTES, class_of, link_local};
+use crate::lateness::Lateness;
+use crate::plan::LiveHost;
+
+use crate::tap::{FRAME_MAX, Taken, Tap, set_tos};
+use crate::tracking::Tracking;
+use fabric::Time;
+use link::lab::Header;
+use link::memory::Record;
+use sim::world::{CapturedFrame, Delivered, LiveHosts, LivePacket, Offer};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv6Addr;
+use wire::{Message, Packet};
+
+/// Ethernet with check sequence, IPv4, UDP, ICRC.
+const OUTER_BYTES: usize = 14 + 4 + 20 + 8 + 4;
+/// IPv6 headers are longer by so much.
+const IPV6_MORE_BYTES: usize = 20;
+/// An 802.1Q tag.
+const TAG_BYTES: usize = 4;
+/// The shortest frame (802.3 clause 3.2.8).
+const FRAME_BYTES_MIN: usize = 64;
+/// Packets in the network at most; further ones are lost.
+const FLIGHTS_MAX: usize = 1 << 16;
+
+/// Devices of a host whose programs have ended and whose packets have not left, at most: packets of a class
+/// that stays paused, or with stamps of a far future.
+const LEAVING_MAX: usize = 16;
+
+/// The queue pair number of packets for a multicast group (IBTA 10.5.2).
+const GROUP: u32 = 0xff_ffff;
+
+/// Packets that wait for a device without room at most; further ones are dropped.
+const WAITING_MAX: usize = 8192;
+
+/// What is counted of a live host.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
+pub struct HostCounters {
+    /// RoCEv2 packets of devices that entered the network.
+    pub rdma_sent: u64,
+    /// RoCEv2 packets that were handed to devices.
+    pub rdma_received: u64,
+    /// Frames of the kernel that entered the network.
+    pub frames_sent: u64,
+    /// Frames that were handed to the kernel.
+    pub frames_received: u64,
+    /// Packets and frames to addresses that no live host has.
+    pub no_destination: u64,
+    /// Packets with a source address that the host does not have.
+    pub forged: u64,
+    /// Packets for queue pairs that no attached device has, or has no room for.
+    pub not_taken: u64,
+    /// Packets that the network lost.
+    pub lost: u64,
+}
+
+/// A host as the network sees it.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) host: LiveHost,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) tap: Option<Tap>,
+    /// Packets for a multicast group that have not left yet.
+    copies: VecDeque<LivePacket>,
+    /// Where the round over the devices goes on.
+    next: usize,
+    /// The network asks for packets by itself, because it has found some when it last asked.
+    pub(crate) asks: bool,
+    pub(crate) counters: HostCounters,
+}
+
+/// A packet that is in the network.
+#[derive(Debug)]
+struct Flight {
+    from: u32,
+    kind: FlightKind,
+    length: usize,
+    bytes: Box<[u8]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum FlightKind {
+    /// A packet of a device: its header, and so many bytes of transport headers before the payload.
+    Rdma(Header, usize),
+    /// A frame of the kernel, behind the header of a virtual network device.
+    Frame,
+}
+
+/// The ports of all live hosts.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) ports: Vec<Port>,
+    /// Index of the port of each host.
+    index: Vec<Option<u32>>,
+    addresses: BTreeMap<Ipv6Addr, u32>,
+    macs: BTreeMap<[u8; 6], u32>,
+    flights: Vec<Flight>,
+    free: Vec<u32>,
+    /// Packets that have left the network, and may be in a capture that is not written yet.
+    kept: Vec<u32>,
+    /// A capture runs: slots are free again only when it is written.
+    pub(crate) keeps: bool,
+    /// The clock of the network, which begins with it.
+    pub(crate) clock: Clock,
+    /// When that was by the clock of devices, in nanoseconds.
+    origin_ns: u64,
+    /// The flows of a run that is measured.
+    pub(crate) tracking: Option<Tracking>,
+    pub(crate) lateness: Lateness,
+    /// A packet waits because its class has one in the queue of the port, which calls again when that leaves.
+    blocked: bool,
+    /// A port has done something since this was last looked at.
+    pub(crate) active: bool,
+    /// Devices that broke their memory: host, descriptor of the socket.
+    pub(crate) broken: Vec<(u32, i32)>,
+}
+
+impl Network {
+    pub(crate) fn new(hosts: usize, ports: Vec<Port>, clock: Clock) -> Self {
+        let mut index = vec![None; hosts];
+        let (mut addresses, mut macs) = (BTreeMap::new(), BTreeMap::new());
+        for (place, port) in (0_u32..).zip(&ports) {
+            let host = &port.host;
+            index[host.number as usize] = Some(place);
+            addresses.insert(host.v4.to_ipv6_mapped(), host.number);
+            addresses.insert(host.v6, host.number);
+            addresses.insert(link_local(host.mac), host.number);
+            macs.insert(host.mac, host.number);
+        }
+        Self {
+            ports,
+            index,
+            addresses,
+            macs,
+            flights: Vec::new(),
+            free: Vec::new(),
+            kept: Vec::new(),
+            keeps: false,
+            clock,
+            origin_ns: 0,
+            tracking: None,
+            lateness: Lateness::new(),
+            blocked: false,
+            active: false,
+            broken: Vec::new(),
+        }
+    }
+
+    /// Begins again: nothing is in the network, and nothing is counted yet. Its time begins at `origin` of
+    /// the clock of devices.
+    pub(crate) fn restart(&mut self, clock: Clock, origin: Time) {
+        (self.clock, self.origin_ns, self.lateness) = (clock, origin.ns(), Lateness::new());
+        let devices = || self.ports.iter().flat_map(|port| &port.devices);
+        let waiting: BTreeSet<u32> = devices().flat_map(|device| device.waiting.iter().copied()).collect();
+        self.kept.clear();
+        self.free = (0..self.flights.len() as u32).filter(|token| !waiting.contains(token)).collect();
+        for port in &mut self.ports {
+            (port.asks, port.counters) = (false, HostCounters::default());
+            port.copies.clear();
+        }
+    }
+
+    /// Has the slot of a packet used again.
+    #[inline]
+    fn give_back(&mut self, token: u32) {
+        if self.keeps { self.kept.push(token) } else { self.free.push(token) }
+    }
+
+    /// Frees the slots of packets that a capture may have needed.
+    pub(crate) fn release_kept(&mut self) {
+        self.free.append(&mut self.kept);
+    }
+
+    /// The bytes of a packet as they are on a link.
+    pub(crate) fn frame_of(&self, token: u32, captured: &CapturedFrame) -> Option<Vec<u8>> {
+        let CapturedFrame::Packet { tos, pcp, hop_limit, .. } = captured else { return None };
+        let Flight { kind, length, bytes, .. } = self.flights.get(token as usize)?;
+        let bytes = bytes.get(..*length)?;
+        let FlightKind::Rdma(header, transport) = kind else {
+            let mut frame = bytes.get(VNET_BYTES..)?.to_vec();
+            set_tos(&mut frame, *tos);
+            return Some(frame);
+        };
+        let mac = |address: [u8; 16]| {
+            let host = self.addresses.get(&Ipv6Addr::from(address))?;
+            Some(self.ports[self.place(*host)?].host.mac)
+        };
+        let macs = [mac(header.source)?, mac(header.destination)?];
+        let marks = LinkMarks { tos: *tos, pcp: *pcp, hop_limit: *hop_limit };
+        let (transport, payload) = bytes.split_at_checked(*transport)?;
+        Some(rdma_frame(header, marks, macs, transport, payload))
+    }
+
+    pub(crate) fn place(&self, host: u32) -> Option<usize> {
+        self.index.get(host as usize).copied().flatten().map(|place| place as usize)
+    }
+
+    /// A slot for a packet; `None` at the limit.
+    fn slot(&mut self) -> Option<u32> {
+        if let Some(token) = self.free.pop() {
+            return Some(token);
+        }
+        if self.flights.len() >= FLIGHTS_MAX {
+            return None;
+        }
+        let bytes = vec![0; FRAME_MAX].into_boxed_slice();
+        self.flights.push(Flight { from: 0, kind: FlightKind::Frame, length: 0, bytes });
+        Some(self.flights.len() as u32 - 1)
+    }
+
+    /// The next packet of a device in the round; `Err` with the earliest time of later ones.
+    fn pull_device(&mut self, place: usize, classes: u8, now: Time) -> Result<LivePacket, Option<Time>> {
+        let mut later: Option<Time> = None;
+        let devices = self.ports[place].devices.len();
+        for step in 0..devices {
+            let at = (self.ports[place].next + step) % devices;
+            for ring in 0..2 {
+                match self.try_ring(place, (at, ring), classes, now) {
+                    Ok(packet) => {
+                        self.ports[place].next = (at + 1) % devices;
+                        return Ok(packet);
+                    }
+                    Err(Some(time)) => later = Some(later.map_or(time, |later| later.min(time))),
+                    Err(None) => {}
+                }
+            }
+        }
+        Err(later)
+    }
+
+    /// Takes records of a ring until one may enter the network. `Err`: when its next one may.
+    fn try_ring(
+        &mut self,
+        place: usize,
+        (at, ring): (usize, usize),
+        classes: u8,
+        now: Time,
+    ) -> Result<LivePacket, Option<Time>> {
+        loop {
+            let port = &mut self.ports[place];
+            let record = match port.devices[at].next(ring) {
+                Ok(Some(record)) => record,
+                Ok(None) => return Err(None),
+                Err(_) => {
+                    self.broken.push((port.host.number, port.devices[at].raw()));
+                    return Err(None);
+                }
+            };
+            let Some((header, transport)) = Header::parse(record.headers()) else {
+                self.broken.push((port.host.number, port.devices[at].raw()));
+                return Err(None);
+            };
+            let stamp = Time(header.stamp.saturating_sub(self.origin_ns).saturating_mul(1000));
+            if stamp > now {
+                return Err(Some(stamp));
+            }
+            let Ok((packet, _)) = Packet::parse(transport) else {
+                port.devices[at].release(ring, &record);
+                continue;
+            };
+            let marking = marks(&port.host, &header, &packet);
+            if classes >> marking.class & 1 == 0 {
+                self.blocked = true;
+                return Err(None);
+            }
+            let made = self.take(place, &record, &header, (transport.len(), marking));
+            if let (Some(tracking), Some(made)) = (&mut self.tracking, &made) {
+                tracking.sent(made.to, &packet);
+            }
+            self.ports[place].devices[at].release(ring, &record);
+            if let Some(packet) = made {
+                return Ok(packet);
+            }
+        }
+    }
+
+    /// Takes a record into the network; `None` when it is dropped or stays in its host.
+    fn take(
+        &mut self,
+        place: usize,
+        record: &Record,
+        header: &Header,
+        (transport, marking): (usize, Marked),
+    ) -> Option<LivePacket> {
+        let from = self.ports[place].host.number;
+        if self.addresses.get(&Ipv6Addr::from(header.source)) != Some(&from) {
+            self.ports[place].counters.forged += 1;
+            return None;
+        }
+        let destination = Ipv6Addr::from(header.destination);
+        if is_group(destination) {
+            return self.take_for_group(place, record, header, (transport, marking));
+        }
+        let Some(to) = self.addresses.get(&destination).copied() else {
+            self.ports[place].counters.no_destination += 1;
+            return None;
+        };
+        self.enter((place, to), record, header, (transport, marking))
+    }
+
+    /// Takes a packet for a multicast group: one for each other live host, all by the sender's port, because
+    /// the switches of a lab do not replicate.
+    fn take_for_group(
+        &mut self,
+        place: usize,
+        record: &Record,
+        header: &Header,
+        marked: (usize, Marked),
+    ) -> Option<LivePacket> {
+        let others: Vec<u32> =
+            (0..).zip(&self.ports).filter(|(at, _)| *at != place).map(|(_, port)| port.host.number).collect();
+        let made: Vec<LivePacket> =
+            others.into_iter().filter_map(|to| self.enter((place, to), record, header, marked)).collect();
+        self.ports[place].copies.extend(made);
+        self.ports[place].copies.pop_front()
+    }
+
+    /// Takes a record into the network, for one host; `None` when it is lost or stays in its host.
+    fn enter(
+        &mut self,
+        (place, to): (usize, u32),
+        record: &Record,
+        header: &Header,
+        (transport, marking): (usize, Marked),
+    ) -> Option<LivePacket> {
+        let from = self.ports[place].host.number;
+        let Some(token) = self.slot() else {
+            self.ports[place].counters.lost += 1;
+            return None;
+        };
+        let flight = &mut self.flights[token as usize];
+        flight.from = from;
+        flight.kind = FlightKind::Rdma(*header, transport);
+        flight.bytes[..transport].copy_from_slice(&record.headers()[Header::BYTES..]);
+        let payload = record.copy(&mut flight.bytes[transport..transport + PAYLOAD_MAX]).len();
+        flight.length = transport + payload;
+        self.ports[place].counters.rdma_sent += 1;
+        if to == from {
+            let at = Delivered { token, tos: marking.tos, hop_limit: header.hop_limit };
+            self.deliver(to, at, self.clock.now());
+            return None;
+        }
+        let is_v6 = Ipv6Addr::from(header.destination).to_ipv4_mapped().is_none();
+        let outer = OUTER_BYTES + if is_v6 { IPV6_MORE_BYTES } else { 0 };
+        let tag = if marking.pcp.is_some() { TAG_BYTES } else { 0 };
+        let length = (outer + transport + payload.next_multiple_of(4)).max(FRAME_BYTES_MIN) + tag;
+        let source_port = u32::from(header.source_port);
+        Some(LivePacket {
+            to,
+            class: marking.class,
+            tos: marking.tos,
+            pcp: marking.pcp,
+            length: length as u16,
+            entropy: entropy(source_port, from, to),
+            hop_limit: header.hop_limit,
+            sprayable: marking.is_data && payload > 0,
+            token,
+        })
+    }
+
+    /// The next frame of a host's kernel.
+    fn pull_frame(&mut self, place: usize, classes: u8, _now: Time) -> Option<LivePacket> {
+        loop {
+            let port = &mut self.ports[place];
+            let (from, marks) = (port.host.number, port.host.marks);
+            let tap = port.tap.as_mut()?;
+            let class = tap.next_class(&marks)?;
+            if classes >> class & 1 == 0 {
+                self.blocked = true;
+                return None;
+            }
+            let token = self.slot()?;
+            let flight = &mut self.flights[token as usize];
+            (flight.from, flight.kind) = (from, FlightKind::Frame);
+            let taken = self.ports[place].tap.as_mut()?.take(&mut flight.bytes);
+            let Some(Taken { length, wire_bytes, tos, hash, destination, source, source_ip }) = taken else {
+                self.free.push(token);
+                continue;
+            };
+            flight.length = length;
+            if self.is_forged(place, source, source_ip) {
+                self.ports[place].counters.forged += 1;
+                self.free.push(token);
+                continue;
+            }
+            let port = &mut self.ports[place];
+            let Some(to) = self.macs.get(&destination).copied().filter(|to| *to != from) else {
+                port.counters.no_destination += 1;
+                self.free.push(token);
+                continue;
+            };
+            port.counters.frames_sent += 1;
+            return Some(LivePacket {
+                to,
+                class,
+                tos,
+                pcp: None,
+                length: (wire_bytes + 4).max(FRAME_BYTES_MIN) as u16,
+                entropy: entropy(hash, from, to),
+                hop_limit: 64,
+                sprayable: false,
+                token,
+            });
+        }
+    }
+
+    /// Whether a frame bears the MAC address of another interface, or the IP address of another host.
+    fn is_forged(&self, place: usize, mac: [u8; 6], address: Ipv6Addr) -> bool {
+        let host = &self.ports[place].host;
+        let owner = self.addresses.get(&address);
+        mac != host.mac || owner.is_some_and(|owner| *owner != host.number)
+    }
+
+    /// Hands a packet to its device. Where the device has no room, because its process does not run, the
+    /// packet waits for it: an adapter is never kept from its work. True when the packet waits.
+    fn deliver_rdma(&mut self, place: usize, token: u32) -> bool {
+        let flight = &self.flights[token as usize];
+        let FlightKind::Rdma(_, transport) = &flight.kind else { return false };
+        let qpn =
+            flight.bytes.get(5..8).filter(|_| *transport >= 8).map_or(0, |bytes| {
+                u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2])
+            });
+        let port = &mut self.ports[place];
+        if qpn == GROUP {
+            // Devices know which groups their queue pairs are in.
+            let taken = port.devices.iter_mut().filter(|device| device.waiting.is_empty() && !device.leaves);
+            let taken = taken.filter_map(|device| put(device, flight).then_some(())).count();
+            *(if taken > 0 { &mut port.counters.rdma_received } else { &mut port.counters.not_taken }) += 1;
+            return false;
+        }
+        let Some(device) = port.devices.iter_mut().find(|device| device.has(qpn)) else {
+            port.counters.not_taken += 1;
+            return false;
+        };
+        if device.waiting.is_empty() && put(device, flight) {
+            port.counters.rdma_received += 1;
+            return false;
+        }
+        if device.waiting.len() < WAITING_MAX {
+            device.waiting.push_back(token);
+            return true;
+        }
+        port.counters.not_taken += 1;
+        false
+    }
+
+    /// Hands packets to devices that had no room for them.
+    fn deliver_waiting(&mut self) {
+        for port in &mut self.ports {
+            for device in &mut port.devices {
+                while let Some(token) = device.waiting.front().copied() {
+                    if !put(device, &self.flights[token as usize]) {
+                        break;
+                    }
+                    device.waiting.pop_front();
+                    self.free.push(token);
+                    port.counters.rdma_received += 1;
+                    self.active = true;
+                }
+            }
+        }
+    }
+
+    /// A device's program has ended: the device is detached when all that it had sent has left, because a
+    /// send that has completed is on its way.
+    pub(crate) fn leave(&mut self, place: usize, fd: i32) {
+        let devices = &mut self.ports[place].devices;
+        let Some(device) = devices.iter_mut().find(|device| device.raw() == fd) else { return };
+        device.leaves = true;
+        self.free.extend(std::mem::take(&mut device.waiting));
+        let leaving: Vec<i32> = devices.iter().filter(|one| one.leaves).map(Device::raw).collect();
+        let surplus = leaving.len().saturating_sub(LEAVING_MAX);
+        leaving.into_iter().take(surplus).for_each(|fd| self.detach(place, fd));
+    }
+
+    /// Detaches devices that have left.
+    fn detach_leaving(&mut self) {
+        for place in 0..self.ports.len() {
+            let devices = self.ports[place].devices.iter();
+            let left = devices.filter(|device| device.leaves && !device.has_record()).map(Device::raw);
+            let left: Vec<i32> = left.collect();
+            left.into_iter().for_each(|fd| self.detach(place, fd));
+        }
+    }
+
+    /// Detaches a device; what it has not taken is dropped.
+    pub(crate) fn detach(&mut self, place: usize, fd: i32) {
+        let devices = &mut self.ports[place].devices;
+        if let Some(at) = devices.iter().position(|device| device.raw() == fd) {
+            let device = devices.remove(at);
+            self.free.extend(device.waiting);
+        }
+    }
+
+    /// Wakes the devices that sleep and have something to do, and passes on frames that were held back.
+    pub(crate) fn flush(&mut self) {
+        self.deliver_waiting();
+        self.detach_leaving();
+        for port in &mut self.ports {
+            port.devices.iter_mut().for_each(Device::flush);
+            if let Some(tap) = &mut port.tap {
+                tap.flush();
+            }
+        }
+    }
+}
+
+impl Network {
+    /// The next packet of those for several hosts, if its class may leave.
+    fn next_copy(&mut self, place: usize, classes: u8) -> Option<LivePacket> {
+        let copies = &mut self.ports[place].copies;
+        let may_leave = classes >> copies.front()?.class & 1 == 1;
+        self.blocked |= !may_leave;
+        if may_leave { copies.pop_front() } else { None }
+    }
+}
+
+impl LiveHosts for Network {
+    fn pull(&mut self, host: u32, classes: u8, now: Time) -> Offer {
+        let Some(place) = self.place(host) else { return Offer::Nothing };
+        self.active = true;
+        self.blocked = false;
+        if let Some(copy) = self.next_copy(place, classes) {
+            return Offer::Packet(copy);
+        }
+        let later = match self.pull_device(place, classes, now) {
+            Ok(packet) => return Offer::Packet(packet),
+            Err(later) => later,
+        };
+        if let Some(packet) = self.pull_frame(place, classes, now) {
+            return Offer::Packet(packet);
+        }
+        // Otherwise the network asks no more, and the loop has to: a packet may have come meanwhile.
+        self.ports[place].asks = later.is_some() || self.blocked;
+        later.map_or(Offer::Nothing, Offer::At)
+    }
+
+    fn deliver(&mut self, host: u32, packet: Delivered, now: Time) {
+        self.active = true;
+        self.lateness.note(now, self.clock.now());
+        let token = packet.token;
+        let Some(place) = self.place(host) else { return self.give_back(token) };
+        let flight = &mut self.flights[token as usize];
+        if let FlightKind::Rdma(header, transport) = &mut flight.kind {
+            let (transport, payload) = flight.bytes[..flight.length].split_at(*transport);
+            if let Some(tracking) = &mut self.tracking
+                && let Ok((parsed, _)) = Packet::parse(transport)
+            {
+                tracking.delivered(host, &parsed, payload.len());
+            }
+            header.stamp = now.0 / 1000 + self.origin_ns;
+            (header.traffic_class, header.hop_limit) = (packet.tos, packet.hop_limit);
+            if self.deliver_rdma(place, token) {
+                return;
+            }
+        } else {
+            let bytes = &mut flight.bytes[..flight.length];
+            let port = &mut self.ports[place];
+            let taken = port.tap.as_mut().is_some_and(|tap| tap.put(bytes, packet.tos));
+            *(if taken { &mut port.counters.frames_received } else { &mut port.counters.not_taken }) += 1;
+        }
+        self.give_back(token);
+    }
+
+    fn lose(&mut self, token: u32) {
+        let from = self.flights[token as usize].from;
+        if let Some(place) = self.place(from) {
+            self.ports[place].counters.lost += 1;
+        }
+        self.give_back(token);
+    }
+}
+
+/// Whether an address is that of a multicast group.
+fn is_group(address: Ipv6Addr) -> bool {
+    address.to_ipv4_mapped().map_or(address.is_multicast(), |v4| v4.is_multicast())
+}
+
+/// Writes a packet of a device into the ring of another one.
+fn put(device: &mut Device, flight: &Flight) -> bool {
+    let FlightKind::Rdma(header, transport) = &flight.kind else { return true };
+    let (transport, payload) = flight.bytes[..flight.length].split_at(*transport);
+    device.put(header, transport, payload)
+}
+
+impl Port {
+    pub(crate) fn new(host: LiveHost, tap: Option<Tap>) -> Self {
+        let counters = HostCounters::default();
+        Self { host, devices: Vec::new(), tap, copies: VecDeque::new(), next: 0, asks: false, counters }
+    }
+
+    /// Whether a packet of a device waits, which says itself when it was made.
+    #[inline]
+    pub(crate) fn has_stamped(&self) -> bool {
+        self.devices.iter().any(Device::has_record)
+    }
+
+    /// Whether anything waits to be sent.
+    #[inline]
+    pub(crate) fn has_more(&self) -> bool {
+        !self.copies.is_empty()
+            || self.devices.iter().any(Device::has_record)
+            || self.tap.as_ref().is_some_and(Tap::has_frame)
+    }
+}
+
+/// How a packet is marked when it enters the network.
+#[derive(Clone, Copy, Debug)]
+struct Marked {
+    class: u8,
+    tos: u8,
+    pcp: Option<u8>,
+    is_data: bool,
+}
+
+/// Marks as the adapter of the host sets them. A program that chose a DSCP of its own keeps it.
+fn marks(host: &LiveHost, header: &Header, packet: &Packet) -> Marked {
+    let role = match packet.message {
+        Message::Congestion => 2,
+        Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } => 1,
+        _ => 0,
+    };
+    let marking = host.marks[role];
+    let chosen = header.traffic_class >> 2;
+    let (dscp, class) = match chosen {
+        0 => (marking.dscp, marking.class),
+        _ if role == 2 => (marking.dscp, marking.class),
+        own => (own, class_of(&host.marks, own)),
+    };
+    let ecn =
+        if header.traffic_class & 3 != 0 { header.traffic_class & 3 } else { u8::from(marking.ecn) << 1 };
+    Marked { class: class & 7, tos: dscp << 2 | ecn, pcp: marking.pcp, is_data: role == 0 }
+}
+
+/// What switches hash, as the simulator's hosts make it.
+fn entropy(ports: u32, from: u32, to: u32) -> u32 {
+    ports ^ from.rotate_left(16) ^ to.wrapping_mul(0x9e37_79b1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hostile::{Attached, host};
+    use std::net::Ipv4Addr;
+
+    /// SEND Middle to queue pair 7.
+    const TRANSPORT: [u8; 12] = [1, 0, 0xff, 0xff, 0, 0, 0, 7, 0, 0, 0, 1];
+
+    fn attached() -> Attached {
+        Attached::new().expect("a device")
+    }
+
+    fn record(source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
+        let [source, destination] = [source, destination].map(|address| address.to_ipv6_mapped().octets());
+        let header =
+            Header { stamp: 0, source, destination, traffic_class: 0, hop_limit: 64, source_port: 1 };
+        [header.to_bytes().as_slice(), &TRANSPORT].concat()
+    }
+
+    #[test]
+    fn packets_with_the_gid_of_another_host_are_dropped_and_counted() {
+        let mut attached = attached();
+        let [own, other] = [host(0).v4, host(1).v4];
+        assert!(attached.write(&record(other, other), 0));
+        assert!(attached.write(&record(own, Ipv4Addr::new(10, 9, 9, 9)), 0));
+        assert_eq!(attached.network.pull(0, 0xff, Time(1)), Offer::Nothing);
+        let counters = attached.network.ports[0].counters;
+        assert_eq!((counters.forged, counters.no_destination, counters.rdma_sent), (1, 1, 0));
+        assert!(attached.write(&record(own, other), 0));
+        assert!(matches!(attached.network.pull(0, 0xff, Time(1)), Offer::Packet(packet) if packet.to == 1));
+        assert!(attached.network.broken.is_empty());
+    }
+
+    #[test]
+    fn a_device_with_a_record_that_is_none_is_detached() {
+        let mut attached = attached();
+        assert!(attached.write(&[0xff; 20], 0));
+        assert_eq!(attached.network.pull(0, 0xff, Time(1)), Offer::Nothing);
+        assert_eq!(attached.network.broken.len(), 1);
+    }
+
+    #[test]
+    fn what_a_program_sent_leaves_after_its_end() {
+        let mut attached = attached();
+        assert!(attached.write(&record(host(0).v4, host(1).v4), 0));
+        let fd = attached.network.ports[0].devices[0].raw();
+        attached.network.leave(0, fd);
+        attached.network.flush();
+        assert!(matches!(attached.network.pull(0, 0xff, Time(1)), Offer::Packet(_)));
+        attached.network.flush();
+        assert!(attached.network.ports[0].devices.is_empty());
+    }
+
+    #[test]
+    fn a_datagram_for_a_group_leaves_once_for_each_other_host() {
+        let mut attached = attached();
+        assert!(attached.write(&record(host(0).v4, Ipv4Addr::new(239, 1, 2, 3)), 0));
+        assert!(matches!(attached.network.pull(0, 0xff, Time(1)), Offer::Packet(packet) if packet.to == 1));
+        assert_eq!(attached.network.pull(0, 0xff, Time(1)), Offer::Nothing);
+    }
+}

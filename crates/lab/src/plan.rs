@@ -1,0 +1,175 @@
+//! What a lab is made of: which hosts of a fabric file are live, and their names and addresses.
+
+use crate::LabError;
+use fabric::file::congestion::Congestion;
+use fabric::file::{Document, ReadFile};
+use fabric::{Span, Time};
+use sim::experiment::Experiment;
+use sim::world::{Headers, Marking};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Live hosts of a lab at most.
+pub(crate) const LIVE_MAX: usize = 64;
+
+/// Bytes of MTU that an interface has beyond the payload of RoCEv2 packets: their headers, with room.
+const HEADERS_BYTES: u32 = 104;
+
+/// Bytes of the longest RoCEv2 packet.
+const PACKET_BYTES: u32 = 4096 + 82;
+
+/// A live host of the file.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LiveHost {
+    /// Its number in the network.
+    pub number: u32,
+    /// Its name, which other hosts resolve.
+    pub name: String,
+    /// IPv4 address, in 10.0.0.0/8.
+    pub v4: Ipv4Addr,
+    /// IPv6 address, in fd6c:6162::/64.
+    pub v6: Ipv6Addr,
+    /// The MAC address of its interface.
+    pub mac: [u8; 6],
+    /// MTU of its interface in bytes.
+    pub mtu: u32,
+    /// Marks of data, acknowledgements and congestion notifications.
+    pub(crate) marks: [Marking; 3],
+    /// Variables of its programs.
+    pub(crate) variables: Vec<(String, String)>,
+}
+
+/// A lab, before it runs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The name of the lab.
+    pub name: String,
+    /// The network of the file, without transfers of live hosts.
+    pub experiment: Experiment,
+    /// The hosts in which programs run.
+    pub hosts: Vec<LiveHost>,
+    /// The network of the file with all transfers.
+    pub whole: Experiment,
+    document: Document,
+    /// What the file names, as it was when the plan was made.
+    files: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// Makes the plan of a file: the hosts that it calls live, or all of them if it calls none so. Transfers
+    /// in which live hosts take part are left out, because programs make them.
+    ///
+    /// # Errors
+    /// What a lab cannot have.
+    pub fn new(name: String, document: Document, read: &mut ReadFile<'_>) -> Result<Self, LabError> {
+        let mut files = BTreeMap::new();
+        let mut keep = |name: &str| {
+            let text = read(name)?;
+            files.insert(name.to_owned(), text.clone());
+            Ok(text)
+        };
+        let experiment = Experiment::new(&document, &mut keep)?;
+        Self::made(name, experiment, document, files)
+    }
+
+    /// Whether programs run in a host.
+    pub fn is_live(&self, host: u32) -> bool {
+        self.hosts.iter().any(|live| live.number == host)
+    }
+
+    /// The time that the shortest link takes for a packet of the longest kind that hosts send: a device which
+    /// acts on a packet that much later acts before the next one of its link would have arrived.
+    pub fn shortest_link(&self) -> Span {
+        let mtu = self.hosts.iter().map(|host| host.mtu).min().unwrap_or(0);
+        let links = self.experiment.network.topology.links().iter();
+        let takes = links.map(|link| link.config.delay + link.config.rate.time_of(mtu.min(PACKET_BYTES)));
+        takes.min().unwrap_or_default()
+    }
+
+    /// The shortest delay of a link.
+    pub(crate) fn shortest_delay(&self) -> Span {
+        let links = self.experiment.network.topology.links();
+        links.iter().map(|link| link.config.delay).min().unwrap_or_default()
+    }
+
+    /// The same with another value.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub(crate) fn with(&self, path: &str, value: &str) -> Result<Self, LabError> {
+        let mut document = self.document.clone();
+        document.set(path, value)?;
+        let mut read = |name: &str| self.files.get(name).cloned().ok_or_else(|| "not read before".to_owned());
+        let experiment = Experiment::new(&document, &mut read)?;
+        Self::made(self.name.clone(), experiment, document, self.files.clone())
+    }
+
+    fn made(
+        name: String,
+        mut experiment: Experiment,
+        document: Document,
+        files: BTreeMap<String, String>,
+    ) -> Result<Self, LabError> {
+        let network = &experiment.network;
+        let chosen = network.hosts.iter().any(|host| host.live);
+        let numbered = (0_u32..).zip(&network.hosts).filter(|(_, host)| host.live || !chosen);
+        let live: Vec<(u32, &fabric::file::NamedHost)> = numbered.collect();
+        if live.len() > LIVE_MAX {
+            return Err(LabError::TooMany { hosts: live.len(), max: LIVE_MAX });
+        }
+        let attached = network.topology.attachments();
+        let mut hosts = Vec::new();
+        for (number, host) in live {
+            if attached.get(number as usize).copied().flatten().is_none() {
+                return Err(LabError::NotConnected(host.name.clone()));
+            }
+            let config = &experiment.scenario.hosts[number as usize];
+            if config.headers != Headers::RoceV2 {
+                return Err(LabError::Adapter(host.name.clone()));
+            }
+            let [_, b, c, d] = (number + 1).to_be_bytes();
+            hosts.push(LiveHost {
+                number,
+                name: host.name.clone(),
+                v4: Ipv4Addr::new(10, b, c, d),
+                v6: Ipv6Addr::new(0xfd6c, 0x6162, 0, 0, 0, 0, (number >> 16) as u16, (number + 1) as u16),
+                mac: [2, 0, 0, b, c, d],
+                mtu: mtu(host.nic.mtu),
+                marks: [config.data, config.acknowledgements, config.notifications],
+                variables: variables(host.nic.congestion, config.out_of_order),
+            });
+        }
+        let whole = experiment.clone();
+        let is_live = |number: u32| hosts.iter().any(|host| host.number == number);
+        experiment.scenario.flows.retain(|flow| !is_live(flow.from) && !is_live(flow.to));
+        if experiment.scenario.flows.is_empty() {
+            experiment.workloads.clear();
+        }
+        experiment.scenario.end = Time::NEVER;
+        experiment.scenario.threads = 1;
+        Ok(Self { name, experiment, hosts, whole, document, files })
+    }
+}
+
+/// The MTU of the interface: the usual one into which RoCEv2 packets of this payload fit.
+fn mtu(payload: u32) -> u32 {
+    match payload {
+        4096.. => 9000,
+        1024 => 1500,
+        other => other + HEADERS_BYTES,
+    }
+}
+
+fn variables(congestion: Congestion, out_of_order: bool) -> Vec<(String, String)> {
+    let congestion = match congestion {
+        Congestion::Off => "off",
+        Congestion::Dcqcn => "dcqcn",
+        // Swift and HPCC of programs would need what switches of a lab do not tell.
+        _ => "window",
+    };
+    let mut variables = vec![(host::settings::CONGESTION.to_owned(), congestion.to_owned())];
+    if out_of_order {
+        variables.push((host::settings::OUT_OF_ORDER.to_owned(), "1".to_owned()));
+    }
+    variables
+}

@@ -1,0 +1,169 @@
+//! The namespaces of a host, and what is in them: interface, name, names of the other hosts.
+
+use crate::LabError;
+use crate::listener::listen;
+use crate::plan::LiveHost;
+use crate::sys::interface::{self, Interfaces};
+use crate::sys::namespace::{self, Mount};
+use crate::sys::process::{self, Forked};
+use link::unix;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+/// The interface of a host.
+const INTERFACE: &str = "eth0";
+/// Abstract name at which devices of a host attach, in the network namespace of the host.
+pub(crate) const ATTACH: &str = "rockery-lab";
+/// Where files of a host are, which end with its mount namespace.
+const FOLDER: &str = "/dev/shm";
+/// The folder there that is the user's alone.
+pub(crate) const RUNTIME: &str = "/dev/shm/run";
+const MESSAGE_BYTES: usize = 4096;
+
+/// The namespaces of a host, held by descriptors, and what the lab has in them.
+#[derive(Debug)]
+pub(crate) struct Spaces {
+    pub(crate) net: OwnedFd,
+    pub(crate) uts: OwnedFd,
+    pub(crate) ipc: OwnedFd,
+    pub(crate) mnt: OwnedFd,
+    /// Where devices attach.
+    pub(crate) listener: OwnedFd,
+    /// None where the machine has no `/dev/net/tun`.
+    pub(crate) tap: Option<OwnedFd>,
+}
+
+/// Makes the namespaces of a host, in the PID namespace of the lab. Returns them, and a warning if TCP does
+/// not work.
+pub(crate) fn make(
+    host: &LiveHost,
+    hosts: &[LiveHost],
+    pid: BorrowedFd<'_>,
+) -> Result<(Spaces, Option<String>), LabError> {
+    let failed = |what: String| LabError::Host { host: host.name.clone(), what };
+    let [ours, theirs] = unix::message_pair().map_err(LabError::system("a socket pair"))?;
+    let child = match process::fork().map_err(LabError::system("fork"))? {
+        Forked::Parent(child) => child,
+        Forked::Child => {
+            drop(ours);
+            in_pid_namespace(pid, || {
+                let (message, fds) = match set_up(host, hosts) {
+                    Ok((made, warning)) => (format!("+{}", warning.unwrap_or_default()), made),
+                    Err(error) => (format!("-{error}"), Vec::new()),
+                };
+                let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+                let _ = unix::send_fds(theirs.as_raw_fd(), message.as_bytes(), &raw);
+            })
+        }
+    };
+    drop(theirs);
+    let mut bytes = [0; MESSAGE_BYTES];
+    let received = unix::receive_fds::<{ unix::FDS_MAX }>(ours.as_raw_fd(), &mut bytes);
+    let _ = process::wait(child);
+    let (length, fds) = received.map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+    let Some(warning) = text.strip_prefix('+') else {
+        return Err(failed(text.strip_prefix('-').unwrap_or("its process has ended").to_owned()));
+    };
+    let mut fds = fds.into_iter().flatten();
+    let mut next = || fds.next().ok_or_else(|| failed("descriptors are missing".to_owned()));
+    let (net, uts, ipc, mnt, listener) = (next()?, next()?, next()?, next()?, next()?);
+    let spaces = Spaces { net, uts, ipc, mnt, listener, tap: fds.next() };
+    Ok((spaces, Some(warning.to_owned()).filter(|warning| !warning.is_empty())))
+}
+
+/// Runs in a grandchild, which is in the PID namespace; both end then.
+fn in_pid_namespace(pid: BorrowedFd<'_>, work: impl FnOnce()) -> ! {
+    if namespace::enter(pid).is_ok() {
+        match process::fork() {
+            Ok(Forked::Child) => work(),
+            Ok(Forked::Parent(child)) => {
+                let _ = process::wait(child);
+            }
+            Err(_) => {}
+        }
+    }
+    process::exit(0)
+}
+
+fn named(what: &str) -> impl Fn(io::Error) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+/// Sets up the namespaces of this process as a host. Returns descriptors in the order of [`Spaces`].
+fn set_up(host: &LiveHost, hosts: &[LiveHost]) -> Result<(Vec<OwnedFd>, Option<String>), String> {
+    namespace::own_host_namespaces().map_err(named("namespaces"))?;
+    namespace::set_host_name(&host.name).map_err(named("host name"))?;
+    mounts(host, hosts)?;
+    let (tap, warning) = interfaces(host)?;
+    let open = |name: &str| {
+        let path = format!("/proc/self/ns/{name}");
+        fs::File::open(&path).map(OwnedFd::from).map_err(named(&path))
+    };
+    let mut fds = vec![open("net")?, open("uts")?, open("ipc")?, open("mnt")?];
+    fds.push(listen(ATTACH).map_err(named("socket for devices"))?);
+    fds.extend(tap);
+    Ok((fds, warning))
+}
+
+fn mounts(host: &LiveHost, hosts: &[LiveHost]) -> Result<(), String> {
+    let none = Path::new("none");
+    namespace::mount(none, Path::new("/"), Mount::Private).map_err(named("mounts"))?;
+    // Where a sandbox covers parts of /proc, the kernel refuses another one. Programs then see the processes
+    // of the machine in it, by other numbers than their own.
+    let _ = namespace::mount(none, Path::new("/proc"), Mount::New("proc"));
+    let folder = Path::new(FOLDER);
+    namespace::mount(none, folder, Mount::New("tmpfs")).map_err(named(FOLDER))?;
+    let folder_of_user = fs::DirBuilder::new().mode(0o700).create(RUNTIME);
+    folder_of_user.map_err(named(RUNTIME))?;
+    let mut text = format!("127.0.0.1 localhost\n::1 localhost ip6-localhost\n{} {}\n", host.v4, host.name);
+    for other in hosts.iter().filter(|other| other.number != host.number) {
+        text += &format!("{} {}\n", other.v4, other.name);
+    }
+    for other in hosts {
+        text += &format!("{} {}\n", other.v6, other.name);
+    }
+    let names = folder.join("hosts");
+    fs::write(&names, text).map_err(named("names of hosts"))?;
+    let target = Path::new("/etc/hosts");
+    if target.exists() {
+        namespace::mount(&names, target, Mount::Bind).map_err(named("/etc/hosts"))?;
+    }
+    Ok(())
+}
+
+/// Makes the interface. Without `/dev/net/tun` it has an address, by which devices are found, and leads
+/// nowhere.
+fn interfaces(host: &LiveHost) -> Result<(Option<OwnedFd>, Option<String>), String> {
+    let interfaces = Interfaces::new().map_err(named("a socket"))?;
+    interfaces.up("lo").map_err(named("lo"))?;
+    // Addresses are the file's: nobody else has them, and there is nothing to wait for.
+    for what in ["all", "default"] {
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{what}/accept_dad"), "0");
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{what}/accept_ra"), "0");
+    }
+    let (tap, name, warning) = match interface::tap(INTERFACE) {
+        Ok(tap) => (Some(tap), INTERFACE, None),
+        Err(error) => {
+            let what = format!(
+                "/dev/net/tun cannot be used ({error}), so there is no TCP between hosts, nor what uses it \
+                 to connect; RDMA works"
+            );
+            (None, "lo", Some(what))
+        }
+    };
+    if tap.is_some() {
+        interfaces.set_mac(name, host.mac).map_err(named("MAC address"))?;
+        interfaces.set_mtu(name, host.mtu).map_err(named("MTU"))?;
+        interfaces.up(name).map_err(named(name))?;
+    }
+    // A further address of the loopback interface, beside 127.0.0.1.
+    let label = if tap.is_some() { name.to_owned() } else { format!("{name}:1") };
+    interfaces.add_v4(&label, host.v4).map_err(named("IPv4 address"))?;
+    // Machines without IPv6 have labs without it.
+    let _ = interfaces.add_v6(name, host.v6);
+    Ok((tap, warning))
+}

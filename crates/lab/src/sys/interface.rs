@@ -1,0 +1,150 @@
+//! Network interfaces: taps, addresses, and their state.
+
+use super::{checked, owned};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Not in every libc's headers: `linux/if_tun.h`.
+const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
+const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
+const IFF_TAP: i16 = 0x0002;
+const IFF_NO_PI: i16 = 0x1000;
+const IFF_VNET_HDR: i16 = 0x4000;
+/// Checksums, and TCP segments over IPv4 and IPv6, ECN included.
+const OFFLOADS: libc::c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
+
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: all zeros is a valid request.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    let place = request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes());
+    place.for_each(|(place, byte)| *place = byte as libc::c_char);
+    request
+}
+
+/// Makes a tap in this network namespace. It lasts as long as its descriptor.
+pub(crate) fn tap(name: &str) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: a string that ends with 0.
+    let fd = owned(unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) })?;
+    let mut request = request(name);
+    request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
+    // SAFETY: a request that lives until the call returns.
+    checked(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &raw mut request) })?;
+    // SAFETY: a number. Without offloads the kernel cuts segments itself.
+    unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD as _, OFFLOADS) };
+    Ok(fd)
+}
+
+/// Sockets by which interfaces of this network namespace are changed.
+pub(crate) struct Interfaces {
+    v4: OwnedFd,
+    v6: io::Result<OwnedFd>,
+}
+
+#[repr(C)]
+struct Ipv6Request {
+    address: libc::in6_addr,
+    prefix: u32,
+    index: i32,
+}
+
+impl Interfaces {
+    pub(crate) fn new() -> io::Result<Self> {
+        let open = |family: i32| {
+            // SAFETY: no pointers.
+            owned(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+        };
+        Ok(Self { v4: open(libc::AF_INET)?, v6: open(libc::AF_INET6) })
+    }
+
+    fn call(&self, call: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+        // SAFETY: a request that lives until the call returns.
+        checked(unsafe { libc::ioctl(self.v4.as_raw_fd(), call as _, std::ptr::from_mut(request)) }).map(drop)
+    }
+
+    /// Brings an interface up.
+    pub(crate) fn up(&self, name: &str) -> io::Result<()> {
+        let mut request = request(name);
+        self.call(libc::SIOCGIFFLAGS as _, &mut request)?;
+        // SAFETY: the call before has set the flags.
+        request.ifr_ifru.ifru_flags = unsafe { request.ifr_ifru.ifru_flags } | libc::IFF_UP as i16;
+        self.call(libc::SIOCSIFFLAGS as _, &mut request)
+    }
+
+    pub(crate) fn set_mtu(&self, name: &str, mtu: u32) -> io::Result<()> {
+        let mut request = request(name);
+        request.ifr_ifru.ifru_mtu = mtu as i32;
+        self.call(libc::SIOCSIFMTU as _, &mut request)
+    }
+
+    pub(crate) fn set_mac(&self, name: &str, mac: [u8; 6]) -> io::Result<()> {
+        let mut request = request(name);
+        // SAFETY: all zeros is a valid address.
+        let mut address: libc::sockaddr = unsafe { zeroed() };
+        address.sa_family = libc::ARPHRD_ETHER;
+        address.sa_data.iter_mut().zip(mac).for_each(|(place, byte)| *place = byte as libc::c_char);
+        request.ifr_ifru.ifru_hwaddr = address;
+        self.call(libc::SIOCSIFHWADDR as _, &mut request)
+    }
+
+    /// Gives an interface an IPv4 address with a prefix of 8 bits.
+    pub(crate) fn add_v4(&self, name: &str, address: Ipv4Addr) -> io::Result<()> {
+        for (call, value) in
+            [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, Ipv4Addr::new(255, 0, 0, 0))]
+        {
+            let mut request = request(name);
+            // SAFETY: all zeros is a valid address; both kinds have the same size.
+            unsafe {
+                let mut place: libc::sockaddr_in = zeroed();
+                place.sin_family = libc::AF_INET as u16;
+                place.sin_addr.s_addr = u32::from_ne_bytes(value.octets());
+                const { assert!(size_of::<libc::sockaddr_in>() == size_of::<libc::sockaddr>()) };
+                request.ifr_ifru.ifru_addr = std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(place);
+            }
+            self.call(call as _, &mut request)?;
+        }
+        Ok(())
+    }
+
+    /// Gives an interface an IPv6 address with a prefix of 64 bits.
+    pub(crate) fn add_v6(&self, name: &str, address: Ipv6Addr) -> io::Result<()> {
+        let socket = self.v6.as_ref().map_err(|error| io::Error::from(error.kind()))?;
+        let mut named = request(name);
+        self.call(libc::SIOCGIFINDEX as _, &mut named)?;
+        let mut request = Ipv6Request {
+            address: libc::in6_addr { s6_addr: address.octets() },
+            prefix: 64,
+            // SAFETY: the call before has set the index.
+            index: unsafe { named.ifr_ifru.ifru_ifindex },
+        };
+        // SAFETY: `struct in6_ifreq`, which lives until the call returns.
+        checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request) })
+            .map(drop)
+    }
+}
+
+/// Sets whether a tap has a carrier. Kernels before 5.0 cannot: packets are lost all the same.
+pub(crate) fn set_carrier(tap: RawFd, on: bool) {
+    let on = i32::from(on);
+    // SAFETY: an int that lives until the call returns.
+    unsafe { libc::ioctl(tap, TUNSETCARRIER as _, &raw const on) };
+}
+
+/// Reads a frame from a tap; `None` when there is none.
+pub(crate) fn read(tap: RawFd, buffer: &mut [u8]) -> Option<usize> {
+    // SAFETY: a slice and its length.
+    let length = unsafe { libc::read(tap, buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(length).ok().filter(|length| *length > 0)
+}
+
+/// Writes a frame to a tap, in two pieces; false when the kernel does not take it.
+pub(crate) fn write(tap: RawFd, head: &[u8], body: &[u8]) -> bool {
+    let piece =
+        |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let pieces = [piece(head), piece(body)];
+    // SAFETY: two slices with their lengths, which the call only reads.
+    unsafe { libc::writev(tap, pieces.as_ptr(), 2) > 0 }
+}

@@ -1,0 +1,65 @@
+//! Namespaces and mounts.
+
+use super::checked;
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Moves this process, which has one thread, to a user namespace of its own, as the same user and group.
+pub(crate) fn own_user_namespace() -> io::Result<()> {
+    let (user, group) = super::process::user();
+    // SAFETY: a number only.
+    checked(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
+    // user_namespaces(7): an ordinary user can map groups only where they cannot be dropped.
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Moves this process to network, UTS, IPC and mount namespaces of its own.
+pub(crate) fn own_host_namespaces() -> io::Result<()> {
+    let flags = libc::CLONE_NEWNET | libc::CLONE_NEWUTS | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
+    // SAFETY: a number only.
+    checked(unsafe { libc::unshare(flags) }).map(drop)
+}
+
+/// Moves this process to the namespace of a descriptor; a PID namespace takes its next child.
+pub(crate) fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: numbers only.
+    checked(unsafe { libc::setns(namespace.as_raw_fd(), 0) }).map(drop)
+}
+
+/// Sets the name of the host.
+pub(crate) fn set_host_name(name: &str) -> io::Result<()> {
+    // SAFETY: a string and its length.
+    checked(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }).map(drop)
+}
+
+/// What is mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mount {
+    /// A new file system.
+    New(&'static str),
+    /// A bind mount.
+    Bind,
+    /// No mounts made here appear elsewhere.
+    Private,
+}
+
+/// Mounts a file system or a file for this mount namespace.
+pub(crate) fn mount(source: &Path, target: &Path, what: Mount) -> io::Result<()> {
+    let (kind, flags) = match what {
+        Mount::New(kind) => (kind, libc::MS_NOSUID | libc::MS_NODEV),
+        Mount::Bind => ("", libc::MS_BIND),
+        Mount::Private => ("", libc::MS_PRIVATE | libc::MS_REC),
+    };
+    let source = CString::new(source.as_os_str().as_bytes())?;
+    let target = CString::new(target.as_os_str().as_bytes())?;
+    let kind = CString::new(kind)?;
+    let none = std::ptr::null();
+    // SAFETY: all of them end with a zero, and live until the call returns.
+    checked(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, none) }).map(drop)
+}

@@ -1,0 +1,281 @@
+//! The tap of a live host: frames of its kernel, TCP and everything else that is not a device's.
+//!
+//! A frame stands behind the header of a virtual network device (`struct virtio_net_hdr`), which says what
+//! the sender's kernel has left to do: checksums are not made, because the receiver's kernel knows from the
+//! same header that the frame never left the machine.
+
+use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES, class_of, link_local};
+use crate::segments::{Cut, Merged};
+use crate::sys::interface;
+use sim::world::Marking;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// Bytes of the longest frame in the network, with the header before it.
+pub(crate) const FRAME_MAX: usize = 9216;
+/// Bytes that one read may give.
+const READ_BYTES_MAX: usize = 66 << 10;
+
+const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
+const ETHERTYPE_ARP: [u8; 2] = [8, 6];
+const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// A frame that was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    /// Bytes, the header before the frame included.
+    pub(crate) length: usize,
+    /// Bytes of the frame from the destination address to the last byte before the check sequence.
+    pub(crate) wire_bytes: usize,
+    /// DSCP and ECN.
+    pub(crate) tos: u8,
+    /// Protocol and ports, for switches that hash.
+    pub(crate) hash: u32,
+    /// Destination MAC address.
+    pub(crate) destination: [u8; 6],
+    /// Source MAC address.
+    pub(crate) source: [u8; 6],
+    /// Source IP address, IPv4 mapped.
+    pub(crate) source_ip: Ipv6Addr,
+}
+
+/// The addresses of all live hosts: the lab answers who has which.
+pub(crate) type Neighbours = std::sync::Arc<[(Ipv4Addr, Ipv6Addr, [u8; 6])]>;
+
+/// The tap of a host, with the frame that is being taken from it.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    fd: OwnedFd,
+    buffer: Box<[u8]>,
+    /// Bytes of the frame in the buffer; 0 when it is empty.
+    length: usize,
+    /// How it is cut, if it is longer than the MTU.
+    cut: Option<Cut>,
+    merged: Merged,
+    /// The kernel has said that there is a frame, and reading has not found the end since.
+    readable: bool,
+    neighbours: Neighbours,
+}
+
+impl Tap {
+    pub(crate) fn new(fd: OwnedFd, neighbours: Neighbours) -> Self {
+        let buffer = vec![0; READ_BYTES_MAX].into_boxed_slice();
+        Self { fd, buffer, length: 0, cut: None, merged: Merged::default(), readable: true, neighbours }
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Has the kernel see the cable plugged in or pulled.
+    pub(crate) fn set_carrier(&self, on: bool) {
+        interface::set_carrier(self.fd.as_raw_fd(), on);
+    }
+
+    /// The kernel has a frame.
+    pub(crate) fn set_readable(&mut self) {
+        self.readable = true;
+    }
+
+    /// Whether a frame waits, or may wait.
+    #[inline]
+    pub(crate) fn has_frame(&self) -> bool {
+        self.length > 0 || self.readable
+    }
+
+    /// The class of the next frame, which is read if none was.
+    pub(crate) fn next_class(&mut self, marks: &[Marking; 3]) -> Option<u8> {
+        while self.length == 0 {
+            if !self.readable {
+                return None;
+            }
+            match interface::read(self.fd.as_raw_fd(), &mut self.buffer) {
+                Some(length) => {
+                    self.length = length;
+                    self.cut = self.buffer.get(..length).and_then(Cut::of);
+                }
+                None => {
+                    self.readable = false;
+                    return None;
+                }
+            }
+            if self.is_answered() {
+                self.length = 0;
+            }
+        }
+        let tos = tos(self.frame())?;
+        Some(if tos >> 2 == 0 { 0 } else { class_of(marks, tos >> 2) & 7 })
+    }
+
+    fn frame(&self) -> &[u8] {
+        self.buffer.get(VNET_BYTES..self.length).unwrap_or_default()
+    }
+
+    /// Takes the next frame, or the next segment of one; `None` for one that no network carries.
+    pub(crate) fn take(&mut self, out: &mut [u8]) -> Option<Taken> {
+        let bytes = self.buffer.get(..self.length)?;
+        let (length, is_last) = match &mut self.cut {
+            Some(cut) => cut.next(bytes, out).unwrap_or((0, true)),
+            None => {
+                let fits = out.get_mut(..bytes.len()).map(|out| out.copy_from_slice(bytes));
+                (fits.map_or(0, |()| bytes.len()), true)
+            }
+        };
+        if is_last {
+            (self.length, self.cut) = (0, None);
+        }
+        let frame = out.get(VNET_BYTES..length)?;
+        let (tos, hash, destination) = (tos(frame)?, hash(frame), *frame.first_chunk()?);
+        let (source, source_ip) = (*frame.get(6..)?.first_chunk()?, source_ip(frame)?);
+        Some(Taken { length, wire_bytes: frame.len(), tos, hash, destination, source, source_ip })
+    }
+
+    /// Hands a frame to the kernel, marked as switches left it; false when the kernel does not take it.
+    pub(crate) fn put(&mut self, bytes: &mut [u8], tos: u8) -> bool {
+        let Some((_, frame)) = bytes.split_at_mut_checked(VNET_BYTES) else { return false };
+        set_tos(frame, tos);
+        if self.merged.add(bytes) {
+            return !self.merged.is_closed() || self.flush();
+        }
+        self.flush();
+        if self.merged.add(bytes) {
+            return !self.merged.is_closed() || self.flush();
+        }
+        // What is to be checksummed stays so, and what was checksummed is known to be right.
+        let (head, frame) = bytes.split_at(VNET_BYTES);
+        interface::write(self.fd.as_raw_fd(), head, frame)
+    }
+
+    /// Passes on segments that were held back to be merged.
+    pub(crate) fn flush(&mut self) -> bool {
+        let fd = self.fd.as_raw_fd();
+        self.merged.flush(|head, frame| interface::write(fd, head, frame))
+    }
+
+    /// Answers what the network is asked and no host: who has an address. True for frames that go no further.
+    fn is_answered(&mut self) -> bool {
+        let frame = self.frame();
+        match frame.get(12..14) {
+            Some(kind) if kind == ETHERTYPE_ARP => {}
+            Some(kind) if kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6 => {
+                let Some(answer) = self.neighbour_solicitation() else { return false };
+                interface::write(self.fd.as_raw_fd(), &[0; VNET_BYTES], &answer);
+                return true;
+            }
+            _ => return true,
+        }
+        if let Some(answer) = self.arp() {
+            interface::write(self.fd.as_raw_fd(), &[0; VNET_BYTES], &answer);
+        }
+        true
+    }
+
+    /// The answer to an ARP request for the address of another host (RFC 826).
+    fn arp(&self) -> Option<Vec<u8>> {
+        let frame = self.frame();
+        let packet = frame.get(ETHERNET_BYTES..ETHERNET_BYTES + 28)?;
+        let target: [u8; 4] = packet.get(24..28)?.try_into().ok()?;
+        let (_, _, mac) = self.neighbours.iter().find(|(v4, _, _)| v4.octets() == target)?;
+        let asks = packet[6..8] == [0, 1] && packet[14..18] != target;
+        if !asks {
+            return None;
+        }
+        let mut answer = vec![0; 60];
+        answer[..6].copy_from_slice(&packet[8..14]);
+        answer[6..12].copy_from_slice(mac);
+        answer[12..14].copy_from_slice(&ETHERTYPE_ARP);
+        answer[14..22].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 2]);
+        answer[22..28].copy_from_slice(mac);
+        answer[28..32].copy_from_slice(&target);
+        answer[32..38].copy_from_slice(&packet[8..14]);
+        answer[38..42].copy_from_slice(&packet[14..18]);
+        Some(answer)
+    }
+
+    /// The answer to a neighbour solicitation (RFC 4861, 4.3 and 4.4).
+    fn neighbour_solicitation(&self) -> Option<Vec<u8>> {
+        const SOLICITATION: u8 = 135;
+        const ADVERTISEMENT: u8 = 136;
+        let frame = self.frame();
+        let (ip, body) = frame.get(ETHERNET_BYTES..)?.split_at_checked(40)?;
+        if frame.get(12..14)? != ETHERTYPE_IPV6 || ip[6] != 58 || *body.first()? != SOLICITATION {
+            return None;
+        }
+        let target: [u8; 16] = body.get(8..24)?.try_into().ok()?;
+        let is_target =
+            |v6: Ipv6Addr, mac: [u8; 6]| v6.octets() == target || link_local(mac).octets() == target;
+        let (_, _, mac) = self.neighbours.iter().find(|(_, v6, mac)| is_target(*v6, *mac))?;
+        let mut answer = vec![0; ETHERNET_BYTES + 40 + 32];
+        answer[..6].copy_from_slice(frame.get(6..12)?);
+        answer[6..12].copy_from_slice(mac);
+        answer[12..14].copy_from_slice(&ETHERTYPE_IPV6);
+        answer[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 32, 58, 255]);
+        answer[22..38].copy_from_slice(&target);
+        answer[38..54].copy_from_slice(ip.get(8..24)?);
+        // Solicited, and it overrides what is known.
+        answer[54..62].copy_from_slice(&[ADVERTISEMENT, 0, 0, 0, 0x60, 0, 0, 0]);
+        answer[62..78].copy_from_slice(&target);
+        answer[78..80].copy_from_slice(&[2, 1]);
+        answer[80..].copy_from_slice(mac);
+        let mut sum = Checksum::default();
+        sum.add(&answer[22..54]);
+        sum.add(&[0, 0, 0, 32, 0, 0, 0, 58]);
+        sum.add(&answer[54..]);
+        answer[56..58].copy_from_slice(&sum.finish());
+        Some(answer)
+    }
+}
+
+/// DSCP and ECN of an IP packet in a frame.
+fn tos(frame: &[u8]) -> Option<u8> {
+    match *frame.get(12..16)? {
+        [8, 0, _, tos] => Some(tos),
+        [0x86, 0xdd, high, low] => Some(high << 4 | low >> 4),
+        _ => None,
+    }
+}
+
+/// The source address of an IP packet in a frame.
+fn source_ip(frame: &[u8]) -> Option<Ipv6Addr> {
+    match *frame.get(12..14)? {
+        [8, 0] => {
+            let address: [u8; 4] = *frame.get(ETHERNET_BYTES + 12..)?.first_chunk()?;
+            Some(Ipv4Addr::from(address).to_ipv6_mapped())
+        }
+        _ => {
+            let address: [u8; 16] = *frame.get(ETHERNET_BYTES + 8..)?.first_chunk()?;
+            Some(Ipv6Addr::from(address))
+        }
+    }
+}
+
+/// Sets them, and the checksum of an IPv4 header.
+pub(crate) fn set_tos(frame: &mut [u8], tos: u8) {
+    let Some(head) = frame.get(12..16) else { return };
+    match *head {
+        [8, 0, _, old] if old != tos => {
+            frame[15] = tos;
+            let Some(header) = frame.get_mut(ETHERNET_BYTES..ETHERNET_BYTES + 20) else { return };
+            header[10..12].fill(0);
+            let mut sum = Checksum::default();
+            sum.add(header);
+            header[10..12].copy_from_slice(&sum.finish());
+        }
+        [0x86, 0xdd, high, low] => {
+            frame[14] = high & 0xf0 | tos >> 4;
+            frame[15] = low & 0x0f | tos << 4;
+        }
+        _ => {}
+    }
+}
+
+/// Protocol and ports, mixed.
+fn hash(frame: &[u8]) -> u32 {
+    let (protocol, at) = match frame.get(12..14) {
+        Some(kind) if kind == ETHERTYPE_IPV4 => (23, ETHERNET_BYTES + 20),
+        _ => (20, ETHERNET_BYTES + 40),
+    };
+    let protocol = frame.get(protocol).copied().unwrap_or(0);
+    let ports = frame.get(at..at + 4).map_or([0; 4], |ports| [ports[0], ports[1], ports[2], ports[3]]);
+    u32::from_be_bytes(ports).wrapping_mul(0x85eb_ca6b) ^ u32::from(protocol)
+}

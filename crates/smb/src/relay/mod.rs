@@ -1,0 +1,75 @@
+//! Relaying SMB 2 and 3 between SMB Direct and TCP without a key: what both directions share.
+//!
+//! [`gateway`] has the client on the SMB Direct side, [`dial`] the server. Both are without input or output
+//! of their own: fragments, bytes of TCP and finished RDMA requests go in; calls of a [`Peer`] and bytes for
+//! TCP come out.
+
+pub mod dial;
+pub mod elements;
+pub mod frame;
+pub mod gateway;
+mod incoming;
+pub mod requests;
+pub mod responses;
+pub mod trees;
+
+use crate::direct::incoming::Fragment;
+use crate::ended::Ended;
+use crate::peer::Peer;
+use frame::ToTcp;
+use rdma::Buffer;
+
+/// The first dialect whose answers invalidate the key.
+const DIALECT_3_0_2: u16 = 0x0302;
+
+/// One relayed connection.
+pub trait Session {
+    /// Handles a fragment of a message of the SMB Direct peer.
+    ///
+    /// # Errors
+    /// [`Ended`] when the message violates the protocol or a limit.
+    fn fragment(&mut self, fragment: Fragment<'_>) -> Result<(), Ended>;
+
+    /// Takes the buffer of an operation whose RDMA READs have completed.
+    fn fetched(&mut self, operation: u64, buffer: Buffer);
+
+    /// Continues what had to wait for memory.
+    ///
+    /// # Errors
+    /// As [`Session::fragment`].
+    fn advance(&mut self, peer: &mut impl Peer) -> Result<(), Ended>;
+
+    /// Where the next bytes of the TCP connection go; `None` while earlier ones wait for memory.
+    fn tcp_place(&mut self) -> Option<&mut [u8]>;
+
+    /// Handles bytes that were received there.
+    ///
+    /// # Errors
+    /// As [`Session::fragment`].
+    fn tcp_received(&mut self, count: usize, peer: &mut impl Peer) -> Result<(), Ended>;
+
+    /// What is to be sent over TCP.
+    fn to_tcp(&mut self) -> &mut ToTcp;
+
+    /// Whether the client has set up a session with the server.
+    fn is_authenticated(&self) -> bool;
+
+    /// Requests whose data moved by RDMA so far, and the bytes: reads, then writes, as the client sees them.
+    fn moved(&self) -> [Moved; 2];
+}
+
+/// Requests whose data moved by RDMA.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// The number of requests.
+    pub requests: u64,
+    /// Their data in bytes.
+    pub bytes: u64,
+}
+
+impl Moved {
+    fn add(&mut self, bytes: usize) {
+        self.requests += 1;
+        self.bytes += bytes as u64;
+    }
+}

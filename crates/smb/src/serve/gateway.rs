@@ -1,0 +1,150 @@
+//! The listener of a gateway: it accepts SMB Direct connections (CM REQ), and starts a thread for each that
+//! its peer has confirmed (RTU). Until then a request costs a queue pair and one receive.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use rdma::{HalfOpen, ListenerEvent, Request};
+
+use super::connection::{Driver, Tcp};
+use super::limiter::Permit;
+use super::{STACK_BYTES, ServeError, Shared};
+use crate::ended::Ended;
+use crate::limits::{BACKLOG, CONFIRM_TIMEOUT, HALF_OPEN_MAX};
+use crate::relay::gateway::Gateway;
+use crate::transport::{self, Transport};
+
+/// How often half-open connections are checked for their time limit.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause after running out of descriptors or memory.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An accepted connection that its peer has not confirmed.
+struct Waiting {
+    connection: HalfOpen,
+    peer: IpAddr,
+    permit: Permit,
+    began: Instant,
+}
+
+/// Accepts SMB Direct connections and relays each to an SMB server over TCP.
+#[derive(Debug)]
+pub struct Listener {
+    listener: rdma::Listener,
+    poll: Poll,
+    server: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Listener {
+    /// Listens at an address, for connections to a server.
+    ///
+    /// # Errors
+    /// When the verbs libraries are missing, or no device has the address.
+    pub fn new(shared: &Arc<Shared>, address: SocketAddr, server: SocketAddr) -> Result<Self, ServeError> {
+        let listener = rdma::Listener::new(address, BACKLOG);
+        let listener = listener.map_err(|source| ServeError::Rdma { address, source })?;
+        let cannot = |source| ServeError::Listen { address, source };
+        let poll = Poll::new().map_err(cannot)?;
+        let descriptor = listener.descriptor();
+        let registered = poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE);
+        registered.map_err(cannot)?;
+        Ok(Self { listener, poll, server, shared: Arc::clone(shared) })
+    }
+
+    /// Accepts connections as long as the process lives.
+    pub fn run(mut self) -> ! {
+        let mut events = Events::with_capacity(4);
+        let mut waiting: VecDeque<Waiting> = VecDeque::new();
+        loop {
+            while waiting.front().is_some_and(|it| it.began.elapsed() > CONFIRM_TIMEOUT) {
+                waiting.pop_front();
+            }
+            match self.listener.next_event() {
+                Ok(Some(ListenerEvent::Request(request))) => {
+                    if waiting.len() >= HALF_OPEN_MAX {
+                        waiting.pop_front();
+                    }
+                    waiting.extend(self.accept(request));
+                }
+                Ok(Some(ListenerEvent::Established(key))) => {
+                    let place = waiting.iter().position(|it| it.connection.key() == key);
+                    if let Some(confirmed) = place.and_then(|place| waiting.remove(place)) {
+                        self.start(confirmed);
+                    }
+                }
+                Ok(Some(ListenerEvent::Failed(key))) => waiting.retain(|it| it.connection.key() != key),
+                Ok(None) => {
+                    let most = (!waiting.is_empty()).then_some(CHECK_INTERVAL);
+                    if self.poll.poll(&mut events, most).is_err() {
+                        std::thread::sleep(PAUSE);
+                    }
+                }
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn accept(&self, request: Request) -> Option<Waiting> {
+        let peer = request.peer();
+        let Some(permit) = self.shared.limiter.admit(peer) else {
+            self.shared.refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%peer, "refused: too many connections without a session");
+            request.reject(&[]);
+            return None;
+        };
+        match self.prepare(request) {
+            Ok(connection) => Some(Waiting { connection, peer, permit, began: Instant::now() }),
+            Err(error) => {
+                tracing::warn!(%peer, %error, "a connection cannot be accepted");
+                None
+            }
+        }
+    }
+
+    fn prepare(&self, request: Request) -> Result<HalfOpen, rdma::Error> {
+        let parameters = &self.shared.parameters;
+        let domain = request.domain()?;
+        let mut connection = request.prepare(&domain, transport::sizes(parameters))?;
+        let buffer = transport::first_receive(&domain, parameters)?;
+        connection.receive(buffer, transport::RECEIVE).map_err(|(error, _)| error)?;
+        connection.accept(&[])?;
+        Ok(connection)
+    }
+
+    fn start(&self, waiting: Waiting) {
+        let Waiting { connection, peer, permit, .. } = waiting;
+        let (shared, server) = (Arc::clone(&self.shared), self.server);
+        let serve = move || match connection.establish() {
+            Ok(connection) => serve(&shared, connection, peer, permit, server),
+            Err(error) => tracing::warn!(%peer, %error, "a connection cannot be served"),
+        };
+        let thread = std::thread::Builder::new().name("smb-gateway".to_owned()).stack_size(STACK_BYTES);
+        if let Err(error) = thread.spawn(serve) {
+            tracing::warn!(%peer, %error, "no thread for a connection");
+        }
+    }
+}
+
+fn serve(
+    shared: &Arc<Shared>,
+    connection: rdma::Connection,
+    peer: IpAddr,
+    permit: Permit,
+    server: SocketAddr,
+) {
+    tracing::info!(%peer, %server, reads = connection.reads(), "connected");
+    let transport = Transport::new(connection, shared.parameters, true, &shared.memory);
+    let (session, tcp) = (Gateway::default(), Tcp::Later(server));
+    let listed = shared.list(peer.to_string());
+    let ended = Driver { shared, permit, listed, transport, session, tcp }.run();
+    match ended {
+        Ended::Disconnected => tracing::info!(%peer, "disconnected"),
+        ended => tracing::warn!(%peer, %ended, "connection ended"),
+    }
+}
