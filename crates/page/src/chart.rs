@@ -1,0 +1,210 @@
+//! Lines in a frame, as SVG.
+
+use std::fmt::Write;
+
+use super::escape;
+
+const WIDTH: f64 = 480.0;
+const HEIGHT: f64 = 260.0;
+const LEFT: f64 = 56.0;
+const BOTTOM: f64 = 40.0;
+const TOP: f64 = 12.0;
+const RIGHT: f64 = 12.0;
+
+/// Points of one line that are drawn at most: more than there are pixels say nothing.
+const POINTS_MAX: usize = 800;
+
+/// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
+const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
+
+/// One line of a chart, with its name in the legend.
+pub struct Line {
+    /// Its name in the legend.
+    pub name: String,
+    /// Abscissa and ordinate of each point, in order of the abscissa.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A line chart with titles of its axes.
+pub struct Chart<'a> {
+    /// The title below the chart.
+    pub title: &'a str,
+    /// The title of the abscissa, with its unit.
+    pub x: &'a str,
+    /// The title of the ordinate, with its unit.
+    pub y: &'a str,
+    /// The lines, each in a colour of its own.
+    pub lines: Vec<Line>,
+    /// Steps between points, not slopes.
+    pub step: bool,
+}
+
+/// From values to places.
+struct Scale {
+    from: f64,
+    to: f64,
+    start: f64,
+    end: f64,
+}
+
+impl Scale {
+    fn new(values: impl Iterator<Item = f64>, start: f64, end: f64, from_zero: bool) -> Self {
+        let (mut from, mut to) =
+            values.fold((f64::MAX, f64::MIN), |(from, to), value| (from.min(value), to.max(value)));
+        if from_zero {
+            from = from.min(0.0);
+        }
+        if to - from < f64::EPSILON * to.abs().max(1.0) {
+            to = from + if from == 0.0 { 1.0 } else { from.abs() * 0.01 };
+        }
+        Self { from, to, start, end }
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        self.start + (value - self.from) / (self.to - self.from) * (self.end - self.start)
+    }
+
+    /// Round numbers within the scale: 1, 2 or 5 times a power of ten apart.
+    fn ticks(&self) -> Vec<f64> {
+        let rough = (self.to - self.from) / 4.0;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| *step >= rough);
+        let step = step.unwrap_or(rough);
+        let first = (self.from / step).ceil() as i64;
+        let last = (self.to / step).floor() as i64;
+        (first..=last).map(|index| index as f64 * step).collect()
+    }
+}
+
+fn label(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e6 => format!("{:.1}M", value / 1e6),
+        size if size >= 1e4 => format!("{:.0}k", value / 1e3),
+        size if size >= 10.0 || value == 0.0 => format!("{value:.0}"),
+        size if size >= 0.1 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+impl Chart<'_> {
+    /// The chart as a figure; nothing if there is nothing in it.
+    pub fn svg(&self) -> String {
+        let all = || self.lines.iter().flat_map(|line| &line.points);
+        if all().next().is_none() {
+            return String::new();
+        }
+        let x = Scale::new(all().map(|point| point.0), LEFT, WIDTH - RIGHT, false);
+        let y = Scale::new(all().map(|point| point.1), HEIGHT - BOTTOM, TOP, true);
+        let mut svg = format!(
+            "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+            escape(self.title)
+        );
+        self.axes(&mut svg, &x, &y);
+        for (index, line) in self.lines.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            let _ = writeln!(
+                svg,
+                "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" \
+                    stroke-width=\"1.5\"><title>{}</title></path>",
+                self.path(line, &x, &y),
+                escape(&line.name)
+            );
+        }
+        svg += "</svg><figcaption>";
+        let _ = write!(svg, "{}: ", escape(self.title));
+        for (index, line) in self.lines.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            let _ = write!(svg, "<span style=\"color:{colour}\">■</span> {} ", escape(&line.name));
+        }
+        svg + "</figcaption></figure>\n"
+    }
+
+    fn axes(&self, svg: &mut String, x: &Scale, y: &Scale) {
+        for tick in x.ticks() {
+            let (at, bottom) = (x.at(tick), HEIGHT - BOTTOM);
+            let _ = writeln!(
+                svg,
+                "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>"
+            );
+            let _ = writeln!(
+                svg,
+                "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                bottom + 14.0,
+                label(tick)
+            );
+        }
+        for tick in y.ticks() {
+            let (at, right) = (y.at(tick), WIDTH - RIGHT);
+            let _ = writeln!(
+                svg,
+                "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"
+            );
+            let _ = writeln!(
+                svg,
+                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 5.0,
+                at + 4.0,
+                label(tick)
+            );
+        }
+        let middle = (LEFT + WIDTH - RIGHT) / 2.0;
+        let _ = writeln!(
+            svg,
+            "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            HEIGHT - 8.0,
+            escape(self.x)
+        );
+        let height = (TOP + HEIGHT - BOTTOM) / 2.0;
+        let turn = format!("transform=\"rotate(-90 12 {height})\"");
+        let _ = writeln!(
+            svg,
+            "<text x=\"12\" y=\"{height}\" text-anchor=\"middle\" {turn}>{}</text>",
+            escape(self.y)
+        );
+    }
+
+    fn path(&self, line: &Line, x: &Scale, y: &Scale) -> String {
+        let every = line.points.len().div_ceil(POINTS_MAX).max(1);
+        let last = line.points.len().saturating_sub(1);
+        let drawn = line.points.iter().enumerate().filter(|(index, _)| index % every == 0 || *index == last);
+        let mut path = String::new();
+        for (count, (_, (across, up))) in drawn.enumerate() {
+            let (across, up) = (x.at(*across), y.at(*up));
+            let _ = match count {
+                0 => write!(path, "M{across:.1} {up:.1}"),
+                _ if self.step => write!(path, "H{across:.1}V{up:.1}"),
+                _ => write!(path, "L{across:.1} {up:.1}"),
+            };
+        }
+        path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_within() {
+        let scale = Scale::new([0.0, 97.0].into_iter(), 0.0, 100.0, true);
+        assert_eq!(scale.ticks(), [0.0, 50.0]);
+        let scale = Scale::new([3.2, 4.4].into_iter(), 0.0, 100.0, false);
+        let ticks = scale.ticks();
+        assert_eq!(ticks.len(), 2);
+        assert!((ticks[0] - 3.5).abs() < 1e-9);
+        assert!(Scale::new([7.0].into_iter(), 0.0, 1.0, false).at(7.0).is_finite());
+    }
+
+    #[test]
+    fn a_chart_of_nothing_is_nothing_and_names_are_escaped() {
+        let empty = Chart { title: "t", x: "x", y: "y", lines: Vec::new(), step: false };
+        assert_eq!(empty.svg(), "");
+        let line = Line { name: "a<b".to_owned(), points: vec![(0.0, 0.0), (1.0, 2.0)] };
+        let svg = Chart { lines: vec![line], ..empty }.svg();
+        assert!(
+            svg.contains("a&lt;b")
+                && !svg.contains("a<b")
+                && svg.contains("<path d=\"M56.0 220.0L468.0 12.0\"")
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! The report of a run in virtual time.
+
+mod network;
+
+use std::fmt::Write;
+
+use sim::experiment::Experiment;
+use sim::report::{
+    Finding, HopReport, Percentiles, PortReport, Report, Series, Severity, port_shares, slowest, table,
+};
+
+use crate::{Chart, Line, escape, head, rows};
+
+/// Ports whose queues are plotted: those that ever had the longest.
+const PLOTTED: usize = 6;
+
+/// Ports per workload in the list of where its data waited.
+const SHARES: usize = 16;
+
+/// Rows of the table of ports at most: browsers take seconds to lay out a long one.
+const PORT_ROWS_MAX: usize = 1000;
+
+/// The report of one run as an HTML page.
+pub fn page(experiment: &Experiment, report: &Report) -> String {
+    let title = if report.title.is_empty() { "rockery sim" } else { &report.title };
+    let mut page = head(title);
+    page += &body(experiment, report);
+    page + "</body></html>\n"
+}
+
+/// All sections of the page, for a page of another kind.
+pub fn body(experiment: &Experiment, report: &Report) -> String {
+    let mut body = summary(report);
+    body += &findings(&report.findings);
+    body += "<h2>Workloads</h2>\n";
+    body += &workloads(report);
+    body += "<h2>Network</h2>\n<p class=\"soft\">Links by the load of their busier direction; a red \
+             dot is a port that dropped packets. Hover for numbers.</p>\n";
+    body += &network::picture(experiment, report);
+    body += "<h2>Over time and flows</h2>\n<div class=\"plots\">\n";
+    body += &plots(report);
+    body += "</div>\n";
+    body += &hops(report);
+    body += "<h2>Ports</h2>\n";
+    body += &ports(&report.ports);
+    let _ = writeln!(body, "<h2>As text</h2>\n<pre>{}</pre>", escape(&table(report)));
+    body
+}
+
+fn summary(report: &Report) -> String {
+    let partial = if report.partial { " Stopped before its end." } else { "" };
+    format!(
+        "<p class=\"soft\">{:.3} ms of virtual time, seed {}, {} packets crossed a link.{partial}</p>\n",
+        report.end_s * 1e3,
+        report.seed,
+        report.hops
+    )
+}
+
+fn findings(findings: &[Finding]) -> String {
+    let mut text = String::from("<h2>Findings</h2>\n");
+    if findings.is_empty() {
+        text += "<p>Nothing was lost, and no port was paused for long.</p>\n";
+    }
+    for finding in findings {
+        let class = match finding.severity {
+            Severity::Broken => "broken",
+            Severity::Slow => "slow",
+            Severity::Note => "note",
+        };
+        let _ = writeln!(
+            text,
+            "<div class=\"finding {class}\"><b>{}</b><br>Cause: {}<br>Do: {}</div>",
+            escape(&finding.seen),
+            escape(&finding.cause),
+            escape(&finding.instead)
+        );
+    }
+    text
+}
+
+fn workloads(report: &Report) -> String {
+    let head = [
+        "workload",
+        "flows",
+        "done",
+        "failed",
+        "Gb/s",
+        "fairness",
+        "FCT p50 µs",
+        "p90",
+        "p99",
+        "slowdown p50",
+        "p99",
+        "latency p50 µs",
+        "p99",
+        "resent",
+        "timeouts",
+        "CNPs",
+        "swapped",
+        "largest distance",
+        "limited by",
+    ];
+    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
+    let at = |spread: Option<Percentiles>, of: fn(Percentiles) -> f64| number(spread.map(of));
+    let row = |workload: &sim::report::WorkloadReport| {
+        vec![
+            workload.name.clone(),
+            workload.flows.to_string(),
+            workload.finished.to_string(),
+            workload.failed.to_string(),
+            format!("{:.2}", workload.goodput_bps / 1e9),
+            number(workload.fairness),
+            at(workload.completion_us, |spread| spread.p50),
+            at(workload.completion_us, |spread| spread.p90),
+            at(workload.completion_us, |spread| spread.p99),
+            at(workload.slowdown, |spread| spread.p50),
+            at(workload.slowdown, |spread| spread.p99),
+            at(workload.latency_us, |spread| spread.p50),
+            at(workload.latency_us, |spread| spread.p99),
+            workload.retransmitted.to_string(),
+            workload.timeouts.to_string(),
+            workload.notifications.to_string(),
+            format!("{:.2}%", workload.swapped_percent),
+            workload.reorder_distance_max.to_string(),
+            workload.limit.as_ref().map_or_else(
+                || "nothing that is full".to_owned(),
+                |limit| format!("{} ({:.0}%)", limit.what, limit.busy_percent),
+            ),
+        ]
+    };
+    rows(&head, report.workloads.iter().map(row))
+}
+
+/// Where the data of each workload waited, and the path of its slowest flow.
+fn hops(report: &Report) -> String {
+    let head = ["port", "to", "packets", "waited µs", "at most", "paused", "marked", "lost"];
+    let cells = |hop: &HopReport| {
+        vec![
+            hop.port.clone(),
+            hop.to.clone(),
+            hop.packets.to_string(),
+            format!("{:.2}", hop.waited_mean_us),
+            format!("{:.2}", hop.waited_max_us),
+            format!("{:.1}", hop.paused_us),
+            format!("{:.1}%", 100.0 * hop.marked as f64 / hop.packets.max(1) as f64),
+            hop.lost.to_string(),
+        ]
+    };
+    let mut text = String::new();
+    for (index, workload) in report.workloads.iter().enumerate() {
+        let Some(flow) = slowest(report, index) else { continue };
+        let _ = writeln!(text, "<h2>Where {} waited</h2>", escape(&workload.name));
+        let shares = port_shares(report, index);
+        text += &rows(&head, shares.iter().take(SHARES).map(|share| cells(&share.hop)));
+        let _ = writeln!(
+            text,
+            "<p class=\"soft\">Its slowest queue pair, {} → {}, port by port. A host's packets are made \
+             when they may leave: there, pauses alone are counted.</p>",
+            escape(&flow.from),
+            escape(&flow.to)
+        );
+        text += &rows(&head, flow.hops.iter().map(cells));
+    }
+    text
+}
+
+fn ports(ports: &[PortReport]) -> String {
+    let head = [
+        "port",
+        "to",
+        "class",
+        "load",
+        "packets",
+        "peak queue KiB",
+        "paused µs",
+        "marked",
+        "pauses sent",
+        "dropped",
+    ];
+    let per_queue = ports.iter().flat_map(|port| port.queues.iter().map(move |queue| (port, queue)));
+    let row = |(port, queue): (&PortReport, &sim::report::QueueReport)| {
+        vec![
+            port.port.clone(),
+            port.to.clone(),
+            queue.class.to_string(),
+            format!("{:.1}%", 100.0 * port.load),
+            queue.packets.to_string(),
+            format!("{:.1}", f64::from(queue.peak_bytes) / 1024.0),
+            format!("{:.1}", queue.paused_us),
+            queue.marked.to_string(),
+            port.pauses_sent.to_string(),
+            port.losses_text(),
+        ]
+    };
+    let count = per_queue.clone().count();
+    let table = rows(&head, per_queue.take(PORT_ROWS_MAX).map(row));
+    match count.saturating_sub(PORT_ROWS_MAX) {
+        0 => table,
+        more => table + &format!("<p class=\"soft\">And {more} more, which the CSV file has.</p>\n"),
+    }
+}
+
+fn plots(report: &Report) -> String {
+    let mut text = String::new();
+    let flows = |of: fn(&sim::report::FlowReport) -> Option<f64>| {
+        let per_workload = report.workloads.iter().enumerate().map(|(index, workload)| {
+            let mine = report.flows.iter().filter(|flow| flow.workload == index);
+            Line { name: workload.name.clone(), points: cdf(mine.filter_map(of).collect()) }
+        });
+        per_workload.filter(|line| line.points.len() > 1).collect::<Vec<_>>()
+    };
+    for (title, x, lines) in [
+        ("Completion times", "µs", flows(|flow| flow.completion_us)),
+        ("Slowdown", "times as long as alone", flows(|flow| flow.slowdown)),
+        ("Goodput of queue pairs", "Gb/s", flows(|flow| flow.goodput_bps.map(|bps| bps / 1e9))),
+    ] {
+        text += &Chart { title, x, y: "part of flows", lines, step: true }.svg();
+    }
+    let mut busiest: Vec<&Series> = report.series.iter().collect();
+    let peak = |series: &Series| series.queued_bytes.iter().copied().max().unwrap_or(0);
+    busiest.sort_by_key(|series| std::cmp::Reverse(peak(series)));
+    busiest.truncate(PLOTTED);
+    let over_time = |of: fn(&Series) -> Vec<f64>| {
+        let line = |series: &&Series| Line {
+            name: series.port.clone(),
+            points: series.at_us.iter().copied().zip(of(series)).collect(),
+        };
+        busiest.iter().map(line).collect::<Vec<_>>()
+    };
+    let queued =
+        over_time(|series| series.queued_bytes.iter().map(|bytes| f64::from(*bytes) / 1024.0).collect());
+    text += &Chart { title: "Longest queues", x: "µs", y: "KiB", lines: queued, step: false }.svg();
+    let rates = over_time(|series| series.rate_bps.iter().map(|bps| bps / 1e9).collect());
+    text += &Chart {
+        title: "Rates of the same \
+        ports",
+        x: "µs",
+        y: "Gb/s",
+        lines: rates,
+        step: false,
+    }
+    .svg();
+    let reordered = report.workloads.iter().filter(|workload| !workload.reorder_distances.is_empty());
+    let lines = reordered.map(|workload| {
+        let counts = workload.reorder_distances.iter().zip(0_i32..);
+        let points = counts.map(|(count, power)| (f64::from(power), *count as f64)).collect();
+        Line { name: workload.name.clone(), points }
+    });
+    let lines: Vec<Line> = lines.collect();
+    text +=
+        &Chart { title: "Reorder distance", x: "distance, power of two", y: "packets", lines, step: true }
+            .svg();
+    text
+}
+
+/// Values and the part of them that is not above.
+fn cdf(mut values: Vec<f64>) -> Vec<(f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let count = values.len() as f64;
+    values.into_iter().enumerate().map(|(index, value)| (value, (index + 1) as f64 / count)).collect()
+}

@@ -1,0 +1,62 @@
+//! The page that runs fabric files in a browser. [`answer`] is everything that the page asks for: WebAssembly
+//! gives it to a worker, and `rockery web` to an HTTP client. [`PAGE`] is the page itself.
+
+mod dials;
+mod examples;
+mod problems;
+mod request;
+mod run;
+#[cfg(target_family = "wasm")]
+mod sys;
+
+use serde_json::{Value, json};
+
+use request::{Action, Request};
+
+/// The media type of JavaScript (RFC 9239).
+const JAVASCRIPT: &str = "text/javascript";
+
+/// A file of the page: its name, its media type, and its text.
+pub type PageFile = (&'static str, &'static str, &'static str);
+
+/// The files of the page, but for `engine.js`: that one says where the simulator is.
+pub const PAGE: &[PageFile] = &[
+    ("index.html", "text/html; charset=utf-8", include_str!("../static/index.html")),
+    ("style.css", "text/css; charset=utf-8", include_str!("../static/style.css")),
+    ("main.js", JAVASCRIPT, include_str!("../static/main.js")),
+    ("editor.js", JAVASCRIPT, include_str!("../static/editor.js")),
+    ("schema.js", JAVASCRIPT, include_str!("../static/schema.js")),
+    ("network.js", JAVASCRIPT, include_str!("../static/network.js")),
+    ("link.js", JAVASCRIPT, include_str!("../static/link.js")),
+    ("devices.js", JAVASCRIPT, include_str!("../static/devices.js")),
+    ("worker.js", JAVASCRIPT, include_str!("../static/worker.js")),
+];
+
+/// `engine.js` where the page is served by a rockery that simulates.
+pub const SERVER_ENGINE: PageFile = ("engine.js", JAVASCRIPT, include_str!("../static/engine-server.js"));
+
+/// Answers one request of the page, both in JSON; a capture is answered with the bytes of a pcap file.
+/// `watch` is told the part of a run that is done, from 0 to 1, and stops it by `false`.
+pub fn answer(request: &[u8], watch: &mut dyn FnMut(f64) -> bool) -> Vec<u8> {
+    let request: Request = match serde_json::from_slice(request) {
+        Ok(request) => request,
+        Err(error) => return bytes(&json!({ "refused": format!("no request: {error}") })),
+    };
+    match request.action {
+        Action::Start => bytes(&json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "examples": examples::all(),
+            "schema": fabric::file::json_schema(),
+        })),
+        Action::Run => bytes(&run::report(&request, watch).unwrap_or_else(|problem| problem)),
+        Action::Capture => run::capture(&request, watch).unwrap_or_else(|problem| bytes(&problem)),
+    }
+}
+
+fn bytes(answer: &Value) -> Vec<u8> {
+    // Numbers, texts and lists: nothing that JSON cannot say.
+    serde_json::to_vec(answer).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+"""Programs on rockery's devices: `python -m rockery`, and the fixtures of the plugin."""
+
+import subprocess
+import sys
+
+
+def test_a_script_finds_the_devices(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import ctypes, sys\n"
+                      "verbs = ctypes.CDLL('libibverbs.so.1')\n"
+                      "verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)\n"
+                      "verbs.ibv_get_device_name.restype = ctypes.c_char_p\n"
+                      "devices = verbs.ibv_get_device_list(None)\n"
+                      "names = []\n"
+                      "while devices[len(names)]:\n"
+                      "    device = ctypes.c_void_p(devices[len(names)])\n"
+                      "    names.append(verbs.ibv_get_device_name(device).decode())\n"
+                      "print(names, sys.argv[1:])\n")
+    said = subprocess.run([sys.executable, "-m", "rockery", script, "one", "--two"], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    assert "rk_lo" in said and said.endswith("['one', '--two']\n")
+    usage = subprocess.run([sys.executable, "-m", "rockery"], stderr=subprocess.PIPE, text=True)
+    assert usage.returncode == 2 and usage.stderr.startswith("usage: ")
+
+
+def test_one_host(rdma_host):
+    arguments = ["ib_write_bw", "-d", rdma_host.device, "-n", "100"]
+    server = rdma_host.popen(arguments)
+    client = until_connected(rdma_host, [*arguments, rdma_host.address])
+    assert "65536" in client.stdout
+    assert server.wait(60) == 0
+
+
+def test_two_hosts(rdma_hosts):
+    left, right = rdma_hosts
+    assert (left.device, left.address, right.address) == ("rk_eth0", "10.254.0.1", "10.254.0.2")
+    server = left.popen(["ib_send_lat", "-d", left.device, "-n", "100"])
+    until_connected(right, ["ib_send_lat", "-d", right.device, "-n", "100", left.address])
+    assert server.wait(60) == 0
+    # Hosts are apart: without rockery there is the cable, and no device.
+    assert "10.254.0.2" in right.run(["ip", "address"], rdma=False).stdout
+    assert "10.254.0.2" not in left.run(["ip", "address"], rdma=False).stdout
+
+
+def until_connected(host, arguments):
+    """Runs a client, again while its server does not listen yet."""
+    for _ in range(100):
+        done = host.run(arguments, check=False)
+        if "Couldn't connect" not in done.stdout:
+            break
+    assert done.returncode == 0, done.stdout
+    return done
