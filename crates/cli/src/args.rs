@@ -1,169 +1,160 @@
-//! The command line. Its help is the first documentation that anyone reads.
+//! Arguments of commands, and of options that several commands have.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::Subcommand;
 
-const EXAMPLES: &str = "\
-Examples:
-  What RDMA programs see on this machine:
-    rockery run -- ibv_devices
-    rockery run -- ibv_devinfo -v
-
-  Bandwidth between two hosts, with the tool that everyone uses:
-    host1$ rockery run -- ib_write_bw
-    host2$ rockery run -- ib_write_bw host1
-
-  What crosses the wire, for Wireshark:
-    host2$ rockery run --pcap write.pcapng -- ib_write_bw host1
-
-  What every program's device is doing, twice a second:
-    rockery devices --watch 0.5
-
-  Programs that know only sockets, over RDMA:
-    host1$ rockery run --sockets -- iperf3 -s
-    host2$ rockery run --sockets -- iperf3 -c host1
-
-  By hand, for a program that something else starts:
-    eval \"$(rockery env)\"";
-
-const SIM_EXAMPLES: &str = "\
-Examples:
-  What a switch's configuration does to storage traffic before it is live:
-    rockery sim examples/crs504/lab.toml
-
-  The same without ECN, as a page with plots:
-    rockery sim examples/crs504/lab.toml --set qos.default.queue.3.ecn.min=10GB --html report.html
-
-  What crosses a port, pause frames included, for Wireshark:
-    rockery sim examples/incast.toml --pcap h0=incast.pcap
-
-  Every run of a sweep, on all cores, as one table:
-    rockery sim examples/spraying/recovery.toml --csv recovery.csv";
-
-/// Runs unmodified RDMA programs on a RoCEv2 device made of software: no RDMA NIC, no kernel module, no root.
-#[derive(Debug, Parser)]
-#[command(name = "rockery", version, after_help = EXAMPLES)]
-pub(crate) struct Args {
-    /// What to do.
+/// The hosts and switches to look at.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Doctor {
+    /// What to do instead of looking for faults
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) action: Option<DoctorAction>,
+    /// Snapshot of another host, instead of this host; NAME is the host in the fabric file
+    #[arg(long, value_name = "[NAME=]SNAPSHOT")]
+    pub(crate) host: Vec<String>,
+    /// Running configuration of a switch, or outputs of its commands, or both; NAME is the switch in the
+    /// fabric file
+    #[arg(long, value_name = "[NAME=]FILE")]
+    pub(crate) switch: Vec<String>,
+    /// Fabric file that switches and links are compared with
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fabric: Option<PathBuf>,
+    /// Print findings as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
-/// What rockery does.
+/// What doctor does besides finding faults.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Run a program that uses RDMA, on rockery's devices.
+pub(crate) enum DoctorAction {
+    /// Print the facts of this host, for --host on another one.
     ///
-    /// The program finds rockery's libibverbs.so.1 where it looks for the distribution's, and one device for
-    /// each network interface that is up. It replaces this process: signals and its exit status are its own.
-    #[command(after_help = EXAMPLES)]
-    Run(Run),
-    /// List the devices of this host, and the programs that have them open.
+    /// The snapshot has addresses, interfaces, firewall rules and SMB mounts: read it before you publish it.
+    Snapshot,
+    /// Ask hosts whether RoCEv2 reaches them: at which size, with which marks, without loss?
     ///
-    /// A device is named after its network interface. Programs of other users are not shown, except to root.
-    Devices(Devices),
-    /// List the ports where programs await connections by RDMA-CM.
-    ///
-    /// The kernel's tables (ss, netstat) do not know them.
-    Listeners {
-        /// Print JSON.
+    /// Needs neither an RDMA adapter nor root. Only the named hosts are sent anything, 50 packets a second
+    /// at most; load is sent only where both ends say --load.
+    Probe(crate::probe::Probe),
+    /// Put probes of several hosts together: which pair has which fault, and what such pairs have in common.
+    Matrix {
+        /// What rockery doctor probe --json printed on each host
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Print pairs and faults as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Serve storage over the network, and tell a server that runs what to serve.
-    ///
-    /// Hosts reach it with the kernel's own initiator: nvme connect -t tcp -a ADDRESS -s 4420 -n NQN
-    #[command(subcommand)]
-    Serve(Box<crate::serve::Serve>),
-    /// Show what a server of storage does just now: commands, bytes, latencies, by namespace and queue.
-    ///
-    /// On a terminal until Ctrl-C; elsewhere one page after the other.
-    Top(crate::top::Top),
-    /// Use and measure storage that somebody serves over NVMe/TCP or NVMe/RDMA, without privileges.
-    #[command(subcommand)]
-    Nvme(crate::nvme::Nvme),
-    /// Measure this machine: comparisons that people publish, with tables, JSON and a page of plots.
-    #[command(subcommand)]
-    Bench(crate::bench::Bench),
-    /// Print the variables that `run` sets, for a shell to read.
-    ///
-    /// Use it where rockery cannot start the program itself: eval "$(rockery env)"
-    Env(Settings),
-    /// Run a network in virtual time, from a fabric file.
-    ///
-    /// The devices are those that `run` gives programs; switches, links and what is transferred are described
-    /// in the file (docs/fabric-file.md). The same file and seed give the same results.
-    #[command(after_help = SIM_EXAMPLES)]
-    Sim(Sim),
-    /// Print the completions of a shell.
-    ///
-    /// For bash: rockery completions bash >~/.local/share/bash-completion/completions/rockery
-    Completions {
-        /// Which shell.
-        shell: clap_complete::Shell,
+    /// Print what neighbours say by LLDP and DCBX, in the terms of 802.1Qaz.
+    Lldp {
+        /// Capture in classic pcap format: tcpdump -w lldp.pcap ether proto 0x88cc
+        #[arg(required_unless_present = "interface", conflicts_with = "interface")]
+        capture: Option<PathBuf>,
+        /// Listen on this interface instead, which needs CAP_NET_RAW
+        #[arg(long, value_name = "IF")]
+        interface: Option<String>,
+        /// How long to listen: switches send a frame every 30 seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 35)]
+        seconds: u32,
+        /// Print neighbours as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
-/// What to run in virtual time, and what to write.
+/// The configurations to write.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Fabric file, as rockery sim takes it
+    pub(crate) file: PathBuf,
+    /// Switch or host of the file, and the system that it runs: crs504=routeros@7.17
+    #[arg(long = "for", value_name = "NAME=DIALECT@VERSION", required = true, value_parser = name_and_value)]
+    pub(crate) wanted: Vec<(String, String)>,
+    /// Folder to write to: a folder for each name
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Running configuration: shows what would change, and what it costs
+    #[arg(long, value_name = "[NAME=]RUNNING")]
+    pub(crate) diff: Vec<String>,
+}
+
+/// The simulation to run, and the files to write.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Sim {
-    /// The fabric file (TOML). With a table [sweep] in it, every combination of its values is run.
+    /// Fabric file (TOML, 16 MiB at most). With a table [sweep] in it, every combination of its values is
+    /// run.
     pub(crate) file: PathBuf,
-    /// Seed of everything that is left to chance; instead of the file's.
+    /// Seed of all random numbers, instead of the file's.
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
-    /// Set what a field of the file would say: nic.default.mtu=1024, workload.*.depth=16. May be repeated.
+    /// Field of the file and its value, instead of the file's: nic.default.mtu=1024, workload.*.depth=16. May
+    /// be repeated.
     #[arg(long, value_name = "PATH=VALUE", value_parser = setting)]
     pub(crate) set: Vec<(String, String)>,
-    /// Threads: for one run, or runs at a time in a sweep. Results are the same with any number.
+    /// Number of threads, 1 to 64: for one run, or runs at a time in a sweep. Results are the same with any
+    /// number.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads: Option<u32>,
-    /// Only check the file, and print what it describes.
+    /// Check the file, print how many hosts, switches, links and queue pairs it describes, and run nothing.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Write all results as JSON; `-` is standard output.
+    /// JSON file for all results; `-`, or no name, is standard output.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,
-    /// Write one row per flow as CSV, and beside it FILE.ports.csv with one row per port and queue.
-    /// With - for FILE, flows only, to standard output.
+    /// CSV file for one row per queue pair; FILE.ports.csv beside it has one row per port and queue. With -
+    /// for FILE, queue pairs only, to standard output.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Write one row per flow as Parquet.
+    /// Parquet file for one row per queue pair.
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
-    /// Write what crosses a port's link to a file that Wireshark opens, pause frames included. Ports are
-    /// called h0, sw0:3 or crs504:qsfp28-1-1. May be repeated.
+    /// Port and pcap file for the frames on its link, in both directions, PFC frames included. Port names
+    /// are h0, sw0:3 or crs504:qsfp28-1-1. May be repeated.
     #[arg(long, value_name = "PORT=FILE", value_parser = capture)]
     pub(crate) pcap: Vec<(String, PathBuf)>,
-    /// Write a report with plots and a picture of the network, which opens offline.
+    /// HTML file for a report with plots and a picture of the network, which opens offline.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Look at queues and rates this often, for JSON and plots. With --html, 200 times if not given.
+    /// Interval, with a unit (such as 20us), at which queues and rates of all ports are sampled, for JSON and
+    /// plots; 4,194,304 samples at most. With --html, and without --skip-steady, 200 times in a run if not
+    /// given.
     #[arg(long, value_name = "TIME", value_parser = timespan)]
     pub(crate) sample: Option<fabric::Span>,
-    /// Keep where each flow's data waited, was marked, paused and lost, port by port: for the table, JSON and
-    /// the page; beside --csv and --parquet as FILE.hops.csv and FILE.hops.parquet.
+    /// Record at which ports the data of each queue pair waited and was marked, paused and lost: for the
+    /// table, JSON and HTML; beside --csv and --parquet as FILE.hops.csv and FILE.hops.parquet.
     #[arg(long)]
     pub(crate) hops: bool,
-    /// Run only this run of a sweep, counted from 0.
+    /// Skip times in which all transfers go on at steady rates. Completion times and counters are estimates
+    /// within about 1 %, latencies and packet orders are those of the rest of the run (docs/sim.md).
+    #[arg(long, conflicts_with_all = ["sample", "pcap", "hops"])]
+    pub(crate) skip_steady: bool,
+    /// Number of the one run of a sweep to make, from 0.
     #[arg(long, value_name = "NUMBER", conflicts_with = "points")]
     pub(crate) point: Option<usize>,
-    /// Print the runs of the sweep, one per line, and run none.
+    /// Print the number and values of each run of the sweep, one per line, and run nothing.
     #[arg(long)]
     pub(crate) points: bool,
 }
 
+impl Sim {
+    /// How steady states are skipped, where that is asked for.
+    pub(crate) fn skipping(&self) -> Option<sim::world::SkipSteady> {
+        self.skip_steady.then_some(sim::world::SkipSteady::ONE_PERCENT)
+    }
+}
+
 /// A path and a value, as `--set` takes them.
-fn setting(text: &str) -> Result<(String, String), String> {
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
     let (path, value) = text.split_once('=').ok_or("write PATH=VALUE, such as nic.default.mtu=1024")?;
     Ok((path.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// A port and a file.
-fn capture(text: &str) -> Result<(String, PathBuf), String> {
+pub(crate) fn capture(text: &str) -> Result<(String, PathBuf), String> {
     let (port, file) = text.split_once('=').ok_or("write PORT=FILE, such as h0=h0.pcap")?;
     Ok((port.to_owned(), PathBuf::from(file)))
 }
@@ -174,13 +165,13 @@ fn timespan(text: &str) -> Result<fabric::Span, String> {
     Timespan::parse(text).map(|time| time.0).ok_or_else(|| format!("write {}", Timespan::GRAMMAR))
 }
 
-/// What to list, and how.
+/// What to list, and in which form.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Devices {
     /// Print JSON, one document per line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print again after so many seconds, until interrupted.
+    /// Interval in seconds (0.01 to 86400) after which the list is printed again, until interrupted.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     #[arg(value_parser = interval)]
     pub(crate) watch: Option<Duration>,
@@ -197,19 +188,27 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// How senders react to congestion.
+/// The name of a TCP congestion control that the kernel has, or `system`.
+pub(crate) fn tcp_congestion(name: &str) -> Result<String, String> {
+    if name != "system" {
+        nvme::congestion::check(name)?;
+    }
+    Ok(name.to_owned())
+}
+
+/// Congestion control of senders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Congestion {
     /// A window that shrinks when packets are lost: for networks that drop.
     Window,
     /// DCQCN: rates follow the CNPs that receivers of ECN-marked packets send.
     Dcqcn,
-    /// Neither: for networks that never drop.
+    /// No congestion control: for networks that never drop.
     Off,
 }
 
 impl Congestion {
-    /// As the library reads it.
+    /// The value of `ROCKERY_CONGESTION`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Window => "window",
@@ -225,47 +224,67 @@ pub(crate) enum View {
     /// A library answers the C library's functions that take a path. Needs no rights at all.
     #[default]
     Preload,
-    /// Files are mounted for the program: also seen by what does not use the C library. Needs root or user
-    /// namespaces, and keeps programs that are started one by one from reading each other's memory.
+    /// Files are mounted for the program: programs that do not use the C library see them too. Needs root or
+    /// user namespaces, and keeps programs that are started one by one from reading each other's memory.
     Namespace,
-    /// Not at all.
+    /// The program sees no devices in `/sys` and `/dev`.
     None,
 }
 
 /// How the libraries get into a program, and how its devices behave.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Settings {
-    /// Show the program only this device: its name, its interface or one of its addresses. May be repeated.
+    /// Device that the program sees, by its name, interface or IP address; other devices are hidden. May be
+    /// repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Vec<String>,
-    /// Write what the program's devices send and receive to a file that Wireshark opens (pcapng).
+    /// Name of the program's first device, such as mlx5_0, for programs that choose devices by name.
+    /// Repeated: of the next ones, in the order of `rockery devices`. Other programs see the usual names.
+    #[arg(long = "as", value_name = "NAME", value_parser = device_name)]
+    pub(crate) names: Vec<String>,
+    /// Capture file (pcapng, for Wireshark) for the packets that the program's devices send and receive.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Place RDMA WRITEs and READ responses in whatever order their packets arrive, as adapters do behind
-    /// switches that spray packets. Needed at both ends. Otherwise a packet out of order is sent again.
+    /// File for the program's verbs calls: posts, completions, and the time between them. A workload of
+    /// `rockery sim` replays it (`replay` in docs/fabric-file.md).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Accept packets of RDMA WRITEs and READ responses in any order, as adapters do behind switches that
+    /// spray packets. Needed at both ends. Without it a packet out of order is sent again.
     #[arg(long)]
     pub(crate) out_of_order: bool,
-    /// How senders react to congestion.
-    #[arg(long, value_enum, value_name = "HOW")]
+    /// Congestion control of senders.
+    #[arg(long, value_enum, value_name = "ALGORITHM")]
     pub(crate) congestion: Option<Congestion>,
-    /// Reach programs on this host by packets, as programs elsewhere are, and not through shared memory. A
-    /// capture asks for the same.
+    /// Send packets to programs on this host as well, instead of using shared memory. --pcap implies this.
     #[arg(long)]
     pub(crate) no_same_host: bool,
 
-    /// How the program sees the devices in /sys/class/infiniband and /dev/infiniband, as UCX, NCCL and ibstat
-    /// want to.
-    #[arg(long, value_enum, value_name = "HOW", default_value = "preload")]
+    /// How the program sees the devices in /sys/class/infiniband and /dev/infiniband, where UCX, NCCL and
+    /// ibstat look for them.
+    #[arg(long, value_enum, value_name = "METHOD", default_value = "preload")]
     pub(crate) view: View,
 
-    /// Turn the program's sockets of IPv4 and IPv6 into rsockets: what it sends goes by RDMA to a program at
-    /// the other end whose sockets are rsockets too. For programs that know nothing of RDMA.
+    /// Turn the program's IPv4 and IPv6 sockets into rsockets: data goes by RDMA if the program at the other
+    /// end uses rsockets too. For programs that use sockets only.
     #[arg(long)]
     pub(crate) sockets: bool,
 
-    /// Load the libraries with LD_PRELOAD as well: for programs that bring a library path of their own.
+    /// Set LD_LIBRARY_PATH only, and not LD_PRELOAD: programs with a bundled libibverbs, as many Python
+    /// packages have, then use that one and find no rockery device.
     #[arg(long)]
+    pub(crate) no_preload: bool,
+    /// The default; accepted for scripts of earlier versions.
+    #[arg(long, hide = true, conflicts_with = "no_preload")]
     pub(crate) preload: bool,
+}
+
+/// A name that a device may have.
+fn device_name(text: &str) -> Result<String, String> {
+    match host::settings::is_device_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("a name has letters, digits, _ and -, such as mlx5_0".to_owned()),
+    }
 }
 
 /// A program, and how the libraries get into it.
@@ -274,26 +293,17 @@ pub(crate) struct Run {
     /// How the libraries get into a program, and how its devices behave.
     #[command(flatten)]
     pub(crate) settings: Settings,
-    /// The program and its arguments, behind `--`.
+    /// The program and its arguments, after `--`.
     #[arg(required = true, last = true, value_name = "PROGRAM ARGUMENTS")]
     pub(crate) program: Vec<OsString>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_does_not_contradict_itself() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
-    fn what_stands_behind_two_dashes_is_the_programs() {
-        let args = Args::parse_from(["rockery", "run", "--", "ib_write_bw", "--preload"]);
-        let Command::Run(run) = args.command else { panic!("not run") };
-        assert!(!run.settings.preload);
-        assert_eq!(run.program, ["ib_write_bw", "--preload"]);
+/// `NAME=VALUE`, both not empty.
+fn name_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err("write NAME=DIALECT@VERSION, as in crs504=routeros@7.17".to_owned()),
     }
 }

@@ -1,28 +1,29 @@
-//! `rockery devices`.
+//! `rockery devices`: devices, the programs that have them open, and their counters.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use ::sim::report::counted;
 use host::DeviceInfo;
-use host::report::{QueuePair, Report, collect};
+use host::report::{QueuePair, Report, Reports, collect};
 use serde_json::{Value, json};
 
 use crate::Error;
 use crate::args::Devices;
 
-/// Queue pairs that are listed per program, unless all is asked for.
+/// Queue pairs that are listed per program without `--all`.
 const QUEUE_PAIRS_SHOWN: usize = 8;
 /// Moves to the top left, and clears what is below.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
-/// Lists, once or again and again.
+/// Lists the devices, once or at an interval.
 ///
 /// # Errors
 /// When standard output cannot be written, but for its reader being gone.
 pub(crate) fn show(what: &Devices) -> Result<(), Error> {
     loop {
         let text = match what.json {
-            true => format!("{}\n", as_json(&host::all(), &collect())),
+            true => format!("{}\n", now()),
             false => as_text(&host::all(), &collect(), what.all),
         };
         let start = if what.watch.is_some() && !what.json { CLEAR } else { "" };
@@ -35,7 +36,12 @@ pub(crate) fn show(what: &Devices) -> Result<(), Error> {
     }
 }
 
-fn as_text(devices: &[DeviceInfo], reports: &[Report], all: bool) -> String {
+/// The devices, programs and counters of this moment, as `--json` prints them.
+pub(crate) fn now() -> Value {
+    as_json(&host::all(), &collect())
+}
+
+fn as_text(devices: &[DeviceInfo], found: &Reports, all: bool) -> String {
     if devices.is_empty() {
         return "no devices: no network interface is up and has an address (ip address)\n".into();
     }
@@ -50,9 +56,15 @@ fn as_text(devices: &[DeviceInfo], reports: &[Report], all: bool) -> String {
         for (index, gid) in device.gids.iter().enumerate() {
             lines.push(format!("    GID {index}  {gid}"));
         }
-        for report in reports.iter().filter(|report| report.device == *name) {
+        for report in found.reports.iter().filter(|report| report.device == device.own_name()) {
             describe(report, all, &mut lines);
         }
+    }
+    if found.unanswered > 0 {
+        lines.push(format!(
+            "{} gave no report: the programs are stopped, or busy",
+            counted(found.unanswered as u64, "open device", "open devices")
+        ));
     }
     lines.push(String::new());
     lines.join("\n")
@@ -60,7 +72,8 @@ fn as_text(devices: &[DeviceInfo], reports: &[Report], all: bool) -> String {
 
 fn describe(report: &Report, all: bool, lines: &mut Vec<String>) {
     let Report { program, pid, queue_pairs_total, .. } = report;
-    lines.push(format!("    {program} (process {pid}): {queue_pairs_total} queue pairs"));
+    let queue_pairs = counted(*queue_pairs_total, "queue pair", "queue pairs");
+    lines.push(format!("    {program} (process {pid}): {queue_pairs}"));
     let counters = report.counters.iter().filter(|(_, value)| all || *value > 0);
     lines.extend(counters.map(|(name, value)| format!("        {name:<28}{value:>18}")));
     let shown = if all { report.queue_pairs.len() } else { QUEUE_PAIRS_SHOWN };
@@ -69,7 +82,7 @@ fn describe(report: &Report, all: bool, lines: &mut Vec<String>) {
     }
     let more = (*queue_pairs_total as usize).saturating_sub(shown.min(report.queue_pairs.len()));
     if more > 0 {
-        lines.push(format!("        and {more} queue pairs more"));
+        lines.push(format!("        and {} more", counted(more as u64, "queue pair", "queue pairs")));
     }
 }
 
@@ -94,11 +107,11 @@ fn guid(device: &DeviceInfo) -> String {
     words.join(":")
 }
 
-fn as_json(devices: &[DeviceInfo], reports: &[Report]) -> Value {
+fn as_json(devices: &[DeviceInfo], found: &Reports) -> Value {
     let devices: Vec<Value> = devices
         .iter()
         .map(|device| {
-            let programs = reports.iter().filter(|report| report.device == device.name);
+            let programs = found.reports.iter().filter(|report| report.device == device.own_name());
             json!({
                 "name": device.name,
                 "interface": device.interface,
@@ -111,7 +124,7 @@ fn as_json(devices: &[DeviceInfo], reports: &[Report]) -> Value {
             })
         })
         .collect();
-    json!({ "devices": devices })
+    json!({ "devices": devices, "unanswered": found.unanswered })
 }
 
 fn program(report: &Report) -> Value {
@@ -157,16 +170,18 @@ mod tests {
             queue_pairs_total: 9,
             queue_pairs: vec![QueuePair { qpn: 0x4001, ..QueuePair::default() }],
         };
-        let text = as_text(&devices, std::slice::from_ref(&report), false);
+        let found = Reports { reports: vec![report], unanswered: 2 };
+        let text = as_text(&devices, &found, false);
         assert!(text.contains("sent_packets") && !text.contains("corrupt"), "{text}");
         assert!(text.contains("and 8 queue pairs more"), "{text}");
-        let json = as_json(&devices, &[report]);
+        assert!(text.contains("2 open devices gave no report"), "{text}");
+        let json = as_json(&devices, &found);
         let last = json["devices"].as_array().and_then(|all| all.last()).unwrap();
         assert_eq!((&last["name"], &last["programs"][0]["program"]), (&json!("rk_lo"), &json!("tab\"le")));
     }
 
     #[test]
     fn without_devices_it_says_why() {
-        assert!(as_text(&[], &[], false).contains("no network interface is up"));
+        assert!(as_text(&[], &Reports::default(), false).contains("no network interface is up"));
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 pub(crate) struct Elf {
     /// 32 or 64.
     pub(crate) bits: u8,
-    /// e_machine.
+    /// Architecture: the field `e_machine` of the ELF header.
     pub(crate) machine: u16,
     /// Whether it names a dynamic linker (a PT_INTERP header).
     pub(crate) dynamic: bool,

@@ -9,7 +9,10 @@ use crate::libraries::{self, Libraries};
 use crate::view;
 use host::DeviceInfo;
 
-/// Names and values, to be set for a program.
+/// Where the verbs library records calls to.
+const RECORD: &str = "ROCKERY_RECORD";
+
+/// Names and values of environment variables for a program.
 pub(crate) type Variables = Vec<(&'static str, OsString)>;
 
 /// The variables for `settings`, seen from this binary and this process's own variables.
@@ -23,14 +26,28 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
     let mut preloaded = Vec::new();
     let mut variables = behaviour(settings)?;
     if settings.view == View::Preload {
-        let (library, folder) = looking(&libraries, settings)?;
-        preloaded.push(library);
-        variables.push((view::VARIABLE, folder.into()));
+        let library = libraries.view.clone().ok_or_else(|| missing(libraries::VIEW, &libraries))?;
+        match view::in_folder(&devices(settings)) {
+            Ok(folder) => {
+                preloaded.push(library);
+                variables.push((view::VARIABLE, folder.into()));
+            }
+            // Most programs use verbs alone, and need no view.
+            Err(error) => eprintln!(
+                "rockery: the program sees no devices in /sys and /dev, because their files cannot be \
+                 written: {error}; set XDG_RUNTIME_DIR or TMPDIR to a folder of yours"
+            ),
+        }
     }
     if settings.sockets {
         preloaded.push(libraries.sockets.clone().ok_or_else(|| missing(libraries::SOCKETS, &libraries))?);
     }
-    if settings.preload {
+    if settings.no_preload {
+        eprintln!(
+            "rockery: --no-preload: a program that brings a libibverbs or librdmacm of its own uses that, \
+             and finds no device of rockery's"
+        );
+    } else {
         preloaded.extend(libraries.files.iter().cloned());
     }
     variables.extend(loader(&libraries.folder, &preloaded, inherited)?);
@@ -43,31 +60,51 @@ pub(crate) fn devices(settings: &Settings) -> Vec<DeviceInfo> {
     if !settings.device.is_empty() {
         devices.retain(|device| settings.device.iter().any(|name| device.is_called(name)));
     }
+    devices.iter_mut().zip(&settings.names).for_each(|(device, name)| device.name.clone_from(name));
     devices
 }
 
-/// The library that shows them in `/sys` and `/dev`, and the folder it answers from.
-fn looking(libraries: &Libraries, settings: &Settings) -> Result<(PathBuf, PathBuf), Error> {
-    let library = libraries.view.clone().ok_or_else(|| missing(libraries::VIEW, libraries))?;
-    Ok((library, view::in_folder(&devices(settings))?))
+/// The value of the variable that gives the program's devices the wanted names.
+///
+/// # Errors
+/// When there are fewer devices, or two devices would have one name.
+fn names(wanted: &[String], devices: &[DeviceInfo]) -> Result<String, Error> {
+    if wanted.len() > devices.len() {
+        return Err(Error::TooManyNames { wanted: wanted.len(), there: devices.len() });
+    }
+    let is_twice = |name: &&String| devices.iter().filter(|device| device.name == **name).count() > 1;
+    if let Some(name) = wanted.iter().find(is_twice) {
+        return Err(Error::NameTwice(name.clone()));
+    }
+    let pair = |(device, name): (&DeviceInfo, &String)| format!("{}={name}", device.interface);
+    Ok(devices.iter().zip(wanted).map(pair).collect::<Vec<_>>().join(","))
 }
 
 fn missing(library: &'static str, libraries: &Libraries) -> Error {
     Error::NoLibrary { library, looked: libraries.folder.display().to_string() }
 }
 
-/// What the library is told about devices.
+/// The variables that choose devices and their behaviour.
 fn behaviour(settings: &Settings) -> Result<Variables, Error> {
     let mut variables = Variables::new();
     if !settings.device.is_empty() {
         known(&settings.device, &host::all())?;
         variables.push((host::settings::DEVICES, settings.device.join(",").into()));
     }
+    if !settings.names.is_empty() {
+        let names = names(&settings.names, &devices(settings))?;
+        variables.push((host::settings::NAMES, names.into()));
+    }
     if let Some(path) = &settings.pcap {
         host::capture::create(path).map_err(Error::file(path))?;
         // The program may work in another folder.
         let path = path.canonicalize().map_err(Error::file(path))?;
         variables.push((host::settings::CAPTURE, path.into()));
+    }
+    if let Some(path) = &settings.record {
+        std::fs::write(path, format!("{}\n", wire::record::HEADER)).map_err(Error::file(path))?;
+        let path = path.canonicalize().map_err(Error::file(path))?;
+        variables.push((RECORD, path.into()));
     }
     if settings.out_of_order {
         variables.push((host::settings::OUT_OF_ORDER, "1".into()));
@@ -94,7 +131,7 @@ fn loader(
     preloaded: &[PathBuf],
     inherited: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Variables, Error> {
-    // The loader takes a space as the end of a path as well.
+    // The dynamic linker separates paths in LD_PRELOAD by spaces as well.
     if folder.as_os_str().as_encoded_bytes().iter().any(|byte| b": ;'\"$\n".contains(byte)) {
         return Err(Error::BadPath(folder.to_owned()));
     }
@@ -110,7 +147,7 @@ fn loader(
     Ok(variables)
 }
 
-/// Prints them as a shell reads them.
+/// Prints the variables as `export` commands for a shell.
 ///
 /// # Errors
 /// As [`variables`].
@@ -142,6 +179,23 @@ mod tests {
         // An empty entry would mean the current folder.
         let variables = loader(Path::new("/lib/rockery"), &[], |_| Some("".into())).unwrap();
         assert_eq!(variables, [("LD_LIBRARY_PATH", "/lib/rockery".into())]);
+    }
+
+    #[test]
+    fn names_are_given_in_the_order_of_devices_and_once_each() {
+        let named = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+            let settings = Settings { names: wanted.clone(), ..Settings::default() };
+            names(&wanted, &devices(&settings))
+        };
+        let count = host::list().len();
+        let first = host::list()[0].interface.clone();
+        assert_eq!(named(&["mlx5_0"]).unwrap(), format!("{first}=mlx5_0"));
+        assert!(matches!(named(&vec!["a"; count + 1]), Err(Error::TooManyNames { .. })));
+        if count > 1 {
+            assert!(matches!(named(&["a", "a"]), Err(Error::NameTwice(_))));
+            assert!(matches!(named(&["rk_lo"]), Err(Error::NameTwice(_))), "the name of another device");
+        }
     }
 
     #[test]

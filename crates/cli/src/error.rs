@@ -12,7 +12,7 @@ pub(crate) enum Error {
     /// A file that may not run.
     #[error("{0} may not be executed: chmod +x, if it is a program")]
     NotExecutable(PathBuf),
-    /// The kernel ignores our variables for it, for good reason.
+    /// The dynamic linker ignores our variables for programs with set-user-ID or set-group-ID.
     #[error("{0} is setuid or setgid, and such programs ignore LD_LIBRARY_PATH: run a copy without that bit")]
     Privileged(PathBuf),
     /// There is no dynamic linker in it that would load our library.
@@ -23,11 +23,11 @@ pub(crate) enum Error {
         "{path} is a program for {theirs}, and this rockery is for {ours}: use one of the same architecture"
     )]
     Architecture {
-        /// The program.
+        /// The path of the program.
         path: PathBuf,
-        /// Its architecture.
+        /// The architecture of the program.
         theirs: String,
-        /// Ours.
+        /// The architecture of this binary.
         ours: &'static str,
     },
     /// No interface has this name or address.
@@ -38,7 +38,18 @@ pub(crate) enum Error {
         /// The devices that there are.
         there: String,
     },
-    /// Half an installation.
+    /// More names than devices.
+    #[error("--as is given {wanted} times, and the program has {there} devices: leave out names")]
+    TooManyNames {
+        /// How many names.
+        wanted: usize,
+        /// How many devices.
+        there: usize,
+    },
+    /// A name of two devices.
+    #[error("two devices would be called {0}: choose another name for --as")]
+    NameTwice(String),
+    /// An incomplete installation.
     #[error("{library} is missing in {looked}: install it again (make install), or build it (cargo build)")]
     NoLibrary {
         /// The library's name.
@@ -46,6 +57,9 @@ pub(crate) enum Error {
         /// Where it was looked for.
         looked: String,
     },
+    /// Libraries that cargo built, which are links into its folder.
+    #[error("{0} has links to files outside of it, as cargo's builds have: install rockery (make install)")]
+    NotInstalled(PathBuf),
     /// A variable's value has a character that a shell or the loader would misunderstand.
     #[error("{0}: the dynamic linker takes no path with a colon, a space or a quote: move it elsewhere")]
     BadPath(PathBuf),
@@ -55,45 +69,117 @@ pub(crate) enum Error {
     /// A shell that is there already cannot be moved.
     #[error("a shell cannot be given a view by its variables: rockery run --view namespace -- bash")]
     ViewNeedsRun,
-    /// Nobody tells who listens.
-    #[error("cannot tell who listens: {0}")]
+    /// A measurement in which commands failed.
+    #[error("{count} commands of the measurements failed, the first with: {first}")]
+    CommandsFailed {
+        /// The number of failed commands.
+        count: u64,
+        /// The status of the first failed command.
+        first: wire::nvme::Status,
+    },
+    /// The agent could not be asked for the listeners.
+    #[error("the listeners cannot be listed: {0}")]
     Listeners(#[source] host::OpenError),
-    /// Storage cannot be served so.
+    /// The target could not be started.
     #[error(transparent)]
     Serve(#[from] ::nvme::serve::ServeError),
-    /// A server could not be told something.
+    /// A gateway between SMB Direct and TCP could not be started.
+    #[error(transparent)]
+    Smb(#[from] ::smb::serve::ServeError),
+    /// Another gateway or dial answers commands at this path.
+    #[error(
+        "{0}: another server listens on this control socket: name another path with --control, or none with \
+         --control none"
+    )]
+    ControlTaken(PathBuf),
+    /// A command for one server, and several run.
+    #[error("several servers run: name one with --control: {0}")]
+    SeveralServers(String),
+    /// A command to a running server failed.
     #[error(transparent)]
     Control(#[from] ::nvme::serve::ControlError),
-    /// A target of NVMe over Fabrics.
+    /// A target of NVMe over Fabrics refused, or could not be reached.
     #[error(transparent)]
     Host(#[from] ::nvme::host::HostError),
-    /// An NBD client.
+    /// The connection of an NBD client failed.
     #[error(transparent)]
     Nbd(#[from] ::nvme::nbd::NbdError),
-    /// A name that is taken.
+    /// An export of this name runs already.
     #[error("{0} is connected already: choose another --name, or rockery nvme disconnect {0}")]
     Connected(String),
     /// The export did not start.
-    #[error("it could not be connected; the reason stands above")]
+    #[error("the export could not be started; the reason is printed above")]
     NotConnected,
-    /// No connection of this name.
-    #[error("nothing is connected as {0}: rockery nvme list")]
+    /// No export has this name.
+    #[error("no export is called {0}: rockery nvme list shows them")]
     NoSuchConnection(String),
-    /// A measurement that did not take place.
-    #[error("{0}: nothing could be measured; what target or host said about it stands above")]
+    /// The process of an export did not end in time.
+    #[error("{0} is still connected: process {1} was asked to end and did not; kill -KILL {1} ends it")]
+    StillConnected(String, u32),
+    /// A record names another process than the kernel does.
+    #[error(
+        "process {found} listens on {socket}, but process {recorded} is recorded as the export: neither is \
+         ended; end the right one with kill"
+    )]
+    OtherProcess {
+        /// The socket for NBD clients.
+        socket: PathBuf,
+        /// The process that the record names.
+        recorded: u32,
+        /// The process that listens; 0 when it is in another PID namespace.
+        found: u32,
+    },
+    /// A measurement without results.
+    #[error("{0}: nothing could be measured; the errors of target and host are printed above")]
     NothingMeasured(&'static str),
-    /// A name that leads nowhere.
+    /// The distribution's Samba did not start.
+    #[error("smbd does not listen; its log says: {0}")]
+    NoSamba(String),
+    /// Two network namespaces could not be connected.
+    #[error(
+        "this user may make no network namespaces: leave out the transports that need two, or use \
+         unshare --user --map-root-user"
+    )]
+    NoPair,
+    /// A host name that cannot be resolved, or no port.
     #[error("{0} is no address: write HOST:PORT, as in server:4420")]
     NoSuchHost(String),
-    /// Nothing to serve.
+    /// No namespace was given.
     #[error("say what to serve: a file, a block device, --memory SIZE or --config FILE")]
     NothingToServe,
     /// A fabric file with mistakes.
     #[error("{0}")]
     Fabric(#[from] fabric::file::FileError),
+    /// A dialect or version that is not known.
+    #[error(transparent)]
+    UnknownVersion(#[from] gear::UnknownVersion),
+    /// The fabric file has nothing of this name.
+    #[error(transparent)]
+    Source(#[from] gear::SourceError),
+    /// A configuration that is not understood.
+    #[error(transparent)]
+    Configuration(#[from] gear::ReadError),
+    /// Findings, which are printed already.
+    #[error("{0}")]
+    Findings(String),
+    /// Files of which some could not be read; findings of the others are printed.
+    #[error("{0}")]
+    Unread(String),
+    /// `--diff` of a running configuration without the name of its device.
+    #[error("several devices are planned: name the device that {0} is of: --diff NAME={0}")]
+    WhoseRunning(String),
+    /// `--diff` for a name that `--for` does not have.
+    #[error("nothing is planned for {0}: --for {0}=DIALECT@VERSION")]
+    NotPlanned(String),
     /// What the file describes does not fit together.
     #[error("{0}")]
     Scenario(#[from] ::sim::world::ScenarioError),
+    /// The device plugin does not run.
+    #[error(transparent)]
+    Plugin(#[from] kubelet::PluginError),
+    /// The lab could not do what it was asked to.
+    #[error(transparent)]
+    Lab(#[from] ::lab::LabError),
     /// No port has this name.
     #[error("no port is called {name}; there are: {there}")]
     NoSuchPort {
@@ -102,6 +188,9 @@ pub(crate) enum Error {
         /// Some that there are.
         there: String,
     },
+    /// Functions that are not there, or words that mean nothing to them.
+    #[error("{0}")]
+    Functions(String),
     /// A sweep with too many runs.
     #[error("the sweep has {0} runs, and {max} are allowed: leave out some \
         values", max = fabric::file::RUNS_MAX)]
@@ -114,23 +203,29 @@ pub(crate) enum Error {
         /// How many there are.
         count: usize,
     },
-    /// Captures are of one run.
+    /// `--pcap` and `--html` with a sweep of several runs.
     #[error("--pcap and --html are for one run: choose one of the sweep with --point NUMBER")]
     OneRunOnly,
+    /// An input file would be overwritten.
+    #[error("{0}: this file is read for this run, and would be overwritten: choose another name")]
+    OutputIsInput(PathBuf),
+    /// Two options write the same file.
+    #[error("{0}: two options write it, or files that belong to them: choose another name for one of them")]
+    SameOutput(PathBuf),
     /// A Parquet file could not be written.
     #[error("{path}: {source}")]
     Parquet {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operation.
         source: parquet::errors::ParquetError,
     },
     /// A file or folder could not be used.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the operation.
         source: io::Error,
     },
 }
@@ -147,7 +242,13 @@ impl Error {
         match self {
             Self::NoSuchProgram(_) => 127,
             Self::NotExecutable(_) | Self::Privileged(_) | Self::Static(_) | Self::Architecture { .. } => 126,
-            Self::Fabric(_) | Self::Scenario(_) => 1,
+            Self::Fabric(_)
+            | Self::Source(_)
+            | Self::Configuration(_)
+            | Self::Scenario(_)
+            | Self::Findings(_)
+            | Self::CommandsFailed { .. } => 1,
+            Self::Unread(_) => 2,
             _ => 125,
         }
     }

@@ -1,58 +1,64 @@
-//! A remote namespace as an NBD export: in the foreground, or connected for as long as it is wanted.
+//! A remote namespace as an NBD export, in the foreground or in a process in the background.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use ::nvme::limits::STALL_TIMEOUT;
 use ::nvme::nbd;
+use ::nvme::serve::local::{self, LocalListener};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
-use crate::nvme::Target;
+use crate::printable::{self, Printable};
+use crate::sys::Pidfd;
+use crate::target::Target;
+use crate::{Error, runtime};
 
 /// Clients of one export at once: each has a controller of its own.
 const CLIENTS_MAX: usize = 16;
+/// How long the process of a connection may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A namespace for clients of ours.
+/// A namespace of a target, and the rights of NBD clients on it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Remote {
-    /// Where.
+    /// The target, and how to connect to it.
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The namespace.
+    /// ID of the namespace, from 1.
     #[arg(long, default_value_t = 1)]
     namespace: u32,
-    /// Let clients only read.
+    /// Refuse writes of NBD clients.
     #[arg(long)]
     read_only: bool,
 }
 
-/// What to export.
+/// A namespace to export, and the address of the export.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
-    /// What.
+    /// The namespace to export.
     #[command(flatten)]
     pub(crate) remote: Remote,
-    /// Where NBD clients connect: unix:PATH or ADDRESS:PORT, where everybody may who reaches it.
-    #[arg(long, value_name = "WHERE")]
-    pub(crate) nbd: Place,
+    /// Address for NBD clients: unix:PATH, or IP:PORT. An NBD export has no authentication.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) nbd: NbdAddress,
 }
 
-/// What to connect.
+/// A namespace to export in the background, and the name of the export.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Connect {
-    /// What.
+    /// The namespace to export.
     #[command(flatten)]
     remote: Remote,
-    /// What to call it.
+    /// Name of the export, for `list` and `disconnect`: 1 to 32 letters, digits, - and _.
     #[arg(long, default_value = "disk")]
     pub(crate) name: Name,
 }
@@ -77,14 +83,14 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Where NBD clients connect.
+/// The address of an NBD server.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum NbdAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
 
-impl FromStr for Place {
+impl FromStr for NbdAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -95,7 +101,7 @@ impl FromStr for Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for NbdAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "nbd+unix:///?socket={}", path.display()),
@@ -105,11 +111,11 @@ impl std::fmt::Display for Place {
 }
 
 enum Listener {
-    Unix(UnixListener),
+    Unix(LocalListener),
     Tcp(TcpListener),
 }
 
-/// A client that may be given up half way: what went wrong is said, the next is served.
+/// The clients of an export. Errors of one are printed, and the others are served.
 struct Clients {
     what: Export,
     count: AtomicUsize,
@@ -118,21 +124,13 @@ struct Clients {
 /// Serves NBD clients until it is ended.
 ///
 /// # Errors
-/// When the target is not there, or the place cannot be had.
+/// When the target cannot be reached, or the address cannot be bound.
 pub(crate) fn export(what: Export) -> Result<(), Error> {
-    // What cannot work is said now, not to the first client.
+    // Errors of the target are reported now, not when the first client connects.
     drop(what.remote.connected()?);
     let listener = match &what.nbd {
-        Place::Unix(path) => {
-            // One that nobody answers any more.
-            if UnixStream::connect(path).is_err() {
-                _ = fs::remove_file(path);
-            }
-            let listener = UnixListener::bind(path).map_err(Error::file(path))?;
-            fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(Error::file(path))?;
-            Listener::Unix(listener)
-        }
-        Place::Tcp(address) => {
+        NbdAddress::Unix(path) => Listener::Unix(LocalListener::bind(path).map_err(Error::file(path))?),
+        NbdAddress::Tcp(address) => {
             Listener::Tcp(TcpListener::bind(address).map_err(Error::file(address.to_string()))?)
         }
     };
@@ -143,7 +141,7 @@ pub(crate) fn export(what: Export) -> Result<(), Error> {
     loop {
         match &listener {
             Listener::Unix(listener) => {
-                let (stream, _) = listener.accept().map_err(Error::file("an NBD client"))?;
+                let stream = listener.accept().map_err(Error::file("an NBD client"))?;
                 stream.set_nonblocking(true).map_err(Error::file("an NBD client"))?;
                 Clients::start(&clients, stream);
             }
@@ -174,10 +172,10 @@ impl Clients {
                 this.what.remote.connected().and_then(|target| Ok(nbd::serve(&mut stream, target, "")?));
             this.count.fetch_sub(1, Ordering::Relaxed);
             match served {
-                // That is how most of them leave.
+                // Most clients close the connection without a disconnect request.
                 Err(Error::Nbd(nbd::NbdError::Stream(error)))
                     if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
-                Err(error) => eprintln!("rockery: {error}"),
+                Err(error) => eprintln!("rockery: {}", printable::lines(&error.to_string())),
                 Ok(()) => {}
             }
         });
@@ -188,7 +186,8 @@ impl Remote {
     fn connected(&self) -> Result<nbd::Target, Error> {
         let mut client = self.target.connect()?;
         let namespace = client.namespace(self.namespace)?;
-        Ok(nbd::Target { client, namespace, read_only: self.read_only })
+        let (read_only, stall_timeout) = (self.read_only, STALL_TIMEOUT);
+        Ok(nbd::Target { client, namespace, read_only, stall_timeout })
     }
 
     /// The same on a command line.
@@ -200,7 +199,7 @@ impl Remote {
     }
 }
 
-/// What is connected: a process that exports, and where.
+/// An export in the background: its process, and where it is.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     process: u32,
@@ -211,29 +210,26 @@ struct Record {
     uri: String,
 }
 
-/// Where connections of this user are recorded.
+/// The folder with the records of this user's exports.
 fn folder() -> Result<PathBuf, Error> {
-    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
-    let folder = own.unwrap_or_else(std::env::temp_dir).join("rockery-nvme");
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(Error::file(&folder))?;
-    Ok(folder)
+    runtime::subfolder("nvme")
 }
 
-/// Starts a process that exports, and says where.
+/// Starts a process that exports a namespace, and prints the NBD URI.
 ///
 /// # Errors
-/// When there is one of this name, or the target is not there.
+/// When an export has this name already, or the target cannot be reached.
 pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
     let folder = folder()?;
     let (socket, record) = (folder.join(format!("{}.sock", what.name)), recorded(&folder, &what.name));
-    if UnixStream::connect(&socket).is_ok() {
+    if local::connect(&socket).is_ok() {
         return Err(Error::Connected(what.name.to_string()));
     }
     let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
     let mut command = Command::new(&own);
     command.args(["nvme", "export"]).args(what.remote.words());
     command.arg("--nbd").arg(format!("unix:{}", socket.display()));
-    // A group of its own: what ends the shell's job does not end it.
+    // A process group of its own: signals to the shell's job do not end it.
     let mut child = command
         .process_group(0)
         .stdin(Stdio::null())
@@ -259,7 +255,7 @@ pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
         uri: uri.clone(),
     };
     let text = serde_json::to_string(&written).unwrap_or_default();
-    fs::write(&record, text).map_err(Error::file(&record))?;
+    runtime::write(&record, &text).map_err(Error::file(&record))?;
     writeln!(std::io::stdout().lock(), "{uri}").map_err(Error::file("standard output"))
 }
 
@@ -267,7 +263,7 @@ fn recorded(folder: &Path, name: &Name) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
-/// Every connection that is there; records of others are removed.
+/// The running exports. The record of an export is removed when its process does not answer.
 fn records() -> Result<Vec<(String, Record)>, Error> {
     let folder = folder()?;
     let mut found = Vec::new();
@@ -277,8 +273,8 @@ fn records() -> Result<Vec<(String, Record)>, Error> {
         if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let is_there = UnixStream::connect(path.with_extension("sock")).is_ok();
+        let text = runtime::read(&path).unwrap_or_default();
+        let is_there = local::connect(&path.with_extension("sock")).is_ok();
         match serde_json::from_str(&text).ok().filter(|_| is_there) {
             Some(record) => found.push((name, record)),
             None => _ = fs::remove_file(&path),
@@ -288,7 +284,7 @@ fn records() -> Result<Vec<(String, Record)>, Error> {
     Ok(found)
 }
 
-/// Shows what is connected.
+/// Lists the exports of this user.
 ///
 /// # Errors
 /// When standard output cannot be written.
@@ -296,25 +292,44 @@ pub(crate) fn list() -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     for (name, it) in records()? {
         let Record { target, subsystem, transport, namespace, uri, .. } = it;
+        let [name, target, subsystem, transport, uri] =
+            [&name, &target, &subsystem, &transport, &uri].map(|text| Printable(text));
         writeln!(out, "{name:12} {transport:4} {target} {subsystem} namespace {namespace}  {uri}")
             .map_err(Error::file("standard output"))?;
     }
     Ok(())
 }
 
-/// Ends a connection.
+/// Ends an export, and waits until its process has ended.
 ///
 /// # Errors
-/// When there is none of this name.
+/// When there is none of this name, or its process does not end.
 pub(crate) fn disconnect(name: &Name) -> Result<(), Error> {
     let found = records()?.into_iter().find(|(found, _)| *found == name.0);
     let (_, record) = found.ok_or_else(|| Error::NoSuchConnection(name.to_string()))?;
-    let ended = Command::new("kill").arg(record.process.to_string()).status();
-    ended.map_err(Error::file("kill"))?;
     let folder = folder()?;
+    let socket = folder.join(format!("{name}.sock"));
+    let process = exporting(&socket, record.process)?;
+    let number = Error::file(format!("process {}", record.process));
+    let ended = process.terminate().and_then(|()| process.wait(END_TIMEOUT)).map_err(number)?;
+    if !ended {
+        return Err(Error::StillConnected(name.to_string(), record.process));
+    }
     _ = fs::remove_file(recorded(&folder, name));
-    _ = fs::remove_file(folder.join(format!("{name}.sock")));
+    _ = fs::remove_file(socket);
     Ok(())
+}
+
+/// The process that exports at a socket, if it is the recorded one. Its number alone proves nothing, because
+/// the process may have ended and another one may have its number. The descriptor comes first: whatever it
+/// names is the exporting process if the kernel says afterwards that a process of this number listens.
+fn exporting(socket: &Path, recorded: u32) -> Result<Pidfd, Error> {
+    let process = Pidfd::open(recorded).map_err(Error::file(format!("process {recorded}")))?;
+    let (_, peer) = local::connect(socket).map_err(|error| Error::file(socket)(io::Error::other(error)))?;
+    if peer.process != recorded {
+        return Err(Error::OtherProcess { socket: socket.to_owned(), recorded, found: peer.process });
+    }
+    Ok(process)
 }
 
 #[cfg(test)]
@@ -322,10 +337,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_and_names_are_what_they_say() {
-        assert_eq!("unix:/a/b".parse::<Place>().unwrap().to_string(), "nbd+unix:///?socket=/a/b");
-        assert_eq!("[::1]:10809".parse::<Place>().unwrap().to_string(), "nbd://[::1]:10809");
-        assert!("unix:".parse::<Place>().is_err() && "/a/b".parse::<Place>().is_err());
+    fn addresses_and_names_are_parsed() {
+        assert_eq!("unix:/a/b".parse::<NbdAddress>().unwrap().to_string(), "nbd+unix:///?socket=/a/b");
+        assert_eq!("[::1]:10809".parse::<NbdAddress>().unwrap().to_string(), "nbd://[::1]:10809");
+        assert!("unix:".parse::<NbdAddress>().is_err() && "/a/b".parse::<NbdAddress>().is_err());
         assert!("../x".parse::<Name>().is_err() && "".parse::<Name>().is_err());
     }
 }

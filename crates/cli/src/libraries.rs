@@ -9,8 +9,16 @@ use crate::Error;
 /// A library: what programs ask for, what cargo calls it, and whether rockery works without it.
 struct Library {
     soname: &'static str,
+    /// Other names under which programs load it: without a number, as NCCL does.
+    aliases: &'static [&'static str],
     built: &'static str,
     required: bool,
+}
+
+impl Library {
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        core::iter::once(self.soname).chain(self.aliases.iter().copied())
+    }
 }
 
 /// Not asked for by programs: preloaded.
@@ -18,17 +26,41 @@ pub(crate) const VIEW: &str = "librockery-view.so";
 /// The same. Programs that are told to preload it by hand know this name.
 pub(crate) const SOCKETS: &str = "librspreload.so";
 
-const LIBRARIES: [Library; 4] = [
-    Library { soname: "libibverbs.so.1", built: "libibverbs.so", required: true },
-    Library { soname: "librdmacm.so.1", built: "librdmacm.so", required: false },
-    Library { soname: VIEW, built: "libview.so", required: false },
-    Library { soname: SOCKETS, built: "libsockets.so", required: false },
+/// The direct verbs of hardware providers, which refuse the device.
+const PROVIDERS: &str = "librockery-providers.so";
+/// The names of all the libraries that it stands for.
+const PROVIDER_NAMES: [&str; 12] = [
+    "libmlx5.so.1",
+    "libmlx5.so",
+    "libmlx4.so.1",
+    "libmlx4.so",
+    "libefa.so.1",
+    "libefa.so",
+    "libhns.so.1",
+    "libhns.so",
+    "libmana.so.1",
+    "libmana.so",
+    "libionic.so.1",
+    "libionic.so",
+];
+
+const LIBRARIES: [Library; 5] = [
+    Library {
+        soname: "libibverbs.so.1",
+        aliases: &["libibverbs.so"],
+        built: "libibverbs.so",
+        required: true,
+    },
+    Library { soname: "librdmacm.so.1", aliases: &["librdmacm.so"], built: "librdmacm.so", required: false },
+    Library { soname: PROVIDERS, aliases: &PROVIDER_NAMES, built: "libproviders.so", required: false },
+    Library { soname: VIEW, aliases: &[], built: "libview.so", required: false },
+    Library { soname: SOCKETS, aliases: &[], built: "libsockets.so", required: false },
 ];
 
 /// The folder that holds them, and those that are there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Libraries {
-    /// For LD_LIBRARY_PATH.
+    /// The folder for `LD_LIBRARY_PATH`.
     pub(crate) folder: PathBuf,
     /// For LD_PRELOAD, where a program brings a path of its own.
     pub(crate) files: Vec<PathBuf>,
@@ -47,6 +79,7 @@ pub(crate) fn beside(binary: &Path) -> Result<Libraries, Error> {
     let installed = folder.join("../lib/rockery");
     if LIBRARIES.iter().any(|library| installed.join(library.soname).exists()) {
         let installed = installed.canonicalize().map_err(Error::file(&installed))?;
+        complete(&installed);
         return in_folder(installed);
     }
     if !LIBRARIES.iter().any(|library| folder.join(library.built).exists()) {
@@ -64,6 +97,8 @@ fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
             view = file.exists().then_some(file);
         } else if library.soname == SOCKETS {
             sockets = file.exists().then_some(file);
+        } else if library.soname == PROVIDERS {
+            // Programs find it by the names of its aliases.
         } else if file.exists() {
             files.push(file);
         } else if library.required {
@@ -74,14 +109,15 @@ fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
     Ok(Libraries { folder, files, view, sockets })
 }
 
-/// A folder within `built` where what cargo made has the names that programs ask for. Within, and not in
-/// `/tmp`: whoever may write there may write our library as well, and nobody else.
+/// A folder within `built` where the libraries that cargo made have the names that programs look for. It is
+/// not in `/tmp`, where another user could replace the libraries.
 fn named(built: &Path) -> Result<PathBuf, Error> {
     let built = built.canonicalize().map_err(Error::file(built))?;
     let folder = built.join("rockery-libraries");
     fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(Error::file(&folder))?;
-    for library in &LIBRARIES {
-        let (link, target) = (folder.join(library.soname), built.join(library.built));
+    let names = LIBRARIES.iter().flat_map(|library| library.names().map(|name| (name, library.built)));
+    for (name, built_as) in names {
+        let (link, target) = (folder.join(name), built.join(built_as));
         if !target.exists() {
             // A build of another day had it: what it points to is gone.
             _ = fs::remove_file(&link);
@@ -92,6 +128,17 @@ fn named(built: &Path) -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
+/// Makes the links that an installation from a Python wheel lacks, since wheels hold no links. Where the
+/// folder is not ours, programs that load a library by such a name do not find it.
+fn complete(folder: &Path) {
+    for library in LIBRARIES.iter().filter(|library| folder.join(library.soname).exists()) {
+        for alias in library.aliases {
+            // One that is there, which may be a file, is not replaced.
+            _ = symlink(library.soname, folder.join(alias));
+        }
+    }
+}
+
 fn same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
     identity(one).is_some() && identity(one) == identity(other)
@@ -99,7 +146,10 @@ fn same_file(one: &Path, other: &Path) -> bool {
 
 /// Several `rockery run` may do this at once: a link is made aside, then moved, so that it is always there.
 fn link_anew(link: &Path, target: &Path) -> Result<(), Error> {
-    let aside = link.with_extension(format!("{}", std::process::id()));
+    // Beside the whole name: `libibverbs.so` and `libibverbs.so.1` are two links.
+    let mut aside = link.as_os_str().to_owned();
+    aside.push(format!(".{}", std::process::id()));
+    let aside = PathBuf::from(aside);
     _ = fs::remove_file(&aside);
     symlink(target, &aside).map_err(Error::file(&aside))?;
     fs::rename(&aside, link).map_err(Error::file(link))
@@ -128,6 +178,20 @@ mod tests {
     }
 
     #[test]
+    fn an_installation_without_links_gets_them() {
+        let tree =
+            tree(&["bin/rockery", "lib/rockery/libibverbs.so.1", "lib/rockery/librockery-providers.so"]);
+        beside(&tree.path().join("bin/rockery")).unwrap();
+        let folder = tree.path().join("lib/rockery");
+        for (link, file) in
+            [("libibverbs.so", "libibverbs.so.1"), ("libmlx5.so.1", "librockery-providers.so")]
+        {
+            assert!(same_file(&folder.join(link), &folder.join(file)), "{link}");
+        }
+        assert!(!folder.join("librdmacm.so").exists(), "its library is not there");
+    }
+
+    #[test]
     fn a_build_gets_links_with_the_right_names_and_keeps_them_right() {
         let tree = tree(&["rockery", "libibverbs.so"]);
         let binary = tree.path().join("rockery");
@@ -136,6 +200,22 @@ mod tests {
             assert_eq!(found.files.len(), 1);
             assert!(same_file(&found.folder.join("libibverbs.so.1"), &tree.path().join("libibverbs.so")));
         }
+    }
+
+    #[test]
+    fn libraries_have_the_names_without_a_number_and_those_of_providers() {
+        let tree = tree(&["rockery", "libibverbs.so", "librdmacm.so", "libproviders.so"]);
+        let found = beside(&tree.path().join("rockery")).unwrap();
+        for (name, target) in [
+            ("libibverbs.so", "libibverbs.so"),
+            ("librdmacm.so", "librdmacm.so"),
+            ("libmlx5.so.1", "libproviders.so"),
+            ("libefa.so.1", "libproviders.so"),
+            ("libmlx5.so", "libproviders.so"),
+        ] {
+            assert!(same_file(&found.folder.join(name), &tree.path().join(target)), "{name}");
+        }
+        assert_eq!(found.files.len(), 2, "providers are found by name, and not preloaded");
     }
 
     #[test]

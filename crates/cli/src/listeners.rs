@@ -1,4 +1,4 @@
-//! `rockery listeners`.
+//! `rockery listeners`: the ports on which programs listen by RDMA-CM.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::Error;
 
-/// Lists them.
+/// Lists the listeners of this network namespace.
 ///
 /// # Errors
 /// When the agent cannot be asked, or standard output cannot be written, but for its reader being gone.
@@ -25,7 +25,7 @@ pub(crate) fn show(as_json: bool) -> Result<(), Error> {
     }
 }
 
-/// By the names of `enum rdma_port_space`.
+/// The port space, by the names of `enum rdma_port_space`.
 fn space(listening: &Listening) -> &'static str {
     match listening.space.value() {
         0x0002 => "ipoib",

@@ -2,13 +2,13 @@
 
 use tracing_subscriber::filter::LevelFilter;
 
-/// What is logged, and how.
+/// Level and format of the log on standard error.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Log {
-    /// Log what is at least as important: off, error, warn, info, debug or trace.
+    /// Lowest level that is logged: off, error, warn, info, debug or trace.
     #[arg(long = "log", value_name = "LEVEL", default_value = "warn")]
     level: LevelFilter,
-    /// Log lines for people, or one JSON object a line.
+    /// Format of the log: text, or JSON with one object per line.
     #[arg(long = "log-format", value_name = "FORMAT", default_value = "text")]
     format: Format,
 }
@@ -20,10 +20,10 @@ enum Format {
 }
 
 impl Log {
-    /// Begins to log.
+    /// Installs the logger for this process.
     pub(crate) fn begin(&self) {
         let logger = tracing_subscriber::fmt().with_max_level(self.level).with_writer(std::io::stderr);
-        // Somebody may have begun before us: then theirs is the log.
+        // A logger that was installed before stays.
         _ = match self.format {
             Format::Text => logger.with_ansi(false).with_target(false).try_init(),
             Format::Json => logger.json().flatten_event(true).with_current_span(false).try_init(),

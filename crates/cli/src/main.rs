@@ -2,57 +2,86 @@
 
 mod args;
 mod bench;
+mod cdi;
+mod commands;
+mod control;
+mod credentials;
+mod device_plugin;
 mod devices;
+mod doctor;
 mod elf;
 mod environment;
 mod error;
 mod export;
-mod html;
-mod kept;
+mod lab;
 mod libraries;
 mod listeners;
 mod log;
 mod nvme;
+mod plan;
+mod printable;
+mod probe;
 mod program;
-mod proofs;
 mod run;
+mod runtime;
 mod serve;
 mod sim;
+mod smb;
 mod sys;
+mod target;
 mod top;
+mod value_or_file;
+mod vf;
 mod view;
+mod web;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use args::{Args, Command};
+use commands::{Args, Command};
 use error::Error;
 
 fn main() -> ExitCode {
     match act(Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
-            eprintln!("rockery: {error}");
+            // What a peer or a target said may be in it.
+            eprintln!("rockery: {}", printable::lines(&error.to_string()));
             ExitCode::from(error.status())
         }
     }
 }
 
-fn act(args: Args) -> Result<(), Error> {
+fn act(args: Args) -> Result<ExitCode, Error> {
+    if args.command.only_prints() {
+        sys::end_at_a_broken_pipe();
+    }
     match args.command {
         Command::Run(what) => match run::replace_this_process(&what)? {},
         Command::Devices(what) => devices::show(&what),
         Command::Listeners { json } => listeners::show(json),
         Command::Nvme(what) => nvme::act(what),
+        Command::Smb(what) => smb::act(what),
         Command::Serve(what) => serve::act(*what),
         Command::Bench(what) => bench::act(&what),
         Command::Top(what) => top::show(&what),
         Command::Sim(what) => sim::act(&what),
+        Command::Lab(what) => return lab::act(&what),
+        Command::Plan(what) => plan::act(&what),
+        Command::Vf(what) => vf::act(&what),
+        Command::Doctor(what) => doctor::act(&what),
+        Command::Web(what) => web::serve(&what),
+        Command::Cdi(what) => cdi::act(&what),
+        Command::DevicePlugin(what) => device_plugin::serve(&what),
         Command::Env(settings) => environment::print(&settings),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "rockery", &mut std::io::stdout());
             Ok(())
         }
+        Command::Man { folder } => {
+            clap_mangen::generate_to(Args::command(), &folder).map_err(Error::file(&folder))
+        }
     }
+    .map(|()| ExitCode::SUCCESS)
 }

@@ -1,136 +1,97 @@
-//! `rockery nvme`: rockery as a host of NVMe over TCP and RDMA.
+//! `rockery nvme`: an NVMe-oF host over TCP and RDMA.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use ::nvme::Nqn;
-use ::nvme::host::{
-    Client, Figures, Job, Options, Payload, Tls, Transport, bench, bench_threads, discover, fill, transfer,
-};
-use ::nvme::tls::Version;
+use ::nvme::host::{Controller, Figures, Job, Payload, bench, bench_threads, discover, fill, transfer};
 use clap::Subcommand;
-use wire::nvme::tcp::Digests;
-use wire::nvme::{Io, text};
+use wire::nvme::{Io, Status, text};
 
 use crate::Error;
 use crate::bench::{Measured, Spec};
 use crate::export::{self, Connect, Export, Name};
-use crate::proofs::Proofs;
+use crate::printable::Printable;
+use crate::target::Target;
 
-const NQN: &str = "nqn.2024-01.org.rockery:disk";
-const HOST: &str = "nqn.2024-01.org.rockery:host";
-/// Commands at once of reading and writing whole ranges.
+/// Queue depth of `read` and `write`.
 const DEPTH: u16 = 8;
 
-/// What to do with a target.
+/// What to do as a host.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Nvme {
-    /// Ask a discovery service which subsystems there are.
+pub(crate) enum HostCommand {
+    /// List the subsystems of a discovery service.
     Discover(Target),
-    /// Say what a controller is, and which namespaces it has.
+    /// Print what a controller is (Identify Controller), and its namespaces.
     IdCtrl(Target),
     /// Write blocks of a namespace to standard output.
     Read(Range),
     /// Write standard input to blocks of a namespace.
     Write(Range),
-    /// Measure a namespace.
-    Bench(Bench),
-    /// Serve a namespace to NBD clients (nbdcopy, qemu-img, fio, nbd-client) until interrupted.
+    /// Measure latency and throughput of a namespace.
+    Bench(BenchArgs),
+    /// Export a namespace to NBD clients (nbdcopy, qemu-img, fio, nbd-client) until interrupted.
     ///
     /// Neither end needs privileges or a kernel module: qemu-img convert disk.qcow2 nbd+unix:///?socket=PATH
     Export(Export),
-    /// The same in the background: prints where NBD clients find it.
+    /// Export a namespace in the background, and print the NBD URI of the export.
     Connect(Connect),
-    /// Show what is connected.
+    /// List the exports that `connect` started.
     List,
-    /// End what was connected.
+    /// End an export that `connect` started.
     Disconnect {
-        /// Its name.
+        /// Name of the export: the --name of `connect`.
         #[arg(default_value = "disk")]
         name: Name,
     },
 }
 
-/// Where, and as whom.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Target {
-    /// The target: an address or a name, and a port.
-    #[arg(value_name = "HOST:PORT")]
-    address: String,
-    /// Over what: `tcp` or `rdma`.
-    #[arg(long, value_name = "NAME", default_value_t)]
-    transport: Transport,
-    /// Over RDMA, use this system's own libibverbs and librdmacm, for adapters made of hardware.
-    #[arg(long)]
-    system_verbs: bool,
-    /// The subsystem.
-    #[arg(long, value_name = "NQN", default_value = NQN)]
-    subsystem: Nqn,
-    /// This host's name.
-    #[arg(long, value_name = "NQN", default_value = HOST)]
-    host: Nqn,
-    /// Protect headers and data with digests.
-    #[arg(long)]
-    digests: bool,
-    /// TCP's congestion control, or `system` for the system's own.
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
-    congestion: String,
-    /// Who it proves to be.
-    #[command(flatten)]
-    proofs: Proofs,
-    /// How the key is named: 1, or 0 for targets that know nothing newer.
-    #[arg(long, value_name = "VERSION", default_value = "1", value_parser = ["0", "1"])]
-    tls_identity: String,
-}
-
-/// Which blocks.
+/// A range of logical blocks of a namespace.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Range {
-    /// Where.
+    /// The target, and how to connect to it.
     #[command(flatten)]
     target: Target,
-    /// The namespace.
+    /// ID of the namespace, from 1.
     #[arg(long, default_value_t = 1)]
     namespace: u32,
-    /// The first block.
+    /// First logical block, from 0.
     #[arg(long, default_value_t = 0)]
     start: u64,
-    /// How many; to the end otherwise. Writing ends with its input.
+    /// Number of logical blocks to read; to the end of the namespace if not given. `write` ends with its
+    /// input.
     #[arg(long)]
     blocks: Option<u64>,
 }
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Bench {
-    /// Where.
+pub(crate) struct BenchArgs {
+    /// The target, and how to connect to it.
     #[command(flatten)]
     target: Target,
-    /// The namespace.
+    /// ID of the namespace, from 1.
     #[arg(long, default_value_t = 1)]
     namespace: u32,
-    /// Also measure writes, which destroys what is in the namespace.
+    /// Measure writes as well, which destroys the content of the namespace.
     #[arg(long)]
     destroy: bool,
-    /// What to measure: randread, randwrite, read or write, the size of a command, and how many at once,
-    /// on how many queues of one thread (randread:4k:32x16) or of a thread each (randread:4k:32t16). May be
-    /// repeated.
+    /// Job: randread, randwrite, read or write; bytes of a command; queue depth; then the number of queues,
+    /// worked by one thread (randread:4k:32x16) or by a thread each (randread:4k:32t16). May be repeated.
     #[arg(long, value_name = "JOB")]
     job: Vec<Spec>,
-    /// Write the whole namespace before: reading what was never written is faster than reading.
+    /// Write the whole namespace first: blocks that were never written are read faster than others.
     #[arg(long, requires = "destroy")]
     fill: bool,
-    /// Seconds of each measurement.
-    #[arg(long, default_value_t = 3.0)]
+    /// Duration of each measurement in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     seconds: f64,
-    /// Seconds before each.
+    /// Duration of the load before each measurement in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
     warm_up: f64,
-    /// The target's process, where it is on this host: its processor time is measured as well.
+    /// Process ID of the target, if it runs on this host: its processor time is measured as well.
     #[arg(long, value_name = "PID")]
     target_process: Option<u32>,
-    /// Sleep while waiting, instead of polling.
+    /// Sleep until completions arrive, instead of polling.
     #[arg(long)]
     block: bool,
     /// Print JSON, one document per measurement.
@@ -138,8 +99,8 @@ pub(crate) struct Bench {
     json: bool,
 }
 
-impl Nvme {
-    /// Whom this process talks to itself.
+impl HostCommand {
+    /// The target to which this process itself connects.
     fn target(&self) -> Option<&Target> {
         match self {
             Self::Discover(target) | Self::IdCtrl(target) => Some(target),
@@ -151,83 +112,26 @@ impl Nvme {
     }
 }
 
-impl Target {
-    fn address(&self) -> Result<SocketAddr, Error> {
-        let found = self.address.to_socket_addrs().ok().and_then(|mut all| all.next());
-        found.ok_or_else(|| Error::NoSuchHost(self.address.clone()))
-    }
-
-    fn options(&self) -> Options {
-        Options {
-            transport: self.transport,
-            host: self.host.clone(),
-            host_id: self.host.to_host_id(),
-            digests: Digests { header: self.digests, data: self.digests },
-            congestion: Some(self.congestion.clone()).filter(|name| name != "system"),
-            secrets: self.proofs.secrets(),
-            tls: self.proofs.tls_key().map(|key| Tls { key, version: self.version() }),
-        }
-    }
-
-    fn version(&self) -> Version {
-        if self.tls_identity == "0" { Version::Names } else { Version::Digest }
-    }
-
-    pub(crate) fn place(&self) -> &str {
-        &self.address
-    }
-
-    pub(crate) fn subsystem(&self) -> &Nqn {
-        &self.subsystem
-    }
-
-    pub(crate) fn transport(&self) -> Transport {
-        self.transport
-    }
-
-    /// The same on a command line.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let mut words = vec![self.address.clone()];
-        for (option, value) in [
-            ("--transport", self.transport.to_string()),
-            ("--subsystem", self.subsystem.to_string()),
-            ("--host", self.host.to_string()),
-            ("--congestion", self.congestion.clone()),
-            ("--tls-identity", self.tls_identity.clone()),
-        ] {
-            words.extend([option.to_owned(), value]);
-        }
-        words.extend(self.proofs.words());
-        let flags = [("--digests", self.digests), ("--system-verbs", self.system_verbs)];
-        words.extend(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| (*flag).to_owned()));
-        words
-    }
-
-    pub(crate) fn connect(&self) -> Result<Client, Error> {
-        Ok(Client::connect(self.address()?, &self.subsystem, &self.options())?)
-    }
-}
-
-/// Prints a line. Who reads it may have gone, which is no reason to panic.
+/// Prints a line. A closed pipe is an error, and no panic.
 fn say(line: std::fmt::Arguments<'_>) -> Result<(), Error> {
     writeln!(std::io::stdout().lock(), "{line}").map_err(Error::file("standard output"))
 }
 
-/// Does what was asked.
-pub(crate) fn act(what: Nvme) -> Result<(), Error> {
-    if what.target().is_some_and(|it| it.transport == Transport::Rdma && !it.system_verbs) {
+/// Runs a subcommand.
+pub(crate) fn act(what: HostCommand) -> Result<(), Error> {
+    if what.target().is_some_and(|it| it.is_over_our_devices()) {
         return crate::run::over_our_devices();
     }
     match what {
-        Nvme::Discover(target) => show_discovered(&target),
-        Nvme::IdCtrl(target) => show_controller(&target),
-        Nvme::Read(range) => read(&range),
-        Nvme::Write(range) => write(&range),
-        Nvme::Bench(what) => measure(&what),
-        Nvme::Export(what) => export::export(what),
-        Nvme::Connect(what) => export::connect(&what),
-        Nvme::List => export::list(),
-        Nvme::Disconnect { name } => export::disconnect(&name),
+        HostCommand::Discover(target) => show_discovered(&target),
+        HostCommand::IdCtrl(target) => show_controller(&target),
+        HostCommand::Read(range) => read(&range),
+        HostCommand::Write(range) => write(&range),
+        HostCommand::Bench(what) => measure(&what),
+        HostCommand::Export(what) => export::export(what),
+        HostCommand::Connect(what) => export::connect(&what),
+        HostCommand::List => export::list(),
+        HostCommand::Disconnect { name } => export::disconnect(&name),
     }
 }
 
@@ -237,9 +141,9 @@ fn show_discovered(target: &Target) -> Result<(), Error> {
             "{:8} {:4} {} {} {}{}",
             found.kind,
             found.transport,
-            found.address,
-            found.service,
-            found.subsystem,
+            Printable(&found.address),
+            Printable(&found.service),
+            Printable(&found.subsystem),
             if found.tls { " tls" } else { "" }
         ))?;
     }
@@ -249,7 +153,7 @@ fn show_discovered(target: &Target) -> Result<(), Error> {
 fn show_controller(target: &Target) -> Result<(), Error> {
     let mut client = target.connect()?;
     let it = client.controller().identified;
-    let of = |field: &[u8]| text::of(field).unwrap_or_default().to_owned();
+    let of = |field: &[u8]| Printable(text::of(field).unwrap_or_default()).to_string();
     say(format_args!("subsystem   {}", of(&it.subsystem)))?;
     say(format_args!("model       {} ({}), firmware {}", of(&it.model), of(&it.serial), of(&it.firmware)))?;
     say(format_args!(
@@ -330,19 +234,22 @@ const JOBS: &[&str] = &[
     "write:1m:8",
 ];
 
-fn measure(what: &Bench) -> Result<(), Error> {
+fn measure(what: &BenchArgs) -> Result<(), Error> {
     let mut client = what.target.connect()?;
     let namespace = client.namespace(what.namespace)?;
     let all: Vec<Spec> = JOBS.iter().filter_map(|text| text.parse().ok()).collect();
     let jobs = if what.job.is_empty() { &all } else { &what.job };
+    let jobs = within_limits(jobs, client.controller(), namespace.block_size);
     let most = |of: fn(&Spec) -> u16| jobs.iter().map(of).max().unwrap_or(1);
+    let mut failures = Failures::default();
     let mut queues = client.queues(most(|job| job.queues), most(|job| job.depth))?;
     if what.fill {
         fill(&mut queues[0], &namespace, client.controller().transfer_max)?;
     }
     if !what.json {
         say(format_args!(
-            "                     per second       MB/s   mean us    p50    p99  p99.9      max  processor"
+            "                     per second       MB/s   mean us    p50    p99  p99.9      max  processor \
+                 errors"
         ))?;
     }
     for spec in jobs.iter().filter(|job| what.destroy || !job.write) {
@@ -358,7 +265,8 @@ fn measure(what: &Bench) -> Result<(), Error> {
             true => bench_threads(queues, &namespace, &job)?,
             false => bench(queues, &namespace, &job)?,
         };
-        // The admin queue has been silent meanwhile.
+        failures.count(&figures);
+        // The admin queue has sent no command during the measurement.
         client.keep_alive()?;
         if what.json {
             say(format_args!("{}", Measured::new(spec, &figures).to_json()))?;
@@ -366,7 +274,45 @@ fn measure(what: &Bench) -> Result<(), Error> {
             print(spec, &figures)?;
         }
     }
-    Ok(())
+    failures.result()
+}
+
+/// The jobs within the limits of the target; changes are reported on standard error.
+fn within_limits(jobs: &[Spec], controller: &Controller, block_size: usize) -> Vec<Spec> {
+    let Controller { transfer_max, depth_max, .. } = *controller;
+    let fitted = |job: &Spec| {
+        let fitting = job.within(transfer_max, block_size, depth_max);
+        if fitting != *job {
+            eprintln!(
+                "{job} is measured as {fitting}: the target takes {} KiB a command (MDTS) and {depth_max} \
+                 commands at once on a queue (MQES)",
+                transfer_max >> 10
+            );
+        }
+        fitting
+    };
+    jobs.iter().map(fitted).collect()
+}
+
+/// Commands that failed, in all measurements.
+#[derive(Default)]
+struct Failures {
+    count: u64,
+    first: Option<Status>,
+}
+
+impl Failures {
+    fn count(&mut self, figures: &Figures) {
+        self.count += figures.errors;
+        self.first = self.first.or(figures.first_error);
+    }
+
+    fn result(self) -> Result<(), Error> {
+        match self.first {
+            None => Ok(()),
+            Some(first) => Err(Error::CommandsFailed { count: self.count, first }),
+        }
+    }
 }
 
 fn print(spec: &Spec, figures: &Figures) -> Result<(), Error> {
@@ -374,12 +320,32 @@ fn print(spec: &Spec, figures: &Figures) -> Result<(), Error> {
     let latency = &figures.latency;
     let [p50, p99, p999] = [500, 990, 999].map(|it| us(latency.per_mille_ns(it)));
     say(format_args!(
-        "{:20} {:10.0} {:10.0} {:9.1} {p50:6.1} {p99:6.1} {p999:6.1} {:8.1} {:9.0}%",
+        "{:20} {:10.0} {:10.0} {:9.1} {p50:6.1} {p99:6.1} {p999:6.1} {:8.1} {:9.0}% {:10}",
         spec.to_string(),
         figures.per_second,
         figures.bytes_per_second / 1e6,
         us(latency.mean_ns()),
         us(latency.max_ns()),
-        figures.processor * 100.0
-    ))
+        figures.processor * 100.0,
+        figures.errors
+    ))?;
+    match pause(figures) {
+        Some(pause) => say(format_args!("{:20} {pause}", "")),
+        None => Ok(()),
+    }
+}
+
+/// Pauses from this length on are printed.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A pause in which a thread of the host saw no command finish, and whether the machine was too busy for it.
+fn pause(figures: &Figures) -> Option<String> {
+    (figures.longest_pause >= PAUSE).then(|| {
+        format!(
+            "no command of one thread finished for {:.2} s; threads waited for a processor for {:.0} % \
+             of the time",
+            figures.longest_pause.as_secs_f64(),
+            figures.processor_wait * 100.0
+        )
+    })
 }

@@ -1,4 +1,4 @@
-//! Finding a program as execvp(3) would, and telling beforehand what would go wrong in silence.
+//! Finding a program as execvp(3) does, and refusing those in which rockery could not work.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -28,7 +28,7 @@ fn locate(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Error> {
     }
     let folders = search.into_iter().flat_map(std::env::split_paths);
     let files = folders.map(|folder| folder.join(direct)).filter(|path| path.is_file());
-    // As the shell does: what may not be executed is passed over, and named only when nothing else is there.
+    // As the shell does: files that are not executable are skipped, and reported only if there is no other.
     let mut found = None;
     for path in files {
         if is_executable(&path) {
@@ -56,10 +56,10 @@ fn check(path: &Path) -> Result<(), Error> {
     if mode & SETUID_OR_SETGID != 0 {
         return Err(Error::Privileged(path.to_owned()));
     }
-    // A program that may be executed and not read is the kernel's business.
+    // A program that is executable and not readable cannot be checked.
     let Ok(mut file) = File::open(path) else { return Ok(()) };
     match elf::read(&mut file).map_err(Error::file(path))? {
-        // A script: what it starts is not known yet.
+        // A script: the programs that it starts are not known yet.
         None => Ok(()),
         Some(elf) if (elf.machine, elf.bits) != (OURS.0, 64) => Err(Error::Architecture {
             path: path.to_owned(),

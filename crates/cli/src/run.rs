@@ -1,4 +1,4 @@
-//! `rockery run`.
+//! `rockery run`: starts a program with rockery's libraries.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -8,10 +8,11 @@ use std::process::Command;
 use crate::args::{Run, Settings, View};
 use crate::{Error, environment, program, view};
 
-/// Becomes the program: its process number is ours, so signals, job control and its exit status need no help.
+/// Replaces this process by the program. It keeps the process ID, so signals, job control and the exit status
+/// need no forwarding.
 ///
 /// # Errors
-/// When it cannot be, and why.
+/// When the program cannot be started.
 pub(crate) fn replace_this_process(run: &Run) -> Result<Infallible, Error> {
     let (name, arguments) = run.program.split_first().ok_or_else(|| Error::NoSuchProgram(String::new()))?;
     let search: Option<OsString> = std::env::var_os("PATH");
@@ -24,7 +25,7 @@ pub(crate) fn replace_this_process(run: &Run) -> Result<Infallible, Error> {
     Err(Error::File { path, source })
 }
 
-/// Becomes the same again, where the dynamic linker finds rockery's libraries.
+/// Restarts this command so that the dynamic linker finds rockery's libraries.
 ///
 /// # Errors
 /// When they are not there.

@@ -1,4 +1,4 @@
-//! `rockery serve`: storage, and what a server that runs is told.
+//! `rockery serve`: the NVMe-oF target, and the commands that change a running one.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -15,129 +15,133 @@ use ::nvme::serve::{
     ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, ask, serve_metrics,
 };
 use clap::Subcommand;
+use serde_json::Value;
 
+use crate::args::tcp_congestion;
+use crate::control::Socket;
+use crate::credentials::CredentialArgs;
 use crate::log::Log;
-use crate::proofs::Proofs;
 use crate::sys::allow_descriptors;
 use crate::{Error, run};
 
-/// The name of a subsystem that was given none.
+/// NQN of the subsystem without `--subsystem`.
 const NQN: &str = "nqn.2024-01.org.rockery:disk";
-/// Where NVMe/TCP is served when nobody says otherwise.
+/// Address and port of NVMe/TCP without `--listen`.
 const ADDRESS: &str = "[::]:4420";
 
-/// What to serve, or what to tell a server.
+/// What to serve, or which change to make to a running server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Serve {
-    /// Serve files, block devices and memory as NVMe namespaces over TCP.
-    Nvme(Box<Nvme>),
-    /// What a server serves, and to whom.
+    /// Serve files, block devices and memory as NVMe namespaces over TCP and RDMA.
+    Nvme(Box<ServeNvme>),
+    /// Print what a server serves and which hosts are connected, as JSON. If several servers of this user run
+    /// and --control is not given: an object with the control socket of each.
     Status(Socket),
-    /// What a server serves, as a file that --config reads.
+    /// Print the configuration of a server, as a file that --config reads.
     Config(Socket),
-    /// What a server has done, as Prometheus reads it.
+    /// Print the metrics of a server in the text format of Prometheus.
     Metrics(Socket),
     /// Add a namespace.
     Add {
-        /// The subsystem.
+        /// NQN of the subsystem.
         nqn: Nqn,
-        /// A file or block device.
+        /// Path of a regular file or block device.
         file: Option<PathBuf>,
-        /// Its number; the lowest that is free otherwise.
+        /// Namespace ID, from 1; the lowest free one if not given.
         #[arg(long)]
         id: Option<u32>,
-        /// How the namespace is made.
+        /// The backing of the namespace.
         #[command(flatten)]
         disk: Disk,
-        /// The server.
+        /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
     },
     /// Remove a namespace; its file stays.
     Remove {
-        /// The subsystem.
+        /// NQN of the subsystem.
         nqn: Nqn,
-        /// The namespace.
+        /// ID of the namespace, from 1.
         id: u32,
-        /// The server.
+        /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
     },
-    /// Change a namespace's size.
+    /// Change the size of a namespace, and of its file.
     Resize {
-        /// The subsystem.
+        /// NQN of the subsystem.
         nqn: Nqn,
-        /// The namespace.
+        /// ID of the namespace, from 1.
         id: u32,
-        /// Its size, as in 10GiB.
+        /// New size in bytes, with a unit: 10GiB, 512MiB.
         size: Bytes,
-        /// The server.
+        /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
     },
-    /// Add a subsystem.
+    /// Add a subsystem without namespaces.
     AddSubsystem {
-        /// Its name.
+        /// NQN of the subsystem.
         nqn: Nqn,
-        /// The server.
+        /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
     },
     /// Remove a subsystem with its namespaces; their files stay.
     RemoveSubsystem {
-        /// Its name.
+        /// NQN of the subsystem.
         nqn: Nqn,
-        /// The server.
+        /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
     },
-    /// Say which hosts may use a subsystem: all, if none is named.
+    /// Set the hosts that may use a subsystem: every host, if none is given.
     Hosts {
-        /// The subsystem.
+        /// NQN of the subsystem.
         nqn: Nqn,
-        /// The hosts.
+        /// Host NQNs, separated by spaces.
         hosts: Vec<Nqn>,
-        /// The server.
+        /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
     },
-    /// Say what a host proves itself with; it then has to, and hosts without may not come. Nothing, if
-    /// nothing is said.
+    /// Set the credentials of a host. It must present them from then on, and hosts without credentials are
+    /// refused. Without options, the credentials of the host are removed.
     Secrets {
-        /// The subsystem.
+        /// NQN of the subsystem.
         nqn: Nqn,
-        /// The host.
+        /// NQN of the host.
         host: Nqn,
-        /// What it has.
+        /// Credentials of the host.
         #[command(flatten)]
-        proofs: Proofs,
-        /// The server.
+        credentials: CredentialArgs,
+        /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
     },
-    /// Listen on one more address.
+    /// Listen on one more address, for NVMe/TCP.
     Listen {
-        /// The address.
+        /// IP address and TCP port, as 192.0.2.1:4420 or [::]:4420.
         address: SocketAddr,
-        /// In TLS 1.3.
+        /// Accept TLS 1.3 only.
         #[arg(long)]
         tls: bool,
-        /// The server.
+        /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
     },
-    /// Say how a group of namespaces is reached through a port (ANA).
+    /// Set the ANA state of a group of namespaces on a port.
     Access {
-        /// The subsystem.
+        /// NQN of the subsystem.
         nqn: Nqn,
-        /// The port's number.
+        /// Port ID, as `rockery serve config` prints it.
         port: u16,
-        /// The group's number.
+        /// ANA group ID, from 1.
         group: u32,
-        /// How.
+        /// ANA state: optimized, non-optimized, inaccessible, persistent-loss or change.
         #[arg(value_parser = access)]
         access: ::nvme::serve::Access,
-        /// The server.
+        /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
     },
@@ -148,31 +152,34 @@ fn access(text: &str) -> Result<::nvme::serve::Access, String> {
     serde_json::from_value(text.into()).map_err(|_| names.to_owned())
 }
 
-/// What a host has to prove itself with, if with anything.
-fn credentials(proofs: &Proofs) -> Option<Credentials> {
-    let (secrets, tls_key) = (proofs.secrets(), proofs.tls_key());
+/// The credentials that a host has to present; `None` if no option was given.
+fn credentials(given: &CredentialArgs) -> Option<Credentials> {
+    let (secrets, tls_key) = (given.secrets(), given.tls_key());
     (secrets.is_some() || tls_key.is_some()).then_some(Credentials { secrets, tls_key })
 }
 
-/// How a namespace is made.
+/// The backing of a namespace, and its properties.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Disk {
-    /// Serve this much memory instead of a file.
+    /// Serve a disk in memory of this size, such as 256MiB, instead of a file. Its content is lost with the
+    /// server.
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
-    /// Serve nothing, this large: writes vanish, reads are zeros. For measuring the rest.
+    /// Serve a disk of this size without storage, such as 1GiB: writes are discarded, reads return zeros. For
+    /// measuring everything else.
     #[arg(long, value_name = "SIZE")]
     null: Option<Bytes>,
-    /// Make the file at least this large; one that is not there is made, and takes no room yet.
-    #[arg(long)]
+    /// Extend the file to this size, such as 10GiB, if it is smaller. A missing file is created, sparse.
+    #[arg(long, value_name = "SIZE")]
     size: Option<Bytes>,
-    /// Bytes of a block: 512 or 4096.
+    /// Size of a logical block in bytes: 512 or 4096. Default: 4096.
     #[arg(long, value_name = "BYTES", value_parser = block_size)]
     block_size: Option<BlockSize>,
-    /// Let hosts read only.
+    /// Refuse writes of hosts.
     #[arg(long)]
     read_only: bool,
-    /// Use the page cache. Without this, it is kept out where the file system can do that.
+    /// Use the kernel's page cache. Without this option files are opened with O_DIRECT where the file system
+    /// supports it.
     #[arg(long)]
     cached: bool,
 }
@@ -204,26 +211,12 @@ impl Disk {
     }
 }
 
-/// Which server.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Socket {
-    /// The server's control socket.
-    #[arg(long, value_name = "PATH", default_value_os_t = control_socket())]
-    control: PathBuf,
-}
-
-/// Where servers of this user listen to `rockery serve`.
-pub(crate) fn control_socket() -> PathBuf {
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
-    folder.unwrap_or_else(|| std::env::temp_dir().join("rockery")).join("rockery-nvme.sock")
-}
-
 const EXAMPLES: &str = "\
 Examples:
-  A disk of 10 GiB that takes room as it is written:
+  A sparse disk of 10 GiB:
     rockery serve nvme disk.img --size 10GiB
 
-  On another machine, with the kernel's own initiator:
+  On another machine, with the kernel's NVMe/TCP host:
     nvme discover -t tcp -a ADDRESS -s 4420
     nvme connect -t tcp -a ADDRESS -s 4420 -n nqn.2024-01.org.rockery:disk
 
@@ -234,64 +227,68 @@ Examples:
 /// Serve NVMe namespaces.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Nvme {
-    /// Files and block devices, one namespace each.
+pub(crate) struct ServeNvme {
+    /// Paths of regular files and block devices: one namespace each, with IDs from 1.
     files: Vec<PathBuf>,
-    /// How the namespaces are made.
+    /// The backing of the namespaces.
     #[command(flatten)]
     disk: Disk,
-    /// The subsystem's name.
+    /// NQN of the subsystem.
     #[arg(long, value_name = "NQN", default_value = NQN)]
     subsystem: Nqn,
-    /// Only this host may use it. May be repeated.
+    /// NQN of a host that may use the subsystem; without this option every host may. May be repeated.
     #[arg(long, value_name = "NQN")]
     host: Vec<Nqn>,
-    /// Listen here. May be repeated.
+    /// IP address and port to listen on for NVMe/TCP. May be repeated.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS)]
     listen: Vec<SocketAddr>,
-    /// Listen here in TLS 1.3. May be repeated. Keys of hosts are told by `rockery serve secrets`, or are in
-    /// the file.
+    /// IP address and port to listen on for NVMe/TCP in TLS 1.3. May be repeated. Pre-shared keys of hosts
+    /// are set by `rockery serve secrets` or in the configuration file.
     #[arg(long, value_name = "ADDRESS:PORT")]
     tls: Vec<SocketAddr>,
-    /// Listen here for RDMA. May be repeated. Over rockery's devices unless --system-verbs is said.
+    /// IP address and port to listen on for NVMe/RDMA, on rockery's devices unless --system-verbs is given.
+    /// May be repeated.
     #[arg(long, value_name = "ADDRESS:PORT")]
     rdma: Vec<SocketAddr>,
-    /// Let all RDMA connections share this many receives, instead of one for each command that could come.
+    /// Number of receives in one shared receive queue for all RDMA connections, instead of one receive per
+    /// queue entry of each connection.
     #[arg(long, value_name = "COUNT")]
     shared_receives: Option<Receives>,
-    /// Use this system's own libibverbs and librdmacm, for RDMA adapters made of hardware.
+    /// Use the distribution's libibverbs and librdmacm, for hardware adapters.
     #[arg(long)]
     system_verbs: bool,
-    /// Name another discovery service to hosts that ask. May be repeated.
+    /// IP address and port of another discovery service to list in the discovery log page. May be repeated.
     #[arg(long, value_name = "ADDRESS:PORT")]
     referral: Vec<SocketAddr>,
-    /// Read what to serve from a file.
+    /// Configuration file (TOML) with subsystems, namespaces and ports.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "memory", "null"])]
     config: Option<PathBuf>,
-    /// Keep what is changed at run time in this file, and begin with what it has.
+    /// State file: read at the start if it exists, and written before each change that commands make.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Look at idle connections for so long before sleeping: faster answers for processor time.
+    /// How long threads poll idle connections before they sleep, in microseconds: lower latency for more
+    /// processor time.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
     poll: u64,
-    /// How long a connection may take to say who it is, and to prove it.
-    #[arg(long, value_name = "SECONDS", default_value_t = CONNECT_TIMEOUT.as_secs())]
-    patience: u64,
-    /// TCP's congestion control, or `system` for the system's own.
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    /// Time within which a new connection has to send Connect and to authenticate, in seconds; it is closed
+    /// after that.
+    #[arg(long, alias = "patience", value_name = "SECONDS", default_value_t = CONNECT_TIMEOUT.as_secs())]
+    connect_timeout: u64,
+    /// TCP congestion control algorithm of the kernel, or `system` for the system's default.
+    #[arg(long, value_name = "NAME", default_value = "system", value_parser = tcp_congestion)]
     congestion: String,
-    /// Answer Prometheus at http://ADDRESS:PORT/metrics.
+    /// IP address and port of an HTTP server for Prometheus (/metrics).
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// What is logged.
+    /// Level and format of the log.
     #[command(flatten)]
     log: Log,
-    /// Where `rockery serve` commands reach this server.
+    /// The control socket for the other `rockery serve` commands.
     #[command(flatten)]
     socket: Socket,
 }
 
-impl Nvme {
+impl ServeNvme {
     fn config(&self) -> Result<Config, Error> {
         if let Some(path) = &self.config {
             return Ok(Config::read(path).map_err(::nvme::serve::ServeError::from)?);
@@ -326,11 +323,11 @@ fn port(address: SocketAddr, transport: TransportConfig) -> PortConfig {
     PortConfig { id: None, transport, tls: false, shared_receives: None, address, subsystems: None }
 }
 
-/// Does what was asked.
+/// Runs a server, or sends a command to a running one.
 pub(crate) fn act(what: Serve) -> Result<(), Error> {
     let (socket, command) = match what {
         Serve::Nvme(nvme) => return serve(&nvme),
-        Serve::Status(socket) => (socket, Command::Status),
+        Serve::Status(socket) => return print_status(&socket),
         Serve::Config(socket) => return print_config(&socket),
         Serve::Metrics(socket) => return print_metrics(&socket),
         Serve::Add { nqn, file, id, disk, socket } => {
@@ -349,8 +346,8 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
             let hosts = (!hosts.is_empty()).then(|| hosts.into_iter().collect());
             (socket, Command::Hosts { nqn, hosts })
         }
-        Serve::Secrets { nqn, host, proofs, socket } => {
-            (socket, Command::Credentials { nqn, host, credentials: credentials(&proofs) })
+        Serve::Secrets { nqn, host, credentials: given, socket } => {
+            (socket, Command::Credentials { nqn, host, credentials: credentials(&given) })
         }
         Serve::Listen { address, tls, socket } => {
             (socket, Command::AddPort(PortConfig { tls, ..port(address, TransportConfig::Tcp) }))
@@ -359,9 +356,23 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
             (socket, Command::Access { nqn, port, group, access })
         }
     };
-    let answer = ask(&socket.control, &command)?;
+    print(&ask(&socket.path()?, &command)?);
+    Ok(())
+}
+
+fn print(answer: &Value) {
     if answer.as_object().is_some_and(|fields| !fields.is_empty()) {
         _ = writeln!(std::io::stdout().lock(), "{answer:#}");
+    }
+}
+
+fn print_status(socket: &Socket) -> Result<(), Error> {
+    let mut answers = socket.ask_all(&Command::Status)?;
+    if let [(_, answer)] = &answers[..] {
+        print(answer);
+    } else {
+        let by_socket = answers.drain(..).map(|(path, answer)| (path.display().to_string(), answer));
+        print(&Value::Object(by_socket.collect()));
     }
     Ok(())
 }
@@ -372,7 +383,7 @@ fn absolute(path: PathBuf) -> PathBuf {
 }
 
 fn current_config(socket: &Socket) -> Result<Config, Error> {
-    let answer = ask(&socket.control, &Command::Config)?;
+    let answer = ask(&socket.path()?, &Command::Config)?;
     Ok(serde_json::from_value(answer).map_err(::nvme::serve::ControlError::Answer)?)
 }
 
@@ -382,7 +393,11 @@ fn print_config(socket: &Socket) -> Result<(), Error> {
 }
 
 fn print_metrics(socket: &Socket) -> Result<(), Error> {
-    let answer = ask(&socket.control, &Command::Report)?;
+    let answer = socket.ask_one(&Command::Report)?;
+    if let Ok(report) = serde_json::from_value::<::smb::serve::Report>(answer.clone()) {
+        _ = write!(std::io::stdout().lock(), "{}", report.to_prometheus());
+        return Ok(());
+    }
     let report: Report = serde_json::from_value(answer).map_err(::nvme::serve::ControlError::Answer)?;
     _ = write!(std::io::stdout().lock(), "{}", report.to_prometheus());
     Ok(())
@@ -395,10 +410,11 @@ fn free_number(socket: &Socket, nqn: &Nqn) -> Result<u32, Error> {
     Ok((1..).find(|id| !taken.contains(id)).unwrap_or(1))
 }
 
-fn serve(nvme: &Nvme) -> Result<(), Error> {
+fn serve(nvme: &ServeNvme) -> Result<(), Error> {
     let congestion = Some(nvme.congestion.clone()).filter(|name| name != "system");
-    let (poll, patience) = (Duration::from_micros(nvme.poll), Duration::from_secs(nvme.patience));
-    let tuning = Tuning { poll, congestion, patience };
+    let poll = Duration::from_micros(nvme.poll);
+    let connect_timeout = Duration::from_secs(nvme.connect_timeout);
+    let tuning = Tuning { poll, congestion, connect_timeout, ..Tuning::default() };
     let config = nvme.config()?;
     let wants_rdma = config.ports.iter().any(|port| port.transport == TransportConfig::Rdma);
     if wants_rdma && !nvme.system_verbs {
@@ -406,15 +422,16 @@ fn serve(nvme: &Nvme) -> Result<(), Error> {
     }
     nvme.log.begin();
     allow_descriptors();
-    let control = Control::listen(&nvme.socket.control).map_err(Error::file(&nvme.socket.control))?;
+    let path = nvme.socket.path()?;
+    let control = Control::listen(&path).map_err(Error::file(&path))?;
     let server = Server::start(config, nvme.state.clone(), tuning)?;
     let metrics = nvme.metrics.map(|address| serve_metrics(server.shared(), address)).transpose()?;
     announce(&server, metrics);
     let server = Arc::new(Mutex::new(server));
-    control.serve(&server).map_err(Error::file(&nvme.socket.control))
+    control.serve(&server).map_err(Error::file(path))
 }
 
-/// Says what is served and where, in lines that a script can read.
+/// Prints namespaces and addresses, in lines that a script can read.
 fn announce(server: &Server, metrics: Option<SocketAddr>) {
     let mut out = std::io::stdout().lock();
     for subsystem in server.target().subsystems() {
@@ -430,4 +447,24 @@ fn announce(server: &Server, metrics: Option<SocketAddr>) {
         _ = writeln!(out, "listening on {address}");
     }
     _ = out.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(Debug, clap::Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        nvme: ServeNvme,
+    }
+
+    #[test]
+    fn the_connect_timeout_has_its_former_name_as_an_alias() {
+        for option in ["--connect-timeout", "--patience"] {
+            let parsed = CommandLine::parse_from(["serve", "--memory", "1MiB", option, "7"]);
+            assert_eq!(parsed.nvme.connect_timeout, 7, "{option}");
+        }
+    }
 }

@@ -1,31 +1,34 @@
-//! `rockery top`: what a server of storage does just now.
+//! `rockery top`: commands, bytes and latencies of running targets; transfers of SMB gateways and dials.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ::nvme::latency::Latency;
-use ::nvme::serve::{Command, ControlError, LatencyReport, Report, ask};
+use ::nvme::serve::{Command, ControlError, LatencyReport, Report};
+use ::smb::serve::{Report as SmbReport, TransferReport};
 
 use crate::Error;
+use crate::control::Socket;
+use crate::printable::Printable;
 
-/// What to show.
+/// The servers to show, and how often.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Top {
-    /// The server's control socket.
-    #[arg(long, value_name = "PATH", default_value_os_t = crate::serve::control_socket())]
-    control: PathBuf,
-    /// Seconds between two looks.
-    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    /// The control socket of the server; all servers of this user that have default sockets if not given.
+    #[command(flatten)]
+    socket: Socket,
+    /// Interval between two pages in seconds, 0.05 to 3600.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
-    /// Look twice, show what was between, and end.
+    /// Show one page, for one interval, and end.
     #[arg(long)]
     once: bool,
-    /// Show what was since the server began, and end.
+    /// Show one page for the time since the server started, and end.
     #[arg(long, conflicts_with = "once")]
     total: bool,
 }
@@ -35,12 +38,21 @@ fn seconds(text: &str) -> Result<f64, String> {
     if (0.05..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.05 to 3600 seconds".to_owned()) }
 }
 
-/// Shows it until Ctrl-C, or the end of the server.
+/// What a server has reported.
+enum Seen {
+    Nvme(Report),
+    Smb(SmbReport),
+}
+
+/// The reports of all servers, by control socket.
+type AllSeen = BTreeMap<PathBuf, Seen>;
+
+/// Shows it until Ctrl-C, or the end of the last server.
 pub(crate) fn show(what: &Top) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
-    let mut before = if what.total { beginning() } else { look(&what.control)? };
+    let mut before = look(&what.socket)?;
     if what.total {
-        _ = out.write_all(page(&look(&what.control)?, &before).as_bytes());
+        _ = out.write_all(pages(&before, None).as_bytes());
         return Ok(());
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -49,8 +61,8 @@ pub(crate) fn show(what: &Top) -> Result<(), Error> {
     _ = ctrlc::set_handler(move || stopping.store(true, Ordering::Relaxed));
     let is_terminal = std::io::stdout().is_terminal();
     while sleep(Duration::from_secs_f64(what.interval), &stop) {
-        let now = look(&what.control)?;
-        let page = page(&now, &before);
+        let now = look(&what.socket)?;
+        let page = pages(&now, Some(&before));
         // From the top left corner, and nothing of the last page below.
         let (head, tail) = if is_terminal { ("\x1b[H\x1b[2J", "") } else { ("", "\n") };
         let written = write!(out, "{head}{page}{tail}").and_then(|()| out.flush());
@@ -60,6 +72,24 @@ pub(crate) fn show(what: &Top) -> Result<(), Error> {
         before = now;
     }
     Ok(())
+}
+
+/// A page for each server; under its control socket if there are several.
+fn pages(now: &AllSeen, before: Option<&AllSeen>) -> String {
+    let mut text = String::new();
+    for (path, seen) in now {
+        if now.len() > 1 {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            _ = writeln!(text, "{gap}{}", Printable(&path.display().to_string()));
+        }
+        text += &match (seen, before.and_then(|before| before.get(path))) {
+            (Seen::Nvme(now), Some(Seen::Nvme(before))) => page(now, before),
+            (Seen::Nvme(now), _) => page(now, &beginning()),
+            (Seen::Smb(now), Some(Seen::Smb(before))) => smb_page(now, Some(before)),
+            (Seen::Smb(now), _) => smb_page(now, None),
+        };
+    }
+    text
 }
 
 /// `false` when it has to end.
@@ -75,9 +105,16 @@ fn sleep(time: Duration, stop: &AtomicBool) -> bool {
     false
 }
 
-fn look(control: &Path) -> Result<Report, Error> {
-    let answer = ask(control, &Command::Report)?;
-    Ok(serde_json::from_value(answer).map_err(ControlError::Answer)?)
+fn look(socket: &Socket) -> Result<AllSeen, Error> {
+    let answers = socket.ask_all(&Command::Report)?.into_iter();
+    let seen = answers.map(|(path, answer)| {
+        let seen = match answer.get("smb") {
+            Some(_) => serde_json::from_value(answer).map(Seen::Smb),
+            None => serde_json::from_value(answer).map(Seen::Nvme),
+        };
+        Ok((path, seen.map_err(ControlError::Answer)?))
+    });
+    seen.collect()
 }
 
 /// Of a server that has done nothing.
@@ -96,7 +133,7 @@ fn page(now: &Report, before: &Report) -> String {
     _ = writeln!(page, "{:<44} {HEADS}", "NAMESPACE");
     for it in &now.namespaces {
         let same = before.namespaces.iter().find(|was| (&was.subsystem, was.id) == (&it.subsystem, it.id));
-        let name = format!("{} {}", it.subsystem, it.id);
+        let name = format!("{} {}", Printable(it.subsystem.as_str()), it.id);
         let bytes = |of: fn(&::nvme::serve::NamespaceReport) -> u64| {
             of(it).saturating_sub(same.map_or(0, of)) as f64 / 1e6 / seconds.max(1e-9)
         };
@@ -108,7 +145,13 @@ fn page(now: &Report, before: &Report) -> String {
         let key = |it: &::nvme::serve::QueueReport| (it.controller, it.queue, it.id);
         let same = before.queues.iter().find(|was| key(was) == key(it) && was.subsystem == it.subsystem);
         let mut text = String::new();
-        let name = format!("{} {}:{} namespace {}", short(it.host.as_str()), it.controller, it.queue, it.id);
+        let name = format!(
+            "{} {}:{} namespace {}",
+            short(&Printable(it.host.as_str()).to_string()),
+            it.controller,
+            it.queue,
+            it.id
+        );
         let count = line(&mut text, &name, &it.latency, same.map(|it| &it.latency), seconds);
         (count > 0).then_some((count, text))
     });
@@ -119,6 +162,38 @@ fn page(now: &Report, before: &Report) -> String {
     }
     for (_, text) in active.into_iter().take(QUEUES_SHOWN_MAX) {
         _ = writeln!(page, "{}", text.trim_end());
+    }
+    page
+}
+
+/// Transfers of an SMB gateway or dial, of all connections and of each.
+fn smb_page(now: &SmbReport, before: Option<&SmbReport>) -> String {
+    let seconds = now.at_ns.saturating_sub(before.map_or(0, |it| it.at_ns)) as f64 / 1e9;
+    let mut page = String::new();
+    let strangers = now.connections.iter().filter(|it| !it.has_session).count();
+    let (connections, refused) = (now.connections.len(), now.refused);
+    _ = writeln!(
+        page,
+        "SMB {}: {connections} connections, {strangers} without a session, {refused} refused, the last \
+         {seconds:.1} s",
+        Printable(&now.smb)
+    );
+    _ = writeln!(page, "{:<44} {:>9} {:>10} {:>9} {:>10}", "CLIENT", "READ/s", "MB/s", "WRITE/s", "MB/s");
+    let none = TransferReport::default();
+    let mut line = |name: &str, now: [TransferReport; 2], before: [TransferReport; 2]| {
+        _ = write!(page, "{name:<44}");
+        for (now, before) in now.into_iter().zip(before) {
+            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-9);
+            let requests = rate(now.requests, before.requests);
+            _ = write!(page, " {requests:>9.0} {:>10.1}", rate(now.bytes, before.bytes) / 1e6);
+        }
+        _ = writeln!(page);
+    };
+    line("all", [now.read, now.write], before.map_or([none; 2], |it| [it.read, it.write]));
+    for it in now.connections.iter().take(QUEUES_SHOWN_MAX) {
+        let same = before.and_then(|before| before.connections.iter().find(|was| was.id == it.id));
+        let before = same.map_or([none; 2], |was| [was.read, was.write]);
+        line(&Printable(&it.client).to_string(), [it.read, it.write], before);
     }
     page
 }

@@ -157,8 +157,110 @@ fn a_file_is_checked_without_being_run() {
     let text = stdout(&sim(&example("incast.toml"), &["--check"]));
     assert_eq!(
         text,
-        "16:1 incast, DCQCN and PFC: 17 hosts, 1 switches, 17 links, 16 queue pairs in 1 workloads, 1 runs\n"
+        "16:1 incast, DCQCN and PFC: 17 hosts, 1 switch, 17 links, 16 queue pairs in 1 workload, 1 run\n"
     );
+}
+
+/// Two hosts at a switch.
+const PAIR: &str = r#"
+topology = { kind = "star", hosts = 2 }
+[[workload]]
+name = "write"
+from = ["h0"]
+to = ["h1"]
+message = "64KiB"
+messages = 4
+"#;
+
+fn failure(output: &Output) -> String {
+    assert_eq!(output.stdout, b"", "nothing is printed");
+    assert!(output.status.code().is_some_and(|code| code != 0 && code != 101), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn long_names_and_deep_paths_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.toml");
+    let long = "x".repeat(5_000_000);
+    std::fs::write(&path, PAIR.replace("write", &long)).unwrap();
+    let error = failure(&sim(&path, &[]));
+    assert!(error.contains("workload[0].name: the text has 5000000 bytes, and 255 are the most"), "{error}");
+    assert!(error.len() < 2_000, "{} bytes", error.len());
+    let path_levels = format!("{}=1", ["a"; 50_000].join("."));
+    std::fs::write(&path, PAIR).unwrap();
+    let error = failure(&sim(&path, &["--set", &path_levels]));
+    assert!(error.contains("the path has 50000 levels, and 16 are the most"), "{error}");
+}
+
+#[test]
+fn more_samples_than_fit_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.toml");
+    std::fs::write(&path, PAIR).unwrap();
+    for duration in [[].as_slice(), &["--set", "duration=1ms"]] {
+        let error = failure(&sim(&path, &[&["--sample", "1ps"], duration].concat()));
+        assert!(error.contains("more than 4194304 samples by ") && error.contains("--sample"), "{error}");
+    }
+    let json = stdout(&sim(&path, &["--sample", "1us", "--json"]));
+    assert!(json.contains("\"series\""));
+}
+
+/// A device never ends, and a FIFO without a writer waits for ever.
+#[test]
+fn files_that_never_end_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let fifo = at("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for name in ["/dev/zero", "fifo", "."] {
+        let switch = "[[switch]]\nname = \"s0\"\n";
+        for (what, text) in [
+            ("include[0]", format!("include = [\"{name}\"]\n{PAIR}")),
+            ("switch[0].sonic", format!("{PAIR}{switch}sonic = \"{name}\"\n")),
+            ("switch[0].routeros", format!("{PAIR}{switch}routeros = [\"{name}\"]\n")),
+        ] {
+            let path = at("a.toml");
+            std::fs::write(&path, text).unwrap();
+            let error = failure(&sim(&path, &[]));
+            assert!(error.contains(what) && error.contains("where a regular file is needed"), "{error}");
+        }
+    }
+    let error = failure(&sim(Path::new("/dev/zero"), &[]));
+    assert!(error.contains("/dev/zero: it is larger than 16 MiB"), "{error}");
+    std::fs::File::create(at("large.toml")).unwrap().set_len(17 << 20).unwrap();
+    std::fs::write(at("a.toml"), format!("include = [\"large.toml\"]\n{PAIR}")).unwrap();
+    let error = failure(&sim(&at("a.toml"), &[]));
+    assert!(error.contains("include[0]: large.toml: it is larger than 16 MiB"), "{error}");
+}
+
+#[test]
+fn nothing_that_is_read_is_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at("more.toml"), "seed = 3\n").unwrap();
+    std::fs::copy(example("sonic/config_db.json"), at("config_db.json")).unwrap();
+    std::fs::copy(example("sonic/lab.toml"), at("sonic.toml")).unwrap();
+    std::fs::write(at("a.toml"), format!("include = [\"more.toml\"]\n{PAIR}")).unwrap();
+    std::os::unix::fs::symlink(at("a.toml"), at("link.json")).unwrap();
+    let files = ["a.toml", "more.toml", "config_db.json", "sonic.toml"];
+    let before = files.map(|name| std::fs::read(at(name)).unwrap());
+    for (file, option, output) in [
+        ("a.toml", "--json", at("a.toml")),
+        ("a.toml", "--html", at("more.toml")),
+        ("a.toml", "--csv", at("link.json")),
+        ("a.toml", "--parquet", at("./a.toml")),
+        ("a.toml", "--pcap", format!("h0={}", at("more.toml"))),
+        ("sonic.toml", "--json", at("config_db.json")),
+    ] {
+        let error = failure(&sim(Path::new(&at(file)), &[option, &output]));
+        assert!(error.contains("would be overwritten"), "{option} {output}: {error}");
+    }
+    let after = files.map(|name| std::fs::read(at(name)).unwrap());
+    assert!(before == after, "a file that is read was written");
+    let (out, same) = (at("out"), at("./out"));
+    let error = failure(&sim(Path::new(&at("a.toml")), &["--json", &out, "--csv", &same]));
+    assert!(error.contains("two options write it") && !Path::new(&at("out")).exists(), "{error}");
 }
 
 /// Until then Ctrl-C ends the program, as it does any.
@@ -178,8 +280,10 @@ fn until_it_catches_interrupts(process: u32) {
 
 #[test]
 fn long_runs_show_a_bar_with_the_time_that_is_left_on_a_terminal() {
+    // The shell prints its process id, which is the run's after `exec`: where SIGHUP is ignored, a run goes
+    // on when its terminal has gone away.
     let command = format!(
-        "{} sim {} --set duration=1000s",
+        "echo process $$ ; exec {} sim {} --set duration=1000s",
         env!("CARGO_BIN_EXE_rockery"),
         example("crs504/mapped.toml").display()
     );
@@ -197,7 +301,8 @@ fn long_runs_show_a_bar_with_the_time_that_is_left_on_a_terminal() {
         shown += &String::from_utf8_lossy(&bytes[..read]);
     }
     assert!(shown.contains("M hops/s"), "{shown}");
-    child.kill().unwrap();
+    let process = shown.split_whitespace().skip_while(|word| *word != "process").nth(1).unwrap();
+    assert!(Command::new("kill").args(["-KILL", process]).status().unwrap().success());
     child.wait().unwrap();
 }
 
@@ -228,4 +333,15 @@ fn ctrl_c_writes_what_there_is() {
     let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     assert_eq!(report["partial"], true);
     assert!(report["hops"].as_u64().unwrap() > 0);
+}
+
+/// `rockery sim FILE | head -1`: the reader is gone before the table is printed.
+#[test]
+fn a_closed_pipe_ends_the_command_without_a_message() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rockery"));
+    let output = command.arg("sim").arg(example("incast.toml")).stdout(writer).output().unwrap();
+    assert!(!output.status.success());
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -29,6 +29,12 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
+    /// The same within what a target takes: bytes of a transfer in whole blocks, and commands at once.
+    pub(crate) fn within(self, transfer_max: usize, block_size: usize, depth_max: u16) -> Self {
+        let most = (transfer_max / block_size.max(1)).max(1) * block_size;
+        Self { bytes: self.bytes.min(most), depth: self.depth.min(depth_max), ..self }
+    }
+
     /// The same as the library has it, for no time.
     pub(crate) fn job(&self) -> Job {
         let (warm_up, time) = (Duration::ZERO, Duration::ZERO);
@@ -90,6 +96,7 @@ pub(crate) struct Measured {
     pub(crate) job: String,
     pub(crate) per_second: f64,
     pub(crate) bytes_per_second: f64,
+    /// Those that succeeded: rates and latencies are of these.
     pub(crate) commands: u64,
     /// Those that failed.
     pub(crate) errors: u64,
@@ -101,6 +108,12 @@ pub(crate) struct Measured {
     /// Processor time per second of the host's threads, and of all of the target's.
     pub(crate) host_processor: f64,
     pub(crate) target_processor: Option<f64>,
+    /// Time per second in which the host's threads could have run and other threads had the processors.
+    #[serde(default)]
+    pub(crate) host_processor_wait: f64,
+    /// The longest time in which one of the host's threads saw no command finish.
+    #[serde(default)]
+    pub(crate) longest_pause_us: f64,
     /// Commands per second, part by part of the time.
     pub(crate) over_time: Vec<f64>,
     /// Commands that failed in each of these parts.
@@ -125,12 +138,14 @@ impl Measured {
             max_us: us(latency.max_ns()),
             host_processor: figures.processor,
             target_processor: figures.target_processor,
+            host_processor_wait: figures.processor_wait,
+            longest_pause_us: figures.longest_pause.as_secs_f64() * 1e6,
             over_time: figures.over_time.clone(),
             errors_over_time: figures.errors_over_time.clone(),
         }
     }
 
-    /// One line.
+    /// The figures as a JSON document on one line.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -139,6 +154,13 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jobs_stay_within_what_a_target_takes() {
+        let within = |text: &str| text.parse::<Spec>().unwrap().within(131_072 + 512, 4096, 127).to_string();
+        assert_eq!(within("read:1m:128x2"), "read:128k:127x2");
+        assert_eq!(within("randread:4k:127"), "randread:4k:127");
+    }
 
     #[test]
     fn jobs_are_read_as_they_are_written() {

@@ -3,13 +3,24 @@
 use std::fmt::Write;
 
 use super::job::Measured;
+use super::output::Printed;
 use super::place::Transport;
 use super::published::Published;
 use super::report::{self, Report, compared};
-use crate::html::{Chart, Line, escape, head, rows};
+use ::page::{Chart, Line, escape, head, rows};
 
-/// The page.
-pub(super) fn page(report: &Report) -> String {
+impl Printed for Report {
+    fn table(&self) -> String {
+        report::table(self)
+    }
+
+    fn page(&self) -> String {
+        page(self)
+    }
+}
+
+/// The whole HTML page, with plots and tables.
+fn page(report: &Report) -> String {
     let mut page = head("NVMe over RDMA and over TCP");
     let machine = &report.machine;
     let _ = writeln!(
@@ -34,6 +45,9 @@ pub(super) fn page(report: &Report) -> String {
         if !all.is_empty() {
             page += &rows(&[kind.name(), "here", "published"], all.into_iter().map(row));
         }
+    }
+    if let Some(source) = report.source() {
+        let _ = writeln!(page, "<p class=\"soft\">Published: {}.</p>", escape(source));
     }
     page += "<h2>Plots</h2>\n<div class=\"plots\">\n";
     page += &latency(report);

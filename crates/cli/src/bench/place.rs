@@ -8,12 +8,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use super::job::Measured;
-use crate::Error;
+use crate::{Error, runtime};
 
 /// MTU of the veth: jumbo frames, which storage networks have.
-const MTU: &str = "9000";
+pub(super) const MTU: &str = "9000";
 /// The addresses of its ends, from the block for measuring devices (RFC 2544).
-const ADDRESSES: [&str; 2] = ["198.18.0.1", "198.18.0.2"];
+pub(super) const ADDRESSES: [&str; 2] = ["198.18.0.1", "198.18.0.2"];
 
 /// How host and target reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
@@ -49,7 +49,7 @@ impl Transport {
 
 /// A process that ends with this value.
 #[derive(Debug)]
-struct Owned(Child);
+pub(super) struct Owned(pub(super) Child);
 
 impl Drop for Owned {
     fn drop(&mut self) {
@@ -60,10 +60,10 @@ impl Drop for Owned {
 
 /// A network namespace, which a process of ours holds.
 #[derive(Debug)]
-struct Held(Owned);
+pub(super) struct Held(Owned);
 
 impl Held {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         // `cat` waits for an end of its input that never comes while we are there.
         let mut command = Command::new("unshare");
         // Devices are looked up in a /sys that shows this namespace.
@@ -78,12 +78,12 @@ impl Held {
         is_there.then_some(held)
     }
 
-    fn process(&self) -> String {
+    pub(super) fn process(&self) -> String {
         self.0.0.id().to_string()
     }
 
     /// A program in it.
-    fn enter(&self) -> Command {
+    pub(super) fn enter(&self) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.process(), "--net", "--mount"]);
         command
@@ -100,7 +100,7 @@ impl Held {
         })
     }
 
-    fn call(&self, words: &str) -> bool {
+    pub(super) fn call(&self, words: &str) -> bool {
         let mut command = self.enter();
         command.args(words.split_whitespace()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
@@ -109,10 +109,10 @@ impl Held {
 
 /// Two namespaces with a veth between them.
 #[derive(Debug)]
-struct Pair([Held; 2]);
+pub(super) struct Pair(pub(super) [Held; 2]);
 
 impl Pair {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let ends = [Held::new()?, Held::new()?];
         let peer = ends[1].process();
         let link = format!("ip link add v0 mtu {MTU} type veth peer name v0 mtu {MTU} netns {peer}");
@@ -138,7 +138,7 @@ pub(crate) struct Place {
 
 /// A folder for the control socket, removed at the end.
 #[derive(Debug)]
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -163,13 +163,11 @@ impl Place {
         let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
         let pair = (transport == Transport::RdmaUdp).then(Pair::new).flatten();
         let ip = if pair.is_some() { ADDRESSES[0] } else { "127.0.0.1" };
-        let folder = std::env::temp_dir().join(format!("rockery-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
-        let folder = Folder(folder);
+        let folder = Folder(runtime::subfolder(&format!("bench-{}", std::process::id()))?);
         let mut command = program(&binary, transport, pair.as_ref().map(|pair| &pair.0[0]));
         command.args(["serve", "nvme"]).args(disk).args(["--poll", &poll_us.to_string()]);
         command.arg("--control").arg(folder.0.join("control"));
-        // A port that nobody has: TCP finds it, and RDMA has a space of its own.
+        // A free port: TCP finds one, and RDMA has a port space of its own.
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = free.map_err(Error::file("a free port"))?.port();
         let address = format!("{ip}:{port}");

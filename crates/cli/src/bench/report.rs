@@ -5,10 +5,11 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::job::Measured;
+use super::matrix::{JOBS, MATRIX, in_one_thread, sequential};
 use super::model::latencies;
-use super::nvme::{JOBS, MATRIX, in_one_thread, sequential};
 use super::place::Transport;
 use super::published::{self, Published};
+use super::repeats::median;
 use super::steady::Steadiness;
 
 /// Up to which depth latency is shown.
@@ -59,7 +60,7 @@ pub(super) struct Series {
     pub(super) jobs: Vec<Median>,
 }
 
-/// Everything.
+/// All results of a comparison, and the conditions under which they were measured.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Report {
@@ -70,11 +71,6 @@ pub(super) struct Report {
     pub(super) one_thread: bool,
     pub(super) remarks: Vec<String>,
     pub(super) series: Vec<Series>,
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 impl Median {
@@ -104,6 +100,8 @@ impl Median {
                 max_us: repeats.iter().map(|it| it.max_us).fold(0.0, f64::max),
                 host_processor: of(|it| it.host_processor),
                 target_processor: (!target.is_empty()).then(|| median(target)),
+                host_processor_wait: of(|it| it.host_processor_wait),
+                longest_pause_us: repeats.iter().map(|it| it.longest_pause_us).fold(0.0, f64::max),
                 over_time: typical.map(|it| it.over_time.clone()).unwrap_or_default(),
                 errors_over_time: typical.map(|it| it.errors_over_time.clone()).unwrap_or_default(),
             },
@@ -122,7 +120,8 @@ impl Median {
 
     /// Commands that failed, as a part of all.
     fn error_rate(&self) -> f64 {
-        self.figures.errors as f64 / self.figures.commands.max(1) as f64
+        let all = self.figures.commands + self.figures.errors;
+        self.figures.errors as f64 / all.max(1) as f64
     }
 
     /// Microseconds of processor time that a command takes on both sides.
@@ -159,10 +158,6 @@ impl Series {
 }
 
 impl Report {
-    pub(super) fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).unwrap_or_default()
-    }
-
     /// The sequential measurements by jobs.
     pub(super) fn sequential<'a>(series: &'a Series, what: &str) -> Vec<(u16, &'a Median)> {
         JOBS.into_iter().filter_map(|jobs| Some((jobs, series.job(&sequential(what, jobs))?))).collect()
@@ -202,7 +197,17 @@ pub(super) fn table(report: &Report) -> String {
     stability(report, &mut text);
     matrix(report, &mut text);
     ratios(report, &mut text);
+    if let Some(source) = report.source() {
+        let _ = writeln!(text, "\npublished: {source}");
+    }
     text
+}
+
+impl Report {
+    /// Where the published figures are from, if any stand beside what was measured.
+    pub(super) fn source(&self) -> Option<&'static str> {
+        self.series.iter().find_map(|series| series.published).map(|published| published.source)
+    }
 }
 
 fn latency(report: &Report, text: &mut String) {
@@ -389,6 +394,15 @@ mod tests {
 
     fn measured(per_second: f64, max_us: f64) -> Measured {
         Measured { job: "randread:4k:1".to_owned(), per_second, max_us, ..Measured::default() }
+    }
+
+    #[test]
+    fn published_figures_have_a_source() {
+        for published in [published::RDMA, published::TCP] {
+            assert!(published.source.contains("NVMe-oF") && published.source.contains("2025"));
+        }
+        assert_eq!(Series::new(Transport::Local, &[]).published.map(|it| it.source), None);
+        assert!(Series::new(Transport::Tcp, &[]).published.is_some());
     }
 
     #[test]

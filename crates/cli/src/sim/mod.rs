@@ -1,6 +1,6 @@
 //! `rockery sim`: networks in virtual time.
 
-mod html;
+mod files;
 mod parquet;
 mod runs;
 mod summary;
@@ -10,18 +10,20 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use ::sim::experiment::{CAPTURED_MAX, Experiment};
-use ::sim::report::{Report, flows_csv, hops_csv, ports_csv, table, vendor_tables, write_pcap};
+use ::sim::report::{Report, counted, flows_csv, hops_csv, ports_csv, table, vendor_tables, write_pcap};
 use ::sim::world::Results;
 use fabric::file::{Document, Point};
 use fabric::{Span, Time};
 
 use crate::Error;
 use crate::args::Sim;
+pub(crate) use files::Files;
+use files::beside;
 
-/// How often is looked at queues for the plots, if nothing else was asked for: so many times in a run.
+/// Samples in a run for the plots, where no interval is given.
 const SAMPLES: u64 = 200;
 
-/// What is sampled when nobody knows how long the run takes.
+/// The interval of samples where the duration of the run is not known.
 const SAMPLE_UNKNOWN: Span = Span::from_us(20);
 
 /// A run's report, and what is only known with its network at hand.
@@ -36,9 +38,10 @@ pub(super) struct Done {
 /// # Errors
 /// Mistakes in the file, and files that cannot be written.
 pub(crate) fn act(sim: &Sim) -> Result<(), Error> {
-    let text = fs::read_to_string(&sim.file).map_err(Error::file(&sim.file))?;
-    let folder = sim.file.parent().unwrap_or(Path::new(""));
-    let mut document = Document::read(&sim.file.display().to_string(), &text, &mut reader(folder))?;
+    let files = Files::new(sim)?;
+    let text = files.read(&sim.file)?;
+    let mut document = Document::read(&sim.file.display().to_string(), &text, &mut files.reader())?;
+    files.check()?;
     for (path, value) in &sim.set {
         document.set(path, value)?;
     }
@@ -54,18 +57,13 @@ pub(crate) fn act(sim: &Sim) -> Result<(), Error> {
         return Err(Error::OneRunOnly);
     }
     if sim.check {
-        return check(&document, &points, folder);
+        return check(&document, &points, &files);
     }
-    let plan = runs::Plan { sim, document: &document, folder, points: &points };
+    let plan = runs::RunPlan { sim, document: &document, files: &files, points: &points };
     match points.as_slice() {
-        [(number, point)] => one(&plan, *number, point),
+        [(_, point)] => one(&plan, point),
         _ => sweep(&plan),
     }
-}
-
-/// Gets files by names relative to the fabric file.
-fn reader(folder: &Path) -> impl FnMut(&str) -> Result<String, String> {
-    move |name| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string())
 }
 
 fn print_points(points: &[Point]) -> Result<(), Error> {
@@ -90,43 +88,42 @@ fn chosen(sim: &Sim, points: Vec<Point>) -> Result<Vec<(usize, Point)>, Error> {
     Ok(numbered)
 }
 
-fn check(document: &Document, points: &[(usize, Point)], folder: &Path) -> Result<(), Error> {
+fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Result<(), Error> {
     let mut described = None;
     for (_, point) in points {
-        described.get_or_insert(runs::experiment(document, point, folder)?);
+        described.get_or_insert(runs::experiment(document, point, files)?);
     }
     let Some(experiment) = described else { return Ok(()) };
     let topology = &experiment.network.topology;
     println!(
-        "{}: {} hosts, {} switches, {} links, {} queue pairs in {} workloads, {} runs",
+        "{}: {}, {}, {}, {} in {}, {}",
         if experiment.file.title.is_empty() { "no title" } else { &experiment.file.title },
-        topology.hosts(),
-        topology.switches(),
-        topology.links().len(),
-        experiment.scenario.flows.len(),
-        experiment.workloads.len(),
-        points.len()
+        counted(u64::from(topology.hosts()), "host", "hosts"),
+        counted(u64::from(topology.switches()), "switch", "switches"),
+        counted(topology.links().len() as u64, "link", "links"),
+        counted(experiment.scenario.flows.len() as u64, "queue pair", "queue pairs"),
+        counted(experiment.workloads.len() as u64, "workload", "workloads"),
+        counted(points.len() as u64, "run", "runs")
     );
     Ok(())
 }
 
 /// One run: a table, and the files that were asked for.
-fn one(plan: &runs::Plan<'_>, number: usize, point: &Point) -> Result<(), Error> {
+fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
     let sim = plan.sim;
-    let mut experiment = runs::experiment(plan.document, point, plan.folder)?;
+    let mut experiment = runs::experiment(plan.document, point, plan.files)?;
     experiment.scenario.threads = sim.threads.unwrap_or(1);
     let links = captured_links(&experiment, sim)?;
     experiment.scenario.watch.captures = links.iter().map(|(link, _)| *link).collect();
     experiment.scenario.watch.captured_max = if links.is_empty() { 0 } else { CAPTURED_MAX };
     experiment.scenario.watch.sample_every = sample_every(&experiment, sim);
     experiment.scenario.watch.hops = sim.hops;
-    let done = runs::run(experiment, number, point, io::stderr().is_terminal())?;
+    experiment.scenario.skip_steady = sim.skipping();
+    let done = runs::run(experiment, point, io::stderr().is_terminal())?;
     for (link, path) in links {
         let mut file = io::BufWriter::new(fs::File::create(&path).map_err(Error::file(&path))?);
-        let flows = &done.experiment.scenario.flows;
-        let to =
-            |flow: u32, from: u32| flows.get(flow as usize).map_or(from, |flow| flow.from ^ flow.to ^ from);
-        write_pcap(&mut file, link, &done.results.captured, to).map_err(Error::file(&path))?;
+        let stations = |flow: u32, from: u32| done.experiment.stations(flow, from);
+        write_pcap(&mut file, link, &done.results.captured, stations).map_err(Error::file(&path))?;
         file.flush().map_err(Error::file(&path))?;
     }
     if let Some(path) = &sim.csv {
@@ -143,7 +140,7 @@ fn one(plan: &runs::Plan<'_>, number: usize, point: &Point) -> Result<(), Error>
         parquets(sim, path, std::slice::from_ref(&done.report))?;
     }
     if let Some(path) = &sim.html {
-        write(path, &html::page(&done))?;
+        write(path, &::page::simulation::page(&done.experiment, &done.report))?;
     }
     if let Some(path) = &sim.json {
         write(path, &(done.report.json() + "\n"))?;
@@ -157,7 +154,7 @@ fn one(plan: &runs::Plan<'_>, number: usize, point: &Point) -> Result<(), Error>
     Ok(())
 }
 
-fn sweep(plan: &runs::Plan<'_>) -> Result<(), Error> {
+fn sweep(plan: &runs::RunPlan<'_>) -> Result<(), Error> {
     let sim = plan.sim;
     let reports = runs::all(plan, io::stderr().is_terminal())?;
     if let Some(path) = &sim.csv {
@@ -185,13 +182,6 @@ fn sweep(plan: &runs::Plan<'_>) -> Result<(), Error> {
         print!("{}", summary::table(&reports));
     }
     Ok(())
-}
-
-/// Another file for what belongs to one: its name, and more.
-fn beside(path: &Path, more: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(more);
-    PathBuf::from(name)
 }
 
 fn parquets(sim: &Sim, path: &Path, reports: &[Report]) -> Result<(), Error> {
@@ -228,7 +218,7 @@ fn sample_every(experiment: &Experiment, sim: &Sim) -> Option<Span> {
     let wanted = sim.sample.or_else(|| {
         let end = experiment.scenario.end;
         let known = (end != Time::NEVER).then_some(Span(end.0 / SAMPLES));
-        sim.html.is_some().then(|| known.unwrap_or(SAMPLE_UNKNOWN))
+        (sim.html.is_some() && !sim.skip_steady).then(|| known.unwrap_or(SAMPLE_UNKNOWN))
     });
     wanted.filter(|every| every.0 > 0)
 }

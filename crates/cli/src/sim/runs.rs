@@ -1,6 +1,5 @@
 //! Runs with a progress bar, one or all of a sweep, and what Ctrl-C does to them.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,7 +9,8 @@ use ::sim::report::Report;
 use fabric::file::{Document, Point};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Done, reader};
+use super::Done;
+use super::files::Files;
 use crate::Error;
 use crate::args::Sim;
 
@@ -24,10 +24,10 @@ const BAR_AFTER: Duration = Duration::from_millis(300);
 const INTERRUPTED: i32 = 130;
 
 /// What all runs have in common.
-pub(super) struct Plan<'a> {
+pub(super) struct RunPlan<'a> {
     pub(super) sim: &'a Sim,
     pub(super) document: &'a Document,
-    pub(super) folder: &'a Path,
+    pub(super) files: &'a Files,
     pub(super) points: &'a [(usize, Point)],
 }
 
@@ -52,16 +52,21 @@ fn stopped() -> bool {
 }
 
 /// The experiment of one point of the sweep.
-pub(super) fn experiment(document: &Document, point: &Point, folder: &Path) -> Result<Experiment, Error> {
+///
+/// # Errors
+/// Mistakes in the file, and outputs that would overwrite what the file names.
+pub(super) fn experiment(document: &Document, point: &Point, files: &Files) -> Result<Experiment, Error> {
     let mut document = document.clone();
     for (path, value) in point {
         document.set(path, value)?;
     }
-    Ok(Experiment::new(&document, &mut reader(folder))?)
+    let experiment = Experiment::new(&document, &mut files.reader())?;
+    files.check()?;
+    Ok(experiment)
 }
 
-/// Runs one.
-pub(super) fn run(experiment: Experiment, _number: usize, point: &Point, show: bool) -> Result<Done, Error> {
+/// Runs one experiment, and reports on it. `show`: with a bar on the terminal.
+pub(super) fn run(experiment: Experiment, point: &Point, show: bool) -> Result<Done, Error> {
     catch_interrupts();
     let bar = bar(STEPS, show, "{bar:30} {percent:>3}% {msg} {elapsed} ETA {eta}");
     let started = std::time::Instant::now();
@@ -82,7 +87,7 @@ pub(super) fn run(experiment: Experiment, _number: usize, point: &Point, show: b
 
 /// Runs all points on as many threads as there are, or as were asked for; reports in the order of the
 /// points. After Ctrl-C those that were not begun are left out.
-pub(super) fn all(plan: &Plan<'_>, show: bool) -> Result<Vec<(usize, Report)>, Error> {
+pub(super) fn all(plan: &RunPlan<'_>, show: bool) -> Result<Vec<(usize, Report)>, Error> {
     catch_interrupts();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = plan.sim.threads.map_or(cores, |threads| threads as usize).min(plan.points.len());
@@ -96,10 +101,11 @@ pub(super) fn all(plan: &Plan<'_>, show: bool) -> Result<Vec<(usize, Report)>, E
                     if stopped() {
                         break;
                     }
-                    let report = experiment(plan.document, point, plan.folder).and_then(|mut experiment| {
+                    let report = experiment(plan.document, point, plan.files).and_then(|mut experiment| {
                         experiment.scenario.watch.sample_every = plan.sim.sample;
                         experiment.scenario.watch.hops = plan.sim.hops;
-                        run(experiment, *number, point, false).map(|done| done.report)
+                        experiment.scenario.skip_steady = plan.sim.skipping();
+                        run(experiment, point, false).map(|done| done.report)
                     });
                     done.lock().unwrap_or_else(PoisonError::into_inner).push((*number, report));
                     bar.inc(1);

@@ -1,7 +1,5 @@
 //! A sweep as a table: one row per run and workload.
 
-use std::fmt::Write;
-
 use ::sim::report::Report;
 
 /// One row per run and workload: what was set, and what came of it.
@@ -54,8 +52,8 @@ fn aligned(rows: &[Vec<String>]) -> String {
     for row in rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
-            // Writing to a string cannot fail.
-            let _ = write!(line, "  {cell:>width$}");
+            line += "  ";
+            line += &fabric::columns::right(cell, *width);
         }
         text += line.trim_end();
         text.push('\n');

@@ -1,19 +1,29 @@
 //! System calls that std does not have.
 
+pub(crate) mod datagrams;
+mod frames;
+mod pidfd;
+mod tap;
+
+pub(crate) use frames::listen_for_lldp;
+pub(crate) use pidfd::Pidfd;
+pub(crate) use tap::open_tap;
+
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What is mounted.
+/// The source of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mount {
     /// A new file system in memory.
     Memory,
-    /// What is already somewhere, with all that is mounted in it.
+    /// A bind mount of a folder, with all mounts below it.
     Bind,
-    /// Nothing: mounts made elsewhere come here, those made here go nowhere.
+    /// No source: sets the propagation, so that mounts made elsewhere appear here, and not the other way
+    /// round.
     Receive,
 }
 
@@ -27,6 +37,14 @@ impl Mount {
     }
 }
 
+/// Ends this process silently when it writes to a pipe that no process reads any more, as `rockery sim FILE |
+/// head -1` has it. Only for commands that print and hold no sockets, since a socket that its peer has closed
+/// raises the same signal.
+pub(crate) fn end_at_a_broken_pipe() {
+    // SAFETY: sets a default action before this process has threads.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// The user that this process acts as.
 pub(crate) fn user() -> u32 {
     // SAFETY: no arguments, and no failure.
@@ -38,8 +56,8 @@ fn group() -> u32 {
     unsafe { libc::getegid() }
 }
 
-/// Gives this process mounts of its own, where it may mount: as it is, or as the same user and group of a
-/// user namespace of its own.
+/// Moves this process to a mount namespace in which it may mount: with its own rights, or as the same user
+/// and group in a new user namespace.
 ///
 /// # Errors
 /// When the kernel or its administrator allows neither.
@@ -60,7 +78,7 @@ fn unshare(flags: libc::c_int) -> io::Result<()> {
     checked(unsafe { libc::unshare(flags) })
 }
 
-/// mount(2).
+/// Calls mount(2) for a target.
 ///
 /// # Errors
 /// As the kernel gives them.
@@ -87,8 +105,8 @@ pub(crate) fn mount(
     })
 }
 
-/// As many descriptors as this process may have: shells give a thousand, which is fewer than a server has
-/// connections. Where that fails, it has what it has.
+/// Raises the soft limit of descriptors to the hard limit: shells set a thousand, which is fewer than a
+/// server has connections. An error leaves the limit as it is.
 pub(crate) fn allow_descriptors() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a structure that lives until the calls return.

@@ -1,20 +1,19 @@
-//! A view in a folder, which `librockery-view.so` answers from.
+//! A view in a folder, from which `librockery-view.so` serves files.
 //!
-//! The program replaces this process, so nobody would take a folder away at its end. Its name comes from what
-//! is in it instead: whoever needs the same view uses the same folder, and the oldest ones go.
+//! The program replaces this process, so no process is left that could remove the folder afterwards.
+//! Therefore the folder's name is a digest of its content: programs with the same view share one folder, and
+//! the oldest folders are removed.
 
 use std::collections::hash_map::DefaultHasher;
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::io::{self, Read};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::tree::{Entry, Tree};
-use crate::Error;
-use crate::sys;
+use crate::{Error, runtime, sys};
 
 /// Folders that are kept for a user. A machine has one for each network namespace, and one more whenever
 /// an address changes.
@@ -25,23 +24,53 @@ const FOLDERS_MAX: usize = 256;
 /// # Errors
 /// When it can be written nowhere.
 pub(super) fn of(tree: &Tree) -> Result<PathBuf, Error> {
+    in_one_of(runtime::own(), &[std::env::temp_dir(), PathBuf::from("/dev/shm")], tree)
+}
+
+/// In `XDG_RUNTIME_DIR`, which is in memory and removed at logout, if it exists. Otherwise in a folder that
+/// all users share, under a name with the user ID; if another user has taken that name, under a random one.
+fn in_one_of(own: Option<PathBuf>, shared: &[PathBuf], tree: &Tree) -> Result<PathBuf, Error> {
     let name = format!("view-{:016x}", digest(tree));
     let mut last = None;
-    for base in bases() {
+    let named = shared.iter().map(|folder| runtime::shared(folder));
+    for base in own.into_iter().chain(named) {
         match written(&base, &name, tree) {
             Ok(folder) => return Ok(folder),
             Err(source) => last = Some(Error::File { path: base, source }),
         }
     }
+    for folder in shared {
+        let made = private(folder).and_then(|base| written(&base, &name, tree));
+        match made {
+            Ok(folder) => return Ok(folder),
+            Err(source) => last = Some(Error::File { path: folder.clone(), source }),
+        }
+    }
     Err(last.unwrap_or_else(|| Error::File { path: name.into(), source: io::ErrorKind::NotFound.into() }))
 }
 
-/// Where folders of this user may lie: in memory and gone with the login, if there is such a place.
-fn bases() -> Vec<PathBuf> {
-    let runtime: Option<OsString> = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
-    let own = format!("rockery-{}", sys::user());
-    let shared = [std::env::temp_dir(), PathBuf::from("/dev/shm")].map(|folder| folder.join(&own));
-    runtime.map(|folder| PathBuf::from(folder).join("rockery")).into_iter().chain(shared).collect()
+/// Entries of a shared folder that are searched for one of this user.
+const ENTRIES_MAX: usize = 1 << 16;
+
+/// A folder of this user within `shared` whose name ends at random: one that was made before, or a new one.
+fn private(shared: &Path) -> io::Result<PathBuf> {
+    let prefix = format!("rockery-{}-", sys::user());
+    let is_ours = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+            && path.is_dir()
+            && runtime::make_private(path).is_ok()
+    };
+    let entries = fs::read_dir(shared)?.take(ENTRIES_MAX).flatten().map(|entry| entry.path());
+    match entries.filter(is_ours).min() {
+        Some(found) => Ok(found),
+        None => {
+            let mut chance = [0; 8];
+            File::open("/dev/urandom")?.read_exact(&mut chance)?;
+            let made = shared.join(format!("{prefix}{:016x}", u64::from_ne_bytes(chance)));
+            runtime::make_private(&made)?;
+            Ok(made)
+        }
+    }
 }
 
 fn digest(tree: &Tree) -> u64 {
@@ -51,13 +80,15 @@ fn digest(tree: &Tree) -> u64 {
         match entry {
             Entry::File(line) => line.hash(&mut hasher),
             Entry::Link(to) => to.hash(&mut hasher),
+            Entry::Counter => {}
         }
     }
     hasher.finish()
 }
 
 fn written(base: &Path, name: &str, tree: &Tree) -> io::Result<PathBuf> {
-    own(base)?;
+    // Another user who could write there could show the program other devices.
+    runtime::make_private(base)?;
     let folder = base.canonicalize()?.join(name);
     let is_new = !folder.exists();
     write(&folder, tree)?;
@@ -69,21 +100,7 @@ fn written(base: &Path, name: &str, tree: &Tree) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes a folder that only this user can write to, or sees that it is one: whoever could write there could
-/// show the program what they like.
-fn own(base: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(base) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let found = base.symlink_metadata()?;
-    if !found.is_dir() || found.uid() != sys::user() || found.mode() & 0o022 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others could write there"));
-    }
-    Ok(())
-}
-
-/// Writes what is not there as it should be. Several may do so at once, all of them the same.
+/// Writes the files that are missing or differ. Several processes may do so at once, with the same content.
 ///
 /// # Errors
 /// When something cannot be written.
@@ -100,6 +117,7 @@ pub(super) fn write(folder: &Path, tree: &Tree) -> io::Result<()> {
         match entry {
             Entry::File(line) => fs::write(&aside, format!("{line}\n"))?,
             Entry::Link(to) => symlink(to, &aside)?,
+            Entry::Counter => fs::write(&aside, "0\n")?,
         }
         fs::rename(&aside, &path)?;
     }
@@ -110,11 +128,12 @@ fn is_there(path: &Path, entry: &Entry) -> bool {
     match entry {
         Entry::File(line) => fs::read_to_string(path).is_ok_and(|text| text.strip_suffix('\n') == Some(line)),
         Entry::Link(to) => fs::read_link(path).is_ok_and(|there| there == *to),
+        Entry::Counter => path.exists(),
     }
 }
 
-/// Takes the oldest folders away where there are too many. What another process takes away meanwhile, or
-/// cannot be, is no loss.
+/// Removes the oldest folders where there are too many. Errors are ignored: another process may remove the
+/// same folders.
 fn prune(base: &Path, keep: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
     let is_view =
@@ -164,6 +183,45 @@ mod tests {
         fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let error = written(base.path(), "view-1", &tree("one")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_name_that_another_has_taken_leads_to_another_folder() {
+        let shared = tempfile::tempdir().unwrap();
+        fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        let taken = shared.path().join(format!("rockery-{}", sys::user()));
+        // Like a folder of another user: this user can write there, and so can others.
+        fs::create_dir(&taken).unwrap();
+        fs::set_permissions(&taken, fs::Permissions::from_mode(0o777)).unwrap();
+        let all = [shared.path().to_owned()];
+        let folder = in_one_of(Some(taken.clone()), &all, &tree("one")).unwrap();
+        assert!(!folder.starts_with(&taken) && folder.starts_with(shared.path()), "{}", folder.display());
+        // The next program finds it again, and leaves no further one.
+        assert_eq!(in_one_of(None, &all, &tree("one")).unwrap(), folder);
+        let other = in_one_of(None, &all, &tree("two")).unwrap();
+        assert_eq!(other.parent(), folder.parent());
+        assert_eq!(fs::read_dir(shared.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let shared = tempfile::tempdir().unwrap();
+        fs::create_dir(shared.path().join("elsewhere")).unwrap();
+        let link = shared.path().join("link");
+        symlink("elsewhere", &link).unwrap();
+        assert_eq!(
+            written(&link, "view-1", &tree("one")).unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
+        assert_eq!(fs::read_dir(shared.path().join("elsewhere")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_replace_is_not_used() {
+        let shared = tempfile::tempdir().unwrap();
+        fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let error = written(&shared.path().join("own"), "view-1", &tree("one")).unwrap_err();
+        assert!(error.to_string().contains("replace"), "{error}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What programs see of our devices in `/sys` and `/dev`, where a kernel shows its own.
 //!
-//! [`tree`] says which files there are. They reach a program in one of two ways: [`folder`] writes them to a
-//! folder that `librockery-view.so` answers from, [`namespace`] mounts them where they belong, for this
-//! process and what it becomes.
+//! [`tree`] has the files. A program sees them in one of two ways: [`folder`] writes them to a folder, from
+//! which `librockery-view.so` serves them, and [`namespace`] mounts them at their paths, for this process and
+//! the program that replaces it.
 
 mod folder;
 mod namespace;
@@ -14,13 +14,13 @@ use host::DeviceInfo;
 
 use crate::Error;
 
-/// The variable that tells `librockery-view.so` where the folder is.
+/// The variable with the path of the folder for `librockery-view.so`.
 pub(crate) const VARIABLE: &str = "ROCKERY_VIEW";
 
 /// A folder that shows `devices`.
 ///
 /// # Errors
-/// When there is no place where one can be written.
+/// When no folder can be written.
 pub(crate) fn in_folder(devices: &[DeviceInfo]) -> Result<PathBuf, Error> {
     folder::of(&tree::of(devices))
 }

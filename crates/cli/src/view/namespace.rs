@@ -1,7 +1,7 @@
-//! A view in a mount namespace: for programs that look past the C library, or that are scripts which do.
+//! A view in a mount namespace: for programs that do not use the C library, and scripts that start such.
 //!
-//! `/sys/class` and `/dev` become folders in memory, with all that they had mounted back into them, and the
-//! files of the view beside it. Nobody else sees that, and it goes with the last process.
+//! `/sys/class` and `/dev` become folders in memory, with their former entries mounted back into them, and
+//! the files of the view beside them. Other processes do not see the mounts, which end with the last process.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -15,7 +15,7 @@ use super::tree::{Entry, Tree};
 use crate::Error;
 use crate::sys;
 
-/// Folders that get an entry more.
+/// Folders to which the view adds an entry.
 const GROWN: [&str; 2] = ["sys/class", "dev"];
 /// Entries that such a folder may have.
 const ENTRIES_MAX: usize = 4096;
@@ -34,17 +34,18 @@ pub(super) fn enter(tree: &Tree) -> Result<(), Error> {
     Ok(())
 }
 
-/// What of the tree lies in this folder, as seen from there.
+/// The part of the tree below this folder, with paths relative to it.
 fn part_of(tree: &Tree, folder: &Path) -> Tree {
     let inside =
         |(path, entry): (&PathBuf, &Entry)| Some((path.strip_prefix(folder).ok()?.into(), entry.clone()));
-    tree.iter().filter_map(inside).collect()
+    // Counters are left out: without the library their values would never change.
+    tree.iter().filter(|(_, entry)| **entry != Entry::Counter).filter_map(inside).collect()
 }
 
 fn grow(folder: &Path, tree: &Tree) -> io::Result<()> {
     let before = File::open(folder)?;
     let names: Vec<_> = fs::read_dir(folder)?.take(ENTRIES_MAX).collect::<Result<_, _>>()?;
-    // What is covered stays reachable through the open file.
+    // The covered folder stays reachable through the open file.
     let covered = PathBuf::from(format!("/proc/self/fd/{}", before.as_raw_fd()));
     // Without 0755 the kernel refuses to create what others own in a sticky folder.
     sys::mount("tmpfs", folder, Some("tmpfs"), sys::Mount::Memory, "mode=0755")?;
@@ -74,6 +75,7 @@ mod tests {
     fn a_part_is_seen_from_its_folder() {
         let tree = Tree::from([
             ("dev/infiniband/rdma_cm".into(), Entry::Link("/dev/null".into())),
+            ("dev/infiniband/counter".into(), Entry::Counter),
             ("sys/class/a/b".into(), Entry::File("c".into())),
         ]);
         let part = part_of(&tree, Path::new("dev"));

@@ -1,39 +1,45 @@
 //! The files of a view, as the kernel has them: `Documentation/ABI/stable/sysfs-class-infiniband` of Linux.
 //!
-//! They say how things were when the program was started. Counters are not among them: `rockery devices` has
-//! those, as they are now.
+//! They show the state at the start of the program, except for counters: `librockery-view.so` reads those
+//! whenever a program opens one.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use host::DeviceInfo;
+use host::counter_files::FILES;
 
-/// Entries of the GID table, used or not, as `ibv_query_port` tells them.
+/// Entries of the GID table, used or not, as `ibv_query_port` reports them.
 const GIDS: usize = 16;
-/// What libibverbs, libibumad and the kernel agreed upon.
+/// ABI versions of libibverbs, libibumad and the kernel.
 const VERBS_ABI: &str = "6";
 const MAD_ABI: &str = "5";
-/// As `ibv_query_port` tells speed and width.
+/// Speed and width, as `ibv_query_port` reports them.
 const INTERFACE_RATE: &str = "100 Gb/sec (4X EDR)";
 const LOOPBACK_RATE: &str = "10 Gb/sec (1X FDR10)";
 /// The port's capabilities: connection management, bit 16.
 const CAPABILITIES: &str = "0x00010000";
 /// Not attached to any node.
 const NO_NUMA_NODE: &str = "-1";
-/// A character device that anyone may open: all that is asked of the device files.
+/// A character device that every user may open, which is all that programs do with the device files.
 const CHARACTER_DEVICE: &str = "/dev/null";
 
-/// One of them.
+/// The file with all devices, for `librockery-view.so` alone.
+const LIST: &str = "rdma-devices";
+
+/// An entry of the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A file with this line in it.
     File(String),
+    /// A file with a counter, which is read when a program opens the file.
+    Counter,
     /// A symbolic link.
     Link(PathBuf),
 }
 
-/// All of them, by their path without the slash at its start.
+/// All entries, by their path without the leading slash.
 pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 
 /// The files that show `devices`.
@@ -43,6 +49,7 @@ pub(crate) fn of(devices: &[DeviceInfo]) -> Tree {
     root.link("dev/infiniband/rdma_cm", CHARACTER_DEVICE);
     root.file("sys/class/infiniband_mad/abi_version", MAD_ABI);
     root.file("sys/class/infiniband_verbs/abi_version", VERBS_ABI);
+    root.file(LIST, &devices.iter().map(listed).collect::<Vec<_>>().join("\n"));
     for device in devices {
         let uverbs = format!("uverbs{}", device.ifindex);
         root.link(&format!("dev/infiniband/{uverbs}"), CHARACTER_DEVICE);
@@ -55,6 +62,14 @@ pub(crate) fn of(devices: &[DeviceInfo]) -> Tree {
         adapter(&mut class, device);
     }
     tree
+}
+
+/// A device for `librockery-view.so`, which answers netlink from it: index, name, interface, firmware version
+/// and GUID.
+fn listed(device: &DeviceInfo) -> String {
+    let DeviceInfo { ifindex, name, interface, guid, .. } = device;
+    let guid = u64::from_be_bytes(*guid);
+    format!("{ifindex}\t{name}\t{interface}\t{}\t{guid:#x}", env!("CARGO_PKG_VERSION"))
 }
 
 /// A folder of the tree that is being made.
@@ -98,10 +113,13 @@ fn describe(class: &mut Folder<'_>, device: &DeviceInfo) {
     port.file("sm_lid", "0x0");
     port.file("sm_sl", "0");
     port.file("pkeys/0", "0xffff");
+    for file in FILES {
+        port.tree.insert(port.path.join(file.folder).join(file.name), Entry::Counter);
+    }
     for index in 0..GIDS {
         let gid = device.gids.get(index);
         port.file(&format!("gids/{index}"), &groups(&gid.map_or([0; 16], |gid| gid.0)));
-        // Reading these of an empty slot fails in the kernel: here they are not there.
+        // In the kernel these files of an empty index cannot be read: here they do not exist.
         if gid.is_some() {
             port.file(&format!("gid_attrs/types/{index}"), "RoCE v2");
             port.file(&format!("gid_attrs/ndevs/{index}"), &device.interface);
@@ -109,12 +127,12 @@ fn describe(class: &mut Folder<'_>, device: &DeviceInfo) {
     }
 }
 
-/// What carries the device: the network adapter, where the interface has one, so that programs find its place
-/// on the bus and the processors beside it.
+/// The parent device: the network adapter, where the interface has one, so that programs find its bus
+/// address and NUMA node.
 fn adapter(class: &mut Folder<'_>, device: &DeviceInfo) {
     let net = Path::new("/sys/class/net").join(&device.interface);
     if let Ok(adapter) = net.join("device").canonicalize() {
-        class.link("device", adapter);
+        class.link("device", function_of(&adapter));
         return;
     }
     let mut virtual_adapter = class.folder("device");
@@ -124,6 +142,24 @@ fn adapter(class: &mut Folder<'_>, device: &DeviceInfo) {
     if let Some(mask) = mask_of(online.trim()) {
         virtual_adapter.file("local_cpus", &mask);
         virtual_adapter.file("local_cpulist", online.trim());
+    }
+}
+
+/// The PCI function above a virtio device, because programs look for a PCI function. Other devices, and
+/// virtio on another bus, are returned as they are.
+fn function_of(adapter: &Path) -> &Path {
+    let bus = |device: &Path| {
+        let subsystem = fs::read_link(device.join("subsystem")).ok()?;
+        Some(subsystem.file_name()?.to_owned())
+    };
+    match adapter.parent() {
+        Some(above)
+            if bus(adapter).is_some_and(|bus| bus == "virtio")
+                && bus(above).is_some_and(|bus| bus == "pci") =>
+        {
+            above
+        }
+        _ => adapter,
     }
 }
 
@@ -160,7 +196,7 @@ mod tests {
     fn line<'a>(tree: &'a Tree, path: &str) -> &'a str {
         match &tree[Path::new(path)] {
             Entry::File(line) => line,
-            Entry::Link(to) => panic!("{path} is a link to {}", to.display()),
+            other => panic!("{path} is {other:?}"),
         }
     }
 
@@ -178,6 +214,36 @@ mod tests {
         assert_eq!(tree[net], Entry::Link("/sys/class/net/lo".into()));
         assert_eq!(tree[Path::new("dev/infiniband/uverbs1")], Entry::Link("/dev/null".into()));
         assert_eq!(line(&tree, "sys/class/infiniband_verbs/uverbs1/ibdev"), "rk_lo");
+    }
+
+    #[test]
+    fn every_device_has_counters_and_a_line() {
+        let tree = of(&host::all());
+        let port = Path::new("sys/class/infiniband/rk_lo/ports/1");
+        assert_eq!(tree[&port.join("counters/port_xmit_data")], Entry::Counter);
+        assert_eq!(tree[&port.join("hw_counters/out_of_sequence")], Entry::Counter);
+        let list = line(&tree, LIST);
+        assert!(list.lines().any(|line| line.starts_with("1\trk_lo\tlo\t")), "{list}");
+    }
+
+    #[test]
+    fn a_virtio_interface_stands_for_its_pci_function() {
+        let root = tempfile::tempdir().unwrap();
+        let device = |path: &str, bus: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(&path).unwrap();
+            std::os::unix::fs::symlink(format!("/sys/bus/{bus}"), path.join("subsystem")).unwrap();
+            path
+        };
+        let function = device("pci0000:00/0000:00:03.0", "pci");
+        let virtio = device("pci0000:00/0000:00:03.0/virtio0", "virtio");
+        assert_eq!(function_of(&virtio), function);
+        assert_eq!(function_of(&function), function);
+        device("platform/a003e00.virtio_mmio", "platform");
+        let elsewhere = device("platform/a003e00.virtio_mmio/virtio1", "virtio");
+        assert_eq!(function_of(&elsewhere), elsewhere);
+        let usb = device("pci0000:00/0000:00:03.0/usb1", "usb");
+        assert_eq!(function_of(&usb), usb);
     }
 
     #[test]

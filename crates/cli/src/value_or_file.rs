@@ -1,19 +1,19 @@
-//! Secrets on a command line: themselves, which other users of this machine may see, or the file that has
-//! them.
+//! A value on a command line, or the file that has it: other users of this machine may see the arguments of a
+//! process, and not a file of mode 0600.
 
 use std::path::Path;
 use std::str::FromStr;
 
 /// A value that was given as text, or as `@FILE`.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept<T> {
-    /// What it is.
+pub(crate) struct ValueOrFile<T> {
+    /// The value, parsed from the text or from the content of the file.
     pub(crate) value: T,
-    /// As it was given; the file with its whole path.
+    /// The argument as it was given; a file with its absolute path.
     pub(crate) text: String,
 }
 
-impl<T: FromStr<Err: std::fmt::Display>> FromStr for Kept<T> {
+impl<T: FromStr<Err: std::fmt::Display>> FromStr for ValueOrFile<T> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -1,25 +1,27 @@
-//! What a host proves itself with, on a command line: the target's, that asks for it, and the host's own.
+//! Credentials of a host on a command line: those that a target demands, and those that a host presents.
 
 use nvme::auth::{Secret, Secrets};
 use nvme::tls::TlsKey;
 
-use crate::kept::Kept;
+use crate::value_or_file::ValueOrFile;
 
-/// Secrets, each itself or `@FILE`.
+/// DH-HMAC-CHAP secrets and TLS key of a host, each as text or as `@FILE`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Proofs {
-    /// The host's secret, as nvme gen-dhchap-key prints it, or @FILE, which has it.
+pub(crate) struct CredentialArgs {
+    /// DH-HMAC-CHAP secret of the host, as nvme gen-dhchap-key prints it, or @FILE with the secret in it.
+    /// Other users can see arguments in the process list, so prefer @FILE.
     #[arg(long, value_name = "SECRET")]
-    secret: Option<Kept<Secret>>,
-    /// The secret with which the controller proves itself in return.
+    secret: Option<ValueOrFile<Secret>>,
+    /// DH-HMAC-CHAP secret with which the controller authenticates itself in return (bidirectional
+    /// authentication), or @FILE.
     #[arg(long, value_name = "SECRET", requires = "secret")]
-    controller_secret: Option<Kept<Secret>>,
-    /// The host's key for TLS over TCP, as nvme gen-tls-key prints it, or @FILE.
+    controller_secret: Option<ValueOrFile<Secret>>,
+    /// Pre-shared key of the host for TLS over TCP, as nvme gen-tls-key prints it, or @FILE.
     #[arg(long, value_name = "KEY")]
-    tls_key: Option<Kept<TlsKey>>,
+    tls_key: Option<ValueOrFile<TlsKey>>,
 }
 
-impl Proofs {
+impl CredentialArgs {
     pub(crate) fn secrets(&self) -> Option<Secrets> {
         self.secret.as_ref().map(|secret| Secrets {
             secret: secret.value.clone(),
@@ -32,9 +34,9 @@ impl Proofs {
         self.tls_key.as_ref().map(|key| key.value.clone())
     }
 
-    /// The same on a command line.
+    /// The options with which another process gets the same credentials; files stay files.
     pub(crate) fn words(&self) -> impl Iterator<Item = String> {
-        let text = |kept: &Option<Kept<Secret>>| kept.as_ref().map(|it| it.text.clone());
+        let text = |value: &Option<ValueOrFile<Secret>>| value.as_ref().map(|it| it.text.clone());
         [
             ("--secret", text(&self.secret)),
             ("--controller-secret", text(&self.controller_secret)),

@@ -1,0 +1,199 @@
+//! Two network namespaces, the path between them, and programs in them.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Way;
+use crate::bench::place::{Held, Owned};
+use crate::sys;
+
+/// Addresses of the two ends, from the block for measuring devices (RFC 2544).
+pub(super) const ADDRESSES: [&str; 2] = ["198.18.0.1", "198.18.0.2"];
+
+/// Ticks per second in `/proc`, on every architecture that Linux has today.
+const TICKS: f64 = 100.0;
+
+/// How long a server may take until it listens.
+const START: Duration = Duration::from_secs(10);
+
+/// Bytes of the longest frame on a tap: a segment of 64 KiB with headers.
+const FRAME_BYTES_MAX: usize = 66_000;
+
+/// Two ends and what is between them.
+#[derive(Debug)]
+pub(super) struct Place {
+    ends: [Held; 2],
+    /// `/proc` folders of the threads that forward frames.
+    threads: Arc<Mutex<Vec<String>>>,
+}
+
+/// Runs a command in this process's namespace.
+fn call(words: &str) -> Result<(), String> {
+    let (program, arguments) = words.split_once(' ').unwrap_or((words, ""));
+    let output = Command::new(program).args(arguments.split_whitespace()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{words}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+impl Place {
+    /// Makes the two ends, each with an interface `v0`, and the path between them.
+    pub(super) fn new(way: Way, mtu: u32) -> Result<Self, String> {
+        let none = "this user may make no network namespaces here";
+        let ends = [Held::new().ok_or(none)?, Held::new().ok_or(none)?];
+        let place = Self { ends, threads: Arc::default() };
+        let ids = [place.ends[0].process(), place.ends[1].process()];
+        match way {
+            Way::Bridge => {
+                // What an earlier path left would be in the way.
+                _ = call("ip link del bridge0");
+                call("ip link add bridge0 type bridge")?;
+                call(&format!("ip link set bridge0 mtu {mtu} up"))?;
+                for (number, id) in ids.iter().enumerate() {
+                    let port = format!("port{number}");
+                    call(&format!(
+                        "ip link add {port} mtu {mtu} type veth peer name v0 mtu {mtu} netns {id}"
+                    ))?;
+                    call(&format!("ip link set {port} master bridge0 up"))?;
+                }
+            }
+            Way::Macvlan => {
+                _ = call("ip link del parent0");
+                call(&format!("ip link add parent0 mtu {mtu} type veth peer name parent1 mtu {mtu}"))?;
+                call("ip link set parent0 up")?;
+                call("ip link set parent1 up")?;
+                for id in &ids {
+                    call(&format!("ip link add link parent0 name v0 netns {id} type macvlan mode bridge"))?;
+                }
+            }
+            Way::Tap => place.forward(&ids, mtu)?,
+        }
+        for (end, address) in place.ends.iter().zip(ADDRESSES) {
+            let done = end.call(&format!("ip link set v0 mtu {mtu} up"))
+                && end.call(&format!("ip address add {address}/24 dev v0"));
+            if !done {
+                return Err(format!("the interface v0 with {address} could not be set up"));
+            }
+        }
+        Ok(place)
+    }
+
+    /// Two taps, and a thread for each direction.
+    fn forward(&self, ids: &[String; 2], mtu: u32) -> Result<(), String> {
+        let mut taps = Vec::new();
+        for (number, id) in ids.iter().enumerate() {
+            let name = format!("tap{number}");
+            let tap = sys::open_tap(&name).map_err(|error| format!("/dev/net/tun: {error}"))?;
+            call(&format!("ip link set {name} mtu {mtu} netns {id} name v0"))?;
+            taps.push(tap);
+        }
+        for (from, to) in [(0, 1), (1, 0)] {
+            let clone = |tap: &File| tap.try_clone().map_err(|error| error.to_string());
+            let (from, to) = (clone(&taps[from])?, clone(&taps[to])?);
+            let threads = self.threads.clone();
+            std::thread::spawn(move || pass(from, to, &threads));
+        }
+        Ok(())
+    }
+
+    /// Processor time of the threads that forward frames, so far.
+    pub(super) fn switch_seconds(&self) -> f64 {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.iter().map(|thread| stat_seconds(&format!("{thread}/stat"))).sum()
+    }
+
+    /// Starts a program that serves, at the second end.
+    pub(super) fn serve(&self, program: &str, arguments: &[&str]) -> Result<Owned, String> {
+        let mut command = self.ends[1].enter();
+        command.arg(program).args(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.spawn().map(Owned).map_err(|error| format!("{program}: {error}"))
+    }
+
+    /// Runs a program that connects to it, at the first end, until it prints what is expected: the server may
+    /// not listen yet.
+    pub(super) fn ask(&self, program: &str, arguments: &[&str], expected: &str) -> Result<String, String> {
+        let until = Instant::now() + START;
+        loop {
+            let mut command = self.ends[0].enter();
+            command.arg(program).args(arguments).stdin(Stdio::null());
+            let output = command.output().map_err(|error| format!("{program}: {error}"))?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            if output.status.success() && text.contains(expected) {
+                return Ok(text);
+            }
+            if Instant::now() > until {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let last = said.lines().chain(text.lines()).rfind(|line| !line.trim().is_empty());
+                return Err(format!("{program}: {}", last.unwrap_or("it printed nothing").trim()));
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+/// What a server printed until its end.
+pub(super) fn output(mut server: Owned) -> Result<String, String> {
+    let child: &mut Child = &mut server.0;
+    let mut text = String::new();
+    let out = child.stdout.as_mut().ok_or("the server has no output")?;
+    out.read_to_string(&mut text).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+/// Forwards frames, with their offloads, until one of the taps is gone.
+fn pass(mut from: File, mut to: File, threads: &Mutex<Vec<String>>) {
+    if let Ok(own) = std::fs::read_link("/proc/thread-self") {
+        let folder = format!("/proc/{}", own.display());
+        threads.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
+    }
+    let mut frame = vec![0; FRAME_BYTES_MAX];
+    loop {
+        match from.read(&mut frame) {
+            Ok(bytes) if bytes > 0 => {
+                // A frame is lost if the peer's queue is full or the peer is down, as on a cable.
+                let _ = to.write(&frame[..bytes]);
+            }
+            // The interface is down until it is set up.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            _ => return,
+        }
+    }
+}
+
+/// User and system time of a thread.
+fn stat_seconds(path: &str) -> f64 {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    // Fields 14 and 15 (proc(5)); the second is a name in parentheses, which may hold spaces.
+    let after = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
+    ticks.sum::<f64>() / TICKS
+}
+
+/// The second line of the shell's `times`: user and system time of its children, as `0m1.250s`.
+pub(super) fn child_seconds(text: &str) -> f64 {
+    let time = |word: &str| {
+        let (minutes, seconds) = word.strip_suffix('s')?.split_once('m')?;
+        Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
+    };
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    last.split_whitespace().filter_map(time).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_that_of_children() {
+        assert_eq!(child_seconds("BW\n0m0.00s 0m0.01s\n1m2.50s 0m0.25s\n"), 62.75);
+        assert_eq!(child_seconds(""), 0.0);
+    }
+}

@@ -1,0 +1,151 @@
+//! What was measured of paths, as a table, as JSON and as a page.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::bench::output::Printed;
+use crate::bench::report::Machine;
+use ::page::{escape, head, rows};
+
+/// The row that is not measured here.
+pub(super) const FUNCTION: &str = "SR-IOV function";
+/// The reason why that row is missing.
+pub(super) const FUNCTION_MISSING: &str = "not measured, because a function needs a live embedded switch; \
+                                           rockery sim examples/functions.toml predicts it";
+
+/// What the figures mean.
+pub(super) const LIMITS: &str = "Both ends are network namespaces, without a hypervisor: what interrupts and \
+                                 exits cost a virtual machine, the reason for most of the published \
+                                 difference, does not appear here.";
+
+/// Where published figures are from.
+pub(super) const SOURCE: &str = "liaoya, \"SR-IOV是什么？性能能好到什么程度？\" (what SR-IOV is, and how good \
+                                 it gets), 3 September 2020: virtual machine to another host over 10 GbE, \
+                                 iperf3; a function reached 3.21 Gb/s with one stream and 9.57 with five";
+
+/// Published Gb/s of a virtual switch.
+pub(super) const fn virtual_switch(streams: u32) -> Option<f64> {
+    match streams {
+        1 => Some(2.21),
+        5 => Some(8.68),
+        _ => None,
+    }
+}
+
+/// One measurement of one path.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Row {
+    pub(super) path: &'static str,
+    pub(super) test: String,
+    /// Payload that the receiver got.
+    pub(super) gbps: f64,
+    /// The slowest and the fastest second, in Gb/s.
+    pub(super) slowest: Option<f64>,
+    pub(super) fastest: Option<f64>,
+    /// Processor time of both ends and of a switch that is a program, per 10^9 bytes.
+    pub(super) cpu_seconds_per_gb: f64,
+    pub(super) published: Option<f64>,
+}
+
+/// All results, and the conditions under which they were measured.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Report {
+    pub(super) machine: Machine,
+    pub(super) seconds: u32,
+    pub(super) mtu: u32,
+    pub(super) rows: Vec<Row>,
+    pub(super) remarks: Vec<String>,
+    pub(super) limits: &'static str,
+    pub(super) source: &'static str,
+}
+
+const HEAD: [&str; 7] =
+    ["path", "test", "Gb/s", "slowest second", "fastest second", "CPU s per GB", "published Gb/s"];
+
+impl Report {
+    fn conditions(&self) -> String {
+        let Machine { processor, cores, kernel } = &self.machine;
+        format!("{processor}, {cores} processors, Linux {kernel}. {} s each, MTU {}.", self.seconds, self.mtu)
+    }
+
+    fn cells(&self) -> impl Iterator<Item = Vec<String>> {
+        let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+        self.rows.iter().map(move |row| {
+            vec![
+                row.path.to_owned(),
+                row.test.clone(),
+                shown(Some(row.gbps)),
+                shown(row.slowest),
+                shown(row.fastest),
+                format!("{:.3}", row.cpu_seconds_per_gb),
+                shown(row.published),
+            ]
+        })
+    }
+}
+
+impl Printed for Report {
+    fn table(&self) -> String {
+        let mut text = format!("{}\n\n", self.conditions());
+        for cells in std::iter::once(HEAD.map(str::to_owned).to_vec()).chain(self.cells()) {
+            let _ = writeln!(
+                text,
+                "{:15} {:20} {:>7} {:>15} {:>15} {:>13} {:>15}",
+                cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]
+            );
+        }
+        text.push('\n');
+        self.remarks.iter().for_each(|remark| _ = writeln!(text, "{remark}"));
+        let _ = writeln!(text, "{}\nPublished: {}.", self.limits, self.source);
+        text
+    }
+
+    fn page(&self) -> String {
+        let mut page = head("Paths between two ends of one host");
+        let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(&self.conditions()));
+        page += &rows(&HEAD, self.cells());
+        for text in self.remarks.iter().map(String::as_str).chain([self.limits]) {
+            let _ = writeln!(page, "<p>{}</p>", escape(text));
+        }
+        let _ = write!(page, "<p class=\"soft\">Published: {}.</p>\n</body></html>\n", escape(self.source));
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_has_the_figures_and_what_they_cannot_show() {
+        let row = Row {
+            path: "macvlan",
+            test: "TCP, 5 streams".to_owned(),
+            gbps: 12.345,
+            slowest: Some(11.0),
+            fastest: None,
+            cpu_seconds_per_gb: 0.4321,
+            published: virtual_switch(5),
+        };
+        let report = Report {
+            machine: Machine::this(),
+            seconds: 3,
+            mtu: 1500,
+            rows: vec![row],
+            remarks: vec![format!("{FUNCTION}: {FUNCTION_MISSING}")],
+            limits: LIMITS,
+            source: SOURCE,
+        };
+        for text in [report.table(), report.page()] {
+            for wanted in ["12.35", "11.00", "0.432", "8.68", "without a hypervisor", "liaoya", FUNCTION] {
+                assert!(text.contains(wanted), "{wanted}: {text}");
+            }
+        }
+        let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(json["rows"][0]["cpu-seconds-per-gb"], 0.4321);
+        assert_eq!(json["rows"][0]["fastest"], serde_json::Value::Null);
+    }
+}

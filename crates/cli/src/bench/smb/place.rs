@@ -1,0 +1,178 @@
+//! Where a measurement takes place: Samba, for SMB Direct the gateway before it, and a process that measures.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+
+use super::super::place::{ADDRESSES, Held, MTU, Owned, Pair};
+use super::load::Figures;
+use super::samba::Samba;
+use crate::Error;
+
+/// How a client reaches the share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum SmbTransport {
+    /// No network: the same file, through the page cache.
+    Local,
+    /// SMB over TCP on loopback.
+    Tcp,
+    /// SMB over TCP between two network namespaces.
+    TcpVeth,
+    /// SMB Direct to a gateway before Samba, through shared memory.
+    Direct,
+    /// SMB Direct in UDP packets between two network namespaces, to a gateway before Samba.
+    DirectUdp,
+}
+
+impl SmbTransport {
+    /// As tables have it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local file",
+            Self::Tcp => "TCP, loopback",
+            Self::TcpVeth => "TCP, veth",
+            Self::Direct => "SMB Direct, same host",
+            Self::DirectUdp => "SMB Direct over UDP",
+        }
+    }
+
+    /// The value of its option.
+    pub(super) const fn option(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Tcp => "tcp",
+            Self::TcpVeth => "tcp-veth",
+            Self::Direct => "direct",
+            Self::DirectUdp => "direct-udp",
+        }
+    }
+
+    /// Whether it is SMB Direct.
+    pub(super) const fn is_direct(self) -> bool {
+        matches!(self, Self::Direct | Self::DirectUdp)
+    }
+
+    /// Whether client and servers are in namespaces of their own.
+    const fn is_apart(self) -> bool {
+        matches!(self, Self::TcpVeth | Self::DirectUdp)
+    }
+}
+
+/// Servers that run, and how to reach them.
+#[derive(Debug)]
+pub(super) struct Place {
+    transport: SmbTransport,
+    // Dropped in this order: what serves, then what it serves from, then where it runs.
+    gateway: Option<Gateway>,
+    samba: Samba,
+    address: SocketAddr,
+    binary: PathBuf,
+    pair: Option<Pair>,
+}
+
+/// A running gateway. Its output is not read after the line that says that it listens.
+#[derive(Debug)]
+struct Gateway {
+    process: Owned,
+    _output: BufReader<ChildStdout>,
+}
+
+/// A free port: TCP finds one, and RDMA has a port space of its own.
+fn free_port() -> Result<u16, Error> {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    Ok(free.map_err(Error::file("a free port"))?.port())
+}
+
+/// A command of rockery in a namespace, on rockery's devices if the transport is SMB Direct.
+fn program(binary: &Path, transport: SmbTransport, end: Option<&Held>) -> Command {
+    let mut command = end.map_or_else(|| Command::new(binary), Held::enter);
+    if end.is_some() {
+        command.arg(binary);
+    }
+    match transport {
+        SmbTransport::Direct => _ = command.args(["run", "--"]).arg(binary),
+        SmbTransport::DirectUdp => _ = command.args(["run", "--no-same-host", "--"]).arg(binary),
+        SmbTransport::Local | SmbTransport::Tcp | SmbTransport::TcpVeth => {}
+    }
+    command
+}
+
+impl Gateway {
+    /// Starts it and waits until it listens.
+    fn start(mut command: Command, rdma: SocketAddr, samba: SocketAddr) -> Result<Self, Error> {
+        command.args(["smb", "gateway", "--system-verbs", "--rdma", &rdma.to_string()]);
+        command.args(["--server", &samba.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = Owned(command.spawn().map_err(Error::file("rockery smb gateway"))?);
+        let nothing = Error::NothingMeasured("SMB Direct");
+        let Some(out) = process.0.stdout.take() else { return Err(nothing) };
+        let mut output = BufReader::new(out);
+        let mut line = String::new();
+        while !line.starts_with("listening") {
+            line.clear();
+            if output.read_line(&mut line).map_err(Error::file("the gateway's output"))? == 0 {
+                return Err(nothing);
+            }
+        }
+        Ok(Self { process, _output: output })
+    }
+}
+
+impl Place {
+    /// Starts Samba with a share of `folder`, and for SMB Direct a gateway before it.
+    pub(super) fn new(transport: SmbTransport, folder: &Path) -> Result<Self, Error> {
+        let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
+        let pair = if transport.is_apart() { Some(Pair::new().ok_or(Error::NoPair)?) } else { None };
+        let server = pair.as_ref().map(|pair| &pair.0[0]);
+        let at = |ip: &str, port: u16| {
+            let address = format!("{ip}:{port}").parse::<SocketAddr>();
+            address.map_err(|_| Error::NothingMeasured(transport.name()))
+        };
+        let reached = if server.is_some() { ADDRESSES[0] } else { "127.0.0.1" };
+        let samba_ip = if transport.is_direct() { "127.0.0.1" } else { reached };
+        let samba_at = at(samba_ip, free_port()?)?;
+        let samba = Samba::start(folder, samba_at, server)?;
+        let (gateway, address) = match transport.is_direct() {
+            true => {
+                let address = at(reached, free_port()?)?;
+                let command = program(&binary, transport, server);
+                (Some(Gateway::start(command, address, samba_at)?), address)
+            }
+            false => (None, samba_at),
+        };
+        Ok(Self { transport, gateway, samba, address, binary, pair })
+    }
+
+    /// How it came about.
+    pub(super) fn remark(&self) -> Option<String> {
+        let text = match self.transport {
+            SmbTransport::Local | SmbTransport::Tcp => return None,
+            SmbTransport::TcpVeth => format!("TCP, veth: two network namespaces, MTU {MTU}"),
+            SmbTransport::Direct => "SMB Direct: the gateway reaches Samba over loopback".to_owned(),
+            SmbTransport::DirectUdp => {
+                format!("SMB Direct over UDP: two network namespaces, veth of MTU {MTU}")
+            }
+        };
+        Some(text)
+    }
+
+    /// Measures jobs, one after the other. `words` are the other options of the process that measures.
+    pub(super) fn measure(&self, jobs: &[String], words: &[String]) -> Result<Vec<Figures>, Error> {
+        let client = self.pair.as_ref().map(|pair| &pair.0[1]);
+        let mut command = program(&self.binary, self.transport, client);
+        command.args(["bench", "smb", "--transport", self.transport.option()]);
+        command.args(["--measure", &self.address.to_string()]).args(words);
+        command.args(["--samba-process", &self.samba.process().to_string()]);
+        if let Some(gateway) = &self.gateway {
+            // In a namespace and through `run`, each program becomes the next: the number stays.
+            command.args(["--gateway-process", &gateway.process.0.id().to_string()]);
+        }
+        jobs.iter().for_each(|job| _ = command.args(["--job", job]));
+        let done = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let done = done.map_err(Error::file(&self.binary))?;
+        let text = String::from_utf8_lossy(&done.stdout);
+        let found: Vec<Figures> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let is_all = done.status.success() && found.len() == jobs.len();
+        if is_all { Ok(found) } else { Err(Error::NothingMeasured(self.transport.name())) }
+    }
+}

@@ -1,0 +1,214 @@
+//! The command line. Its help is the first documentation that anyone reads.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::args::{Devices, Doctor, Plan, Run, Settings, Sim};
+
+const EXAMPLES: &str = "\
+Examples:
+  What RDMA programs see on this machine:
+    rockery run -- ibv_devices
+    rockery run -- ibv_devinfo -v
+
+  Bandwidth between two hosts, with perftest:
+    host1$ rockery run -- ib_write_bw
+    host2$ rockery run -- ib_write_bw host1
+
+  What crosses the wire, for Wireshark:
+    host2$ rockery run --pcap write.pcapng -- ib_write_bw host1
+
+  Counters and queue pairs of every open device, twice a second:
+    rockery devices --watch 0.5
+
+  Programs that use only sockets, over RDMA:
+    host1$ rockery run --sockets -- iperf3 -s
+    host2$ rockery run --sockets -- iperf3 -c host1
+
+  For a program that another program starts:
+    eval \"$(rockery env)\"";
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  What a switch's configuration does to storage traffic before it is live:
+    rockery sim examples/crs504/lab.toml
+
+  The same without ECN, as a page with plots:
+    rockery sim examples/crs504/lab.toml --set qos.default.queue.3.ecn.min=10GB --html report.html
+
+  What crosses a port, pause frames included, for Wireshark:
+    rockery sim examples/incast.toml --pcap h0=incast.pcap
+
+  Every run of a sweep, on all cores, as one table:
+    rockery sim examples/spraying/recovery.toml --csv recovery.csv";
+
+const LAB_EXAMPLES: &str = "\
+Examples:
+  Bandwidth between two hosts of a file, through its switch:
+    rockery lab up -d examples/crs504/lab.toml
+    rockery lab exec server -- ib_write_bw &
+    rockery lab exec sender0 -- ib_write_bw server
+    rockery lab down";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  rockery doctor
+  rockery doctor snapshot >server.txt
+  rockery doctor --host server.txt --host client.txt --switch export.rsc
+  rockery doctor probe server client
+  rockery doctor probe --listen --load 2Gb/s --from monitor      # on server and client
+  rockery doctor probe server client --load 2Gb/s                # on monitor
+  rockery doctor probe --mesh --json a b c >$(hostname).json     # on a, b and c at the same time
+  rockery doctor matrix a.json b.json c.json
+  rockery doctor lldp lldp.pcap
+  rockery doctor lldp --interface eth0";
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  rockery plan lab.toml --for crs504=routeros@7.17 --out planned
+  rockery plan lab.toml --for crs504=routeros@7.17 --diff export.rsc
+  rockery plan lab.toml --for server=mlnx@5.8 --for crs504=sonic@202311";
+
+/// Runs unmodified RDMA programs on a RoCEv2 device made of software: no RDMA NIC, no kernel module, no root.
+#[derive(Debug, Parser)]
+#[command(name = "rockery", version, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The command to run.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Commands of rockery.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program that uses RDMA, on rockery's devices.
+    ///
+    /// The program finds rockery's libibverbs.so.1 where it looks for the distribution's, and one device for
+    /// each network interface that is up. It replaces this process: signals and its exit status are its own.
+    #[command(after_help = EXAMPLES)]
+    Run(Run),
+    /// List the devices of this host, and the programs that have them open.
+    ///
+    /// A device is named after its network interface. Programs of other users are not shown, except to root.
+    Devices(Devices),
+    /// List the ports on which programs listen by RDMA-CM.
+    ///
+    /// The kernel's tables (ss, netstat) do not know them.
+    Listeners {
+        /// Print the listeners as one JSON document.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Serve storage as an NVMe-oF target, and reconfigure a running target.
+    ///
+    /// Hosts connect with the kernel's NVMe host: nvme connect -t tcp -a ADDRESS -s 4420 -n NQN
+    #[command(subcommand)]
+    Serve(Box<crate::serve::Serve>),
+    /// Show commands, bytes and latencies of a running target, by namespace and queue.
+    ///
+    /// Until Ctrl-C: on a terminal each page replaces the last one, elsewhere pages follow each other.
+    Top(crate::top::Top),
+    /// Use and measure NVMe/TCP and NVMe/RDMA targets, without privileges.
+    #[command(subcommand)]
+    Nvme(crate::nvme::HostCommand),
+    /// Connect SMB Direct with SMB over TCP: Samba becomes an SMB Direct server, any program a client.
+    #[command(subcommand)]
+    Smb(crate::smb::Smb),
+    /// Repeat published comparisons on this machine, with tables, JSON and a page of plots.
+    #[command(subcommand)]
+    Bench(crate::bench::Bench),
+    /// Print the variables that `run` sets, for a shell to read.
+    ///
+    /// For programs that rockery cannot start itself: eval "$(rockery env)"
+    Env(Settings),
+    /// Run a network in virtual time, from a fabric file.
+    ///
+    /// The devices are those that `run` gives programs; the file describes switches, links and workloads
+    /// (docs/fabric-file.md). The same file and seed give the same results.
+    #[command(after_help = SIM_EXAMPLES)]
+    Sim(Sim),
+    /// Run a fabric file live: unmodified programs on its hosts, its switches and links between them.
+    ///
+    /// Everything runs in one process of an ordinary user, on this machine. Nothing is left of a lab, however
+    /// it ends.
+    #[command(subcommand, after_help = LAB_EXAMPLES)]
+    Lab(crate::lab::Lab),
+    /// Write the configurations of real switches and hosts that a fabric file describes.
+    ///
+    /// Nothing is applied to a device. Without --out and --diff, configurations are printed (docs/gear.md).
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(Plan),
+    /// Show and change the functions (SR-IOV) of a fabric file's adapters, in the words of `ip link`.
+    #[command(subcommand)]
+    Vf(crate::vf::Vf),
+    /// Find what is wrong with RDMA on this host, on other hosts, and on switches.
+    ///
+    /// Reads facts, changes nothing, and needs no root. A fact that was not seen is unknown, and no rule
+    /// judges it. Exit status: 0 nothing is wrong, 1 findings, 2 something could not be read (docs/gear.md).
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(Doctor),
+    /// Serve the playground's page on loopback: fabric files in a browser, and the counters of devices.
+    ///
+    /// Runs have the speed of this machine. The page works offline, and its links contain the file
+    /// (docs/playground.md).
+    Web(crate::web::Web),
+    /// Print the Container Device Interface (CDI) specification of the libraries, for containers.
+    ///
+    /// podman run --device rockery.dev/rdma=all mounts the libraries and sets the variables that `run` sets:
+    /// no device node, no capability, no privileged container (docs/kubernetes.md).
+    Cdi(crate::cdi::Cdi),
+    /// Offer RDMA as a resource of this Kubernetes node, to the kubelet (device plugin API v1beta1).
+    ///
+    /// Containers that ask for it get the libraries and variables of `rockery cdi`. Runs until it is ended,
+    /// and registers again when the kubelet starts again (docs/kubernetes.md).
+    DevicePlugin(crate::device_plugin::DevicePlugin),
+    /// Print the completions of a shell.
+    ///
+    /// For bash: rockery completions bash >~/.local/share/bash-completion/completions/rockery
+    Completions {
+        /// Name of the shell: bash, elvish, fish, powershell or zsh.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages, one for each command.
+    #[command(hide = true)]
+    Man {
+        /// Folder for the pages, such as /usr/local/share/man/man1.
+        folder: PathBuf,
+    },
+}
+
+impl Command {
+    /// Whether the command prints and ends, without a socket or a process of its own.
+    pub(crate) const fn only_prints(&self) -> bool {
+        matches!(
+            self,
+            Self::Sim(_)
+                | Self::Plan(_)
+                | Self::Vf(_)
+                | Self::Doctor(_)
+                | Self::Cdi(_)
+                | Self::Env(_)
+                | Self::Completions { .. }
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_after_two_dashes_are_the_programs() {
+        let args = Args::parse_from(["rockery", "run", "--", "ib_write_bw", "--no-preload"]);
+        let Command::Run(run) = args.command else { panic!("not run") };
+        assert!(!run.settings.no_preload);
+        assert_eq!(run.program, ["ib_write_bw", "--no-preload"]);
+    }
+}

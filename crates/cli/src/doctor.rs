@@ -1,0 +1,313 @@
+//! `rockery doctor`: facts of hosts and switches, and what is wrong with them.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ::sim::report::counted;
+use fabric::file::Network;
+use gear::doctor::{
+    Consequence, Finding, HostFacts, Neighbour, ShownPort, SwitchFacts, check, collect, hear, neighbours,
+    page, read_host, read_switch,
+};
+use gear::{attach_host, plan_switch};
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::args::{Doctor, DoctorAction};
+use crate::{plan, printable, probe, sys};
+
+/// Finds faults, or does what the subcommand says.
+///
+/// # Errors
+/// Findings, with status 1; files that cannot be read, with status 2.
+pub(crate) fn act(what: &Doctor) -> Result<(), Error> {
+    match &what.action {
+        Some(DoctorAction::Snapshot) => {
+            print!("{}", collect::snapshot());
+            Ok(())
+        }
+        Some(DoctorAction::Lldp { capture, interface, seconds, json }) => {
+            let found = match (capture, interface) {
+                (Some(capture), _) => captured(capture)?,
+                (None, Some(interface)) => heard(interface, Duration::from_secs((*seconds).into()))?,
+                (None, None) => Vec::new(),
+            };
+            lldp(&found, *json);
+            Ok(())
+        }
+        Some(DoctorAction::Probe(what)) => probe::act(what),
+        Some(DoctorAction::Matrix { files, json }) => probe::matrix(files, *json),
+        None => examine(what),
+    }
+}
+
+fn captured(capture: &Path) -> Result<Vec<Neighbour>, Error> {
+    let bytes = fs::read(capture).map_err(Error::file(capture))?;
+    Ok(neighbours(&capture.display().to_string(), &bytes)?)
+}
+
+/// Listens on an interface for so long.
+fn heard(interface: &str, time: Duration) -> Result<Vec<Neighbour>, Error> {
+    let failed = |error: io::Error| {
+        let what = match error.kind() {
+            io::ErrorKind::PermissionDenied => format!(
+                "listening needs CAP_NET_RAW: run it as root, or read a capture that tcpdump -i {interface} \
+                 -w lldp.pcap ether proto 0x88cc has written"
+            ),
+            _ => error.to_string(),
+        };
+        Error::Unread(format!("{interface}: {what}"))
+    };
+    let mut frames = sys::listen_for_lldp(interface).map_err(failed)?;
+    let (until, mut found, mut frame) = (Instant::now() + time, Vec::new(), [0; 2048]);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        sys::datagrams::wait(&[(frames.as_raw_fd(), false)], left).map_err(failed)?;
+        match frames.read(&mut frame) {
+            Ok(length) => hear(&mut found, &frame[..length]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(failed(error)),
+        }
+        if left.is_zero() {
+            return Ok(found);
+        }
+    }
+}
+
+fn lldp(found: &[Neighbour], json: bool) {
+    if json {
+        println!("{}", serde_json::to_string_pretty(found).unwrap_or_default());
+    } else if found.is_empty() {
+        println!("no frame of LLDP in it: switches send one every 30 seconds");
+    } else {
+        print!("{}", printable::lines(&page(found)));
+    }
+}
+
+/// Facts that were read, and what could not be read.
+#[derive(Default)]
+struct Examined {
+    hosts: Vec<HostFacts>,
+    switches: Vec<SwitchFacts>,
+    /// Files that the fabric file says nothing of.
+    unplanned: Vec<String>,
+    unread: Vec<String>,
+}
+
+/// A file, and the name that it has in the fabric file, if one is written before it.
+fn named(text: &str) -> (Option<&str>, &Path) {
+    match text.split_once('=').filter(|_| !Path::new(text).exists()) {
+        Some((name, file)) => (Some(name), Path::new(file)),
+        None => (None, Path::new(text)),
+    }
+}
+
+impl Examined {
+    fn text_of(&mut self, path: &Path) -> Option<String> {
+        match fs::read(path) {
+            Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) => {
+                self.unread.push(format!("{}: {error}", path.display()));
+                None
+            }
+        }
+    }
+
+    fn host(&mut self, text: &str, network: Option<&Network>) {
+        let (name, path) = named(text);
+        let Some(text) = self.text_of(path) else { return };
+        match read_host(&path.display().to_string(), &text) {
+            Ok(mut host) => {
+                if network.is_some_and(|network| !attach_host(network, &mut host, name)) {
+                    self.unplanned.push(host.name.clone());
+                }
+                self.hosts.push(host);
+            }
+            Err(error) => self.unread.push(error.to_string()),
+        }
+    }
+
+    fn switch(&mut self, text: &str, network: Option<&Network>) -> Result<(), Error> {
+        let (name, path) = named(text);
+        let Some(text) = self.text_of(path) else { return Ok(()) };
+        match read_switch(&path.display().to_string(), &text) {
+            Ok(mut switch) => {
+                if let Some(network) = network
+                    && !plan_switch(network, &mut switch, name)?
+                {
+                    self.unplanned.push(switch.file.clone());
+                }
+                self.switches.push(switch);
+            }
+            Err(error) => self.unread.push(error.to_string()),
+        }
+        Ok(())
+    }
+}
+
+fn examine(what: &Doctor) -> Result<(), Error> {
+    let network = what.fabric.as_deref().map(plan::network).transpose()?;
+    let mut facts = Examined::default();
+    what.host.iter().for_each(|text| facts.host(text, network.as_ref()));
+    for text in &what.switch {
+        facts.switch(text, network.as_ref())?;
+    }
+    let this_host = what.host.is_empty() && what.switch.is_empty();
+    if this_host {
+        match read_host("this host", &collect::snapshot()) {
+            Ok(host) => facts.hosts.push(host),
+            Err(error) => facts.unread.push(error.to_string()),
+        }
+    }
+    let found = check(&facts.hosts, &facts.switches);
+    if what.json {
+        println!("{}", serde_json::to_string_pretty(&as_json(&facts, &found)).unwrap_or_default());
+    } else {
+        print!("{}", printable::lines(&as_text(&facts, &found)));
+        if this_host && !collect::has_adapters() {
+            print!("{}", without_adapters());
+        }
+    }
+    if !facts.unread.is_empty() {
+        return Err(Error::Unread(facts.unread.join("\n")));
+    }
+    match found.len() {
+        0 => Ok(()),
+        count => Err(Error::Findings(counted(count as u64, "finding", "findings"))),
+    }
+}
+
+fn as_text(facts: &Examined, found: &[Finding]) -> String {
+    let (hosts, switches) = (&facts.hosts, &facts.switches);
+    let mut text: String = found.iter().map(|finding| format!("{finding}\n")).collect();
+    for host in hosts.iter().filter(|host| !host.adapters.is_empty()) {
+        let unknown = unknown(host);
+        text += &format!("{}: {}", host.name, counted(host.adapters.len() as u64, "adapter", "adapters"));
+        if !unknown.is_empty() {
+            text += &format!("; not seen, so unknown: {}", unknown.join(", "));
+        }
+        text.push('\n');
+    }
+    for switch in switches {
+        let configured: usize = switch.groups.iter().map(|group| group.ports.len()).sum();
+        let ports = configured.max(switch.shown.ports.len());
+        text += &format!(
+            "{}: {} of {}",
+            switch.file,
+            counted(ports as u64, "port", "ports"),
+            switch.dialect.name()
+        );
+        let unknown = unknown_of_switch(switch);
+        if !unknown.is_empty() {
+            text += &format!("; not seen, so unknown: {}", unknown.join(", "));
+        }
+        text.push('\n');
+    }
+    for file in &facts.unplanned {
+        text += &format!("{file}: the fabric file has nothing of this name; write NAME={file}\n");
+    }
+    if found.is_empty() && (hosts.iter().any(|host| !host.adapters.is_empty()) || !switches.is_empty()) {
+        text += "nothing is wrong of what was seen\n";
+    }
+    text
+}
+
+/// What no rule could look at.
+fn unknown(host: &HostFacts) -> Vec<&'static str> {
+    let any = |seen: &dyn Fn(&gear::doctor::Adapter) -> bool| host.adapters.iter().any(seen);
+    let windows = host.windows.is_some();
+    let areas = [
+        ("PCIe", windows || any(&|adapter| adapter.pcie.trained.is_some()) || !host.pcie_limited.is_empty()),
+        ("GIDs", windows || any(&|adapter| !adapter.gids.is_empty())),
+        ("MTU", any(&|adapter| adapter.mtu.is_some())),
+        ("PFC", any(&|adapter| adapter.pfc.is_some())),
+        ("ToS", windows || any(&|adapter| adapter.tos.is_some())),
+        ("DCQCN", windows || any(&|adapter| !adapter.notifies.is_empty())),
+        ("firewall", windows || host.firewall_seen),
+    ];
+    areas.into_iter().filter(|(_, seen)| !seen).map(|(name, _)| name).collect()
+}
+
+/// What no rule could look at, of a switch.
+fn unknown_of_switch(switch: &SwitchFacts) -> Vec<&'static str> {
+    let shown = |seen: fn(&ShownPort) -> bool| switch.shown.each().any(seen);
+    let configured = !switch.groups.is_empty();
+    let areas = [
+        ("configuration", configured),
+        ("PFC in operation", shown(|port| port.pfc.is_some())),
+        ("DSCP map", configured || shown(|port| port.dscp.is_some())),
+        ("ECN", configured || shown(|port| port.marks.is_some())),
+        ("drops", shown(|port| !port.drops.is_empty())),
+    ];
+    areas.into_iter().filter(|(_, seen)| !seen).map(|(name, _)| name).collect()
+}
+
+/// The page of a host without RDMA adapters: what its interfaces are, and what rockery makes of them.
+fn without_adapters() -> String {
+    let mut text =
+        String::from("This host has no RDMA adapter (/sys/class/infiniband is empty).\n\nInterfaces:\n");
+    for interface in collect::interfaces() {
+        let driver = interface.driver.as_deref().unwrap_or("no device");
+        let speed =
+            interface.mbps.map_or_else(String::new, |mbps| format!(", {:.1} Gb/s", f64::from(mbps) / 1000.0));
+        let mtu = interface.mtu.map_or_else(String::new, |mtu| format!(", MTU {mtu}{}", roce_mtu(mtu)));
+        text += &format!("  {}: {driver}{speed}{mtu}\n", interface.name);
+    }
+    text += "\nDevices that rockery run gives programs (RoCEv2 in software, UDP port 4791):\n";
+    let devices = host::all();
+    for device in &devices {
+        text +=
+            &format!("  {}: on {}, path MTU {}\n", device.name, device.interface, device.active_mtu.bytes());
+    }
+    if devices.is_empty() {
+        text += "  none: no interface is up and has an address\n";
+    }
+    text + "\nFor lossless RoCE between hosts, their frames need DSCP 26, and switches the configuration \
+        that rockery\n\
+        plan writes. rockery doctor --host SNAPSHOT and --switch FILE look at hosts and switches that\n\
+        have it.\n"
+}
+
+fn roce_mtu(mtu: u32) -> &'static str {
+    if mtu < 4176 { " (RoCE packets of 4096 bytes need 4200)" } else { "" }
+}
+
+fn as_json(facts: &Examined, found: &[Finding]) -> Value {
+    let hosts = facts.hosts.iter().map(|host| (host.name.clone(), json!(unknown(host))));
+    let switches =
+        facts.switches.iter().map(|switch| (switch.file.clone(), json!(unknown_of_switch(switch))));
+    let unknown: serde_json::Map<String, Value> = hosts.chain(switches).collect();
+    json!({
+        "findings": found.iter().map(finding_as_json).collect::<Vec<_>>(), "unread": facts.unread,
+        "unknown": unknown, "not_in_fabric_file": facts.unplanned,
+    })
+}
+
+/// A finding as programs read it.
+pub(crate) fn finding_as_json(finding: &Finding) -> Value {
+    let seen: Vec<Value> = finding
+        .evidence
+        .iter()
+        .map(|seen| json!({ "file": seen.file, "line": seen.line, "text": seen.text }))
+        .collect();
+    let simulated = match finding.consequence {
+        Consequence::Simulated(cost) | Consequence::AfterReboot(cost) => {
+            let outcome = |outcome: gear::consequence::Outcome| {
+                json!({
+                    "gbps": outcome.gbps, "p99_us": outcome.p99_us,
+                    "dropped": outcome.dropped, "pauses": outcome.pauses,
+                })
+            };
+            json!({ "now": outcome(cost.now), "fixed": outcome(cost.fixed) })
+        }
+        _ => Value::Null,
+    };
+    json!({
+        "rule": finding.rule, "place": finding.place, "what": finding.what, "seen": seen,
+        "consequence": finding.consequence.to_string(), "simulated": simulated,
+        "fix": finding.fix, "link": finding.link,
+    })
+}

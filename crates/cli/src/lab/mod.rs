@@ -1,0 +1,365 @@
+//! `rockery lab`: fabric files run live.
+
+mod compare;
+mod metrics;
+mod run;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use ::lab::{Client, Plan, Ready, Status, labs};
+use clap::Subcommand;
+use fabric::file::Document;
+
+use crate::Error;
+use crate::args::{Run, Settings};
+use crate::run as program;
+use crate::sim::Files;
+
+/// The largest slowdown.
+const SLOW_MAX: u32 = 10_000;
+
+/// Commands of a lab.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Start the lab of a fabric file. Without -d it runs until Ctrl-C.
+    Up(Up),
+    /// Run the workloads of a fabric file live, and print what `rockery sim` prints; --compare simulates it
+    /// too.
+    Run(run::RunArgs),
+    /// A host's part in `rockery lab run`.
+    #[command(hide = true)]
+    Part,
+    /// End a lab and all programs in it.
+    Down(Down),
+    /// List labs and their hosts.
+    Ps {
+        /// Print one JSON document per lab and line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a program in a host, with rockery's libraries.
+    ///
+    /// It may change interfaces and routes of its host. Its exit status is that of this command.
+    Exec(Exec),
+    /// Print what the ports of a lab counted, and what is wrong, as `rockery sim` prints a run.
+    Report {
+        /// Name of the lab, if several run.
+        lab: Option<String>,
+        /// Print one JSON document, as `rockery sim --json` writes it.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what a switch with a RouterOS or SONiC configuration shows, with the counters of this moment.
+    Show {
+        /// Name of the lab, if several run.
+        #[arg(long, value_name = "NAME")]
+        lab: Option<String>,
+        /// Name of the switch.
+        switch: String,
+        /// Words of a table's heading, such as 'queue print' or 'pfc'. All tables, if not given.
+        #[arg(default_value = "")]
+        command: String,
+    },
+    /// Take a link down, or bring it up again.
+    Link {
+        /// Name of the lab, if several run.
+        #[arg(long, value_name = "NAME")]
+        lab: Option<String>,
+        /// The nodes or ports at its ends, such as sender0-crs504. All links between them change.
+        #[arg(value_name = "A-B")]
+        ends: String,
+        /// Whether it works from now on.
+        state: LinkState,
+    },
+    /// Write packets of a port to a file, in both directions, pause frames included, until the lab ends.
+    Pcap {
+        /// Name of the lab, if several run.
+        #[arg(long, value_name = "NAME")]
+        lab: Option<String>,
+        /// The port, and a file for Wireshark; `off` in place of the file ends the capture.
+        #[arg(value_name = "PORT=FILE", value_parser = crate::args::capture)]
+        port: (String, PathBuf),
+    },
+    /// Change a value of the fabric file while the lab runs: links and thresholds, ECN and PFC of switches.
+    Set {
+        /// Name of the lab, if several run.
+        #[arg(long, value_name = "NAME")]
+        lab: Option<String>,
+        /// As `--set` of `rockery sim`, such as link.0.loss=0.01 or qos.default.pfc.classes=[].
+        #[arg(value_name = "PATH=VALUE", value_parser = crate::args::setting)]
+        value: (String, String),
+    },
+    /// Print counters in the text format of Prometheus.
+    Metrics {
+        /// Name of the lab, if several run.
+        lab: Option<String>,
+    },
+    /// Show labs and their hosts once a second, until Ctrl-C.
+    Top,
+    /// Start the user's shell in a host.
+    Shell {
+        /// Name of the lab, if several run.
+        #[arg(long, value_name = "NAME")]
+        lab: Option<String>,
+        /// Name of the host.
+        host: String,
+    },
+}
+
+/// What to start.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Up {
+    /// Fabric file (TOML). Programs run in the hosts that it calls live, or in all hosts if it calls none so.
+    file: PathBuf,
+    /// Return when the hosts can be entered; `rockery lab down` ends the lab.
+    #[arg(short, long)]
+    detach: bool,
+    /// Name of the lab; that of the file if not given.
+    #[arg(long)]
+    name: Option<String>,
+    /// Value that replaces the file's, as `--set` of `rockery sim`. May be repeated.
+    #[arg(long, value_name = "PATH=VALUE", value_parser = crate::args::setting)]
+    set: Vec<(String, String)>,
+    /// By what factor the hosts' clocks run slower than this machine's, 1 to 10000.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(SLOW_MAX)))]
+    slow: u32,
+    /// Print the names as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whether a link works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LinkState {
+    /// Nothing gets through.
+    Down,
+    /// Frames get through.
+    Up,
+}
+
+/// What to end.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Down {
+    /// Name of the lab, if several run.
+    lab: Option<String>,
+    /// Exit with status 1 if the lab was too late to be believed: see `rockery lab ps`.
+    #[arg(long)]
+    strict: bool,
+}
+
+/// What to run where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Exec {
+    /// Name of the lab, if several run.
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+    /// How the libraries get into the program.
+    #[command(flatten)]
+    settings: Settings,
+    /// Name of the host.
+    host: String,
+    /// The program and its arguments, after `--`.
+    #[arg(required = true, last = true, value_name = "PROGRAM ARGUMENTS")]
+    program: Vec<OsString>,
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// When the lab cannot.
+pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
+    match lab {
+        Lab::Up(what) => up(what)?,
+        Lab::Run(what) => {
+            let name = format!("run-{}", std::process::id());
+            return run::act(what, &plan(&what.file, &what.set, Some(name))?);
+        }
+        Lab::Part => ::lab::traffic::act(),
+        Lab::Down(which) => return down(which),
+        Lab::Ps { json } => ps(*json)?,
+        Lab::Report { lab, json } => print!("{}", Client::connect(lab.as_deref())?.report(*json)?),
+        Lab::Show { lab, switch, command } => {
+            print!("{}", Client::connect(lab.as_deref())?.show(switch, command)?);
+        }
+        Lab::Link { lab, ends, state } => link(&Client::connect(lab.as_deref())?, ends, *state)?,
+        Lab::Pcap { lab, port: (port, file) } => {
+            let path = match file.to_str() {
+                Some("off") => None,
+                _ => Some(std::path::absolute(file).map_err(Error::file(file))?),
+            };
+            let path = path.as_ref().map(|path| path.to_string_lossy());
+            Client::connect(lab.as_deref())?.capture(port, path.as_deref())?;
+        }
+        Lab::Set { lab, value: (path, value) } => Client::connect(lab.as_deref())?.set(path, value)?,
+        Lab::Metrics { lab } => {
+            print!("{}", metrics::text(&Client::connect(lab.as_deref())?.status()?));
+        }
+        Lab::Top => top()?,
+        Lab::Exec(exec) => {
+            let Exec { lab, settings, host, program } = exec;
+            return enter(lab.as_deref(), host, Run { settings: settings.clone(), program: program.clone() });
+        }
+        Lab::Shell { lab, host } => {
+            let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+            let run = Run { settings: Settings::default(), program: vec![shell] };
+            return enter(lab.as_deref(), host, run);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The plan of a file.
+fn plan(file: &Path, set: &[(String, String)], name: Option<String>) -> Result<Plan, Error> {
+    let files = Files::of(file);
+    let (mut reader, text) = (files.reader(), files.read(file)?);
+    let mut document = Document::read(&file.display().to_string(), &text, &mut reader)?;
+    for (path, value) in set {
+        document.set(path, value)?;
+    }
+    let stem = || file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name.unwrap_or_else(stem);
+    Ok(Plan::new(name, document, &mut reader)?)
+}
+
+fn up(what: &Up) -> Result<(), Error> {
+    let plan = plan(&what.file, &what.set, what.name.clone())?;
+    if what.detach {
+        say(what, &::lab::run_detached(plan, what.slow)?);
+        return Ok(());
+    }
+    Ok(::lab::run(plan, what.slow, |ready| say(what, ready))?)
+}
+
+fn say(what: &Up, ready: &Ready) {
+    if what.json {
+        return println!("{}", serde_json::to_string(ready).unwrap_or_default());
+    }
+    ready.warnings.iter().for_each(|warning| eprintln!("rockery: {warning}"));
+    println!("lab {} runs: {}", ready.name, ready.hosts.join(", "));
+    if let Some(host) = ready.hosts.first() {
+        println!("rockery lab exec --lab {} {host} -- PROGRAM runs a program there", ready.name);
+    }
+}
+
+fn down(which: &Down) -> Result<ExitCode, Error> {
+    let client = Client::connect(which.lab.as_deref())?;
+    let status = client.status()?;
+    client.down()?;
+    let lateness = status.lateness;
+    if which.strict && !status.valid {
+        eprintln!(
+            "rockery: lab {} was late by {} ns (99.9 %), and its shortest link takes {} ns: start it with \
+             --slow {} or more",
+            status.name,
+            lateness.p999_ns,
+            status.shortest_link_ns,
+            slower(&status)
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The slowdown at which the same lateness in time of the machine would be within bounds.
+fn slower(status: &Status) -> u64 {
+    let times = status.lateness.p999_ns.div_ceil(status.shortest_link_ns.max(1));
+    status.slowdown.saturating_mul(times.max(1)).min(u64::from(SLOW_MAX))
+}
+
+/// Takes the name of a link apart: names of nodes may have a `-` themselves.
+fn link(client: &Client, name: &str, state: LinkState) -> Result<(), Error> {
+    let mut refused = ::lab::LabError::Refused(format!("{name} names no link: write A-B"));
+    for (at, _) in name.match_indices('-') {
+        let ends = [name[..at].to_owned(), name[at + 1..].to_owned()];
+        match client.link(ends, state == LinkState::Up) {
+            Ok(()) => return Ok(()),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused.into())
+}
+
+fn top() -> Result<(), Error> {
+    let clears = std::io::stdout().is_terminal();
+    loop {
+        if clears {
+            print!("\x1b[H\x1b[2J");
+        }
+        ps(false)?;
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+}
+
+fn ps(json: bool) -> Result<(), Error> {
+    for name in labs() {
+        let status = Client::connect(Some(&name))?.status()?;
+        if json {
+            println!("{}", serde_json::to_string(&status).unwrap_or_default());
+        } else {
+            print!("{}", text(&status));
+        }
+    }
+    Ok(())
+}
+
+/// A lab as a table.
+fn text(status: &Status) -> String {
+    let Status { lateness, .. } = status;
+    let mut text = format!(
+        "lab {} (process {}): {}\n  clock {:.3} s, slowed down {} times; dropped {}, marked {}, pauses {}\n",
+        status.name,
+        status.process,
+        status.title,
+        status.now_ns as f64 / 1e9,
+        status.slowdown,
+        status.dropped,
+        status.marked,
+        status.pauses
+    );
+    text += &format!(
+        "  late by {} ns (median), {} ns (99.9 %), {} ns (at most); shortest link {} ns: {}\n",
+        lateness.p50_ns,
+        lateness.p999_ns,
+        lateness.max_ns,
+        status.shortest_link_ns,
+        if status.valid { "valid" } else { "not valid" }
+    );
+    text += &format!(
+        "  {:<16} {:<15} {:<24} {:>7} {:>10} {:>10} {:>10} {:>10} {:>6}\n",
+        "host", "IPv4", "IPv6", "devices", "RDMA out", "RDMA in", "frames out", "frames in", "lost"
+    );
+    for host in &status.hosts {
+        let counters = &host.counters;
+        text += &format!(
+            "  {:<16} {:<15} {:<24} {:>7} {:>10} {:>10} {:>10} {:>10} {:>6}\n",
+            host.name,
+            host.v4,
+            host.v6,
+            host.devices,
+            counters.rdma_sent,
+            counters.rdma_received,
+            counters.frames_sent,
+            counters.frames_received,
+            counters.lost
+        );
+    }
+    text
+}
+
+/// Runs a program in a host.
+fn enter(lab: Option<&str>, host: &str, run: Run) -> Result<ExitCode, Error> {
+    let entered = Client::connect(lab)?.host(host)?;
+    let status = ::lab::enter(&entered, || {
+        let error = match program::replace_this_process(&run) {
+            Ok(never) => match never {},
+            Err(error) => error,
+        };
+        eprintln!("rockery: {}", crate::printable::lines(&error.to_string()));
+        error.status()
+    })?;
+    Ok(ExitCode::from(status))
+}

@@ -1,0 +1,105 @@
+//! `rockery plan`: the fabric file as configurations of real switches and hosts.
+
+use std::fs;
+use std::path::Path;
+
+use fabric::file::{Document, Network};
+use gear::consequence::{Case, compare};
+use gear::dialect::Version;
+use gear::{Dialect, Intent, changes, host_intent, switch_intent};
+
+use crate::Error;
+use crate::args::Plan;
+
+/// Writes the configurations, or shows what they would change.
+///
+/// # Errors
+/// Mistakes in the fabric file, names that it does not have, dialects and versions that are not known,
+/// running
+/// configurations that are not understood, and files that cannot be written.
+pub(crate) fn act(plan: &Plan) -> Result<(), Error> {
+    let wanted: Vec<(&str, Dialect, Version)> = plan
+        .wanted
+        .iter()
+        .map(|(name, dialect)| {
+            Dialect::parse(dialect).map(|(dialect, version)| (name.as_str(), dialect, version))
+        })
+        .collect::<Result<_, _>>()?;
+    let running = running(plan, &wanted)?;
+    let network = network(&plan.file)?;
+    for (name, dialect, version) in &wanted {
+        let intent = match dialect.is_host() {
+            true => host_intent(&network, name, *dialect)?,
+            false => switch_intent(&network, name, *dialect)?,
+        };
+        let written = dialect.write(&intent, *version);
+        if let Some(out) = &plan.out {
+            let folder = out.join(name);
+            fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+            let files = [(written.file, &written.text)];
+            let more = written.more.iter().map(|(file, text)| (*file, text));
+            for (file, text) in files.into_iter().chain(more) {
+                let path = folder.join(file);
+                fs::write(&path, text).map_err(Error::file(&path))?;
+                println!("{}", path.display());
+            }
+        } else if running.iter().all(|(own, _)| own != name) {
+            print!("{}", written.text);
+        }
+        for note in &written.notes {
+            eprintln!("{name}: {}", note.0);
+        }
+        for (_, file) in running.iter().filter(|(own, _)| own == name) {
+            let text = fs::read(file).map_err(Error::file(file))?;
+            let now = dialect.read(file, &String::from_utf8_lossy(&text))?;
+            show_diff(name, &now, &written.expressed);
+        }
+    }
+    Ok(())
+}
+
+/// The running configurations, with the names that they are of.
+fn running(plan: &Plan, wanted: &[(&str, Dialect, Version)]) -> Result<Vec<(String, String)>, Error> {
+    let one = |text: &String| match (text.split_once('='), wanted) {
+        (Some((name, file)), _) if wanted.iter().any(|(own, ..)| *own == name) => {
+            Ok((name.to_owned(), file.to_owned()))
+        }
+        (Some((name, _)), _) if !Path::new(text).exists() => Err(Error::NotPlanned(name.to_owned())),
+        (_, [(name, ..)]) => Ok(((*name).to_owned(), text.clone())),
+        _ => Err(Error::WhoseRunning(text.clone())),
+    };
+    plan.diff.iter().map(one).collect()
+}
+
+/// The network of a fabric file.
+///
+/// # Errors
+/// Mistakes in the file, and files that cannot be read.
+pub(crate) fn network(path: &Path) -> Result<Network, Error> {
+    let read = |path: &Path| fs::read_to_string(path);
+    let text = read(path).map_err(Error::file(path))?;
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let mut files = |name: &str| read(&folder.join(name)).map_err(|error| error.to_string());
+    let document = Document::read(&path.display().to_string(), &text, &mut files)?;
+    let file = document.fields()?;
+    Ok(Network::build(&document, &file, &mut files)?)
+}
+
+fn show_diff(name: &str, now: &Intent, planned: &Intent) {
+    let changes = changes(now, planned);
+    if changes.is_empty() {
+        println!("{name}: the running configuration says what is planned");
+        return;
+    }
+    println!(
+        "{name}: {} of the running configuration would change",
+        ::sim::report::counted(changes.len() as u64, "setting", "settings")
+    );
+    for change in changes {
+        println!("  {change}");
+    }
+    let gbps = planned.ports.iter().filter_map(|port| port.gbps).max().unwrap_or(100);
+    if let Some(cost) = compare(&Case::incast(now, gbps), &Case::incast(planned, gbps)) {
+        println!("  as it runs: {cost}");
+    }
+}
