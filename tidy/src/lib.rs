@@ -4,6 +4,7 @@
 //! there. To add one: write the function with a test that it finds something, and give it a line in
 //! `tests/house.rs`.
 
+pub mod modules;
 pub mod rules;
 pub mod rust;
 pub mod tree;

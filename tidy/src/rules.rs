@@ -1,10 +1,15 @@
 //! The rules.
 
 pub mod arrows;
+pub mod claims;
+pub mod comments;
+pub mod cycles;
+pub mod licences;
 pub mod manifests;
 pub mod paths;
 pub mod sans_io;
 pub mod settling;
 pub mod size;
+pub mod types;
 pub mod unsafe_code;
 pub mod words;

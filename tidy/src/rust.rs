@@ -8,7 +8,7 @@ use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 /// A function with a body.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
     /// The line of `fn`, counted from one.
     pub line: usize,

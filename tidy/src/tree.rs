@@ -41,7 +41,7 @@ impl File {
 /// Something that is not as the house has it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Finding {
-    /// File.
+    /// Path of the file.
     pub path: String,
     /// Line, counted from one; 0 for the file as a whole.
     pub line: usize,
@@ -60,7 +60,7 @@ impl fmt::Display for Finding {
 pub struct Tree {
     /// Where it lies.
     pub root: PathBuf,
-    /// The files.
+    /// Files in the order of their paths.
     pub files: Vec<File>,
 }
 

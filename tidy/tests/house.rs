@@ -1,7 +1,9 @@
 //! The rules, applied to this repository: one line each.
 
 use tidy::rules::arrows::{self, Workspace};
-use tidy::rules::{manifests, paths, sans_io, settling, size, unsafe_code, words};
+use tidy::rules::{
+    claims, comments, cycles, licences, manifests, paths, sans_io, settling, size, types, unsafe_code, words,
+};
 use tidy::{Finding, Tree};
 
 macro_rules! rules {
@@ -21,6 +23,8 @@ rules! {
     crates_are_uniform: manifests::crates_are_uniform;
     dependencies_have_a_reason:
         |tree: &Tree| manifests::dependencies_have_a_reason(tree, &Workspace::of(&tree.root));
+    crates_of_others_have_allowed_licences_and_one_version:
+        |tree: &Tree| licences::check(&licences::packages(&tree.root));
     locks_name_crates_io: manifests::locks_name_crates_io;
     sans_io_crates_neither_wait_nor_look: sans_io::check;
     lines_fit: |tree: &Tree| settling::spare(size::line_width(tree));
@@ -28,6 +32,7 @@ rules! {
     functions_are_short: size::function_length;
     unsafe_code_is_where_it_may_be: unsafe_code::only_where_allowed;
     unsafe_code_has_a_reason: unsafe_code::has_a_reason;
+    modules_import_each_other_in_one_direction: cycles::between_modules;
     nothing_is_unfinished: |tree: &Tree| settling::spare(words::unfinished(tree));
     nobody_settles_for_ever:
         |tree: &Tree| settling::settled(&[size::line_width(tree), words::unfinished(tree)].concat());
@@ -36,6 +41,14 @@ rules! {
     no_paths_of_one_machine: paths::of_one_machine;
     links_lead_somewhere: paths::links;
     no_dead_files: paths::dead_files;
+    the_root_holds_listed_files_only: claims::root_files;
+    the_architecture_page_has_the_ranks_that_are_enforced:
+        |tree: &Tree| claims::ranks(tree, &Workspace::of(&tree.root));
+    every_fuzz_target_is_documented: claims::fuzz_targets;
+    paths_in_the_documentation_exist: claims::paths_in_docs;
+    documentation_comments_are_sentences: comments::short;
+    a_type_name_has_one_meaning: types::with_several_meanings;
+    lines_of_the_documentation_fit: size::page_width;
 }
 
 fn tree() -> Tree {
@@ -47,4 +60,21 @@ fn tree() -> Tree {
 fn report(findings: Vec<Finding>) {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(lines.is_empty(), "\n{}\n", lines.join("\n"));
+}
+
+/// The table "Where things happen" of the architecture page names files and functions that exist.
+#[test]
+fn the_architecture_page_names_functions_that_exist() {
+    let tree = tree();
+    let page = tree.file("docs/architecture.md").expect("the page exists");
+    let mut checked = 0;
+    for line in page.text.lines().filter(|line| line.contains(".rs`: `")) {
+        let mut names = line.split('`').skip(1).step_by(2);
+        let (Some(path), Some(function)) = (names.next(), names.next()) else { continue };
+        let file = tree.file(path).unwrap_or_else(|| panic!("docs/architecture.md names no file: {path}"));
+        let is_there = file.text.contains(&format!("fn {function}("));
+        assert!(is_there, "docs/architecture.md: {path} has no function {function}");
+        checked += 1;
+    }
+    assert!(checked >= 4, "the table names {checked} functions");
 }

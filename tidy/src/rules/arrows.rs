@@ -14,9 +14,9 @@ pub const RANKS: &[&[&str]] = &[
     &["wire", "abi"],
     &["rnic", "fabric", "link"],
     &["host", "sim", "rdma"],
-    &["door"],
-    &["verbs", "rdmacm", "view", "sockets", "nvme", "smb", "gear"],
-    &["bench", "web"],
+    &["door", "lab", "page"],
+    &["verbs", "rdmacm", "providers", "view", "sockets", "nvme", "smb", "gear", "kubelet"],
+    &["bench", "playground"],
     &["cli", "python"],
 ];
 
@@ -26,16 +26,16 @@ pub const BESIDE: &[&str] = &["tidy", "programs"];
 /// A dependency of one crate of ours on another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arrow {
-    /// Who depends.
+    /// The crate that depends on the other.
     pub from: String,
-    /// On whom.
+    /// The crate that is depended on.
     pub to: String,
 }
 
 /// What cargo knows about the workspace.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
-    /// Its crates.
+    /// Names of the workspace's crates.
     pub crates: Vec<String>,
     /// Dependencies among them, of all kinds: tests obey the ranks as well.
     pub arrows: Vec<Arrow>,
@@ -46,7 +46,7 @@ pub struct Workspace {
 const PREFIX: &str = "rockery-";
 
 impl Workspace {
-    /// Asks cargo.
+    /// Asks cargo for the crates and their dependencies.
     ///
     /// # Panics
     /// When cargo does not answer: there is nothing to check then.

@@ -6,6 +6,12 @@ use crate::{Finding, Tree};
 /// Columns of a line. `rustfmt` sees to code; this is about comments, strings, and what is not Rust.
 pub const LINE_WIDTH_MAX: usize = 110;
 
+/// Columns of a line of documentation.
+pub const PAGE_WIDTH_MAX: usize = 140;
+
+/// A page that is made of the sentences of the fabric file's schema.
+const GENERATED: &str = "docs/fabric-file.md";
+
 /// Lines of a Rust file. The aim is 300.
 pub const FILE_LINES_MAX: usize = 800;
 
@@ -26,6 +32,22 @@ pub fn line_width(tree: &Tree) -> Vec<Finding> {
             let width = line.chars().count();
             if width > LINE_WIDTH_MAX {
                 findings.push(file.finding(index + 1, format!("{width} columns, {LINE_WIDTH_MAX} fit")));
+            }
+        }
+    }
+    findings
+}
+
+/// Lines of documentation that are too wide. Tables and blocks of code are as wide as what they show.
+pub fn page_width(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.with_extension(&["md"]).filter(|file| file.path != GENERATED) {
+        let mut in_code = false;
+        for (index, line) in file.text.lines().enumerate() {
+            in_code ^= line.trim_start().starts_with("```");
+            let width = line.chars().count();
+            if !in_code && !line.starts_with('|') && width > PAGE_WIDTH_MAX {
+                findings.push(file.finding(index + 1, format!("{width} columns, {PAGE_WIDTH_MAX} fit")));
             }
         }
     }
@@ -90,6 +112,13 @@ mod tests {
         let long = "\n".repeat(FILE_LINES_MAX + 1);
         assert_eq!(file_length(&Tree::of(&[("a.rs", &long)])).len(), 1);
         assert_eq!(file_length(&Tree::of(&[("a.rs", &long[1..])])).len(), 0);
+    }
+
+    #[test]
+    fn wide_lines_of_documentation_are_found() {
+        let wide = "x".repeat(PAGE_WIDTH_MAX + 1);
+        let text = format!("{wide}\n| {wide} |\n```\n{wide}\n```\n{}\n", &wide[1..]);
+        assert_eq!(page_width(&Tree::of(&[("docs/a.md", &text)])).len(), 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::{File, Finding, Tree};
 pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/link/src/sys/", "system calls and shared rings"),
     ("crates/host/src/sys/", "application memory, shared memory, system calls"),
+    ("crates/host/tests/it/sys.rs", "shared mappings and Unix sockets, for tests of what peers show and say"),
     ("crates/rnic/tests/it/capacity.rs", "an allocator that counts, for a test"),
     ("crates/nvme/src/sys/", "io_uring, calls on files"),
     ("crates/rdma/src/sys/", "calls into libibverbs and librdmacm"),
@@ -17,8 +18,9 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("examples/ci/rust/src/", "registering memory, with someone else's crate"),
     ("crates/view/src/", "the C library's functions that take a path"),
     ("crates/sockets/src/", "the C library's functions on sockets and descriptors"),
+    ("crates/lab/src/sys/", "namespaces, processes, taps, sockets"),
+    ("crates/playground/src/sys/", "memory that a worker of a browser shares with WebAssembly"),
     ("crates/cli/src/sys/", "namespaces and mounts of a program that is started"),
-    ("crates/python/src/", "Python's extension interface"),
 ];
 
 /// How far above a statement's `unsafe` its reason may begin: the line of a `let`, and attributes.
@@ -53,6 +55,9 @@ pub fn has_a_reason(tree: &Tree) -> Vec<Finding> {
                 Unsafe::Code if !comment_above(above).contains("SAFETY:") => {
                     findings.push(file.finding(line, "say above it why it is sound: // SAFETY: …"));
                 }
+                Unsafe::Code if refers_elsewhere(&comment_above(above)) => {
+                    findings.push(file.finding(line, "give the reason itself, not where another one is"));
+                }
                 Unsafe::Contract if !comment_above(above).contains("# Safety") && !is_private(above) => {
                     findings
                         .push(file.finding(line, "say in its documentation what its users owe: # Safety"));
@@ -62,6 +67,15 @@ pub fn has_a_reason(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Reasons that only refer to another one: `SAFETY: as above`.
+const REFERENCES: &[&str] =
+    &["as above", "as before", "as below", "the same", "see above", "ditto", "likewise"];
+
+fn refers_elsewhere(comment: &str) -> bool {
+    let reason = comment.rsplit("SAFETY:").next().unwrap_or_default().trim_start().to_lowercase();
+    REFERENCES.iter().any(|reference| reason.starts_with(reference))
 }
 
 fn rust_files(tree: &Tree) -> impl Iterator<Item = (&File, Tokens)> {
@@ -106,6 +120,7 @@ mod tests {
         assert_eq!(reasons("unsafe impl A for B {}"), 1);
         assert_eq!(reasons("fn a() {\n// SAFETY: b,\n// and c.\nlet d =\nunsafe { b() };\n}"), 0);
         assert_eq!(reasons("// SAFETY: of another.\nfn a() {\n\n\n\nunsafe { b() };\n}"), 1);
+        assert_eq!(reasons("fn a() {\n// SAFETY: as above.\nunsafe { b() };\n}"), 1);
         assert_eq!(reasons("/// A.\npub unsafe fn a() {}"), 1);
         assert_eq!(reasons("/// A.\n///\n/// # Safety\n/// B.\n#[inline]\npub unsafe fn a() {}"), 0);
         assert_eq!(reasons("/// A.\nunsafe fn a() {}"), 0);

@@ -1,0 +1,231 @@
+//! Modules of a crate import each other in one direction: a reader who begins below needs nothing above.
+//!
+//! A module and those within it are one idea in several files, so imports between them are not counted.
+
+use std::collections::VecDeque;
+
+use crate::modules::{Module, Modules};
+use crate::{File, Finding, Tree};
+
+/// Imports that close a cycle today: folder of the crate, module, and the module that it imports. Entries may
+/// go, and none may be added.
+pub const OPEN: &[(&str, &str, &str)] = &[
+    ("crates/fabric", "file::document", "file::check"),
+    ("crates/fabric", "file::network::vendors", "file::network::switches"),
+    ("crates/fabric", "packet", "telemetry"),
+    ("crates/link", "sys::interface", "interface"),
+    ("crates/python", "table", "html"),
+    ("crates/python", "table", "report"),
+    ("crates/rdma", "sys::connection", "sys::listener"),
+    ("crates/rdma", "sys::shared", "sys::listener"),
+    ("crates/rdmacm", "address", "events"),
+    ("crates/rdmacm", "channel", "events"),
+    ("crates/rdmacm", "id", "channel"),
+    ("crates/rdmacm", "id", "endpoint"),
+    ("crates/rdmacm", "id", "events"),
+    ("crates/rdmacm", "id", "multicast"),
+    ("crates/rdmacm", "id", "process"),
+    ("crates/rdmacm", "id", "qp"),
+    ("crates/rdmacm", "id_table", "events"),
+    ("crates/rdmacm", "id_table", "qp"),
+    ("crates/rdmacm", "multicast", "events"),
+    ("crates/rdmacm", "rsocket::iomap", "rsocket::socket"),
+    ("crates/rdmacm", "rsocket::options", "rsocket::defaults"),
+    ("crates/rdmacm", "rsocket::options", "rsocket::socket"),
+    ("crates/rdmacm", "rsocket::wait", "rsocket::poll"),
+    ("crates/sockets", "fork", "calls"),
+    ("crates/view", "netlink", "functions_on_sockets"),
+    ("crates/wire", "ethernet", "frame"),
+    ("crates/wire", "ip", "frame"),
+    ("crates/wire", "ip", "ipv4"),
+    ("crates/wire", "ip", "ipv6"),
+    ("crates/wire", "ipv4", "frame"),
+    ("crates/wire", "ipv4", "icrc"),
+    ("crates/wire", "ipv6", "frame"),
+    ("crates/wire", "udp", "frame"),
+    ("tests/programs", "segment", "guest"),
+];
+
+/// Modules that import each other, one finding per cycle.
+pub fn between_modules(tree: &Tree) -> Vec<Finding> {
+    between_modules_but_for(tree, OPEN)
+}
+
+fn between_modules_but_for(tree: &Tree, open: &[(&str, &str, &str)]) -> Vec<Finding> {
+    let root_of = |path: &'static str| move |file: &&File| file.path.ends_with(path);
+    let (libraries, programs) = (root_of("/src/lib.rs"), root_of("/src/main.rs"));
+    let mut findings = Vec::new();
+    let mut used = vec![false; open.len()];
+    for root in tree.files.iter().filter(|file| libraries(file) || programs(file)) {
+        let modules = Modules::below(tree, root);
+        let mut graph = Graph::of(&modules);
+        let folder = root.path.rsplit_once("/src/").map_or("", |(folder, _)| folder);
+        for (entry, is_used) in open.iter().zip(&mut used).filter(|(entry, _)| entry.0 == folder) {
+            *is_used = graph.is_cyclic(entry.1, entry.2);
+            graph.leave_out(entry.1, entry.2);
+        }
+        findings.extend(graph.cycles());
+    }
+    for ((folder, from, to), _) in open.iter().zip(used).filter(|(_, used)| !used) {
+        let what = format!("{from} → {to} closes no cycle now: bring tidy/src/rules/cycles.rs up to date");
+        findings.push(Finding { path: (*folder).to_owned(), line: 0, what });
+    }
+    findings
+}
+
+/// Imports between the modules of one crate: for each module what it imports, and at which line.
+struct Graph<'m, 'a> {
+    modules: &'m [Module<'a>],
+    imports: Vec<Vec<(usize, usize)>>,
+}
+
+impl<'m, 'a> Graph<'m, 'a> {
+    fn of(modules: &'m Modules<'a>) -> Self {
+        let all = modules.all();
+        let imports = all
+            .iter()
+            .map(|from| {
+                let mut targets = modules.imports_of(from);
+                targets.retain(|(to, _)| !is_within(from, &all[*to]) && !is_within(&all[*to], from));
+                targets
+            })
+            .collect();
+        Self { modules: all, imports }
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        self.modules.iter().position(|module| module.path.join("::") == name)
+    }
+
+    /// Whether an import of `to` by `from` closes a cycle.
+    fn is_cyclic(&self, from: &str, to: &str) -> bool {
+        let (Some(from), Some(to)) = (self.index_of(from), self.index_of(to)) else { return false };
+        let imports = self.imports[from].iter().any(|(imported, _)| *imported == to);
+        imports && self.path(to, from).is_some()
+    }
+
+    /// Leaves an import out of the graph.
+    fn leave_out(&mut self, from: &str, to: &str) {
+        let (Some(from), Some(to)) = (self.index_of(from), self.index_of(to)) else { return };
+        self.imports[from].retain(|(imported, _)| *imported != to);
+    }
+
+    fn cycles(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut is_reported = vec![false; self.modules.len()];
+        for start in 0..self.modules.len() {
+            if is_reported[start] {
+                continue;
+            }
+            let Some(cycle) = self.shortest_cycle(start) else { continue };
+            cycle.iter().for_each(|module| is_reported[*module] = true);
+            findings.push(self.finding(&cycle));
+        }
+        findings
+    }
+
+    /// The modules of the shortest cycle through `start`, which comes first.
+    fn shortest_cycle(&self, start: usize) -> Option<Vec<usize>> {
+        let paths = self.imports[start].iter().filter_map(|(next, _)| self.path(*next, start));
+        let mut cycle = paths.min_by_key(Vec::len)?;
+        cycle.pop();
+        cycle.insert(0, start);
+        Some(cycle)
+    }
+
+    /// The modules of the shortest path from one module to another, both included.
+    fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let mut reached_from = vec![None; self.modules.len()];
+        let mut queue = VecDeque::from([from]);
+        while let Some(module) = queue.pop_front() {
+            if module == to {
+                let back = std::iter::successors(Some(to), |module| reached_from[*module]);
+                let mut path: Vec<usize> = back.collect();
+                path.reverse();
+                return Some(path);
+            }
+            for (next, _) in &self.imports[module] {
+                if *next != from && reached_from[*next].is_none() {
+                    reached_from[*next] = Some(module);
+                    queue.push_back(*next);
+                }
+            }
+        }
+        None
+    }
+
+    fn finding(&self, cycle: &[usize]) -> Finding {
+        let (start, next) = (cycle[0], *cycle.get(1).unwrap_or(&cycle[0]));
+        let line = self.imports[start].iter().find(|(to, _)| *to == next).map_or(0, |(_, line)| *line);
+        let names: Vec<String> =
+            cycle.iter().chain([&start]).map(|module| self.modules[*module].path.join("::")).collect();
+        let what = format!(
+            "an import cycle, {}: move what both sides use to a module below them",
+            names.join(" → ")
+        );
+        self.modules[start].file.finding(line, what)
+    }
+}
+
+fn is_within(inner: &Module<'_>, outer: &Module<'_>) -> bool {
+    inner.path.starts_with(&outer.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: (&str, &str) = ("crates/a/src/lib.rs", "mod b;\nmod c;\nmod d;\npub use c::C;\n");
+
+    fn found(b: &str, c: &str, d: &str) -> Vec<String> {
+        let files = [("crates/a/src/b.rs", b), ("crates/a/src/c.rs", c), ("crates/a/src/d/mod.rs", d)];
+        let tree = Tree::of(&[&[ROOT], files.as_slice()].concat());
+        between_modules_but_for(&tree, &[]).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_cycle_is_found_whichever_way_it_is_written() {
+        let c = "pub struct C(crate::d::D);";
+        let d = "pub struct D(Option<super::b::B>);";
+        let advice = "move what both sides use to a module below them";
+        let expected = [format!("crates/a/src/b.rs:1: an import cycle, b → c → d → b: {advice}")];
+        for b in [
+            "use crate::c::C;\npub struct B(C);",
+            "use super::{c::{self as other}, d as _};\npub struct B(other::C);",
+            "pub struct B(Box<crate::c::C>);",
+            "pub struct B(Box<super::C>);",
+            "fn f() { g!(crate::C); }",
+        ] {
+            let b = b.replace(", d as _", "");
+            assert_eq!(found(&b, c, d), expected, "{b}");
+        }
+    }
+
+    #[test]
+    fn imports_in_one_direction_are_no_cycle() {
+        assert_eq!(found("use crate::c::C;", "use crate::d::D;", "pub struct D;"), [""; 0]);
+        let tests = "#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}";
+        assert_eq!(found("use crate::c::C;", tests, "#[cfg(test)]\nuse crate::b::B;"), [""; 0]);
+        assert_eq!(found("use crate::c::C;", "// crate::b\nconst A: &str = \"crate::b::B\";", ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_module_and_those_within_it_are_one_idea() {
+        let child = ("crates/a/src/d/e.rs", "use super::D;\nuse crate::C;\npub struct E(D);");
+        let parent = ("crates/a/src/d/mod.rs", "mod e;\npub use e::E;\npub struct D(Option<Box<E>>);");
+        let tree = |c| Tree::of(&[ROOT, ("crates/a/src/c.rs", c), parent, child]);
+        assert_eq!(between_modules_but_for(&tree("pub struct C;"), &[]), []);
+        // Through the re-export, the child is imported, and imports what imports it.
+        assert_eq!(between_modules_but_for(&tree("use crate::d::E;"), &[]).len(), 1);
+    }
+
+    #[test]
+    fn an_entry_of_the_list_leaves_one_import_out_and_has_to_be_needed() {
+        let c = ("crates/a/src/c.rs", "use crate::d;");
+        let d = |text| ("crates/a/src/d.rs", text);
+        let entry = [("crates/a", "d", "c")];
+        assert_eq!(between_modules_but_for(&Tree::of(&[ROOT, c, d("use crate::c;")]), &[]).len(), 1);
+        assert_eq!(between_modules_but_for(&Tree::of(&[ROOT, c, d("use crate::c;")]), &entry), []);
+        assert_eq!(between_modules_but_for(&Tree::of(&[ROOT, c, d("")]), &entry).len(), 1);
+    }
+}
