@@ -35,11 +35,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             _ => message.iter_mut().zip(part).for_each(|(byte, other)| *byte ^= other),
         }
         if action & 1 == 0 {
-            let progress = controller.hear(&to_controller, &mut random);
+            let progress = controller.receive(&to_controller, &mut random);
             assert!(shared || progress != Progress::Authenticated, "believed without the secret");
-            to_host = controller.say().unwrap_or_default();
+            to_host = controller.next_message().unwrap_or_default();
         } else {
-            let (answer, progress) = host.hear(&to_host, &mut random);
+            let (answer, progress) = host.receive(&to_host, &mut random);
             assert!(shared || progress != Progress::Authenticated, "the host believed without the secret");
             to_controller = answer;
         }

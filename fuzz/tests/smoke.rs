@@ -49,7 +49,19 @@ const FUZZERS: &[Fuzzer] = &[
         seeds_min: 50,
     },
     Fuzzer { name: "nbd", program: env!("CARGO_BIN_EXE_nbd"), seed: nbd_of, seeds_min: 50 },
+    Fuzzer { name: "smb_direct", program: env!("CARGO_BIN_EXE_smb_direct"), seed: |_| None, seeds_min: 0 },
+    Fuzzer { name: "smb_relay", program: env!("CARGO_BIN_EXE_smb_relay"), seed: |_| None, seeds_min: 0 },
+    Fuzzer { name: "record", program: env!("CARGO_BIN_EXE_record"), seed: |_| None, seeds_min: 0 },
     Fuzzer { name: "nvme_auth", program: env!("CARGO_BIN_EXE_nvme_auth"), seed: |_| None, seeds_min: 0 },
+    Fuzzer {
+        name: "configurations",
+        program: env!("CARGO_BIN_EXE_configurations"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
+    Fuzzer { name: "lab_frame", program: env!("CARGO_BIN_EXE_lab_frame"), seed: tapped, seeds_min: 1000 },
+    Fuzzer { name: "lab_record", program: env!("CARGO_BIN_EXE_lab_record"), seed: ringed, seeds_min: 1000 },
+    Fuzzer { name: "lldp", program: env!("CARGO_BIN_EXE_lldp"), seed: |_| None, seeds_min: 0 },
 ];
 
 fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {
@@ -63,6 +75,19 @@ fn steps_of(frame: &[u8]) -> Option<Vec<u8>> {
     let transport = transport_of(frame)?;
     let length = transport.len().min(255);
     Some([&[0, 0x2c, length as u8], &transport[..length]].concat())
+}
+
+/// A frame without anything left to do, as a tap gives it.
+fn tapped(frame: &[u8]) -> Option<Vec<u8>> {
+    Some([&[0; 10][..], frame].concat())
+}
+
+/// A record of a lab host's device: from 10.0.0.1 to 10.0.0.2, and the transport headers of a packet.
+fn ringed(frame: &[u8]) -> Option<Vec<u8>> {
+    let transport = transport_of(frame)?;
+    let address = |last| [&[0; 10][..], &[0xff, 0xff, 10, 0, 0, last]].concat();
+    let length = transport.len().min(28);
+    Some([&[0; 8][..], &address(1)[..], &address(2)[..], &[0, 64, 0, 192], &transport[..length]].concat())
 }
 
 /// What a TCP segment to or from a target brings.
