@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# build.sh FOLDER [authenticating]: makes the guest that the tests boot as the other side: vmlinuz (the own
-# kernel of the distribution) and initrd.gz (its RoCE device rxe, the programs that speak to it, busybox).
+# build.sh FOLDER [authenticating|smb]: makes the guest that the tests boot as the other side: vmlinuz (the
+# own kernel of the distribution) and initrd.gz (its RoCE device rxe, the programs that speak to it, busybox).
 # Does nothing when FOLDER is complete and was made by this very script. `authenticating` takes a kernel whose
-# NVMe host can prove who it is, which Debian 12's own cannot. Wants no root: packages are unpacked, not
-# installed.
+# NVMe host can prove who it is, which Debian 12's own cannot. `smb` adds what smb.sh builds. Wants no root:
+# packages are unpacked, not installed.
 set -euo pipefail
-folder=$1 kind=${2:-plain}
+folder=$(realpath -m "$1") kind=${2:-plain}
 here=$(cd "$(dirname "$0")" && pwd)
-recipe=$(cat "$here/build.sh" "$here/init.sh" | sha256sum)
+recipes=("$here/build.sh" "$here/init.sh")
+[[ $kind != smb ]] || recipes+=("$here/smb.sh")
+recipe=$(cat "${recipes[@]}" | sha256sum)
 [[ -s $folder/recipe && $(<"$folder/recipe") == "$recipe" ]] && exit 0
 export PATH=$PATH:/usr/sbin:/sbin
 die() { echo "guest: $*" >&2; exit 1; }
@@ -38,7 +40,7 @@ fetch_kernel() {
 }
 fetch_kernel
 release=$(basename "$work"/kernel/lib/modules/*)
-[[ $kind == plain ]] || find "$work/kernel/lib" -name 'nvme-auth.ko*' | grep -q . ||
+[[ $kind != authenticating ]] || find "$work/kernel/lib" -name 'nvme-auth.ko*' | grep -q . ||
   die "kernel $release has no NVMe authentication, and it is the newest that apt-cache knows"
 depmod -b "$work/kernel" "$release"
 
@@ -99,5 +101,8 @@ done | sort -u | while read -r library; do
   [[ -e $root$library ]] || install -D "$(readlink -f "$library")" "$storage$library"
 done
 (cd "$storage" && find . | cpio -o -H newc --quiet | gzip -1) >"$folder/storage.gz"
+if [[ $kind == smb ]]; then
+  "$here/smb.sh" "$work/kernel" "$release" "$storage" "$folder/smb.gz"
+fi
 cp "$work"/kernel/boot/vmlinuz-* "$folder/vmlinuz"
 echo "$recipe" >"$folder/recipe"   # last: a build that was cut short is made anew

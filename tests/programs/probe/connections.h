@@ -19,7 +19,7 @@ static inline struct ibv_qp_init_attr attributes(void) {
   return (struct ibv_qp_init_attr){.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC, .sq_sig_all = 1};
 }
 
-// A queue pair with a completion queue that nobody waits for.
+// A queue pair with a completion queue that is not polled.
 static inline void furnish(struct rdma_cm_id *id) {
   struct ibv_qp_init_attr attr = attributes();
   REQUIRE((attr.send_cq = attr.recv_cq = ibv_create_cq(id->verbs, 8, NULL, NULL, 0)));
@@ -37,7 +37,7 @@ static inline struct rdma_cm_event *await(struct rdma_event_channel *channel, en
   return event;
 }
 
-// Accepts whoever asks, and forgets each when its peer parts; for ever.
+// Accepts every connection, and destroys it when its peer disconnects; for ever.
 static inline void serve_for_ever(struct rdma_event_channel *channel) {
   for (;;) {
     struct rdma_cm_event *event;

@@ -20,7 +20,7 @@
 #define COUNTS 3000u             // of each asker
 #define OWN_COUNTS 200000u       // of each thread
 #define TOTAL (ASKERS * COUNTS + THREADS * OWN_COUNTS)
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 
 struct card { uint32_t qpn, rkey; uint64_t word; union ibv_gid gid; };
 
@@ -33,7 +33,7 @@ static struct ibv_cq *cq;
 static unsigned char *found;
 
 static void note(uint64_t value) {
-  if (value >= TOTAL) fail("the word was %llu: nobody counted so far", (unsigned long long)value);
+  if (value >= TOTAL) fail("the word was %llu: more than was counted", (unsigned long long)value);
   if (__atomic_fetch_add(&found[value], 1, __ATOMIC_RELAXED)) fail("two found %llu",
                                                                    (unsigned long long)value);
 }
@@ -85,7 +85,7 @@ static uint64_t ask(struct ibv_qp *qp, const struct card *peer, struct ibv_mr *m
   wr.wr.atomic.swap = expected + 1;
   done(ibv_post_send(qp, &wr, &bad), "ibv_post_send");
   struct ibv_wc wc;
-  for (const long end = now_ms() + PATIENCE_MS; !ibv_poll_cq(cq, 1, &wc); )
+  for (const long end = now_ms() + TIMEOUT_MS; !ibv_poll_cq(cq, 1, &wc); )
     if (now_ms() > end) fail("no completion");
   if (wc.status) fail("%s", ibv_wc_status_str(wc.status));
   return *before;
@@ -168,7 +168,7 @@ int main(int argc, char **argv) {
   }
   if (word != TOTAL) fail("%llu, not %u", (unsigned long long)word, TOTAL);
   for (unsigned i = 0; i < TOTAL; i++)
-    if (found[i] != 1) fail("nobody found %u", i);
+    if (found[i] != 1) fail("no program found %u", i);
   printf("%u counted by %u programs and %u threads, each once\n", TOTAL, ASKERS, THREADS);
   return 0;
 }

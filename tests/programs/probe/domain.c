@@ -20,7 +20,7 @@
 #define LENGTH 64u
 #define DEPTH 64
 #define KILLS 6
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 #define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define ANY_OF(first, second) ((first) << 8 | (second))
 
@@ -119,7 +119,7 @@ static void post_receive(const struct order *order) {
 
 static struct ibv_wc next(void) {
   struct ibv_wc wc;
-  for (const long end = now_ms() + PATIENCE_MS; !ibv_poll_cq(cq, 1, &wc);)
+  for (const long end = now_ms() + TIMEOUT_MS; !ibv_poll_cq(cq, 1, &wc);)
     if (now_ms() > end) fail("no completion");
   return wc;
 }
@@ -161,7 +161,7 @@ static void leave(void) {
   qp = NULL, srq = NULL, xrcd = NULL;
 }
 
-// Does as it is told, until nobody tells it anything.
+// Executes commands of the first process until its pipe is closed.
 static void serve(int orders, bool shares) {
   context = open_device(device);
   pd = have(ibv_alloc_pd(context), "ibv_alloc_pd");
@@ -190,7 +190,7 @@ static void serve(int orders, bool shares) {
   }
 }
 
-// Somebody who does as we tell: what it said last.
+// A process that executes our commands, and its last answer.
 struct member { int orders; pid_t process; struct card card; };
 
 static struct card tell(struct member *member, struct order order) {
@@ -356,10 +356,10 @@ static void dies(struct member *asker, struct member *holder, struct member *own
   send_one(asker, owner, holder->card.qpn, 60);
 }
 
-// Who is there first makes the domain, and it is there until nobody has it.
+// The first process creates the domain, which exists until no process has it open.
 static void flags(void) {
   context = open_device(device);
-  if (open_domain(0) || errno != EAGAIN) fail("a domain of nobody was opened: %s", strerror(errno));
+  if (open_domain(0) || errno != EAGAIN) fail("a domain that no process has was opened: %s", strerror(errno));
   struct member first = new_member();
   if (open_domain(O_CREAT | O_EXCL) || errno != EINVAL) fail("a domain was made twice");
   struct ibv_xrcd *opened = have(open_domain(0), "the domain of another process");
@@ -367,9 +367,9 @@ static void flags(void) {
   struct member second = new_member();
   done(ibv_close_xrcd(opened), "ibv_close_xrcd");
   end(&second, true);
-  for (const long until = now_ms() + PATIENCE_MS; (opened = open_domain(0)); sleep_ms(1)) {
+  for (const long until = now_ms() + TIMEOUT_MS; (opened = open_domain(0)); sleep_ms(1)) {
     done(ibv_close_xrcd(opened), "ibv_close_xrcd");
-    if (now_ms() > until) fail("a domain outlives those who had it");
+    if (now_ms() > until) fail("a domain outlives the processes that had it open");
   }
   opened = have(open_domain(O_CREAT | O_EXCL), "a new domain");
   done(ibv_close_xrcd(opened), "ibv_close_xrcd");
@@ -390,7 +390,7 @@ int main(int argc, char **argv) {
   }
   const int peer = meet(NULL, PORT);
   flags();
-  well("who may open a domain");
+  well("permission to open a domain");
   struct member asker = {.orders = peer}, owner = new_member(), holder = new_member();
   join(&asker, &holder);
   every_operation(&asker, &holder, &owner);
@@ -399,7 +399,7 @@ int main(int argc, char **argv) {
   many(&asker, &holder, &owner);
   well("order, and queues that are not ready");
   nobodys(&asker, &holder, &owner);
-  well("queues of nobody");
+  well("queues without an owner");
   dies(&asker, &holder, &owner);
   well("processes that are killed");
   end(&holder, false);

@@ -44,7 +44,7 @@ static inline long now_ms(void) {
   return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-// A TCP connection to the other side: where it waits, or, without a host, whoever comes.
+// A TCP connection to the other side: to its host, or, without a host, the first that connects to this one.
 static inline int meet(const char *host, const char *port) {
   struct addrinfo *info, want = {.ai_socktype = SOCK_STREAM, .ai_family = host ? AF_UNSPEC : AF_INET,
                                  .ai_flags = AI_PASSIVE};

@@ -68,12 +68,12 @@ static void service_and_timeout(void) {
   rdma_ack_cm_event(await(asking, RDMA_CM_EVENT_ESTABLISHED));
   rdma_ack_cm_event(await(serving, RDMA_CM_EVENT_ESTABLISHED));
   struct ibv_qp_attr one = look(active), other = look(passive);
-  printf("who asks: traffic class %#x, time-out %d\n", one.ah_attr.grh.traffic_class, one.timeout);
-  printf("who accepts: traffic class %#x\n", other.ah_attr.grh.traffic_class);
+  printf("active side: traffic class %#x, time-out %d\n", one.ah_attr.grh.traffic_class, one.timeout);
+  printf("passive side: traffic class %#x\n", other.ah_attr.grh.traffic_class);
   uint32_t label = one.ah_attr.grh.flow_label;
   printf("flow labels: %s\n", label && label == other.ah_attr.grh.flow_label ? "the same" : "different");
   // What the peer takes the packets' lifetime for: the time-out it is told (IBTA 12.7.34).
-  printf("who accepts waits %s than usual\n", other.timeout > ACK_TIMEOUT - 1 ? "longer" : "no longer");
+  printf("the passive side waits %s than usual\n", other.timeout > ACK_TIMEOUT - 1 ? "longer" : "no longer");
   REQUIRE(rdma_disconnect(active) == 0);
   rdma_ack_cm_event(await(serving, RDMA_CM_EVENT_DISCONNECTED));
   REQUIRE(rdma_disconnect(passive) == 0);
@@ -92,14 +92,14 @@ static void enhanced(void) {
   REQUIRE(rdma_connect(active, &param) == 0);
   struct rdma_cm_id *passive = request();
   REQUIRE(rdma_get_remote_ece(passive, &theirs) == 0);
-  printf("who is asked sees vendor %#x, options %#x\n", theirs.vendor_id, theirs.options);
+  printf("the passive side sees vendor %#x, options %#x\n", theirs.vendor_id, theirs.options);
   ours.options = 1;
   REQUIRE(rdma_set_local_ece(passive, &ours) == 0);
   param.qp_num = 0x4321;
   REQUIRE(rdma_accept(passive, &param) == 0);
   rdma_ack_cm_event(await(asking, RDMA_CM_EVENT_CONNECT_RESPONSE));
   REQUIRE(rdma_get_remote_ece(active, &theirs) == 0);
-  printf("who asks sees vendor %#x, options %#x\n", theirs.vendor_id, theirs.options);
+  printf("the active side sees vendor %#x, options %#x\n", theirs.vendor_id, theirs.options);
   say_code("established", rdma_establish(active));
   rdma_ack_cm_event(await(serving, RDMA_CM_EVENT_ESTABLISHED));
   say_code("established twice", rdma_establish(active));

@@ -22,7 +22,7 @@
 #define GRH 40u
 #define QKEY 0x1badcafeu
 #define UNTOUCHED 0xEE
-#define PATIENCE_MS 30000
+#define TIMEOUT_MS 30000
 #define ADDEND 0x100000003ull    // both halves of the word change
 
 enum operation { SEND, WRITE, READ, ATOMIC, UC, UD, OPERATIONS };
@@ -127,7 +127,7 @@ static void connect_queue_pair(struct side *side) {
   if (ud) side->ah = have(ibv_create_ah(side->pd, &address), "ibv_create_ah");
 }
 
-// Sizes around every edge that the path MTU has. UC and UD have nobody to repeat what a queue dropped, so
+// Sizes around every edge that the path MTU has. UC and UD do not retransmit what a queue dropped, so
 // their messages are small; one of UD is one packet.
 static unsigned size_of(const struct side *side, unsigned round, unsigned slot) {
   const unsigned mtu = side->mtu;
@@ -175,7 +175,7 @@ static void verify(const struct side *side, unsigned round) {
 // Waits for so many completions. Sends have wr_id below SLOTS, receives above.
 static void reap(struct side *side, unsigned count, unsigned round) {
   const unsigned extra = side->operation == UD ? GRH : 0;
-  const long end = now_ms() + PATIENCE_MS;
+  const long end = now_ms() + TIMEOUT_MS;
   for (struct ibv_wc wc; count;) {
     int found = ibv_poll_cq(side->cq, 1, &wc);
     if (found < 0) fail("ibv_poll_cq gave %d", found);

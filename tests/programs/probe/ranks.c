@@ -1,10 +1,10 @@
-// MPI between two ranks or four, every byte checked: messages of all protocols' sizes, to and fro at once,
+// MPI between two to eight ranks, every byte checked: messages of all protocols' sizes, to and fro at once,
 // collectives, and one-sided windows.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST = 4 << 20, WINDOW = 1 << 20 };
+enum { MOST = 4 << 20, WINDOW = 1 << 20, RANKS_MAX = 8 };
 
 static const int sizes[] = {0, 1, 7, 64, 1000, 4096, 8191, 65536, 300001, MOST};
 #define SIZES ((int)(sizeof sizes / sizeof *sizes))
@@ -83,8 +83,9 @@ int main(int count, char **words) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   // Neighbours, two by two.
   peer = rank ^ 1;
-  unsigned char *out = malloc(MOST), *in = malloc(MOST);
-  if (ranks % 2 || ranks * WINDOW > MOST || !out || !in) MPI_Abort(MPI_COMM_WORLD, 2);
+  size_t room = ranks * WINDOW > MOST ? (size_t)ranks * WINDOW : MOST;
+  unsigned char *out = malloc(room), *in = malloc(room);
+  if (ranks % 2 || ranks > RANKS_MAX || !out || !in) MPI_Abort(MPI_COMM_WORLD, 2);
   messages(out, in);
   collectives(out, in);
   windows(out, in);

@@ -1,6 +1,6 @@
 // removal ADDRESS: connects two identifiers of this process over the device that has the address, binds and
-// resolves others, says "ready", and then prints what all hear while somebody takes the device's interface
-// away: the identifiers, and the device's own asynchronous events.
+// resolves others, prints "ready", and then prints the events of all of them when the device's interface is
+// deleted: those of the identifiers, and the device's own asynchronous events.
 #include "connections.h"
 
 #include <poll.h>
@@ -50,9 +50,9 @@ int main(int argc, char **argv) {
   rdma_ack_cm_event(await(serving, RDMA_CM_EVENT_DEVICE_REMOVAL));
   puts("the listener is told");
   rdma_ack_cm_event(await(idle, RDMA_CM_EVENT_DEVICE_REMOVAL));
-  puts("who is only bound is told");
+  puts("an id that is only bound is told");
   struct pollfd waits = {.fd = anywhere->fd, .events = POLLIN};
-  puts(poll(&waits, 1, 0) == 0 ? "who listens anywhere goes on" : "who listens anywhere is told");
+  puts(poll(&waits, 1, 0) == 0 ? "a listener at any address goes on" : "a listener at any address is told");
   struct ibv_async_event news;
   do {
     REQUIRE(ibv_get_async_event(active->verbs, &news) == 0);

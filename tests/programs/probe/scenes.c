@@ -20,7 +20,7 @@
 #define GRH 40u                  // bytes that a UD receive begins with
 #define QKEY 0x22334455u
 #define FIRST_PSN 0x000400u
-#define PATIENCE_S 12            // longer than any scene's timeouts add up to
+#define TIMEOUT_S 12            // longer than any scene's timeouts add up to
 #define QUIET_MS 300             // after which a receive that has not come will not come
 
 enum actor { NOBODY, REQUESTER, RESPONDER };
@@ -236,7 +236,7 @@ static void play_requester(struct side *side) {
     struct ibv_wc wc;
     int refused = post(side, act, i, ah);
     if (refused) printf("request %d: refused, %s\n", i, strerror(refused));
-    else if (!next_completion(side, &wc, PATIENCE_S * 1000)) printf("request %d: nothing\n", i);
+    else if (!next_completion(side, &wc, TIMEOUT_S * 1000)) printf("request %d: nothing\n", i);
     else {
       printf("request %d: %s", (int)wc.wr_id, ibv_wc_status_str(wc.status));
       if (!wc.status && is_atomic(act)) printf(", was %016llx", *(unsigned long long *)side->memory);

@@ -18,7 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { PORT = 7301, BIG = 3 << 20, PATIENCE_MS = 30000 };
+enum { PORT = 7301, BIG = 3 << 20, TIMEOUT_MS = 30000 };
 
 static struct sockaddr_in address;
 static int listener;
@@ -61,7 +61,7 @@ static void part(int ends[2]) {
 
 static short wait_for(int fd, short events) {
   struct pollfd entry = {fd, events, 0};
-  return rpoll(&entry, 1, PATIENCE_MS) == 1 ? entry.revents : 0;
+  return rpoll(&entry, 1, TIMEOUT_MS) == 1 ? entry.revents : 0;
 }
 
 static void option(int fd, int level, int name, int value, const char *what) {
@@ -90,7 +90,7 @@ static void options(void) {
   must("SO_LINGER", rsetsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger));
   must("SO_LINGER", rgetsockopt(fd, SOL_SOCKET, SO_LINGER, &got, &length));
   printf("SO_LINGER: %d %d\n", got.l_onoff, got.l_linger);
-  say("an option that nobody knows", rsetsockopt(fd, SOL_SOCKET, 0x7777, &linger, sizeof linger));
+  say("an unknown option", rsetsockopt(fd, SOL_SOCKET, 0x7777, &linger, sizeof linger));
   say("sending before connecting", rsend(fd, "x", 1, 0));
   rclose(fd);
 }
@@ -152,7 +152,7 @@ static void closing(void) {
   say("the peer reads its end", rrecv(ends[1], &byte, 1, 0));
   say("the peer still sends", rsend(ends[1], "x", 1, 0));
   say("and is heard", rrecv(ends[0], &byte, 1, 0));
-  say("who shut down sends", rsend(ends[0], "x", 1, 0));
+  say("send after shutdown", rsend(ends[0], "x", 1, 0));
   rclose(ends[0]);
   say("end of all", (wait_for(ends[1], POLLIN) & POLLHUP) != 0);
   say("reading then", rrecv(ends[1], &byte, 1, 0));
@@ -161,7 +161,7 @@ static void closing(void) {
 
 static void nonblocking(void) {
   int fd = must("rsocket", rsocket(AF_INET, SOCK_STREAM, 0)), error = -1;
-  struct sockaddr_in nobody = address;
+  struct sockaddr_in closed = address;
   socklen_t length = sizeof error;
   pthread_t thread;
   int accepted;
@@ -176,8 +176,8 @@ static void nonblocking(void) {
   rclose(fd);
   rclose(accepted);
   fd = must("rsocket", rsocket(AF_INET, SOCK_STREAM, 0));
-  nobody.sin_port = htons(PORT + 1);
-  say("where nobody listens", rconnect(fd, (struct sockaddr *)&nobody, sizeof nobody));
+  closed.sin_port = htons(PORT + 1);
+  say("a port without a listener", rconnect(fd, (struct sockaddr *)&closed, sizeof closed));
   rclose(fd);
   fd = must("rsocket", rsocket(AF_INET, SOCK_STREAM, 0));
   say("a port in use", rbind(fd, (struct sockaddr *)&address, sizeof address));

@@ -1,11 +1,12 @@
-// stream: one queue pair that is kept busy until something goes wrong, and what the program is told then.
+// stream: one queue pair that is kept busy until a fault occurs, and the completions and events that follow.
 //
 //   stream [-d DEVICE] [-g GID_INDEX] HOW                         serves
 //   stream [-d DEVICE] [-g GID_INDEX] [-t TIMEOUT] HOW ADDRESS    asks
 //
-// HOW is `write` (RDMA WRITEs), `send` (SENDs, with receives posted for them), `deaf` (SENDs, and never a
-// receive) or `overflow` (SENDs, and nobody takes the completions). The asking end prints a line when it
-// runs, the status of the first request that fails, and how many were flushed after it.
+// HOW is `write` (RDMA WRITEs), `wrong-rkey` (the same, with a key that was never given out), `send` (SENDs,
+// with receives posted for them), `deaf` (SENDs, and never a receive) or `overflow` (SENDs whose completions
+// are not polled). The asking end prints a line when it runs, the status of the first request that fails, and
+// how many were flushed after it.
 
 #include "device.h"
 
@@ -66,9 +67,9 @@ static void connect_queue_pair(struct end *end) {
 static int post_send(struct end *end) {
   struct ibv_sge piece = {(uintptr_t)end->memory, BYTES, end->mr->lkey};
   struct ibv_send_wr *bad, wr = {.sg_list = &piece, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED,
-    .opcode = is(end, "write") ? IBV_WR_RDMA_WRITE : IBV_WR_SEND};
+    .opcode = is(end, "write") || is(end, "wrong-rkey") ? IBV_WR_RDMA_WRITE : IBV_WR_SEND};
   wr.wr.rdma.remote_addr = end->theirs.memory;
-  wr.wr.rdma.rkey = end->theirs.rkey;
+  wr.wr.rdma.rkey = end->theirs.rkey ^ (is(end, "wrong-rkey") ? 0x00ff0000 : 0);
   return ibv_post_send(end->qp, &wr, &bad);
 }
 

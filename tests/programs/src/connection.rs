@@ -1,4 +1,4 @@
-//! Two ends that meet by RDMA-CM: the server waits for requests on a port that no table of the kernel shows.
+//! Two programs that connect by RDMA-CM: the server listens on a port that no table of the kernel shows.
 
 use crate::machine::until;
 use crate::{Error, Exchange, Machine};

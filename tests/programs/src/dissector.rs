@@ -1,4 +1,4 @@
-//! Wireshark's dissector, which others wrote: what is in a capture, and what passes an interface.
+//! Wireshark's dissector (tshark), as an independent reader of captures and of an interface's packets.
 
 use std::path::Path;
 
@@ -6,8 +6,13 @@ use crate::machine::until;
 use crate::namespace::Process;
 use crate::{Error, Job, Namespace, system};
 
-/// How long it may take to begin.
+/// How long tshark may take until it captures.
 const READY_SECONDS: u64 = 60;
+
+/// The message that tshark logs when dumpcap has opened the interface and its file. "Capturing on" comes
+/// earlier, before the interface is open: on a loaded machine a connection was over before the first packet
+/// could be captured.
+const STARTED: &str = "Capture started";
 
 /// Fields of the packets in a capture that pass a filter, a line for each, parts separated by tabs.
 ///
@@ -20,7 +25,7 @@ pub fn read(capture: &Path, filter: &str, fields: &[&str]) -> Result<Vec<String>
     Ok(system::call(&argv)?.lines().map(str::to_owned).collect())
 }
 
-/// Prints the same of what passes the namespace's `eth0` from now on. `filter` is one for captures
+/// Prints the same fields of the packets on the namespace's `eth0` from now on. `filter` is one for captures
 /// (`pcap-filter`).
 ///
 /// # Errors
@@ -29,9 +34,33 @@ pub fn watch(namespace: &Namespace, filter: &str, fields: &[&str]) -> Result<Pro
     let mut argv = vec!["tshark", "-l", "-n", "-i", "eth0", "-f", filter, "-T", "fields"];
     fields.iter().for_each(|field| argv.extend(["-e", field]));
     let mut watch = namespace.start_plain(&argv)?;
-    if !until(READY_SECONDS, || Ok(watch.output()?.contains("Capturing on")))? {
+    if !until(READY_SECONDS, || Ok(watch.output()?.contains(STARTED)))? {
         let (what, output) = ("tshark's capture".to_owned(), watch.output()?);
         return Err(Error::TooLate { what, seconds: READY_SECONDS, output });
     }
     Ok(watch)
+}
+
+/// Writes the packets on the namespace's `eth0` from now on to a file.
+///
+/// # Errors
+/// When tshark does not begin.
+pub fn record(namespace: &Namespace, filter: &str, file: &Path) -> Result<Process, Error> {
+    let file = file.to_string_lossy();
+    let argv = ["tshark", "-q", "-n", "-i", "eth0", "-f", filter, "-w", &file];
+    let mut tshark = namespace.start_plain(&argv)?;
+    if !until(READY_SECONDS, || Ok(tshark.output()?.contains(STARTED)))? {
+        let (what, output) = ("tshark's capture".to_owned(), tshark.output()?);
+        return Err(Error::TooLate { what, seconds: READY_SECONDS, output });
+    }
+    Ok(tshark)
+}
+
+/// Ends a recording, so that its file is complete.
+///
+/// # Errors
+/// When tshark does not end.
+pub fn stop(tshark: &mut Process) -> Result<(), Error> {
+    system::call(&["kill", "-INT", &tshark.id().to_string()])?;
+    tshark.wait(READY_SECONDS).map(drop)
 }

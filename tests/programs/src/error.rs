@@ -1,17 +1,17 @@
-//! What keeps a test from being made. A program that fails is no error: it is a [`crate::Finished`].
+//! Errors of the harness. A program that fails is not an error but a [`crate::Finished`].
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a place or a program could not be had.
+/// Why a namespace, a guest or a program could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program is not there, or may not run.
     #[error("cannot start {program}: {source} (scripts/packages.sh installs what the tests use)")]
     Start {
-        /// Which.
+        /// Its path or name.
         program: String,
-        /// Why.
+        /// The error of the operation.
         source: io::Error,
     },
     /// A program that prepares a test failed.
@@ -25,15 +25,15 @@ pub enum Error {
     /// A file of a test cannot be read or written.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// Its path or name.
         path: PathBuf,
-        /// Why.
+        /// The error of the operation.
         source: io::Error,
     },
     /// A guest does not answer any more, or never did.
     #[error("the guest {name} is gone; its console says:\n{console}")]
     GuestGone {
-        /// Which.
+        /// Its path or name.
         name: String,
         /// The end of what the kernel printed.
         console: String,

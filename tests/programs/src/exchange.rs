@@ -12,9 +12,9 @@ const FAREWELL_SECONDS: u64 = 60;
 /// What both ends did.
 #[derive(Debug)]
 pub struct Exchange {
-    /// The end that was there first.
+    /// The program that was started first, without an address.
     pub server: Finished,
-    /// The end that was told where to go.
+    /// The program that got the server's address.
     pub client: Finished,
 }
 
@@ -37,7 +37,7 @@ impl Exchange {
     ) -> Result<Self, Error> {
         let words = named(words_for(server, argv, index), "server");
         let mut serving = server.start(&borrowed(&words))?;
-        // A server that ended has more to say than that it does not listen.
+        // The output of a server that ended explains more than that it does not listen.
         let mut ended = None;
         let ready = until(READY_SECONDS, || {
             ended = serving.finished()?;

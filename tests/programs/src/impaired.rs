@@ -1,4 +1,4 @@
-//! Two namespaces on a bad wire. Kernels have `netem` for it, if somebody switched that on; this one works
+//! Two namespaces on a bad wire. Kernels have `netem` for it, if it was configured; this one works
 //! wherever the other places do, and by seed.
 
 use std::cell::RefCell;
@@ -11,25 +11,25 @@ use crate::{Error, Job, Namespace};
 
 const START_SECONDS: u64 = 30;
 
-/// How many of a thousand frames a wire treats badly.
+/// How many of a thousand frames the process in the middle impairs, by kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// They vanish.
+    /// Frames that are dropped.
     pub lost: u32,
-    /// Others pass them.
+    /// Frames that are reordered.
     pub reordered: u32,
-    /// They come twice.
+    /// Frames that are duplicated.
     pub doubled: u32,
-    /// One bit of them is wrong.
+    /// Frames with one bit inverted.
     pub damaged: u32,
 }
 
-/// Two namespaces whose frames a process between them carries, badly.
+/// Two namespaces, and a process between them that carries and impairs their frames.
 #[derive(Debug)]
 pub struct Impaired {
-    /// 10.88.0.1.
+    /// The end with address 10.88.0.1.
     pub left: Namespace,
-    /// 10.88.0.2.
+    /// The end with address 10.88.0.2.
     pub right: Namespace,
     wire: RefCell<Option<Process>>,
     probe: Probe,
@@ -54,7 +54,7 @@ impl Impaired {
         for (namespace, port, number) in [(&it.left, "wire1", 1), (&it.right, "wire2", 2)] {
             let peer = namespace.netns();
             it.middle.call(&format!("ip link add {port} type veth peer name eth0 netns {peer}"))?;
-            // The wire itself has no address, and says nothing.
+            // The middle namespace has no address, and sends nothing of its own.
             it.middle.call(&format!("sysctl -qw net.ipv6.conf.{port}.disable_ipv6=1"))?;
             it.middle.call(&format!("ip link set {port} mtu {mtu} up"))?;
             give_addresses(namespace, "eth0", number, mtu)?;
@@ -64,7 +64,7 @@ impl Impaired {
         Ok(it)
     }
 
-    /// From now on frames fare so, by the dice of `seed`.
+    /// Sets the impairments from now on; `seed` decides which frames are hit.
     ///
     /// # Errors
     /// When the wire does not start.

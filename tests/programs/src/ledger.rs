@@ -1,8 +1,8 @@
-//! What a disk has to have: every block that was written, in which version, and how far that is promised.
+//! The content that a disk must have: for each written block its versions, and which of them are durable.
 //!
 //! A [`Writer`] fills a disk by seed, with many writes at once, some of them with FUA, and flushes between.
-//! When the disk's server has died, the ledger says for each block which versions may be there: from the last
-//! that was promised to the last that was sent. Nothing else may, and no block may be a mixture.
+//! After the disk's server was killed, the ledger has the versions that each block may contain: from the last
+//! durable one to the last that was sent. Other content, and mixtures of versions, are errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,16 +26,16 @@ const FLUSH_IN: u32 = 24;
 /// Flushes have tokens from here on.
 const FLUSH_TOKEN: u64 = 1 << 40;
 
-/// How a disk was lost for a while.
+/// The kind of failure after which a disk is checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loss {
     /// Its server was killed: the kernel below still has every write that completed.
     Process,
-    /// The machine went dark: what was flushed, or written with FUA, is promised, and no more.
+    /// The machine lost power: only flushed writes, and writes with FUA, must be there.
     Power,
 }
 
-/// One block, by versions: 0 is what was there at first, zeros.
+/// The versions of one block: 0 is the initial content, zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Block {
     durable: u64,
@@ -43,20 +43,20 @@ struct Block {
     sent: u64,
 }
 
-/// What a range of blocks has to have.
+/// The expected content of a range of blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ledger {
     seed: u64,
     first: u64,
     blocks: Vec<Block>,
-    /// Blocks that were found older than their last completed write, which nobody had promised to keep.
+    /// Blocks that were found older than their last completed write, which was not promised to be durable.
     taken_back: u64,
 }
 
-/// A block that does not have what it has to.
+/// A block with wrong content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
-    /// Which.
+    /// The number of the block.
     pub block: u64,
     /// The version that is there; `None` when it is no version of this block, or a mixture.
     pub found: Option<u64>,
@@ -72,7 +72,8 @@ impl Ledger {
         Self { seed, first, blocks: vec![Block::default(); count], taken_back: 0 }
     }
 
-    /// Reads every block, and says which are wrong. What is there is the truth from now on.
+    /// Reads every block, and returns those that are wrong. The content found is the expected content from
+    /// now on.
     ///
     /// # Errors
     /// When the disk cannot be read.
@@ -100,7 +101,7 @@ impl Ledger {
             Some(version) => {
                 self.taken_back += u64::from(version < it.completed);
                 it.completed = version;
-                // What survived a dark machine lies on the medium.
+                // Content that survived a power loss is durable.
                 it.durable = if loss == Loss::Power { version } else { it.durable };
                 None
             }
@@ -121,7 +122,7 @@ impl Ledger {
         (*bytes == expected).then_some(version)
     }
 
-    /// Keeps it for another process.
+    /// Writes the ledger to a file, for another process.
     ///
     /// # Errors
     /// As the file system.
@@ -133,7 +134,7 @@ impl Ledger {
         std::fs::write(path, text).map_err(Error::file(path))
     }
 
-    /// What another process kept.
+    /// Reads a ledger that another process wrote.
     ///
     /// # Errors
     /// As the file system, and when it is no ledger.
@@ -168,7 +169,7 @@ fn fill(place: &mut [u8], seed: u64, block: u64, version: u64) {
     }
 }
 
-/// Writes by seed, and keeps the ledger.
+/// Writes by seed, and updates the ledger.
 #[derive(Debug)]
 pub struct Writer<'a> {
     ledger: &'a mut Ledger,
@@ -176,9 +177,9 @@ pub struct Writer<'a> {
     nsid: u32,
     depth: usize,
     random: ChaCha8Rng,
-    /// Writes that are under way: the first block, the versions that they bring, and whether they stay.
+    /// Outstanding writes: the first block, the new versions, and whether they have FUA.
     writes: BTreeMap<u64, (usize, Vec<u64>, bool)>,
-    /// Flushes that are under way, each with what had completed before.
+    /// Outstanding flushes, each with the writes that had completed before it.
     flushes: BTreeMap<u64, Vec<u64>>,
     next: u64,
 }
@@ -192,8 +193,8 @@ impl<'a> Writer<'a> {
         Self { ledger, queue, nsid, depth, random, writes, flushes, next: 0 }
     }
 
-    /// Writes until `go_on`, which hears how many commands have completed, says no; then everything that is
-    /// under way is waited for. Returns how many completed.
+    /// Writes until `go_on`, which gets the number of completed commands, returns false; then it waits for
+    /// all outstanding commands. Returns how many completed.
     ///
     /// # Errors
     /// When the connection breaks, which is what the ledger is for, or a command fails.
@@ -215,7 +216,7 @@ impl<'a> Writer<'a> {
         self.random.next_u32() % limit
     }
 
-    /// One more command; `false` when what it would touch is under way already.
+    /// Submits one more command; `false` when one of its blocks is being written already.
     fn submit(&mut self) -> Result<bool, HostError> {
         self.next += 1;
         if self.below(FLUSH_IN) == 0 {

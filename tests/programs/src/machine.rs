@@ -1,14 +1,14 @@
-//! An end of a test: somewhere programs run and can be reached.
+//! A machine of a test, on which programs run.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// How often something that has no event is looked at.
+/// Interval at which conditions without an event are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What a program was at its end.
+/// The result of a program that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// Its exit status; `None` when a signal ended it.
@@ -34,7 +34,7 @@ impl Finished {
     }
 }
 
-/// A program that runs. Dropping it kills it.
+/// A running program. Dropping it kills it.
 pub trait Job {
     /// What it has printed so far.
     ///
@@ -42,13 +42,13 @@ pub trait Job {
     /// When its machine is gone.
     fn output(&mut self) -> Result<String, Error>;
 
-    /// What it was at its end, if it has ended.
+    /// The result, if the program has ended.
     ///
     /// # Errors
     /// When its machine is gone.
     fn finished(&mut self) -> Result<Option<Finished>, Error>;
 
-    /// Ends it the hard way (SIGKILL): it can do nothing about it.
+    /// Kills the program (SIGKILL).
     ///
     /// # Errors
     /// When its machine is gone.
@@ -75,15 +75,15 @@ pub trait Job {
     }
 }
 
-/// Somewhere programs run.
+/// A machine on which programs run.
 pub trait Machine {
-    /// For messages.
+    /// The name of the machine in messages.
     fn name(&self) -> &str;
 
-    /// Where the other machines of its place reach it.
+    /// The IPv4 address at which the other machines reach it.
     fn address(&self) -> IpAddr;
 
-    /// The same over IPv6.
+    /// The IPv6 address at which the other machines reach it.
     fn address_v6(&self) -> IpAddr;
 
     /// Starts a program. Its RDMA device is the machine's: rockery, or the kernel's rxe.
@@ -141,7 +141,7 @@ pub trait Machine {
     }
 }
 
-/// Looks until `happened` or `seconds` are over; says which.
+/// Polls until `happened` returns true, or `seconds` have passed: then it returns `false`.
 ///
 /// # Errors
 /// What `happened` gives.

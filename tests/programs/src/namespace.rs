@@ -1,4 +1,4 @@
-//! Network namespaces of this host: machines that cost nothing.
+//! Network namespaces of this host as machines.
 
 use std::fs::{self, File};
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one, which others are to reach by these addresses; whoever connects it gives it them.
+    /// Creates a namespace with these addresses; the caller that connects it assigns them.
     ///
     /// # Errors
     /// When that is not allowed: it takes root, or a user namespace (`scripts/as-root.sh`).
@@ -37,7 +37,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// One that is alone: programs in it reach each other over its loopback.
+    /// Creates a namespace without a peer: programs in it reach each other over its loopback.
     ///
     /// # Errors
     /// As [`Namespace::new`].
@@ -124,7 +124,7 @@ impl Drop for Namespace {
         if !processes.is_empty() {
             let mut kill = vec!["kill", "-KILL"];
             kill.extend(processes.iter().map(String::as_str));
-            // One that has ended by itself meanwhile makes `kill` fail, and is no loss.
+            // `kill` fails for processes that have ended meanwhile, which is no error.
             _ = system::call(&kill);
         }
         if let Err(error) = system::line(&format!("ip netns del {}", self.name)) {
@@ -133,7 +133,8 @@ impl Drop for Namespace {
     }
 }
 
-/// A process of this host. Its output goes to a file, so that a child that lives longer holds nothing up.
+/// A process of this host. Its output goes to a file, so that a child that lives longer does not keep a pipe
+/// open.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -141,7 +142,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts the program, with its output in a temporary file.
     pub(crate) fn start(mut command: Command) -> Result<Self, Error> {
         let file = NamedTempFile::new().map_err(Error::file("a temporary file"))?;
         let (file, output) = file.into_parts();
@@ -152,7 +153,7 @@ impl Process {
         Ok(Self { child, output })
     }
 
-    /// Its number, for signals other than the last one.
+    /// The process ID, for signals other than SIGKILL.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

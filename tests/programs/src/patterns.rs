@@ -1,21 +1,21 @@
-//! Patterns of bytes through every kind of operation, each byte checked where it arrives: `probe/patterns.c`.
+//! Patterns of bytes through every operation, each byte checked at its destination: `probe/patterns.c`.
 
 use crate::probe::Probe;
 use crate::{Exchange, Machine};
 
-/// Where the end that waits listens.
+/// TCP port of the end that waits.
 pub const PORT: u16 = 18521;
 /// Each operation takes a second or two, in a guest as well.
 const SECONDS: u64 = 90;
 
-/// What the probe can do. Both ends ask and answer at once, so each shows both directions.
+/// The operations of the probe. Both ends are requester and responder at once.
 pub const OPERATIONS: [&str; 6] = ["send", "write", "read", "atomic", "uc", "ud"];
 
 /// Moves patterns with one operation; `options` of the probe are `-m PATH_MTU`, `-6`, and `-s`
 /// for memory that both ends can map.
 ///
 /// # Panics
-/// With what both ends said, when a byte or a completion is not what it has to be.
+/// With the output of both ends, when a byte or a completion is wrong.
 #[track_caller]
 pub fn expect(one: &dyn Machine, other: &dyn Machine, probe: &Probe, options: &str, operation: &str) {
     let path = probe.path().to_string_lossy();

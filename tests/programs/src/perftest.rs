@@ -7,19 +7,19 @@ pub const PORT: u16 = 18515;
 /// The longest that one run of the matrix may take, with every size and on a busy machine.
 const SECONDS: u64 = 120;
 
-/// What perftest says when it could not measure the processor's clock, which a busy machine keeps it from:
-/// the messages went through, and it has nothing to divide them by.
+/// The message of perftest when it could not measure the processor's clock, as on a busy machine: the
+/// messages were transferred, but rates cannot be computed.
 const UNCALIBRATED: &str = "Can't produce a report";
 /// Runs until it could, at most.
-const CALIBRATIONS_MAX: u32 = 5;
+const CALIBRATIONS_MAX: u32 = 12;
 
-/// Files that name its XRC domains: it leaves them, where they would be in the way of another user.
+/// Files of perftest's XRC domains, which it does not remove: another user could not open them.
 const XRC_FILES: [&str; 2] = ["/tmp/xrc_domain_server", "/tmp/xrc_domain_client"];
 
 /// A line of its table: bytes per message, and the columns behind them, whose meaning the program gives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Message size.
+    /// Size of a message in bytes.
     pub bytes: u64,
     /// How many messages.
     pub iterations: u64,

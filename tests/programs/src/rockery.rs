@@ -1,4 +1,5 @@
-//! Rockery as the tests run it: as built in this workspace.
+//! Rockery as built in this workspace, in the profile of the caller. Tests run the debug build, which stops
+//! at overflows and failed debug assertions; the benchmarks and the demonstration run the release build.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +17,7 @@ pub struct Rockery {
 }
 
 impl Rockery {
-    /// Builds it, once in each test program: a test of what was built last week proves nothing.
+    /// Builds rockery, once in each test program, so that no test runs an older build.
     ///
     /// # Panics
     /// When it cannot be built.
@@ -35,12 +36,17 @@ impl Rockery {
         Self { options: &["--sockets"], ..Self::built() }
     }
 
+    /// The same, for programs that are run with these options.
+    pub fn with_options(options: &'static [&'static str]) -> Self {
+        Self { options, ..Self::built() }
+    }
+
     /// The options with which programs are run.
     pub fn options(&self) -> &[&str] {
         self.options
     }
 
-    /// The binary.
+    /// The path of the binary.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -53,20 +59,22 @@ impl Rockery {
         let prefix = TempDir::new().expect("a temporary folder");
         fs::set_permissions(prefix.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let target = self.path.ancestors().nth(2).expect("cargo builds in target/release");
+        let built = self.path.parent().expect("cargo builds in a folder");
         let mut install = Command::new(root.join("scripts/install.sh"));
-        let done = install.arg(prefix.path()).env("CARGO_TARGET_DIR", target).current_dir(&root).status();
+        let done = install.arg(prefix.path()).arg(built).current_dir(&root).status();
         assert!(done.is_ok_and(|status| status.success()), "rockery cannot be installed: {install:?}");
         let binary = prefix.path().join("bin/rockery");
         (prefix, binary)
     }
 
-    /// All that it takes on another machine, at the same paths: itself, its libraries, and OpenSSL's.
+    /// The files that rockery needs on another machine, at the same paths: itself, its libraries, and
+    /// OpenSSL's.
     ///
     /// # Panics
     /// When the dynamic linker does not say where they are.
     pub fn files(&self) -> Vec<PathBuf> {
-        let own = ["rockery", "libibverbs.so", "librdmacm.so", "libview.so", "libsockets.so"];
+        let own =
+            ["rockery", "libibverbs.so", "librdmacm.so", "libproviders.so", "libview.so", "libsockets.so"];
         let said = Command::new("ldd").arg(&self.path).output().expect("ldd comes with the C library").stdout;
         let said = String::from_utf8_lossy(&said).into_owned();
         let others = said.split_whitespace().filter(|word| {
@@ -76,16 +84,31 @@ impl Rockery {
     }
 }
 
+/// What cargo is to build for this program, and the folder below `target` where it puts that. Tests build all
+/// targets, since cargo gives dependencies the features that tests need only then: another set of targets
+/// would compile most of the workspace a second time.
+const BUILD: (&[&str], &str) = if cfg!(debug_assertions) {
+    (&["--all-targets"], "debug")
+} else {
+    (
+        &["--release", "--lib", "--bins", "--exclude", "rockery-tidy", "--exclude", "rockery-programs"],
+        "release",
+    )
+};
+/// Set by `scripts/test.py`, which has just built everything.
+const IS_BUILT: &str = "ROCKERY_TEST_IS_BUILT";
+
 fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--workspace", "--lib", "--bins"])
-        .args(["--exclude", "rockery-tidy", "--exclude", "rockery-programs"])
-        .current_dir(&root)
-        .status();
-    assert!(built.is_ok_and(|status| status.success()), "rockery cannot be built: cargo build --release");
-    let binary = target.join("release/rockery");
+    let (arguments, folder) = BUILD;
+    if std::env::var_os(IS_BUILT).is_none() {
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "--workspace"]).args(arguments).current_dir(&root);
+        let succeeded = build.status().is_ok_and(|status| status.success());
+        assert!(succeeded, "rockery cannot be built: {build:?}");
+    }
+    let binary = target.join(folder).join("rockery");
     binary.canonicalize().unwrap_or(binary)
 }

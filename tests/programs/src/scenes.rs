@@ -3,12 +3,12 @@
 use crate::probe::Probe;
 use crate::{Error, Exchange, Machine};
 
-/// Where the responder listens.
+/// TCP port of the responder.
 const PORT: u16 = 18520;
 /// Longer than the timeouts of any scene, on a slow machine.
 const SECONDS: u64 = 90;
 
-/// What a scene prints, on any device that obeys the specification.
+/// The lines of each scene, for a device that follows the specification.
 const EXPECTED: &str = include_str!("../probe/scenes.expected");
 /// The scenes in which the Linux kernel's rxe departs from the specification, as recorded from it, each with
 /// the end that has to be rxe for it: `== SCENE requester` or `== SCENE responder`.
@@ -22,9 +22,9 @@ pub const IPV6: &str = "2";
 /// What both ends of a scene print.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// The end that asks.
+    /// The requester's lines.
     pub requester: String,
-    /// The end that answers.
+    /// The responder's lines.
     pub responder: String,
 }
 

@@ -36,9 +36,9 @@ pub(crate) fn give_addresses(
 /// Two namespaces joined by a veth, which is called `eth0` at both ends.
 #[derive(Debug)]
 pub struct Pair {
-    /// 10.88.0.1.
+    /// The end with address 10.88.0.1.
     pub left: Namespace,
-    /// 10.88.0.2.
+    /// The end with address 10.88.0.2.
     pub right: Namespace,
 }
 
@@ -151,7 +151,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::guest`].
     pub fn storage_guest(&self, number: u8) -> Result<Guest, Error> {
-        self.with_storage(number, Kernel::Plain)
+        self.with_extras(number, Extras::Storage(Kernel::Plain))
     }
 
     /// The same with a kernel whose NVMe host can authenticate.
@@ -159,13 +159,21 @@ impl Segment {
     /// # Errors
     /// As [`Segment::guest`].
     pub fn authenticating_guest(&self, number: u8) -> Result<Guest, Error> {
-        self.with_storage(number, Kernel::Authenticating)
+        self.with_extras(number, Extras::Storage(Kernel::Authenticating))
     }
 
-    fn with_storage(&self, number: u8, kernel: Kernel) -> Result<Guest, Error> {
+    /// The same whose kernel has SMB Direct, as client (cifs) and as server (ksmbd), and with fio.
+    ///
+    /// # Errors
+    /// As [`Segment::guest`].
+    pub fn smb_guest(&self, number: u8) -> Result<Guest, Error> {
+        self.with_extras(number, Extras::Smb)
+    }
+
+    fn with_extras(&self, number: u8, extras: Extras<'_>) -> Result<Guest, Error> {
         let tap = interface("tap", number);
         self.bridge.call(&format!("ip tuntap add {tap} mode tap"))?;
         self.bridge.call(&format!("ip link set {tap} mtu {} master bridge up", self.mtu))?;
-        Guest::boot(&self.bridge, &tap, number, self.mtu, 1, Extras::Storage(kernel))
+        Guest::boot(&self.bridge, &tap, number, self.mtu, 1, extras)
     }
 }

@@ -63,6 +63,11 @@ impl Server {
         self.metrics.as_deref()
     }
 
+    /// Its control socket.
+    pub fn control(&self) -> PathBuf {
+        self.folder.join("control")
+    }
+
     /// The number of its process.
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -79,7 +84,7 @@ impl Server {
     /// When it fails.
     pub fn ask(&self, words: &str) -> Result<String, Error> {
         let mut command = Command::new(Rockery::built().path());
-        command.args(words.split_whitespace()).arg("--control").arg(self.folder.join("control"));
+        command.args(words.split_whitespace()).arg("--control").arg(self.control());
         let failed = |source| Error::Start { program: words.to_owned(), source };
         let output = command.output().map_err(failed)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

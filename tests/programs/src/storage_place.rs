@@ -17,7 +17,7 @@ pub struct StoragePlace {
     folder: TempDir,
     /// Where servers run.
     pub server: Namespace,
-    /// The host.
+    /// The guest with the NVMe host.
     pub guest: Guest,
     _segment: Segment,
 }

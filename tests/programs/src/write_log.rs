@@ -20,7 +20,7 @@ mod flag {
     pub(super) const DISCARD: u64 = 4;
 }
 
-/// One request.
+/// A request of the log: a write, a flush or a discard.
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
     offset: usize,
@@ -28,18 +28,21 @@ struct Entry<'a> {
     data: &'a [u8],
 }
 
-/// A log.
+/// The requests of a log, in their order.
 #[derive(Debug)]
 pub struct WriteLog<'a> {
     entries: Vec<Entry<'a>>,
 }
 
 impl<'a> WriteLog<'a> {
-    /// Reads one. What stands behind the length that the log has of itself is read as well: it was begun when
-    /// the power went. `None` when it is no log, or shorter than it says.
+    /// Reads a log, including the entries behind the length that its super block has: QEMU writes the super
+    /// block at a flush, so a power loss before the first flush leaves a file without one, either empty or
+    /// with zeros where the super block would be. `None` when the bytes are no log, or fewer than the super
+    /// block says.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        if word(0)? != MAGIC {
+        let word = |at: usize| bytes.get(at..)?.first_chunk().map(|it| u64::from_le_bytes(*it));
+        let (magic, length) = (word(0).unwrap_or(0), word(16).unwrap_or(0));
+        if magic != MAGIC && magic != 0 {
             return None;
         }
         let mut entries = Vec::new();
@@ -48,7 +51,7 @@ impl<'a> WriteLog<'a> {
             at += SECTOR + entry.data.len();
             entries.push(entry);
         }
-        (entries.len() as u64 >= word(16)?).then_some(Self { entries })
+        (entries.len() as u64 >= length).then_some(Self { entries })
     }
 
     /// How many flushes were asked for.
@@ -130,5 +133,13 @@ mod tests {
         let mut longer = bytes.clone();
         longer[16] = 6;
         assert!(WriteLog::parse(&longer).is_none());
+    }
+
+    #[test]
+    fn a_log_without_a_super_block_has_no_flush() {
+        assert!(WriteLog::parse(&[]).is_some_and(|log| log.entries.is_empty()));
+        let mut bytes = log(&[(0, 0, 1)]);
+        bytes[..8].fill(0);
+        assert_eq!(WriteLog::parse(&bytes).map(|log| (log.entries.len(), log.flushes())), Some((1, 0)));
     }
 }

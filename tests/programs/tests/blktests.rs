@@ -1,6 +1,6 @@
-//! What the nvme group of blktests looks at, on our target: each case has its number there. blktests makes
-//! its targets with nvmet in the same kernel; here the target is elsewhere, and is told through its control
-//! socket what nvmet is told through configfs. docs/testing.md says which cases are missing, and why.
+//! The cases of blktests' nvme group on our target, under their numbers. blktests creates its targets with
+//! nvmet in the same kernel; here the target is another process, which is configured through its control
+//! socket in place of configfs. docs/testing.md says which cases are missing, and why.
 
 use std::fmt::Write as _;
 
@@ -104,7 +104,7 @@ const WORDS: &str = "live='until grep -q live /sys/class/nvme/nvme0/state; do sl
     fio='fio --name=v --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw --bsrange=4k-64k --size=8M \
     --io_size=2M --verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0'";
 
-/// Says how long a step took, to whoever wants to know.
+/// Prints how long a step took.
 fn timed<T>(name: &str, step: impl FnOnce() -> T) -> T {
     let began = std::time::Instant::now();
     let result = step();

@@ -1,4 +1,4 @@
-//! The examples of docs/ci.md, as an ordinary user runs them who may do nothing special.
+//! The examples of docs/ci.md, run by an ordinary user without privileges.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use programs::Job;
-use programs::{Namespace, Rockery};
+use programs::{Namespace, Packages, Rockery};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 60;
@@ -35,7 +35,8 @@ fn readable(files: &[&Path]) -> TempDir {
     folder
 }
 
-/// Runs a program over the loopback of a namespace, as nobody, with neither capabilities nor a way to more.
+/// Runs a program over the loopback of a namespace, as user nobody, without capabilities and without a way to
+/// gain any.
 fn run_as_nobody(argv: &[&str]) -> String {
     let alone = Namespace::alone().expect("a namespace");
     let (_prefix, rockery) = Rockery::built().installed();
@@ -147,6 +148,8 @@ impl Runner {
             words.push(format!("{name}={before}"));
         }
         words.push(format!("HOME={home}"));
+        // `make install` installs what the packages are made of, instead of building the same once more.
+        words.push(format!("BUILT={}", Packages::built().display()));
         words.extend(
             ["env", "output", "path"].map(|file| format!("GITHUB_{}={home}/{file}", file.to_uppercase())),
         );
@@ -156,6 +159,44 @@ impl Runner {
         let mut job = self.alone.start_plain(&words).expect("bash");
         job.wait(STEP_SECONDS).expect("in time").expect_success().output
     }
+}
+
+/// The script of a block `- |`, from its first line that has this text.
+fn block(file: &str, first: &str) -> String {
+    let text = fs::read_to_string(examples().join(file)).expect("an example");
+    let lines: Vec<&str> = text.lines().collect();
+    let begin = lines.iter().position(|line| line.contains(first)).expect("the block");
+    let further_in = |line: &str| line.len() - line.trim_start().len();
+    let depth = further_in(lines[begin]);
+    lines[begin..]
+        .iter()
+        .take_while(|line| further_in(line) >= depth && !line.is_empty())
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// The steps of the action and the template that install a package, with the tarball in place of a release.
+#[test]
+fn packages_are_installed_as_the_action_and_the_template_say() {
+    let packages = Packages::made();
+    let tarball = packages.folder().join(packages.named("rockery-", ".tar.gz"));
+    let sums = fs::read_to_string(packages.folder().join("SHA256SUMS")).expect("the checksums");
+    let sum = sums.lines().find(|line| line.ends_with(".tar.gz")).expect("the tarball's").split(' ').next();
+    let sum = sum.expect("a checksum").to_owned();
+    let given = |sum: &str| format!("PACKAGE_URL=file://{} PACKAGE_SHA256={sum}\n", tarball.display());
+    let action = commands("package/action.yml");
+    let [install, show] = &*action else { panic!("two steps: {action:?}") };
+    let runner = Runner::new();
+    runner.step(&(given(&sum) + install));
+    assert!(runner.step(show).contains("rk_lo"));
+    assert!(runner.step("rockery run -- ibv_devices").contains("rk_lo"), "for the steps that follow");
+    let template = block("gitlab.yml", "package=$(mktemp");
+    let runner = Runner::new();
+    let job = given(&sum) + &template + "rockery run -- ibv_devices\n";
+    assert!(runner.step(&job).contains("rk_lo"));
+    let forged = given(&"0".repeat(64)) + &template;
+    let refused = "if bash -eo pipefail step; then exit 1; fi; test ! -e ~/.local/rockery";
+    runner.step(&format!("rm -rf ~/.local; cat >step <<'END'\n{forged}END\n{refused}"));
 }
 
 /// Each command of the action and of the workflow, but for the packages, which are there.

@@ -1,4 +1,4 @@
-//! Connections that come and go, and ends that die: what the other end hears, and what is left.
+//! Connections that are opened and closed, and ends that are killed: the events at the other end, and leaks.
 
 use programs::machine::until;
 use programs::probe::Probe;
@@ -25,9 +25,9 @@ fn expect(job: &mut dyn Job, said: &str) {
     assert!(in_time, "{said:?} is not in:\n{}", job.output().expect("its output"));
 }
 
-/// A server keeps the names of what is over for a while; programs that come one after the other have others.
+/// A server keeps the communication IDs of closed connections in time-wait; a new program has other ones.
 #[test]
-fn nobody_is_refused_for_what_another_program_did_before() {
+fn a_new_program_is_not_refused_for_connections_of_an_earlier_one() {
     let (pair, probe) = (pair(), compile("setup"));
     let path = probe.path().to_string_lossy();
     let mut server = pair.left.start(&[&path, "listen", "10.88.0.1"]).unwrap();
@@ -38,8 +38,8 @@ fn nobody_is_refused_for_what_another_program_did_before() {
     server.kill().unwrap();
 }
 
-/// An end that is killed and what the other one hears: the process at each end, how far it comes, whom the
-/// kill hits.
+/// A process that is killed, and the event at the other end: the process at each end, the state that it
+/// reaches, and which end is killed.
 struct Death {
     space: &'static str,
     serve: &'static str,
@@ -78,12 +78,12 @@ const DEATHS: [Death; 15] = [
     // The SIDR_REQ was sent.
     death("udp", "listen", "connect", true, "UNREACHABLE 2"),
     death("udp", "request", "connect", true, "UNREACHABLE 2"),
-    // Datagrams have no connection: nobody is told.
+    // Datagrams have no connection: no process gets an event.
     death("udp", "request", "connect", false, "CONNECT_REQUEST 0"),
 ];
 
 #[test]
-fn who_survives_hears_of_it_in_every_state() {
+fn the_surviving_end_gets_an_event_in_every_connection_state() {
     let (pair, probe) = (pair(), compile("stages"));
     let path = probe.path().to_string_lossy();
     for Death { space, serve, ask, server_dies, heard } in DEATHS {
@@ -106,9 +106,9 @@ fn who_survives_hears_of_it_in_every_state() {
     }
 }
 
-/// What a dead program has left to say is said until it is answered: here the network is not there at first.
+/// The DREQ on behalf of a dead process is repeated until it is answered: here the network is down at first.
 #[test]
-fn last_words_are_repeated_until_they_are_heard() {
+fn the_dreq_of_a_dead_process_is_repeated_until_answered() {
     let (pair, probe) = (pair(), compile("stages"));
     let path = probe.path().to_string_lossy();
     let mut server = pair.left.start(&[&path, "serve", "10.88.0.1", "tcp", "established"]).unwrap();
@@ -118,7 +118,7 @@ fn last_words_are_repeated_until_they_are_heard() {
     pair.right.call("ip link set eth0 down").unwrap();
     client.kill().unwrap();
     client.wait(SECONDS).unwrap();
-    // The first words are lost by now: the agent says them as soon as the program's descriptors are closed.
+    // The first DREQ is lost by now: the agent sends it as soon as the program's descriptors are closed.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(!server.output().unwrap().contains("DISCONNECTED"));
     pair.right.call("ip link set eth0 up").unwrap();
@@ -126,7 +126,7 @@ fn last_words_are_repeated_until_they_are_heard() {
     server.kill().unwrap();
 }
 
-/// What `throng` says that it holds, each time: the numbers behind a word.
+/// What `cm_churn` reports that it holds, each time: the numbers behind a word.
 fn numbers(output: &str, word: &str) -> Vec<u64> {
     let lines = output.lines().filter(|line| line.starts_with("none is open"));
     let behind = lines.filter_map(|line| Some(line.split_once(word)?.1));
@@ -134,7 +134,7 @@ fn numbers(output: &str, word: &str) -> Vec<u64> {
 }
 
 /// Connections at a time, and how often.
-const THRONG: usize = 10_000;
+const AT_ONCE: usize = 10_000;
 const ROUNDS: usize = 3;
 
 /// Nothing that is counted grows from one round to the next. Memory does while there is more time-wait than
@@ -155,45 +155,46 @@ fn assert_no_leak(name: &str, output: &str) {
 /// Ten thousand at once, again and again, and then a thousand a second (`ROCKERY_TEST_CONNECTING=600` for
 /// ten minutes).
 #[test]
-fn ten_thousand_connections_leave_nothing() {
+fn ten_thousand_connections_leak_nothing() {
     let seconds = std::env::var("ROCKERY_TEST_CONNECTING").map_or(5, |text| text.parse().expect("seconds"));
-    let (pair, probe) = (pair(), compile("throng"));
+    let (pair, probe) = (pair(), compile("cm_churn"));
     let path = probe.path().to_string_lossy();
     let mut server = start(&pair.left, &format!("{path} serve 10.88.0.1"));
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
-    let line = format!("{path} ask 10.88.0.1 {THRONG} {ROUNDS} 1000 {seconds}");
+    let line = format!("{path} ask 10.88.0.1 {AT_ONCE} {ROUNDS} 1000 {seconds}");
     let mut client = start(&pair.right, &line);
-    expect(&mut *client, &format!("{THRONG} are open\n"));
+    expect(&mut *client, &format!("{AT_ONCE} are open\n"));
     let said = client.wait(seconds + 3 * SECONDS).unwrap().expect_success().output;
     let all = || Ok(server.output()?.matches("none is open").count() > ROUNDS + 1);
     assert!(until(SECONDS, all).unwrap(), "{}", server.output().unwrap());
-    assert_no_leak("who asks", &said);
-    assert_no_leak("who serves", &server.output().unwrap());
+    assert_no_leak("the client", &said);
+    assert_no_leak("the server", &server.output().unwrap());
     let mut listed = String::new();
     let none_is_left = until(SECONDS, || {
         listed = pair.left.call(&format!("{} devices --json", Rockery::built().path().display()))?;
-        Ok(listed.contains("\"program\":\"throng\"") && listed.contains("\"queue_pairs_total\":0"))
+        Ok(listed.contains("\"program\":\"cm_churn\"") && listed.contains("\"queue_pairs_total\":0"))
     });
     assert!(none_is_left.unwrap(), "{listed}");
     server.kill().unwrap();
 }
 
 #[test]
-fn whoever_has_a_device_hears_that_it_is_gone() {
+fn every_id_reports_the_removal_of_its_device() {
     let (pair, probe) = (pair(), compile("removal"));
     let mut program = start(&pair.left, &format!("{} 10.88.0.1", probe.path().display()));
     expect(&mut *program, "ready\n");
     pair.left.call("ip link delete eth0").unwrap();
     let said = program.wait(SECONDS).unwrap().expect_success().output;
     let told = "the active side is told\nthe passive side is told\nthe listener is told\n\
-                who is only bound is told\nwho listens anywhere goes on\nthe device says so itself\n\
+                an id that is only bound is told\na listener at any address goes on\n\
+                the device says so itself\n\
                 all is given back\n";
     assert!(said.ends_with(told), "{said}");
 }
 
 /// As with cards: what is connected stays so when a cable is out for a while.
 #[test]
-fn connections_outlive_a_link_that_is_down() {
+fn connections_survive_a_link_that_is_down() {
     let (pair, probe) = (pair(), compile("stages"));
     let path = probe.path().to_string_lossy();
     let mut server = start(&pair.left, &format!("{path} serve 10.88.0.1 tcp established"));
@@ -220,7 +221,7 @@ fn connections_outlive_a_link_that_is_down() {
 
 /// Hosts that are not there, and one where no program has opened a device.
 #[test]
-fn who_does_not_answer_is_unreachable() {
+fn a_silent_peer_is_reported_as_unreachable() {
     let probe = Probe::compile_with("cc", "silence", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
     let pair = pair();
     for address in ["10.88.0.2", "10.88.0.77"] {
@@ -235,15 +236,15 @@ fn who_does_not_answer_is_unreachable() {
 
 /// Each process has connections of its own; a child of a fork leaves its parent's alone.
 #[test]
-fn a_child_connects_for_itself() {
-    let (pair, probe) = (pair(), Probe::compile_with("cc", "heirs", &HEIRS).unwrap());
+fn a_forked_child_makes_its_own_connections() {
+    let (pair, probe) = (pair(), Probe::compile_with("cc", "fork", &FORK_OPTIONS).unwrap());
     let mut program = start(&pair.left, &format!("{} 10.88.0.1", probe.path().display()));
     let said = program.wait(SECONDS).unwrap().expect_success().output;
     let child = "the parent's connection, of a child: ENODEV\na child connected and parted\n";
     assert_eq!(said, child.repeat(3) + "the parent did, too\n");
 }
 
-const HEIRS: [&str; 4] = ["-D_GNU_SOURCE", "-lrdmacm", "-libverbs", "-pthread"];
+const FORK_OPTIONS: [&str; 4] = ["-D_GNU_SOURCE", "-lrdmacm", "-libverbs", "-pthread"];
 
 /// One queue pair 1 at each host, and eight servers and eight clients behind it that all talk at once.
 #[test]

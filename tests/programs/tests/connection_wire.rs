@@ -1,4 +1,4 @@
-//! What connections look like from outside: on the wire, in captures, in the library's table of symbols.
+//! Connections on the wire and in captures, and the library's table of symbols.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn expect(watch: &mut dyn Job, line: &str) {
 
 /// Reports of version 3 of IGMP and 2 of MLD: of all sources from now on (4), and of none any more (3).
 #[test]
-fn joining_a_group_is_said_on_the_wire() {
+fn joining_a_multicast_group_sends_igmp_and_mld_reports() {
     let pair = pair();
     let igmp = ["igmp.maddr", "igmp.record_type"];
     let mld = ["icmpv6.mldr.mar.multicast_address", "icmpv6.mldr.mar.record_type"];
@@ -44,7 +44,7 @@ fn joining_a_group_is_said_on_the_wire() {
     }
 }
 
-/// `RDMA_OPTION_ID_TOS` is in the header of every packet of a connection, whoever sends it, and in the REQ.
+/// `RDMA_OPTION_ID_TOS` is in the header of every packet of a connection, in both directions, and in the REQ.
 #[test]
 fn the_type_of_service_is_in_every_packet() {
     let pair = pair();
@@ -82,14 +82,14 @@ fn options_reach_both_ends() {
     let probe = Probe::compile_with("cc", "options", &libraries).unwrap();
     let said = pair().left.run(&[&probe.path().to_string_lossy(), "10.88.0.1"], SECONDS).unwrap();
     let expected = "path: traffic class 0x28, packet lifetime 20\n\
-                    who asks: traffic class 0x28, time-out 21\n\
-                    who accepts: traffic class 0x28\n\
+                    active side: traffic class 0x28, time-out 21\n\
+                    passive side: traffic class 0x28\n\
                     flow labels: the same\n\
-                    who accepts waits longer than usual\n\
+                    the passive side waits longer than usual\n\
                     ECE without a vendor: EINVAL\n\
                     ECE: done\n\
-                    who is asked sees vendor 0x15b3, options 0x30000001\n\
-                    who asks sees vendor 0x15b3, options 0x1\n\
+                    the passive side sees vendor 0x15b3, options 0x30000001\n\
+                    the active side sees vendor 0x15b3, options 0x1\n\
                     established: done\n\
                     established twice: EINVAL\n\
                     rejected for its options: done\n\
@@ -100,7 +100,7 @@ fn options_reach_both_ends() {
 
 /// What connection management says is in a device's capture beside its packets, at both ends alike.
 #[test]
-fn captures_have_the_messages_of_connections() {
+fn captures_contain_the_cm_messages() {
     let folder = TempDir::new().unwrap();
     let pair = Pair::new(1500).unwrap();
     let file = |end: &str| folder.path().join(format!("{end}.pcapng"));

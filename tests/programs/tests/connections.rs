@@ -11,7 +11,7 @@ fn pair(mtu: u32) -> Pair {
 }
 
 #[test]
-fn rping_checks_what_comes_back() {
+fn rping_verifies_its_data() {
     for mtu in [1500, 9000] {
         let pair = pair(mtu);
         for address in [pair.left.address(), pair.left.address_v6()] {
@@ -40,7 +40,7 @@ fn ucmatose_transfers_in_both_directions() {
 }
 
 #[test]
-fn who_makes_its_own_queue_pairs_is_served_as_well() {
+fn programs_that_create_their_own_queue_pairs_connect() {
     let pair = pair(1500);
     let (server, client) = ("rping -s -a 10.88.0.1 -q -V -C 200", "rping -c -a 10.88.0.1 -q -V -C 200");
     connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
@@ -93,7 +93,7 @@ fn datagram_services_are_found() {
 }
 
 #[test]
-fn multicast_reaches_who_joined() {
+fn multicast_reaches_the_members_of_its_group() {
     let pair = pair(1500);
     for (group, here, there) in
         [("239.7.7.7", "10.88.0.1", "10.88.0.2"), ("ff0e::4791", "fd88::1", "fd88::2")]
@@ -110,7 +110,7 @@ fn multicast_reaches_who_joined() {
 }
 
 #[test]
-fn cmtime_opens_and_closes_many() {
+fn cmtime_opens_and_closes_many_connections() {
     let pair = pair(1500);
     let mut server = pair.left.start(&["cmtime", "-b", "10.88.0.1", "-c", "500"]).unwrap();
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
@@ -123,7 +123,7 @@ fn cmtime_opens_and_closes_many() {
 }
 
 #[test]
-fn the_peer_of_who_is_killed_hears_of_it() {
+fn the_peer_of_a_killed_process_is_disconnected() {
     let pair = pair(1500);
     for server_dies in [false, true] {
         let server = ["rping", "-s", "-a", "10.88.0.1", "-v"];
@@ -163,11 +163,38 @@ fn perftest_connects_by_rdma_cm() {
     }
 }
 
+/// An XRC connection: each end hears the number of the other's queue pair.
 #[test]
-fn who_makes_mistakes_hears_what_the_manual_pages_promise() {
-    let probe = Probe::compile_with("cc", "promises", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
+fn an_xrc_initiator_gets_the_queue_pair_number_of_its_target() {
+    let probe = Probe::compile_with("cc", "initiator", &["-lrdmacm", "-libverbs"]).unwrap();
+    let pair = pair(1500);
+    let path = probe.path().to_string_lossy();
+    let said = pair.left.run(&[&path, "10.88.0.1"], SECONDS).unwrap().expect_success().output;
+    let expected = "the request names the initiator: yes\nthe reply names the target: yes\n\
+                    the target's event has private data: no\n";
+    assert_eq!(said, expected);
+}
+
+/// A completion and the end of its connection come by different ways, between two hosts and on one.
+#[test]
+fn requests_are_completed_before_their_connection_ends() {
+    let probe = Probe::compile_with("cc", "acknowledged", &["-lrdmacm", "-libverbs"]).unwrap();
+    let pair = pair(1500);
+    let path = probe.path().to_string_lossy();
+    let mut server = pair.left.start(&[&path, "serve", "10.88.0.1"]).unwrap();
+    assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
+    for client in [&pair.right, &pair.left] {
+        let said = client.run(&[&path, "ask", "10.88.0.1", "200"], SECONDS).unwrap().expect_success().output;
+        assert_eq!(said, "of 200 ends, 0 came before the completion\n");
+    }
+    server.kill().unwrap();
+}
+
+#[test]
+fn mistakes_return_the_errors_of_the_manual_pages() {
+    let probe = Probe::compile_with("cc", "cm_errors", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
     let pair = pair(1500);
     let path = probe.path().to_string_lossy();
     let said = pair.left.run(&[&path, "10.88.0.1", "192.0.2.1"], SECONDS).unwrap().expect_success().output;
-    assert_eq!(said, include_str!("../probe/promises.expected"));
+    assert_eq!(said, include_str!("../probe/cm_errors.expected"));
 }

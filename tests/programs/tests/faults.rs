@@ -1,5 +1,5 @@
-//! What goes wrong while programs run: each time the program at the other side is told what verbs promise,
-//! and nothing is left.
+//! Faults while programs run: the program at the other end gets the status that verbs specify, and nothing
+//! leaks.
 
 use programs::machine::until;
 use programs::probe::Probe;
@@ -276,11 +276,36 @@ fn the_disk_is_full_where_a_capture_goes() {
 
 #[test]
 fn threads_go_on_while_their_program_forks() {
-    let probe = Probe::compile("forks").unwrap();
+    let probe = Probe::compile("fork_during_open").unwrap();
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
         let path = probe.path().to_string_lossy();
         let forks = alone.run(&[&path, "rk_lo", "1", "30"], SECONDS).unwrap().expect_success();
         assert!(forks.output.ends_with("all went on\n"), "{}", forks.output);
     }
+}
+
+/// The agent keeps the list of XRC domains. A thread that waits for it does not keep others from the device.
+#[test]
+fn objects_are_created_while_the_agent_is_stopped() {
+    let pair = pair();
+    let probe = Probe::compile_with("cc", "stopped_agent", &["-libverbs", "-lpthread"]).unwrap();
+    let path = probe.path().to_string_lossy().into_owned();
+    let finished = pair.left.run(&[&path], SECONDS).expect("it ends").expect_success();
+    let says = "objects made while the domain was being opened: yes\ndone\n";
+    assert!(finished.output.ends_with(says), "{}", finished.output);
+}
+
+/// The agent keeps the ports of connections. A thread that waits for it does not keep others from the
+/// connection manager.
+#[test]
+fn addresses_are_resolved_while_the_agent_is_stopped() {
+    let pair = pair();
+    let libraries = ["-lrdmacm", "-libverbs", "-lpthread"];
+    let probe = Probe::compile_with("cc", "stopped_listener", &libraries).unwrap();
+    let path = probe.path().to_string_lossy().into_owned();
+    let finished =
+        pair.left.run(&[&path, &pair.left.address().to_string()], SECONDS).expect("it ends").expect_success();
+    let says = "addresses resolved while a port was being bound: yes\ndone\n";
+    assert!(finished.output.ends_with(says), "{}", finished.output);
 }

@@ -174,7 +174,7 @@ fn an_open_device_follows_its_interface() {
 }
 
 #[test]
-fn who_attaches_to_a_multicast_group_joins_it_on_the_interface() {
+fn attaching_to_a_multicast_group_joins_it_on_the_interface() {
     let pair = Pair::new(1500).unwrap().with(&Rockery::built());
     let groups = || pair.left.call("ip maddress show dev eth0").unwrap();
     let probe = Probe::compile("member").unwrap();
@@ -189,7 +189,7 @@ fn who_attaches_to_a_multicast_group_joins_it_on_the_interface() {
 }
 
 #[test]
-fn packets_leave_one_by_one_where_segmentation_is_not_to_be_had() {
+fn packets_leave_one_by_one_without_segmentation_offload() {
     let pair = Pair::new(1500).unwrap().with(&Rockery::built());
     let program = "env ROCKERY_SEGMENTATION=0 ib_write_bw -s 65536 -n 200";
     let words = run("", program);
@@ -200,4 +200,24 @@ fn packets_leave_one_by_one_where_segmentation_is_not_to_be_had() {
     let argv: Vec<&str> = words.iter().map(String::as_str).collect();
     pair.right.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success();
     server.wait(SECONDS).unwrap().expect_success();
+}
+
+/// A set-user-ID program has more rights than the user who starts it, whose variables must not direct it.
+/// The dynamic linker ignores `LD_LIBRARY_PATH` there as well, so the program knows where the library is.
+#[test]
+fn set_user_id_programs_ignore_the_environment() {
+    let (prefix, _rockery) = Rockery::built().installed();
+    let libraries = prefix.path().join("lib/rockery");
+    let linked = format!("-Wl,-rpath,{}", libraries.display());
+    let probe = Probe::compile_with("cc", "census", &["-libverbs", &linked]).unwrap();
+    let path = probe.path().to_string_lossy();
+    let alone = Namespace::alone().unwrap();
+    let devices = || {
+        let argv = ["env", "ROCKERY_DEVICES=none", &*path];
+        alone.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success().output
+    };
+    assert_eq!(devices(), "no more rights, 0 devices\n");
+    alone.call(&format!("chown 65534 {path}")).unwrap();
+    alone.call(&format!("chmod 4755 {path}")).unwrap();
+    assert_eq!(devices(), "more rights, 1 devices\n");
 }

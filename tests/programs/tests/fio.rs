@@ -48,7 +48,7 @@ fn fio_verifies_what_it_receives() {
 
 /// That verification can fail: these blocks have no sums.
 #[test]
-fn fio_finds_blocks_that_nobody_meant() {
+fn fio_detects_wrong_blocks() {
     let pair = pair();
     let server = format!("fio --name=server {JOB} {VERIFYING} --rw=read --verify=crc32c");
     let client = format!(

@@ -1,4 +1,4 @@
-//! The harness itself, with programs that need no RDMA: what it says of rockery is worth only what this is.
+//! The harness itself, with programs that need no RDMA.
 
 use programs::{Job, Machine, Namespace, Pair, Rockery, Segment};
 
@@ -44,7 +44,7 @@ fn a_namespace_takes_its_processes_with_it() {
     assert!(!std::path::Path::new("/run/netns").join(name).exists());
 }
 
-/// A killed orphan may stay as a zombie when nobody collects it: that is not running.
+/// A killed orphan may stay as a zombie when no process reaps it: that is not running.
 fn running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
@@ -68,7 +68,7 @@ fn a_program_that_never_ends_is_an_error_with_its_output() {
 }
 
 #[test]
-fn a_program_that_fails_tells_its_status_and_what_it_said() {
+fn a_program_that_fails_reports_its_status_and_output() {
     let namespace = Namespace::alone().unwrap();
     let finished = namespace.run(&["sh", "-c", "echo why >&2; exit 3"], SECONDS).unwrap();
     assert_eq!((finished.status, finished.output.as_str()), (Some(3), "why\n"));

@@ -1,5 +1,5 @@
 //! The kernel against itself: the programs and options that the tests of rockery use do work with a device
-//! that others wrote. Where one of these fails, the test is wrong and not rockery.
+//! of the kernel. Where one of these fails, the fault is in the test and not in rockery.
 
 use programs::{Guest, Segment, perftest};
 

@@ -65,10 +65,10 @@ fn endpoints_of_rockery_and_the_kernel_connect() {
     both_directions(&ours, &theirs, "rdma_server -s @", "rdma_client -s @", "end 0");
 }
 
-/// The kernel keeps the names of connections that are over, too, and refuses who has them again: programs
+/// The kernel keeps the communication IDs of closed connections, too, and refuses their reuse: programs
 /// that come one after the other never do.
 #[test]
-fn the_kernel_refuses_nobody_for_what_another_program_did_before() {
+fn the_kernel_does_not_refuse_a_new_program_for_connections_of_an_earlier_one() {
     let probe = Probe::compile_with("cc", "setup", &["-lrdmacm", "-libverbs"]).unwrap();
     let segment = Segment::new(1500).expect("a segment");
     let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
@@ -84,13 +84,13 @@ fn the_kernel_refuses_nobody_for_what_another_program_did_before() {
 }
 
 #[test]
-fn the_kernel_hears_at_once_that_nobody_listens() {
+fn the_kernel_is_rejected_at_once_where_no_program_listens() {
     let segment = Segment::new(1500).expect("a segment");
     let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
     let theirs = segment.storage_guest(11).expect("a guest");
     segment.introduce(&ours, &theirs).expect("they hear each other");
     theirs.shell("/sbin/modprobe nvme_rdma").unwrap().expect_success();
-    // Somebody has to have the port of RoCE; of connections this one takes others.
+    // Without a process that has the port of RoCE the kernel's requests would get an ICMP error.
     let mut other = ours.start(&["rping", "-s", "-a", "10.88.0.1"]).unwrap();
     assert!(until(SECONDS, || ours.awaits_requests()).unwrap());
     let connect = "nvme connect -t rdma -a 10.88.0.1 -s 4420 -n nqn.2024-01.org.example:disk";
@@ -106,7 +106,9 @@ fn the_kernel_hears_at_once_that_nobody_listens() {
 }
 
 /// Where the kernel says something else. rdma-core's library crashes where there is nothing.
-const OTHER_WITH_THE_KERNEL: [(&str, &str); 5] = [
+const OTHER_WITH_THE_KERNEL: [(&str, &str); 6] = [
+    // It takes the peer for one on the link of that address, and says later that it finds none there.
+    ("no route from an address of ours: -1 ENETUNREACH", "no route from an address of ours: 0"),
     ("a port in use at any address: -1 EADDRINUSE", "a port in use at any address: -1 EADDRNOTAVAIL"),
     ("one listens: 0", "one listens: -1 EADDRINUSE"),
     ("route without address: -1 EINVAL", ""),
@@ -119,16 +121,16 @@ fn with_the_kernel(line: &'static str) -> &'static str {
     OTHER_WITH_THE_KERNEL.iter().find(|(ours, _)| *ours == line).map_or(line, |(_, theirs)| theirs)
 }
 
-/// What the manual pages promise to who makes mistakes: the probe prints a line for each.
+/// What calls return for mistakes, as the manual pages say: the probe prints a line for each.
 #[test]
-fn the_kernel_keeps_the_same_promises() {
-    let probe = Probe::compile_with("cc", "promises", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
+fn mistakes_return_the_same_errors_over_the_kernels_device() {
+    let probe = Probe::compile_with("cc", "cm_errors", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
     let segment = Segment::new(1500).unwrap();
     let guest = segment.guest(11, &[probe.path()]).unwrap();
     let path = probe.path().to_string_lossy();
     let argv = [&path, "10.88.0.11", "192.0.2.1", "careful"];
     let said = guest.run(&argv, SECONDS).unwrap().expect_success().output;
-    let expected = include_str!("../probe/promises.expected").lines().map(with_the_kernel);
+    let expected = include_str!("../probe/cm_errors.expected").lines().map(with_the_kernel);
     let expected: Vec<&str> = expected.filter(|line| !line.is_empty()).collect();
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }

@@ -1,6 +1,5 @@
 //! The Linux kernel and nvme-cli on rockery's storage: discovery, a file system, fio that checks every byte,
-//! a
-//! target that is killed and comes back, and what it says of itself beside what the kernel's own target says.
+//! a target that is killed and comes back, and its identify data beside those of the kernel's own target.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -225,7 +224,7 @@ fn answers(place: &StoragePlace) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn what_nvme_cli_shows_differs_from_the_kernels_target_only_where_it_has_to() {
+fn nvme_cli_output_differs_from_the_kernels_target_only_in_listed_fields() {
     let place = StoragePlace::new();
     let _server = place.serve(&format!("--memory 16M --block-size 512 --subsystem {NQN}"));
     let own = place.guest.address();

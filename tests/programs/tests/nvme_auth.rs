@@ -1,4 +1,4 @@
-//! The Linux kernel as a host that proves who it is: DH-HMAC-CHAP, with secrets that nvme-cli made.
+//! The Linux kernel as a host that authenticates itself: DH-HMAC-CHAP, with secrets that nvme-cli made.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ const WAYS: [Way; 4] = [
 ];
 
 #[test]
-fn the_kernel_proves_who_it_is_and_asks_in_return() {
+fn the_kernel_authenticates_itself_and_our_target() {
     let folder = TempDir::new().expect("a folder");
     let segment = Segment::new(1500).expect("a segment");
     let server = segment.namespace(1).expect("a namespace");
@@ -56,9 +56,9 @@ fn the_kernel_proves_who_it_is_and_asks_in_return() {
         fs::write(path("config"), text).expect("a file");
         let rockery = Rockery::built().path().display().to_string();
         let (config, control) = (path("config"), path("control"));
-        // A kernel under emulation on a busy machine takes its time to reckon.
-        let argv =
-            [&rockery, "serve", "nvme", "--config", &config, "--control", &control, "--patience", "120"];
+        // Modular exponentiation in an emulated kernel takes long on a busy machine.
+        let argv = [&rockery, "serve", "nvme", "--config", &config, "--control", &control];
+        let argv = [&argv[..], &["--connect-timeout", "120"]].concat();
         servers.push(server.start_plain(&argv).expect("it starts"));
         secrets.push((secret, controller));
     }
@@ -114,7 +114,7 @@ fn nvmet(guest: &Guest, secret: &str, controller: &str, group: &str) {
 
 /// The other way round: the kernel's target asks our host, which asks in return.
 #[test]
-fn our_host_proves_who_it_is_to_the_kernel_and_asks_in_return() {
+fn our_host_authenticates_itself_and_the_kernels_target() {
     let segment = Segment::new(1500).expect("a segment");
     let place = segment.namespace(1).expect("a namespace");
     let guest = segment.authenticating_guest(11).expect("a guest");

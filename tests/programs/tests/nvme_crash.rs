@@ -1,13 +1,14 @@
-//! A target that dies by SIGKILL under load, again and again: what it said is written is there when another
-//! takes its place. And one whose machine loses its power, together with what its disk was never told to
-//! keep: what it said is flushed is there. `ROCKERY_TEST_CRASHES` says how often, `ROCKERY_TEST_SEED` which.
+//! A target that is killed (SIGKILL) under load, repeatedly: all completed writes are there after a restart.
+//! And a target whose machine loses power, and with it unflushed writes: all flushed writes are there.
+//! `ROCKERY_TEST_CRASHES` sets the number of rounds, `ROCKERY_TEST_SEED` the first seed.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nvme::host::HostError;
 use programs::ledger::{BLOCK, Writer};
+use programs::ports::free_port;
 use programs::storage::{NQN, Server, connect};
 use programs::write_log::WriteLog;
 use programs::{Guest, Ledger, Loss, Machine, Rockery};
@@ -89,19 +90,13 @@ fn crash_and_look(options: &str) {
 }
 
 #[test]
-fn a_killed_target_has_all_that_completed() {
+fn a_killed_target_has_all_completed_writes() {
     crash_and_look("");
 }
 
 #[test]
-fn a_killed_target_has_all_that_completed_with_the_page_cache() {
+fn a_killed_target_with_the_page_cache_has_all_completed_writes() {
     crash_and_look("--cached");
-}
-
-/// A port of loopback that nobody has.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("its address").port()
 }
 
 /// A guest's power goes while its rockery serves its disk under load. QEMU has logged all that the disk was
@@ -150,11 +145,11 @@ fn lose_power_and_look(options: &str) {
 }
 
 #[test]
-fn a_target_that_lost_its_power_has_all_that_was_flushed() {
+fn a_target_that_lost_power_has_all_flushed_writes() {
     lose_power_and_look("");
 }
 
 #[test]
-fn a_target_that_lost_its_power_and_its_page_cache_has_all_that_was_flushed() {
+fn a_target_that_lost_power_and_its_page_cache_has_all_flushed_writes() {
     lose_power_and_look("--cached");
 }

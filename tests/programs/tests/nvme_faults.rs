@@ -1,6 +1,6 @@
-//! Networks that lose, reorder, double and damage frames, links that go down and targets that are killed,
-//! while our host writes: what the target acknowledged is there, after every round and at the end.
-//! `ROCKERY_TEST_FAULTS` says how often.
+//! Networks that drop, reorder, duplicate and corrupt frames, links that go down and targets that are killed,
+//! while our host writes: all acknowledged writes are there, after every round and at the end.
+//! `ROCKERY_TEST_FAULTS` sets the number of rounds.
 
 use std::path::Path;
 use std::time::Duration;

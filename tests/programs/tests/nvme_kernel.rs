@@ -1,7 +1,6 @@
-//! The Linux kernel with many ways to our storage: it discovers over every address and hears of changes, goes
-//! another way when one is closed, and sees what becomes of namespaces. And rockery beside it in one guest,
-//! on
-//! the kernel's own block device.
+//! The Linux kernel with several paths to our storage: it discovers over every address, is notified of
+//! changes, uses another path when the ANA state of one changes, and sees changed namespaces. And rockery
+//! beside it in one guest, on the kernel's own block device.
 
 use std::net::IpAddr;
 
@@ -20,7 +19,7 @@ fn at(address: IpAddr) -> String {
 }
 
 #[test]
-fn discovery_leads_everywhere_and_tells_what_changes() {
+fn discovery_lists_every_address_and_notifies_of_changes() {
     let place = StoragePlace::new();
     place.shell("/sbin/modprobe nvme_rdma");
     let addresses = [place.server.address(), place.server.address_v6()];
@@ -68,7 +67,7 @@ fn discovery_leads_everywhere_and_tells_what_changes() {
             || Ok(place.guest.shell("grep -c 0x70f002 /tmp/aen")?.output.trim() == format!("{}", count + 1));
         let log = || place.shell("cat /tmp/aen; dmesg | tail");
         assert!(until(SECONDS, told).expect("the guest answers"), "{change}: {}", log());
-        // Whoever reads the page from its beginning wants to hear of the next change.
+        // A host that reads the log page from its beginning gets a notification of the next change.
         place.nvme("get-log /dev/nvme0 --log-id=0x70 --log-len=1024 >/dev/null");
     }
     place.nvme(&format!("discover -t tcp -a {address} -s 4420 >/tmp/found"));
@@ -78,7 +77,7 @@ fn discovery_leads_everywhere_and_tells_what_changes() {
 }
 
 #[test]
-fn the_kernel_takes_the_way_that_is_open() {
+fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
     let place = StoragePlace::new();
     let address = place.server.address();
     let disk = place.file("disk.img").display().to_string();

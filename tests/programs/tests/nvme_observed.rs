@@ -1,9 +1,14 @@
-//! What a target tells of itself, read by programs that others wrote: metrics by Prometheus' own library, the
-//! log by a JSON parser; and `rockery top`.
+//! The reports of a target, read by independent programs: metrics by Prometheus' own library, the log by a
+//! JSON parser; and `rockery top`.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::time::Duration;
 
 use nvme::host::{Payload, transfer};
+use nvme::limits::{CONTROL_CLIENTS_MAX, METRICS_CLIENTS_MAX};
 use programs::storage::{HOST, Server};
 use rdma::Buffer;
 use tempfile::TempDir;
@@ -13,7 +18,6 @@ const READS: u64 = 300;
 
 /// Python, with something on its standard input.
 fn python(script: &str, input: &str) -> String {
-    use std::io::Write;
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-c", script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut child = command.spawn().expect("python3");
@@ -34,7 +38,7 @@ for family in families(sys.stdin.read()):
 ";
 
 #[test]
-fn metrics_log_and_top_say_what_was_done() {
+fn metrics_log_and_top_report_the_commands() {
     let folder = TempDir::new().expect("a folder");
     let words = "--memory 16M --metrics 127.0.0.1:0 --log debug --log-format json";
     let server = Server::start(folder.path(), words).expect("a server");
@@ -81,4 +85,59 @@ fn metrics_log_and_top_say_what_was_done() {
     let said = || python(script, &server.log());
     let ended = programs::machine::until(20, || Ok(said().contains("INFO controller ended"))).expect("a log");
     assert!(ended && said().contains("INFO controller connected\nDEBUG queue connected"), "{}", said());
+}
+
+/// How long a client waits for an answer or the end of its connection, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What comes back for a request: nothing where the server closes the connection.
+fn answer(stream: &mut (impl Read + Write), request: &str) -> String {
+    let mut answer = Vec::new();
+    // A connection that was closed already refuses the request or ends it with a reset.
+    _ = stream.write_all(request.as_bytes());
+    let mut piece = [0; 4096];
+    while let Ok(bytes @ 1..) = stream.read(&mut piece) {
+        answer.extend_from_slice(&piece[..bytes]);
+        if answer.ends_with(b"\n") {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Clients that send half a request each take all the places there are: one more client gets no answer. The
+/// server closes the slow clients, and then answers again.
+fn slow_clients_are_closed<S: Read + Write>(most: usize, request: &str, connect: impl Fn() -> S) {
+    let (half, _) = request.split_at(request.len() / 2);
+    let mut slow_clients = Vec::new();
+    let is_refused = (0..10).any(|_| {
+        // Again where the machine was so slow that the first ones were closed before the last one came.
+        slow_clients = (0..most).map(|_| connect()).collect::<Vec<S>>();
+        slow_clients.iter_mut().for_each(|client| _ = client.write_all(half.as_bytes()));
+        answer(&mut connect(), request).is_empty()
+    });
+    assert!(is_refused, "{most} clients leave room for more");
+    for mut client in slow_clients {
+        assert_eq!(answer(&mut client, ""), "", "half a request is not answered");
+    }
+    let answers = || Ok(!answer(&mut connect(), request).is_empty());
+    assert!(programs::machine::until(20, answers).expect("no error"), "there is no room again");
+}
+
+#[test]
+fn slow_clients_of_metrics_and_of_the_control_socket_are_few_and_closed() {
+    let folder = TempDir::new().expect("a folder");
+    let server = Server::start(folder.path(), "--memory 16M --metrics 127.0.0.1:0").expect("a server");
+    let url = server.metrics().expect("an address");
+    let address = url.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
+    slow_clients_are_closed(METRICS_CLIENTS_MAX, "GET /metrics HTTP/1.1\r\n\r\n", || {
+        let stream = TcpStream::connect(&address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream
+    });
+    slow_clients_are_closed(CONTROL_CLIENTS_MAX, "{\"command\":\"status\"}\n", || {
+        let stream = UnixStream::connect(server.control()).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream
+    });
 }

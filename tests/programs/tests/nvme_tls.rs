@@ -1,13 +1,13 @@
-//! NVMe/TCP in TLS with OpenSSL's own programs at the other end, and keys that nvme-cli made. What TLS gets
-//! of
-//! a key is worked out here by Python.
+//! NVMe/TCP in TLS with OpenSSL's own programs at the other end, and keys that nvme-cli made. Python derives
+//! the TLS PSK from a key.
 
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use programs::machine::until;
+use programs::ports::free_port;
 use programs::probe::Probe;
 use programs::storage::{HOST, HOST_ID, NQN, Server};
 use programs::{Job, Machine, Rockery, StoragePlace};
@@ -104,7 +104,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn openssl_comes_in_with_the_key_and_is_answered() {
+fn openssl_connects_with_the_key() {
     let (small, large) = ("AES_128_GCM_SHA256", "AES_256_GCM_SHA384");
     for (hash, version, cipher) in
         [("1", "0", small), ("1", "1", small), ("2", "0", large), ("2", "1", large)]
@@ -128,7 +128,7 @@ fn openssl_comes_in_with_the_key_and_is_answered() {
                 .expect("it is installed");
             let mut request = [0; 128];
             request[..8].copy_from_slice(&REQUEST);
-            // Where the handshake fails nobody reads it.
+            // After a failed handshake no process reads it.
             _ = child.0.stdin.as_mut().map(|stdin| stdin.write_all(&request));
             (child, said)
         };
@@ -149,7 +149,107 @@ fn openssl_comes_in_with_the_key_and_is_answered() {
     }
 }
 
-/// Without certificates, our host speaks to nobody who does not have the key.
+/// A peer that offers less than TLS 1.3 with the key is refused before the first PDU: an older version with
+/// the same key, no key, other ciphers, no TLS at all.
+#[test]
+fn a_target_in_tls_is_not_talked_down() {
+    let folder = TempDir::new().expect("a folder");
+    let key = key("1");
+    let server = serve(folder.path(), &key);
+    let address = server.address().to_string();
+    let Derived { identity, key: secret, session } = derived(&key, "1", folder.path());
+    let mut request = [0; 128];
+    request[..8].copy_from_slice(&REQUEST);
+    let client = |arguments: &[&str]| {
+        let said = folder.path().join("said");
+        let mut child = Command::new("openssl")
+            .args(["s_client", "-connect", &address, "-ign_eof", "-nocommands"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(std::fs::File::create(&said).expect("a file"))
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Ended)
+            .expect("it is installed");
+        _ = child.0.stdin.as_mut().map(|stdin| stdin.write_all(&request));
+        (child, said)
+    };
+    let psk = ["-psk_identity", &identity, "-psk", &secret];
+    let with_session = ["-psk_identity", &identity, "-psk_session", &session];
+    let lesser: [Vec<&str>; 6] = [
+        [&["-tls1_2", "-cipher", "PSK:@SECLEVEL=0"], &psk[..]].concat(),
+        [&["-tls1_2", "-cipher", "ECDHE-PSK-AES256-CBC-SHA384:DHE-PSK-AES256-GCM-SHA384"], &psk[..]].concat(),
+        vec!["-tls1_2"],
+        vec!["-tls1_3"],
+        // The client could do better, and does without the key.
+        vec!["-no_tls1_1"],
+        [&["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"], &with_session[..]].concat(),
+    ];
+    for arguments in &lesser {
+        let (mut child, said) = client(arguments);
+        let status = child.0.wait().expect("it ends");
+        let said = std::fs::read(said).unwrap_or_default();
+        let text = String::from_utf8_lossy(&said).into_owned();
+        assert!(!status.success() && !said.windows(8).any(|it| it == RESPONSE), "{arguments:?}: {text}");
+    }
+    let mut plain = TcpStream::connect(server.address()).expect("it listens");
+    plain.write_all(&request).expect("it is there");
+    let mut answer = Vec::new();
+    // An alert, or nothing; and then its end.
+    _ = plain.read_to_end(&mut answer);
+    assert!(!answer.windows(8).any(|it| it == RESPONSE), "{answer:?}");
+    let metrics = server.ask("serve metrics").expect("it answers");
+    let refused = format!("{{reason=\"no-tls\"}} {}", lesser.len() + 1);
+    assert!(metrics.contains(&refused), "{refused}: {metrics}");
+
+    // The same key in TLS 1.3 is what there is.
+    let tls = ["-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256"];
+    let (_child, said) = client(&[&tls, &with_session[..]].concat());
+    let answered = || Ok(std::fs::read(&said).unwrap_or_default().windows(8).any(|it| it == RESPONSE));
+    assert!(until(SECONDS, answered).expect("no error"));
+}
+
+/// A host that was given a key says nothing to a target that offers TLS 1.2 with it, or no TLS.
+#[test]
+fn a_host_with_a_key_is_not_talked_down() {
+    let folder = TempDir::new().expect("a folder");
+    let key = key("1");
+    let file = folder.path().join("key");
+    std::fs::write(&file, &key).expect("a file");
+    let Derived { identity, key: secret, .. } = derived(&key, "1", folder.path());
+    let host = |address: &str| {
+        let done = Command::new(Rockery::built().path())
+            .args(["nvme", "id-ctrl", address, "--subsystem", NQN, "--host", HOST])
+            .args(["--tls-key", &format!("@{}", file.display())])
+            .output()
+            .expect("it was built");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!done.status.success() && said.contains("TLS with the target failed"), "{said}");
+    };
+    let plain = Server::start(folder.path(), "--memory 16M").expect("it starts");
+    host(&plain.address().to_string());
+
+    let port = free_port();
+    let heard = folder.path().join("heard");
+    let _server = Command::new("openssl")
+        .args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-tls1_2", "-nocert", "-quiet"])
+        .args(["-cipher", "PSK:@SECLEVEL=0", "-psk_identity", &identity, "-psk", &secret])
+        .stdin(Stdio::piped())
+        .stdout(std::fs::File::create(&heard).expect("a file"))
+        .stderr(Stdio::null())
+        .spawn()
+        .map(Ended)
+        .expect("it is installed");
+    let listens = || {
+        Ok(std::fs::read_to_string("/proc/net/tcp")
+            .is_ok_and(|it| it.contains(&format!(":{port:04X} 00000000:0000 0A"))))
+    };
+    assert!(until(SECONDS, listens).expect("no error"));
+    host(&format!("127.0.0.1:{port}"));
+    assert_eq!(std::fs::read(&heard).expect("a file"), b"");
+}
+
+/// Without certificates, our host refuses every target that does not have the key.
 #[test]
 fn our_host_speaks_to_openssl_with_the_key() {
     let folder = TempDir::new().expect("a folder");
@@ -158,7 +258,7 @@ fn our_host_speaks_to_openssl_with_the_key() {
         let file = folder.path().join("key");
         std::fs::write(&file, format!("{key}\n")).expect("a file");
         let Derived { identity, session, .. } = derived(&key, version, folder.path());
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+        let port = free_port();
         let heard = folder.path().join("heard");
         let _server = Command::new("openssl")
             .args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-tls1_3", "-nocert", "-quiet"])

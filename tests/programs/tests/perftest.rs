@@ -50,7 +50,7 @@ fn every_program_and_transport_runs_over_the_loopback() {
 }
 
 #[test]
-fn all_sizes_pass_from_two_bytes_to_eight_mebibytes() {
+fn sizes_from_two_bytes_to_eight_mebibytes_pass() {
     let pair = pair(9000);
     for program in ["ib_send_bw", "ib_write_bw", "ib_read_bw"] {
         let rows = perftest::expect(&pair.left, &pair.right, &format!("{program} -a -n 10"));
@@ -214,7 +214,7 @@ fn every_program(options: &str, all_sizes: bool) {
 }
 
 #[test]
-fn every_program_and_transport_passes_on_one_host_with_memory_of_one_and_of_both() {
+fn every_program_and_transport_passes_on_one_host_with_private_and_shared_memory() {
     let all_sizes = std::env::var("ROCKERY_TEST_SIZES").is_ok_and(|sizes| sizes == "all");
     let name = format!("/dev/shm/rockery-perftest-{}-{{end}}", std::process::id());
     let files = ["server", "client"].map(|end| name.replace("{end}", end));
@@ -229,10 +229,10 @@ fn every_program_and_transport_passes_on_one_host_with_memory_of_one_and_of_both
     files.iter().for_each(|file| std::fs::remove_file(file).unwrap());
 }
 
-/// What is lost comes again when an ACK timeout has passed, which nobody would notice here: so there is none
+/// Lost packets are sent again after an ACK timeout, which would not show here: so there is none
 /// (`-u 0`), and others want the processors meanwhile.
 #[test]
-fn nothing_on_one_host_waits_for_a_timeout() {
+fn no_ack_timeout_is_needed_on_one_host() {
     let alone = loopback();
     let mut others: Vec<_> =
         (0..6).map(|_| alone.start_plain(&["sh", "-c", "while :; do :; done"]).unwrap()).collect();

@@ -108,7 +108,7 @@ fn uc_ud_and_srq_wait_for_events_and_carry_several_sizes() {
 
 /// Both ends on one host reach each other by memory.
 #[test]
-fn all_of_them_run_over_the_loopback() {
+fn every_pingpong_runs_over_the_loopback() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     for program in ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"] {
         for options in ["", "-e", "-s 1", "-s 1048576", "-s 65537 -e"] {
@@ -130,7 +130,7 @@ fn all_of_them_run_over_the_loopback() {
 /// A program that has all of its answers destroys its queue pairs at once, while a lane that is full may keep
 /// the acknowledgements which its peer waits for.
 #[test]
-fn who_leaves_first_leaves_nobody_waiting() {
+fn a_peer_that_ends_first_leaves_the_other_end_not_waiting() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     for _ in 0..12 {
         expect(&alone, &alone, "ibv_srq_pingpong -g 1 -n 50 -s 1048576");

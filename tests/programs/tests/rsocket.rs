@@ -1,4 +1,4 @@
-//! Sockets over RDMA, with rdma-core's own programs and with programs that know nothing of RDMA.
+//! Sockets over RDMA, with rdma-core's own programs and with programs that use sockets only.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -24,8 +24,8 @@ fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// Runs a client once: whether it succeeded, and what it said. A host on which nobody has opened a device yet
-/// does not answer, for which a client would wait for a minute.
+/// Runs a client once: whether it succeeded, and what it said. A host on which no process has opened a device
+/// yet does not answer, for which a client would wait for a minute.
 fn attempt(client: &dyn Machine, argv: &[&str]) -> (bool, String) {
     match client.run(argv, ATTEMPT_SECONDS) {
         Ok(finished) => (finished.succeeded(), finished.output),
@@ -82,7 +82,7 @@ fn rstream_runs_over_the_loopback() {
 }
 
 #[test]
-fn nobody_listens_and_that_is_said() {
+fn a_port_without_a_listener_refuses_connections() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     let line = words("rstream -T b -s 127.0.0.1 -S 64 -C 1 -I 1");
     let refused = alone.run(&line, SECONDS).unwrap();
@@ -99,11 +99,29 @@ fn riostream_writes_to_mapped_memory() {
 
 /// Options, flags, `rpoll` and `rselect`, closing by halves, connecting without blocking, mapped memory.
 #[test]
-fn calls_answer_as_they_do_on_sockets() {
+fn calls_return_what_they_return_on_sockets() {
     let probe = Probe::compile_with("cc", "sockets", &["-lrdmacm", "-lpthread"]).unwrap();
     let pair = pair(1500);
     let said = pair.left.run(&[&probe.path().to_string_lossy(), "10.88.0.1"], SECONDS).unwrap();
     assert_eq!(said.expect_success().output, include_str!("../probe/sockets.expected"));
+}
+
+/// What was sent and not acknowledged cannot be acknowledged any more when the peer's process was killed:
+/// closing does not wait until the queue pair has used up its retries, which takes 4.3 s.
+#[test]
+fn closing_does_not_wait_for_a_killed_peer() {
+    let probe = Probe::compile_with("cc", "peer_killed", &["-lrdmacm"]).unwrap();
+    let program = probe.path().to_string_lossy().into_owned();
+    let pair = pair(1500);
+    let mut server = pair.left.start(&[&program, "serve", "10.88.0.1"]).expect("the server starts");
+    assert!(until(SECONDS, || pair.left.awaits_requests()).expect("listeners"), "it does not listen");
+    // The client reads its counters in the files of a view.
+    let rockery = Rockery::built().path().to_string_lossy().into_owned();
+    let close = [&rockery, "run", "--view", "preload", "--", &program, "close", "10.88.0.1"];
+    let mut client = pair.right.start_plain(&close).expect("the client starts");
+    let said = client.wait(SECONDS).expect("in time").expect_success().output;
+    assert_eq!(said, "exceeded before 0 after 0\n");
+    _ = server.wait(SECONDS);
 }
 
 /// How many datagrams the server's queue pair has received.
@@ -269,7 +287,8 @@ fn programs_that_wait_with_epoll_get_every_byte() {
         assert!(said.contains("20 clients had 300000 bytes back"), "{said}");
         server.kill().unwrap();
     }
-    // Who comes before the server listens tries TCP as well; twelve million bytes would be thousands.
+    // A client that starts before the server listens tries TCP as well; twelve million bytes would be
+    // thousands.
     let segments = tcp_segments(&pair.left);
     assert!(segments < 200, "{segments} segments went over TCP");
 }
@@ -284,7 +303,7 @@ fn an_idle_connection_is_kept_alive() {
     let mut server = pair.left.start(&words(&format!("/usr/bin/python3 {echo} {address} 8004"))).unwrap();
     let mut seen = watch(&pair.left, "udp dst port 4791 and inbound", &["infiniband.immdt"]).unwrap();
     let line = format!("/usr/bin/python3 {idle} {address} 8004");
-    // Who comes before the server listens is refused, and ends.
+    // A client that starts before the server listens is refused, and ends.
     let connected = until(SECONDS, || {
         let mut client = pair.right.start(&words(&line))?;
         if !until(

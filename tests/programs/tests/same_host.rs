@@ -1,11 +1,11 @@
-//! Programs on one host, which reach each other through memory.
+//! Programs on one host, which communicate through shared memory.
 
 use programs::probe::Probe;
 use programs::{Exchange, Machine, Namespace, Pair, Rockery, patterns};
 
 const SECONDS: u64 = 60;
-/// A thousand visitors take five seconds on two cores that have nothing else to do.
-const VISITS_SECONDS: u64 = 600;
+/// A thousand processes take five seconds on two cores that have nothing else to do.
+const CHURN_SECONDS: u64 = 600;
 
 fn alone() -> Namespace {
     Namespace::alone().expect("a namespace").with(&Rockery::built())
@@ -23,7 +23,7 @@ fn every_byte_between_two_programs_is_where_it_belongs() {
 
 #[test]
 fn every_kind_of_memory_can_be_registered() {
-    let probe = Probe::compile_with("cc", "kinds", &["-libverbs", "-pthread"]).unwrap();
+    let probe = Probe::compile_with("cc", "memory_kinds", &["-libverbs", "-pthread"]).unwrap();
     let path = probe.path().to_string_lossy();
     let huge = HugePages::allow();
     let (options, kinds) = if huge.is_some() { (&["-H"][..], 20) } else { (&[][..], 19) };
@@ -72,25 +72,25 @@ fn atomics_of_four_programs_and_of_the_owners_processor_do_not_overlap() {
     }
 }
 
-/// `ROCKERY_TEST_VISITORS` says another number.
+/// `ROCKERY_TEST_PROCESSES` sets another number.
 #[test]
-fn a_thousand_processes_come_and_go_and_leave_nothing() {
-    let visitors = std::env::var("ROCKERY_TEST_VISITORS").unwrap_or_else(|_| "1000".to_owned());
-    let probe = Probe::compile("visitors").unwrap();
+fn a_thousand_processes_leak_nothing() {
+    let processes = std::env::var("ROCKERY_TEST_PROCESSES").unwrap_or_else(|_| "1000".to_owned());
+    let probe = Probe::compile("process_churn").unwrap();
     let path = probe.path().to_string_lossy();
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
-        let visit = alone.run(&[&path, "-d", "rk_lo", &visitors], VISITS_SECONDS).unwrap();
-        let said = visit.expect_success().output;
-        assert!(said.contains(&format!("{visitors} visitors left nothing")), "{said}");
+        let run = alone.run(&[&path, "-d", "rk_lo", &processes], CHURN_SECONDS).unwrap();
+        let said = run.expect_success().output;
+        assert!(said.contains(&format!("{processes} processes left nothing")), "{said}");
     }
 }
 
 /// Shared receive queues and their limit, solicited events, windows and their invalidation, XRC.
 #[test]
-fn what_is_rarer_works_between_two_programs() {
+fn srqs_xrc_memory_windows_and_solicited_events_work_between_two_programs() {
     const PORT: u16 = 18523;
-    let probe = Probe::compile("rarer").unwrap();
+    let probe = Probe::compile("srq_xrc").unwrap();
     let path = probe.path().to_string_lossy();
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
@@ -102,9 +102,9 @@ fn what_is_rarer_works_between_two_programs() {
     }
 }
 
-/// Who asks is on the same host, or on another one.
+/// The requester is on the same host, or on another one.
 #[test]
-fn an_xrc_domain_belongs_to_all_processes_that_open_its_file() {
+fn an_xrc_domain_is_shared_by_all_processes_that_open_its_file() {
     const PORT: u16 = 18541;
     let probe = Probe::compile("domain").unwrap();
     let path = probe.path().to_string_lossy();

@@ -1,4 +1,4 @@
-//! What no tool shows: NAKs, exhausted retries, keys that grant nothing. A C program of our own plays them,
+//! NAKs, exceeded retries and invalid keys, which no tool shows. A C program of our own runs these scenes,
 //! on rockery, on the kernel's rxe, and across the two. Each combination is a test of its own.
 
 use programs::probe::Probe;

@@ -1,4 +1,4 @@
-//! What `rockery sim` writes, read by a dissector that others wrote.
+//! Captures of `rockery sim`, read by Wireshark's dissector.
 
 use std::path::Path;
 use std::process::Command;

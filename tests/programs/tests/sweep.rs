@@ -1,4 +1,4 @@
-//! Sweeps on a distributed engine: the same bytes wherever a run was made.
+//! Sweeps on a distributed engine give the same bytes as on one machine.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! UCX, and OpenMPI over it. No variable tells them of a device: they find it as they would find hardware.
+//! UCX, and OpenMPI over it, which find the device as they find hardware, without variables.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -38,7 +38,7 @@ fn ucx_finds_the_transports_that_verbs_give() {
 }
 
 #[test]
-fn its_transport_layer_runs_over_rc() {
+fn uct_runs_over_rc() {
     let pair = pair(1500);
     for test in
         ["put_lat -s 8", "put_bw -s 1024 -D bcopy", "put_bw -s 65536 -D zcopy", "get -s 4096 -D zcopy"]
@@ -51,7 +51,7 @@ fn its_transport_layer_runs_over_rc() {
 }
 
 #[test]
-fn its_atomics_are_the_devices() {
+fn ucx_atomics_are_executed_by_the_device() {
     let pair = pair(1500);
     let found =
         pair.left.run(&["ucx_info", "-d", "-t", "rc_verbs"], SECONDS).unwrap().expect_success().output;
@@ -68,7 +68,7 @@ fn its_atomics_are_the_devices() {
 }
 
 #[test]
-fn its_transport_layer_runs_over_ud() {
+fn uct_runs_over_ud() {
     let pair = pair(9000);
     for test in ["am_lat -s 8", "am_bw -s 8", "am_bw -s 2048 -D bcopy", "am_bw -s 4000 -D zcopy"] {
         expect(&pair.left, &pair.right, "", &format!("-d rk_eth0:1 -x ud_verbs -n 500 -t {test}"));
@@ -76,7 +76,7 @@ fn its_transport_layer_runs_over_ud() {
 }
 
 #[test]
-fn its_protocol_layer_runs_over_both() {
+fn ucp_runs_over_rc_and_ud() {
     for (mtu, transports) in [(1500, "rc"), (9000, "rc"), (1500, "ud"), (9000, "ud")] {
         let pair = pair(mtu);
         let variables = format!("UCX_TLS={transports} UCX_NET_DEVICES=rk_eth0:1");
@@ -93,7 +93,7 @@ fn its_protocol_layer_runs_over_both() {
 }
 
 #[test]
-fn both_layers_run_on_one_host() {
+fn uct_and_ucp_run_on_one_host() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     for (transport, test) in [
         ("rc_verbs", "put_lat -s 8"),
@@ -114,7 +114,7 @@ fn both_layers_run_on_one_host() {
 }
 
 #[test]
-fn it_runs_over_the_loopback_and_over_ipv6() {
+fn ucx_runs_over_the_loopback_and_over_ipv6() {
     let alone = Namespace::alone().unwrap().with(&Rockery::built());
     expect(&alone, &alone, "UCX_TLS=rc UCX_NET_DEVICES=rk_lo:1", "-n 200 -t tag_bw -s 65536");
     let pair = pair(1500);

@@ -1,7 +1,7 @@
 //! A target under load for a long time: hosts come and go, namespaces come and go, a disk is written and
 //! checked block by block, and the server's memory, descriptors and threads stay what they were.
 //!
-//! `cargo run --release -p rockery-programs --bin soak -- [SECONDS]`, an hour if nobody says.
+//! `cargo run --release -p rockery-programs --bin soak -- [SECONDS]`, one hour by default.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -101,8 +101,8 @@ enum Failure {
     Wrong(Vec<programs::ledger::Wrong>),
 }
 
-/// Hosts that come and go, one that writes, changes at run time; then everything is read. Nobody is
-/// connected at its end.
+/// Hosts that connect and disconnect, one that writes, changes at run time; then everything is read. No host
+/// is connected at its end.
 fn one_round(server: &Server, ledger: &mut Ledger, round: u32) -> Result<u64, Failure> {
     let until = Instant::now() + ROUND;
     let (mut client, mut queues) = server.connect(2, DEPTH);

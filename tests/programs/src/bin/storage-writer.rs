@@ -19,7 +19,7 @@ const DEPTH: u16 = 16;
 /// Commands between two looks at what is on the disk.
 const COMMANDS: u64 = 150;
 /// How long the target may be away.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
@@ -88,7 +88,7 @@ fn round(
 }
 
 fn connect(address: SocketAddr, options: &Options) -> Result<(Client, Vec<Queue>), Box<dyn Error>> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let connected = Client::connect(address, &NQN.parse()?, options).and_then(|mut client| {
             let queues = client.queues(1, DEPTH)?;

@@ -21,7 +21,7 @@ impl Control {
         Some(Self { writer, reader })
     }
 
-    /// Sends a line, and reads the answer. `None` when there is nobody to give one.
+    /// Sends a line, and reads the answer. `None` when the guest has ended.
     pub(super) fn ask(&mut self, line: &str) -> Option<Finished> {
         debug_assert!(!line.contains('\n'), "one line at a time");
         writeln!(self.writer, "{line}").ok()?;

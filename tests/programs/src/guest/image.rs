@@ -14,6 +14,8 @@ pub(crate) enum Kernel {
     Plain,
     /// The newest that the distribution has, whose NVMe host can authenticate.
     Authenticating,
+    /// The current one, with SMB Direct built into its SMB client and server.
+    Smb,
 }
 
 /// Builds the image if that has not happened yet, and says where it lies.
@@ -25,6 +27,7 @@ pub(super) fn build(kernel: Kernel) -> Result<PathBuf, Error> {
     let (folder, kind) = match kernel {
         Kernel::Plain => ("../../target/guest", "plain"),
         Kernel::Authenticating => ("../../target/guest-authenticating", "authenticating"),
+        Kernel::Smb => ("../../target/guest-smb", "smb"),
     };
     let folder = of_this_package(folder);
     fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
@@ -58,11 +61,14 @@ pub(super) fn with_programs(image: &Path, programs: &[&Path], folder: &Path) -> 
     Ok(initrd)
 }
 
-/// An initramfs in `folder` with what storage takes.
-pub(super) fn with_storage(image: &Path, folder: &Path) -> Result<PathBuf, Error> {
+/// An initramfs in `folder` with these further archives of the image.
+pub(super) fn with_archives(image: &Path, archives: &[&str], folder: &Path) -> Result<PathBuf, Error> {
     let initrd = folder.join("initrd");
-    let paths = [image.join("initrd.gz"), image.join("storage.gz"), initrd.clone()];
-    let paths = paths.map(|path| path.to_string_lossy().into_owned());
-    system::call(&["sh", "-c", "cat \"$1\" \"$2\" >\"$3\"", "sh", &paths[0], &paths[1], &paths[2]])?;
+    let sources: Vec<PathBuf> = archives.iter().map(|name| image.join(name)).collect();
+    let paths = [&[initrd.clone(), image.join("initrd.gz")][..], &sources].concat();
+    let paths: Vec<String> = paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let mut argv = vec!["sh", "-c", "out=$1; shift; cat \"$@\" >\"$out\"", "sh"];
+    argv.extend(paths.iter().map(String::as_str));
+    system::call(&argv)?;
     Ok(initrd)
 }

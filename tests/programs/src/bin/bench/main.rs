@@ -5,7 +5,7 @@
 //! several times, each time between two measurements of its limit, and the median ratio is taken.
 
 mod connections;
-mod neighbours;
+mod peers;
 mod storage;
 
 use std::fs;
@@ -38,8 +38,8 @@ fn main() {
     let asked = |name: &str| std::env::args().any(|argument| argument == name);
     let (outcome, is_part) = if asked("--same-host") {
         (measure_same_host(), true)
-    } else if asked("--neighbours") {
-        (measure_neighbours(), true)
+    } else if asked("--peers") {
+        (measure_peers(), true)
     } else if asked("--connections") {
         (connections::measure(), true)
     } else if asked("--storage") {
@@ -68,13 +68,13 @@ fn main() {
 fn measure_same_host() -> Result<Vec<Row>, Error> {
     let (alone, limits) = place()?;
     let mut rows = same_host(&alone, &limits)?;
-    rows.extend(neighbours::measure(&alone, &limits)?);
+    rows.extend(peers::measure(&alone, &limits)?);
     Ok(rows)
 }
 
-fn measure_neighbours() -> Result<Vec<Row>, Error> {
+fn measure_peers() -> Result<Vec<Row>, Error> {
     let (alone, limits) = place()?;
-    neighbours::measure(&alone, &limits)
+    peers::measure(&alone, &limits)
 }
 
 fn place() -> Result<(Namespace, Probe), Error> {
@@ -82,7 +82,8 @@ fn place() -> Result<(Namespace, Probe), Error> {
 }
 
 fn measure() -> Result<Vec<Row>, Error> {
-    let (rockery, limits, crowd) = (Rockery::built(), Probe::compile("limits")?, Probe::compile("crowd")?);
+    let (rockery, limits, queue_pairs) =
+        (Rockery::built(), Probe::compile("limits")?, Probe::compile("many_queue_pairs")?);
     let mut rows = Vec::new();
     for (mtu, payload, goal) in [(9000, 4096, 0.6), (1500, 1024, 0.4)] {
         let pair = Pair::new(mtu)?.with(&rockery);
@@ -101,9 +102,9 @@ fn measure() -> Result<Vec<Row>, Error> {
     rows.push(message_rate(&pair)?);
     eprintln!("many queue pairs");
     let alone = Namespace::alone()?.with(&rockery);
-    rows.extend(crowds(&alone, &crowd)?);
+    rows.extend(many_queue_pairs(&alone, &queue_pairs)?);
     rows.extend(same_host(&alone, &limits)?);
-    rows.extend(neighbours::measure(&alone, &limits)?);
+    rows.extend(peers::measure(&alone, &limits)?);
     rows.extend(connections::measure()?);
     rows.extend(storage::measure()?);
     Ok(rows)
@@ -212,12 +213,12 @@ fn shared(alone: &Namespace, limit: f64) -> Result<Vec<Row>, Error> {
         ("ib_read_bw -s 65536 -n 100000", 1, "GB/s", "40 GB/s"),
     ]
     .map(|(line, column, unit, goal)| {
-        eprintln!("{line}, memory of both");
+        eprintln!("{line}, shared mapping");
         let whole = format!("{line} --mmap={}", files.name());
         let rounds = (0..ROUNDS).map(|_| figure(alone, &whole, column)).collect::<Result<_, _>>();
         let scale = if unit == "GB/s" { 1_048_576.0 / 1e9 } else { 1.0 };
         rounds.map(|rounds| Row {
-            name: format!("`{line}`, memory of both"),
+            name: format!("`{line}`, shared mapping"),
             figure: format!("{:.2} {unit}", median(rounds) * scale),
             limit: if scale == 1.0 { String::new() } else { format!("`process_vm_writev` {limit:.1} GB/s") },
             ratio: String::new(),
@@ -341,8 +342,8 @@ fn message_rate(pair: &Pair) -> Result<Row, Error> {
 }
 
 /// What a queue pair costs that does nothing, and what a message costs among many.
-fn crowds(alone: &Namespace, crowd: &Probe) -> Result<[Row; 3], Error> {
-    let path = crowd.path().to_string_lossy().into_owned();
+fn many_queue_pairs(alone: &Namespace, probe: &Probe) -> Result<[Row; 3], Error> {
+    let path = probe.path().to_string_lossy().into_owned();
     let run = |queue_pairs: &str, rounds: &str, figure: &str| -> Result<f64, Error> {
         let argv = [path.as_str(), "-d", "rk_lo", queue_pairs, rounds];
         let output = succeeded(alone.run(&argv, SECONDS)?, &argv)?;

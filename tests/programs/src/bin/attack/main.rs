@@ -1,0 +1,112 @@
+//! Attacks on rockery's programs, bounded in time and packets, each with what the victim may lose at most.
+//! Needs root, or root in a user namespace, for network namespaces and raw sockets: `make attack`.
+//!
+//! `attack [--short] [--markdown] [NAME…]`: all attacks, or those whose names contain a word; `--short` is
+//! what CI runs. The exit status is 1 when a victim lost more than it may.
+
+mod cm;
+mod place;
+mod rc;
+
+use std::process::ExitCode;
+
+use place::Effort;
+
+/// What an attack has shown: what the victim lost, in figures; or what it must not have lost.
+type Outcome = Result<String, String>;
+
+/// An attack: what the attacker does, what the victim must still do, and the function that tries it.
+struct Attack {
+    name: &'static str,
+    attacker: &'static str,
+    bound: &'static str,
+    run: fn(Effort) -> Outcome,
+}
+
+const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "cm-flood-spoofed",
+        attacker: "CM REQs from made-up addresses to `serve nvme --rdma`",
+        bound: "256 MiB more memory; a host still reads",
+        run: cm::flood_spoofed,
+    },
+    Attack {
+        name: "cm-flood-shared",
+        attacker: "the same, with `--shared-receives`",
+        bound: "256 MiB more memory, 1,024 descriptors; a host still reads",
+        run: cm::flood_shared,
+    },
+    Attack {
+        name: "cm-flood-one-address",
+        attacker: "CM REQs from the attacker's own address",
+        bound: "256 MiB more memory; a host still reads",
+        run: cm::flood_one_address,
+    },
+    Attack {
+        name: "cm-garbage",
+        attacker: "management datagrams with random bytes in every field",
+        bound: "a host still reads",
+        run: cm::garbage,
+    },
+    Attack {
+        name: "cm-stale",
+        attacker: "REQs in the peer's name over a range of queue pair numbers",
+        bound: "the connection made by RDMA-CM goes on",
+        run: cm::stale,
+    },
+    Attack {
+        name: "rc-nak",
+        attacker: "NAKs in the peer's name to a known queue pair number, at random PSNs",
+        bound: "the connection goes on",
+        run: rc::naks,
+    },
+    Attack {
+        name: "rc-cnp",
+        attacker: "CNPs in the peer's name to a known queue pair number",
+        bound: "the connection goes on",
+        run: rc::notifications,
+    },
+    Attack {
+        name: "rc-garbage",
+        attacker: "random transport headers in the peer's name to a known queue pair number",
+        bound: "the connection goes on",
+        run: rc::garbage,
+    },
+];
+
+fn main() -> ExitCode {
+    let (options, names): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|word| word.starts_with("--"));
+    if let Some(unknown) = options.iter().find(|word| !["--short", "--markdown"].contains(&word.as_str())) {
+        eprintln!("attack: {unknown}: there are --short and --markdown");
+        return ExitCode::from(2);
+    }
+    let effort = if options.iter().any(|word| word == "--short") { Effort::Short } else { Effort::Long };
+    let markdown = options.iter().any(|word| word == "--markdown");
+    let chosen = |attack: &&Attack| names.is_empty() || names.iter().any(|word| attack.name.contains(word));
+    let attacks: Vec<&Attack> = ATTACKS.iter().filter(chosen).collect();
+    if attacks.is_empty() {
+        let known: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
+        eprintln!("attack: no attack is called so; there are {}", known.join(", "));
+        return ExitCode::from(2);
+    }
+    if markdown {
+        println!(
+            "| attack | what the attacker does | what the victim may lose | result |\n|---|---|---|---|"
+        );
+    }
+    let mut all_held = true;
+    for attack in attacks {
+        let (held, result) = match (attack.run)(effort) {
+            Ok(figures) => (true, figures),
+            Err(loss) => (false, format!("BROKEN: {loss}")),
+        };
+        all_held &= held;
+        if markdown {
+            println!("| {} | {} | {} | {result} |", attack.name, attack.attacker, attack.bound);
+        } else {
+            println!("{:<22} {result}", attack.name);
+        }
+    }
+    if all_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

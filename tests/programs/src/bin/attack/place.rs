@@ -1,0 +1,116 @@
+//! Where attacks happen: a victim, its honest peer and an attacker on one bridge.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+
+use programs::forge::{self, Route};
+use programs::namespace::Process;
+use programs::probe::Probe;
+use programs::{Error, Job, Machine, Namespace, Rockery, Segment};
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+use tempfile::TempDir;
+
+/// How long an attack lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    /// A few seconds, for CI.
+    Short,
+    /// About half a minute, for `make attack`.
+    Long,
+}
+
+impl Effort {
+    /// The seconds for which the attacker sends.
+    pub(crate) fn seconds(self) -> u32 {
+        match self {
+            Self::Short => 3,
+            Self::Long => 30,
+        }
+    }
+}
+
+/// Three machines on one bridge, and the attacker's tools.
+pub(crate) struct Place {
+    pub(crate) victim: Namespace,
+    pub(crate) peer: Namespace,
+    pub(crate) attacker: Namespace,
+    pub(crate) folder: TempDir,
+    blast: Probe,
+    _segment: Segment,
+}
+
+/// What the attacker says it has done.
+pub(crate) struct Blasted {
+    pub(crate) packets: u64,
+}
+
+impl Place {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let segment = Segment::new(1500)?;
+        let rockery = Rockery::built();
+        Ok(Self {
+            victim: segment.namespace(1)?.with(&rockery),
+            peer: segment.namespace(2)?.with(&rockery),
+            attacker: segment.namespace(3)?,
+            folder: TempDir::new().map_err(Error::file("a temporary folder"))?,
+            blast: Probe::compile_with("cc", "blast", &[])?,
+            _segment: segment,
+        })
+    }
+
+    /// Sends forged packets round robin, at most `rate` a second, for the time of `effort`.
+    pub(crate) fn blast(&self, packets: &[Vec<u8>], rate: u32, effort: Effort) -> Result<Blasted, Error> {
+        let file = self.folder.path().join("packets");
+        forge::write(&file, packets)?;
+        let (program, file) = (self.blast.path().to_string_lossy(), file.to_string_lossy());
+        let (rate, seconds) = (rate.to_string(), effort.seconds().to_string());
+        let limit = u64::from(effort.seconds()) + 60;
+        let said = self.attacker.run(&[&program, &file, &rate, &seconds], limit)?.expect_success().output;
+        let packets = said.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
+        Ok(Blasted { packets })
+    }
+}
+
+/// A route from `source` to a machine, by a source port that adapters use.
+pub(crate) fn route(source: Ipv4Addr, to: &Namespace) -> Route {
+    Route { source, destination: v4(to), source_port: 0xc000 }
+}
+
+/// The IPv4 address of a machine.
+pub(crate) fn v4(machine: &Namespace) -> Ipv4Addr {
+    match machine.address() {
+        IpAddr::V4(address) => address,
+        IpAddr::V6(_) => unreachable!("machines of a segment have IPv4 addresses"),
+    }
+}
+
+/// Chance by seed, so that an attack that breaks something can be repeated.
+pub(crate) fn random(seed: u64) -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+/// The most memory that a process has had so far, in MiB (`VmHWM`); `None` when it has ended.
+pub(crate) fn peak_memory_mib(process: &Process) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? / 1024)
+}
+
+/// How many descriptors a process has open.
+pub(crate) fn descriptors(process: &Process) -> Option<usize> {
+    Some(fs::read_dir(format!("/proc/{}/fd", process.id())).ok()?.count())
+}
+
+/// Waits for a line of a program that has `word` in it, and returns the program's output.
+pub(crate) fn wait_for(job: &mut dyn Job, word: &str) -> Result<String, String> {
+    let mut output = String::new();
+    let seen = programs::machine::until(60, || {
+        output = job.output()?;
+        Ok(output.contains(word) || job.finished()?.is_some())
+    });
+    match seen {
+        Ok(true) if output.contains(word) => Ok(output),
+        _ => Err(format!("`{word}` was not printed:\n{output}")),
+    }
+}

@@ -1,0 +1,83 @@
+//! Packages of rockery, as `make dist` makes them.
+//!
+//! They are of a release build, which takes minutes, so all tests share one: `DIST_PROFILE=dev` in the
+//! environment makes packages of a build that is faster to make.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// A folder with packages.
+#[derive(Clone, Debug)]
+pub struct Packages {
+    folder: PathBuf,
+}
+
+impl Packages {
+    /// Makes them, once in each test program.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn made() -> Self {
+        static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+        let make = || {
+            let folder = workspace().join("target/packages");
+            dist(&folder.to_string_lossy()).map(|()| folder)
+        };
+        Self { folder: FOLDER.get_or_init(make).clone().expect("packages") }
+    }
+
+    /// The folder with the command and the libraries that packages are made of.
+    ///
+    /// # Panics
+    /// When they cannot be built.
+    pub fn built() -> PathBuf {
+        // The error is kept: each test of a program would build again, for minutes, and fail again.
+        static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+        let build = || {
+            dist("--build")?;
+            let name = workspace().join("target/dist/built");
+            let name = fs::read_to_string(name).map_err(|error| format!("what dist.sh writes: {error}"))?;
+            Ok(PathBuf::from(name.trim()))
+        };
+        BUILT.get_or_init(build).clone().expect("a build for packages")
+    }
+
+    /// The folder with the programs that packages are built with: Python and pip among them.
+    pub fn tools() -> PathBuf {
+        workspace().join("target/dist/tools/bin")
+    }
+
+    /// Where they are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The only package whose name begins and ends so.
+    ///
+    /// # Panics
+    /// When there is none, or more than one.
+    pub fn named(&self, begin: &str, end: &str) -> String {
+        let entries = fs::read_dir(&self.folder).expect("the packages' folder");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+        let found: Vec<String> =
+            names.filter(|name| name.starts_with(begin) && name.ends_with(end)).collect();
+        let [name] = &*found else { panic!("one {begin}*{end} expected, not {found:?}") };
+        name.clone()
+    }
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("our own folder")
+}
+
+fn dist(argument: &str) -> Result<(), String> {
+    let output = Command::new(workspace().join("scripts/dist.sh")).arg(argument).output();
+    let output = output.map_err(|error| format!("scripts/dist.sh: {error}"))?;
+    let said = [output.stdout, output.stderr].concat();
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("make dist: {}", String::from_utf8_lossy(&said))),
+    }
+}

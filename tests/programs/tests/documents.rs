@@ -1,0 +1,213 @@
+//! `rockery bench documents`: its rows are what the programs printed, read here a second time from their own
+//! output, and what cannot be measured is named.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use programs::{Rockery, perftest};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Runs some parts, and returns the report and the folder with outputs.
+fn documents(parts: &str, path: Option<&Path>) -> (Value, String, TempDir) {
+    let folder = TempDir::new().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut command = Command::new(Rockery::built().path());
+    command.args(["bench", "documents", "--quick", "--part", parts]);
+    command.arg("--keep").arg(at("kept")).arg("--json").arg(at("json")).arg("--html").arg(at("html"));
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    let done = command.output().unwrap();
+    let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+    assert!(done.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&fs::read(at("json")).unwrap()).unwrap();
+    for document in report["documents"].as_array().unwrap() {
+        assert!(!document["title"].as_str().unwrap().is_empty() && !document["date"].is_null());
+        for table in document["tables"].as_array().unwrap() {
+            assert!(table["differs"].as_str().unwrap().ends_with('.'), "{table}");
+            let columns = |name: &str| table[name].as_array().unwrap().len();
+            for row in table["rows"].as_array().unwrap() {
+                let cells = |name: &str| row[name].as_array().unwrap().len();
+                assert_eq!((cells("here"), cells("published")), (columns("here"), columns("published")));
+            }
+        }
+    }
+    let page = fs::read_to_string(at("html")).unwrap();
+    assert!(!page.contains("src=") && !page.contains("href=") && page.contains("<h2>Commands</h2>"));
+    (report, said, folder)
+}
+
+/// The figures of a row, here and published, in the first document.
+fn row(document: &Value, title: &str, what: &str) -> (Vec<Option<f64>>, Vec<Option<f64>>) {
+    let tables = document["tables"].as_array().unwrap();
+    let table = tables.iter().find(|table| table["title"] == title);
+    let rows = table.unwrap_or_else(|| panic!("no table {title}: {document:#}"))["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["what"] == what).unwrap_or_else(|| panic!("no row {what}"));
+    let numbers = |name: &str| row[name].as_array().unwrap().iter().map(Value::as_f64).collect();
+    (numbers("here"), numbers("published"))
+}
+
+fn kept(folder: &TempDir, name: &str) -> String {
+    let path = folder.path().join("kept").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn kept_json(folder: &TempDir, name: &str) -> Value {
+    serde_json::from_str(&kept(folder, name)).unwrap()
+}
+
+/// The number in a column of the line that begins with `first`.
+fn column(text: &str, first: &str, column: usize) -> Option<f64> {
+    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.find(|words| words.first() == Some(&first))?.get(column)?.parse().ok()
+}
+
+#[test]
+fn infiniband_has_each_layer_as_its_program_printed_it() {
+    let (report, said, folder) = documents("infiniband", None);
+    let document = &report["documents"][0];
+    assert_eq!(document["missing"], Value::Array(Vec::new()), "{said}");
+    assert!(
+        said.contains("SMB 3.0 over RDMA") && said.contains("2012") && said.contains("2275.69"),
+        "{said}"
+    );
+    for (test, published) in [("ib_read_bw", 2275.69), ("ib_write_bw", 2850.94)] {
+        let printed = column(&kept(&folder, &format!("infiniband-{test}.txt")), "65536", 3);
+        assert!(printed.is_some_and(|rate| rate > 0.0));
+        let expected = (vec![printed], vec![Some(published)]);
+        assert_eq!(row(document, "Verbs", &format!("{test}, 64 KiB")), expected);
+    }
+    for (test, published) in [("ib_read_lat", 2.4), ("ib_write_lat", 1.44)] {
+        let text = kept(&folder, &format!("infiniband-{test}.txt"));
+        assert_eq!(perftest::rows(&text).len(), 1, "{text}");
+        let expected = (vec![column(&text, "2", 4)], vec![Some(published)]);
+        assert_eq!(row(document, "Verbs", &format!("{test}, 2 B")), expected);
+    }
+    let iperf = kept_json(&folder, "infiniband-iperf3.txt");
+    let (here, published) = row(document, "TCP", "iperf, window 1 MiB");
+    assert_eq!(here[0].map(|rate| rate * 1e9), iperf["end"]["sum_received"]["bits_per_second"].as_f64());
+    assert_eq!(published, [Some(7.29), Some(5.48)]);
+    let netpipe = kept(&folder, "infiniband-netpipe.out");
+    let sweep = kept(&folder, "infiniband-sweep-all.txt");
+    for bytes in [2_u64, 1 << 20, 8 << 20] {
+        let us = column(&sweep, &bytes.to_string(), 4).unwrap();
+        let (here, published) = row(document, "NetPIPE's sweep", &format!("{bytes} B"));
+        assert_eq!(here, [Some(bytes as f64 * 8.0 / us), column(&netpipe, &bytes.to_string(), 1)]);
+        assert_eq!(published, [(bytes == 1 << 20).then_some(7686.283)]);
+    }
+    assert!(row(document, "NetPIPE's sweep", "1 B").0.iter().all(Option::is_some));
+    for (index, group) in ["local,tcp,direct", "tcp-veth,direct-udp"].into_iter().enumerate() {
+        let smb = kept_json(&folder, &format!("infiniband-smb-{group}.json"));
+        let jobs = smb["series"][1]["jobs"].as_array().unwrap();
+        let job = jobs.iter().find(|job| job["job"] == "write:1m:8t4").unwrap();
+        let at = index * 3 + 1;
+        let (here, published) = row(document, "Files", "write four files at once");
+        assert_eq!(here[at].map(|rate| rate * 1e6), job["bytes-per-second"].as_f64());
+        assert_eq!(published, [Some(959.0)]);
+        let (here, published) =
+            row(document, "Processor time of the server", "write four files at once, server's CPU");
+        assert!(here[at].is_some() && published == [Some(8.0), Some(11.0)]);
+    }
+}
+
+#[test]
+fn functions_and_spraying_have_the_figures_of_paths_and_simulations() {
+    let (report, said, folder) = documents("functions,spraying", None);
+    let (functions, spraying) = (&report["documents"][0], &report["documents"][1]);
+    let paths = kept_json(&folder, "functions-paths.json");
+    let printed = paths["rows"].as_array().unwrap();
+    // On a busy machine a path may have no figure: then the reason is there.
+    let mut tests: Vec<&str> = printed.iter().filter_map(|row| row["test"].as_str()).collect();
+    tests.dedup();
+    assert!(tests.contains(&"RDMA WRITE, 64 KiB"), "{said}");
+    for test in tests {
+        let rates = printed.iter().filter(|row| row["test"] == test).map(|row| row["gbps"].as_f64());
+        let (here, published) = row(functions, "Paths", test);
+        assert_eq!(here.into_iter().filter(Option::is_some).collect::<Vec<_>>(), rates.collect::<Vec<_>>());
+        let expected = if test == "TCP, 5 streams" { Some([Some(8.68), Some(9.57)]) } else { None };
+        assert!(expected.is_none_or(|expected| published == expected), "{said}");
+    }
+    let reasons = paths["remarks"].as_array().unwrap();
+    assert!(reasons.iter().all(|reason| said.contains(reason.as_str().unwrap())), "{said}");
+    let goodput = |name: &str, index: usize| {
+        kept_json(&folder, name)["workloads"][index]["goodput_bps"].as_f64().map(|rate| rate / 1e9)
+    };
+    let (here, published) = row(functions, "Functions", "five streams");
+    assert_eq!((here, published), (vec![goodput("functions-sim.json", 0)], vec![Some(9.57)]));
+    let (here, published) = row(spraying, "Spraying", "adaptive routing on, two paths");
+    assert_eq!((here[0], published[0]), (goodput("spraying-two-paths-0.json", 0), Some(97.66)));
+    let (here, _) = row(spraying, "Spraying", "adaptive routing off, two paths");
+    assert_eq!(here[0], goodput("spraying-recovery-4.json", 0));
+    let swapped = kept_json(&folder, "spraying-two-paths-0.json")["workloads"][0]["swapped_percent"].as_f64();
+    assert_eq!(row(spraying, "Spraying", "out of order, two paths"), (vec![swapped], vec![Some(25.03)]));
+}
+
+#[test]
+fn the_matrix_has_every_way_to_the_disk_also_through_the_lab() {
+    let (report, said, folder) = documents("crs504", None);
+    let document = &report["documents"][0];
+    let missing: Vec<_> = document["missing"].as_array().unwrap().iter().map(|it| &it["what"]).collect();
+    assert_eq!(missing, ["iSER"], "{said}");
+    let (here, published) = row(document, "CrystalDiskMark's matrix", "read RND4K Q32T16");
+    assert_eq!(published, [Some(2603.0), Some(1425.0), Some(301.0)]);
+    let nvme = kept_json(&folder, "crs504-nvme.json");
+    let of = |series: &Value, job: &str| {
+        let jobs = series["jobs"].as_array().unwrap().iter();
+        jobs.clone().find(|it| it["job"] == job).and_then(|it| it["bytes-per-second"].as_f64())
+    };
+    let printed: Vec<_> =
+        nvme["series"].as_array().unwrap().iter().map(|it| of(it, "randread:4k:32t16")).collect();
+    let rates: Vec<_> = here.iter().map(|rate| rate.map(|rate| rate * 1_048_576.0)).collect();
+    assert_eq!(rates[..4], printed, "{said}");
+    let lab = kept(&folder, "crs504-lab.txt");
+    let lab = lab.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lab = lab.into_iter().find(|it| it["job"] == "randread:4k:32t16").unwrap();
+    assert_eq!(rates[4], lab["bytes-per-second"].as_f64());
+    assert!(said.contains("RDMA, lab: packets were delivered"), "{said}");
+    assert_eq!(rates.len(), 4 + 1 + 5, "{said}");
+    assert!(!kept(&folder, "crs504-lab-ps.txt").is_empty());
+}
+
+/// A folder with a few programs is the whole path: what is not in it is not installed.
+#[test]
+fn programs_that_are_missing_are_named_with_the_reason() {
+    let folder = TempDir::new().unwrap();
+    for program in [
+        "setpriv",
+        "timeout",
+        "unshare",
+        "nsenter",
+        "sh",
+        "mount",
+        "ip",
+        "cat",
+        "grep",
+        "iperf3",
+        "ib_read_bw",
+    ] {
+        let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(|it| Path::new(it).join(program));
+        let found = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{program}"));
+        symlink(found, folder.path().join(program)).unwrap();
+    }
+    let (report, said, _folder) = documents("infiniband", Some(folder.path()));
+    let document = &report["documents"][0];
+    let missing = document["missing"].as_array().unwrap();
+    let reason = |what: &str| {
+        let found = missing.iter().find(|it| it["what"].as_str().unwrap().starts_with(what));
+        found.unwrap_or_else(|| panic!("{what} is not missing: {said}"))["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert!(reason("NetPIPE").contains("NPtcp: no such program"), "{said}");
+    assert!(reason("ib_write_bw").contains("ib_write_bw: no such program"), "{said}");
+    assert!(!reason("files over local,tcp,direct").is_empty());
+    assert!(row(document, "Verbs", "ib_read_bw, 64 KiB").0[0].is_some(), "{said}");
+    assert_eq!(row(document, "Verbs", "ib_write_bw, 64 KiB").0, [None]);
+    assert!(said.contains("missing: NetPIPE"), "{said}");
+}

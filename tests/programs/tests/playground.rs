@@ -1,0 +1,230 @@
+//! The playground in Chromium: as static files with WebAssembly, and as `rockery web` serves it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use programs::{Browser, Rockery};
+use serde_json::{Value, json};
+
+/// A run in WebAssembly, on a busy machine.
+const SECONDS: u64 = 240;
+/// The page has run what it was asked to.
+const IDLE: &str = "document.body?.dataset.state === 'idle' && document.querySelector('#report h2') !== null";
+/// Everything that a link has to restore.
+const SHOWN: &str = "JSON.stringify([text.value, report.innerHTML, \
+                     document.getElementById('command').textContent, \
+                     [...dials.querySelectorAll('select, input')].map(({ value }) => value)])";
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("our own folder")
+}
+
+/// A server of the page, which ends with this object.
+struct Server {
+    process: Child,
+    address: String,
+}
+
+impl Server {
+    /// Starts a command whose first line has its address.
+    fn start(command: &mut Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("the server starts");
+        let mut line = String::new();
+        let out = process.stdout.take().expect("a pipe");
+        BufReader::new(out).read_line(&mut line).expect("the server prints its address");
+        let at = line.find("http://").unwrap_or_else(|| panic!("no address: {line}"));
+        let address = line[at..].split([')', ' ', '\n']).next().expect("an address").to_owned();
+        Self { process, address }
+    }
+
+    /// The built page, behind a server of files.
+    fn of_files() -> Self {
+        let python = ["-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory"];
+        Self::start(Command::new("python3").args(python).arg(built_page()).stderr(Stdio::null()))
+    }
+
+    fn of_rockery() -> Self {
+        Self::start(Command::new(Rockery::built().path()).args(["web", "--listen", "127.0.0.1:0"]))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        _ = self.process.kill();
+        _ = self.process.wait();
+    }
+}
+
+/// The folder of `make playground`, built once.
+fn built_page() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = workspace().join("target/playground/page");
+        let output = Command::new(workspace().join("scripts/playground.sh")).arg(&folder).output();
+        let output = output.expect("bash starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        folder
+    })
+}
+
+fn opened(address: &str) -> Browser {
+    let mut browser = Browser::start().expect("chromium starts");
+    browser.load(address).expect("the page");
+    browser.wait_for(IDLE, SECONDS).expect("a report");
+    browser
+}
+
+fn text(browser: &mut Browser, expression: &str) -> String {
+    browser.value(expression).expect("a value").as_str().unwrap_or_default().to_owned()
+}
+
+/// Types a whole file into the editor.
+fn write(browser: &mut Browser, file: &str) {
+    let expression = format!("text.value = {}; text.dispatchEvent(new Event('input')); true", json!(file));
+    browser.value(&expression).expect("the editor");
+}
+
+/// The findings that the command prints for an example.
+fn findings(example: &str) -> Vec<Value> {
+    let mut command = Command::new(Rockery::built().path());
+    let output = command.args(["sim", example, "--json"]).current_dir(workspace()).output().expect("rockery");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    report["findings"].as_array().expect("findings").clone()
+}
+
+fn expect_findings_of_the_command(browser: &mut Browser) {
+    let report = text(browser, "report.textContent");
+    let findings = findings("examples/crs504/ecn-off.toml");
+    assert!(!findings.is_empty());
+    for finding in findings {
+        for part in ["seen", "cause", "instead"] {
+            let said = finding[part].as_str().expect("text");
+            assert!(report.contains(said), "the page does not say: {said}");
+        }
+    }
+}
+
+/// The address after "Copy link", opened in another page, shows the same.
+fn expect_link_to_restore(browser: &mut Browser) {
+    let before = text(browser, "location.hash");
+    browser.value("document.getElementById('link').click()").expect("a click");
+    browser.wait_for(&format!("location.hash !== {}", json!(before)), SECONDS).expect("a link");
+    let (shown, address) = (text(browser, SHOWN), text(browser, "location.href"));
+    browser.open_page().expect("another page");
+    browser.load(&address).expect("the page");
+    browser.wait_for(IDLE, SECONDS).expect("a report");
+    assert_eq!(text(browser, SHOWN), shown);
+}
+
+#[test]
+fn static_files_run_an_example_with_the_finding_of_the_command() {
+    let server = Server::of_files();
+    let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
+    expect_findings_of_the_command(&mut browser);
+    let foreign = "performance.getEntriesByType('resource')\
+                   .filter(({ name }) => !name.startsWith(location.origin))\
+                   .length";
+    assert_eq!(browser.value(foreign).expect("a count"), 0, "nothing comes from another server");
+    let before = text(&mut browser, "document.querySelector('.finding').textContent");
+    let without_the_last_script = "const dial = document.querySelector('#dials select'); \
+                                   dial.selectedIndex -= 1; \
+                                   dial.dispatchEvent(new Event('change')); true";
+    browser.value(without_the_last_script).expect("a choice");
+    let changed = format!("{IDLE} && document.querySelector('.finding')?.textContent !== {}", json!(before));
+    browser.wait_for(&changed, SECONDS).expect("another finding");
+    expect_link_to_restore(&mut browser);
+    fs::create_dir_all(workspace().join("target/playground/pictures")).expect("our own folder");
+    for scheme in ["light", "dark"] {
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        browser.command("Emulation.setEmulatedMedia", features).expect("a colour scheme");
+        let picture = workspace().join(format!("target/playground/pictures/{scheme}.png"));
+        browser.screenshot(&picture).expect("a picture");
+        let paper = text(&mut browser, "getComputedStyle(document.body).backgroundColor");
+        assert_eq!(paper, if scheme == "light" { "rgb(255, 255, 255)" } else { "rgb(20, 23, 27)" });
+    }
+}
+
+#[test]
+fn the_time_slider_colours_links_and_captures_are_pcap_files() {
+    let server = Server::of_files();
+    let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
+    let strokes =
+        "[...document.querySelectorAll('line[data-link]')].map((line) => line.getAttribute('stroke')).join()";
+    let whole = text(&mut browser, strokes);
+    let slide = |to: &str| format!("moment.value = {to}; moment.dispatchEvent(new Event('input')); true");
+    browser.value(&slide("0")).expect("the slider");
+    assert_ne!(text(&mut browser, strokes), whole, "the first moment is not the whole run");
+    browser.value(&slide("-1")).expect("the slider");
+    assert_eq!(text(&mut browser, strokes), whole);
+    let saved = "new Promise((resolve) => { \
+                 URL.createObjectURL = (blob) => { blob.arrayBuffer().then((bytes) => \
+                 resolve([bytes.byteLength, new DataView(bytes).getUint32(0, true)])); return '#'; }; \
+                 document.getElementById('port').value = 'server'; \
+                 document.getElementById('capture').click(); })";
+    let saved = browser.value(saved).expect("a file");
+    assert_eq!(saved[1], 0xa1b2_3c4d_u32, "nanosecond pcap");
+    assert!(saved[0].as_u64() > Some(10_000), "{saved}");
+}
+
+#[test]
+fn mistakes_are_shown_at_their_line_and_the_editor_completes() {
+    let server = Server::of_files();
+    let mut browser = opened(&format!("{}#incast/hpcc", server.address));
+    write(&mut browser, "title = \"a\"\n[nic.default]\nmtuu = 1024\n");
+    browser.wait_for("document.querySelector('#layer .wrong') !== null", SECONDS).expect("a marked line");
+    let marked =
+        "[...layer.querySelectorAll('.line')].findIndex((line) => line.classList.contains('wrong')) + 1";
+    assert_eq!(browser.value(marked).expect("a line"), 3);
+    let said = text(&mut browser, "problems.textContent");
+    assert!(said.contains("mtuu") && said.contains("did you mean") && said.contains("file:3"), "{said}");
+    write(&mut browser, "[nic.default]\nconges");
+    browser.value("text.focus(); text.setSelectionRange(9999, 9999); true").expect("the cursor");
+    browser.press(" ", 2).expect("Ctrl+Space");
+    browser.wait_for("!choices.hidden", SECONDS).expect("completions");
+    browser.press("Enter", 0).expect("Enter");
+    assert_eq!(text(&mut browser, "text.value"), "[nic.default]\ncongestion = ");
+    browser.press(" ", 2).expect("Ctrl+Space");
+    browser.wait_for("!choices.hidden", SECONDS).expect("completions");
+    assert!(text(&mut browser, "choices.textContent").contains("dcqcn"));
+}
+
+#[test]
+fn a_network_of_1024_hosts_does_not_block_the_page() {
+    let server = Server::of_files();
+    let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
+    browser
+        .value(
+            "window.ticks = 0; \
+                   setInterval(() => { ticks += document.body.dataset.state === 'busy'; }, 20); 0",
+        )
+        .expect("a timer");
+    write(
+        &mut browser,
+        "title = \"large\"\ntopology = { kind = \"fat-tree\", k = 16 }\n\
+         [[workload]]\npattern = \"permutation\"\nmessage = \"256KiB\"\nmessages = 2\n",
+    );
+    browser
+        .wait_for("document.querySelectorAll('line[data-link]').length === 3072", SECONDS)
+        .expect("a report");
+    assert!(browser.value("ticks").expect("a count").as_u64() > Some(9), "the timer ran during the run");
+}
+
+#[test]
+fn rockery_web_serves_the_page_with_its_own_simulator() {
+    let server = Server::of_rockery();
+    let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
+    expect_findings_of_the_command(&mut browser);
+    expect_link_to_restore(&mut browser);
+    browser.wait_for("live.textContent.includes('Devices of this machine')", SECONDS).expect("the devices");
+    let devices = browser.value("fetch('api/devices').then((answer) => answer.json())").expect("JSON");
+    assert!(devices["devices"].is_array(), "{devices}");
+    let evil = Command::new("curl")
+        .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example"])
+        .arg(format!("{}api/devices", server.address))
+        .output()
+        .expect("curl starts");
+    assert_eq!(String::from_utf8_lossy(&evil.stdout), "403", "a name that another site had resolved");
+}
