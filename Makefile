@@ -1,8 +1,11 @@
 # Two commands are enough: `make demo` shows rockery, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test programs bench fuzz nightly sanitize install packages check
+.PHONY: help attack demo test programs bench fuzz nightly sanitize install dist playground packages check doc hooks
 
 PREFIX ?= /usr/local
+# Where programs of other distributions are tried each night. Those without a mirror or a keyring are left out,
+# with the reason.
+DISTRIBUTIONS ?= debian-12 debian-testing ubuntu-22.04 ubuntu-24.04
 CARGO ?= cargo
 # rustup puts cargo here, where a shell that is already open does not look yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -10,18 +13,21 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: packages ## two hosts, perftest between them over rockery, iperf3 beside: one table
+demo: ## two hosts, perftest between them over rockery, iperf3 beside: one table
+	@scripts/packages.sh demo
 	scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-programs --bin demo
 
 packages: ## installs the packages that the rest needs
 	@scripts/packages.sh
 
 test: packages ## all tests, real programs and the Linux kernel as the other side included
-	$(CARGO) build --workspace
-	scripts/as-root.sh $(CARGO) test --workspace
+	CARGO="$(CARGO)" scripts/as-root.sh scripts/test.py
 
 programs: packages ## only the tests with real programs
-	scripts/as-root.sh $(CARGO) test -p rockery-programs
+	CARGO="$(CARGO)" scripts/as-root.sh scripts/test.py -p rockery-programs
+
+attack: packages ## attacks on programs that rockery runs, each with what its victim may lose: a table
+	scripts/as-root.sh $(CARGO) run --quiet -p rockery-programs --bin attack -- --markdown
 
 check: ## form, lints, and that the sans-IO crates need no operating system
 	$(CARGO) fmt --all --check
@@ -35,22 +41,60 @@ bench: packages ## rockery beside the limits of what it stands on; writes docs/p
 fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)
 	cd fuzz && $(CARGO) test --release
 
-sanitize: ## lanes under Miri, ThreadSanitizer and AddressSanitizer; installs a nightly toolchain where there is none
+sanitize: ## shared-memory channels under Miri, ThreadSanitizer and AddressSanitizer; installs a nightly toolchain where there is none
 	scripts/sanitize.sh
 
 nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten thousand processes, a soak
 	$(CARGO) build --release --workspace
-	ROCKERY_TEST_KILLS=3000 $(CARGO) test --release -p rockery-host --test it kills
+	ROCKERY_TEST_KILLS=10000 $(CARGO) test --release -p rockery-host --test it kills
+	ROCKERY_TEST_DEREGISTRATIONS=100000 $(CARGO) test --release -p rockery-host --test it deregistration
 	ROCKERY_TEST_SCRIBBLERS=1000 $(CARGO) test --release -p rockery-host --test it scribbles
-	ROCKERY_TEST_VISITORS=10000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test same_host
+	ROCKERY_TEST_PROCESSES=10000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test same_host
 	ROCKERY_TEST_SIZES=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test perftest every_program_and
+	ROCKERY_TEST_PINGS=100000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test places times
 	ROCKERY_TEST_CONNECTING=600 scripts/as-root.sh $(CARGO) test -p rockery-programs --test connection_life thousand
 	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test nvme_crash
 	ROCKERY_TEST_FAULTS=20 scripts/as-root.sh $(CARGO) test -p rockery-programs --test nvme_faults
 	ROCKERY_TEST_NAMESPACES=1000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test blktests targets
+	ROCKERY_TEST_SMBTORTURE=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test smb_clients smbtorture
+	ROCKERY_TEST_SMB_IDLE=130 scripts/as-root.sh $(CARGO) test -p rockery-programs --test smb_faults silent
+	for name in $(DISTRIBUTIONS); do \
+		scripts/as-root.sh scripts/distribution.sh $$name target/distributions/$$name || continue; \
+		ROCKERY_TEST_DISTRIBUTIONS=$$name \
+			scripts/as-root.sh $(CARGO) test -p rockery-programs --test distributions || exit 1; \
+	done
+	scripts/as-root.sh scripts/with-glibc.sh debian-11 \
+		env ROCKERY_TEST_DISTRIBUTIONS=debian-11 $(CARGO) test -p rockery-programs --test distributions
+	ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12" \
+		scripts/as-root.sh $(CARGO) test -p rockery-programs --test dist
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
 	scripts/as-root.sh scripts/container.sh
 
+doc: ## the documentation of all crates, without warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+hooks: ## git looks at form, house rules and titles before each commit
+	git config core.hooksPath scripts/hooks
+
+# OpenSSL within the binary, for machines that have another release of it, or none.
+ifdef STATIC_OPENSSL
+export OPENSSL_STATIC := 1
+export OPENSSL_LIB_DIR := $(shell pkg-config --variable=libdir openssl)
+export OPENSSL_INCLUDE_DIR := $(shell pkg-config --variable=includedir openssl)
+endif
+
+# BUILT names a folder with what was built before.
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
-	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs
-	scripts/install.sh "$(DESTDIR)$(PREFIX)"
+ifndef BUILT
+	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs \
+		--exclude rockery-python
+endif
+	scripts/install.sh "$(DESTDIR)$(PREFIX)" $(BUILT)
+
+dist: ## packages in dist/ for glibc 2.28 and later: tarball, .deb, .rpm, wheel, checksums, a bill of materials
+	@scripts/packages.sh dist
+	scripts/dist.sh
+
+playground: ## a page in dist/playground that runs fabric files in a browser, for any file server
+	@scripts/packages.sh build
+	scripts/playground.sh

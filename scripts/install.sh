@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# install.sh PREFIX: puts what `cargo build --release` made there: bin/rockery, lib/rockery, and completions.
+# install.sh PREFIX [FOLDER]: puts what cargo built in FOLDER (a release build where none is named) below
+# PREFIX: bin/rockery, lib/rockery, completions, manual pages, and an example of a systemd unit.
 set -euo pipefail
 prefix=$1
-built=${CARGO_TARGET_DIR:-target}/release
+built=${2:-${CARGO_TARGET_DIR:-target}/release}
 install -Dm755 "$built/rockery" "$prefix/bin/rockery"
 # The libraries lie in a folder of their own: only programs that `rockery run` starts are to find them.
 install -Dm755 "$built/libibverbs.so" "$prefix/lib/rockery/libibverbs.so.1"
@@ -10,7 +11,17 @@ install -Dm755 "$built/libview.so" "$prefix/lib/rockery/librockery-view.so"
 install -Dm755 "$built/libsockets.so" "$prefix/lib/rockery/librspreload.so"
 if [[ -e $built/librdmacm.so ]]; then
   install -Dm755 "$built/librdmacm.so" "$prefix/lib/rockery/librdmacm.so.1"
+  ln -sf librdmacm.so.1 "$prefix/lib/rockery/librdmacm.so"
 fi
+if [[ -e $built/libproviders.so ]]; then
+  install -Dm755 "$built/libproviders.so" "$prefix/lib/rockery/librockery-providers.so"
+  for provider in mlx5 mlx4 efa hns mana ionic; do
+    ln -sf librockery-providers.so "$prefix/lib/rockery/lib$provider.so.1"
+    ln -sf "lib$provider.so.1" "$prefix/lib/rockery/lib$provider.so"
+  done
+fi
+# Some programs load the libraries by their names without a number.
+ln -sf libibverbs.so.1 "$prefix/lib/rockery/libibverbs.so"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 completions() {
@@ -20,4 +31,9 @@ completions() {
 completions bash bash-completion/completions/rockery
 completions zsh zsh/site-functions/_rockery
 completions fish fish/vendor_completions.d/rockery.fish
+mkdir "$work/man"
+"$built/rockery" man "$work/man"
+install -Dm644 -t "$prefix/share/man/man1" "$work"/man/*.1
+unit=$(dirname "$0")/../examples/systemd/rockery-nvme@.service
+install -Dm644 -t "$prefix/share/doc/rockery/examples/systemd" "$unit"
 echo "installed in $prefix: try '$prefix/bin/rockery run -- ibv_devices'"

@@ -1,25 +1,42 @@
 #!/usr/bin/env bash
-# Installs what the tests and the demonstration use, if anything is missing: programs that others wrote, the
-# kernel's tools, a C compiler, and Rust. Debian and Ubuntu; elsewhere it names what to install.
+# packages.sh [build|dist|demo|all]: installs what building, packaging, the demonstration or the tests (all,
+# the default) use, if anything is missing: programs of other projects, the kernel's tools, a C compiler, and
+# Rust. Debian and Ubuntu; elsewhere the script names what to install.
 set -euo pipefail
 
-packages=(
-  build-essential ca-certificates curl                    # to build
-  perftest ibverbs-utils libibverbs-dev librdmacm-dev     # the programs that rockery runs, and their headers
+build=(
+  build-essential ca-certificates curl pkg-config         # a C compiler; rustup comes by curl
+  openssl libssl-dev                                      # TLS, and a program that speaks it
+)
+dist=(
+  rpm python3-venv                                        # rpmbuild; the linker comes from PyPI
+)
+demo=(
+  perftest iproute2 iputils-ping procps iperf3            # RDMA programs, namespaces, TCP beside them
+)
+tests=(
+  ibverbs-utils libibverbs-dev librdmacm-dev              # more programs that rockery runs, and their headers
   ibverbs-providers rdma-core python3-pyverbs             # what they need, and rdma-core's own tests
   libclang-dev                                            # to build an example that uses the crate sideway
   rdmacm-utils                                            # sockets over RDMA, and what turns others into them
   infiniband-diags ucx-utils openmpi-bin libopenmpi-dev   # programs that look for devices in /sys and /dev
-  iproute2 iputils-ping procps iperf3                              # namespaces, and TCP to compare with
   libfabric-bin qperf                                     # programs whose connections come by RDMA-CM
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
   nvme-cli fio e2fsprogs libnbd-bin nbdkit                # the kernel as a host of NVMe; NBD clients, a peer
-  openssl libssl-dev pkg-config                           # TLS, and a program that speaks it
   python3-prometheus-client                               # Prometheus' own reader of metrics
-  tshark                                                  # a dissector that others wrote
+  tshark                                                  # a dissector of another project
+  jq                                                      # reads the JSON of generated configurations
+  nftables                                                # routers that drop packets or change their marks
+  samba smbclient samba-testsuite                         # SMB: a server, a client and their tests
+  systemd                                                 # systemd-analyze checks the units of the examples
   python3-distributed                                     # Dask: sweeps on several machines
+  podman runc                                           # containers
+  python3-grpcio python3-protobuf                         # a kubelet's side of gRPC
+  python3-yaml python3-jsonschema                         # the Helm chart, and the schema of its values
+  netpipe-tcp                                             # TCP by message size
+  chromium                                              # a browser
+  python3-venv                                            # pandas, pyarrow and Dask of PyPI
 )
-
 die() { echo "packages: $*" >&2; exit 1; }
 
 # as_root COMMAND…: directly, or with sudo.
@@ -31,6 +48,14 @@ as_root() {
 
 # twice COMMAND…: mirrors have bad minutes.
 twice() { "$@" || { sleep 5; "$@"; }; }
+
+case ${1:-all} in
+  build) packages=("${build[@]}") ;;
+  dist) packages=("${build[@]}" "${dist[@]}") ;;
+  demo) packages=("${build[@]}" "${demo[@]}") ;;
+  all) packages=("${build[@]}" "${dist[@]}" "${demo[@]}" "${tests[@]}") ;;
+  *) die "'$1': call packages.sh build, dist, demo or all" ;;
+esac
 
 missing=()
 if command -v dpkg-query >/dev/null; then

@@ -74,7 +74,7 @@ fn main() -> Result<(), Failure> {
     receive.post()?;
     let mut send = one.start_post_send();
     let request = send.construct_wr(2, WorkRequestFlags::Signaled).setup_send();
-    // SAFETY: as above.
+    // SAFETY: the region covers the bytes of `from`.
     unsafe { request.setup_sge(from_mr.lkey(), from.as_ptr() as u64, BYTES as u32) };
     send.post()?;
 

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""package.py BUILT OUT: makes the packages of what cargo built in the folder BUILT, in the folder OUT.
+
+The same files and the same SOURCE_DATE_EPOCH (by default the time of the commit) give the same packages, byte
+for byte: names are sorted, owners are root, and times are SOURCE_DATE_EPOCH.
+"""
+
+import argparse
+import gzip
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+
+import sbom
+import wheel
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGING = ROOT / "packaging"
+ARCHITECTURE = "x86_64"
+# For those who read how rockery is configured and what it simulates, beside the command.
+DOCUMENTS = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"]
+
+
+def run(*command, **options):
+    """Runs a command; its output is shown only if it fails."""
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", **options)
+    if done.returncode != 0:
+        sys.exit(f"package: {command[0]} failed:\n{done.stdout}")
+    return done.stdout
+
+
+def git(*arguments):
+    done = subprocess.run(["git", "-C", ROOT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def version_of_workspace():
+    return tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+
+
+def disagreement(version, changelog, tags):
+    """What contradicts `version`: tags of the commit and the changelog's newest section; None if all agree.
+
+    >>> disagreement("0.2.0", "## Unreleased\\n", [])
+    >>> disagreement("0.2.0", "## 0.2.0 - 2027-01-31\\n", ["v0.2.0"])
+    >>> disagreement("0.2.0", "## Unreleased\\n", ["v0.2.0"])
+    "tag v0.2.0, but CHANGELOG.md begins with 'Unreleased': name the section 0.2.0"
+    >>> disagreement("0.2.0", "## 0.1.0\\n", [])
+    "CHANGELOG.md begins with '0.1.0', Cargo.toml has 0.2.0"
+    >>> disagreement("0.2.0", "## 0.2.0\\n", ["v0.3.0"])
+    'tag v0.3.0, but Cargo.toml has 0.2.0'
+    """
+    sections = re.findall(r"^## (\S+)", changelog, re.MULTILINE)
+    newest = sections[0] if sections else "no section"
+    for tag in tags:
+        if re.match(r"v\d", tag) and tag != f"v{version}":
+            return f"tag {tag}, but Cargo.toml has {version}"
+    if f"v{version}" in tags and newest != version:
+        return f"tag v{version}, but CHANGELOG.md begins with '{newest}': name the section {version}"
+    if newest not in ("Unreleased", version):
+        return f"CHANGELOG.md begins with '{newest}', Cargo.toml has {version}"
+    return None
+
+
+def stage(built, folder):
+    """The files of a package below `folder`: bin, lib/rockery, share."""
+    run(ROOT / "scripts/install.sh", folder, built, cwd=ROOT)
+    for file in [folder / "bin/rockery", *sorted((folder / "lib/rockery").iterdir())]:
+        if not file.is_symlink():
+            # Names of functions remain, for backtraces; lines are not needed to run.
+            run("strip", "--strip-debug", "--enable-deterministic-archives", file)
+    documents = folder / "share/doc/rockery"
+    documents.mkdir(parents=True, exist_ok=True)
+    for name in DOCUMENTS:
+        shutil.copy(ROOT / name, documents / name)
+    shutil.copytree(ROOT / "examples", documents / "examples", dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns("target", "__pycache__"))
+
+
+def as_packaged(epoch):
+    """A filter for tarfile: nothing of the user and the moment of the build."""
+    def owned_by_root(entry):
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = "root"
+        entry.mtime = epoch
+        entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+        return entry
+    return owned_by_root
+
+
+def tarball(folder, path, epoch):
+    with open(path, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=epoch) as packed, \
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        # `add` goes through folders in the order of names.
+        archive.add(folder, folder.name, filter=as_packaged(epoch))
+
+
+def installed_size(folder):
+    """In KiB, as a .deb states it."""
+    return sum(-(-file.lstat().st_size // 1024) for file in folder.rglob("*") if not file.is_dir())
+
+
+def deb(name, root, version, out):
+    """Makes a .deb of `root`; packaging/NAME.control describes it."""
+    control = root / "DEBIAN"
+    control.mkdir()
+    size = installed_size(root)
+    text = (PACKAGING / f"{name}.control").read_text()
+    text = text.replace("@VERSION@", version).replace("@SIZE@", str(size))
+    (control / "control").write_text(text)
+    if name == "rockery-default":
+        # The dynamic loader's cache is made again when the package comes and when it goes. Its file is no
+        # conffile: those stay behind when a package is removed, and programs would go on using rockery.
+        (control / "triggers").write_text("activate-noawait ldconfig\n")
+    architecture = re.search(r"^Architecture: (\S+)", text, re.MULTILINE)[1]
+    path = out / f"{name}_{version}_{architecture}.deb"
+    run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", root, path)
+    shutil.rmtree(control)
+
+
+def rpms(folder, default, version, out, epoch):
+    """Makes both .rpm by packaging/rockery.spec. A .rpm states versions without `-`."""
+    with tempfile.TemporaryDirectory() as work:
+        defines = {
+            "rockery_version": version.replace("-", "~"), "rockery_files": folder, "rockery_default": default,
+            "_topdir": work, "_rpmdir": f"{work}/made", "_buildhost": "rockery",
+            "use_source_date_epoch_as_buildtime": 1, "clamp_mtime_to_source_date_epoch": 1,
+            "_binary_payload": "w9.gzdio", "__os_install_post": "%{nil}", "_build_id_links": "none",
+        }
+        words = [word for item in defines.items() for word in ("--define", f"{item[0]} {item[1]}")]
+        run("rpmbuild", "-bb", "--target", f"{ARCHITECTURE}-linux", *words, PACKAGING / "rockery.spec",
+            env=dict(os.environ, SOURCE_DATE_EPOCH=str(epoch)))
+        for path in sorted(pathlib.Path(work, "made").rglob("*.rpm")):
+            shutil.copy(path, out / path.name)
+
+
+def module(built, work):
+    """Python's extension module, without debug information."""
+    file = work / "_rockery.abi3.so"
+    shutil.copy(built / "lib_rockery.so", file)
+    run("strip", "--strip-debug", file)
+    return file
+
+
+def default_root(folder):
+    """What `rockery-default` has: every program of the machine finds rockery's libraries first."""
+    file = folder / "etc/ld.so.conf.d/00-rockery.conf"
+    file.parent.mkdir(parents=True)
+    file.write_text("/usr/lib/rockery\n")
+    return folder
+
+
+def checksums(out):
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n"
+             for file in sorted(out.iterdir()) if file.name != "SHA256SUMS"]
+    (out / "SHA256SUMS").write_text("".join(lines))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("built", type=pathlib.Path)
+    parser.add_argument("out", type=pathlib.Path)
+    options = parser.parse_args()
+    os.umask(0o022)
+    version = version_of_workspace()
+    tags = git("tag", "--points-at", "HEAD").split()
+    wrong = disagreement(version, (ROOT / "CHANGELOG.md").read_text(), tags)
+    if wrong:
+        sys.exit(f"package: {wrong}")
+    epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct") or 0)
+    os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
+    shutil.rmtree(options.out, ignore_errors=True)
+    options.out.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        name = f"rockery-{version}-{ARCHITECTURE}-linux"
+        folder = work / name
+        stage(options.built, folder)
+        system = work / "system"
+        shutil.copytree(folder, system / "usr", symlinks=True)
+        shutil.copy(PACKAGING / "copyright", system / "usr/share/doc/rockery/copyright")
+        default = default_root(work / "default")
+        deb("rockery", system, version, options.out)
+        deb("rockery-default", default, version, options.out)
+        rpms(system, default, version, options.out, epoch)
+        shutil.copy(PACKAGING / "install.sh", folder / "install.sh")
+        tarball(folder, options.out / f"{name}.tar.gz", epoch)
+        wheel.write(ROOT, folder, module(options.built, work), version, options.out, epoch)
+    shutil.copy(PACKAGING / "Containerfile", options.out / "Containerfile")
+    sbom.write(ROOT, version, options.out / f"rockery-{version}.cdx.json", epoch)
+    checksums(options.out)
+    for file in sorted(options.out.iterdir()):
+        print(f"{file.stat().st_size:10}  {file}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Builds all tests of the workspace and runs their programs, several at a time.
+
+`cargo test` runs test programs one after the other and stops at the first that fails. Many of rockery's test
+programs wait most of the time (for a guest to boot, for a timeout to pass), so two at a time leave the
+processors less idle, and a run that goes on after a failure names all failures at once.
+
+A test program that does not make network namespaces of its own runs in one, since programs that share a
+loopback would share UDP port 4791 and the agent's socket as well. Its output is printed in one piece when it
+has ended. The programs that took longest in the last run start first: target/test-seconds.json has its
+seconds, and scripts/test-seconds.json those of a run on two otherwise idle cores, for a checkout without a
+last run.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SECONDS = ROOT / "target" / "test-seconds.json"
+USUAL_SECONDS = ROOT / "scripts" / "test-seconds.json"
+# Its tests make their own namespaces, and some fetch packages, which a namespace without a way out cannot.
+OWN_NAMESPACES = "rockery-programs"
+IN_A_NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+# A program that hangs is ended after this long, which is several times what the slowest takes on two cores.
+LIMIT_SECONDS = 1800
+
+
+def built(cargo, arguments):
+    """Builds the tests, and lists (package, target, executable, folder of the package) for each program."""
+    # All targets of the workspace in one set of features: the programs and libraries that tests run as well.
+    everything = subprocess.run([cargo, "build", "--workspace", "--all-targets"], cwd=ROOT)
+    if everything.returncode != 0:
+        sys.exit(everything.returncode)
+    command = [cargo, "test", "--no-run", "--message-format=json-render-diagnostics", *arguments]
+    build = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if build.returncode != 0:
+        sys.exit(build.returncode)
+    programs = []
+    for line in build.stdout.splitlines():
+        message = json.loads(line)
+        if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+            folder = pathlib.Path(message["manifest_path"]).parent
+            name = package_name(message["package_id"])
+            programs.append((name, message["target"]["name"], message["executable"], folder))
+    return programs
+
+
+def package_name(identifier):
+    """The package in `path+file:///…/crates/rnic#rockery-rnic@0.1.0`."""
+    return identifier.rsplit("#", 1)[-1].split("@")[0]
+
+
+def run(program, arguments):
+    """Runs one test program; returns (label, succeeded, seconds, output)."""
+    package, target, executable, folder = program
+    command = [executable, *arguments]
+    if package != OWN_NAMESPACES:
+        command = IN_A_NAMESPACE + command
+    environment = dict(os.environ, CARGO_MANIFEST_DIR=str(folder), CARGO_PKG_NAME=package,
+                       ROCKERY_TEST_IS_BUILT="1")
+    begin = time.monotonic()
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True,
+                              errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=LIMIT_SECONDS)
+        succeeded, output = done.returncode == 0, done.stdout
+        if done.returncode < 0:
+            output += f"\ntest program ended by signal {-done.returncode}\n"
+    except subprocess.TimeoutExpired as expired:
+        partial = expired.stdout or b""
+        output = partial.decode(errors="replace") if isinstance(partial, bytes) else partial
+        succeeded, output = False, output + f"\nstill running after {LIMIT_SECONDS} s: ended\n"
+    return f"{package} {target}", succeeded, time.monotonic() - begin, output
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Builds and runs the tests of the workspace.")
+    parser.add_argument("--jobs", type=int, default=int(os.environ.get("ROCKERY_TEST_JOBS", "2")),
+                        help="test programs that run at the same time (ROCKERY_TEST_JOBS; 2)")
+    parser.add_argument("--package", "-p", action="append", default=[], help="only this package's tests")
+    parser.add_argument("filter", nargs="*", help="passed to every test program, like `cargo test -- FILTER`")
+    options = parser.parse_args()
+    if options.jobs < 1:
+        parser.error("--jobs: at least 1")
+
+    cargo = os.environ.get("CARGO", "cargo")
+    selected = [word for package in options.package for word in ("-p", package)] or ["--workspace"]
+    programs = built(cargo, selected)
+    try:
+        before = json.loads(SECONDS.read_text())
+    except (OSError, ValueError):
+        before = json.loads(USUAL_SECONDS.read_text())
+    # A program that has never run starts first: how long it takes is not known.
+    programs.sort(key=lambda p: -before.get(f"{p[0]} {p[1]}", 1e9))
+
+    failed, took = [], {}
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = [pool.submit(run, program, options.filter) for program in programs]
+        for finished in concurrent.futures.as_completed(running):
+            label, succeeded, seconds, output = finished.result()
+            took[label] = round(seconds, 1)
+            print(f"\n=== {label} ({seconds:.1f} s)\n{output}", flush=True)
+            if not succeeded:
+                failed.append(label)
+    doctests = subprocess.run([cargo, "test", "--doc", "--no-fail-fast", *selected], cwd=ROOT)
+    if doctests.returncode != 0:
+        failed.append("documentation tests")
+
+    print("\nSeconds by test program:")
+    for label, seconds in sorted(took.items(), key=lambda item: -item[1])[:20]:
+        print(f"{seconds:8.1f}  {label}")
+    if not options.filter:
+        SECONDS.write_text(json.dumps({**before, **took}, indent=1, sort_keys=True))
+    if failed:
+        sys.exit("failed: " + "; ".join(sorted(failed)))
+    print(f"all {len(took)} test programs passed")
+
+
+if __name__ == "__main__":
+    main()
