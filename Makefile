@@ -65,7 +65,7 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	done
 	scripts/as-root.sh scripts/with-glibc.sh debian-11 \
 		env ROCKERY_TEST_DISTRIBUTIONS=debian-11 $(CARGO) test -p rockery-programs --test distributions
-	ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12" \
+	DIST_PROFILE=release ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12 debian-13" \
 		scripts/as-root.sh $(CARGO) test -p rockery-programs --test dist
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
 	scripts/as-root.sh scripts/container.sh

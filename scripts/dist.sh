@@ -2,7 +2,7 @@
 # dist.sh [--build | OUT]: builds rockery for glibc 2.28 and later, and makes packages of it in OUT (dist):
 # a tarball, .deb, .rpm, a Python wheel, a bill of materials, checksums. With --build it only builds. Either
 # way target/dist/built then has the name of the folder with what was built, for `make install BUILT=FOLDER`.
-# DIST_PROFILE=dev builds faster, for trying.
+# DIST_PROFILE=packages builds in a fraction of the time, for tests.
 #
 # The linker is zig's, which has the symbol versions of every release of glibc, so that a build on a new
 # distribution runs on older ones. OpenSSL is linked statically: releases of it differ among distributions.

@@ -96,3 +96,60 @@ fn a_guest_runs_programs_and_kills_them() {
 fn rockery_is_built_where_the_tests_look() {
     assert!(Rockery::built().path().is_file());
 }
+
+/// A program with libtest's output, whose test `sometimes` fails when it runs for the first time, and `always`
+/// each time. In place of cargo, it also lists itself as the only test program.
+const FAKE: &str = r#"#!/bin/sh
+folder=$(dirname "$0")
+case "$1" in
+  build) exit 0 ;;
+  test)
+    [ "$2" = --no-run ] || exit 0
+    echo '{"reason":"compiler-artifact","profile":{"test":true},"executable":"'"$0"'",
+"manifest_path":"'"$0"'","package_id":"path+file:///rockery#rockery-programs@0.1.0","target":{"name":"fake"}}' | tr -d '\n'
+    exit 0 ;;
+esac
+test=$(cat "$folder/test")
+if [ "$1" = --exact ] && [ "$test" = sometimes ] && [ "$*" = "--exact part::sometimes" ]; then
+  printf '\ntest result: ok. 1 passed; 0 failed\n'
+  exit 0
+fi
+printf '\nfailures:\n\n---- part::%s stdout ----\nan assertion\n\n\nfailures:\n' "$test"
+printf '    part::%s\n\ntest result: FAILED. 0 passed; 1 failed\n' "$test"
+exit 101
+"#;
+
+/// Runs scripts/test.py with a program whose only test is `test`; returns whether it succeeded, and its output.
+fn run_of_tests(test: &str, words: &[&str]) -> (bool, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let fake = folder.path().join("fake");
+    std::fs::write(folder.path().join("test"), test).unwrap();
+    std::fs::write(&fake, FAKE).unwrap();
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test.py");
+    let mut run = std::process::Command::new("python3");
+    // With a filter, the seconds of the run are not kept for the next one.
+    run.arg("-B")
+        .arg(script)
+        .args(words)
+        .arg("a-filter")
+        .env("CARGO", &fake)
+        .env_remove("ROCKERY_TEST_STRICT");
+    let output = run.output().unwrap();
+    let text = [&output.stdout[..], &output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn a_test_that_passes_when_run_again_is_flaky_and_one_that_fails_again_fails_the_run() {
+    let (succeeded, output) = run_of_tests("sometimes", &[]);
+    assert!(succeeded, "{output}");
+    assert!(output.contains("flaky: rockery-programs fake: part::sometimes failed"), "{output}");
+    assert!(output.contains("an assertion"), "{output}");
+    let (succeeded, output) = run_of_tests("sometimes", &["--strict"]);
+    assert!(!succeeded, "{output}");
+    assert!(output.contains("failed: rockery-programs fake: part::sometimes"), "{output}");
+    let (succeeded, output) = run_of_tests("always", &[]);
+    assert!(!succeeded && !output.contains("flaky:"), "{output}");
+}
