@@ -5,7 +5,7 @@
 PREFIX ?= /usr/local
 # Where programs of other distributions are tried each night. Those without a mirror or a keyring are left out,
 # with the reason.
-DISTRIBUTIONS ?= debian-12 debian-testing ubuntu-22.04 ubuntu-24.04
+DISTRIBUTIONS ?= debian-11 debian-12 debian-testing ubuntu-22.04 ubuntu-24.04
 CARGO ?= cargo
 # rustup puts cargo here, where a shell that is already open does not look yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -63,8 +63,6 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 		ROCKERY_TEST_DISTRIBUTIONS=$$name \
 			scripts/as-root.sh $(CARGO) test -p rockery-programs --test distributions || exit 1; \
 	done
-	scripts/as-root.sh scripts/with-glibc.sh debian-11 \
-		env ROCKERY_TEST_DISTRIBUTIONS=debian-11 $(CARGO) test -p rockery-programs --test distributions
 	DIST_PROFILE=release ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12 debian-13" \
 		scripts/as-root.sh $(CARGO) test -p rockery-programs --test dist
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600

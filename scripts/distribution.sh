@@ -46,11 +46,6 @@ packages=(
   rdmacm-utils ucx-utils libfabric-bin python3-pyverbs
 )
 
-case $suite in
-  # For with-glibc.sh.
-  bullseye | focal) packages+=(libc6-dev) ;;
-esac
-
 stamp="$(sha256sum <"$0") $uri"
 if [[ -r $folder/made-by && $(cat "$folder/made-by") == "$stamp" ]]; then
   exit 0

@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
+use crate::Packages;
+
 /// The binary, with its libraries where it finds them.
 #[derive(Clone, Debug)]
 pub struct Rockery {
@@ -24,6 +26,14 @@ impl Rockery {
     pub fn built() -> Self {
         static PATH: OnceLock<PathBuf> = OnceLock::new();
         Self { path: PATH.get_or_init(build).clone(), options: &[] }
+    }
+
+    /// As built for packages, which start with older C libraries than this machine's.
+    ///
+    /// # Panics
+    /// When it cannot be built.
+    pub fn packaged() -> Self {
+        Self { path: Packages::built().join("rockery"), options: &[] }
     }
 
     /// The same, for programs that reach those on the same host by packets too.

@@ -1,7 +1,8 @@
 //! Programs of other distributions: built against other releases of rdma-core and of the C library.
 //!
-//! Debian 13 unless `ROCKERY_TEST_DISTRIBUTIONS` names others, parted by spaces (`scripts/distribution.sh`
-//! has the names). Each is downloaded once, to `target/distributions`.
+//! Debian 13 with the build of this test, unless `ROCKERY_TEST_DISTRIBUTIONS` names others, separated by spaces
+//! (`scripts/distribution.sh` has the names): these use rockery as built for packages, since their C library may
+//! be older than this machine's. Each is downloaded once, to `target/distributions`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,13 +14,18 @@ const SECONDS: u64 = 120;
 const UCX_PORT: u16 = 13337;
 const LIBFABRIC_PORT: u16 = 47592;
 
+/// The names of distributions, and the rockery that they use.
+fn selected() -> (String, Rockery) {
+    let named = std::env::var("ROCKERY_TEST_DISTRIBUTIONS");
+    named.map_or_else(|_| ("debian-13".to_owned(), Rockery::built()), |names| (names, Rockery::packaged()))
+}
+
 /// Calls `body` with each distribution.
 fn on_each(body: impl Fn(&str, &Distribution)) {
-    let names = std::env::var("ROCKERY_TEST_DISTRIBUTIONS");
-    let names = names.as_deref().unwrap_or("debian-13");
+    let (names, rockery) = selected();
     assert!(names.split_whitespace().next().is_some(), "ROCKERY_TEST_DISTRIBUTIONS names no distribution");
     for name in names.split_whitespace() {
-        let distribution = Distribution::new(name, &Rockery::built());
+        let distribution = Distribution::new(name, &rockery);
         body(name, &distribution.unwrap_or_else(|error| panic!("{name}: {error}")));
     }
 }
@@ -63,7 +69,7 @@ fn symbols(library: &Path) -> BTreeSet<String> {
 /// With `debian-testing` among the distributions this compares with the newest rdma-core that is packaged.
 #[test]
 fn every_symbol_of_the_distribution_is_there() {
-    let rockery = Rockery::built();
+    let (_, rockery) = selected();
     on_each(|name, distribution| {
         let mut missing = Vec::new();
         for (library, file) in LIBRARIES {
