@@ -128,7 +128,7 @@ door! {
                 recorder.completed(completion);
             }
             // SAFETY: the caller has room for `most` completions, and no more than that are written.
-            unsafe { next.write(work_completion(completion)) };
+            unsafe { next.write_unaligned(work_completion(completion)) };
             // SAFETY: the end of that room at most.
             next = unsafe { next.add(1) };
         }) as i32

@@ -35,6 +35,7 @@ mod memory;
 mod multicast;
 mod open;
 mod operations;
+mod packed;
 mod pd;
 mod post;
 mod qp;

@@ -3,6 +3,7 @@
 use crate::context::ContextRef;
 use crate::device_memory::DeviceMemory;
 use crate::mapping::Mapping;
+use crate::packed::Packed;
 use crate::pd::PdArg;
 use abi::{ibv_mr, ibv_sge};
 use core::ffi::c_void;
@@ -153,7 +154,8 @@ door! {
             _ => return Err(Errno::UNSUPPORTED),
         };
         // SAFETY: the program passes `count` elements.
-        for range in unsafe { core::slice::from_raw_parts(list, count as usize) } {
+        let ranges = unsafe { core::slice::from_raw_parts(list.cast::<Packed<ibv_sge>>(), count as usize) };
+        for range in ranges.iter().map(|range| range.get()) {
             touch_pages(range.addr, range.length.into(), rights)?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use crate::address::Ah;
 use crate::limits::{INLINE, SGES};
+use crate::packed::{Packed, borrow};
 use crate::qp::QpArg;
 use crate::record;
 use crate::srq::SrqArg;
@@ -16,7 +17,7 @@ use wire::{Qpn, Rkey, Tail};
 ///
 /// # Safety
 /// `count` elements are at `list`.
-unsafe fn elements<'a>(list: *const ibv_sge, count: i32) -> Result<&'a [ibv_sge], Errno> {
+unsafe fn elements<'a>(list: *const ibv_sge, count: i32) -> Result<&'a [Packed<ibv_sge>], Errno> {
     let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
     if count == 0 {
         return Ok(&[]);
@@ -25,12 +26,12 @@ unsafe fn elements<'a>(list: *const ibv_sge, count: i32) -> Result<&'a [ibv_sge]
         return Err(Errno::INVALID);
     }
     // SAFETY: by this function's contract, `count` elements are at `list`.
-    Ok(unsafe { core::slice::from_raw_parts(list, count) })
+    Ok(unsafe { core::slice::from_raw_parts(list.cast(), count) })
 }
 
 /// Converts the elements for the device, into an array on the stack.
-fn gathered<'a>(from: &[ibv_sge], to: &'a mut [MaybeUninit<Sge>; SGES]) -> &'a [Sge] {
-    for (to, from) in to.iter_mut().zip(from) {
+fn gathered<'a>(from: &[Packed<ibv_sge>], to: &'a mut [MaybeUninit<Sge>; SGES]) -> &'a [Sge] {
+    for (to, from) in to.iter_mut().zip(from.iter().map(|element| element.get())) {
         to.write(Sge { address: from.addr, length: from.length, lkey: Lkey::from_value(from.lkey) });
     }
     // SAFETY: as many have been written; `elements` allows no more than there is room for.
@@ -41,9 +42,12 @@ fn gathered<'a>(from: &[ibv_sge], to: &'a mut [MaybeUninit<Sge>; SGES]) -> &'a [
 ///
 /// # Safety
 /// The elements name readable memory.
-unsafe fn inlined<'a>(from: &[ibv_sge], to: &'a mut [MaybeUninit<u8>; INLINE]) -> Result<&'a [u8], Errno> {
+unsafe fn inlined<'a>(
+    from: &[Packed<ibv_sge>],
+    to: &'a mut [MaybeUninit<u8>; INLINE],
+) -> Result<&'a [u8], Errno> {
     let mut end = 0_usize;
-    for element in from {
+    for element in from.iter().map(|element| element.get()) {
         let length = element.length as usize;
         let target = to.get_mut(end..end.saturating_add(length)).ok_or(Errno::INVALID)?;
         let target = target.as_mut_ptr().cast();
@@ -162,8 +166,9 @@ unsafe fn receives(
     mut post: impl FnMut(&ReceiveRequest<'_>) -> Result<(), rnic::Error>,
 ) -> Result<(), Errno> {
     let mut room = [const { MaybeUninit::uninit() }; SGES];
+    let mut copy = MaybeUninit::uninit();
     // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
-    while let Some(request) = unsafe { wr.as_ref() } {
+    while let Some(request) = unsafe { borrow(wr, &mut copy) } {
         // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
         let posted = unsafe { elements(request.sg_list, request.num_sge) }.and_then(|list| {
             let sges = gathered(list, &mut room);
@@ -171,7 +176,7 @@ unsafe fn receives(
         });
         if posted.is_err() {
             // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
-            unsafe { *bad = wr };
+            unsafe { bad.write_unaligned(wr) };
             return posted;
         }
         wr = request.next;
@@ -185,12 +190,13 @@ door! {
         let kind = (queue.abi.qp_base.qp_type, queue.signal_all);
         queue.context.device.post(|poster| {
             let mut wr = first;
+            let mut copy = MaybeUninit::uninit();
             // SAFETY: a request of the program's list, or NULL at its end.
-            while let Some(request) = unsafe { wr.as_ref() } {
+            while let Some(request) = unsafe { borrow(wr, &mut copy) } {
                 // SAFETY: the program has filled the request in as the manual page asks.
                 if let Err(errno) = unsafe { send(poster, queue.qpn, kind, request) } {
                     // SAFETY: the program has room for the request that failed.
-                    unsafe { *bad = wr };
+                    unsafe { bad.write_unaligned(wr) };
                     return Err(errno);
                 }
                 wr = request.next;

@@ -2,6 +2,7 @@
 
 use crate::batch::{Batch, Local};
 use crate::limits::INLINE;
+use crate::packed::Packed;
 use crate::post::send;
 use crate::qp::Qp;
 use abi::{
@@ -240,7 +241,7 @@ door! {
         let start = batch.inline.len();
         for index in 0..count {
             // SAFETY: the program passes `count` buffers.
-            let ibv_data_buf { addr, length } = unsafe { *list.add(index) };
+            let ibv_data_buf { addr, length } = unsafe { list.add(index).read_unaligned() };
             if length > 0 {
                 // SAFETY: the buffer has so many bytes, and no more of them are read.
                 let bytes = unsafe { core::slice::from_raw_parts(addr.cast::<u8>(), length.min(INLINE + 1)) };
@@ -258,9 +259,9 @@ door! {
         let list = match count {
             0 => &[],
             // SAFETY: the program passes `count` elements.
-            _ => unsafe { core::slice::from_raw_parts(list, count) },
+            _ => unsafe { core::slice::from_raw_parts(list.cast::<Packed<ibv_sge>>(), count) },
         };
-        batch(&queue).set_sges(list.iter().copied());
+        batch(&queue).set_sges(list.iter().map(|element| element.get()));
     }
 }
 

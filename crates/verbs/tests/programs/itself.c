@@ -87,6 +87,50 @@ static void finish(struct ibv_cq *cq, enum ibv_wc_status status)
 	MUST(rc == 1 && wc.status == status);
 }
 
+/* Work requests, elements, completions and the pointer to the request that failed, at odd addresses: libiscsi
+ * has them in packed structs. */
+static void structs_at_odd_addresses(struct ibv_mr *mr)
+{
+	struct __attribute__((packed)) {
+		char odd;
+		struct ibv_sge from, to;
+		struct ibv_recv_wr receive, *bad_receive;
+		struct ibv_send_wr send, *bad_send;
+		struct ibv_wc completions[2];
+	} all = {
+		.from = {(uintptr_t)memory, 16, mr->lkey},
+		.to = {(uintptr_t)memory + 4096, 16, mr->lkey},
+	};
+	struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	struct ibv_qp *qp = loop(pd, cq);
+	/* Through another type, since compilers warn of the address of a packed field. */
+	char *base = &all.odd;
+	void *from = base + 1, *to = base + 1 + sizeof all.from, *receive = &all.receive, *send = &all.send;
+	void *bad_receive = &all.bad_receive, *bad_send = &all.bad_send, *completions = &all.completions;
+	all.receive.sg_list = to;
+	all.receive.num_sge = 1;
+	all.receive.wr_id = 1;
+	MUST(!ibv_post_recv(qp, receive, bad_receive));
+	strcpy(memory, "at odd address");
+	all.send.sg_list = from;
+	all.send.num_sge = 1;
+	all.send.wr_id = 2;
+	all.send.opcode = IBV_WR_SEND;
+	MUST(!ibv_post_send(qp, send, bad_send));
+	for (int done = 0; done < 2;) {
+		int rc = ibv_poll_cq(cq, 1, (struct ibv_wc *)completions + done);
+		MUST(rc >= 0);
+		done += rc;
+	}
+	MUST(!all.completions[0].status && !all.completions[1].status);
+	MUST(all.completions[0].wr_id + all.completions[1].wr_id == 3);
+	MUST(!strcmp(memory + 4096, "at odd address"));
+	all.send.num_sge = 100;
+	MUST(ibv_post_send(qp, send, bad_send) == EINVAL && all.bad_send == send);
+	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_cq(cq));
+	puts("odd addresses");
+}
+
 /* Regions without memory of the program, and imported objects. */
 static void regions_of_other_kinds(void)
 {
@@ -317,6 +361,7 @@ int main(void)
 
 	MUST(!ibv_destroy_qp(qp) && !ibv_destroy_qp(peer) && !ibv_dealloc_mw(mw));
 	MUST(!ibv_destroy_cq((void *)cq) && !ibv_destroy_comp_channel(channel));
+	structs_at_odd_addresses(mr);
 	regions_of_other_kinds();
 	moderated_events();
 	MUST(!ibv_dereg_mr(mr) && !ibv_dealloc_pd(pd) && !ibv_close_device(context));
