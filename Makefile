@@ -1,6 +1,6 @@
 # Two commands are enough: `make demo` shows rockery, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help attack demo test programs bench fuzz nightly sanitize install dist playground packages check doc hooks
+.PHONY: help applications attack demo test programs bench fuzz nightly sanitize install dist playground packages check doc hooks
 
 PREFIX ?= /usr/local
 # Where programs of other distributions are tried each night. Those without a mirror or a keyring are left out,
@@ -25,6 +25,10 @@ test: packages ## all tests, real programs and the Linux kernel as the other sid
 
 programs: packages ## only the tests with real programs
 	CARGO="$(CARGO)" scripts/as-root.sh scripts/test.py -p rockery-programs
+
+applications: packages ## applications that people use over RDMA, installed and run: what they transfer is compared
+	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs
+	scripts/as-root.sh python3 -B tests/applications
 
 attack: packages ## attacks on programs that rockery runs, each with what its victim may lose: a table
 	scripts/as-root.sh $(CARGO) run --quiet -p rockery-programs --bin attack -- --markdown
@@ -65,6 +69,7 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	done
 	DIST_PROFILE=release ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12 debian-13" \
 		scripts/as-root.sh $(CARGO) test -p rockery-programs --test dist
+	scripts/as-root.sh python3 -B tests/applications
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
 	scripts/as-root.sh scripts/container.sh
 
