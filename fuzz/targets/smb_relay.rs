@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use rdma::Buffer;
+use buffer::Buffer;
 use smb::direct::incoming::Fragment;
 use smb::ended::Ended;
 use smb::peer::{Opened, Peer};

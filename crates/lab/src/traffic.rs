@@ -3,8 +3,9 @@
 
 use crate::clock::Clock;
 use crate::tracking::Outcome;
+use buffer::Buffer;
 use rdma::{
-    Buffer, Completion, Connection, Domain, Done, HalfOpen, Landing, Listener, ListenerEvent, Request, Sizes,
+    Completion, Connection, Domain, Done, HalfOpen, Landing, Listener, ListenerEvent, Request, Sizes,
 };
 use serde::{Deserialize, Serialize};
 use sim::world::Latency;
@@ -224,7 +225,7 @@ impl LiveFlow {
 
     /// The memory of the end that posts messages.
     fn source(&self, domain: &Arc<Domain>) -> Result<Memory, rdma::Error> {
-        let buffer = || Buffer::registered(domain, self.message_bytes as usize);
+        let buffer = || domain.registered(self.message_bytes as usize);
         Ok(match self.moves {
             Moves::Write => Memory::Source(Arc::new(buffer()?)),
             Moves::Read => Memory::Landing(Landing::new(buffer()?)),
@@ -406,12 +407,12 @@ fn prepare(request: Request, flows: &[LiveFlow]) -> Result<Accepted, String> {
     let (mut memory, mut remote) = (Memory::Receives, (0, 0));
     if flow.moves == Moves::Send {
         for token in 0..u64::from(flow.depth()) {
-            let buffer = Buffer::registered(&domain, length).map_err(text)?;
+            let buffer = domain.registered(length).map_err(text)?;
             half.receive(buffer, token).map_err(|(error, _)| text(error))?;
         }
     } else {
-        let buffer = Buffer::open(&domain, length).map_err(text)?;
-        remote = buffer.remote(&domain).ok_or("memory that is not open")?;
+        let buffer = domain.open(length).map_err(text)?;
+        remote = domain.remote(&buffer).ok_or("memory that is not open")?;
         memory = Memory::Open { _buffer: buffer };
     }
     let mut answer = remote.0.to_le_bytes().to_vec();

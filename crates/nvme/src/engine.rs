@@ -15,7 +15,7 @@ use crate::store::{Clear, FileStore, Lent, Store};
 use crate::sys::file::is_full;
 use crate::sys::ring::{Completion, Operation, Ring};
 use crate::target::{Namespace, Queue};
-use rdma::Buffer;
+use buffer::Buffer;
 
 /// Entries of the io_uring of one connection; further operations wait.
 const RING_ENTRIES: u32 = 256;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::budget::Share;
 use crate::limits::QUEUE_DATA_BYTES;
 use crate::target::Request;
-use rdma::{ALIGNMENT, Buffer, Domain};
+use buffer::{ALIGNMENT, Buffer};
+use rdma::Domain;
 
 /// Size classes: powers of two from one page to the largest transfer, and one more.
 const CLASSES: usize = 10;
@@ -67,7 +68,7 @@ impl Pool {
     /// Allocates a buffer. If the device cannot register more memory, the buffer is not registered, and the
     /// connection ends when it is used.
     fn make(&self, size: usize) -> Buffer {
-        let registered = self.domain.as_ref().and_then(|domain| Buffer::registered(domain, size).ok());
+        let registered = self.domain.as_ref().and_then(|domain| domain.registered(size).ok());
         registered.unwrap_or_else(|| Buffer::zeroed(size))
     }
 
@@ -141,7 +142,7 @@ impl Pool {
         let size = buffer.len();
         self.out_bytes = self.out_bytes.saturating_sub(size);
         // A buffer that a store in memory gave in exchange may not be registered with this device.
-        let is_known = self.domain.as_ref().is_none_or(|domain| buffer.is_known_to(domain));
+        let is_known = self.domain.as_ref().is_none_or(|domain| domain.has_registered(&buffer));
         let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);
         if is_known
             && !is_wanted

@@ -16,9 +16,9 @@ use std::net::SocketAddr;
 
 use thiserror::Error;
 
-pub use sys::buffer::{ALIGNMENT, Buffer, Landing};
 pub use sys::connection::{BATCH, Completion, Connection, Done, Sizes};
 pub use sys::domain::Domain;
+pub use sys::landing::Landing;
 pub use sys::listener::{HalfOpen, Listener, ListenerEvent, Request};
 pub use sys::shared::SharedReceives;
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rdma::{Buffer, Domain, Error};
+use buffer::Buffer;
+use rdma::{Domain, Error};
 
 /// Free buffers that a connection keeps, in bytes: registering memory costs more than keeping it.
 const KEPT_BYTES: usize = 16 << 20;
@@ -57,7 +58,7 @@ impl Memory {
 
 /// Buffers have lengths of powers of two, so that a kept one fits.
 fn class(length: usize) -> usize {
-    length.max(rdma::ALIGNMENT).next_power_of_two()
+    length.max(buffer::ALIGNMENT).next_power_of_two()
 }
 
 impl Share {
@@ -82,9 +83,9 @@ impl Share {
         let place = kept.iter().position(|buffer| buffer.len() == length);
         let buffer = match (place, access) {
             (Some(place), _) => kept.swap_remove(place),
-            (None, Access::None) => self.made(Buffer::registered(&self.domain, length)?),
-            (None, Access::Region) => self.made(Buffer::open(&self.domain, length)?),
-            (None, Access::Window) => self.made(Buffer::windowed(&self.domain, length)?),
+            (None, Access::None) => self.made(self.domain.registered(length)?),
+            (None, Access::Region) => self.made(self.domain.open(length)?),
+            (None, Access::Window) => self.made(self.domain.windowed(length)?),
         };
         self.in_use += buffer.len();
         Ok(buffer)

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use rdma::Buffer;
+use buffer::Buffer;
 use wire::smb::direct::BufferDescriptor;
 
 use crate::ended::Ended;

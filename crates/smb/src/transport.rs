@@ -7,7 +7,8 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rdma::{BATCH, Buffer, Completion, Done, Landing, Sizes};
+use buffer::Buffer;
+use rdma::{BATCH, Completion, Done, Landing, Sizes};
 use slab::Slab;
 use wire::smb::direct::BufferDescriptor;
 
@@ -49,12 +50,12 @@ pub fn sizes(parameters: &Parameters) -> Sizes {
 /// # Errors
 /// As [`rdma::Connection::receive`].
 pub fn first_receive(domain: &Arc<rdma::Domain>, parameters: &Parameters) -> Result<Buffer, rdma::Error> {
-    Buffer::registered(domain, parameters.receive_size as usize)
+    domain.registered(parameters.receive_size as usize)
 }
 
 /// Whether the device has memory windows of type 2.
 fn has_windows(domain: &Arc<rdma::Domain>) -> bool {
-    let found = Buffer::windowed(domain, 1);
+    let found = domain.windowed(1);
     if let Err(error) = &found {
         tracing::info!(%error, "no memory windows: answers do not invalidate the keys (Channel 1)");
     }
@@ -290,7 +291,7 @@ impl Transport {
         while posted < self.direct.receives_to_post() {
             let buffer = match self.received.pop() {
                 Some(buffer) => buffer,
-                None => Buffer::registered(self.connection.domain(), self.receive_size)?,
+                None => self.connection.domain().registered(self.receive_size)?,
             };
             self.connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| error)?;
             posted += 1;
@@ -326,7 +327,7 @@ impl Transport {
     fn send(&mut self, now: Duration) -> Result<bool, Ended> {
         let mut buffer = match self.sends.pop() {
             Some(buffer) => buffer,
-            None => Buffer::registered(self.connection.domain(), self.receive_size)?,
+            None => self.connection.domain().registered(self.receive_size)?,
         };
         let Some(message) = self.direct.poll_transmit(&mut buffer, now) else {
             self.sends.push(buffer);
@@ -418,7 +419,7 @@ impl Peer for Transport {
         let Some(mut buffer) = self.memory.take(length, access)? else { return Ok(None) };
         let remote = match access {
             Access::Window => self.connection.bind(&mut buffer, length, token::BINDING)?,
-            _ => buffer.remote(self.connection.domain()),
+            _ => self.connection.domain().remote(&buffer),
         };
         let (offset, token) = remote.ok_or(Ended::Disconnected)?;
         let descriptor = BufferDescriptor { offset, token, length: length as u32 };

@@ -6,12 +6,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use buffer::Buffer;
 use nvme::host::{HostError, Payload, Queue, transfer};
 use programs::machine::until;
 use programs::ports::free_port;
 use programs::storage::{NQN, Server, connect};
 use programs::{Guest, Job, Machine, Rockery, StoragePlace};
-use rdma::Buffer;
 use tempfile::TempDir;
 use wire::nvme::{Command as NvmeCommand, Io, Status};
 

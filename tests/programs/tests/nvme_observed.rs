@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
+use buffer::Buffer;
 use nvme::host::{Payload, transfer};
 use nvme::limits::{CONTROL_CLIENTS_MAX, METRICS_CLIENTS_MAX};
 use programs::storage::{HOST, Server};
-use rdma::Buffer;
 use tempfile::TempDir;
 use wire::nvme::Io;
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rdma::Buffer;
+use buffer::Buffer;
 use wire::nvme::auth::CONNECT_AUTHENTICATE;
 use wire::nvme::discovery::{Entry, Head, kind, tcp_specific, transport};
 use wire::nvme::fabrics::{CONTROLLER_DYNAMIC, Connect, ConnectData, DISCOVERY_NQN, Property};

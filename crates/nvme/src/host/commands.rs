@@ -1,6 +1,6 @@
 //! The outstanding commands of one queue, for both transports.
 
-use rdma::Buffer;
+use buffer::Buffer;
 use slab::Slab;
 use wire::nvme::Completion;
 

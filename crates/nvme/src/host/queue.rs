@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use rdma::Buffer;
+use buffer::Buffer;
 use wire::nvme::Command;
 
 use super::HostError;

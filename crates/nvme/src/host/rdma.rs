@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use buffer::Buffer;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use rdma::{BATCH, Buffer, Completion as Completed, Connection, Done as Finished, Error, Sizes};
+use rdma::{BATCH, Completion as Completed, Connection, Domain, Done as Finished, Error, Sizes};
 use wire::nvme::rdma::{Accept, Reject, RejectStatus, Request};
 use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Sgl};
 
@@ -61,9 +62,9 @@ impl RdmaQueue {
             send_size: role.entries - 1,
             controller_id: role.controller,
         };
-        let prepare = |connection: &mut Connection, domain: &Arc<_>| {
+        let prepare = |connection: &mut Connection, domain: &Arc<Domain>| {
             (0..sizes.receive).try_for_each(|_| {
-                let buffer = Buffer::registered(domain, COMPLETION_SIZE)?;
+                let buffer = domain.registered(COMPLETION_SIZE)?;
                 connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| error)
             })
         };
@@ -94,7 +95,7 @@ impl RdmaQueue {
     }
 
     pub(super) fn buffer(&self, length: usize) -> Result<Buffer, HostError> {
-        Ok(Buffer::open(self.connection.domain(), length)?)
+        Ok(self.connection.domain().open(length)?)
     }
 
     pub(super) fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
@@ -112,7 +113,7 @@ impl RdmaQueue {
                 Sgl::InCapsule { offset: 0, length: *length as u32 }
             }
             Payload::Out(buffer, length) | Payload::In(buffer, length) => {
-                let (address, key) = buffer.remote(self.connection.domain()).ok_or(HostError::Buffer)?;
+                let (address, key) = self.connection.domain().remote(buffer).ok_or(HostError::Buffer)?;
                 Sgl::Keyed { address, length: *length as u32, key, invalidate: false }
             }
         };
@@ -129,7 +130,7 @@ impl RdmaQueue {
     fn capsule(&mut self) -> Result<Buffer, HostError> {
         match self.capsules.pop() {
             Some(capsule) => Ok(capsule),
-            None => Ok(Buffer::registered(self.connection.domain(), COMMAND_SIZE + self.in_capsule)?),
+            None => Ok(self.connection.domain().registered(COMMAND_SIZE + self.in_capsule)?),
         }
     }
 

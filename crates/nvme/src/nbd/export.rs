@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rdma::Buffer;
+use buffer::Buffer;
 use slab::Slab;
 use thiserror::Error;
 use wire::nvme::command::Blocks;

@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use buffer::Buffer;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use rdma::{BATCH, Buffer, Completion as Completed, Connection, Domain, Done, SharedReceives, Sizes};
+use rdma::{BATCH, Completion as Completed, Connection, Domain, Done, SharedReceives, Sizes};
 use slab::Slab;
 use wire::nvme::{COMMAND_SIZE, Command, Completion, Direction, Sgl, Status};
 
@@ -188,7 +189,7 @@ pub(super) fn sizes(entries: u16) -> Sizes {
 
 /// A receive buffer for a capsule with in-capsule data.
 pub(super) fn capsule(domain: &Arc<Domain>) -> io::Result<Buffer> {
-    Buffer::registered(domain, COMMAND_SIZE + RDMA_IN_CAPSULE).map_err(other)
+    domain.registered(COMMAND_SIZE + RDMA_IN_CAPSULE).map_err(other)
 }
 
 /// Posts a receive to a shared receive queue.

@@ -11,7 +11,7 @@ use std::time::Instant;
 use tracing::error;
 
 use crate::sys::file::{self as sys, Clear};
-use rdma::Buffer;
+use buffer::Buffer;
 
 /// Bytes per write where the file system cannot make zeros itself.
 const ZEROS: usize = 1 << 20;

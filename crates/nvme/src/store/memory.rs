@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use rdma::Buffer;
+use buffer::Buffer;
 
 use super::Lent;
 use crate::limits::{MEMORY_BYTES_MAX, TRANSFER_BYTES_MAX};

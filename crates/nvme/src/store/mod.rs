@@ -12,7 +12,7 @@ pub use file::{FileStore, Medium};
 pub use memory::Memory;
 
 pub use crate::sys::file::Clear;
-use rdma::Buffer;
+use buffer::Buffer;
 
 /// The store of a namespace.
 #[derive(Debug)]

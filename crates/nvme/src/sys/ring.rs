@@ -11,7 +11,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use slab::Slab;
 
 use super::file::{Clear, mode};
-use rdma::Buffer;
+use buffer::Buffer;
 
 /// An operation for the kernel.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::events::Event;
 use super::features::feature_data;
 use super::queue::{Outcome, Queue, Request, Work, transfer};
 use crate::engine::{Action, Task};
-use rdma::Buffer;
+use buffer::Buffer;
 use wire::nvme::identify::IDENTIFY_SIZE;
 
 /// The result of an admin command: dwords 0 and 1 of its completion, and data.

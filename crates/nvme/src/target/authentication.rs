@@ -7,7 +7,7 @@ use wire::nvme::{Command, Status, auth};
 use super::queue::{Outcome, Queue};
 use crate::auth::{Authenticator, Progress};
 use crate::limits::AUTHENTICATION_BYTES_MAX;
-use rdma::Buffer;
+use buffer::Buffer;
 
 /// The authentication state of a queue.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::queue::{Outcome, Queue, Request, Work as QueueWork, transfer};
 use super::reservation::{Change, Reservations};
 use crate::engine::{Action, Task};
 use crate::limits::{COPY_RANGES_MAX, RANGE_BYTES_MAX, TRANSFER_BYTES_MAX};
-use rdma::Buffer;
+use buffer::Buffer;
 
 const ALL_NAMESPACES: u32 = 0xffff_ffff;
 const INVALID: Status = Status::INVALID_FIELD.permanent();

@@ -22,7 +22,7 @@ use super::{Namespace, Target, authentication};
 use crate::engine::{Finished, Task};
 use crate::limits::{LENT_BYTES_MIN, TRANSFER_BYTES_MAX};
 use crate::nqn::Nqn;
-use rdma::Buffer;
+use buffer::Buffer;
 
 /// The addresses of a connection.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use wire::nvme::tcp::{DIGEST_SIZE, Data, Digests, ENCODED_MAX, Header, Kind, fla
 
 use crate::pool::Pool;
 use crate::store::Lent;
-use rdma::Buffer;
+use buffer::Buffer;
 
 /// Slices of one system call.
 const PIECES_MAX: usize = 128;

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use buffer::Buffer;
 use nvme::host::{Client, HostError, Payload, Queue, transfer};
 use nvme::serve::{
     BackendConfig, Bytes, Command, Config, Control, ControlError, NamespaceConfig, ServeError, Server,
     SubsystemConfig, Tuning, ask,
 };
-use rdma::Buffer;
 use wire::nvme::{Io, Status};
 
 use crate::live::{namespace, options, read, start, write};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use buffer::Buffer;
 use nvme::host::{
     Client, HostError, Job, Options, Payload, Queue, Transport, bench, bench_threads, discover, transfer,
 };
@@ -11,7 +12,6 @@ use nvme::serve::{
     BackendConfig, BlockSize, Bytes, Config, NamespaceConfig, PortConfig, Server, SubsystemConfig,
     TransportConfig, Tuning,
 };
-use rdma::Buffer;
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Io, Status};
 

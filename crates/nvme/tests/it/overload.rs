@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use buffer::Buffer;
 use nvme::host::{Client, Payload, transfer};
 use nvme::limits::{NBD_CLIENT_BYTES, STALL_TIMEOUT, UNAUTHENTICATED_MAX};
 use nvme::nbd;
 use nvme::serve::{BackendConfig, Bytes, End, PortConfig, Server, Tuning};
-use rdma::Buffer;
 use socket2::{Domain, Socket, Type};
 use wire::nvme::tcp::{Digests, ENCODED_MAX, Header, Initialize};
 use wire::nvme::{Command, Io};

@@ -14,10 +14,11 @@ use abi::{
     IBV_WR_SEND_WITH_INV, ibv_comp_channel, ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_sge, ibv_wc,
     rdma_conn_param,
 };
+use buffer::Buffer;
 use slab::Slab;
 
-use super::buffer::{Buffer, Landing};
 use super::domain::Domain;
+use super::landing::Landing;
 use super::library::{Library, check, failed, set_nonblocking};
 use super::listener::{Channel, Event, Id, Link, sockaddr};
 use super::outbox::{INLINE, Inbox, LocalData, Outbox, Remote};
@@ -376,7 +377,7 @@ impl Connection {
         token: u64,
     ) -> Result<bool, Error> {
         let Some(bytes) = buffer.get(range) else { return Ok(false) };
-        let Some(lkey) = buffer.read_key(&self.domain) else { return Ok(false) };
+        let Some(lkey) = self.domain.read_key(buffer) else { return Ok(false) };
         let element = ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey };
         let remote = Remote { opcode: IBV_WR_RDMA_WRITE, address, key, invalidate: 0 };
         self.push(remote, LocalData::Shared(Arc::clone(buffer), element), token)?;
@@ -415,7 +416,7 @@ impl Connection {
         self.push(remote, LocalData::Landing(Arc::clone(landing), element), token)
     }
 
-    /// Binds the window of a buffer ([`Buffer::windowed`]) to its first `length` bytes. Returns the address
+    /// Binds the window of a buffer ([`Domain::windowed`]) to its first `length` bytes. Returns the address
     /// and the key by which the peer may access them from the next message on; `None` when the buffer has no
     /// window of this connection's domain, or is shorter.
     ///
@@ -429,7 +430,7 @@ impl Connection {
         length: usize,
         token: u64,
     ) -> Result<Option<(u64, u32)>, Error> {
-        let Some(binding) = buffer.next_binding(&self.domain, length) else { return Ok(None) };
+        let Some(binding) = self.domain.next_binding(buffer, length) else { return Ok(None) };
         let place = (binding.bind_info.addr, binding.rkey);
         let remote = Remote { opcode: IBV_WR_BIND_MW, ..Remote::default() };
         self.push(remote, LocalData::Binding(binding), token)?;
@@ -458,7 +459,7 @@ impl Connection {
         };
         let mut buffer = match small.pop() {
             Some(buffer) => buffer,
-            None => Buffer::registered(&self.domain, INLINE)?,
+            None => self.domain.registered(INLINE)?,
         };
         buffer[..bytes.len()].copy_from_slice(bytes);
         let element = self.element(&buffer, bytes.len()).ok_or(Error::Disconnected)?;
@@ -554,7 +555,7 @@ impl Connection {
 
     /// The scatter/gather element of a buffer; `None` when the buffer is of another domain.
     fn element(&self, buffer: &Buffer, length: usize) -> Option<ibv_sge> {
-        let lkey = buffer.key(&self.domain)?;
+        let lkey = self.domain.key(buffer)?;
         let length = length.min(buffer.len()) as u32;
         Some(ibv_sge { addr: buffer.as_ptr() as u64, length, lkey })
     }

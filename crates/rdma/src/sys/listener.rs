@@ -8,8 +8,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_event_channel, sockaddr_storage};
+use buffer::Buffer;
 
-use super::buffer::Buffer;
 use super::connection::{Connection, Sizes};
 use super::domain::Domain;
 use super::library::{Library, check, failed, library, set_nonblocking};

@@ -10,8 +10,9 @@ use abi::{
     IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_READ, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge,
     ibv_wr_bind_mw, ibv_wr_rdma,
 };
+use buffer::Buffer;
 
-use super::buffer::{Buffer, Landing};
+use super::landing::Landing;
 
 /// Requests posted by one call at most.
 const LIST_MAX: usize = 64;

@@ -7,9 +7,9 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use abi::{ibv_recv_wr, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_init_attr};
+use buffer::Buffer;
 use slab::Slab;
 
-use super::buffer::Buffer;
 use super::domain::Domain;
 use super::library::failed;
 use super::listener::Request;
@@ -79,7 +79,7 @@ impl SharedReceives {
         if buffers.len() >= self.size as usize {
             return Err((Error::Full, buffer));
         }
-        let Some(lkey) = buffer.key(&self.domain) else { return Err((Error::Disconnected, buffer)) };
+        let Some(lkey) = self.domain.key(&buffer) else { return Err((Error::Disconnected, buffer)) };
         let mut sge = ibv_sge { addr: buffer.as_ptr() as u64, length: buffer.len() as u32, lkey };
         let slot = buffers.insert((token, buffer));
         let wr_id = SHARED | slot as u64;

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use rdma::Buffer;
+use buffer::Buffer;
 use wire::smb::direct::BufferDescriptor;
 use wire::smb::message::{
     Header, NegotiateResponse, ReadRequest, ReadResponse, SHARE_DISK, STATUS_PENDING, TreeConnectResponse,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use rdma::Buffer;
+use buffer::Buffer;
 
 use crate::ended::Ended;
 use crate::peer::Opened;

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use rdma::Buffer;
+use buffer::Buffer;
 use wire::smb::message::{Header, NegotiateResponse, STATUS_PENDING, command};
 
 use super::elements::{self, Element};

@@ -1,6 +1,6 @@
 //! Messages over TCP as they come in: into a staging area, or straight into the buffer of their data.
 
-use rdma::Buffer;
+use buffer::Buffer;
 
 use super::frame;
 use crate::ended::Ended;

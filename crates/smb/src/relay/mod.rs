@@ -16,8 +16,8 @@ pub mod trees;
 use crate::direct::incoming::Fragment;
 use crate::ended::Ended;
 use crate::peer::Peer;
+use buffer::Buffer;
 use frame::ToTcp;
-use rdma::Buffer;
 
 /// The first dialect whose answers invalidate the key.
 const DIALECT_3_0_2: u16 = 0x0302;

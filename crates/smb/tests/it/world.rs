@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-use rdma::Buffer;
+use buffer::Buffer;
 use smb::direct::incoming::Fragment;
 use smb::ended::Ended;
 use smb::peer::{Opened, Peer};

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use buffer::Buffer;
 use nvme::host::{Client, HostError, Options, Transport};
 use nvme::limits::UNAUTHENTICATED_MAX;
-use rdma::{Buffer, Connection, Done, Error, Sizes};
+use rdma::{Connection, Domain, Done, Error, Sizes};
 use wire::nvme::fabrics::{CONNECT_NO_FLOW_CONTROL, Connect, ConnectData};
 use wire::nvme::rdma::{Reject, Request};
 use wire::nvme::{Admin, COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Io, Sgl, text};
@@ -64,20 +65,20 @@ fn private(id: u16, controller: u16) -> Request {
 impl Line {
     fn open(address: SocketAddr, private: &[u8]) -> Result<Self, Error> {
         let sizes = Sizes { send: 256, receive: 256, reads: 16, rnr_retry: 7 };
-        let prepare = |connection: &mut Connection, domain: &std::sync::Arc<_>| {
+        let prepare = |connection: &mut Connection, domain: &std::sync::Arc<Domain>| {
             (0..sizes.receive).try_for_each(|_| {
-                let buffer = Buffer::registered(domain, COMPLETION_SIZE)?;
+                let buffer = domain.registered(COMPLETION_SIZE)?;
                 connection.receive(buffer, 0).map_err(|(error, _)| error)
             })
         };
         let (connection, _) = Connection::connect(address, sizes, private, prepare)?;
-        let mut memory = Buffer::open(connection.domain(), BLOCK)?;
+        let mut memory = connection.domain().open(BLOCK)?;
         memory.fill(UNTOUCHED);
         Ok(Self { connection, memory, completed: Vec::new() })
     }
 
     fn remote(&self) -> (u64, u32) {
-        self.memory.remote(self.connection.domain()).expect("it is open")
+        self.connection.domain().remote(&self.memory).expect("it is open")
     }
 
     fn keyed(&self, length: u32) -> Sgl {
@@ -87,7 +88,7 @@ impl Line {
 
     /// Sends bytes, whatever they are.
     fn send(&mut self, bytes: &[u8], invalidate: Option<u32>) -> Result<(), Error> {
-        let mut buffer = Buffer::registered(self.connection.domain(), bytes.len())?;
+        let mut buffer = self.connection.domain().registered(bytes.len())?;
         buffer[..bytes.len()].copy_from_slice(bytes);
         self.connection.send(buffer, bytes.len(), invalidate, 1).map_err(|(error, _)| error)
     }
@@ -269,7 +270,7 @@ const BREACHES: [Breach; 11] = [
     ("nothing", |line| line.give(&[])),
     ("more than there is room for", |line| line.give(&[0; 64 << 10])),
     ("memory of the target, with a guessed key", |line| {
-        let buffer = Buffer::registered(line.connection.domain(), BLOCK).expect("memory");
+        let buffer = line.connection.domain().registered(BLOCK).expect("memory");
         let (address, key) = line.remote();
         match line.connection.read(buffer, BLOCK, (address, key), 1) {
             Ok(()) => line.outcome(),

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use buffer::Buffer;
 use nvme::host::{Client, Options, Payload, Transport, transfer};
 use nvme::serve::{
     BackendConfig, BlockSize, Bytes, Config, End, NamespaceConfig, PortConfig, Server, SubsystemConfig,
     TransportConfig, Tuning,
 };
 use programs::storage::{NQN, options};
-use rdma::{Buffer, Connection, Done, Sizes};
+use rdma::{Connection, Domain, Done, Sizes};
 use wire::nvme::fabrics::{CONNECT_NO_FLOW_CONTROL, Connect, ConnectData};
 use wire::nvme::rdma::Request;
 use wire::nvme::{COMPLETION_SIZE, Command, Io, Sgl, text};
@@ -83,13 +84,13 @@ impl Deaf {
         let (receive_size, send_size, controller_id) = (ENTRIES, ENTRIES - 1, client.id());
         let private = Request { format: 0, queue_id: 1, receive_size, send_size, controller_id };
         let sizes = Sizes { send: u32::from(ENTRIES), receive: 1, reads: 0, rnr_retry: 7 };
-        let prepare = |connection: &mut Connection, domain: &Arc<_>| {
-            let buffer = Buffer::registered(domain, COMPLETION_SIZE)?;
+        let prepare = |connection: &mut Connection, domain: &Arc<Domain>| {
+            let buffer = domain.registered(COMPLETION_SIZE)?;
             connection.receive(buffer, 0).map_err(|(error, _)| error)
         };
         let (connection, _) =
             Connection::connect(address, sizes, &private.to_bytes(), prepare).expect("a connection");
-        let memory = Buffer::open(connection.domain(), LENGTH).expect("memory");
+        let memory = connection.domain().open(LENGTH).expect("memory");
         let mut deaf = Self { _client: client, connection, memory };
         deaf.become_a_queue(&subsystem, controller_id);
         deaf
@@ -111,7 +112,7 @@ impl Deaf {
     }
 
     fn send(&mut self, command: &Command, length: u32) {
-        let (address, key) = self.memory.remote(self.connection.domain()).expect("it is open");
+        let (address, key) = self.connection.domain().remote(&self.memory).expect("it is open");
         let sgl = Sgl::Keyed { address, length, key, invalidate: false };
         self.connection.send_short(&command.with_sgl(sgl).to_bytes(), None).expect("a free entry");
         self.connection.flush().expect("it is connected");

@@ -6,11 +6,11 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use buffer::Buffer;
 use nvme::host::{HostError, Payload, discover, transfer};
 use programs::ledger::{BLOCK, Writer};
 use programs::storage::{NQN, Server, options};
 use programs::{Error, Ledger, Loss};
-use rdma::Buffer;
 use tempfile::TempDir;
 use wire::nvme::Io;
 

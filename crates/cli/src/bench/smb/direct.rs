@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use ::nvme::sys::wait::wait;
 use ::smb::direct::{Connection, Parameters};
 use ::smb::transport;
-use rdma::{Buffer, Completion, Domain, Done};
+use buffer::Buffer;
+use rdma::{Completion, Domain, Done};
 use wire::smb::direct::BufferDescriptor;
 
 use super::client::{Carrier, pattern};
@@ -85,8 +86,7 @@ impl Direct {
         while posted < self.direct.receives_to_post() {
             let buffer = match self.received.pop() {
                 Some(buffer) => buffer,
-                None => Buffer::registered(self.connection.domain(), self.receive_size)
-                    .map_err(io::Error::other)?,
+                None => self.connection.domain().registered(self.receive_size).map_err(io::Error::other)?,
             };
             let done = self.connection.receive(buffer, transport::RECEIVE);
             done.map_err(|(error, _)| io::Error::other(error))?;
@@ -100,8 +100,7 @@ impl Direct {
         while self.connection.room() > 0 {
             let mut buffer = match self.sends.pop() {
                 Some(buffer) => buffer,
-                None => Buffer::registered(self.connection.domain(), self.receive_size)
-                    .map_err(io::Error::other)?,
+                None => self.connection.domain().registered(self.receive_size).map_err(io::Error::other)?,
             };
             let Some(message) = self.direct.poll_transmit(&mut buffer, now) else {
                 self.sends.push(buffer);
@@ -175,7 +174,7 @@ impl Direct {
         }
         let place = self.slots.get_mut(slot).ok_or(io::ErrorKind::InvalidInput)?;
         if place.as_ref().is_none_or(|it| it.buffer.len() < bytes) {
-            let buffer = Buffer::open(self.connection.domain(), bytes).map_err(io::Error::other)?;
+            let buffer = self.connection.domain().open(bytes).map_err(io::Error::other)?;
             *place = Some(Slot { buffer, has_pattern: false });
         }
         place.as_mut().ok_or_else(|| io::ErrorKind::InvalidInput.into())
@@ -220,7 +219,7 @@ impl Carrier for Direct {
             slot.buffer.copy_from_slice(&all);
             slot.has_pattern = true;
         }
-        let (offset, token) = slot.buffer.remote(&domain).ok_or(io::ErrorKind::InvalidInput)?;
+        let (offset, token) = domain.remote(&slot.buffer).ok_or(io::ErrorKind::InvalidInput)?;
         let descriptor = BufferDescriptor { offset, token, length: bytes as u32 };
         Ok(Some(descriptor.to_bytes().to_vec()))
     }

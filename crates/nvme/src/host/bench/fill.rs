@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rdma::Buffer;
+use buffer::Buffer;
 use wire::nvme::Io;
 
 use super::super::HostError;

@@ -8,7 +8,7 @@ mod threads;
 use std::io;
 use std::time::{Duration, Instant};
 
-use rdma::Buffer;
+use buffer::Buffer;
 use wire::nvme::{Io, Status};
 
 use super::HostError;

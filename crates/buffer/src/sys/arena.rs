@@ -94,3 +94,19 @@ impl Drop for Piece {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_zeroed_and_disjoint() {
+        let taken = [Piece::take(8192).unwrap(), Piece::take(4096).unwrap()];
+        for (piece, length) in taken.iter().zip([8192, 4096]) {
+            // SAFETY: the piece's own bytes.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(piece.start().as_ptr(), length) };
+            assert!(bytes.iter().all(|byte| *byte == 0));
+            bytes.fill(7);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Zeroed memory at a fixed address: on the heap, or a mapping.
+
+use std::alloc::{self, Layout};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use super::arena::Piece;
+use crate::ALIGNMENT;
+
+/// From this length on memory is mapped, because the kernel then zeroes pages on first access.
+const MAPPED_MIN: usize = 256 << 10;
+
+/// Memory that this owns alone.
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    length: usize,
+    /// A mapping; other memory is on the heap.
+    piece: Option<Box<Piece>>,
+}
+
+// SAFETY: this owns its memory alone, as a Box would.
+unsafe impl Send for Memory {}
+// SAFETY: shared access reads only.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Private memory of this length, a whole number of pages that is not zero.
+    ///
+    /// # Panics
+    /// When `length` is larger than an address space.
+    pub(crate) fn zeroed(length: usize) -> Self {
+        if length >= MAPPED_MIN
+            && let Some(piece) = Piece::alone(length)
+        {
+            return Self::of(piece, length);
+        }
+        let layout = layout(length);
+        assert_ne!(length, 0);
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
+        Self { start, length, piece: None }
+    }
+
+    /// Memory of this length, a whole number of pages, that peers on this host can map, if there is any left.
+    ///
+    /// # Panics
+    /// As [`Memory::zeroed`].
+    pub(crate) fn mappable(length: usize) -> Self {
+        match Piece::take(length) {
+            Some(piece) => Self::of(piece, length),
+            None => Self::zeroed(length),
+        }
+    }
+
+    fn of(piece: Piece, length: usize) -> Self {
+        Self { start: piece.start(), length, piece: Some(Box::new(piece)) }
+    }
+
+    /// The address of the first byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+fn layout(length: usize) -> Layout {
+    Layout::from_size_align(length, ALIGNMENT).expect("buffers have at most a few MiB")
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` leads to `length` initialised bytes that this owns.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Memory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the memory is allocated with this length, and this has the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.piece.is_none() {
+            // SAFETY: allocated with this layout, in `zeroed`, and this had the only reference.
+            unsafe { alloc::dealloc(self.start.as_ptr(), layout(self.length)) }
+        }
+    }
+}
