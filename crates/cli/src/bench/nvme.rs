@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ::bench::Machine;
 use ::nvme::host::{bench_local, bench_local_threads, fill_local};
 use ::nvme::serve::Bytes;
 use ::nvme::store::{Memory, Store};
@@ -11,7 +12,7 @@ use super::matrix::{JOBS, MATRIX, in_one_thread, sequential};
 use super::output::Output;
 use super::place::{Place, Transport};
 use super::repeats::{Repeats, unique};
-use super::report::{Machine, Report, Series};
+use super::report::{Report, Series};
 use crate::Error;
 
 /// A part of the comparison.

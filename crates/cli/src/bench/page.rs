@@ -22,13 +22,10 @@ impl Printed for Report {
 /// The whole HTML page, with plots and tables.
 fn page(report: &Report) -> String {
     let mut page = head("NVMe over RDMA and over TCP");
-    let machine = &report.machine;
     let _ = writeln!(
         page,
-        "<p class=\"soft\">{}, {} processors, Linux {}. Medians of {}, {} s each after {} s; {}. {}</p>",
-        escape(&machine.processor),
-        machine.cores,
-        escape(&machine.kernel),
+        "<p class=\"soft\">{}. Medians of {}, {} s each after {} s; {}. {}</p>",
+        escape(&report.machine.to_string()),
         report.repeats,
         report.seconds,
         report.warm_up,

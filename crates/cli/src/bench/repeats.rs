@@ -68,9 +68,3 @@ pub(super) fn unique(jobs: Vec<String>) -> Vec<String> {
     }
     unique
 }
-
-/// The median of some figures; 0 of none.
-pub(super) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use ::bench::{Machine, Spread, median};
 use serde::Serialize;
 
 use super::job::Measured;
@@ -9,32 +10,10 @@ use super::matrix::{JOBS, MATRIX, in_one_thread, sequential};
 use super::model::latencies;
 use super::place::Transport;
 use super::published::{self, Published};
-use super::repeats::median;
 use super::steady::Steadiness;
 
 /// Up to which depth latency is shown.
 const DEPTH: usize = 16;
-
-/// What it was measured on.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Machine {
-    pub(super) processor: String,
-    pub(super) cores: usize,
-    pub(super) kernel: String,
-}
-
-impl Machine {
-    pub(super) fn this() -> Self {
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let info = read("/proc/cpuinfo");
-        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        Self {
-            processor: model.map_or_else(|| "unknown".to_owned(), |(_, name)| name.to_owned()),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-        }
-    }
-}
 
 /// One measurement: medians of its repeats, and how far these were apart.
 #[derive(Clone, Debug, Serialize)]
@@ -42,9 +21,9 @@ pub(super) struct Median {
     #[serde(flatten)]
     pub(super) figures: Measured,
     /// Commands per second of the slowest and the fastest repeat.
-    pub(super) spread: [f64; 2],
+    pub(super) spread: Spread,
     /// The mean latency of the fastest and the slowest repeat.
-    pub(super) spread_us: [f64; 2],
+    pub(super) spread_us: Spread,
     /// How the rate of the typical repeat went over its time.
     pub(super) steadiness: Option<Steadiness>,
 }
@@ -81,10 +60,6 @@ impl Median {
         let typical = repeats.iter().min_by(|one, other| {
             (one.per_second - per_second).abs().total_cmp(&(other.per_second - per_second).abs())
         });
-        let ends = |of: fn(&Measured) -> f64| {
-            let all = || repeats.iter().map(|it| of(it));
-            [all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max)]
-        };
         Self {
             figures: Measured {
                 job: typical.map(|it| it.job.clone()).unwrap_or_default(),
@@ -105,8 +80,8 @@ impl Median {
                 over_time: typical.map(|it| it.over_time.clone()).unwrap_or_default(),
                 errors_over_time: typical.map(|it| it.errors_over_time.clone()).unwrap_or_default(),
             },
-            spread: ends(|it| it.per_second),
-            spread_us: ends(|it| it.mean_us),
+            spread: Spread::of(repeats.iter().map(|it| it.per_second)),
+            spread_us: Spread::of(repeats.iter().map(|it| it.mean_us)),
             steadiness: typical.and_then(|it| Steadiness::of(&it.over_time)),
         }
     }
@@ -180,10 +155,9 @@ impl Report {
 
 /// Everything as text.
 pub(super) fn table(report: &Report) -> String {
-    let Machine { processor, cores, kernel } = &report.machine;
     let mut text = format!(
-        "{processor}, {cores} processors, Linux {kernel}. Medians of {}, {} s each after {} s; memory disk; \
-         {}.\n",
+        "{}. Medians of {}, {} s each after {} s; memory disk; {}.\n",
+        report.machine,
         report.repeats,
         report.seconds,
         report.warm_up,
@@ -250,9 +224,7 @@ fn latency(report: &Report, text: &mut String) {
 
 /// How far repeats were from their median, in percent.
 fn spread(median: &Median) -> String {
-    let per_second = median.figures.per_second.max(1.0);
-    let part = |value: f64| (value / per_second - 1.0) * 100.0;
-    format!("{:+.0}/{:+.0}%", part(median.spread[0]), part(median.spread[1]))
+    median.spread.percent_of(median.figures.per_second)
 }
 
 fn throughput(report: &Report, text: &mut String) {
@@ -410,6 +382,6 @@ mod tests {
         let all = [measured(3.0, 1.0), measured(1.0, 9.0), measured(2.0, 5.0)];
         let median = Median::new(&all.iter().collect::<Vec<_>>());
         assert_eq!((median.figures.per_second, median.figures.max_us), (2.0, 9.0));
-        assert_eq!(median.spread, [1.0, 3.0]);
+        assert_eq!(median.spread, Spread([1.0, 3.0]));
     }
 }

@@ -5,7 +5,9 @@
 //! fewer instructions. The kernel's device is measured first and then unloaded, because both want UDP port
 //! 4791.
 
+use bench::Table;
 use programs::{Error, Guest, GuestWithRockery, Machine, Rockery, Segment, perftest};
+use serde_json::{Value, json};
 
 /// Each figure is the median of so many runs.
 const ROUNDS: usize = 3;
@@ -104,18 +106,17 @@ fn compare(processors: u32) -> Result<Comparison, Error> {
 }
 
 fn figures(machine: &dyn Machine) -> Result<Vec<Option<f64>>, Error> {
-    FIGURES.iter().map(|(line, unit)| median(machine, line, *unit)).collect()
+    FIGURES.iter().map(|(line, unit)| figure(machine, line, *unit)).collect()
 }
 
 /// `None` when no run could measure its clock, which emulation sometimes keeps it from.
-fn median(machine: &dyn Machine, line: &str, unit: Unit) -> Result<Option<f64>, Error> {
+fn figure(machine: &dyn Machine, line: &str, unit: Unit) -> Result<Option<f64>, Error> {
     let mut figures = Vec::new();
     for _ in 0..ROUNDS {
         figures.extend(once(machine, line, unit)?);
     }
-    figures.sort_by(f64::total_cmp);
     eprintln!("{line}: {figures:.1?}");
-    Ok(figures.get(figures.len() / 2).copied())
+    Ok((!figures.is_empty()).then(|| bench::median(figures)))
 }
 
 fn once(machine: &dyn Machine, line: &str, unit: Unit) -> Result<Option<f64>, Error> {
@@ -133,29 +134,36 @@ fn shown(figure: Option<f64>, digits: usize) -> String {
     figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.digits$}"))
 }
 
+/// How many times as fast as the kernel's device rockery is.
+fn times(unit: Unit, kernel: Option<f64>, rockery: Option<f64>) -> Option<f64> {
+    kernel.zip(rockery).map(|(kernel, rockery)| unit.speedup(rockery, kernel))
+}
+
 fn as_table(Comparison { processors, kernel, rockery }: &Comparison) -> String {
-    let mut text = format!(
-        "Both ends in one guest of {processors} emulated processor(s) (QEMU TCG), Ethernet MTU {MTU}, \
-         medians of {ROUNDS}.\ntimes: how many times as fast as the kernel's rxe.\n\n\
-         {:<34}{:>12}{:>12}{:>12}{:>8}\n",
-        "program", "unit", "rxe", "rockery", "times"
-    );
+    let mut table = Table::new(1, ["program", "unit", "rxe", "rockery", "times"]);
     for (((line, unit), kernel), rockery) in FIGURES.iter().zip(kernel).zip(rockery) {
-        let times = kernel.zip(*rockery).map(|(kernel, rockery)| unit.speedup(rockery, kernel));
+        let times = shown(times(*unit, *kernel, *rockery), 2);
         let [kernel, rockery] = [kernel, rockery].map(|figure| shown(*figure, 1));
-        text += &format!("{line:<34}{:>12}{kernel:>12}{rockery:>12}{:>8}\n", unit.name(), shown(times, 2));
+        table.push([(*line).to_owned(), unit.name().to_owned(), kernel, rockery, times]);
     }
-    text
+    format!(
+        "Both ends in one guest of {processors} emulated processor(s) (QEMU TCG), Ethernet MTU {MTU}, \
+         medians of {ROUNDS}.\ntimes: how many times as fast as the kernel's rxe.\n\n{}",
+        table.text()
+    )
 }
 
 fn as_json(Comparison { processors, kernel, rockery }: &Comparison) -> String {
     let figures = FIGURES.iter().zip(kernel).zip(rockery).map(|(((line, unit), kernel), rockery)| {
-        let times = kernel.zip(*rockery).map(|(kernel, rockery)| unit.speedup(rockery, kernel));
-        let number = |figure: Option<f64>| figure.map_or_else(|| "null".to_owned(), |it| it.to_string());
-        let [kernel, rockery, times] = [*kernel, *rockery, times].map(number);
-        let unit = unit.name();
-        format!(r#"  {{"processors": {processors}, "program": "{line}", "unit": "{unit}", "#)
-            + &format!(r#""rxe": {kernel}, "rockery": {rockery}, "times": {times}}}"#)
+        let times = times(*unit, *kernel, *rockery);
+        json!({
+            "processors": processors,
+            "program": line,
+            "unit": unit.name(),
+            "rxe": kernel,
+            "rockery": rockery,
+            "times": times,
+        })
     });
-    format!("[\n{}\n]", figures.collect::<Vec<_>>().join(",\n"))
+    format!("{:#}", Value::from_iter(figures))
 }

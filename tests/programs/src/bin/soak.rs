@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use bench::process::status;
 use buffer::Buffer;
 use nvme::host::{HostError, Payload, discover, transfer};
 use programs::ledger::{BLOCK, Writer};
@@ -33,11 +34,7 @@ struct Held {
 
 impl Held {
     fn by(process: u32) -> Option<Self> {
-        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_whitespace().next()?.parse().ok()
-        };
+        let field = |name: &str| status(process, name);
         let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?.count();
         Some(Self { resident_kb: field("VmRSS:")?, descriptors, threads: field("Threads:")? })
     }

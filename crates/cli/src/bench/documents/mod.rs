@@ -16,8 +16,9 @@ mod storage;
 
 use std::path::PathBuf;
 
+use ::bench::Machine;
+
 use super::output::Output;
-use super::report::Machine;
 use crate::Error;
 use report::Report;
 use runner::Runner;

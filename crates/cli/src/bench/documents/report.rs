@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use ::bench::{Machine, Table as Lines};
+use ::page::{escape, head, rows};
 use serde::Serialize;
 
 use crate::bench::output::Printed;
-use crate::bench::report::Machine;
-use ::page::{escape, head, rows};
 
 /// One quantity: figures of this machine and of the document.
 #[derive(Clone, Debug, Serialize)]
@@ -92,13 +92,12 @@ pub(super) struct Report {
 
 impl Report {
     fn conditions(&self) -> String {
-        let Machine { processor, cores, kernel } = &self.machine;
         let quick = if self.quick {
             " Measured for a check (--quick): the figures say nothing about speed."
         } else {
             ""
         };
-        format!("{processor}, {cores} processors, Linux {kernel}.{quick}")
+        format!("{}.{quick}", self.machine)
     }
 }
 
@@ -119,21 +118,9 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 fn text(table: &Table, out: &mut String) {
-    let lines: Vec<Vec<String>> = std::iter::once(heads(table)).chain(table.rows.iter().map(cells)).collect();
-    let width = |column: usize| {
-        let all = lines.iter().filter_map(|line| line.get(column));
-        all.map(|cell| cell.chars().count()).max().unwrap_or_default()
-    };
-    for line in &lines {
-        for (column, cell) in line.iter().enumerate() {
-            let width = width(column);
-            let _ = match column {
-                0 => write!(out, "{cell:width$}"),
-                _ => write!(out, "  {cell:>width$}"),
-            };
-        }
-        out.push('\n');
-    }
+    let mut lines = Lines::new(1, heads(table));
+    table.rows.iter().for_each(|row| lines.push(cells(row)));
+    *out += &lines.text();
     let _ = writeln!(out, "{}", table.differs);
 }
 

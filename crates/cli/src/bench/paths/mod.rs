@@ -7,10 +7,10 @@ mod report;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use ::bench::Machine;
 use serde_json::Value;
 
 use super::output::Output;
-use super::report::Machine;
 use crate::Error;
 use place::{Place, output};
 use report::{Report, Row};

@@ -2,9 +2,12 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use ::bench::process::processor_time;
 
 use super::Way;
 use crate::bench::place::{Held, Owned};
@@ -12,9 +15,6 @@ use crate::sys;
 
 /// Addresses of the two ends, from the block for measuring devices (RFC 2544).
 pub(super) const ADDRESSES: [&str; 2] = ["198.18.0.1", "198.18.0.2"];
-
-/// Ticks per second in `/proc`, on every architecture that Linux has today.
-const TICKS: f64 = 100.0;
 
 /// How long a server may take until it listens.
 const START: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const FRAME_BYTES_MAX: usize = 66_000;
 pub(super) struct Place {
     ends: [Held; 2],
     /// `/proc` folders of the threads that forward frames.
-    threads: Arc<Mutex<Vec<String>>>,
+    threads: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 /// Runs a command in this process's namespace.
@@ -104,7 +104,7 @@ impl Place {
     /// Processor time of the threads that forward frames, so far.
     pub(super) fn switch_seconds(&self) -> f64 {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.iter().map(|thread| stat_seconds(&format!("{thread}/stat"))).sum()
+        threads.iter().map(|thread| processor_time(thread).as_secs_f64()).sum()
     }
 
     /// Starts a program that serves, at the second end.
@@ -147,10 +147,9 @@ pub(super) fn output(mut server: Owned) -> Result<String, String> {
 }
 
 /// Forwards frames, with their offloads, until one of the taps is gone.
-fn pass(mut from: File, mut to: File, threads: &Mutex<Vec<String>>) {
+fn pass(mut from: File, mut to: File, threads: &Mutex<Vec<PathBuf>>) {
     if let Ok(own) = std::fs::read_link("/proc/thread-self") {
-        let folder = format!("/proc/{}", own.display());
-        threads.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
+        threads.lock().unwrap_or_else(PoisonError::into_inner).push(Path::new("/proc").join(own));
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
     loop {
@@ -166,15 +165,6 @@ fn pass(mut from: File, mut to: File, threads: &Mutex<Vec<String>>) {
             _ => return,
         }
     }
-}
-
-/// User and system time of a thread.
-fn stat_seconds(path: &str) -> f64 {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    // Fields 14 and 15 (proc(5)); the second is a name in parentheses, which may hold spaces.
-    let after = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
-    ticks.sum::<f64>() / TICKS
 }
 
 /// The second line of the shell's `times`: user and system time of its children, as `0m1.250s`.

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use ::bench::{Machine, Table};
+use ::page::{escape, head, rows};
 use serde::Serialize;
 
 use crate::bench::output::Printed;
-use crate::bench::report::Machine;
-use ::page::{escape, head, rows};
 
 /// The row that is not measured here.
 pub(super) const FUNCTION: &str = "SR-IOV function";
@@ -67,8 +67,7 @@ const HEAD: [&str; 7] =
 
 impl Report {
     fn conditions(&self) -> String {
-        let Machine { processor, cores, kernel } = &self.machine;
-        format!("{processor}, {cores} processors, Linux {kernel}. {} s each, MTU {}.", self.seconds, self.mtu)
+        format!("{}. {} s each, MTU {}.", self.machine, self.seconds, self.mtu)
     }
 
     fn cells(&self) -> impl Iterator<Item = Vec<String>> {
@@ -89,15 +88,9 @@ impl Report {
 
 impl Printed for Report {
     fn table(&self) -> String {
-        let mut text = format!("{}\n\n", self.conditions());
-        for cells in std::iter::once(HEAD.map(str::to_owned).to_vec()).chain(self.cells()) {
-            let _ = writeln!(
-                text,
-                "{:15} {:20} {:>7} {:>15} {:>15} {:>13} {:>15}",
-                cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6]
-            );
-        }
-        text.push('\n');
+        let mut figures = Table::new(2, HEAD);
+        self.cells().for_each(|cells| figures.push(cells));
+        let mut text = format!("{}\n\n{}\n", self.conditions(), figures.text());
         self.remarks.iter().for_each(|remark| _ = writeln!(text, "{remark}"));
         let _ = writeln!(text, "{}\nPublished: {}.", self.limits, self.source);
         text

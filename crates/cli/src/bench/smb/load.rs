@@ -8,6 +8,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ::bench::process::processor_time;
 use serde::{Deserialize, Serialize};
 
 use super::super::job::Spec;
@@ -206,7 +207,7 @@ pub(super) fn run(
     });
     let ((begin, before), (end, after)) = times;
     let seconds = (end - begin).as_secs_f64();
-    let used = |which: usize| Some(after[which]?.saturating_sub(before[which]?) as f64 / 1e6 / seconds);
+    let used = |which: usize| Some(after[which]?.saturating_sub(before[which]?).as_secs_f64() / seconds);
     let mut figures = Figures::of(spec, found?.concat(), seconds);
     (figures.client, figures.gateway, figures.samba) = (used(0).unwrap_or_default(), used(1), used(2));
     Ok(figures)
@@ -236,29 +237,22 @@ impl Figures {
     }
 }
 
-/// Processor time in microseconds of this process, the gateway and Samba.
-fn processors(load: &Load) -> [Option<u64>; 3] {
+/// Processor time of this process, the gateway and Samba.
+fn processors(load: &Load) -> [Option<Duration>; 3] {
     let [gateway, samba] = load.others;
     [Some(of_process(std::process::id())), gateway.map(of_family), samba.map(of_family)]
 }
 
-/// Processor time in microseconds of a process.
-fn of_process(process: u32) -> u64 {
-    /// Clock ticks are hundredths of a second for programs, whatever the kernel has (`sysconf(_SC_CLK_TCK)`).
-    const TICK_US: u64 = 10_000;
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name, in parentheses, may have blanks in it; user and system time are fields 14 and 15.
-    let fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-    let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok());
-    ticks.sum::<u64>() * TICK_US
+fn of_process(process: u32) -> Duration {
+    processor_time(Path::new(&format!("/proc/{process}")))
 }
 
-/// Processor time in microseconds of a process and its descendants: Samba has one for each connection.
-fn of_family(process: u32) -> u64 {
+/// Processor time of a process and its descendants: Samba has one for each connection.
+fn of_family(process: u32) -> Duration {
     let path = format!("/proc/{process}/task/{process}/children");
     let children = fs::read_to_string(path).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|it| it.parse().ok()).map(of_family);
-    of_process(process) + children.sum::<u64>()
+    of_process(process) + children.sum::<Duration>()
 }
 
 #[cfg(test)]

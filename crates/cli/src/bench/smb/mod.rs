@@ -19,13 +19,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::bench::Machine;
 use ::nvme::serve::Bytes;
 
 use super::job::Spec;
 use super::matrix::MATRIX;
 use super::output::Output;
 use super::repeats::{Repeats, unique};
-use super::report::Machine;
 use crate::Error;
 
 use client::{Carrier, Client};

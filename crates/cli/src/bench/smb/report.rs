@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
+use ::bench::{Machine, Spread, median};
 use serde::Serialize;
 
 use super::super::matrix::MATRIX;
-use super::super::repeats::median;
-use super::super::report::Machine;
 use super::COPIES;
 use super::load::Figures;
 use super::place::SmbTransport;
@@ -22,7 +21,7 @@ pub(super) struct Median {
     #[serde(flatten)]
     pub(super) figures: Figures,
     /// Bytes per second of the slowest and the fastest repeat.
-    pub(super) spread: [f64; 2],
+    pub(super) spread: Spread,
     /// Seconds of processor time for 10^9 bytes, of client, gateway and Samba together; none where no
     /// transfer was complete within the time.
     pub(super) processor_seconds_per_gb: Option<f64>,
@@ -71,8 +70,7 @@ impl Median {
             gateway: some(|it| it.gateway),
             samba: some(|it| it.samba),
         };
-        let rates = || repeats.iter().map(|it| it.bytes_per_second);
-        let spread = [rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max)];
+        let spread = Spread::of(repeats.iter().map(|it| it.bytes_per_second));
         let all = figures.client + figures.gateway.unwrap_or_default() + figures.samba.unwrap_or_default();
         let rate = figures.bytes_per_second;
         let processor_seconds_per_gb = (rate > 0.0).then(|| all * 1e9 / rate);
@@ -117,12 +115,11 @@ pub(super) fn rows(what: &str, direction: usize) -> Vec<Row> {
 impl Report {
     /// What it was measured on, and how, in one sentence.
     pub(super) fn conditions(&self) -> String {
-        let Machine { processor, cores, kernel } = &self.machine;
+        let Self { machine, repeats, seconds, warm_up, .. } = self;
         let size = self.size >> 20;
         let mut text = format!(
-            "{processor}, {cores} processors, Linux {kernel}. Medians of {}, {} s each after {} s; a file of \
-             {size} MiB, in the page cache.",
-            self.repeats, self.seconds, self.warm_up
+            "{machine}. Medians of {repeats}, {seconds} s each after {warm_up} s; a file of {size} MiB, \
+             in the page cache."
         );
         self.remarks.iter().for_each(|remark| _ = write!(text, " {remark}."));
         text
@@ -200,7 +197,6 @@ fn details(report: &Report, text: &mut String) {
     for series in &report.series {
         for median in &series.jobs {
             let it = &median.figures;
-            let part = |rate: f64| (rate / it.bytes_per_second.max(1.0) - 1.0) * 100.0;
             let _ = writeln!(
                 text,
                 "{:24}{:22}{:10.1}{:10.1}{:10.1}{:11.0}  {:<14} {:>20} {:>8}",
@@ -210,7 +206,7 @@ fn details(report: &Report, text: &mut String) {
                 it.p50_us,
                 it.p99_us,
                 it.per_second,
-                format!("{:+.0}/{:+.0}%", part(median.spread[0]), part(median.spread[1])),
+                median.spread.percent_of(it.bytes_per_second),
                 median.processors(),
                 median.processor_seconds_per_gb.map_or_else(|| "-".to_owned(), |it| format!("{it:.2}"))
             );
@@ -235,7 +231,7 @@ mod tests {
         let median = Median::new(&all.iter().collect::<Vec<_>>());
         assert!(median.processor_seconds_per_gb.is_some_and(|it| (it - 0.5).abs() < 1e-9));
         assert_eq!(Median::new(&[&figures(0.0)]).processor_seconds_per_gb, None);
-        assert_eq!((median.spread, median.processors().as_str()), ([1e9, 4e9], "50+30+20%"));
+        assert_eq!((median.spread, median.processors().as_str()), (Spread([1e9, 4e9]), "50+30+20%"));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 mod steady;
 
+use bench::process::peak_resident_kib;
+use bench::timed;
 use fabric::topology::{LinkConfig, Speeds, Topology, fat_tree, star};
 use fabric::{Rate, Span, Spread, Time};
 use rnic::{CongestionConfig, DcqcnConfig, Mtu};
@@ -83,12 +85,6 @@ const SCENARIOS: [(&str, Make); 7] = [
     ("fat-tree-64", |threads| permutation_on_tree(64, Mtu::B4096, 20_000, threads)),
 ];
 
-fn resident_mb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) / 1024
-}
-
 /// Tells runs with different results apart.
 struct Digest(u64);
 
@@ -117,19 +113,16 @@ fn main() -> ExitCode {
     let wanted = |title: &str| name.is_empty() || title == name;
     for (title, make) in SCENARIOS.into_iter().filter(|(title, _)| wanted(title)) {
         let Some(scenario) = make(threads) else { return ExitCode::FAILURE };
-        let began = std::time::Instant::now();
-        let mut world = match World::new(&scenario) {
+        let (world, built) = timed(|| World::new(&scenario));
+        let mut world = match world {
             Ok(world) => world,
             Err(error) => {
                 eprintln!("{title}: {error}");
                 return ExitCode::FAILURE;
             }
         };
-        let built = began.elapsed().as_secs_f64();
-        let began = std::time::Instant::now();
-        world.run();
-        let seconds = began.elapsed().as_secs_f64();
-        let resident_mb = resident_mb();
+        let ((), seconds) = timed(|| world.run());
+        let resident_mb = peak_resident_kib(std::process::id()).unwrap_or_default() / 1024;
         let results = world.results();
         println!(
             "{title}: {:.2} M hops/s, {seconds:.3} s ({built:.1} s to build), {} hops, {} events, \

@@ -1,11 +1,11 @@
 //! Exact runs beside runs in which steady states are skipped.
 
 use super::{LINK, SPEEDS, permutation, scenario};
+use bench::timed;
 use fabric::topology::{fat_tree, star};
 use rnic::{CongestionConfig, Mtu};
 use sim::world::{Flow, Results, Scenario, SkipSteady, World};
 use std::process::ExitCode;
-use std::time::Instant;
 
 /// Messages of a transfer: what is skipped is a number of messages.
 const MESSAGE_BYTES: u32 = 256 << 10;
@@ -42,11 +42,10 @@ fn transfer(from: u32, to: u32, messages: u64) -> Flow {
 }
 
 /// Results, and seconds of real time.
-fn timed(scenario: &Scenario) -> Option<(Results, f64)> {
+fn run(scenario: &Scenario) -> Option<(Results, f64)> {
     let mut world = World::new(scenario).ok()?;
-    let began = Instant::now();
-    world.run();
-    Some((world.results(), began.elapsed().as_secs_f64()))
+    let ((), seconds) = timed(|| world.run());
+    Some((world.results(), seconds))
 }
 
 /// Runs all scenarios, and prints a line for each.
@@ -54,8 +53,8 @@ pub(super) fn measure(threads: u32) -> ExitCode {
     for (title, make) in SCENARIOS {
         let line = make(threads).and_then(|scenario| {
             let skipping = Scenario { skip_steady: Some(SkipSteady::ONE_PERCENT), ..scenario.clone() };
-            let (exact, exact_s) = timed(&scenario)?;
-            let (skipped, skipped_s) = timed(&skipping)?;
+            let (exact, exact_s) = run(&scenario)?;
+            let (skipped, skipped_s) = run(&skipping)?;
             let errors = exact.flows.iter().zip(&skipped.flows).map(|(exact, skipped)| {
                 let times = exact.completion_ps().zip(skipped.completion_ps());
                 times.map_or(f64::INFINITY, |(exact, skipped)| (skipped as f64 / exact as f64 - 1.0).abs())

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 
+use bench::process::peak_resident_kib;
 use programs::forge::{self, Route};
 use programs::namespace::Process;
 use programs::probe::Probe;
@@ -90,11 +91,9 @@ pub(crate) fn random(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
 
-/// The most memory that a process has had so far, in MiB (`VmHWM`); `None` when it has ended.
+/// The most memory that a process has had so far, in MiB; `None` when it has ended.
 pub(crate) fn peak_memory_mib(process: &Process) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? / 1024)
+    Some(peak_resident_kib(process.id())? / 1024)
 }
 
 /// How many descriptors a process has open.

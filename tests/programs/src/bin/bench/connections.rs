@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use bench::{Beside, median};
 use programs::machine::until;
 use programs::probe::Probe;
 use programs::{Error, Exchange, Machine, Pair, Rockery};
 
-use super::{MIB_PER_S_IN_GBIT_PER_S, ROUNDS, Row, SECONDS, beside, median, number, perftest_row, succeeded};
+use super::{MIB_PER_S_IN_GBIT_PER_S, ROUNDS, Row, SECONDS, beside, number, perftest_row, succeeded};
 
 const UCX_PORT: u16 = 13337;
 /// How long an rsocket's server takes to listen, which no table shows.
@@ -47,7 +48,7 @@ fn stream(pair: &Pair) -> Result<Row, Error> {
         let row = perftest_row(pair, "ib_send_bw -s 65536 -n 30000")?;
         Ok(row.figures.get(1).copied().unwrap_or_default() * MIB_PER_S_IN_GBIT_PER_S)
     };
-    let (figure, limit, ratio) = beside(|| rstream(pair, "-T b -S 65536 -C 10000 -I 1", 6), send)?;
+    let Beside { figure, limit, ratio } = beside(|| rstream(pair, "-T b -S 65536 -C 10000 -I 1", 6), send)?;
     Ok(Row {
         name: "`rstream` 64 KiB, MTU 9000".into(),
         figure: format!("{figure:.1} Gb/s"),
@@ -61,7 +62,7 @@ fn stream(pair: &Pair) -> Result<Row, Error> {
 fn round_trip(pair: &Pair) -> Result<Row, Error> {
     eprintln!("rstream 64 B, there and back");
     let test = |kind: &str| Ok(2.0 * rstream(pair, &format!("-T b {kind} -S 64 -C 1 -I 30000"), 7)?);
-    let (figure, limit, ratio) = beside(|| test(""), || test("-T s"))?;
+    let Beside { figure, limit, ratio } = beside(|| test(""), || test("-T s"))?;
     Ok(Row {
         name: "`rstream` 64 B, there and back".into(),
         figure: format!("{figure:.1} us"),
@@ -85,7 +86,7 @@ fn ucx(pair: &Pair, test: &str) -> Result<Row, Error> {
         found.ok_or(Error::Failed { command: line, output })
     };
     let (rdma, tcp) = ("UCX_TLS=rc UCX_NET_DEVICES=rk_eth0:1", "UCX_TLS=tcp UCX_NET_DEVICES=eth0");
-    let (figure, limit, ratio) = beside(|| over(rdma), || over(tcp))?;
+    let Beside { figure, limit, ratio } = beside(|| over(rdma), || over(tcp))?;
     Ok(Row {
         name: format!("UCX `{test}` 64 KiB over `rc_verbs`, MTU 9000"),
         figure: format!("{figure:.0} MB/s"),

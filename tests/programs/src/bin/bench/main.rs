@@ -11,9 +11,10 @@ mod storage;
 use std::fs;
 use std::path::Path;
 
+use bench::{Beside, Machine, Table, median};
 use programs::machine::until;
 use programs::probe::Probe;
-use programs::{Error, Job, Machine, Namespace, Pair, Rockery, perftest};
+use programs::{Error, Job, Machine as _, Namespace, Pair, Rockery, perftest};
 
 /// How often each figure is measured.
 const ROUNDS: usize = 3;
@@ -127,7 +128,7 @@ fn same_host(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Error> {
     ] {
         eprintln!("{program} {bytes}, same host");
         let line = format!("{program} -s {bytes} {options}");
-        let (figure, limit, ratio) = beside(
+        let Beside { figure, limit, ratio } = beside(
             || Ok(figure(alone, &line, 1)? * 1_048_576.0 / 1e9),
             || copy(bytes, "gigabytes per second"),
         )?;
@@ -142,7 +143,8 @@ fn same_host(alone: &Namespace, limits: &Probe) -> Result<Vec<Row>, Error> {
     for (program, goal) in [("ib_send_lat", ""), ("ib_write_lat", "1.3 us"), ("ib_read_lat", "1.3 us")] {
         eprintln!("{program}, same host");
         let line = format!("{program} -s 8 -n 100000");
-        let (figure, limit, ratio) = beside(|| figure(alone, &line, 2), || copy("8", "microseconds"))?;
+        let Beside { figure, limit, ratio } =
+            beside(|| figure(alone, &line, 2), || copy("8", "microseconds"))?;
         rows.push(Row {
             name: format!("`{program}` 8 B, p50, same host"),
             figure: format!("{figure:.2} us"),
@@ -229,22 +231,12 @@ fn shared(alone: &Namespace, limit: f64) -> Result<Vec<Row>, Error> {
     .collect()
 }
 
-/// A figure and its limit, measured in turns, and the median of their ratios.
+/// A figure beside its limit, in all rounds.
 fn beside(
-    figure: impl Fn() -> Result<f64, Error>,
-    limit: impl Fn() -> Result<f64, Error>,
-) -> Result<(f64, f64, f64), Error> {
-    let (mut figures, mut limits, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    let mut before = limit()?;
-    for _ in 0..ROUNDS {
-        let (measured, after) = (figure()?, limit()?);
-        let mean = (before + after) / 2.0;
-        before = after;
-        figures.push(measured);
-        limits.push(mean);
-        ratios.push(measured / mean);
-    }
-    Ok((median(figures), median(limits), median(ratios)))
+    figure: impl FnMut() -> Result<f64, Error>,
+    limit: impl FnMut() -> Result<f64, Error>,
+) -> Result<Beside, Error> {
+    bench::beside(ROUNDS, figure, limit)
 }
 
 /// A figure of a program between two processes of one host.
@@ -256,11 +248,6 @@ fn figure(alone: &Namespace, line: &str, column: usize) -> Result<f64, Error> {
     found.ok_or_else(|| Error::Failed { command: line.to_owned(), output })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
-}
-
 /// 64 KiB messages, held against raw UDP with segments as long as the packets.
 fn bandwidth(
     pair: &Pair,
@@ -270,49 +257,40 @@ fn bandwidth(
     (goal, tcp): (f64, f64),
 ) -> Result<Row, Error> {
     let line = format!("{program} -s 65536 -n 60000");
-    let (mut figures, mut ratios, mut raws) = (Vec::new(), Vec::new(), Vec::new());
-    let mut before = raw_bandwidth(pair, limits, payload + PACKET_OVERHEAD)?;
-    for _ in 0..ROUNDS {
+    let measured = || {
         let row = perftest_row(pair, &line)?;
-        let after = raw_bandwidth(pair, limits, payload + PACKET_OVERHEAD)?;
-        let figure = row.figures.get(1).copied().unwrap_or_default() * MIB_PER_S_IN_GBIT_PER_S;
-        let raw = (before + after) / 2.0;
-        before = after;
-        figures.push(figure);
-        ratios.push(figure / raw);
-        raws.push(raw);
-    }
-    let figure = median(figures);
+        Ok(row.figures.get(1).copied().unwrap_or_default() * MIB_PER_S_IN_GBIT_PER_S)
+    };
+    let Beside { figure, limit, ratio } =
+        beside(measured, || raw_bandwidth(pair, limits, payload + PACKET_OVERHEAD))?;
     Ok(Row {
         name: format!("`{program}` 64 KiB, MTU {mtu}"),
         figure: format!("{figure:.1} Gb/s"),
-        limit: format!("raw UDP with GSO {:.1} Gb/s", median(raws)),
-        ratio: format!("{:.2}; {:.2} of iperf3's {tcp:.1} Gb/s", median(ratios), figure / tcp),
+        limit: format!("raw UDP with GSO {limit:.1} Gb/s"),
+        ratio: format!("{ratio:.2}; {:.2} of iperf3's {tcp:.1} Gb/s", figure / tcp),
         goal: format!("at least {goal}, and above iperf3"),
     })
 }
 
 fn latency(pair: &Pair, limits: &Probe, program: &str, goal: f64) -> Result<[Row; 2], Error> {
-    let (mut p50s, mut p99s, mut ratios, mut raws) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut before = raw_latency(pair, limits)?;
-    for _ in 0..ROUNDS {
-        let row = perftest_row(pair, &format!("{program} -s 64 -n 200000"))?;
-        let after = raw_latency(pair, limits)?;
-        let [_, _, p50, _, _, p99, ..] = row.figures[..] else { continue };
-        let raw = (before + after) / 2.0;
-        before = after;
-        ratios.push(p50 / raw);
-        raws.push(raw);
-        p50s.push(p50);
+    let line = format!("{program} -s 64 -n 200000");
+    let mut p99s = Vec::new();
+    let measured = || {
+        let row = perftest_row(pair, &line)?;
+        let [_, _, p50, _, _, p99, ..] = row.figures[..] else {
+            return Err(Error::Failed { command: line.clone(), output: format!("{:?}", row.figures) });
+        };
         p99s.push(p99);
-    }
-    let (p50, p99) = (median(p50s), median(p99s));
+        Ok(p50)
+    };
+    let Beside { figure: p50, limit, ratio } = beside(measured, || raw_latency(pair, limits))?;
+    let p99 = median(p99s);
     Ok([
         Row {
             name: format!("`{program}` 64 B, p50"),
             figure: format!("{p50:.2} us"),
-            limit: format!("raw UDP, both spinning, {:.2} us", median(raws)),
-            ratio: format!("{:.2}", median(ratios)),
+            limit: format!("raw UDP, both spinning, {limit:.2} us"),
+            ratio: format!("{ratio:.2}"),
             goal: format!("at most {goal}"),
         },
         Row {
@@ -444,22 +422,12 @@ fn number(output: &str, name: &str) -> Result<f64, Error> {
 }
 
 fn table(rows: &[Row]) -> String {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut text = format!(
-        "Medians of {ROUNDS}, on {cores} cores ({}).\n\n\
-         | what | measured | limit, in the same run | ratio | goal |\n|---|---|---|---|---|\n",
-        processor()
-    );
+    let Machine { processor, cores, .. } = Machine::this();
+    let mut table = Table::new(1, ["what", "measured", "limit, in the same run", "ratio", "goal"]);
     for Row { name, figure, limit, ratio, goal } in rows {
-        text += &format!("| {name} | {figure} | {limit} | {ratio} | {goal} |\n");
+        table.push([name, figure, limit, ratio, goal]);
     }
-    text
-}
-
-fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    model.map_or("an unknown processor", |(_, name)| name).to_owned()
+    format!("Medians of {ROUNDS}, on {cores} cores ({processor}).\n\n{}", table.markdown())
 }
 
 /// Puts the table between its marks in the page.

@@ -2,6 +2,7 @@
 //! over the kernel's copy, libfabric over shared memory. UCX has two layers: programs use the upper one (UCP:
 //! tags, completions in order), and its `put_bw` over `posix` in the lower one (UCT) is a bare copy.
 
+use bench::Beside;
 use programs::machine::until;
 use programs::probe::Probe;
 use programs::{Error, Exchange, Job, Machine, Namespace};
@@ -76,7 +77,7 @@ fn streams(alone: &Namespace, bytes: &str, count: &str, pings: &str) -> Result<V
         ucx_stream(alone, transport, &format!("{} -t put_bw -D {layout} {sized}", uct(transport)))
     };
     let tags = || ucx_stream(alone, "posix", &format!("-t tag_bw {sized}"));
-    let row = |name: String, what: &str, (figure, limit, ratio): (f64, f64, f64)| Row {
+    let row = |name: String, what: &str, Beside { figure, limit, ratio }: Beside| Row {
         name,
         figure: format!("{figure:.1} GB/s"),
         limit: format!("{what} {limit:.1} GB/s"),
@@ -109,7 +110,7 @@ fn latency(alone: &Namespace) -> Result<Row, Error> {
     eprintln!("UCX, 8 B");
     let files = SharedFiles::new()?;
     let line = format!("ib_write_lat -s 8 -n 100000 --mmap={}", files.name());
-    let (figure, limit, ratio) = beside(
+    let Beside { figure, limit, ratio } = beside(
         || figure(alone, &line, 2),
         || {
             let figures = ucx(alone, "posix", "-t tag_lat -s 8 -n 1000000")?;
@@ -133,7 +134,7 @@ fn events(alone: &Namespace, limits: &Probe) -> Result<Row, Error> {
         let argv = [path.as_str(), "wake", "20000"];
         number(&succeeded(alone.start_plain(&argv)?.wait(SECONDS)?, &argv)?, "microseconds p50")
     };
-    let (figure, limit, ratio) = beside(|| figure(alone, "ib_send_lat -e -s 8 -n 20000", 2), wake)?;
+    let Beside { figure, limit, ratio } = beside(|| figure(alone, "ib_send_lat -e -s 8 -n 20000", 2), wake)?;
     Ok(Row {
         name: "`ib_send_lat -e` 8 B, p50, both asleep, same host".into(),
         figure: format!("{figure:.2} us"),

@@ -1,11 +1,12 @@
 //! Storage: a disk in memory over RDMA and TCP, nbdkit beside it; over UDP, perftest beside it; and a file
 //! beside fio on the same file.
 
+use bench::{Beside, median};
 use programs::{Error, Job, Machine, Namespace, Pair, Rockery};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{ROUNDS, Row, SECONDS, beside, median, perftest_row, succeeded};
+use super::{ROUNDS, Row, SECONDS, beside, perftest_row, succeeded};
 
 const NQN: &str = "nqn.2024-01.org.example:disk";
 /// Bytes of each disk: more than the processor keeps close, little enough to be filled at once.
@@ -198,7 +199,7 @@ impl Bench<'_> {
         for (load, program) in [(LONG, "ib_write_bw"), (LONG_WRITE, "ib_read_bw")] {
             eprintln!("NVMe over UDP, {}", load.name);
             let line = format!("{program} -s 1048576 -n 5000");
-            let (figure, limit, ratio) = beside(
+            let Beside { figure, limit, ratio } = beside(
                 || Ok(self.ours("rdma", 4440, &load)?.gigabytes),
                 || {
                     let row = perftest_row(pair, &line)?;
