@@ -24,8 +24,6 @@ struct Range {
 pub(crate) struct Qpns {
     /// Ordered by `first`; they do not overlap.
     ranges: Vec<Range>,
-    /// Queue pair 1, where this device has it.
-    gsi: Option<usize>,
 }
 
 impl Qpns {
@@ -59,10 +57,6 @@ impl Qpns {
         Some(Qpn::new(range.first + slot))
     }
 
-    pub(crate) fn set_gsi(&mut self, index: Option<usize>) {
-        self.gsi = index;
-    }
-
     pub(crate) fn release(&mut self, qpn: Qpn) {
         if let Some((range, slot)) = self.position(qpn) {
             let range = &mut self.ranges[range];
@@ -74,9 +68,6 @@ impl Qpns {
 
     #[inline]
     pub(crate) fn index(&self, qpn: Qpn) -> Option<usize> {
-        if qpn == Qpn::GSI {
-            return self.gsi;
-        }
         let (range, slot) = self.position(qpn)?;
         (self.ranges[range].slots[slot] as usize).checked_sub(1)
     }

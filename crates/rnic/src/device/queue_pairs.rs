@@ -38,19 +38,6 @@ impl Device {
         Ok(qpn)
     }
 
-    /// Makes queue pair 1, the general services interface: a UD queue pair with a fixed number. A host has
-    /// one.
-    pub fn create_gsi(&mut self, init: &QpInit) -> Result<(), Error> {
-        let Self { queue_pairs, resources, domains, .. } = self;
-        check_init(init, resources, domains)?;
-        if init.kind != QpType::Ud {
-            return Err(Error::Invalid("the general services interface is a datagram service"));
-        }
-        queue_pairs.create_gsi(init, resources)?;
-        count_users(init, 1, resources, domains);
-        Ok(())
-    }
-
     /// Changes attributes, and the state among them. Nothing is changed when it fails.
     pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr, mask: AttrMask, now: Instant) -> Result<(), Error> {
         if mask.contains(AttrMask::STATE) && !matches!(attr.state, State::Reset | State::Error) {

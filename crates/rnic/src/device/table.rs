@@ -42,24 +42,10 @@ impl QueuePairs {
         }
         let index = self.qps.vacant_key();
         let qpn = self.qpns.allocate(index, random).ok_or(Error::Exhausted("queue pair numbers"))?;
-        self.insert(qpn, init, domain, resources);
-        Ok(qpn)
-    }
-
-    /// Makes queue pair 1.
-    pub(super) fn create_gsi(&mut self, init: &QpInit, resources: &Resources) -> Result<(), Error> {
-        if self.qpns.index(Qpn::GSI).is_some() {
-            return Err(Error::Busy);
-        }
-        self.qpns.set_gsi(Some(self.qps.vacant_key()));
-        self.insert(Qpn::GSI, init, None, resources);
-        Ok(())
-    }
-
-    fn insert(&mut self, qpn: Qpn, init: &QpInit, domain: Option<DomainName>, resources: &Resources) {
         let mut qp = Qp::new(qpn, init, resources);
         qp.share(domain);
         self.qps.insert(Box::new(qp));
+        Ok(qpn)
     }
 
     /// Removes a queue pair; what it was made from.
@@ -67,9 +53,6 @@ impl QueuePairs {
         let index = self.qpns.index(qpn).ok_or(Error::NoSuchObject)?;
         let qp = self.qps.remove(index);
         self.turns.forget(index, &qp);
-        if qpn == Qpn::GSI {
-            self.qpns.set_gsi(None);
-        }
         self.qpns.release(qpn);
         Ok(*qp.init())
     }
