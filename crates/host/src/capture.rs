@@ -13,11 +13,10 @@ use std::io::{self, Write};
 use std::net::Ipv6Addr;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-use wire::ip::{PROTOCOL_UDP, TrafficClass};
 use wire::ipv4::{IPV4_SIZE, Ipv4};
 use wire::ipv6::{IPV6_SIZE, Ipv6};
-use wire::udp::{ROCE_PORT, UDP_SIZE, Udp};
-use wire::{Flow, Identification};
+use wire::udp::{PROTOCOL_UDP, ROCE_PORT, UDP_SIZE, Udp};
+use wire::{Flow, Identification, TrafficClass};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;

@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use std::net::Ipv6Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use wire::frame::FRAME_HEADERS_MAX;
-use wire::icrc::Identification;
-use wire::ip::{PROTOCOL_UDP, TrafficClass};
+use wire::udp::PROTOCOL_UDP;
 use wire::{EtherType, Ethernet, FrameHeaders, Ip, Ipv4, Ipv6, MacAddress, ROCE_PORT, Udp, VlanTag};
+use wire::{Identification, TrafficClass};
 
 /// Packets that are kept between two writes at most.
 pub(crate) const CAPTURED_MAX: usize = 1 << 16;

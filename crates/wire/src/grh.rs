@@ -5,7 +5,7 @@
 //! Programs read addresses from it (`ibv_init_ah_from_wc`, UCX): they take it for IPv6 when the first four
 //! bits are 6, and otherwise for IPv4 if the header at offset 20 has a valid checksum.
 
-use crate::frame::FrameError;
+use crate::frame_error::FrameError;
 use crate::ip::Ip;
 use crate::ipv4::{IPV4_SIZE, Ipv4};
 use crate::ipv6::{IPV6_SIZE, Ipv6};
@@ -42,8 +42,9 @@ pub fn parse(bytes: &[u8; GRH_SIZE]) -> Result<Ip, FrameError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::icrc::Identification;
-    use crate::ip::{PROTOCOL_UDP, TrafficClass};
+    use crate::ipv4::Identification;
+    use crate::traffic_class::TrafficClass;
+    use crate::udp::PROTOCOL_UDP;
     use core::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]

@@ -20,10 +20,9 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::bth::{BTH_SIZE, BTH_VARIANT_BYTE};
 use crate::crc32;
-use crate::ip::PROTOCOL_UDP;
-use crate::ipv4::IPV4_SIZE;
+use crate::ipv4::{IPV4_SIZE, Identification};
 use crate::ipv6::IPV6_SIZE;
-use crate::udp::UDP_SIZE;
+use crate::udp::{PROTOCOL_UDP, UDP_SIZE};
 
 /// Size of the ICRC in bytes.
 pub const ICRC_SIZE: usize = 4;
@@ -37,28 +36,6 @@ const IPV4_DONT_FRAGMENT: u8 = 0x40;
 const IPV6_PAYLOAD_LENGTH: usize = 4;
 /// Offset in a UDP header (RFC 768).
 const UDP_LENGTH: usize = 4;
-
-/// What IPv4 Identification and flags of a packet are, which the ICRC covers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Identification {
-    /// The identification field of the IPv4 header.
-    pub value: u16,
-    /// The DF flag. RoCEv2 demands it (CA17-7); not every sender sets it.
-    pub dont_fragment: bool,
-}
-
-impl Identification {
-    /// What Linux sends from an unconnected UDP socket with path MTU discovery set to "do".
-    pub const ZERO: Self = Self { value: 0, dont_fragment: true };
-
-    /// The identification of packet `index` of a batch that begins with this one: segmentation offload counts
-    /// up.
-    #[inline]
-    #[must_use]
-    pub const fn plus(self, index: u16) -> Self {
-        Self { value: self.value.wrapping_add(index), ..self }
-    }
-}
 
 /// An ICRC on the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,57 +1,9 @@
 //! What IPv4 and IPv6 have in common.
 
-use crate::frame::FrameError;
+use crate::frame_error::FrameError;
 use crate::ipv4::{IPV4_SIZE, Ipv4};
 use crate::ipv6::{IPV6_SIZE, Ipv6};
-
-/// The protocol number of UDP (RFC 768).
-pub const PROTOCOL_UDP: u8 = 17;
-
-/// Explicit congestion notification (RFC 3168, section 5).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Ecn {
-    /// The sender does not take part: a congested switch drops.
-    NotCapable = 0,
-    /// ECN-capable transport, code point 1.
-    Capable1 = 1,
-    /// ECN-capable transport, code point 0: what RoCEv2 senders use.
-    Capable0 = 2,
-    /// A switch on the way was congested.
-    CongestionExperienced = 3,
-}
-
-/// IPv4 type of service or IPv6 traffic class: DSCP in the upper six bits, ECN in the lower two.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct TrafficClass(pub u8);
-
-impl TrafficClass {
-    /// From a DSCP (lower six bits) and an ECN code point.
-    pub const fn new(dscp: u8, ecn: Ecn) -> Self {
-        Self(dscp << 2 | ecn as u8)
-    }
-
-    /// Differentiated services code point (RFC 2474).
-    pub const fn dscp(self) -> u8 {
-        self.0 >> 2
-    }
-
-    /// ECN code point.
-    pub const fn ecn(self) -> Ecn {
-        match self.0 & 3 {
-            0 => Ecn::NotCapable,
-            1 => Ecn::Capable1,
-            2 => Ecn::Capable0,
-            _ => Ecn::CongestionExperienced,
-        }
-    }
-
-    /// The same DSCP with another ECN code point.
-    #[must_use]
-    pub const fn with_ecn(self, ecn: Ecn) -> Self {
-        Self(self.0 & !3 | ecn as u8)
-    }
-}
+use crate::traffic_class::TrafficClass;
 
 /// An IP header of either version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -91,7 +43,7 @@ impl Ip {
         }
     }
 
-    /// What the payload is: [`PROTOCOL_UDP`], for one.
+    /// What the payload is: [`PROTOCOL_UDP`](crate::udp::PROTOCOL_UDP), for one.
     pub const fn protocol(&self) -> u8 {
         match self {
             Self::V4(header) => header.protocol,
@@ -112,22 +64,6 @@ impl Ip {
         match self {
             Self::V4(header) => header.ttl,
             Self::V6(header) => header.hop_limit,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dscp_and_ecn_share_a_byte() {
-        let class = TrafficClass::new(26, Ecn::Capable0);
-        assert_eq!(class, TrafficClass(106));
-        assert_eq!(class.with_ecn(Ecn::CongestionExperienced), TrafficClass(107));
-        for byte in 0..=u8::MAX {
-            let class = TrafficClass(byte);
-            assert_eq!(TrafficClass::new(class.dscp(), class.ecn()), class);
         }
     }
 }

@@ -2,15 +2,36 @@
 
 use core::net::Ipv4Addr;
 
-use crate::frame::FrameError;
-use crate::icrc::Identification;
-use crate::ip::TrafficClass;
+use crate::frame_error::FrameError;
+use crate::traffic_class::TrafficClass;
 
 /// Size of the header in bytes.
 pub const IPV4_SIZE: usize = 20;
 
 const VERSION_AND_LENGTH: u8 = 0x45;
 const DONT_FRAGMENT: u16 = 0x4000;
+
+/// What IPv4 Identification and flags of a packet are, which the ICRC covers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Identification {
+    /// The identification field of the IPv4 header.
+    pub value: u16,
+    /// The DF flag. RoCEv2 demands it (CA17-7); not every sender sets it.
+    pub dont_fragment: bool,
+}
+
+impl Identification {
+    /// What Linux sends from an unconnected UDP socket with path MTU discovery set to "do".
+    pub const ZERO: Self = Self { value: 0, dont_fragment: true };
+
+    /// The identification of packet `index` of a batch that begins with this one: segmentation offload counts
+    /// up.
+    #[inline]
+    #[must_use]
+    pub const fn plus(self, index: u16) -> Self {
+        Self { value: self.value.wrapping_add(index), ..self }
+    }
+}
 
 /// An IPv4 header. The header checksum is not a field: it is checked on parsing and computed on encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

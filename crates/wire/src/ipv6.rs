@@ -2,8 +2,8 @@
 
 use core::net::Ipv6Addr;
 
-use crate::frame::FrameError;
-use crate::ip::TrafficClass;
+use crate::frame_error::FrameError;
+use crate::traffic_class::TrafficClass;
 
 /// Size of the header in bytes.
 pub const IPV6_SIZE: usize = 40;

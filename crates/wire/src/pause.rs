@@ -1,8 +1,9 @@
 //! MAC control frames that stop a neighbour: pause (IEEE 802.3 annex 31B) and priority flow control (802.1Q
 //! clause 36, 802.3 annex 31D). Both go to an address that no bridge forwards.
 
-use crate::ethernet::{ETHERNET_SIZE, EtherType, Ethernet, FRAME_SIZE_MIN, MacAddress};
-use crate::frame::FrameError;
+use crate::ethernet::{ETHERNET_SIZE, Ethernet, FRAME_SIZE_MIN, MacAddress};
+use crate::ethertype::EtherType;
+use crate::frame_error::FrameError;
 
 /// How long one unit of pause time is, in bit times of the link (802.3 annex 31B.2).
 pub const QUANTUM_BITS: u32 = 512;

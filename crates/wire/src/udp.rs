@@ -1,9 +1,12 @@
 //! UDP headers (RFC 768).
 
-use crate::frame::FrameError;
+use crate::frame_error::FrameError;
 
 /// Size of the header in bytes.
 pub const UDP_SIZE: usize = 8;
+
+/// The protocol number of UDP (RFC 768).
+pub const PROTOCOL_UDP: u8 = 17;
 
 /// The destination port of RoCEv2 (Annex A17.3.2.2).
 pub const ROCE_PORT: u16 = 4791;

@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use wire::cm::CmMad;
-use wire::icrc::{ICRC_SIZE, Identification};
+use wire::icrc::ICRC_SIZE;
+use wire::ipv4::Identification;
 use wire::mad::GSI_QKEY;
 use wire::udp::UDP_SIZE;
 use wire::{

@@ -16,8 +16,6 @@ pub const OPEN: &[(&str, &str, &str)] = &[
     ("crates/link", "sys::interface", "interface"),
     ("crates/python", "table", "html"),
     ("crates/python", "table", "report"),
-    ("crates/rdma", "sys::connection", "sys::listener"),
-    ("crates/rdma", "sys::shared", "sys::listener"),
     ("crates/rdmacm", "address", "events"),
     ("crates/rdmacm", "channel", "events"),
     ("crates/rdmacm", "id", "channel"),
@@ -35,14 +33,6 @@ pub const OPEN: &[(&str, &str, &str)] = &[
     ("crates/rdmacm", "rsocket::wait", "rsocket::poll"),
     ("crates/sockets", "fork", "calls"),
     ("crates/view", "netlink", "functions_on_sockets"),
-    ("crates/wire", "ethernet", "frame"),
-    ("crates/wire", "ip", "frame"),
-    ("crates/wire", "ip", "ipv4"),
-    ("crates/wire", "ip", "ipv6"),
-    ("crates/wire", "ipv4", "frame"),
-    ("crates/wire", "ipv4", "icrc"),
-    ("crates/wire", "ipv6", "frame"),
-    ("crates/wire", "udp", "frame"),
     ("tests/programs", "segment", "guest"),
 ];
 

@@ -124,7 +124,8 @@ impl Accepting {
         if let Some(queue) = queues.get(&request.device()) {
             return Ok(Some(Arc::clone(queue)));
         }
-        let queue = SharedReceives::new(request, size).map_err(rdma::other)?;
+        let queue =
+            request.domain().and_then(|domain| SharedReceives::new(domain, size)).map_err(rdma::other)?;
         queues.insert(request.device(), Arc::clone(&queue));
         Ok(Some(queue))
     }

@@ -17,10 +17,11 @@ use abi::{
 use buffer::Buffer;
 use slab::Slab;
 
+use super::address::sockaddr;
+use super::channel::{Channel, Event, Id, Link};
 use super::domain::Domain;
 use super::landing::Landing;
 use super::library::{Library, check, failed, set_nonblocking};
-use super::listener::{Channel, Event, Id, Link, sockaddr};
 use super::outbox::{INLINE, Inbox, LocalData, Outbox, Remote};
 use super::shared::SharedReceives;
 use crate::Error;

@@ -1,170 +1,21 @@
-//! Event channels, communication identifiers, and listeners.
+//! Listeners, connection requests and half-open connections.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
-use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_event_channel, sockaddr_storage};
 use buffer::Buffer;
 
+use super::address::{ip_of, sockaddr};
+use super::channel::{Channel, Id, Link};
 use super::connection::{Connection, Sizes};
 use super::domain::Domain;
-use super::library::{Library, check, failed, library, set_nonblocking};
+use super::library::check;
 use super::shared::SharedReceives;
 use crate::Error;
-
-/// An event channel.
-pub(crate) struct Channel {
-    pub(crate) library: &'static Library,
-    pub(crate) raw: NonNull<rdma_event_channel>,
-}
-
-// SAFETY: librdmacm's objects may be used from any thread (rdma_cm(7)).
-unsafe impl Send for Channel {}
-// SAFETY: librdmacm's functions lock what they share (rdma_cm(7)).
-unsafe impl Sync for Channel {}
-
-/// An event, acknowledged already.
-#[derive(Debug)]
-pub(crate) struct Event {
-    pub(crate) kind: u32,
-    pub(crate) status: c_int,
-    pub(crate) id: *mut rdma_cm_id,
-    pub(crate) private_data: Vec<u8>,
-    /// READs that this side may have outstanding, in the events CONNECT_REQUEST and ESTABLISHED.
-    pub(crate) initiator_depth: u8,
-}
-
-impl Channel {
-    pub(crate) fn new() -> Result<Self, Error> {
-        let library = library()?;
-        // SAFETY: takes nothing.
-        let raw = unsafe { (library.rdma_create_event_channel)() };
-        let raw = NonNull::new(raw).ok_or_else(|| failed("rdma_create_event_channel"))?;
-        let channel = Self { library, raw };
-        set_nonblocking(channel.descriptor())?;
-        Ok(channel)
-    }
-
-    pub(crate) fn descriptor(&self) -> RawFd {
-        // SAFETY: a channel of the library.
-        unsafe { self.raw.as_ref() }.fd
-    }
-
-    /// The next event, if one is queued.
-    pub(crate) fn event(&self) -> Result<Option<Event>, Error> {
-        let mut raw: *mut rdma_cm_event = ptr::null_mut();
-        // SAFETY: a channel of the library, and a place for the event.
-        let code = unsafe { (self.library.rdma_get_cm_event)(self.raw.as_ptr(), &mut raw) };
-        if code != 0 {
-            let error = std::io::Error::last_os_error();
-            return match error.kind() {
-                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => Ok(None),
-                _ => Err(Error::Call { call: "rdma_get_cm_event", source: error }),
-            };
-        }
-        // SAFETY: the library returned an event; its private data is valid until it is acknowledged. All
-        // identifiers here are of connections, whose events have `conn` in the union.
-        let event = unsafe {
-            let param = (*raw).param.conn;
-            let has_data = !param.private_data.is_null() && param.private_data_len != 0;
-            let private_data = match has_data {
-                true => std::slice::from_raw_parts(param.private_data.cast(), param.private_data_len.into()),
-                false => &[],
-            };
-            Event {
-                kind: (*raw).event,
-                status: (*raw).status,
-                id: (*raw).id,
-                private_data: private_data.to_vec(),
-                initiator_depth: param.initiator_depth,
-            }
-        };
-        // SAFETY: an event that was not acknowledged before.
-        unsafe { (self.library.rdma_ack_cm_event)(raw) };
-        Ok(Some(event))
-    }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        // SAFETY: identifiers on it are destroyed first: they are declared before it.
-        unsafe { (self.library.rdma_destroy_event_channel)(self.raw.as_ptr()) }
-    }
-}
-
-/// A communication identifier, destroyed when it is dropped.
-pub(crate) struct Id {
-    pub(crate) library: &'static Library,
-    pub(crate) raw: NonNull<rdma_cm_id>,
-}
-
-// SAFETY: as for channels.
-unsafe impl Send for Id {}
-
-impl Id {
-    pub(crate) fn new(channel: &Channel) -> Result<Self, Error> {
-        let mut raw = ptr::null_mut();
-        let (library, place) = (channel.library, &mut raw);
-        // SAFETY: a channel of the library, and a place for the identifier.
-        let code =
-            unsafe { (library.rdma_create_id)(channel.raw.as_ptr(), place, ptr::null_mut(), RDMA_PS_TCP) };
-        check("rdma_create_id", code)?;
-        let raw = NonNull::new(raw).ok_or_else(|| failed("rdma_create_id"))?;
-        Ok(Self { library, raw })
-    }
-
-    /// Identifies the identifier in the events of its channel.
-    pub(crate) fn key(&self) -> usize {
-        self.raw.as_ptr() as usize
-    }
-}
-
-impl Drop for Id {
-    fn drop(&mut self) {
-        // SAFETY: an identifier of the library whose queue pair, if it had one, is destroyed.
-        unsafe { (self.library.rdma_destroy_id)(self.raw.as_ptr()) };
-    }
-}
-
-/// An identifier and its channel, which outlives it.
-pub(crate) struct Link {
-    pub(crate) id: Id,
-    pub(crate) channel: Arc<Channel>,
-}
-
-/// An IP address as C's bytes.
-pub(crate) fn sockaddr(address: SocketAddr) -> [u8; 28] {
-    let mut bytes = [0; 28];
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u16;
-    bytes[..2].copy_from_slice(&family.to_ne_bytes());
-    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-    match address {
-        SocketAddr::V4(v4) => bytes[4..8].copy_from_slice(&v4.ip().octets()),
-        SocketAddr::V6(v6) => {
-            bytes[8..24].copy_from_slice(&v6.ip().octets());
-            bytes[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
-        }
-    }
-    bytes
-}
-
-/// The IP address in C's bytes; the unspecified address for another family.
-fn ip_of(storage: &sockaddr_storage) -> IpAddr {
-    let mut bytes = [0; 28];
-    for (place, word) in bytes.chunks_mut(8).zip(storage) {
-        place.copy_from_slice(&word.to_ne_bytes()[..place.len()]);
-    }
-    let [family0, family1, _, _, a, b, c, d, v6 @ ..] = bytes;
-    match i32::from(u16::from_ne_bytes([family0, family1])) {
-        libc::AF_INET => Ipv4Addr::new(a, b, c, d).into(),
-        libc::AF_INET6 => v6.first_chunk::<16>().map_or(Ipv6Addr::UNSPECIFIED, |it| (*it).into()).into(),
-        _ => Ipv6Addr::UNSPECIFIED.into(),
-    }
-}
 
 /// Listens for connection requests.
 pub struct Listener {
@@ -367,25 +218,5 @@ impl fmt::Debug for Listener {
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request").field("private_data", &self.private_data).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn socket_addresses_round_trip() {
-        assert_eq!(ip_of(&[0; 16]), IpAddr::from(Ipv6Addr::UNSPECIFIED));
-        for address in ["192.0.2.7:4420", "[2001:db8::7]:4420", "[fe80::1]:1"] {
-            let address: SocketAddr = address.parse().unwrap();
-            let mut storage = [0; 16];
-            for (word, bytes) in storage.iter_mut().zip(sockaddr(address).chunks(8)) {
-                let mut whole = [0; 8];
-                whole[..bytes.len()].copy_from_slice(bytes);
-                *word = u64::from_ne_bytes(whole);
-            }
-            assert_eq!(ip_of(&storage), address.ip());
-        }
     }
 }

@@ -12,7 +12,6 @@ use slab::Slab;
 
 use super::domain::Domain;
 use super::library::failed;
-use super::listener::Request;
 use crate::Error;
 
 /// Marks work request IDs of shared receives; those of connections are indices of a table, and smaller.
@@ -33,12 +32,11 @@ unsafe impl Send for SharedReceives {}
 unsafe impl Sync for SharedReceives {}
 
 impl SharedReceives {
-    /// Creates an empty queue of `size` receives on the device that received a request.
+    /// Creates an empty queue of `size` receives on the device of a domain.
     ///
     /// # Errors
     /// When the device has no room for it.
-    pub fn new(request: &Request, size: u32) -> Result<Arc<Self>, Error> {
-        let domain = request.domain()?;
+    pub fn new(domain: Arc<Domain>, size: u32) -> Result<Arc<Self>, Error> {
         let attr = ibv_srq_attr { max_wr: size, max_sge: 1, srq_limit: 0 };
         let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
         // SAFETY: a domain that lives as long as this, and attributes that are read now.

@@ -7,13 +7,12 @@ use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use wire::frame::FRAME_HEADERS_MAX;
 use wire::icrc::ICRC_SIZE;
-use wire::ip::{PROTOCOL_UDP, TrafficClass};
 use wire::ipv4::IPV4_SIZE;
 use wire::opcode::MAX_HEADERS;
-use wire::udp::UDP_SIZE;
+use wire::udp::{PROTOCOL_UDP, UDP_SIZE};
 use wire::{
     EtherType, Ethernet, FrameHeaders, Icrc, Identification, Ip, Ipv4, MacAddress, Packet, Pause, ROCE_PORT,
-    Udp, VlanTag,
+    TrafficClass, Udp, VlanTag,
 };
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;

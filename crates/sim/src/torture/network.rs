@@ -10,7 +10,8 @@ use rnic::{
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use wire::MAX_HEADERS;
-use wire::icrc::{Flow, Identification, split_icrc};
+use wire::icrc::{Flow, split_icrc};
+use wire::ipv4::Identification;
 use wire::{Packet, Qpn, Reth};
 
 /// What the network does to a packet, in thousandths, and how long it may hold one back.

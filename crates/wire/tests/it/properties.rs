@@ -256,7 +256,7 @@ fn damage_is_excused_as_seldom_as_promised() {
 
 /// An acknowledgement in a frame of either family.
 fn frame_of(source: u32, v6: bool) -> Vec<u8> {
-    use wire::ip::PROTOCOL_UDP;
+    use wire::udp::PROTOCOL_UDP;
     let ip = if v6 {
         wire::Ip::V6(wire::Ipv6 {
             traffic_class: wire::TrafficClass(2),

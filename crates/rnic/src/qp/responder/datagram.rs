@@ -83,15 +83,15 @@ impl Responder {
 
 /// The IP header that the packet came with, as far as a receiver can know it.
 fn ip_header(arrival: &Arrival, payload: u32) -> wire::ip::Ip {
-    let traffic_class = wire::ip::TrafficClass(arrival.traffic_class);
+    let traffic_class = wire::TrafficClass(arrival.traffic_class);
     let length = (payload.next_multiple_of(4) + DATAGRAM_OVERHEAD) as u16;
     match (arrival.source.ipv4(), arrival.destination.ipv4()) {
         (Some(source), Some(destination)) => wire::ip::Ip::V4(wire::ipv4::Ipv4 {
             traffic_class,
             total_length: length + 20,
-            identification: wire::icrc::Identification::ZERO,
+            identification: wire::Identification::ZERO,
             ttl: arrival.hop_limit,
-            protocol: wire::ip::PROTOCOL_UDP,
+            protocol: wire::udp::PROTOCOL_UDP,
             source: Ipv4Addr::from(source),
             destination: Ipv4Addr::from(destination),
         }),
@@ -99,7 +99,7 @@ fn ip_header(arrival: &Arrival, payload: u32) -> wire::ip::Ip {
             traffic_class,
             flow_label: 0,
             payload_length: length,
-            next_header: wire::ip::PROTOCOL_UDP,
+            next_header: wire::udp::PROTOCOL_UDP,
             hop_limit: arrival.hop_limit,
             source: Ipv6Addr::from(arrival.source.0),
             destination: Ipv6Addr::from(arrival.destination.0),
