@@ -20,7 +20,7 @@ pub(crate) struct Doctor {
     /// fabric file
     #[arg(long, value_name = "[NAME=]FILE")]
     pub(crate) switch: Vec<String>,
-    /// Fabric file that switches and links are compared with
+    /// Fabric file that hosts, switches and links are compared with
     #[arg(long, value_name = "FILE")]
     pub(crate) fabric: Option<PathBuf>,
     /// Print findings as JSON

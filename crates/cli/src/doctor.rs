@@ -239,16 +239,19 @@ fn unknown_of_switch(switch: &SwitchFacts) -> Vec<&'static str> {
         ("configuration", configured),
         ("PFC in operation", shown(|port| port.pfc.is_some())),
         ("DSCP map", configured || shown(|port| port.dscp.is_some())),
-        ("ECN", configured || shown(|port| port.marks.is_some())),
+        ("ECN", configured || shown(|port| port.marks.is_some() || !port.marked.is_empty())),
         ("drops", shown(|port| !port.drops.is_empty())),
     ];
     areas.into_iter().filter(|(_, seen)| !seen).map(|(name, _)| name).collect()
 }
 
-/// The page of a host without RDMA adapters: what its interfaces are, and what rockery makes of them.
+/// The page of a host without RDMA adapters: what RoCE its interfaces could carry, and what rockery makes of
+/// them.
 fn without_adapters() -> String {
-    let mut text =
-        String::from("This host has no RDMA adapter (/sys/class/infiniband is empty).\n\nInterfaces:\n");
+    let mut text = String::from(
+        "This host has no RDMA adapter (/sys/class/infiniband is empty).\n\nInterfaces, and what RoCE they \
+         could carry:\n",
+    );
     for interface in collect::interfaces() {
         let driver = interface.driver.as_deref().unwrap_or("no device");
         let speed =
@@ -259,20 +262,36 @@ fn without_adapters() -> String {
     text += "\nDevices that rockery run gives programs (RoCEv2 in software, UDP port 4791):\n";
     let devices = host::all();
     for device in &devices {
-        text +=
-            &format!("  {}: on {}, path MTU {}\n", device.name, device.interface, device.active_mtu.bytes());
+        let reach = if device.is_loopback { ", reached from this host only" } else { "" };
+        text += &format!(
+            "  {}: on {}, path MTU {}, {}{reach}\n",
+            device.name,
+            device.interface,
+            device.active_mtu.bytes(),
+            counted(device.gids.len() as u64, "GID", "GIDs"),
+        );
     }
-    if devices.is_empty() {
-        text += "  none: no interface is up and has an address\n";
-    }
-    text + "\nFor lossless RoCE between hosts, their frames need DSCP 26, and switches the configuration \
-        that rockery\n\
-        plan writes. rockery doctor --host SNAPSHOT and --switch FILE look at hosts and switches that\n\
-        have it.\n"
+    text += match devices.is_empty() {
+        true => "  none: no interface is up and has an address\n",
+        false => {
+            "Each offers reliable and unreliable connections and datagrams, with SEND, WRITE, READ and \
+             atomics:\nrockery run PROGRAM starts a program with them, and rockery doctor probe HOST asks \
+             other hosts from here.\n"
+        }
+    };
+    text + "\nWith an adapter for RoCE in a PCIe slot, lossless traffic between hosts takes DSCP 26 on their \
+        packets, PFC and\nECN on the adapters, and switches with the configuration that rockery plan writes. \
+        rockery doctor --host\nSNAPSHOT and --switch FILE look at hosts and switches that have it.\n"
 }
 
-fn roce_mtu(mtu: u32) -> &'static str {
-    if mtu < 4176 { " (RoCE packets of 4096 bytes need 4200)" } else { "" }
+/// What an MTU means for RoCE: 80 bytes are headers.
+fn roce_mtu(mtu: u32) -> String {
+    let fits = [4096, 2048, 1024, 512, 256].into_iter().find(|size| mtu >= size + 80);
+    match fits {
+        Some(4096) => ": RoCE packets of 4096 bytes".to_owned(),
+        Some(size) => format!(": RoCE packets of {size} bytes, and of 4096 with an MTU of 4200"),
+        None => ": too small for RoCE, which needs 336".to_owned(),
+    }
 }
 
 fn as_json(facts: &Examined, found: &[Finding]) -> Value {
@@ -308,6 +327,6 @@ pub(crate) fn finding_as_json(finding: &Finding) -> Value {
     json!({
         "rule": finding.rule, "place": finding.place, "what": finding.what, "seen": seen,
         "consequence": finding.consequence.to_string(), "simulated": simulated,
-        "fix": finding.fix, "link": finding.link,
+        "fix": finding.fix, "link": finding.link, "specification": finding.specification,
     })
 }

@@ -98,8 +98,42 @@ fn a_host_without_adapters_gets_a_page() {
     let shown = text(&output.stdout);
     assert!(output.status.success() || output.status.code() == Some(1), "{}", text(&output.stderr));
     if !Path::new("/sys/class/infiniband").exists() {
-        assert!(shown.contains("no RDMA adapter") && shown.contains("Interfaces:"), "{shown}");
+        assert!(
+            shown.contains("no RDMA adapter") && shown.contains("what RoCE they could carry:"),
+            "{shown}"
+        );
         assert!(shown.contains("Devices that rockery run gives programs"), "{shown}");
+        // Each interface that there is has a line, with what RoCE it could carry.
+        for entry in fs::read_dir("/sys/class/net").unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let line = shown.lines().find(|line| line.starts_with(&format!("  {name}: ")));
+            assert!(name == "lo" || line.is_some_and(|line| line.contains("RoCE")), "{name}: {shown}");
+        }
+        // So has each device of rockery, and the page says what these offer.
+        let offers = "Each offers reliable and unreliable connections and datagrams";
+        assert_eq!(shown.contains("path MTU"), shown.contains(offers), "{shown}");
+        assert!(shown.contains("path MTU") || shown.contains("none: no interface is up"), "{shown}");
     }
     assert!(text(&rockery(&["doctor", "snapshot"]).stdout).contains("==> sysfs <=="));
+}
+
+#[test]
+fn a_host_and_a_switch_are_compared_with_the_fabric_file_and_findings_point_to_the_manual() {
+    let folder = tempfile::tempdir().unwrap();
+    let lab = repository("examples/crs504/mapped.toml");
+    let host = folder.path().join("server.txt");
+    let snapshot = fs::read_to_string(repository("crates/gear/tests/hosts/mlx5.txt")).unwrap();
+    fs::write(&host, snapshot.replace("cnp_dscp: 48", "cnp_dscp: 4")).unwrap();
+    let output =
+        rockery(&["doctor", "--json", "--fabric", lab.to_str().unwrap(), "--host", host.to_str().unwrap()]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rules: Vec<&serde_json::Value> =
+        found["findings"].as_array().unwrap().iter().map(|finding| &finding["rule"]).collect();
+    assert!(rules.contains(&&"host-cnp".into()) && !rules.contains(&&"cnp-dscp".into()), "{found:#}");
+    let first = &found["findings"][0];
+    let rule = first["rule"].as_str().unwrap();
+    assert_eq!(first["link"], format!("docs/gear.md#{rule}"));
+    let manual = fs::read_to_string(repository("docs/gear.md")).unwrap();
+    assert!(manual.contains(&format!("\n#### {rule}\n")), "{rule}");
+    assert!(!first["specification"].as_str().unwrap().is_empty());
 }

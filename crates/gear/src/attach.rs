@@ -4,10 +4,13 @@
 use std::path::Path;
 
 use fabric::file::Network;
-use fabric::topology::Node;
+use fabric::topology::{Link, Node};
 
-use crate::doctor::{HostFacts, Planned, SwitchFacts};
-use crate::from_fabric::{SourceError, switch_intent};
+use crate::Dialect;
+use crate::doctor::{HostFacts, Planned, PlannedHost, PlannedLink, SwitchFacts};
+use crate::from_fabric::{SourceError, port_names, switch_intent};
+use crate::intent::Intent;
+use crate::text::mask;
 
 /// The name of a file without folder and ending.
 fn stem(file: &str) -> &str {
@@ -35,26 +38,61 @@ pub fn plan_switch(
     };
     let intent = switch_intent(network, &found, switch.dialect)?;
     let (intent, _) = switch.dialect.fit(&intent);
-    switch.planned = Some(Planned { name: found, intent });
+    let number = network.switches.iter().position(|switch| switch.name == found).unwrap_or_default();
+    let ports = network.switches.get(number).map(|own| port_names(own, switch.dialect)).unwrap_or_default();
+    let links = links_of(network, Node::Switch(number as u32));
+    switch.planned = Some(Planned { name: found, intent, ports, links });
     Ok(true)
 }
 
-/// Says which switches a host is attached to: the host of this name, else that of the file's name. Whether
-/// the fabric file has it.
+/// Says what a host is meant to do and which switches it is attached to: the host of this name, else that of
+/// the file's name. Whether the fabric file has it.
 pub fn attach_host(network: &Network, host: &mut HostFacts, name: Option<&str>) -> bool {
     let wanted = name.unwrap_or_else(|| stem(&host.name));
     let Some(number) = network.hosts.iter().position(|own| own.name == wanted) else { return false };
-    let mut attached = Vec::new();
-    for link in network.topology.links() {
-        if !link.ends.iter().any(|end| end.node == Node::Host(number as u32)) {
-            continue;
-        }
-        let switches = link.ends.iter().filter_map(|end| match end.node {
-            Node::Switch(switch) => network.switches.get(switch as usize),
-            Node::Host(_) => None,
-        });
-        attached.extend(switches.map(|switch| switch.name.clone()));
-    }
-    host.attached = Some(attached);
+    let named = &network.hosts[number];
+    let nic = &named.nic;
+    // Hosts with functions are attached to the switch inside their adapter, and that to others.
+    let inside = network.adapters.iter().find(|adapter| adapter.host as usize == number);
+    let links = match inside {
+        Some(adapter) => links_of(network, Node::Switch(adapter.switch)),
+        None => links_of(network, Node::Host(number as u32)),
+    };
+    let intent = links.first().and_then(|link| switch_intent(network, &link.switch, Dialect::RouterOs).ok());
+    let switch = intent.unwrap_or_default();
+    host.planned = Some(PlannedHost {
+        name: named.name.clone(),
+        rate: nic.rate.map(|rate| gigabits(rate.0.bps())),
+        dscp: nic.dscp & 63,
+        pcp: nic.pcp,
+        ecn: nic.ecn,
+        dcqcn: matches!(nic.congestion, fabric::file::congestion::Congestion::Dcqcn),
+        priority: nic.priority & 7,
+        pfc: mask(&nic.pfc),
+        cnp_dscp: nic.cnp_dscp & 63,
+        cnp_priority: nic.cnp_priority & 7,
+        mtu: nic.mtu,
+        functions: nic.functions.as_ref().map_or(0, |functions| functions.count),
+        shares: Intent::percents(&switch),
+        switch,
+        links,
+    });
     true
+}
+
+/// The links of a host or switch with switches of the file.
+fn links_of(network: &Network, node: Node) -> Vec<PlannedLink> {
+    let of = |link: &Link| {
+        let [one, other] = &link.ends;
+        let (own, peer) = if one.node == node { (one, other) } else { (other, one) };
+        let Node::Switch(number) = peer.node else { return None };
+        let switch = network.switches.get(number as usize).filter(|_| own.node == node)?;
+        let gbps = gigabits(link.config.rate.bps());
+        Some(PlannedLink { own_port: own.port, switch: switch.name.clone(), port: peer.port, gbps })
+    };
+    network.topology.links().iter().filter_map(of).collect()
+}
+
+fn gigabits(bps: u64) -> u32 {
+    (bps / 1_000_000_000) as u32
 }

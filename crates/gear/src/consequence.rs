@@ -41,6 +41,8 @@ pub struct Talk {
     pub pfc: u8,
     /// DSCP of notifications.
     pub cnp_dscp: u8,
+    /// Priority of notifications within the adapter.
+    pub cnp_priority: u8,
     /// Path MTU of RoCE.
     pub mtu: u32,
     /// Generation and width of the PCIe link, where it may be a limit.
@@ -60,6 +62,7 @@ impl Default for Talk {
             priority: 3,
             pfc: 1 << 3,
             cnp_dscp: 48,
+            cnp_priority: 6,
             mtu: 4096,
             pcie: None,
             pcie_payload: 256,
@@ -92,6 +95,8 @@ pub struct Case {
     /// A further host, which writes to the receiver in another class at the same time. Its goodput is not
     /// counted.
     pub beside: Option<Talk>,
+    /// Each host writes to each other one, and not all to one.
+    pub exchange: bool,
 }
 
 impl Case {
@@ -110,6 +115,7 @@ impl Case {
             message: 1 << 20,
             delay_ns: 500,
             beside: None,
+            exchange: false,
         }
     }
 
@@ -154,9 +160,12 @@ impl Case {
             nic(&mut text, "beside", beside);
         }
         qos(&mut text, &self.switch);
+        let (from, to) =
+            if self.exchange { (0, format!("h[0-{}]", self.count)) } else { (1, "h0".to_owned()) };
         let _ = write!(
             text,
-            "[[workload]]\nname = \"storage\"\npattern = \"each\"\nfrom = [\"h[1-{}]\"]\nto = [\"h0\"]\n\
+            "[[workload]]\nname = \"storage\"\npattern = \"each\"\n\
+             from = [\"h[{from}-{}]\"]\nto = [\"{to}\"]\n\
              message = \"{}B\"\ndepth = {}\nqps = {}\n",
             self.count, self.message, self.depth, self.qps
         );
@@ -192,6 +201,19 @@ pub struct Cost {
     pub fixed: Outcome,
     /// Hosts that write to one, and queue pairs of each.
     pub load: (u32, u32),
+    /// Who writes to whom besides.
+    pub shape: Shape,
+}
+
+/// Who writes to whom in a simulated network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Some hosts write to one.
+    Incast,
+    /// Some hosts write to one, and a further one writes to it in another class.
+    Beside,
+    /// Each host writes to each other one.
+    Exchange,
 }
 
 /// Compares a network with the same one after the fix, under both loads; that under which the fix gains more
@@ -200,7 +222,12 @@ pub fn compare(now: &Case, fixed: &Case) -> Option<Cost> {
     let mut worst: Option<Cost> = None;
     for qps in LOADS {
         let run = |case: &Case| Case { qps, ..case.clone() }.run();
-        let cost = Cost { now: run(now)?, fixed: run(fixed)?, load: (now.count, qps) };
+        let shape = match (now.exchange, &now.beside) {
+            (true, _) => Shape::Exchange,
+            (false, Some(_)) => Shape::Beside,
+            (false, None) => Shape::Incast,
+        };
+        let cost = Cost { now: run(now)?, fixed: run(fixed)?, load: (now.count, qps), shape };
         if worst.is_none_or(|other| cost.weight() > other.weight()) {
             worst = Some(cost);
         }
@@ -225,8 +252,11 @@ impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (now, fixed) = (self.now, self.fixed);
         let (hosts, qps) = self.load;
-        let load = match hosts {
-            1 => "one host writes to another".to_owned(),
+        let also =
+            if self.shape == Shape::Beside { ", beside a host that writes in another class" } else { "" };
+        let load = match (self.shape, hosts) {
+            (Shape::Exchange, _) => format!("{} hosts write to each other", hosts + 1),
+            (_, 1) => "one host writes to another".to_owned(),
             _ => format!("{hosts} hosts write to one"),
         };
         let pairs = if qps == 1 { "a queue pair each".to_owned() } else { format!("{qps} queue pairs each") };
@@ -243,7 +273,7 @@ impl fmt::Display for Cost {
         if now.pauses != fixed.pauses {
             write!(f, ", {} pauses instead of {}", now.pauses, fixed.pauses)?;
         }
-        write!(f, " (simulated: {load}, {pairs})")
+        write!(f, " (simulated: {load}, {pairs}{also})")
     }
 }
 
@@ -267,13 +297,15 @@ fn nic(text: &mut String, name: &str, talk: &Talk) {
     let congestion = if talk.ecn { "dcqcn" } else { "off" };
     let _ = write!(
         text,
-        "[nic.{name}]\ndscp = {}\necn = {}\npriority = {}\npfc = [{}]\ncnp-dscp = {}\nmtu = {}\n\
+        "[nic.{name}]\ndscp = {}\necn = {}\npriority = {}\npfc = [{}]\ncnp-dscp = {}\n\
+         cnp-priority = {}\nmtu = {}\n\
          congestion = \"{congestion}\"\n",
         talk.dscp,
         talk.ecn,
         talk.priority,
         pfc.join(", "),
         talk.cnp_dscp,
+        talk.cnp_priority,
         talk.mtu
     );
     if let Some(pcp) = talk.pcp {

@@ -1,7 +1,7 @@
 //! The intent of a switch or host in a fabric file.
 
 use fabric::config::{Limit, Profile};
-use fabric::file::Network;
+use fabric::file::{NamedSwitch, Network};
 use fabric::topology::Node;
 use fabric::vendor::Imported;
 
@@ -133,6 +133,13 @@ fn weights_of(profile: &Profile, dscps: &[u8]) -> Result<Vec<(u8, u32)>, SourceE
         false => 0,
     };
     Ok(dscps.iter().map(|dscp| (*dscp, weight(*dscp))).collect())
+}
+
+/// Names of a switch's ports by number, as a configuration of its system has them.
+pub(crate) fn port_names(switch: &NamedSwitch, dialect: Dialect) -> Vec<String> {
+    let own = switch.imported.is_some() && matches!(dialect, Dialect::Sonic | Dialect::RouterOs);
+    let name = |(index, name): (usize, &String)| if own { name.clone() } else { dialect.port_name(index) };
+    switch.ports.iter().enumerate().map(name).collect()
 }
 
 /// Ports by number, under the names of another system.

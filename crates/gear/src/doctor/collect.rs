@@ -125,8 +125,15 @@ fn device_files(text: &mut String, device: &str, netdevs: &mut Vec<String>, addr
 
 fn pci_files(text: &mut String, address: &str) {
     let path = format!("/sys/bus/pci/devices/{address}");
-    for name in ["max_link_speed", "max_link_width", "current_link_speed", "current_link_width", "numa_node"]
-    {
+    let files = [
+        "max_link_speed",
+        "max_link_width",
+        "current_link_speed",
+        "current_link_width",
+        "numa_node",
+        "sriov_numvfs",
+    ];
+    for name in files {
         file(text, &format!("{path}/{name}"));
     }
 }

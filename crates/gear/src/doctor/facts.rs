@@ -3,6 +3,8 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
+use crate::intent::Intent;
+
 /// A line of an output or file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Evidence {
@@ -147,6 +149,8 @@ pub struct Adapter {
     pub reacts: BTreeMap<u8, Fact<bool>>,
     /// Version and PSID of the firmware.
     pub psid: Option<Fact<String>>,
+    /// Virtual functions that are made (`sriov_numvfs`).
+    pub functions: Option<Fact<u32>>,
     /// The type of the link: Ethernet or InfiniBand.
     pub ethernet: Option<Fact<bool>>,
 }
@@ -172,6 +176,62 @@ pub struct WindowsFacts {
     pub encrypts: Option<Fact<bool>>,
     /// The value of `*NetworkDirectTechnology`: 4 is RoCEv2.
     pub technology: Option<Fact<u32>>,
+}
+
+/// What a fabric file says of a host and its adapter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlannedHost {
+    /// The name of the host.
+    pub name: String,
+    /// Speed of the adapter in Gb/s, where the file limits it.
+    pub rate: Option<u32>,
+    /// DSCP of data.
+    pub dscp: u8,
+    /// Priority code point of data, where frames are tagged.
+    pub pcp: Option<u8>,
+    /// Whether data takes part in ECN.
+    pub ecn: bool,
+    /// Whether queue pairs run DCQCN.
+    pub dcqcn: bool,
+    /// Priority of data within the adapter.
+    pub priority: u8,
+    /// Priorities with PFC, one bit each.
+    pub pfc: u8,
+    /// DSCP of notifications.
+    pub cnp_dscp: u8,
+    /// Priority of notifications.
+    pub cnp_priority: u8,
+    /// Path MTU of RoCE.
+    pub mtu: u32,
+    /// How many virtual functions the adapter is to have.
+    pub functions: u32,
+    /// Percent of bandwidth by class: those of the switch at the other end.
+    pub shares: [u8; 8],
+    /// What the first switch that it is attached to is meant to do.
+    pub switch: Intent,
+    /// Its links with switches.
+    pub links: Vec<PlannedLink>,
+}
+
+impl PlannedHost {
+    /// Speed of the slowest link, or of the adapter if that is less.
+    pub fn gbps(&self) -> Option<u32> {
+        let slowest = self.links.iter().map(|link| link.gbps).min();
+        slowest.map(|gbps| self.rate.map_or(gbps, |rate| rate.min(gbps)).clamp(1, 800))
+    }
+}
+
+/// A link of a host or switch with a switch, in a fabric file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlannedLink {
+    /// The number of the own port.
+    pub own_port: u16,
+    /// The switch at the other end.
+    pub switch: String,
+    /// The number of its port.
+    pub port: u16,
+    /// Speed of the link in Gb/s.
+    pub gbps: u32,
 }
 
 /// A share that is mounted by SMB.
@@ -214,8 +274,8 @@ pub struct HostFacts {
     pub persistent: Option<Fact<bool>>,
     /// What only Windows has.
     pub windows: Option<WindowsFacts>,
-    /// Switches that it is attached to, where a fabric file says so.
-    pub attached: Option<Vec<String>>,
+    /// What it is meant to do, where a fabric file says so.
+    pub planned: Option<PlannedHost>,
 }
 
 impl HostFacts {

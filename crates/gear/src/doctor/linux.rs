@@ -126,6 +126,9 @@ fn of_interface(
 ) -> Result<(), ReadError> {
     match rest {
         ["mtu"] => adapter.mtu = Some(section.fact(line, section.number(line, value)?)),
+        ["device", "sriov_numvfs"] => {
+            adapter.functions = Some(section.fact(line, section.number(line, value)?))
+        }
         ["device", "numa_node"] => adapter.numa_node = Some(section.fact(line, section.number(line, value)?)),
         ["ecn", "roce_np", "cnp_dscp"] => {
             adapter.cnp_dscp = Some(section.fact(line, section.number(line, value)?))
@@ -151,6 +154,7 @@ fn of_pci(
     value: &str,
 ) -> Result<(), ReadError> {
     match rest {
+        ["sriov_numvfs"] => adapter.functions = Some(section.fact(line, section.number(line, value)?)),
         ["numa_node"] => adapter.numa_node = Some(section.fact(line, section.number(line, value)?)),
         [file @ ("current_link_speed" | "max_link_speed")] => {
             let generation =

@@ -6,6 +6,7 @@ pub mod collect;
 mod dcb;
 mod facts;
 mod linux;
+pub(crate) mod manual;
 mod neighbours;
 mod rules;
 mod sections;
@@ -14,7 +15,11 @@ mod windows;
 
 use core::fmt;
 
-pub use facts::{Adapter, Evidence, Fact, GidEntry, HostFacts, PcieFacts, PcieLink, SmbMount, WindowsFacts};
+pub use facts::{
+    Adapter, Evidence, Fact, GidEntry, HostFacts, PcieFacts, PcieLink, PlannedHost, PlannedLink, SmbMount,
+    WindowsFacts,
+};
+pub use manual::{Entry, RULES};
 pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};
 pub use rules::check;
 pub use shown::{Shown, ShownPort};
@@ -47,6 +52,27 @@ pub struct Planned {
     pub name: String,
     /// What it is meant to do, as far as its system can say it.
     pub intent: Intent,
+    /// Names of its ports, by number.
+    pub ports: Vec<String>,
+    /// Its links with other switches.
+    pub links: Vec<PlannedLink>,
+}
+
+impl SwitchFacts {
+    /// The name of the port that has this number in the fabric file.
+    pub fn port_name(&self, number: u16) -> Option<&str> {
+        let planned = self.planned.as_ref()?;
+        planned.ports.get(usize::from(number)).map(String::as_str)
+    }
+
+    /// What the configuration says of the port with this number: of that of its name, else of most ports.
+    pub fn group(&self, number: u16) -> Option<&Intent> {
+        let name = self.port_name(number);
+        let is_own =
+            |group: &&Intent| name.is_some_and(|name| group.ports.iter().any(|port| port.name == name));
+        let most = || self.groups.iter().max_by_key(|group| group.ports.len());
+        self.groups.iter().find(is_own).or_else(most)
+    }
 }
 
 /// What a fault costs.
@@ -81,6 +107,8 @@ pub struct Finding {
     pub fix: String,
     /// Where more is written about it.
     pub link: &'static str,
+    /// The specification of what it is about.
+    pub specification: &'static str,
 }
 
 impl fmt::Display for Consequence {
@@ -107,7 +135,7 @@ impl fmt::Display for Finding {
         for (index, line) in self.fix.lines().enumerate() {
             writeln!(f, "  {:12} {line}", if index == 0 { "fix" } else { "" })?;
         }
-        writeln!(f, "  more         {}", self.link)
+        writeln!(f, "  more         {}; {}", self.link, self.specification)
     }
 }
 

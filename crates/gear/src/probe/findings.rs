@@ -6,10 +6,8 @@ use super::shares::Share;
 use super::survey::{Mark, Observed, Reach, SizeLimit, marks, packet_bytes};
 use crate::Intent;
 use crate::consequence::{Case, Talk, compare};
-use crate::doctor::{Consequence, Evidence, Finding};
+use crate::doctor::{Consequence, Evidence, Finding, manual};
 use crate::intent::Schedule;
-
-const MANUAL: &str = "docs/gear.md#probe";
 
 /// The DSCP of notifications in the simulation, and the first one that is tried beside that of data.
 const CNP_DSCP: u8 = 48;
@@ -49,7 +47,8 @@ impl Observed {
             true => self.host.clone(),
             false => format!("{} ({})", self.host, self.address),
         };
-        Finding { rule, place, what, evidence, consequence, fix, link: MANUAL }
+        let (link, specification) = (manual::link(rule), manual::specification(rule));
+        Finding { rule, place, what, evidence, consequence, fix, link, specification }
     }
 }
 
@@ -297,5 +296,6 @@ fn of_load(
         text: stream.line(),
     };
     let evidence = (1..).zip(streams).map(seen).collect();
-    Finding { rule, place, what, evidence, consequence, fix, link: MANUAL }
+    let (link, specification) = (manual::link(rule), manual::specification(rule));
+    Finding { rule, place, what, evidence, consequence, fix, link, specification }
 }

@@ -73,7 +73,7 @@ proptest! {
 
     #[test]
     fn garbled_outputs_of_switches_name_a_line(
-        which in 0..4_usize,
+        which in 0..9_usize,
         damages in proptest::collection::vec(damage(), 1..4),
     ) {
         let texts = [
@@ -81,6 +81,11 @@ proptest! {
             include_str!("../switches/eos.txt"),
             include_str!("../switches/nxos.txt"),
             include_str!("../switches/nvue.txt"),
+            include_str!("../switches/eos-status.txt"),
+            include_str!("../switches/eos-json.txt"),
+            include_str!("../switches/nxos-queuing.txt"),
+            include_str!("../switches/nvue-json.txt"),
+            include_str!("../switches/routeros.txt"),
         ];
         let text = damaged(texts[which], &damages);
         if let Err(error) = gear::doctor::read_switch("switch", &text) {

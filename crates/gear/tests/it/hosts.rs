@@ -239,6 +239,17 @@ const HEALTHY: &[Host] = &[
     ("no fix of the marks is known", "mlx5.txt", &[("/sys/kernel/config/rdma_cm/", "/unknown/")]),
 ];
 
+/// Rules about what the simulator has no mechanism for; each says so.
+const UNSIMULATED: &[&str] = &[
+    "pcie-relaxed-ordering",
+    "acs",
+    "iommu",
+    "firmware-psid",
+    "pfc-all",
+    "receive-buffer",
+    "smb-encryption",
+];
+
 #[test]
 fn a_planted_fault_is_found_and_nothing_else() {
     assert!(FAULTS.len() >= 40);
@@ -254,6 +265,12 @@ fn a_planted_fault_is_found_and_nothing_else() {
             let line = text.lines().nth(evidence.line - 1).unwrap_or_default().trim();
             assert!(line.starts_with(&evidence.text), "{evidence}: {line}");
         }
+        assert_eq!(finding.link, format!("docs/gear.md#{rule}"));
+        assert!(!finding.specification.is_empty(), "{rule}");
+        assert!(
+            !matches!(finding.consequence, Consequence::NotSimulated(_)) || UNSIMULATED.contains(rule),
+            "{finding}"
+        );
         if let Consequence::Simulated(cost) = finding.consequence {
             assert!(cost.now.gbps > 0.0 && cost.fixed.gbps > 0.0, "{finding}");
         }

@@ -3,5 +3,6 @@
 mod garbled;
 mod hosts;
 mod lab;
+mod manual;
 mod round_trips;
 mod switches;

@@ -47,7 +47,67 @@ const FAULTS: &[Case] = &[
     ("shown-dscp", "nvue", &[("trust-mode        pcp,dscp", "trust-mode        pcp     ")]),
     ("shown-dscp", "nvue", &[("roce  3    26    3", "roce  3    26    4")]),
     ("switch-ecn-off", "eos", &[("      random-detect ecn minimum", "      ! random-detect ecn minimum")]),
+    (
+        "shown-ecn",
+        "eos",
+        &[("3         bytes      150000      1500000", "6         bytes      150000      1500000")],
+    ),
+    (
+        "shown-dscp",
+        "routeros",
+        &[(
+            "1 qsfp28-2-1    switch1  default  default  ignore    keep  ",
+            "1 qsfp28-2-1    switch1  default  default  ignore    ignore",
+        )],
+    ),
+    (
+        "shown-dscp",
+        "routeros",
+        &[
+            ("0 default  26    roce", "0 default  26    cnp "),
+            ("                  name: qsfp28-1-1\n", "                  name:     ether1\n"),
+        ],
+    ),
+    (
+        "shown-ecn",
+        "routeros",
+        &[
+            ("yes                 yes", "yes                 no "),
+            ("                  name: qsfp28-1-1\n", "                  name:     ether1\n"),
+        ],
+    ),
+    ("shown-drops", "routeros", &[("drop-queue3-packet:          0", "drop-queue3-packet:      1 799")]),
+    ("shown-dscp", "nvue-json", &[("\"pcp,dscp\"", "\"pcp\"")]),
+    ("shown-ecn", "nvue-json", &[("\"enabled-tc\": \"0,3\"", "\"enabled-tc\": \"0\"")]),
+    ("shown-ecn", "nvue-json", &[("3              enable ", "3              disable")]),
+    (
+        "shown-drops",
+        "eos-json",
+        &[("\"DP1\": { \"droppedPackets\": 0 }", "\"DP1\": { \"droppedPackets\": 7 }")],
+    ),
+    (
+        "shown-mtu",
+        "eos-json",
+        &[(
+            "\"bandwidth\": 100000000000,\n      \"mtu\": 9214\n    },\n    \"L",
+            "\"bandwidth\": 100000000000,\n      \"mtu\": 1500\n    },\n    \"L",
+        )],
+    ),
+    ("shown-ecn", "nxos-queuing", &[(" weight 7 ecn", " weight 7")]),
+    (
+        "shown-drops",
+        "nxos-queuing",
+        &[(
+            "| WRED/AFD & Tail Drop Pkts |               0|",
+            "| WRED/AFD & Tail Drop Pkts |              19|",
+        )],
+    ),
+    ("shown-storm", "nxos-queuing", &[("QOS GROUP 3 [Active]", "QOS GROUP 3 [Shutdown]")]),
 ];
+
+/// Outputs in which nothing is wrong.
+const FIXTURES: [&str; 9] =
+    ["sonic", "eos", "eos-status", "eos-json", "nxos", "nxos-queuing", "nvue", "nvue-json", "routeros"];
 
 #[test]
 fn outputs_with_a_planted_fault_have_that_finding_and_no_other() {
@@ -67,7 +127,7 @@ fn outputs_with_a_planted_fault_have_that_finding_and_no_other() {
 
 #[test]
 fn healthy_outputs_have_no_findings_and_say_what_they_do_not_show() {
-    for name in ["sonic", "eos", "eos-status", "nxos", "nvue"] {
+    for name in FIXTURES {
         let switch = read_switch(name, &fixture(&format!("switches/{name}.txt"))).expect("it is read");
         assert_eq!(switch.dialect.name(), name.split('-').next().unwrap_or(name));
         // Without a configuration there are no groups, and nothing is made up for them.
@@ -95,9 +155,35 @@ fn garbled_outputs_name_their_line() {
         ("nxos", "Ethernet1/2        Auto On   (8)", "Ethernet1/2        Auto On   (x)"),
         ("nxos", "Ethernet1/2        Auto", "Ethernet1/2        Odd "),
         ("nvue", "pfc-priority      3", "pfc-priority      x"),
+        ("eos", "3         bytes ", "8         bytes "),
+        ("eos-json", "\"mtu\": 65535", "\"mtu\": 65535,,"),
+        ("eos-json", "\"3\": \"1204\"", "\"3\": \"many\""),
+        ("eos-json", "\"DP1\": { \"droppedPackets\": 0 }", "\"DP1\": { \"droppedPackets\": -1 }"),
+        ("nvue-json", "\"pfc-priority\": \"3\"", "\"pfc-priority\": \"9\""),
+        ("nvue-json", "\"rx-enabled\": \"enabled\"", "\"rx-enabled\": \"perhaps\""),
+        ("nvue-json", "0              enable  disable", "0              maybe   disable"),
+        ("nxos-queuing", "VL bitmap: (8)", "VL bitmap: (x)"),
+        (
+            "nxos-queuing",
+            "| WRED/AFD & Tail Drop Pkts |               0|",
+            "| WRED/AFD & Tail Drop Pkts |               x|",
+        ),
+        ("nxos-queuing", "QOS GROUP 0", "QOS GROUP x"),
+        ("nxos-queuing", "Oper Mode: On", "Oper Mode: Odd"),
+        ("routeros", "2 cnp        48    6              6", "2 cnp        48    6              9"),
+        ("routeros", "1 default  48    cnp", "1 default  64    cnp"),
+        (
+            "routeros",
+            "ignore    keep      default     pfc-tc3 \n1",
+            "ignore    kept      default     pfc-tc3 \n1",
+        ),
+        ("routeros", "traffic-class=3 rx=yes tx=yes", "traffic-class=3 rx=yes tx=odd"),
+        ("routeros", "drop-queue3-packet:          0", "drop-queue3-packet:          x"),
+        ("routeros", "pfc3-use:     1 075 200", "pfc3-use:     1 x75 200"),
     ] {
         let text = derived(&format!("switches/{name}.txt"), &[(from, to)]);
-        let line = text.lines().position(|line| line.contains(to)).expect("it is there") + 1;
+        let first = to.lines().next().unwrap_or_default();
+        let line = text.lines().position(|line| line.contains(first)).expect("it is there") + 1;
         let error = read_switch(name, &text).expect_err("it is garbled").to_string();
         assert!(error.starts_with(&format!("cannot read line {line} of {name}: ")), "{error}");
     }
@@ -168,8 +254,12 @@ level = 1
 ";
 
 fn network() -> Network {
+    network_of(FABRIC)
+}
+
+fn network_of(text: &str) -> Network {
     let mut none = |_: &str| Err("no files".to_owned());
-    let document = Document::read("fabric", FABRIC, &mut none).expect("it is TOML");
+    let document = Document::read("fabric", text, &mut none).expect("it is TOML");
     let file = document.fields().expect("it has known fields");
     Network::build(&document, &file, &mut none).expect("it fits together")
 }
@@ -211,7 +301,9 @@ fn a_switch_is_compared_with_the_fabric_file_setting_by_setting() {
 fn a_host_is_paired_with_the_switch_that_it_is_attached_to() {
     let mut host = read_host("snapshots/a.txt", &fixture("hosts/mlx5.txt")).expect("it is read");
     assert!(attach_host(&network(), &mut host, None));
-    assert_eq!(host.attached.as_deref(), Some(&["leaf".to_owned()][..]));
+    let planned = host.planned.as_ref().expect("the file has it");
+    assert_eq!(planned.links.iter().map(|link| link.switch.as_str()).collect::<Vec<_>>(), ["leaf"]);
+    assert_eq!((planned.gbps(), planned.functions), (Some(100), 0));
     let quiet = derived(
         "switches/nxos.txt",
         &[("On   On   (8) ", "Auto Off    "), ("Auto On   (8) ", "Auto Off    ")],
@@ -226,6 +318,138 @@ fn a_host_is_paired_with_the_switch_that_it_is_attached_to() {
     let mut switch = read_switch("nxos", &quiet).expect("it is read");
     assert!(!plan_switch(&network(), &mut switch, None).expect("two switches, and none of this name"));
     assert!(plan_switch(&network(), &mut switch, Some("spine")).is_err());
+}
+
+/// The rule, what the fabric file has besides, and what is replaced in the snapshot.
+const HOSTS: &[Case] = &[
+    (
+        "host-rate",
+        "rate = \"40Gb/s\"",
+        &[
+            ("rate: 100 Gb", "rate: 25 Gb"),
+            ("Speed: 100000", "Speed: 25000"),
+            ("50000base", "25000base"),
+            ("100000base", "25000base"),
+        ],
+    ),
+    ("host-mtu", "", &[("mtu: 9000", "mtu: 1500")]),
+    ("host-dscp", "dscp = 24", &[]),
+    ("host-map", "priority = 4", &[]),
+    ("host-pfc", "pfc = [3, 4]", &[]),
+    ("host-ecn", "ecn = false", &[]),
+    ("host-cnp", "cnp-dscp = 46", &[]),
+    ("host-cnp", "cnp-priority = 5", &[]),
+    (
+        "host-shares",
+        "",
+        &[("tsa: ets, bw: 50%\n         priority:  3", "tsa: ets, bw: 20%\n         priority:  3")],
+    ),
+    ("host-functions", "pcie = {}\nfunctions = { count = 2 }", &[]),
+    ("host-functions", "", &[("sriov_numvfs: 0", "sriov_numvfs: 8")]),
+    // What the adapter alone shows is not said twice.
+    ("pfc-off", "", &[("enabled     0   0   0   1", "enabled     0   0   0   0")]),
+    ("tos-zero", "", &[("default_roce_tos: 106", "default_roce_tos: 0")]),
+];
+
+#[test]
+fn a_host_is_compared_with_the_adapter_that_the_fabric_file_gives_it() {
+    for (rule, nic, replacements) in HOSTS {
+        let network = network_of(&format!("{FABRIC}\n[nic.default]\n{nic}\n"));
+        let mut host = read_host("a.txt", &derived("hosts/mlx5.txt", replacements)).expect("it is read");
+        assert!(attach_host(&network, &mut host, None));
+        let found = check(&[host], &[]);
+        assert_eq!(rules(&found), [*rule], "{nic} {replacements:?}: {found:#?}");
+        assert!(!found[0].evidence.is_empty() && !found[0].fix.is_empty(), "{found:#?}");
+        println!("{}", found[0]);
+    }
+    let mut host = read_host("a.txt", &fixture("hosts/mlx5.txt")).expect("it is read");
+    assert!(attach_host(&network(), &mut host, None));
+    assert!(check(std::slice::from_ref(&host), &[]).is_empty());
+    // An adapter that the file does not have is not compared with it.
+    let slow = "
+/sys/class/infiniband/mlx5_9/ports/1/link_layer: Ethernet
+/sys/class/infiniband/mlx5_9/ports/1/state: 4: ACTIVE
+/sys/class/infiniband/mlx5_9/ports/1/rate: 25 Gb/sec (1X EDR)
+";
+    let text =
+        fixture("hosts/mlx5.txt").replace("==> show_gids <==", &format!("{}==> show_gids <==", &slow[1..]));
+    let mut host = read_host("a.txt", &text).expect("it is read");
+    assert_eq!(host.adapters.len(), 2);
+    assert!(attach_host(&network(), &mut host, None));
+    let found = check(&[host], &[]);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn what_the_fabric_file_means_is_no_fault_of_a_host() {
+    // Notifications with DSCP 4, no ECN and no PFC are faults only where nothing says that they are meant.
+    let nic = "cnp-dscp = 4\necn = false\npfc = []\nmtu = 1024\ncongestion = \"off\"";
+    let network = network_of(&format!("{FABRIC}\n[nic.default]\n{nic}\n"));
+    let text = derived(
+        "hosts/mlx5.txt",
+        &[
+            ("cnp_dscp: 48", "cnp_dscp: 4"),
+            ("default_roce_tos: 106", "default_roce_tos: 104"),
+            ("enabled     0   0   0   1", "enabled     0   0   0   0"),
+            ("mtu: 9000", "mtu: 1500"),
+            ("roce_rp/enable/3: 1", "roce_rp/enable/3: 0"),
+        ],
+    );
+    let mut host = read_host("a.txt", &text).expect("it is read");
+    assert_eq!(check(std::slice::from_ref(&host), &[]).len(), 5, "without the file");
+    assert!(attach_host(&network, &mut host, None));
+    let found = check(&[host], &[]);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn data_in_another_priority_than_the_switch_pauses_is_a_fault_of_the_pair() {
+    let text = derived(
+        "hosts/mlx5.txt",
+        &[
+            ("28,27,26,25,24,", "28,27,25,24,"),
+            ("36,35,34,33,32,", "36,35,34,33,32,26,"),
+            ("enabled     0   0   0   1   0", "enabled     0   0   0   1   1"),
+            ("buffer      0   0   0   1   0", "buffer      0   0   0   1   1"),
+        ],
+    );
+    let host = read_host("host", &text).expect("it is read");
+    assert!(check(std::slice::from_ref(&host), &[]).is_empty(), "alone it may be meant so");
+    let switch = read_switch("eos", &fixture("switches/eos.txt")).expect("it is read");
+    let found = check(&[host], &[switch]);
+    assert_eq!(rules(&found), ["pair-map"], "{found:#?}");
+}
+
+#[test]
+fn switches_that_pause_different_priorities_are_found_at_their_link() {
+    let text = FABRIC.replace("name = \"other\"\n", "name = \"other\"\nqos = \"four\"\n");
+    let four = "
+[qos.four]
+trust = \"dscp\"
+dscp = { \"26\" = 4, \"48\" = 6 }
+pfc.classes = [4]
+[qos.four.queue.4]
+weight = 50
+ecn = { min = \"150kB\", max = \"1500kB\", probability = \"100%\" }
+[qos.four.queue.6]
+level = 1
+";
+    for (text, expected) in [(FABRIC.to_owned(), None), (format!("{text}{four}"), Some("link-pfc"))] {
+        let network = network_of(&text);
+        let switch = |name: &str| {
+            let (dialect, version) = gear::Dialect::parse("eos@4.30").expect("it is known");
+            let intent = gear::switch_intent(&network, name, dialect).expect("it is there");
+            let text = dialect.write(&intent, version).text;
+            let mut switch = read_switch(&format!("{name}.cfg"), &text).expect("it is read");
+            assert!(plan_switch(&network, &mut switch, None).expect("it has a plan"));
+            switch
+        };
+        let found = check(&[], &[switch("leaf"), switch("other")]);
+        assert_eq!(rules(&found), expected.into_iter().collect::<Vec<_>>(), "{found:#?}");
+        for finding in found {
+            assert!(finding.what.contains("priority 3-4 is paused at one end only"), "{finding}");
+        }
+    }
 }
 
 #[test]

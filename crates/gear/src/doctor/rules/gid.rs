@@ -30,7 +30,9 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
         found.push(own("link-speed").say(what, &[&now.seen, &most.seen], cost(&case, &fixed), fix));
     }
     gids(host, adapter, found);
-    if let Some(mtu) = adapter.mtu.as_ref().filter(|mtu| mtu.value < MTU_NEEDED) {
+    if let Some(mtu) = adapter.mtu.as_ref().filter(|mtu| mtu.value < MTU_NEEDED)
+        && host.planned.is_none()
+    {
         let fits = [2048, 1024, 512, 256]
             .into_iter()
             .find(|roce| mtu.value >= roce + MTU_NEEDED - 4096)

@@ -3,6 +3,8 @@
 mod fabric;
 mod gid;
 mod headroom;
+mod host;
+mod links;
 mod pairs;
 mod pcie;
 mod qos;
@@ -11,18 +13,16 @@ mod smb;
 mod software;
 mod switch;
 
-use super::{Adapter, Consequence, Evidence, Fact, Finding, HostFacts, SwitchFacts};
+use super::{Adapter, Consequence, Evidence, Fact, Finding, HostFacts, SwitchFacts, manual};
 use crate::Intent;
 use crate::consequence::{Case, Talk, compare};
+use crate::intent::{Schedule, Trust};
 
 /// The DSCP of data where nothing says another one.
 const DATA_DSCP: u8 = 26;
 
 /// The DSCP of notifications where nothing says another one.
 const CNP_DSCP: u8 = 48;
-
-/// The page that explains every rule.
-const MANUAL: &str = "docs/gear.md#rules";
 
 /// Finds what is wrong with hosts and switches, each alone and with each other.
 pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
@@ -32,6 +32,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
             pcie::check(host, adapter, &mut found);
             gid::check(host, adapter, &mut found);
             qos::check(host, adapter, &mut found);
+            host::check(host, adapter, &mut found);
         }
         software::check(host, &mut found);
         smb::check(host, &mut found);
@@ -44,6 +45,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
         fabric::check(switch, &mut found);
     }
     pairs::check(hosts, switches, &mut found);
+    links::check(switches, &mut found);
     found
 }
 
@@ -85,6 +87,24 @@ fn cost_of(adapter: &Adapter, change: impl Fn(&mut Talk)) -> Consequence {
     cost(&now, &fixed)
 }
 
+/// What a smaller share of the link costs data, beside a host that writes in another class: a port with these
+/// weights, for ETS is the same at an adapter's port and at a switch's.
+fn share_cost(network: &Case, (percent, wanted): (u8, u8)) -> Consequence {
+    let with = |percent: u8| {
+        let mut case = network.clone();
+        case.switch.queues.iter_mut().for_each(|queue| queue.schedule = Schedule::Strict);
+        let class = usize::from(case.switch.class_of_dscp(case.senders.dscp));
+        let other = usize::from(class == 0);
+        case.switch.queues[class].schedule = Schedule::Weighted(percent.clamp(1, 99));
+        case.switch.queues[other].schedule = Schedule::Weighted(100 - percent.clamp(1, 99));
+        case.switch.trust = Trust::Dscp;
+        case.switch.dscp[0] = other as u8;
+        case.beside = Some(Talk { dscp: 0, priority: 0, pfc: 0, ..Talk::default() });
+        case
+    };
+    cost(&with(percent), &with(wanted))
+}
+
 /// A finding of an adapter.
 struct Found<'a> {
     rule: &'static str,
@@ -93,6 +113,14 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    /// The host, the interface and the device.
+    fn place(&self) -> String {
+        match &self.adapter.netdev {
+            Some(netdev) => format!("{}, {} ({})", self.host.name, netdev.value, self.adapter.device),
+            None => format!("{}, {}", self.host.name, self.adapter.device),
+        }
+    }
+
     fn say(
         &self,
         what: impl Into<String>,
@@ -100,18 +128,15 @@ impl Found<'_> {
         consequence: Consequence,
         fix: impl Into<String>,
     ) -> Finding {
-        let place = match &self.adapter.netdev {
-            Some(netdev) => format!("{}, {} ({})", self.host.name, netdev.value, self.adapter.device),
-            None => format!("{}, {}", self.host.name, self.adapter.device),
-        };
         Finding {
             rule: self.rule,
-            place,
+            place: self.place(),
             what: what.into(),
             evidence: seen.iter().map(|evidence| (*evidence).clone()).collect(),
             consequence,
             fix: fix.into(),
-            link: MANUAL,
+            link: manual::link(self.rule),
+            specification: manual::specification(self.rule),
         }
     }
 }

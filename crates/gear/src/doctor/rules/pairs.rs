@@ -5,18 +5,21 @@ use super::{
 };
 use crate::Intent;
 use crate::consequence::Case;
+use crate::doctor::ShownPort;
 use crate::text::{classes, ranges};
 
 pub(super) fn check(hosts: &[HostFacts], switches: &[SwitchFacts], found: &mut Vec<Finding>) {
     for host in hosts {
         for adapter in host.adapters.iter().filter(|adapter| is_of_interest(host, adapter)) {
             for switch in switches.iter().filter(|switch| may_be_linked(host, switch)) {
-                shown_pfc(host, adapter, switch, found);
-                // Which port a host is attached to is not known: most ports are alike.
-                let Some(intent) = switch.groups.iter().max_by_key(|group| group.ports.len()) else {
-                    continue;
-                };
+                // Without a fabric file it is not known which port a host is attached to: most ports are
+                // alike.
+                let port = port_of(host, switch);
+                shown_pfc(host, adapter, (switch, port), found);
+                let most = || switch.groups.iter().max_by_key(|group| group.ports.len());
+                let Some(intent) = port.map_or_else(most, |port| switch.group(port)) else { continue };
                 pair(host, adapter, switch, intent, found);
+                priority(host, adapter, switch, intent, found);
             }
         }
     }
@@ -24,16 +27,66 @@ pub(super) fn check(hosts: &[HostFacts], switches: &[SwitchFacts], found: &mut V
 
 /// Whether a link between both is possible: a fabric file may say that there is none.
 fn may_be_linked(host: &HostFacts, switch: &SwitchFacts) -> bool {
-    match (&host.attached, &switch.planned) {
-        (Some(attached), Some(planned)) => attached.contains(&planned.name),
+    match (&host.planned, &switch.planned) {
+        (Some(host), Some(planned)) => host.links.iter().any(|link| link.switch == planned.name),
         _ => true,
     }
 }
 
+/// The switch's port of the first link that a fabric file has between both.
+fn port_of(host: &HostFacts, switch: &SwitchFacts) -> Option<u16> {
+    let (host, planned) = (host.planned.as_ref()?, switch.planned.as_ref()?);
+    host.links.iter().find(|link| link.switch == planned.name).map(|link| link.port)
+}
+
+/// Data in a priority of the adapter that is not the one that the switch pauses for it.
+fn priority(
+    host: &HostFacts,
+    adapter: &Adapter,
+    switch: &SwitchFacts,
+    intent: &Intent,
+    found: &mut Vec<Finding>,
+) {
+    let own = Found { rule: "pair-map", host, adapter };
+    let (Some(pfc), Some(map)) = (&adapter.pfc, &adapter.dscp) else { return };
+    let dscp = data_dscp(adapter).filter(|dscp| *dscp != 0).unwrap_or(DATA_DSCP);
+    let class = intent.class_of_dscp(dscp);
+    let priority = map.value[usize::from(dscp & 63)];
+    // PFC for neither or one of both is a fault of its own.
+    let both = 1 << class | 1_u8 << (priority & 7);
+    if priority == class || !intent.lossless(class) || pfc.value & both != both {
+        return;
+    }
+    let place = own.place();
+    if found.iter().any(|finding| finding.rule == "host-map" && finding.place == place) {
+        return;
+    }
+    let mut now = Case::incast(intent, gbps(adapter));
+    (now.senders.priority, now.senders.pfc, now.senders.dscp) = (class, pfc.value, dscp);
+    let fixed = now.clone();
+    now.senders.priority = priority;
+    let what = format!(
+        "DSCP {dscp} is in priority {priority} of the adapter, and {} pauses priority {class} for it",
+        switch.file
+    );
+    let (netdev, _) = super::names(adapter);
+    let fix = format!("mlnx_qos -i {netdev} --dscp2prio set,{dscp},{class}");
+    found.push(own.say(what, &[&map.seen], cost(&now, &fixed), fix));
+}
+
 /// A priority that the host pauses and obeys, and that no port of the switch has PFC for.
-fn shown_pfc(host: &HostFacts, adapter: &Adapter, switch: &SwitchFacts, found: &mut Vec<Finding>) {
+fn shown_pfc(
+    host: &HostFacts,
+    adapter: &Adapter,
+    (switch, number): (&SwitchFacts, Option<u16>),
+    found: &mut Vec<Finding>,
+) {
     let Some(pfc) = adapter.pfc.as_ref().filter(|pfc| pfc.value != 0) else { return };
-    let ports: Vec<_> = switch.shown.each().filter_map(|port| port.pfc.as_ref()).collect();
+    let name = number.and_then(|number| switch.port_name(number));
+    let is_own = |port: &&ShownPort| name.is_some_and(|name| port.is_called(name));
+    let own: Vec<_> = switch.shown.each().filter(is_own).filter_map(|port| port.pfc.as_ref()).collect();
+    let all = || switch.shown.each().filter_map(|port| port.pfc.as_ref()).collect();
+    let ports: Vec<_> = if own.is_empty() { all() } else { own };
     let Some(first) = ports.first() else { return };
     if ports.iter().any(|port| port.value & pfc.value != 0) {
         return;

@@ -111,8 +111,8 @@ fn read_requests(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
         && !relaxed.value
     {
         let what = "relaxed ordering is off: each write to memory waits for the one before";
-        let why = "it depends on the memory controller; reports name receivers that pause the switch at \
-            half the rate";
+        let why = "the simulated PCIe link does not order writes, and what ordering costs depends on the \
+            memory controller; reports name receivers that pause the switch at half the rate";
         let fix = format!(
             "setpci -s {pci} CAP_EXP+8.w=10:10, or \"PCI relaxed ordering\" in the firmware settings of \
                 the host"

@@ -1,8 +1,10 @@
 //! Marking, DSCP maps, PFC, ECN and ETS of an adapter.
 
 use super::{
-    Adapter, CNP_DSCP, Consequence, DATA_DSCP, Finding, Found, HostFacts, cost_of, data_dscp, names,
+    Adapter, CNP_DSCP, Consequence, DATA_DSCP, Finding, Found, HostFacts, cost, cost_of, data_dscp, names,
+    share_cost, usual,
 };
+use crate::consequence::Case;
 
 /// Classes of data with a smaller share than this are starved by the others.
 const SHARE_MIN: u8 = 20;
@@ -44,11 +46,13 @@ fn marking(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let (_, device) = names(adapter);
     let Some(tos) = &adapter.tos else { return };
     let fix = format!("cma_roce_tos -d {device} -p 1 -t 106   # DSCP 26 and ECT(0)");
-    if tos.value >> 2 == 0 {
+    // A fabric file may mean it so.
+    let planned = host.planned.as_ref();
+    if tos.value >> 2 == 0 && planned.is_none_or(|planned| planned.dscp != 0) {
         let what = format!("connections leave with ToS {}: DSCP 0, the class of everything else", tos.value);
         let consequence = cost_of(adapter, |talk| (talk.dscp, talk.priority, talk.ecn) = (0, 0, false));
         found.push(own("tos-zero").say(what, &[&tos.seen], consequence, fix));
-    } else if tos.value & 3 == 0 {
+    } else if tos.value & 3 == 0 && planned.is_none_or(|planned| planned.ecn) {
         let what = format!(
             "ToS {} has DSCP {}, and says that packets take no part in ECN",
             tos.value,
@@ -63,7 +67,9 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let own = |rule| Found { rule, host, adapter };
     let (netdev, _) = names(adapter);
     let Some(pfc) = &adapter.pfc else { return };
-    let dscp = data_dscp(adapter).filter(|dscp| *dscp != 0).unwrap_or(DATA_DSCP);
+    let planned = host.planned.as_ref();
+    let usual = planned.map_or(DATA_DSCP, |planned| planned.dscp);
+    let dscp = data_dscp(adapter).filter(|dscp| *dscp != 0).unwrap_or(usual);
     if let Some(trust) = adapter.trusts_dscp.as_ref().filter(|trust| !trust.value) {
         let what = "the adapter trusts PCP, which untagged packets do not have: data is in priority 0";
         let fix =
@@ -71,13 +77,13 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         found.push(own("trust").say(what, &[&trust.seen], cost_of(adapter, |talk| talk.priority = 0), fix));
         return;
     }
+    // PFC is as the fabric file has it: what else may be wrong is compared with the file.
+    if planned.is_some_and(|planned| planned.pfc == pfc.value) {
+        return;
+    }
     let map = adapter.dscp.as_ref();
     let priority = map.map_or(3, |map| map.value[usize::from(dscp & 63)]);
-    let command = |mask: u8| {
-        let bits: Vec<String> = (0..8).map(|priority| (mask >> priority & 1).to_string()).collect();
-        let os = if adapter.dcbx_by_host.as_ref().is_some_and(|os| !os.value) { " --dcbx os" } else { "" };
-        format!("mlnx_qos -i {netdev}{os} --pfc {}", bits.join(","))
-    };
+    let command = |mask: u8| pfc_command(adapter, mask);
     if pfc.value == 0 {
         let what = format!(
             "PFC is off for all priorities: pauses of the switch for priority {priority} are not obeyed"
@@ -87,7 +93,8 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     } else if pfc.value == 0xff {
         let what = "PFC is on for all priorities: a pause stops notifications and everything else too";
         let consequence = Consequence::NotSimulated(
-            "it shows with traffic of other priorities, behind a congested receiver",
+            "switches pause the priorities only that they have PFC for, and the simulated adapter pauses \
+             that of data only; it shows with traffic of other priorities, behind a congested receiver",
         );
         found.push(own("pfc-all").say(what, &[&pfc.seen], consequence, command(1 << priority)));
     } else if pfc.value >> priority & 1 == 0 {
@@ -119,16 +126,28 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         );
         let fix =
             format!("mlnx_qos -i {netdev} --prio2buffer 0,0,0,1,0,0,0,0   # and --buffer_size for both");
-        let consequence =
-            Consequence::NotSimulated("it shows when traffic of priority 0 fills the adapter's buffer");
+        let consequence = Consequence::NotSimulated(
+            "the simulated adapter has one receive buffer, and does not divide it by \
+                priority; it shows when traffic of priority 0 fills the adapter's buffer",
+        );
         found.push(own("receive-buffer").say(what, &[&buffers.seen], consequence, fix));
     }
+}
+
+/// The command that turns PFC on for some priorities.
+fn pfc_command(adapter: &Adapter, mask: u8) -> String {
+    let (netdev, _) = names(adapter);
+    let bits: Vec<String> = (0..8).map(|priority| (mask >> priority & 1).to_string()).collect();
+    let os = if adapter.dcbx_by_host.as_ref().is_some_and(|os| !os.value) { " --dcbx os" } else { "" };
+    format!("mlnx_qos -i {netdev}{os} --pfc {}", bits.join(","))
 }
 
 fn notifications(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let own = |rule| Found { rule, host, adapter };
     let (netdev, device) = names(adapter);
-    if let Some(cnp) = adapter.cnp_dscp.as_ref().filter(|cnp| cnp.value != CNP_DSCP) {
+    if let Some(cnp) = adapter.cnp_dscp.as_ref().filter(|cnp| cnp.value != CNP_DSCP)
+        && host.planned.is_none()
+    {
         let what =
             format!("notifications leave with DSCP {}: the usual rule of switches is for DSCP 48", cnp.value);
         let consequence = cost_of(adapter, |talk| talk.cnp_dscp = cnp.value);
@@ -144,8 +163,10 @@ fn notifications(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
     {
         let what = format!("notifications have priority {}, which is paused as data is", priority.value);
         let fix = format!("echo 6 > /sys/class/net/{netdev}/ecn/roce_np/cnp_802p_prio");
-        let consequence =
-            Consequence::NotSimulated("notifications wait behind the pause that they are to prevent");
+        let fixed = Case { exchange: true, ..usual(adapter) };
+        let mut now = fixed.clone();
+        (now.senders.cnp_priority, now.receiver.cnp_priority) = (priority.value & 7, priority.value & 7);
+        let consequence = cost(&now, &fixed);
         found.push(own("cnp-priority").say(what, &[&priority.seen, &pfc.seen], consequence, fix));
     }
     for (rule, map, role, effect) in [
@@ -157,14 +178,20 @@ fn notifications(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
         ),
         ("ecn-reaction-point", &adapter.reacts, "roce_rp", "notifications do not slow senders down"),
     ] {
-        let Some(on) = map.get(&3).filter(|on| !on.value) else { continue };
-        let fix = format!("echo 1 > /sys/class/net/{netdev}/ecn/{role}/enable/3, at both ends");
-        let what = format!("DCQCN is off for priority 3: {effect}");
+        let priority = host.planned.as_ref().map_or(3, |planned| planned.priority);
+        let is_meant = host.planned.as_ref().is_none_or(|planned| planned.dcqcn);
+        let Some(on) = map.get(&priority).filter(|on| !on.value && is_meant) else { continue };
+        let fix = format!("echo 1 > /sys/class/net/{netdev}/ecn/{role}/enable/{priority}, at both ends");
+        let what = format!("DCQCN is off for priority {priority}: {effect}");
         found.push(own(rule).say(what, &[&on.seen], cost_of(adapter, |talk| talk.ecn = false), fix));
     }
 }
 
 fn shares(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
+    // Shares of a fabric file are compared with that.
+    if host.planned.is_some() {
+        return;
+    }
     let dscp = data_dscp(adapter).unwrap_or(DATA_DSCP);
     let priority = adapter.dscp.as_ref().map_or(3, |map| map.value[usize::from(dscp & 63)]);
     let Some(class) = adapter.class_of_priority.get(&priority) else { return };
@@ -179,9 +206,7 @@ fn shares(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let what = format!("data has {percent} % of the link when other classes send");
     let fix =
         format!("mlnx_qos -i {netdev} --tsa ets,ets,ets,ets,ets,ets,strict,ets --tcbw 47,1,1,48,1,1,0,1");
-    let consequence = Consequence::NotSimulated(
-        "it is the share under load of all classes; alone, data has the whole link",
-    );
+    let consequence = share_cost(&usual(adapter), (percent, 50));
     let own = Found { rule: "ets-share", host, adapter };
     found.push(own.say(what, &[&share.seen], consequence, fix));
 }

@@ -1,7 +1,7 @@
 //! What a switch shows of its ports, against its configuration and the fabric file.
 
 use super::switch::One;
-use super::{Consequence, Evidence, Finding, MANUAL, SwitchFacts, cost};
+use super::{Consequence, Evidence, Finding, SwitchFacts, cost, manual};
 use crate::consequence::Case;
 use crate::doctor::{Fact, ShownPort};
 use crate::text::{classes, ranges};
@@ -11,17 +11,56 @@ use crate::{Dialect, Intent};
 const MTU_NEEDED: u32 = 4200;
 
 pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
+    // Ports that were looked at, and their findings.
+    let mut seen: Vec<(&ShownPort, Option<&Intent>, core::ops::Range<usize>)> = Vec::new();
     for port in switch.shown.each() {
         // A link that is down is not in use.
         if port.up.as_ref().is_some_and(|up| !up.value) {
             continue;
         }
-        let own = Port { switch, port, dscp, expected: expected(switch, port) };
+        let expected = expected(switch, port);
+        // Ports that are alike are named in one finding.
+        let alike = seen.iter().find(|(other, meant, _)| is_same(*meant, expected) && are_alike(other, port));
+        if let Some((_, _, own)) = alike {
+            found[own.clone()].iter_mut().for_each(|finding| finding.place += &format!(", {}", port.title()));
+            continue;
+        }
+        let begin = found.len();
+        let own = Port { switch, port, dscp, expected };
         own.pfc(found);
         own.classes(found);
+        own.marking(found);
         own.counters(found);
         own.mtu(found);
+        seen.push((port, expected, begin..found.len()));
     }
+}
+
+/// Whether two ports are meant to do the same: they are of one group.
+fn is_same(one: Option<&Intent>, other: Option<&Intent>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => core::ptr::eq(one, other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+/// Whether two ports show the same, whatever lines it is in.
+fn are_alike(one: &ShownPort, other: &ShownPort) -> bool {
+    fn values<T: Copy>(of: &std::collections::BTreeMap<u8, Fact<T>>) -> Vec<(u8, T)> {
+        of.iter().map(|(queue, fact)| (*queue, fact.value)).collect()
+    }
+    fn value<T: Copy>(of: Option<&Fact<T>>) -> Option<T> {
+        of.map(|fact| fact.value)
+    }
+    value(one.pfc.as_ref()) == value(other.pfc.as_ref())
+        && value(one.pfc_enabled.as_ref()) == value(other.pfc_enabled.as_ref())
+        && value(one.mtu.as_ref()) == value(other.mtu.as_ref())
+        && value(one.trusts_dscp.as_ref()) == value(other.trusts_dscp.as_ref())
+        && value(one.marks.as_ref()) == value(other.marks.as_ref())
+        && value(one.dscp.as_ref()) == value(other.dscp.as_ref())
+        && values(&one.drops) == values(&other.drops)
+        && values(&one.stormed) == values(&other.stormed)
+        && values(&one.marked) == values(&other.marked)
 }
 
 /// What a port is meant to do: its configuration, else the fabric file.
@@ -50,7 +89,8 @@ impl Port<'_> {
         let (file, dialect) = (&self.switch.file, self.switch.dialect.name());
         let place = format!("{file} ({dialect}), {}", self.port.title());
         let evidence = seen.iter().map(|seen| (*seen).clone()).collect();
-        Finding { rule, place, what, evidence, consequence, fix, link: MANUAL }
+        let (link, specification) = (manual::link(rule), manual::specification(rule));
+        Finding { rule, place, what, evidence, consequence, fix, link, specification }
     }
 
     /// The configuration that faults are simulated with.
@@ -81,6 +121,10 @@ impl Port<'_> {
             Dialect::Nvue => {
                 format!("nv set qos pfc default-global switch-priority {class}; nv config apply")
             }
+            Dialect::RouterOs => format!(
+                "/interface/ethernet/switch/qos/port set {port} pfc=PROFILE egress-rate-queue{class}=RATE   \
+                 # PROFILE: traffic-class={class} rx=yes tx=yes"
+            ),
             _ => format!("PFC for priority {class} on {port}"),
         }
     }
@@ -135,6 +179,24 @@ impl Port<'_> {
             );
             found.push(self.say("shown-dscp", what, &[&map.seen, &pfc.seen], self.cost_of(lossy), fix));
         }
+    }
+
+    /// A lossless queue of data that does not mark, where all queues that mark are shown.
+    fn marking(&self, found: &mut Vec<Finding>) {
+        let (Some(marks), Some(pfc)) = (&self.port.marks, &self.port.pfc) else { return };
+        let mapped = self.port.dscp.as_ref().and_then(|map| map.value[usize::from(self.dscp & 63)]);
+        let class = mapped.unwrap_or_else(|| self.class()) & 7;
+        let is_meant = self.expected.is_none_or(|intent| intent.queues[usize::from(class)].ecn.is_some());
+        let has_marked = self.port.marked.get(&class).is_some_and(|packets| packets.value > 0);
+        if pfc.value >> class & 1 == 0 || marks.value >> class & 1 == 1 || !is_meant || has_marked {
+            return;
+        }
+        let what =
+            format!("queue {class} of data does not mark (ECN); those that do: {}", listed(marks.value));
+        let consequence = self.cost_of(|case| case.switch.queues[usize::from(class)].ecn = None);
+        let intent = self.intent();
+        let fix = One { switch: self.switch, intent: &intent, dscp: self.dscp }.fix_ecn(class);
+        found.push(self.say("shown-ecn", what, &[&marks.seen], consequence, fix));
     }
 
     /// Whether a queue is known to be lossless.

@@ -120,7 +120,10 @@ fn smb_direct(windows: &WindowsFacts, say: &mut dyn FnMut(&'static str, &str, &E
             "SMB signs or encrypts all data: it is copied and computed on, and not placed by the adapter";
         let fix = "Set-SmbServerConfiguration -EncryptData $false -RequireSecuritySignature $false, where \
             the network is trusted";
-        let consequence = Consequence::NotSimulated("it depends on the processor and the version of Windows");
+        let consequence = Consequence::NotSimulated(
+            "the simulated processor does not encrypt, and how fast it does depends on the processor and the \
+             version of Windows",
+        );
         say("smb-encryption", what, &encrypts.seen, consequence, fix);
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         let fix = "rdma link delete of the software device";
         found.push(own.say(what, &[&device.seen], Consequence::NothingArrives, fix));
     }
-    let peer = "it shows in transfers between GPU and adapter, which then go through the processor";
+    let peer = "the simulated host has one memory and no GPU; it shows in transfers between GPU and adapter, \
+                which then go through the processor";
     if let (Some(acs), Some(_)) = (host.acs_redirects.first(), host.gpus.first()) {
         let what =
             "ACS redirects peer-to-peer requests: data between GPU and adapter goes through the root complex";
@@ -50,7 +51,10 @@ fn firmware(host: &HostFacts, found: &mut Vec<Finding>) {
     let Some((adapter, other)) = known.iter().find(|(_, psid)| psid.value != first.value) else { return };
     let what = format!("firmware {} and {}: adapters of one host differ", first.value, other.value);
     let fix = "mstflint -d BDF query; firmware of the board's own PSID, or the same for all";
-    let consequence = Consequence::NotSimulated("features and defaults of firmware differ between PSIDs");
+    let consequence = Consequence::NotSimulated(
+        "adapters are simulated by their settings and not by their firmware; features and defaults of \
+         firmware differ between PSIDs",
+    );
     let own = Found { rule: "firmware-psid", host, adapter };
     found.push(own.say(what, &[&other.seen, &first.seen], consequence, fix));
 }

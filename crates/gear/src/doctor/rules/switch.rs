@@ -2,7 +2,7 @@
 
 use fabric::vendor::{Imported, LossyClass};
 
-use super::{CNP_DSCP, Consequence, Evidence, Finding, MANUAL, SwitchFacts, cost};
+use super::{CNP_DSCP, Consequence, Evidence, Finding, SwitchFacts, cost, manual};
 use crate::consequence::Case;
 use crate::intent::ECN_DEFAULT;
 use crate::text::{classes, ranges};
@@ -38,7 +38,8 @@ impl One<'_> {
     ) -> Finding {
         let ports = self.intent.ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
         let place = format!("{} ({}), {ports}", self.switch.file, self.switch.dialect.name());
-        Finding { rule, place, what, evidence: vec![seen], consequence, fix, link: MANUAL }
+        let (link, specification) = (manual::link(rule), manual::specification(rule));
+        Finding { rule, place, what, evidence: vec![seen], consequence, fix, link, specification }
     }
 
     fn class(&self) -> u8 {
@@ -173,7 +174,7 @@ impl One<'_> {
         }
     }
 
-    fn fix_ecn(&self, class: u8) -> String {
+    pub(super) fn fix_ecn(&self, class: u8) -> String {
         match self.switch.dialect {
             Dialect::RouterOs => format!(
                 "/interface ethernet switch qos tx-manager queue set {class} \
@@ -227,6 +228,22 @@ impl One<'_> {
         }
     }
 
+    /// A receiver whose PCIe link is slower than the network link pauses the switch. That it is not
+    /// obeyed is the same as a receiver that sends no pauses.
+    fn not_obeyed(&self) -> Consequence {
+        let mut fixed = Case::incast(self.intent, self.gbps());
+        let width = |lanes: &u8| 8.0 * 128.0 / 130.0 * f64::from(*lanes) < f64::from(self.gbps()) * 0.8;
+        let lanes = [16, 8, 4, 2].into_iter().find(width).unwrap_or(1);
+        fixed.receiver.pcie = Some((3, lanes));
+        let class = self.class();
+        (fixed.senders.priority, fixed.receiver.priority) = (class, class);
+        (fixed.senders.pfc, fixed.receiver.pfc) = (1 << class, 1 << class);
+        fixed.switch.pfc_obey |= fixed.switch.pfc_send;
+        let mut now = fixed.clone();
+        now.receiver.pfc = 0;
+        cost(&now, &fixed)
+    }
+
     fn rest(&self, found: &mut Vec<Finding>) {
         let unheard = self.intent.pfc_send & !self.intent.pfc_obey;
         if unheard != 0 {
@@ -239,9 +256,8 @@ impl One<'_> {
                 ),
                 _ => "pauses in both directions".to_owned(),
             };
-            let why = "it shows between switches, and in front of a host that pauses";
             let seen = self.evidence(&["rx=", "rx ", "egress-rate", "pfc"]);
-            found.push(self.say("switch-pfc-receive", what, seen, Consequence::NotSimulated(why), fix));
+            found.push(self.say("switch-pfc-receive", what, seen, self.not_obeyed(), fix));
         }
         // RouterOS scripts that do not set the MTU say nothing about it.
         let said = ["mtu", "MTU"].iter().any(|word| self.switch.text.contains(word));
@@ -279,9 +295,12 @@ fn lanes(switch: &SwitchFacts, found: &mut Vec<Finding>) {
             let module = port.name.trim_end_matches(|letter: char| letter.is_ascii_digit());
             let what = format!("the lanes of port {} are configured differently", port.name);
             let fix = format!("the same for {module}1, {module}2, {module}3 and {module}4");
-            let why = "the chip applies settings to all lanes of a port, or to none";
             let evidence = own.evidence(&[module]);
-            found.push(own.say("switch-lanes", what, evidence, Consequence::NotSimulated(why), fix));
+            // The chip applies settings to all lanes of a port, or to none.
+            let fixed = Case::incast(intent, own.gbps());
+            let mut now = fixed.clone();
+            (now.switch.pfc_send, now.switch.pfc_obey) = (0, 0);
+            found.push(own.say("switch-lanes", what, evidence, cost(&now, &fixed), fix));
         }
     }
 }

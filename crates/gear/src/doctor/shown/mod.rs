@@ -2,8 +2,10 @@
 //! prompt with the command. A file may hold the running configuration as well.
 
 mod eos;
+mod json;
 mod nvue;
 mod nxos;
+mod routeros;
 mod sonic;
 mod table;
 
@@ -35,6 +37,8 @@ pub struct ShownPort {
     pub trusts_dscp: Option<Fact<bool>>,
     /// Queues that mark packets, one bit each.
     pub marks: Option<Fact<u8>>,
+    /// Packets that were marked, by queue.
+    pub marked: BTreeMap<u8, Fact<u64>>,
     /// Class by DSCP, as far as it is shown.
     pub dscp: Option<Fact<[Option<u8>; 64]>>,
 }
@@ -67,6 +71,14 @@ impl Shown {
 }
 
 impl ShownPort {
+    /// Takes dropped packets of a queue; of several outputs that count them, the most.
+    fn dropped(&mut self, queue: u8, packets: Fact<u64>) {
+        let before = self.drops.get(&queue).map_or(0, |drops| drops.value);
+        if packets.value >= before {
+            self.drops.insert(queue, packets);
+        }
+    }
+
     /// The name for people.
     pub fn title(&self) -> &str {
         if self.name.is_empty() { "all ports" } else { &self.name }
@@ -93,6 +105,14 @@ pub(super) struct Outputs {
 fn command(line: &str) -> Option<&str> {
     if let Some(command) = line.trim().strip_prefix("==> ").and_then(|rest| rest.strip_suffix(" <==")) {
         return Some(command);
+    }
+    // RouterOS: "[admin@MikroTik] /interface/ethernet/switch/qos/port> print stats".
+    let routeros = line.trim_start().strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    if let Some((user, rest)) = routeros
+        && user.contains('@')
+        && !user.contains(char::is_whitespace)
+    {
+        return Some(rest.trim());
     }
     // A prompt has no blanks: "leaf1#show pfc counters", "cumulus@leaf01:mgmt:~$ nv show qos roce".
     let at = line.find(['#', '$', '>'])?;
@@ -127,41 +147,111 @@ pub(super) fn read(file: &str, text: &str) -> Result<Outputs, ReadError> {
             }
         }
     }
+    let mut menus = routeros::Menus::default();
     for section in &sections {
-        take(section, text, &mut found)?;
+        if routeros::is_export(section.command) {
+            found.configuration = Some(kept(section, text));
+        } else if let Some(words) = routeros::words(section.command) {
+            if routeros::take(section, &words, &mut menus, &mut found.shown)? {
+                found.dialect = Some(Dialect::RouterOs);
+            }
+        } else {
+            take(section, text, &mut found)?;
+        }
     }
+    menus.finish(&mut found.shown);
     Ok(found)
 }
 
+/// The words of a command up to a pipe, and whether its output is JSON.
+fn words_of(command: &str) -> (Vec<&str>, bool) {
+    let (before, after) = command.split_once('|').unwrap_or((command, ""));
+    let all: Vec<&str> = before.split_whitespace().collect();
+    let format = all.iter().position(|word| matches!(*word, "-o" | "--output"));
+    let format_is_json = format.is_some_and(|at| all.get(at + 1) == Some(&"json"));
+    let json = format_is_json || after.split_whitespace().any(|word| word == "json");
+    let end = if format_is_json { format.unwrap_or(all.len()) } else { all.len() };
+    (all[..end].to_vec(), json)
+}
+
 fn take(section: &Section<'_>, text: &str, found: &mut Outputs) -> Result<(), ReadError> {
-    let words: Vec<&str> = section.command.split_whitespace().collect();
+    let (words, json) = words_of(section.command);
     let shown = &mut found.shown;
     let dialect = match words.as_slice() {
         ["show", "running-config" | "runningconfiguration", ..] | ["nv", "config", "show", ..] => {
             found.configuration = Some(kept(section, text));
             return Ok(());
         }
-        ["show", "pfc", "counters", ..] => Dialect::Sonic,
-        ["show", "pfc", "priority", ..] => sonic::priorities(section, shown).map(|()| Dialect::Sonic)?,
-        ["show", "pfcwd", "stats", ..] => sonic::watchdog(section, shown).map(|()| Dialect::Sonic)?,
-        ["show", "queue", "counters", ..] => sonic::queues(section, shown).map(|()| Dialect::Sonic)?,
+        ["nv", ..] => nvue(section, &words, json, shown)?,
+        _ if json => eos_json(section, &words, shown)?,
+        ["show", "pfc", "counters", ..] => Some(Dialect::Sonic),
+        ["show", "pfc", "priority", ..] => {
+            sonic::priorities(section, shown).map(|()| Some(Dialect::Sonic))?
+        }
+        ["show", "pfcwd", "stats", ..] => sonic::watchdog(section, shown).map(|()| Some(Dialect::Sonic))?,
+        ["show", "queue", "counters", ..] => sonic::queues(section, shown).map(|()| Some(Dialect::Sonic))?,
         ["show", "interfaces", "status", ..] if sonic::is_own_status(section) => {
-            sonic::status(section, shown).map(|()| Dialect::Sonic)?
+            sonic::status(section, shown).map(|()| Some(Dialect::Sonic))?
         }
         ["show", "priority-flow-control"] | ["show", "priority-flow-control", "status"] => {
-            eos::priority_flow_control(section, shown).map(|()| Dialect::Eos)?
+            eos::priority_flow_control(section, shown).map(|()| Some(Dialect::Eos))?
         }
-        ["show", "interface", .., "priority-flow-control"] => {
-            nxos::priority_flow_control(section, shown).map(|()| Dialect::NxOs)?
+        ["show", "qos", "interfaces", .., "ecn"] => {
+            eos::ecn(section, &words, shown).map(|()| Some(Dialect::Eos))?
         }
-        ["nv", "show", "qos", "roce"] => nvue::roce(section, &mut shown.all).map(|()| Dialect::Nvue)?,
-        ["nv", "show", "interface", name, "qos", "roce", "status"] => {
-            nvue::roce(section, shown.port(name)).map(|()| Dialect::Nvue)?
-        }
-        _ => return Ok(()),
+        _ => nxos(section, &words, shown)?,
     };
-    found.dialect = Some(dialect);
+    found.dialect = dialect.or(found.dialect);
     Ok(())
+}
+
+fn nvue(
+    section: &Section<'_>,
+    words: &[&str],
+    json: bool,
+    shown: &mut Shown,
+) -> Result<Option<Dialect>, ReadError> {
+    match (words, json) {
+        (["nv", "show", "qos", "roce"], false) => nvue::roce(section, &mut shown.all)?,
+        (["nv", "show", "qos", "roce"], true) => nvue::roce_json(section, &mut shown.all)?,
+        (["nv", "show", "interface", name, "qos", "roce", "status"], false) => {
+            nvue::roce(section, shown.port(name))?;
+        }
+        (["nv", "show", "interface", name, "qos", "roce", "status"], true) => {
+            nvue::roce_json(section, shown.port(name))?;
+        }
+        (["nv", "show", "qos", "pfc", _], true) => nvue::pfc_json(section, &mut shown.all)?,
+        (["nv", "show", "qos", "congestion-control", _, ..], false) => {
+            nvue::congestion_control(section, &mut shown.all)?;
+        }
+        (["nv", "show", "interface", name, "qos", "congestion-control", ..], false) => {
+            nvue::congestion_control(section, shown.port(name))?;
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(Dialect::Nvue))
+}
+
+fn eos_json(section: &Section<'_>, words: &[&str], shown: &mut Shown) -> Result<Option<Dialect>, ReadError> {
+    match words {
+        ["show", "interfaces"] => eos::interfaces(section, shown)?,
+        ["show", "interfaces", .., "counters", "queue", "detail"] => eos::drops(section, shown)?,
+        ["show", "qos", "interfaces", .., "ecn", "counters", "queue"] => eos::marked(section, shown)?,
+        _ => return Ok(None),
+    }
+    Ok(Some(Dialect::Eos))
+}
+
+fn nxos(section: &Section<'_>, words: &[&str], shown: &mut Shown) -> Result<Option<Dialect>, ReadError> {
+    match words {
+        ["show", "interface", .., "priority-flow-control"] => nxos::priority_flow_control(section, shown)?,
+        ["show", "interface", .., "priority-flow-control", "detail"] => nxos::detail(section, shown)?,
+        ["show", "queuing" | "queueing", "interface", ..] => nxos::queuing(section, words, shown)?,
+        ["show", "queuing" | "queueing", "pfc-queue", ..] => nxos::watchdog(section, shown)?,
+        ["show", "policy-map", "interface", ..] => nxos::policy_map(section, words, shown)?,
+        _ => return Ok(None),
+    }
+    Ok(Some(Dialect::NxOs))
 }
 
 /// The lines of a section as they are, at their places.
@@ -183,6 +273,9 @@ mod tests {
             ("admin@sonic:~$ show pfc priority", Some("show pfc priority")),
             ("Leaf-1#show priority-flow-control", Some("show priority-flow-control")),
             ("cumulus@leaf01:mgmt:~$ nv show qos roce", Some("nv show qos roce")),
+            ("[admin@MikroTik] > /export", Some("> /export")),
+            ("[admin@MikroTik] /qos/port> print stats", Some("/qos/port> print stats")),
+            ("[ 3.067686] mlx5_core 0000:b3:00.0: x", None),
             ("! Command: show running-config", None),
             ("# show pfc priority", None),
             ("   description a#show x y", None),

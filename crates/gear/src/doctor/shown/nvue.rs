@@ -1,8 +1,9 @@
-//! NVIDIA Cumulus Linux: `nv show qos roce` and `nv show interface PORT qos roce status`.
+//! NVIDIA Cumulus Linux: `nv show qos roce` and `nv show interface PORT qos roce status`, as tables and as
+//! JSON, and ECN by traffic class.
 
 use super::super::sections::Section;
-use super::ShownPort;
 use super::table::tables;
+use super::{ShownPort, json};
 use crate::text::{Line, ReadError, list, mask};
 
 pub(super) fn roce(section: &Section<'_>, port: &mut ShownPort) -> Result<(), ReadError> {
@@ -50,4 +51,51 @@ fn numbers_to(section: &Section<'_>, line: &Line<'_>, text: &str, most: u8) -> R
         "-" | "" => Ok(Vec::new()),
         text => list(section.file, line.number, text, most),
     }
+}
+
+/// `nv show qos congestion-control PROFILE`: a table of traffic classes.
+pub(super) fn congestion_control(section: &Section<'_>, port: &mut ShownPort) -> Result<(), ReadError> {
+    for table in tables(section) {
+        let (Some(class), Some(ecn)) = (table.column("traffic-class"), table.column("ECN")) else { continue };
+        for (line, cells) in &table.rows {
+            let on = match cells[ecn].as_str() {
+                "enable" | "enabled" | "on" => true,
+                "disable" | "disabled" | "off" => false,
+                _ => return Err(section.wrong(line, "ECN: enable or disable was expected")),
+            };
+            let classes = numbers(section, line, &cells[class])?;
+            let before = port.marks.as_ref().map_or(0, |marks| marks.value);
+            port.marks = Some(section.fact(line, if on { before | mask(&classes) } else { before }));
+        }
+    }
+    Ok(())
+}
+
+/// `nv show qos roce -o json` and `nv show interface PORT qos roce status -o json`: the rows of the same
+/// command without `-o json`, as objects.
+pub(super) fn roce_json(section: &Section<'_>, port: &mut ShownPort) -> Result<(), ReadError> {
+    let Some(all) = json::read(section)? else { return Ok(()) };
+    if let Some(priority) = all.at(&["pfc", "pfc-priority"]) {
+        let directions = ["rx-enabled", "tx-enabled"].map(|key| all.at(&["pfc", key]));
+        let directions: Vec<bool> =
+            directions.into_iter().flatten().map(|on| on.is_on()).collect::<Result<_, _>>()?;
+        let on = directions.iter().all(|on| *on);
+        port.pfc = Some(priority.fact(if on { mask(&priority.classes()?) } else { 0 }));
+    }
+    if let Some(classes) = all.at(&["congestion-control", "enabled-tc"]) {
+        port.marks = Some(classes.fact(mask(&classes.classes()?)));
+    }
+    if let Some(trust) = all.at(&["trust", "trust-mode"]) {
+        port.trusts_dscp = Some(trust.fact(trust.text()?.split(',').any(|own| own.trim() == "dscp")));
+    }
+    Ok(())
+}
+
+/// `nv show qos pfc default-global -o json`: the priorities are the keys of an object.
+pub(super) fn pfc_json(section: &Section<'_>, port: &mut ShownPort) -> Result<(), ReadError> {
+    let priorities = json::read(section)?.and_then(|all| all.get("switch-priority"));
+    if let Some(priorities) = priorities {
+        port.pfc = Some(priorities.fact(mask(&priorities.classes()?)));
+    }
+    Ok(())
 }
