@@ -59,6 +59,7 @@ const FUZZERS: &[Fuzzer] = &[
         seed: |_| None,
         seeds_min: 0,
     },
+    Fuzzer { name: "shown", program: env!("CARGO_BIN_EXE_shown"), seed: |_| None, seeds_min: 0 },
     Fuzzer { name: "lab_frame", program: env!("CARGO_BIN_EXE_lab_frame"), seed: tapped, seeds_min: 1000 },
     Fuzzer { name: "lab_record", program: env!("CARGO_BIN_EXE_lab_record"), seed: ringed, seeds_min: 1000 },
     Fuzzer { name: "lldp", program: env!("CARGO_BIN_EXE_lldp"), seed: |_| None, seeds_min: 0 },
