@@ -43,6 +43,90 @@ fn damaged(text: &str, damages: &[Damage]) -> String {
     text
 }
 
+/// Commands whose outputs are read; `fuzz/targets/shown.rs` has the same.
+const COMMANDS: &[&str] = &[
+    "show priority-flow-control",
+    "show qos interfaces ecn",
+    "show interfaces | json",
+    "show interfaces counters queue detail | json",
+    "show qos interfaces ecn counters queue | json",
+    "show interface priority-flow-control",
+    "show interface priority-flow-control detail",
+    "show queuing interface ethernet 1/1",
+    "show queuing pfc-queue interface ethernet 1/1 detail",
+    "show policy-map interface ethernet 1/1",
+    "nv show qos roce",
+    "nv show qos roce -o json",
+    "nv show qos pfc default-global -o json",
+    "nv show qos congestion-control default-global",
+    "show pfc priority",
+    "show pfcwd stats",
+    "show queue counters",
+    "show interfaces status",
+    "/interface/ethernet/switch/qos/port/print",
+    "/interface/ethernet/switch/qos/port/print stats",
+    "/interface/ethernet/switch/qos/port/print pfc",
+    "/interface/ethernet/switch/qos/profile/print",
+    "/interface/ethernet/switch/qos/map/ip/print",
+    "/interface/ethernet/switch/qos/priority-flow-control/print detail",
+    "/interface/ethernet/switch/qos/tx-manager/queue/print",
+];
+
+/// Lines with the words and signs that readers look for, in any order.
+fn shown_line() -> impl Strategy<Value = String> {
+    let words = [
+        "Ethernet1/1",
+        "Et1",
+        "Port",
+        "Enabled",
+        "Priorities",
+        "Active",
+        "---------",
+        "On",
+        "Off",
+        "(8)",
+        "|",
+        "QOS GROUP 3",
+        "Dropped Pkts",
+        "12",
+        "99999999999999999999",
+        "-1",
+        "{",
+        "}",
+        "\"pfc\":",
+        "\"interfaces\":",
+        "[",
+        "]",
+        "# NAME",
+        "TRUST-L3",
+        "PFC",
+        "0",
+        "name:",
+        "pfc3-use:",
+        "drop-queue3-packet:",
+        "traffic-class=3",
+        "tx=yes",
+        "dscp=26",
+        "Admin Mode: On",
+        "Oper Mode: On",
+        "VL bitmap: (8)",
+        "Class-map (queuing):",
+        "c-out-8q-q3",
+        "random-detect",
+        "ecn",
+        "traffic-class",
+        "ECN",
+        "enable",
+        "3",
+        "0-7",
+        "  ",
+        "é",
+        "\t",
+    ];
+    let word = proptest::sample::select(words.to_vec());
+    proptest::collection::vec(word, 0..8).prop_map(|words| words.join(" "))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 1000, failure_persistence: None, ..ProptestConfig::default()
@@ -67,6 +151,19 @@ proptest! {
         let text = damaged(include_str!("../hosts/mlx5.txt"), &damages);
         if let Err(error) = gear::doctor::read_host("host", &text) {
             let start = format!("cannot read line {} of host: ", error.line);
+            prop_assert!(error.to_string().starts_with(&start), "{}", error);
+        }
+    }
+
+    #[test]
+    fn anything_below_a_command_names_a_line_or_is_skipped(
+        which in 0..COMMANDS.len(),
+        lines in proptest::collection::vec(shown_line(), 0..12),
+    ) {
+        let text = format!("==> {} <==\n{}\n", COMMANDS[which], lines.join("\n"));
+        if let Err(error) = gear::doctor::read_switch("switch", &text) {
+            prop_assert!(error.line >= 1 && error.line <= text.lines().count(), "{}", error);
+            let start = format!("cannot read line {} of switch: ", error.line);
             prop_assert!(error.to_string().starts_with(&start), "{}", error);
         }
     }
