@@ -60,6 +60,7 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test nvme_crash
 	ROCKERY_TEST_FAULTS=20 scripts/as-root.sh $(CARGO) test -p rockery-programs --test nvme_faults
 	ROCKERY_TEST_NAMESPACES=1000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test blktests targets
+	ROCKERY_TEST_KILLS=200 scripts/as-root.sh $(CARGO) test -p rockery-programs --test lab_robust killed
 	ROCKERY_TEST_SMBTORTURE=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test smb_clients smbtorture
 	ROCKERY_TEST_SMB_IDLE=130 scripts/as-root.sh $(CARGO) test -p rockery-programs --test smb_faults silent
 	for name in $(DISTRIBUTIONS); do \

@@ -329,6 +329,15 @@ impl Egress {
         self.occupied | self.announce | self.xoff_sent != 0
     }
 
+    /// When a pause frame is to leave, whatever packets wait; never, if there is none to send or repeat.
+    #[inline]
+    pub const fn pause_due(&self) -> Time {
+        if self.announce != 0 {
+            return Time(0);
+        }
+        if self.xoff_sent != 0 { self.refresh_at } else { Time::NEVER }
+    }
+
     /// Notes that a wake at `at` is wanted; false if an earlier one is on its way.
     #[inline]
     pub fn wants_wake(&mut self, at: Time) -> bool {

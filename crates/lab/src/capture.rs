@@ -64,6 +64,8 @@ pub(crate) fn frame_of(
 pub(crate) struct LinkMarks {
     pub(crate) tos: u8,
     pub(crate) pcp: Option<u8>,
+    /// The VLAN of the tag that a `pcp` is in.
+    pub(crate) vlan: u16,
     pub(crate) hop_limit: u8,
 }
 
@@ -76,7 +78,7 @@ pub(crate) fn rdma_frame(
     payload: &[u8],
 ) -> Vec<u8> {
     let pad = usize::from(wire::pad_of(payload.len()));
-    let LinkMarks { tos, pcp, hop_limit } = marks;
+    let LinkMarks { tos, pcp, vlan, hop_limit } = marks;
     let [from, to] = [header.source, header.destination].map(Ipv6Addr::from);
     let ip = match (from.to_ipv4_mapped(), to.to_ipv4_mapped()) {
         (Some(source), Some(destination)) => Ip::V4(Ipv4 {
@@ -101,7 +103,7 @@ pub(crate) fn rdma_frame(
     let ethernet = Ethernet {
         destination: MacAddress(macs[1]),
         source: MacAddress(macs[0]),
-        vlan: pcp.map(|pcp| VlanTag { pcp, dei: false, vid: 0 }),
+        vlan: pcp.map(|pcp| VlanTag { pcp, dei: false, vid: vlan }),
         ethertype: EtherType::IPV4,
     };
     let udp = Udp { source_port: header.source_port, destination_port: ROCE_PORT, length: 0, checksum: 0 };
@@ -139,7 +141,7 @@ mod tests {
                 hop_limit: 64,
                 source_port: 50_000,
             };
-            let marks = LinkMarks { tos: 0x6b, pcp: None, hop_limit: 63 };
+            let marks = LinkMarks { tos: 0x6b, pcp: None, vlan: 0, hop_limit: 63 };
             let frame =
                 rdma_frame(&header, marks, [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]], &transport, b"hello");
             let (headers, body) = FrameHeaders::parse(&frame).expect("a whole frame");

@@ -1,6 +1,7 @@
 //! The control socket of a lab: an abstract Unix socket, which belongs to the user who started the lab.
 
 use crate::LabError;
+use crate::functions::FunctionStatus;
 use crate::lateness::LatenessSummary;
 use crate::measurement::Measured;
 use crate::network::HostCounters;
@@ -111,6 +112,11 @@ pub struct HostStatus {
     pub v4: String,
     /// Its IPv6 address.
     pub v6: String,
+    /// The MAC address of its interface.
+    pub mac: String,
+    /// Which function of another host's adapter it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionStatus>,
     /// Devices that programs have open.
     pub devices: u32,
     /// What was counted.

@@ -6,21 +6,21 @@ use crate::changes;
 use crate::clock::Clock;
 use crate::control::{Answer, HostStatus, MESSAGE_BYTES, Request, Status};
 use crate::device::Device;
+use crate::functions::{Cables, FunctionStatus};
 use crate::inspect;
 use crate::listener::accept;
 use crate::measurement::Measurement;
 use crate::network::{Network, Port};
-use crate::plan::Plan;
+use crate::plan::{LiveHost, Plan};
 use crate::spaces::{ATTACH, RUNTIME, Spaces};
 use crate::sys::epoll::Epoll;
 use crate::tap::{Neighbours, Tap};
 use crate::tracking::Numbers;
-use fabric::topology::Node;
 use fabric::{Span, Time};
 use link::unix;
 use sim::report::{Report, table};
 use sim::world::{CapturedFrame, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Sockets are looked at so often while packets move, in nanoseconds of the machine.
@@ -98,6 +98,7 @@ pub(crate) struct Engine {
     /// The shortest one of the file as it was read: nodes of the network are driven by themselves for so
     /// long.
     least_delay: Span,
+    cables: Cables,
     captures: Vec<Capture>,
     measurement: Measurement,
     /// The connection with which the lab ends.
@@ -111,13 +112,22 @@ impl Engine {
     pub(crate) fn new(plan: Plan, slowdown: u32, mut held: Held) -> Result<Self, LabError> {
         let world = new_world(&plan)?;
         let least_delay = plan.shortest_delay();
-        let neighbours: Neighbours = plan.hosts.iter().map(|host| (host.v4, host.v6, host.mac)).collect();
+        let cables = Cables::default();
+        let mut neighbours: BTreeMap<u16, Neighbours> = BTreeMap::new();
         let ports = plan.hosts.iter().zip(&mut held.spaces).map(|(host, spaces)| {
-            let tap = spaces.tap.take().map(|tap| Tap::new(tap, neighbours.clone()));
+            let known = neighbours.entry(host.vlan()).or_insert_with(|| {
+                let others = plan.hosts.iter().filter(|other| other.vlan() == host.vlan());
+                others.map(|other| (other.v4, other.v6, other.mac)).collect()
+            });
+            let tap = spaces.tap.take().map(|tap| Tap::new(tap, known.clone()));
+            if let Some(tap) = tap.as_ref().filter(|_| host.function.is_some()) {
+                tap.set_carrier(cables.carrier(&plan.experiment.network, host.number));
+            }
             Port::new(host.clone(), tap)
         });
         let clock = Clock::new(slowdown);
-        let network = Network::new(plan.experiment.network.hosts.len(), ports.collect(), clock);
+        let ports = ports.collect();
+        let network = Network::new(plan.experiment.network.hosts.len(), ports, clock);
         let epoll = Epoll::new().map_err(LabError::system("epoll"))?;
         let watch = |fd: RawFd, what: Watched| {
             epoll.add(fd, what.number()).map_err(LabError::system("a descriptor cannot be watched"))
@@ -140,6 +150,7 @@ impl Engine {
             commands: BTreeMap::new(),
             greetings: BTreeMap::new(),
             least_delay,
+            cables,
             captures: Vec::new(),
             measurement: Measurement::default(),
             owner: None,
@@ -351,24 +362,30 @@ impl Engine {
     }
 
     fn set_link(&mut self, ends: &[String; 2], up: bool) -> Answer {
-        let topology = &self.plan.experiment.network.topology;
         let links = inspect::links_between(&self.plan.experiment, ends);
         if links.is_empty() {
             return Answer::Error { error: format!("no link is between {} and {}", ends[0], ends[1]) };
         }
+        let before = self.cables.down(&self.plan.experiment.network);
         for link in links {
-            self.world.set_link(link, up);
-            // The kernel and the devices of a host see the state of its cable.
-            for end in topology.links()[link as usize].ends {
-                if let Node::Host(host) = end.node
-                    && let Some(place) = self.network.place(host)
-                    && let Some(tap) = &self.network.ports[place].tap
-                {
-                    tap.set_carrier(up);
-                }
+            if up { self.cables.plug(link) } else { self.cables.pull(link) }
+        }
+        self.set_links(&before);
+        Answer::Done
+    }
+
+    /// Takes links down and up that are not as before. The kernels of hosts see the state of their cables.
+    fn set_links(&mut self, before: &BTreeSet<u32>) {
+        let network = &self.plan.experiment.network;
+        let after = self.cables.down(network);
+        for link in before.symmetric_difference(&after) {
+            self.world.set_link(*link, !after.contains(link));
+        }
+        for port in &self.network.ports {
+            if let Some(tap) = &port.tap {
+                tap.set_carrier(self.cables.carrier(network, port.host.number));
             }
         }
-        Answer::Done
     }
 
     fn track(&mut self, flows: &[Numbers]) -> Answer {
@@ -386,7 +403,9 @@ impl Engine {
     fn measure(&mut self, begin_ns: u64, end_ns: Option<u64>) -> Answer {
         let at = |ns: u64| Time(ns.saturating_mul(1000));
         match new_world(&self.plan) {
-            Ok(world) => {
+            Ok(mut world) => {
+                let down = self.cables.down(&self.plan.experiment.network);
+                down.into_iter().for_each(|link| world.set_link(link, false));
                 let end = end_ns.map_or(Time::NEVER, |end| at(end.saturating_sub(begin_ns)));
                 self.measurement.begin(at(begin_ns), end, world);
                 Answer::Done
@@ -515,8 +534,20 @@ impl Engine {
         let ports = || results.switches.iter().flat_map(|switch| &switch.ports);
         let lateness = self.network.lateness.summary();
         let shortest_link_ns = self.plan.shortest_link().0 / 1000;
+        let fabric = &self.plan.experiment.network;
+        let function = |host: &LiveHost| {
+            let function = host.function?;
+            Some(FunctionStatus {
+                of: fabric.hosts[function.of as usize].name.clone(),
+                vf: function.number,
+                up: self.cables.carrier(fabric, host.number),
+                dropped: results.hosts[host.number as usize].function_drops,
+            })
+        };
         let hosts = self.network.ports.iter().map(|port| HostStatus {
             name: port.host.name.clone(),
+            mac: crate::frame::mac_text(port.host.mac),
+            function: function(&port.host),
             v4: port.host.v4.to_string(),
             v6: port.host.v6.to_string(),
             devices: port.devices.iter().filter(|device| !device.leaves).count() as u32,

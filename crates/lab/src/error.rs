@@ -37,6 +37,14 @@ pub enum LabError {
     /// Adapters that programs cannot be.
     #[error("host {0} has protocol = \"tcp\" or headers of fixed sizes: a live host has neither")]
     Adapter(String),
+    /// A function has the MAC address of another host.
+    #[error("{one} and {other} have one MAC address: set another `mac` for the function, or none")]
+    Mac {
+        /// The first host with the address.
+        one: String,
+        /// The other host that has it.
+        other: String,
+    },
     /// The file has a mistake.
     #[error(transparent)]
     File(#[from] fabric::file::FileError),

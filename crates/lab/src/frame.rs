@@ -14,6 +14,20 @@ pub(crate) fn class_of(marks: &[Marking; 3], dscp: u8) -> u8 {
     marks.iter().find(|marking| marking.dscp == dscp).map_or(dscp >> 3, |marking| marking.class)
 }
 
+/// A MAC address as `ip` writes it.
+pub(crate) fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// Puts an 802.1Q tag into a frame.
+pub(crate) fn add_tag(frame: &mut Vec<u8>, pcp: u8, vlan: u16) {
+    const ADDRESSES_BYTES: usize = 12;
+    let [high, low] = (u16::from(pcp & 7) << 13 | vlan & 0xfff).to_be_bytes();
+    if frame.len() >= ADDRESSES_BYTES {
+        frame.splice(ADDRESSES_BYTES..ADDRESSES_BYTES, [0x81, 0, high, low]);
+    }
+}
+
 /// The link-local address of a MAC address (RFC 4291 appendix A).
 pub(crate) fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
     let pair = |high: u8, low: u8| u16::from_be_bytes([high, low]);

@@ -69,6 +69,7 @@ pub(crate) fn host(number: u32) -> LiveHost {
         v6: Ipv6Addr::new(0xfd6c, 0x6162, 0, 0, 0, 0, 0, number as u16 + 1),
         mac: [2, 0, 0, 0, 0, number as u8 + 1],
         mtu: 9000,
+        function: None,
         marks: [data, acknowledgements, notifications],
         variables: Vec::new(),
     }

@@ -1,6 +1,7 @@
 //! What a lab says of its network.
 
 use crate::control::Answer;
+use fabric::file::SharedAdapter;
 use fabric::topology::Node;
 use link::unix;
 use sim::experiment::Experiment;
@@ -51,7 +52,11 @@ pub(crate) fn links_between(experiment: &Experiment, ends: &[String; 2]) -> Vec<
             Node::Host(host) => &network.hosts[host as usize].name,
             Node::Switch(switch) => &network.switches[switch as usize].name,
         };
-        node == name || network.port_name(end) == *name
+        // The port of an adapter with functions is called like its host.
+        let adapter = network.adapters.iter().find(|adapter| Node::Switch(adapter.switch) == end.node);
+        let is_of =
+            |adapter: &SharedAdapter| end.port == 0 && network.hosts[adapter.host as usize].name == *name;
+        node == name || network.port_name(end) == *name || adapter.is_some_and(is_of)
     };
     let links = (0_u32..).zip(network.topology.links());
     let found = links.filter(|(_, link)| {

@@ -4,7 +4,7 @@
 use crate::capture::{LinkMarks, rdma_frame};
 use crate::clock::Clock;
 use crate::device::{Device, PAYLOAD_MAX};
-use crate::frame::{VNET_BYTES, class_of, link_local};
+use crate::frame::{VNET_BYTES, add_tag, class_of, link_local};
 use crate::lateness::Lateness;
 use crate::plan::LiveHost;
 
@@ -13,7 +13,7 @@ use crate::tracking::Tracking;
 use fabric::Time;
 use link::lab::Header;
 use link::memory::Record;
-use sim::world::{CapturedFrame, Delivered, LiveHosts, LivePacket, Offer};
+use sim::world::{CapturedFrame, Delivered, Forgery, LiveHosts, LivePacket, Offer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv6Addr;
 use wire::{Message, Packet};
@@ -180,11 +180,13 @@ impl Network {
     /// The bytes of a packet as they are on a link.
     pub(crate) fn frame_of(&self, token: u32, captured: &CapturedFrame) -> Option<Vec<u8>> {
         let CapturedFrame::Packet { tos, pcp, hop_limit, .. } = captured else { return None };
-        let Flight { kind, length, bytes, .. } = self.flights.get(token as usize)?;
+        let Flight { from, kind, length, bytes } = self.flights.get(token as usize)?;
         let bytes = bytes.get(..*length)?;
+        let vlan = self.ports[self.place(*from)?].host.vlan();
         let FlightKind::Rdma(header, transport) = kind else {
             let mut frame = bytes.get(VNET_BYTES..)?.to_vec();
             set_tos(&mut frame, *tos);
+            pcp.iter().for_each(|pcp| add_tag(&mut frame, *pcp, vlan));
             return Some(frame);
         };
         let mac = |address: [u8; 16]| {
@@ -192,7 +194,7 @@ impl Network {
             Some(self.ports[self.place(*host)?].host.mac)
         };
         let macs = [mac(header.source)?, mac(header.destination)?];
-        let marks = LinkMarks { tos: *tos, pcp: *pcp, hop_limit: *hop_limit };
+        let marks = LinkMarks { tos: *tos, pcp: *pcp, vlan, hop_limit: *hop_limit };
         let (transport, payload) = bytes.split_at_checked(*transport)?;
         Some(rdma_frame(header, marks, macs, transport, payload))
     }
@@ -288,11 +290,15 @@ impl Network {
         header: &Header,
         (transport, marking): (usize, Marked),
     ) -> Option<LivePacket> {
-        let from = self.ports[place].host.number;
-        if self.addresses.get(&Ipv6Addr::from(header.source)) != Some(&from) {
-            self.ports[place].counters.forged += 1;
+        let port = &mut self.ports[place];
+        let (from, owner) = (port.host.number, self.addresses.get(&Ipv6Addr::from(header.source)));
+        let forgery = if owner == Some(&from) { Forgery::None } else { Forgery::Gid(from) };
+        // What functions send is checked by the embedded switch.
+        if forgery != Forgery::None && port.host.function.is_none() {
+            port.counters.forged += 1;
             return None;
         }
+        let marking = Marked { forgery, ..marking };
         let destination = Ipv6Addr::from(header.destination);
         if is_group(destination) {
             return self.take_for_group(place, record, header, (transport, marking));
@@ -313,8 +319,12 @@ impl Network {
         header: &Header,
         marked: (usize, Marked),
     ) -> Option<LivePacket> {
-        let others: Vec<u32> =
-            (0..).zip(&self.ports).filter(|(at, _)| *at != place).map(|(_, port)| port.host.number).collect();
+        let vlan = self.ports[place].host.vlan();
+        let others: Vec<u32> = (0..)
+            .zip(&self.ports)
+            .filter(|(at, port)| *at != place && port.host.vlan() == vlan)
+            .map(|(_, port)| port.host.number)
+            .collect();
         let made: Vec<LivePacket> =
             others.into_iter().filter_map(|to| self.enter((place, to), record, header, marked)).collect();
         self.ports[place].copies.extend(made);
@@ -357,6 +367,8 @@ impl Network {
             tos: marking.tos,
             pcp: marking.pcp,
             length: length as u16,
+            payload: payload as u16,
+            forgery: marking.forgery,
             entropy: entropy(source_port, from, to),
             hop_limit: header.hop_limit,
             sprayable: marking.is_data && payload > 0,
@@ -384,24 +396,30 @@ impl Network {
                 continue;
             };
             flight.length = length;
-            if self.is_forged(place, source, source_ip) {
-                self.ports[place].counters.forged += 1;
+            let forgery = self.forgery(place, source, source_ip);
+            let port = &mut self.ports[place];
+            // What functions send is checked by the embedded switch.
+            if forgery != Forgery::None && port.host.function.is_none() {
+                port.counters.forged += 1;
                 self.free.push(token);
                 continue;
             }
-            let port = &mut self.ports[place];
             let Some(to) = self.macs.get(&destination).copied().filter(|to| *to != from) else {
                 port.counters.no_destination += 1;
                 self.free.push(token);
                 continue;
             };
             port.counters.frames_sent += 1;
+            let pcp = if port.host.vlan() > 0 { marks[0].pcp } else { None };
+            let tag = if pcp.is_some() { TAG_BYTES } else { 0 };
             return Some(LivePacket {
                 to,
                 class,
                 tos,
-                pcp: None,
-                length: (wire_bytes + 4).max(FRAME_BYTES_MIN) as u16,
+                pcp,
+                length: ((wire_bytes + 4).max(FRAME_BYTES_MIN) + tag) as u16,
+                payload: wire_bytes as u16,
+                forgery,
                 entropy: entropy(hash, from, to),
                 hop_limit: 64,
                 sprayable: false,
@@ -410,11 +428,14 @@ impl Network {
         }
     }
 
-    /// Whether a frame bears the MAC address of another interface, or the IP address of another host.
-    fn is_forged(&self, place: usize, mac: [u8; 6], address: Ipv6Addr) -> bool {
+    /// Whether a frame bears the IP address of another host, or the MAC address of another interface.
+    fn forgery(&self, place: usize, mac: [u8; 6], address: Ipv6Addr) -> Forgery {
         let host = &self.ports[place].host;
-        let owner = self.addresses.get(&address);
-        mac != host.mac || owner.is_some_and(|owner| *owner != host.number)
+        match self.addresses.get(&address) {
+            Some(owner) if *owner != host.number => Forgery::Gid(*owner),
+            _ if mac != host.mac => Forgery::Mac(host.number),
+            _ => Forgery::None,
+        }
     }
 
     /// Hands a packet to its device. Where the device has no room, because its process does not run, the
@@ -617,6 +638,7 @@ struct Marked {
     tos: u8,
     pcp: Option<u8>,
     is_data: bool,
+    forgery: Forgery,
 }
 
 /// Marks as the adapter of the host sets them. A program that chose a DSCP of its own keeps it.
@@ -635,7 +657,13 @@ fn marks(host: &LiveHost, header: &Header, packet: &Packet) -> Marked {
     };
     let ecn =
         if header.traffic_class & 3 != 0 { header.traffic_class & 3 } else { u8::from(marking.ecn) << 1 };
-    Marked { class: class & 7, tos: dscp << 2 | ecn, pcp: marking.pcp, is_data: role == 0 }
+    Marked {
+        class: class & 7,
+        tos: dscp << 2 | ecn,
+        pcp: marking.pcp,
+        is_data: role == 0,
+        forgery: Forgery::None,
+    }
 }
 
 /// What switches hash, as the simulator's hosts make it.
@@ -646,6 +674,7 @@ fn entropy(ports: u32, from: u32, to: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::functions::LiveFunction;
     use crate::hostile::{Attached, host};
     use std::net::Ipv4Addr;
 
@@ -675,6 +704,24 @@ mod tests {
         assert!(attached.write(&record(own, other), 0));
         assert!(matches!(attached.network.pull(0, 0xff, Time(1)), Offer::Packet(packet) if packet.to == 1));
         assert!(attached.network.broken.is_empty());
+    }
+
+    #[test]
+    fn the_switch_of_the_adapter_judges_what_functions_forge() {
+        let mut attached = attached();
+        let function = LiveFunction { of: 1, number: 0, vlan: 0 };
+        attached.network.ports[0].host.function = Some(function);
+        let [own, other] = [host(0).v4, host(1).v4];
+        for (source, forgery) in [(other, Forgery::Gid(0)), (own, Forgery::None)] {
+            assert!(attached.write(&record(source, other), 0));
+            let offer = attached.network.pull(0, 0xff, Time(1));
+            assert!(matches!(offer, Offer::Packet(packet) if packet.forgery == forgery), "{offer:?}");
+        }
+        assert_eq!(attached.network.ports[0].counters.forged, 0);
+        let forgery = |mac, address: Ipv4Addr| attached.network.forgery(0, mac, address.to_ipv6_mapped());
+        assert_eq!(forgery(host(0).mac, own), Forgery::None);
+        assert_eq!(forgery(host(1).mac, own), Forgery::Mac(0));
+        assert_eq!(forgery(host(0).mac, other), Forgery::Gid(1));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What a lab is made of: which hosts of a fabric file are live, and their names and addresses.
 
 use crate::LabError;
+use crate::functions::{self, LiveFunction};
 use fabric::file::congestion::Congestion;
 use fabric::file::{Document, ReadFile};
+use fabric::topology::Node;
 use fabric::{Span, Time};
 use sim::experiment::Experiment;
 use sim::world::{Headers, Marking};
@@ -33,10 +35,19 @@ pub struct LiveHost {
     pub mac: [u8; 6],
     /// MTU of its interface in bytes.
     pub mtu: u32,
+    /// Which function of another host's adapter it is, if it is one.
+    pub function: Option<LiveFunction>,
     /// Marks of data, acknowledgements and congestion notifications.
     pub(crate) marks: [Marking; 3],
     /// Variables of its programs.
     pub(crate) variables: Vec<(String, String)>,
+}
+
+impl LiveHost {
+    /// The VLAN that it is in; 0 is untagged.
+    pub(crate) fn vlan(&self) -> u16 {
+        self.function.map_or(0, |function| function.vlan)
+    }
 }
 
 /// A lab, before it runs.
@@ -78,11 +89,20 @@ impl Plan {
     }
 
     /// The time that the shortest link takes for a packet of the longest kind that hosts send: a device which
-    /// acts on a packet that much later acts before the next one of its link would have arrived.
+    /// acts on a packet that much later acts before the next one of its link would have arrived. What goes to
+    /// a function of an adapter comes no faster than its PCIe slot writes.
     pub fn shortest_link(&self) -> Span {
         let mtu = self.hosts.iter().map(|host| host.mtu).min().unwrap_or(0);
-        let links = self.experiment.network.topology.links().iter();
-        let takes = links.map(|link| link.config.delay + link.config.rate.time_of(mtu.min(PACKET_BYTES)));
+        let Experiment { network, scenario, .. } = &self.experiment;
+        let takes = network.topology.links().iter().map(|link| {
+            let hosts = link.ends.iter().filter_map(|end| match end.node {
+                Node::Host(host) if network.adapter_of(host).is_some() => Some(host),
+                _ => None,
+            });
+            let slots = hosts.filter_map(|host| Some(scenario.hosts[host as usize].pcie?.rate));
+            let rate = slots.chain([link.config.rate]).min_by_key(|rate| rate.bps());
+            link.config.delay + rate.unwrap_or(link.config.rate).time_of(mtu.min(PACKET_BYTES))
+        });
         takes.min().unwrap_or_default()
     }
 
@@ -128,17 +148,21 @@ impl Plan {
                 return Err(LabError::Adapter(host.name.clone()));
             }
             let [_, b, c, d] = (number + 1).to_be_bytes();
+            let function = functions::function_of(network, number);
+            let own = network.function(number).map(|(_, function)| function.settings.mac);
             hosts.push(LiveHost {
                 number,
                 name: host.name.clone(),
+                function,
                 v4: Ipv4Addr::new(10, b, c, d),
                 v6: Ipv6Addr::new(0xfd6c, 0x6162, 0, 0, 0, 0, (number >> 16) as u16, (number + 1) as u16),
-                mac: [2, 0, 0, b, c, d],
+                mac: own.unwrap_or([2, 0, 0, b, c, d]),
                 mtu: mtu(host.nic.mtu),
                 marks: [config.data, config.acknowledgements, config.notifications],
                 variables: variables(host.nic.congestion, config.out_of_order),
             });
         }
+        check_macs(&hosts)?;
         let whole = experiment.clone();
         let is_live = |number: u32| hosts.iter().any(|host| host.number == number);
         experiment.scenario.flows.retain(|flow| !is_live(flow.from) && !is_live(flow.to));
@@ -149,6 +173,17 @@ impl Plan {
         experiment.scenario.threads = 1;
         Ok(Self { name, experiment, hosts, whole, document, files })
     }
+}
+
+/// Frames are delivered by MAC address: no two hosts have the same.
+fn check_macs(hosts: &[LiveHost]) -> Result<(), LabError> {
+    let mut taken = BTreeMap::new();
+    for host in hosts {
+        if let Some(other) = taken.insert(host.mac, &host.name) {
+            return Err(LabError::Mac { one: other.clone(), other: host.name.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// The MTU of the interface: the usual one into which RoCEv2 packets of this payload fit.

@@ -1,6 +1,7 @@
 //! Counters of a lab for Prometheus.
 
-use ::lab::{HostCounters, HostStatus, Status};
+use ::lab::{FunctionStatus, HostCounters, HostStatus, Status};
+use ::sim::world::FunctionDrops;
 use std::fmt::Write;
 
 /// A counter of a host: name, meaning, value.
@@ -48,7 +49,28 @@ pub(super) fn text(status: &Status) -> String {
             let _ = writeln!(text, "rockery_lab_host_{name}_total{{lab=\"{lab}\",host=\"{host}\"}} {value}");
         }
     }
+    function_drops(&mut text, &lab, status);
     text
+}
+
+/// What embedded switches dropped of their functions' packets, by cause.
+fn function_drops(text: &mut String, lab: &str, status: &Status) {
+    let functions: Vec<(&HostStatus, &FunctionStatus)> =
+        status.hosts.iter().filter_map(|host| Some((host, host.function.as_ref()?))).collect();
+    if functions.is_empty() {
+        return;
+    }
+    let name = "rockery_lab_function_dropped_total";
+    let _ = writeln!(text, "# HELP {name} Packets that the embedded switch dropped, by cause.");
+    let _ = writeln!(text, "# TYPE {name} counter");
+    for (host, function) in functions {
+        let FunctionDrops { spoofed_gid, spoofed_mac, vlan } = function.dropped;
+        let host = label(&host.name);
+        for (cause, value) in [("spoofed_gid", spoofed_gid), ("spoofed_mac", spoofed_mac), ("vlan", vlan)] {
+            let labels = format!("lab=\"{lab}\",host=\"{host}\",cause=\"{cause}\"");
+            let _ = writeln!(text, "{name}{{{labels}}} {value}");
+        }
+    }
 }
 
 /// A value between quotation marks.

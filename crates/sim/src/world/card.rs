@@ -9,7 +9,7 @@
 //! wait they alternate.
 
 use super::pcie_link::Slot;
-use super::scenario::{CardConfig, CardFunction, Guard};
+use super::scenario::{CardConfig, CardFunction, Forgery, Guard};
 use fabric::{Rate, Span, Time};
 
 /// Frames of the largest MTU that may wait for the port: one that leaves, and one behind it.
@@ -45,6 +45,18 @@ pub struct FunctionDrops {
     pub spoofed_mac: u64,
     /// For the function, and of another VLAN than its own.
     pub vlan: u64,
+}
+
+impl FunctionDrops {
+    /// Whether a packet that its function sends with a forged address is dropped, which is counted.
+    pub(super) fn forged(&mut self, guard: Guard, forgery: Forgery) -> bool {
+        match forgery {
+            Forgery::Gid(_) if guard.spoof_check => self.spoofed_gid += 1,
+            Forgery::Mac(_) if guard.spoof_check && !guard.trust => self.spoofed_mac += 1,
+            _ => return false,
+        }
+        true
+    }
 }
 
 /// The state of an adapter with functions.

@@ -199,7 +199,7 @@ impl LinkState {
     }
 
     /// Notes the token of a packet that is lost, if a live host sent it.
-    fn give_back(&mut self, id: PacketId) {
+    pub(super) fn give_back(&mut self, id: PacketId) {
         let flow = self.contents[id.0 as usize].flow;
         if flow & LIVE_FLOW != 0 {
             self.lost_tokens.push(flow & !LIVE_FLOW);

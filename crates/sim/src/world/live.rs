@@ -5,6 +5,7 @@
 //! A live host has what a simulated one has outside its device: the queues of its port, which pauses stop.
 //! A packet is taken from outside only when its class may leave, so a pause is felt where packets are made.
 
+use super::scenario::Forgery;
 use fabric::Time;
 
 /// A packet that a live host sends. Its content stays outside, under the token.
@@ -20,6 +21,10 @@ pub struct LivePacket {
     pub pcp: Option<u8>,
     /// Bytes from the destination address to the check sequence.
     pub length: u16,
+    /// Bytes that the adapter reads from memory for it, and that the receiver's writes there.
+    pub payload: u16,
+    /// Whose source address it bears. The embedded switch of an adapter drops forged ones, where it checks.
+    pub forgery: Forgery,
     /// What ECMP hashes.
     pub entropy: u32,
     /// How many switches it may cross.

@@ -5,6 +5,7 @@ mod crs504;
 mod functions;
 mod incast;
 mod links;
+mod live_functions;
 mod nvme;
 mod outputs;
 mod pcie;

@@ -47,15 +47,13 @@ impl Host {
     pub(in crate::world) fn handle_packet(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
         if self.seat.is_some() && !self.is_in_vlan(id, context) {
             self.function_drops.vlan += 1;
-            context.links.lost_towards(self.lane, id);
-            context.packets.remove(id);
-            return;
-        }
-        if self.is_live {
-            return self.deliver(now, id, context);
+            return self.drop_arrived(id, context);
         }
         if self.pcie.is_some() {
             return self.store(now, id, context);
+        }
+        if self.is_live {
+            return self.deliver(now, id, context);
         }
         self.take(now, id, context);
         self.pump(now, context);
@@ -80,14 +78,18 @@ impl Host {
         match &mut self.pcie {
             Some(pcie) if payload > 0 => match pcie.admit(now, id, payload, shared) {
                 Some(signal) => self.signal(signal, context),
-                None => {
-                    context.links.lost_towards(self.lane, id);
-                    context.packets.remove(id);
-                }
+                None => self.drop_arrived(id, context),
             },
             _ => self.take(now, id, context),
         }
         self.pump(now, context);
+    }
+
+    /// Drops a packet that arrived.
+    fn drop_arrived(&self, id: PacketId, context: &mut Context<'_>) {
+        context.links.lost_towards(self.lane, id);
+        context.links.give_back(id);
+        context.packets.remove(id);
     }
 
     /// Sends Xoff or Xon to the switch, where the adapter sends pause frames.
@@ -120,6 +122,9 @@ impl Host {
     /// The device takes a packet.
     #[inline]
     pub(super) fn take(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
+        if self.is_live {
+            return self.deliver(now, id, context);
+        }
         let content = context.links.contents[id.0 as usize];
         if let Some(telemetry) = context.packets.telemetry(id) {
             self.take_telemetry(&content, &telemetry, context.echoes);
@@ -390,13 +395,7 @@ impl PortSink<'_> {
 
     /// Whether the embedded switch drops a packet because of its source address, which it counts.
     fn is_spoofed(&mut self, forgery: Forgery) -> bool {
-        let Some(Seat { guard, .. }) = self.seat.filter(|seat| seat.guard.spoof_check) else { return false };
-        match forgery {
-            Forgery::Gid(_) => self.drops.spoofed_gid += 1,
-            Forgery::Mac(_) if !guard.trust => self.drops.spoofed_mac += 1,
-            _ => return false,
-        }
-        true
+        self.seat.is_some_and(|seat| self.drops.forged(seat.guard, forgery))
     }
 
     /// What a packet has room for: data collects, acknowledgements return what data collected.

@@ -1,11 +1,13 @@
-//! The port of a live host: see [`crate::world::LiveHosts`].
+//! The port of a live host: see [`crate::world::LiveHosts`]. The PCIe slot of its adapter, and what functions
+//! share, are those of simulated hosts.
 
 use super::{Context, Host};
 use crate::world::lane::Content;
 use crate::world::link_state::kind;
 use crate::world::live::{Delivered, LivePacket, Offer};
 use crate::world::results::LIVE_FLOW;
-use fabric::{Next, Packet, PacketId, Time, UNTAGGED};
+use crate::world::scenario::Forgery;
+use fabric::{FRAME_OVERHEAD_BYTES, Next, Packet, PacketId, Time, UNTAGGED};
 use wire::{Message, Psn, Qpn, Service};
 
 impl Host {
@@ -26,15 +28,27 @@ impl Host {
         let mut later = self.refill(now, context);
         let mut wake = None;
         if self.egress.free_at() <= now && self.egress.has_more() {
-            let profile = &context.kinds[usize::from(self.kind)].profile;
-            match self.egress.next(now, profile, context.packets, &mut self.random) {
-                Next::Packet { id, end } => {
-                    context.links.send(self.lane, id, end, context.packets);
-                    later = self.refill(now, context);
+            let fetched_at = self.fetched_at(now, context);
+            let pause_due = self.egress.pause_due();
+            if fetched_at > now && pause_due > now {
+                wake = Some(fetched_at.min(pause_due));
+            } else {
+                let profile = &context.kinds[usize::from(self.kind)].profile;
+                match self.egress.next(now, profile, context.packets, &mut self.random) {
+                    Next::Packet { id, end } => {
+                        self.fetch(now, id, context);
+                        if self.is_spoofed(context.packets[id].class()) {
+                            context.links.give_back(id);
+                            context.packets.remove(id);
+                        } else {
+                            context.links.send(self.lane, id, end, context.packets);
+                        }
+                        later = self.refill(now, context);
+                    }
+                    Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
+                    Next::Wait(at) => wake = Some(at),
+                    Next::Idle => {}
                 }
-                Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
-                Next::Wait(at) => wake = Some(at),
-                Next::Idle => {}
             }
         }
         if self.egress.free_at() > now && self.egress.has_more() {
@@ -43,9 +57,53 @@ impl Host {
         if let Some(at) = wake.filter(|at| self.egress.wants_wake(*at)) {
             context.links.events.push(at, self.lane * 4 + kind::WAKE);
         }
+        let stored = self.pcie.as_ref().map_or(Time::NEVER, |pcie| pcie.next_at());
+        let later = later.min(stored);
         if later != Time::NEVER && self.wants_clock(later) {
             context.links.events.push(later, self.lane * 4 + kind::CLOCK);
         }
+    }
+
+    /// When the adapter may fetch the next packet that waits: at once, where neither its PCIe slot nor other
+    /// functions of the adapter hold it up.
+    fn fetched_at(&self, now: Time, context: &mut Context<'_>) -> Time {
+        if self.egress.occupied() & !self.egress.paused() == 0 {
+            return now;
+        }
+        match self.seat {
+            Some(seat) => {
+                let card = &mut context.cards[seat.card as usize];
+                card.ask(seat.function, now).err().unwrap_or(now)
+            }
+            None => self.pcie.as_ref().map_or(now, |pcie| pcie.readable_at()),
+        }
+    }
+
+    /// The adapter fetches the packet that leaves.
+    fn fetch(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
+        let payload = context.links.contents[id.0 as usize].payload;
+        if let Some(seat) = self.seat {
+            let packet = &context.packets[id];
+            let mut bytes = [0; 2];
+            let inside = context.attachments[self.number as usize].leaf == packet.leaf;
+            bytes[usize::from(inside)] = u64::from(packet.length) + u64::from(FRAME_OVERHEAD_BYTES);
+            let card = &mut context.cards[seat.card as usize];
+            card.slot.read(now, payload);
+            card.sent(seat.function, now, bytes);
+        } else if let Some(pcie) = &mut self.pcie {
+            pcie.read(now, payload);
+        }
+    }
+
+    /// Whether the embedded switch drops the packet that a class had because of its source address, which it
+    /// counts.
+    fn is_spoofed(&mut self, class: u8) -> bool {
+        let forgery = match self.forged.map(|mask| mask >> class & 1 == 1) {
+            [true, _] => Forgery::Gid(self.number),
+            [_, true] => Forgery::Mac(self.number),
+            _ => Forgery::None,
+        };
+        self.seat.is_some_and(|seat| self.function_drops.forged(seat.guard, forgery))
     }
 
     /// Whether a call at `at` has to be asked for: no earlier one is on its way.
@@ -71,6 +129,11 @@ impl Host {
     }
 
     fn insert_live(&mut self, live: &LivePacket, context: &mut Context<'_>) {
+        let bit = 1 << (live.class & 7);
+        let is = [matches!(live.forgery, Forgery::Gid(_)), matches!(live.forgery, Forgery::Mac(_))];
+        for (mask, is) in self.forged.iter_mut().zip(is) {
+            *mask = *mask & !bit | if is { bit } else { 0 };
+        }
         let attachment = context.attachments.get(live.to as usize).copied();
         let (leaf, exit) = attachment.map_or((u32::MAX, 0), |at| (at.leaf, at.exit));
         let mut packet = Packet::new(leaf, exit, live.length, live.tos, live.entropy);
@@ -79,7 +142,8 @@ impl Host {
         packet.sprayable = live.sprayable;
         let headers = wire::Packet::new(Service::Rc, Qpn::new(0), Psn::new(0), Message::Congestion);
         let flow = live.token | LIVE_FLOW;
-        let content = Content { headers, payload: 0, flow, from: self.number, source_port: 0 };
+        let content =
+            Content { headers, payload: live.payload.into(), flow, from: self.number, source_port: 0 };
         match context.links.insert(packet, content, context.packets) {
             Some(id) => self.egress.enqueue(id, live.class & 7, context.packets),
             None => context.links.lost_tokens.push(live.token),

@@ -78,6 +78,9 @@ pub(super) struct Host {
     pub(super) store: Option<Box<Store>>,
     /// Its packets come from outside, and go there.
     pub(super) is_live: bool,
+    /// Of a live host, whose queues hold one packet each: classes whose packet bears another's GID, and those
+    /// whose packet bears another's MAC address.
+    forged: [u8; 2],
     /// Its place in an adapter that it shares.
     pub(super) seat: Option<Seat>,
     pub(super) function_drops: FunctionDrops,
@@ -132,6 +135,7 @@ impl Host {
             pcie: None,
             store: None,
             is_live: false,
+            forged: [0; 2],
             seat: None,
             function_drops: FunctionDrops::default(),
             random,

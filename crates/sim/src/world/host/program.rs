@@ -59,6 +59,7 @@ impl Host {
             return;
         }
         if self.is_live {
+            self.handle_pcie(now, context);
             return self.pump_live(now, context);
         }
         let starts = |host: &Self| host.starts.last().map(|index| host.posters[*index as usize].flow.start);
