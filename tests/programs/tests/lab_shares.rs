@@ -1,0 +1,61 @@
+//! Classes of RDMA and of the kernel's TCP that share a port of a live switch by their weights.
+
+use programs::live;
+
+const SECONDS: u64 = 400;
+
+/// Waits for packets that `crs504` sends to `server`, by class: until 1,000 of each class have left, then
+/// until 8,000 more have. Prints how many of these were of class 1, and of class 3.
+const COUNT: &str = r"
+import json, subprocess, sys, time
+def sent():
+    report = json.loads(subprocess.check_output([sys.argv[1], 'lab', 'report', '--json']))
+    port = next(port for port in report['ports'] if port['to'] == 'server')
+    packets = {queue['class']: queue['packets'] for queue in port['queues']}
+    return [packets.get(1, 0), packets.get(3, 0)]
+def wait(is_enough):
+    until = time.monotonic() + 300
+    while not is_enough(sent()):
+        assert time.monotonic() < until, sent()
+        time.sleep(0.5)
+    return sent()
+before = wait(lambda counts: min(counts) >= 1000)
+after = wait(lambda counts: sum(counts) >= sum(before) + 8000)
+print('packets:', *[later - sooner for sooner, later in zip(before, after)])
+";
+
+/// Storage in class 3 weighs three times as much as class 1, in which iperf3 is. The switch counts packets,
+/// so segments of TCP are as long as packets of RDMA. DCQCN is off: its pacing sends nothing while a program
+/// waits for a processor, and a class that is not always backlogged has no share to compare.
+#[test]
+fn iperf3_and_storage_share_a_port_one_to_three() {
+    let said = live::script(
+        &format!(
+            r#"
+        cat >$D/count.py <<'FILE'{COUNT}FILE
+        $R lab up -d --slow 1000 --set nic.default.congestion=off $F/shares.toml || exit 1
+        for number in 0 1 2; do
+            $R lab exec server -- ib_write_bw -q 4 -s 1048576 -D 300 -p 1900$number >/dev/null 2>&1 &
+        done
+        $R lab exec server -- iperf3 -s >/dev/null 2>&1 &
+        for port in 4A38 4A39 4A3A 1451; do
+            until_it_listens $port || exit 1
+        done
+        for number in 0 1 2; do
+            $R lab exec sender$number -- ib_write_bw -q 4 -s 1048576 -D 300 -p 1900$number server \
+                >/dev/null 2>&1 &
+        done
+        $R lab exec bulk -- iperf3 -c server -t 300 -P 4 -M 4100 >/dev/null 2>&1 &
+        python3 $D/count.py $R || exit 1
+        $R lab ps | head -3
+        down"#
+        ),
+        SECONDS,
+    );
+    assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");
+    let line = said.lines().find_map(|line| line.strip_prefix("packets: "));
+    let counts: Vec<f64> =
+        line.expect("counts").split(' ').map(|count| count.parse().expect("a number")).collect();
+    let ratio = counts[1] / counts[0];
+    assert!((ratio / 3.0 - 1.0).abs() <= 0.05, "{ratio}: {said}");
+}
