@@ -213,9 +213,41 @@ pub fn smbtorture(server: SocketAddr, test: &str) -> Vec<String> {
         .into()
 }
 
-/// The result of each test that `smbtorture` printed, as `success: NAME`, `failure: NAME`, `skip: NAME`.
+/// The result of each test that `smbtorture` printed, as `success: NAME`, `failure: NAME`, `skip: NAME`, with
+/// the place in its source that gave up.
 pub fn results(output: &str) -> Vec<String> {
-    let kinds = ["success: ", "failure: ", "error: ", "skip: "];
-    let lines = output.lines().filter(|line| kinds.iter().any(|kind| line.starts_with(kind)));
-    lines.map(|line| line.trim_end_matches(" [").to_owned()).collect()
+    const KINDS: [&str; 4] = ["success: ", "failure: ", "error: ", "skip: "];
+    let mut found: Vec<String> = Vec::new();
+    let mut is_within_reason = false;
+    for line in output.lines() {
+        if KINDS.iter().any(|kind| line.starts_with(kind)) {
+            is_within_reason = line.ends_with(" [");
+            found.push(line.trim_end_matches(" [").to_owned());
+        } else if line == "]" {
+            is_within_reason = false;
+        } else if is_within_reason
+            && let Some((_, place)) = line.split_once("/source4/")
+            && let Some(last) = found.last_mut()
+        {
+            let place = place.split([' ', ')']).next().unwrap_or_default();
+            _ = write!(last, ", {}", place.trim_end_matches(':'));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_have_the_places_that_gave_up() {
+        let output = "time: 2026\nsuccess: read\nfailure: one [\n\
+                      (../../source4/torture/smb2/a.c:299) Wrong\n\
+                      ../../source4/torture/smb2/b.c:17: status was 5\n]\n\
+                      at /source4/c.c:1\nskip: two [\nno\n]";
+        let expected =
+            ["success: read", "failure: one, torture/smb2/a.c:299, torture/smb2/b.c:17", "skip: two"];
+        assert_eq!(results(output), expected);
+    }
 }

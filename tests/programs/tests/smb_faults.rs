@@ -9,6 +9,10 @@ use programs::{Job, SmbChain};
 /// bound is that of the keepalive, 120 s and 5 s, which would notice it otherwise.
 const SECONDS: u64 = 150;
 
+/// Requests over memory windows before the kill.
+const REQUESTS: u64 = 100;
+const UNSIGNED: &str = "--option=client signing=disabled";
+
 /// Who is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Party {
@@ -18,44 +22,89 @@ enum Party {
     Samba,
 }
 
-/// The number of a process's open descriptors.
-fn descriptors(id: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count)
+/// What the client does meanwhile, each over memory windows (Channel 2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Load {
+    Reads,
+    Writes,
 }
 
-fn kill_under_load(party: Party) {
+/// What a process holds: open descriptors, and mappings of shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Held {
+    descriptors: usize,
+    shared: usize,
+}
+
+impl Held {
+    fn by(id: u32) -> Self {
+        let descriptors = std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
+        let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap_or_default();
+        let is_shared =
+            |line: &&str| line.split_whitespace().nth(1).is_some_and(|rights| rights.ends_with('s'));
+        Self { descriptors, shared: maps.lines().filter(is_shared).count() }
+    }
+
+    /// Whether this is no more than `before`, with a little room for what an agent or a log opens meanwhile:
+    /// a connection that is left holds more.
+    fn is_within(self, before: Self) -> bool {
+        self.descriptors <= before.descriptors + 2 && self.shared <= before.shared + 2
+    }
+}
+
+/// The connections whose end a log reports.
+fn ends(log: &str) -> usize {
+    log.matches("INFO disconnected ").count() + log.matches("WARN connection ended ").count()
+}
+
+fn kill_under_load(party: Party, load: Load) {
     let mut chain = SmbChain::new();
-    chain.there_and_back(&[]);
+    chain.there_and_back(&[UNSIGNED]);
     let idle_processes = chain.samba.processes().len();
-    let settled = |chain: &SmbChain| (descriptors(chain.dial.id()), descriptors(chain.gateway.id()));
-    let before = settled(&chain);
     let folder = tempfile::TempDir::new().expect("a folder");
-    let large = folder.path().join("large");
+    let (large, copy) = (folder.path().join("large"), folder.path().join("copy"));
     std::fs::write(&large, vec![0x5a; 64 << 20]).expect("room");
     let put = format!("put {} large", large.display());
-    let argv = smbclient(chain.address(), SHARE, &[], &vec![put.as_str(); 1000].join("; "));
+    chain.smbclient(&[UNSIGNED], &put).expect_success();
+    chain.wait_until_idle();
+    let settled = |chain: &SmbChain| [Held::by(chain.dial.id()), Held::by(chain.gateway.id())];
+    let before = settled(&chain);
+    let reported = [&mut chain.dial, &mut chain.gateway].map(|it| ends(&it.output().expect("its log")));
+    let (moved, invalidated) = (chain.moved("dial"), chain.invalidated()[1]);
+
+    let commands = match load {
+        Load::Reads => format!("get large {}", copy.display()),
+        Load::Writes => put,
+    };
+    let argv = smbclient(chain.address(), SHARE, &[UNSIGNED], &vec![commands.as_str(); 1000].join("; "));
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let namespace = programs::Namespace::netns(&chain.namespace).to_owned();
-    let mut client = std::process::Command::new("ip")
-        .args(["netns", "exec", &namespace])
-        .args(&argv)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("smbclient is installed");
-    let written = chain.samba.share().join("large");
-    let is_loaded = || Ok(written.metadata().is_ok_and(|it| it.len() > 1 << 20));
-    assert!(until(SECONDS, is_loaded).expect("no error"), "no load");
+    let mut client = chain.namespace.start_plain(&argv).expect("smbclient starts");
+    let which = usize::from(load == Load::Writes);
+    let is_loaded = || {
+        let uses_windows = chain.invalidated()[1] > invalidated + REQUESTS;
+        Ok(uses_windows && chain.moved("dial")[which] > moved[which] + REQUESTS)
+    };
+    assert!(until(SECONDS, is_loaded).expect("no error"), "no load: {:?}", client.output());
+    // Otherwise what is compared at the end would not show a connection that is left.
+    let under_load = settled(&chain);
+    let is_more = under_load.iter().zip(&before).all(|(now, before)| !now.is_within(*before));
+    assert!(is_more, "dial and gateway held {before:?}, and under load {under_load:?}");
     match party {
         Party::Client => client.kill().expect("it is ours"),
         Party::Dial => chain.dial.kill().expect("it is ours"),
         Party::Gateway => chain.gateway.kill().expect("it is ours"),
         Party::Samba => chain.samba.kill().expect("it is ours"),
     }
-    let ended = until(SECONDS, || Ok(client.try_wait().is_ok_and(|it| it.is_some()))).expect("no error");
-    assert!(ended, "{party:?} was killed, and smbclient does not end");
-    let status = client.wait().expect("it is ours");
-    assert!(!status.success(), "{party:?} was killed, and smbclient reports no error");
+    let ended = client.wait(SECONDS).expect("smbclient ends");
+    assert!(!ended.succeeded(), "{party:?} was killed, and smbclient reports no error");
+    // Those that live say that the connection has ended.
+    for (process, reported, is_killed) in [
+        (&mut chain.dial, reported[0], party == Party::Dial),
+        (&mut chain.gateway, reported[1], party == Party::Gateway),
+    ] {
+        let reports = until(SECONDS, || Ok(is_killed || ends(&process.output()?) > reported));
+        assert!(reports.expect("its log"), "{party:?} was killed: {:?}", process.output());
+    }
     match party {
         Party::Client => {}
         Party::Dial => chain.restart_dial(),
@@ -66,34 +115,38 @@ fn kill_under_load(party: Party) {
     // Samba's process of the connection ends when the gateway closes it.
     let gone = || Ok(chain.samba.processes().len() <= idle_processes);
     assert!(until(SECONDS, gone).expect("no error"), "{party:?}: Samba still has a connection");
-    chain.there_and_back(&[]);
-    // A little room for what an agent or a log opens meanwhile; a leak of a connection takes more.
-    let back = || {
-        let now = settled(&chain);
-        Ok(now.0 <= before.0 + 2 && now.1 <= before.1 + 2)
-    };
-    let is_back = until(SECONDS, back).expect("no error");
-    assert!(is_back, "{party:?}: descriptors of dial and gateway {before:?}, now {:?}", settled(&chain));
+    chain.there_and_back(&[UNSIGNED]);
+    let is_back = || Ok(settled(&chain).iter().zip(&before).all(|(now, before)| now.is_within(*before)));
+    let is_back = until(SECONDS, is_back).expect("no error");
+    assert!(is_back, "{party:?}: dial and gateway held {before:?}, now {:?}", settled(&chain));
 }
 
 #[test]
 fn a_killed_client_leaves_nothing() {
-    kill_under_load(Party::Client);
+    for load in [Load::Reads, Load::Writes] {
+        kill_under_load(Party::Client, load);
+    }
 }
 
 #[test]
 fn a_killed_dial_leaves_nothing() {
-    kill_under_load(Party::Dial);
+    for load in [Load::Reads, Load::Writes] {
+        kill_under_load(Party::Dial, load);
+    }
 }
 
 #[test]
 fn a_killed_gateway_leaves_nothing() {
-    kill_under_load(Party::Gateway);
+    for load in [Load::Reads, Load::Writes] {
+        kill_under_load(Party::Gateway, load);
+    }
 }
 
 #[test]
 fn a_killed_samba_leaves_nothing() {
-    kill_under_load(Party::Samba);
+    for load in [Load::Reads, Load::Writes] {
+        kill_under_load(Party::Samba, load);
+    }
 }
 
 /// A session that is silent for `ROCKERY_TEST_SMB_IDLE` seconds, 2 if that is not set, is still there. After
