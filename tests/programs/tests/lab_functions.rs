@@ -188,7 +188,8 @@ fn vlans_and_link_states_keep_functions_apart() {
         # Frames that reach the port of a function in another VLAN are dropped there.
         $R lab exec serverv2 -- ip neigh replace 10.0.0.3 lladdr 02:00:00:00:77:00 dev eth0
         ping serverv2 serverv0
-        echo "of another VLAN: $(sh $D/dropped serverv0 vlan)"
+        # So are those of the first ping, which waited for the address.
+        [ $(sh $D/dropped serverv0 vlan) -ge 2 ] && echo "those of another VLAN are dropped"
         ping serverv5 client
         $R lab link server-sw down
         ping serverv1 client
@@ -202,7 +203,7 @@ fn vlans_and_link_states_keep_functions_apart() {
         "serverv2 to serverv3: yes",
         "tag: 100\t5",
         "serverv2 to serverv0: no",
-        "of another VLAN: 2",
+        "those of another VLAN are dropped",
         "serverv5 to client: no",
         "serverv1 to client: no",
         "server: 1",
