@@ -28,6 +28,7 @@ mod interface;
 mod lab;
 pub mod log;
 mod log_filter;
+pub mod parameters;
 mod presence;
 mod progress;
 mod pump;

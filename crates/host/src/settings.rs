@@ -5,6 +5,7 @@
 //! measures something else than its user asked for.
 
 use crate::log_filter::Filter;
+use crate::parameters;
 use crate::sys::environment;
 use rnic::{Config, CongestionConfig, DcqcnConfig};
 use std::path::PathBuf;
@@ -39,6 +40,9 @@ pub const LAB: &str = "ROCKERY_LAB";
 /// The clock of the lab: the time of the monotonic clock at which it began, in nanoseconds, and by what it is
 /// slower than the wall clock, as in `1234567,20`.
 pub const LAB_CLOCK: &str = "ROCKERY_LAB_CLOCK";
+
+/// Parameters of the adapter, as [`crate::parameters`] has them; set by `rockery lab exec`.
+pub const NIC: &str = "ROCKERY_NIC";
 
 /// Bytes of a device's name in the structures of verbs, with the zero at its end.
 const DEVICE_NAME_BYTES: usize = 64;
@@ -102,6 +106,11 @@ const SETTINGS: &[Setting] = &[
         name: LAB_CLOCK,
         expected: "nanoseconds and a factor, as in 1234567,20",
         is_valid: |value| clock(value).is_some(),
+    },
+    Setting {
+        name: NIC,
+        expected: "parameters of the adapter, as in window=1048576,ack-interval=4",
+        is_valid: |value| parameters::apply(value, &mut Config::default()).is_some(),
     },
 ];
 
@@ -231,6 +240,10 @@ pub(crate) fn apply(config: &mut Config) {
         "off" => config.congestion = CongestionConfig::Off,
         _ => {}
     }
+    let nic = text(NIC);
+    if !nic.is_empty() {
+        let _ = parameters::apply(&nic, config);
+    }
 }
 
 #[cfg(test)]
@@ -251,7 +264,9 @@ mod tests {
         for value in ["mlx5_0", "eth0=", "=mlx5_0", "eth0=a/b", "eth0=a,lo"] {
             assert!(checked(NAMES, value).is_err(), "{value}");
         }
-        for (name, value) in [(CM_RESPONSE_TIMEOUT, "25"), (LOG, "loud"), (OUT_OF_ORDER, "yes")] {
+        for (name, value) in
+            [(CM_RESPONSE_TIMEOUT, "25"), (NIC, "window=big"), (LOG, "loud"), (OUT_OF_ORDER, "yes")]
+        {
             assert!(checked(name, value).is_err(), "{name}={value}");
         }
     }

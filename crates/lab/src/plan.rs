@@ -7,7 +7,7 @@ use fabric::file::{Document, ReadFile};
 use fabric::topology::Node;
 use fabric::{Span, Time};
 use sim::experiment::Experiment;
-use sim::world::{Headers, Marking};
+use sim::world::{Headers, HostConfig, Marking};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -159,7 +159,7 @@ impl Plan {
                 mac: own.unwrap_or([2, 0, 0, b, c, d]),
                 mtu: mtu(host.nic.mtu),
                 marks: [config.data, config.acknowledgements, config.notifications],
-                variables: variables(host.nic.congestion, config.out_of_order),
+                variables: variables(host.nic.congestion, config),
             });
         }
         check_macs(&hosts)?;
@@ -195,7 +195,7 @@ fn mtu(payload: u32) -> u32 {
     }
 }
 
-fn variables(congestion: Congestion, out_of_order: bool) -> Vec<(String, String)> {
+fn variables(congestion: Congestion, config: &HostConfig) -> Vec<(String, String)> {
     let congestion = match congestion {
         Congestion::Off => "off",
         Congestion::Dcqcn => "dcqcn",
@@ -203,8 +203,31 @@ fn variables(congestion: Congestion, out_of_order: bool) -> Vec<(String, String)
         _ => "window",
     };
     let mut variables = vec![(host::settings::CONGESTION.to_owned(), congestion.to_owned())];
-    if out_of_order {
+    variables.push((host::settings::NIC.to_owned(), host::parameters::text(&config.device())));
+    if config.out_of_order {
         variables.push((host::settings::OUT_OF_ORDER.to_owned(), "1".to_owned()));
     }
     variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_live_hosts_have_the_parameters_of_the_file() {
+        let file = "[[host]]\nname = \"h\"\ncount = 2\n[[switch]]\nname = \"sw\"\n\
+                    [[link]]\nbetween = [\"h*\", \"sw\"]\nrate = \"25Gb/s\"\n[[workload]]\n\
+                    pattern = \"ring\"\nmessages = 1\n[nic.default]\ncongestion = \"dcqcn\"\n\
+                    window = \"64KiB\"\nack-interval = 7\n[nic.default.dcqcn]\nminimum-rate = \"1Gb/s\"\n";
+        let mut none = |name: &str| Err(format!("{name} is not there"));
+        let document = Document::read("test", file, &mut none).expect("a file");
+        let plan = Plan::new("test".to_owned(), document, &mut none).expect("a plan");
+        let nic = plan.hosts[0].variables.iter().find(|(name, _)| name == host::settings::NIC);
+        let (_, text) = nic.expect("parameters");
+        let wanted = ["window=65536", "ack-interval=7", "line-rate=25000000000", "minimum-rate=1000000000"];
+        for parameter in wanted {
+            assert!(text.split(',').any(|pair| pair == parameter), "{parameter}: {text}");
+        }
+    }
 }

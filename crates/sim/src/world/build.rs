@@ -621,17 +621,7 @@ fn device(
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes[8..12].copy_from_slice(&number.to_le_bytes());
-    let settings = Config {
-        max_qp: QUEUE_PAIRS_MAX,
-        window_bytes: config.window_bytes,
-        out_of_order: config.out_of_order,
-        reorder_window: config.reorder_window,
-        ack_interval: config.ack_interval,
-        recovery_ns: rnic::Nanos(config.recovery.0 / 1000),
-        overhead_bytes: config.overhead_bytes(),
-        congestion: config.congestion.clone(),
-        ..Config::default()
-    };
+    let settings = Config { max_qp: QUEUE_PAIRS_MAX, ..config.device() };
     let mut device = Device::new(settings, bytes);
     device.add_qpn_range(Qpn::new(FIRST_QPN), queue_pairs);
     device.port_mut().set_gid(0, Some(gid(number)));

@@ -324,6 +324,20 @@ impl HostConfig {
         }
     }
 
+    /// The parameters of its device.
+    pub fn device(&self) -> rnic::Config {
+        rnic::Config {
+            window_bytes: self.window_bytes,
+            out_of_order: self.out_of_order,
+            reorder_window: self.reorder_window,
+            ack_interval: self.ack_interval,
+            recovery_ns: rnic::Nanos(self.recovery.0 / 1000),
+            overhead_bytes: self.overhead_bytes(),
+            congestion: self.congestion.clone(),
+            ..rnic::Config::default()
+        }
+    }
+
     /// Bytes that a data packet takes on a link besides its payload, preamble and gap included.
     pub(super) fn overhead_bytes(&self) -> u32 {
         self.headers.of_data() + FRAME_OVERHEAD_BYTES + self.telemetry_bytes()
