@@ -35,6 +35,7 @@ fn the_systemd_units_have_options_that_exist() {
     for (unit, configuration) in [
         ("systemd/rockery-nvme@.service", "/etc/rockery/%i.toml"),
         ("smb/rockery-smb-gateway.service", "/etc/rockery/smb-gateway.toml"),
+        ("smb/rockery-smb-dial.service", "/etc/rockery/smb-dial.toml"),
     ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(unit);
         let text = std::fs::read_to_string(&path).expect("the unit");

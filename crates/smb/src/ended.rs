@@ -29,7 +29,7 @@ pub enum Ended {
     #[error(transparent)]
     Rdma(rdma::Error),
     /// An RDMA request has failed, as one to memory that the peer did not open does.
-    #[error("an RDMA request has failed with verbs status {0}")]
+    #[error("an RDMA request has failed with verbs status {}{}", .0, meaning(*.0))]
     Work(u32),
     /// The TCP connection has failed.
     #[error("TCP: {0}")]
@@ -67,6 +67,18 @@ pub enum Ended {
         /// The bytes that were asked for.
         limit: u32,
     },
+}
+
+/// What a status of a work request (`enum ibv_wc_status`) says about a connection.
+const fn meaning(status: u32) -> &'static str {
+    match status {
+        5 => ": the connection was lost",
+        9 => ": the peer refuses the request as invalid",
+        10 => ": the peer has not opened the memory that its buffer descriptor names",
+        12 => ": the peer does not acknowledge",
+        13 => ": the peer has posted no receive",
+        _ => "",
+    }
 }
 
 fn if_unauthenticated(limit: u32) -> &'static str {

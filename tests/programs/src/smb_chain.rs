@@ -29,7 +29,7 @@ const FILE_BYTES: u32 = 3_000_003;
 pub enum Setup {
     /// All settings are options of the command line.
     Options,
-    /// By files: the gateway by that of `examples/smb`, with the addresses of this place.
+    /// By the files of `examples/smb`, with the addresses of this place.
     Files,
     /// By options, with `--system-verbs` and the libraries that `rockery run` gives any program.
     SystemVerbs,
@@ -226,14 +226,15 @@ fn words(role: &str, setup: Setup, folder: &Path) -> String {
     let metrics = metrics(role);
     let samba = SocketAddr::new(LOOPBACK, SAMBA);
     if setup == Setup::Files {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/smb");
+        let text = fs::read_to_string(examples.join(format!("{role}.toml"))).expect("the example");
         let text = match role {
-            "gateway" => {
-                let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/smb/gateway.toml");
-                let text = fs::read_to_string(example).expect("the example");
-                let text = text.replace("server = \"127.0.0.1:445\"", &format!("server = \"{samba}\""));
-                text.replace("192.0.2.1:445", &GATEWAY.to_string())
-            }
-            _ => format!("listen = ['{DIAL}']\nserver = '{}'\nmetrics = '{metrics}'\n", GATEWAY.ip()),
+            "gateway" => text
+                .replace("server = \"127.0.0.1:445\"", &format!("server = \"{samba}\""))
+                .replace("192.0.2.1:445", &GATEWAY.to_string()),
+            _ => text
+                .replace("127.0.0.1:1445", &DIAL.to_string())
+                .replace("192.0.2.1", &GATEWAY.ip().to_string()),
         };
         let file = folder.join(format!("{role}.toml"));
         fs::write(&file, text).expect("our folder");

@@ -60,10 +60,15 @@ fn metrics_count_what_is_copied_while_it_is_copied() {
     let folder = tempfile::TempDir::new().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     std::fs::write(&from, vec![0x5a; BYTES as usize]).unwrap();
-    let copy = format!("put {} file; get file {}; ", from.display(), to.display());
-    let argv = smbclient(chain.address(), SHARE, &[UNSIGNED], &copy.repeat(COPIES as usize));
-    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let mut client = chain.namespace.start_plain(&argv).expect("smbclient starts");
+    let half_seen = folder.path().join("seen");
+    // smbclient runs `!` only in commands of its standard input. It stops half-way until that was seen.
+    let half = format!("'put {} file' 'get file {}' ", from.display(), to.display());
+    let half = half.repeat(COPIES as usize / 2);
+    let words = smbclient(chain.address(), SHARE, &[UNSIGNED], "");
+    let words: Vec<String> = words[..words.len() - 2].iter().map(|word| format!("'{word}'")).collect();
+    let wait = format!("'!until [ -e {} ]; do sleep 0.1; done' ", half_seen.display());
+    let line = format!("printf '%s\\n' {half}{wait}{half} | {}", words.join(" "));
+    let mut client = chain.namespace.start_plain(&["sh", "-c", &line]).expect("smbclient starts");
 
     let counters = ["rdma_bytes_total:operation=read", "rdma_bytes_total:operation=write"];
     let (mut last, mut seen, mut partial) = (BTreeMap::new(), 0, 0);
@@ -76,6 +81,9 @@ fn metrics_count_what_is_copied_while_it_is_copied() {
                 let before = last.insert((role, counter), now[counter]).unwrap_or(0);
                 assert!(before <= now[counter], "{role} {counter}: {before}, then {}", now[counter]);
             }
+        }
+        if seen >= 1 && partial >= 1 {
+            std::fs::write(&half_seen, []).expect("our folder");
         }
     }
     client.wait(SECONDS).expect("it has ended").expect_success();
