@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdma::{Buffer, Listener, ListenerEvent};
+use buffer::Buffer;
+use rdma::{Listener, ListenerEvent};
 use smb::direct::Parameters;
 use smb::ended::Ended;
 use smb::memory::Memory;
