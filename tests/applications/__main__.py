@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs applications that people use over RDMA on rockery, unmodified, and checks what they transfer.
 
-python3 tests/applications [NAME…]: all, or these. Each is installed below target/applications (Python packages
-from PyPI, others by apt), and then run in a network namespace whose interface net0 is the only network. The
-environment variable ROCKERY names the command (target/release/rockery). The exit status is 1 if one fails.
+python3 tests/applications [NAME…]: all, or these. Each is installed below target/applications (Python
+packages from PyPI, others by apt), and then run in a network namespace whose interface net0 is the only
+network. The environment variable ROCKERY names the command (target/release/rockery). The exit status is 1 if
+one fails.
 """
 
 import argparse
@@ -15,17 +16,31 @@ import time
 
 from harness import ADDRESS, INTERFACE, Application, Failure
 
-# Modules of this folder, each with `install(application)` and `run(application)`, which returns what was done.
-NAMES = ["nixl", "mooncake", "mpi", "openshmem", "nvmeof", "iser", "infinistore", "peercache", "tensorpipe",
-         "qemu", "valkey"]
+# Modules of this folder, each with `install(application)` and `run(application)`, which returns what it did.
+NAMES = [
+    "nixl",
+    "mooncake",
+    "mpi",
+    "openshmem",
+    "nvmeof",
+    "iser",
+    "infinistore",
+    "peercache",
+    "tensorpipe",
+    "qemu",
+    "valkey",
+]
 
 
 def inside(names):
     """Runs the applications in this network namespace."""
-    for command in (["ip", "link", "set", "lo", "up"],
-                    ["ip", "link", "add", INTERFACE, "type", "veth", "peer", "name", "net1"],
-                    ["ip", "address", "add", f"{ADDRESS}/24", "dev", INTERFACE],
-                    ["ip", "link", "set", INTERFACE, "up"], ["ip", "link", "set", "net1", "up"]):
+    for command in (
+        ["ip", "link", "set", "lo", "up"],
+        ["ip", "link", "add", INTERFACE, "type", "veth", "peer", "name", "net1"],
+        ["ip", "address", "add", f"{ADDRESS}/24", "dev", INTERFACE],
+        ["ip", "link", "set", INTERFACE, "up"],
+        ["ip", "link", "set", "net1", "up"],
+    ):
         subprocess.run(command, check=True)
     # Link-local addresses are usable once the kernel has found that no other host has them.
     time.sleep(2)

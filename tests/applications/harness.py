@@ -1,4 +1,4 @@
-"""What every application needs: a folder, a Python of its own, programs on rockery's device, and their end."""
+"""What every application needs: a folder, a Python of its own, processes on rockery's device, their end."""
 
 import os
 import pathlib
@@ -40,19 +40,26 @@ class Application:
         if not python.exists():
             subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], check=True)
         words = [] if dependencies else ["--no-deps"]
-        subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *words, *packages],
-                       check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *words, *packages],
+            check=True,
+        )
         with stamp.open("a") as file:
             file.write(wanted + "\n")
 
     def apt(self, *packages):
         """Installs packages of the distribution that are not installed."""
-        status = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status}\n", *packages],
-                                capture_output=True, text=True)
+        status = subprocess.run(
+            ["dpkg-query", "-W", "-f", "${db:Status-Status}\n", *packages], capture_output=True, text=True
+        )
         if status.returncode == 0 and set(status.stdout.split()) == {"installed"}:
             return
-        subprocess.run(["apt-get", "install", "-qq", "--no-install-recommends", *packages], check=True,
-                       env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"), stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["apt-get", "install", "-qq", "--no-install-recommends", *packages],
+            check=True,
+            env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"),
+            stdout=subprocess.DEVNULL,
+        )
 
     def debian_source(self, package, suite):
         """Unpacks the source of a Debian package of another release; returns its folder."""
@@ -63,28 +70,42 @@ class Application:
         for folder in ("lists/partial", "cache/archives/partial", "etc/preferences.d"):
             (apt / folder).mkdir(parents=True, exist_ok=True)
         (apt / "status").touch()
-        mirror = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian",
-                                 "Created-By: Packages"], check=True, capture_output=True, text=True).stdout.split()
+        mirror = subprocess.run(
+            ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Created-By: Packages"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split()
         if not mirror:
             raise Failure("this machine's apt has no mirror of Debian to get a source package from")
         keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
         (apt / "sources.list").write_text(f"deb-src [signed-by={keyring}] {mirror[0]} {suite} main\n")
-        options = {"Dir::Etc::SourceList": apt / "sources.list", "Dir::Etc::SourceParts": "-", "Dir::State": apt,
-                   "Dir::Etc": apt / "etc", "Dir::State::Lists": apt / "lists", "Dir::State::Status": apt / "status",
-                   "Dir::Cache": apt / "cache", "APT::Sandbox::User": "root"}
+        options = {
+            "Dir::Etc::SourceList": apt / "sources.list",
+            "Dir::Etc::SourceParts": "-",
+            "Dir::State": apt,
+            "Dir::Etc": apt / "etc",
+            "Dir::State::Lists": apt / "lists",
+            "Dir::State::Status": apt / "status",
+            "Dir::Cache": apt / "cache",
+            "APT::Sandbox::User": "root",
+        }
         words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         for command in (["update", "-qq"], ["source", "-qq", "--download-only", package]):
             subprocess.run(["apt-get", *words, *command], check=True, cwd=self.folder)
         description = next(self.folder.glob(f"{package}_*.dsc"))
-        subprocess.run(["dpkg-source", "--no-check", "-x", description, target], check=True, cwd=self.folder,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["dpkg-source", "--no-check", "-x", description, target],
+            check=True,
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+        )
         return target
 
     def compile(self, compiler, source, *options):
         """Compiles a program of the folder clients; returns its path."""
         program = self.folder / pathlib.Path(source).stem
-        subprocess.run([compiler, "-O2", "-o", program, CLIENTS / source, *options],
-                       check=True)
+        subprocess.run([compiler, "-O2", "-o", program, CLIENTS / source, *options], check=True)
         return program
 
     # During the test, in a network namespace.
@@ -109,9 +130,15 @@ class Application:
         """Starts a program, whose output goes to a file."""
         log = self.folder / f"{len(self.started)}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=output,
-                                       stderr=subprocess.STDOUT, cwd=self.folder, start_new_session=True,
-                                       env=dict(os.environ, **(variables or {})))
+            process = subprocess.Popen(
+                [str(word) for word in words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                start_new_session=True,
+                env=dict(os.environ, **(variables or {})),
+            )
         process.log = log
         process.words = " ".join(str(word) for word in words)
         self.started.append(process)

@@ -12,9 +12,23 @@ def install(application):
 
 
 def run(application):
-    server = application.on_rockery(application.python, "-c", SERVER, "--dev-name", DEVICE, "--link-type",
-                                    "Ethernet", "--service-port", "22345", "--manage-port", "18080",
-                                    "--prealloc-size", "1", "--minimal-allocate-size", "32")
+    server = application.on_rockery(
+        application.python,
+        "-c",
+        SERVER,
+        "--dev-name",
+        DEVICE,
+        "--link-type",
+        "Ethernet",
+        "--service-port",
+        "22345",
+        "--manage-port",
+        "18080",
+        "--prealloc-size",
+        "1",
+        "--minimal-allocate-size",
+        "32",
+    )
     application.wait_for_port(server, 22345)
     client = application.client("infinistore_blocks.py")
     application.succeeds(application.on_rockery(application.python, client, DEVICE, ADDRESS), "equal")

@@ -2,8 +2,11 @@
 
 from harness import ADDRESS
 
-TARGET, INITIATORS = "iqn.2024-01.org.rockery:disk", ["iqn.2024-01.org.rockery:a", "iqn.2024-01.org.rockery:b"]
-# tgt has a control socket for each number; another number than the default keeps away from a tgtd of the machine.
+TARGET, INITIATORS = "iqn.2024-01.org.rockery:disk", [
+    "iqn.2024-01.org.rockery:a",
+    "iqn.2024-01.org.rockery:b",
+]
+# tgt has a control socket for each number: the default is that of the machine's own tgtd.
 CONTROL = "9"
 CASES = ["SCSI.Write16", "SCSI.Verify10"]
 
@@ -29,8 +32,11 @@ def run(application):
         administer("target", "--op", "bind", "--tid", "1", "-Q", initiator)
     url = f"iser://{ADDRESS}:3260/{TARGET}/1"
     for case in CASES:
-        # libiscsi 1.19 at times takes a descriptor of an empty list when it has connected a second time, and ends
-        # with a segmentation fault: with the kernel's rxe as well.
-        application.succeeds_once_ready(lambda: application.on_rockery(
-            "iscsi-test-cu", "-i", INITIATORS[0], "-I", INITIATORS[1], "-d", "-s", "-t", case, url))
+        # libiscsi 1.19 at times takes a descriptor of an empty list on its second connection, and ends with a
+        # segmentation fault: with the kernel's rxe as well.
+        application.succeeds_once_ready(
+            lambda: application.on_rockery(
+                "iscsi-test-cu", "-i", INITIATORS[0], "-I", INITIATORS[1], "-d", "-s", "-t", case, url
+            )
+        )
     return f"iscsi-test-cu's {' and '.join(CASES)} pass"

@@ -19,17 +19,33 @@ def package(application):
 def run(application):
     bench = package(application) / "transfer_engine_bench"
     bench.chmod(bench.stat().st_mode | stat.S_IXUSR)
-    common = [bench, "--metadata_server=P2PHANDSHAKE", "--protocol=rdma", f"--device_name={DEVICE}",
-              "--buffer_size=67108864", "--block_size=65536", "--batch_size=16", "--threads=1"]
+    common = [
+        bench,
+        "--metadata_server=P2PHANDSHAKE",
+        "--protocol=rdma",
+        f"--device_name={DEVICE}",
+        "--buffer_size=67108864",
+        "--block_size=65536",
+        "--batch_size=16",
+        "--threads=1",
+    ]
     target = application.on_rockery(*common, "--mode=target", f"--local_server_name={ADDRESS}:12345")
     said = application.wait_for(target, f"listening on {ADDRESS}:")
     port = re.search(rf"listening on {re.escape(ADDRESS)}:(\d+)", said)[1]
     rates = []
     for operation in ("read", "write"):
         # The target listens before it has registered memory, and the benchmark fails without a segment.
-        said = application.succeeds_once_ready(lambda: application.on_rockery(
-            *common, "--mode=initiator", f"--local_server_name={ADDRESS}:12346",
-            f"--segment_id={ADDRESS}:{port}", f"--operation={operation}", "--duration=3"), "throughput")
+        said = application.succeeds_once_ready(
+            lambda: application.on_rockery(
+                *common,
+                "--mode=initiator",
+                f"--local_server_name={ADDRESS}:12346",
+                f"--segment_id={ADDRESS}:{port}",
+                f"--operation={operation}",
+                "--duration=3",
+            ),
+            "throughput",
+        )
         rate = re.search(r"throughput ([\d.]+) GB/s", said)[1]
         rates.append(f"{operation} {rate} GB/s")
     master = application.start(package(application) / "mooncake_master", "--port", "50051")

@@ -8,8 +8,12 @@ UCX = {"UCX_TLS": "rc,self", "UCX_NET_DEVICES": f"{DEVICE}:1"}
 OPENMPI_UCX = {**UCX, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 # Programs on one host use shared memory of MPICH's own unless they are told not to.
 MPICH_UCX = {**UCX, "MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ucx"}
-MPICH_OFI = {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "verbs;ofi_rxm",
-             "FI_VERBS_IFACE": "net0"}
+MPICH_OFI = {
+    "MPIR_CVAR_NOLOCAL": "1",
+    "MPIR_CVAR_CH4_NETMOD": "ofi",
+    "FI_PROVIDER": "verbs;ofi_rxm",
+    "FI_VERBS_IFACE": "net0",
+}
 
 
 def part(application, name):
@@ -28,13 +32,37 @@ def run(application):
     openmpi, mpich = part(application, "openmpi"), part(application, "mpich")
     script = application.client("mpi_alltoall.py")
     for implementation, variables, launcher in (
-            (openmpi, OPENMPI_UCX, ["mpirun", "-np", "2", "--oversubscribe", "--mca", "pml", "ucx", "--mca", "osc",
-                                    "ucx", "--mca", "btl", "^ofi,uct"]),
-            (mpich, MPICH_UCX, ["mpiexec", "-n", "2"]), (mpich, MPICH_OFI, ["mpiexec", "-n", "2"])):
+        (
+            openmpi,
+            OPENMPI_UCX,
+            [
+                "mpirun",
+                "-np",
+                "2",
+                "--oversubscribe",
+                "--mca",
+                "pml",
+                "ucx",
+                "--mca",
+                "osc",
+                "ucx",
+                "--mca",
+                "btl",
+                "^ofi,uct",
+            ],
+        ),
+        (mpich, MPICH_UCX, ["mpiexec", "-n", "2"]),
+        (mpich, MPICH_OFI, ["mpiexec", "-n", "2"]),
+    ):
         try:
-            ranks = implementation.on_rockery(implementation.installed(launcher[0]), *launcher[1:],
-                                              implementation.python, script, variables=variables)
+            ranks = implementation.on_rockery(
+                implementation.installed(launcher[0]),
+                *launcher[1:],
+                implementation.python,
+                script,
+                variables=variables,
+            )
             implementation.succeeds(ranks, "2 ranks, every byte equal")
         finally:
             implementation.end()
-    return "alltoall, messages of 1 B to 1 MiB and one-sided puts: OpenMPI over UCX, MPICH over UCX and libfabric"
+    return "alltoall and one-sided puts, 1 B to 1 MiB: OpenMPI over UCX, MPICH over UCX and libfabric"

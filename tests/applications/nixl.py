@@ -1,4 +1,4 @@
-"""NIXL from PyPI, which has UCX and libibverbs under another name: READ of 8 MiB from another agent, five times."""
+"""NIXL from PyPI, which has UCX and libibverbs under another name: READs of 8 MiB from another agent."""
 
 from harness import ADDRESS, DEVICE
 

@@ -8,7 +8,8 @@ def install(application):
 
 
 def run(application):
-    bench = application.on_rockery(application.installed("peercache-bench"), "micro", "--protocol", "rdma",
-                                   "--device-name", DEVICE)
+    bench = application.on_rockery(
+        application.installed("peercache-bench"), "micro", "--protocol", "rdma", "--device-name", DEVICE
+    )
     said = application.succeeds(bench)
     return said.strip().splitlines()[-1]

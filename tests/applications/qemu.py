@@ -33,8 +33,9 @@ def run(application):
     first, second = application.folder / "first.socket", application.folder / "second.socket"
     for path in (first, second):
         path.unlink(missing_ok=True)
-    destination = application.on_rockery(*MACHINE, "-monitor", f"unix:{second},server,nowait", "-incoming",
-                                         f"rdma:{ADDRESS}:4444")
+    destination = application.on_rockery(
+        *MACHINE, "-monitor", f"unix:{second},server,nowait", "-incoming", f"rdma:{ADDRESS}:4444"
+    )
     source = application.on_rockery(*MACHINE, "-monitor", f"unix:{first},server,nowait")
     until = time.monotonic() + SECONDS
     while not (first.exists() and second.exists()):

@@ -1,7 +1,7 @@
 //! Packets as the network sees them: what decides their path and their treatment, and nothing of their
 //! content. What a packet carries stays with the driver of the fabric, under the same number.
 
-use crate::telemetry::Records;
+use crate::telemetry::{Hop, Records, Telemetry};
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -101,7 +101,7 @@ pub struct Packets {
     free: PacketId,
     count: u32,
     limit: u32,
-    pub(crate) records: Records,
+    records: Records,
 }
 
 impl Packets {
@@ -157,8 +157,25 @@ impl Packets {
         slot.next = self.free;
         self.free = id;
         self.count -= 1;
-        self.records.forget(id);
+        self.records.forget(id.0 as usize);
         packet
+    }
+
+    /// Has a packet carry telemetry; it is not made longer by that.
+    pub fn set_telemetry(&mut self, id: PacketId, telemetry: Telemetry) {
+        self.records.set(id.0 as usize, telemetry);
+    }
+
+    /// What a packet carries of telemetry.
+    #[inline]
+    pub fn telemetry(&self, id: PacketId) -> Option<Telemetry> {
+        self.records.get(id.0 as usize)
+    }
+
+    /// Adds what a switch says of a port to a packet that asks for it and has room.
+    #[inline]
+    pub(crate) fn stamp(&mut self, id: PacketId, hop: impl FnOnce() -> Hop) {
+        self.records.stamp(id.0 as usize, hop);
     }
 }
 

@@ -106,7 +106,7 @@ impl Switch {
         if egress.is_clear(packet.class, now) {
             // It would leave the buffer in the moment in which it enters.
             let end = egress.send_at_once(packet, now);
-            packets.records.stamp(id, || egress.hop(port_number(self.number, out)));
+            packets.stamp(id, || egress.hop(port_number(self.number, out)));
             return wire.send(out, Frame::Packet(id), end, packets);
         }
         self.enqueue(now, port, out, id, packets, wire);
@@ -342,7 +342,7 @@ impl Switch {
         }
         match next {
             Next::Packet { id, end } => {
-                packets.records.stamp(id, || egress.hop(port_number(self.number, port)));
+                packets.stamp(id, || egress.hop(port_number(self.number, port)));
                 self.release(now, packets[id], packets, wire);
                 wire.send(port, Frame::Packet(id), end, packets);
             }

@@ -1,7 +1,6 @@
 //! In-band network telemetry: packets that ask for it collect what each switch says of the port by which they
 //! leave it, as HPCC wants to know it (Li et al., SIGCOMM 2019, section 4.1 and figure 7).
 
-use crate::packet::{PacketId, Packets};
 use crate::time::{Rate, Time};
 
 /// Switches that a packet has room for: paths in a data centre network cross five at most.
@@ -49,42 +48,37 @@ impl Telemetry {
     }
 }
 
-/// The telemetry of packets, by their number. It has no entries until one asks for it.
+/// The telemetry of packets, by the index of each. It has no entries until one asks for it.
 #[derive(Debug, Default)]
 pub(crate) struct Records(alloc::vec::Vec<Option<Telemetry>>);
 
 impl Records {
+    pub(crate) fn set(&mut self, index: usize, telemetry: Telemetry) {
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        self.0[index] = Some(telemetry);
+    }
+
     #[inline]
-    pub(crate) fn forget(&mut self, id: PacketId) {
-        if let Some(record) = self.0.get_mut(id.0 as usize) {
+    pub(crate) fn get(&self, index: usize) -> Option<Telemetry> {
+        self.0.get(index).copied().flatten()
+    }
+
+    #[inline]
+    pub(crate) fn forget(&mut self, index: usize) {
+        if let Some(record) = self.0.get_mut(index) {
             *record = None;
         }
     }
 
     #[inline]
-    pub(crate) fn stamp(&mut self, id: PacketId, hop: impl FnOnce() -> Hop) {
-        if let Some(Some(record)) = self.0.get_mut(id.0 as usize)
+    pub(crate) fn stamp(&mut self, index: usize, hop: impl FnOnce() -> Hop) {
+        if let Some(Some(record)) = self.0.get_mut(index)
             && record.collects
             && let Some(free) = record.hops.iter_mut().find(|free| free.is_none())
         {
             *free = Some(hop());
         }
-    }
-}
-
-impl Packets {
-    /// Has a packet carry telemetry; it is not made longer by that.
-    pub fn set_telemetry(&mut self, id: PacketId, telemetry: Telemetry) {
-        let (records, index) = (&mut self.records.0, id.0 as usize);
-        if records.len() <= index {
-            records.resize(index + 1, None);
-        }
-        records[index] = Some(telemetry);
-    }
-
-    /// What a packet carries of telemetry.
-    #[inline]
-    pub fn telemetry(&self, id: PacketId) -> Option<Telemetry> {
-        self.records.0.get(id.0 as usize).copied().flatten()
     }
 }

@@ -2,8 +2,6 @@
 
 use sim::report::{Report, Severity};
 
-use crate::table::Table;
-
 /// Rows of a table that are shown at most.
 const ROWS_MAX: usize = 20;
 
@@ -12,8 +10,8 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A report: title, findings and workloads.
-pub(crate) fn report(report: &Report, workloads: &Table) -> String {
+/// A report: title, findings and the table of workloads, which is HTML.
+pub(crate) fn report(report: &Report, workloads: &str) -> String {
     let title = if report.title.is_empty() { "rockery.sim" } else { &report.title };
     let mut text = format!(
         "<h4>{}</h4><p>{:.3} ms of virtual time, seed {}, {} queue pairs</p>",
@@ -38,22 +36,18 @@ pub(crate) fn report(report: &Report, workloads: &Table) -> String {
             escape(&finding.instead)
         );
     }
-    text + &table(workloads)
+    text + workloads
 }
 
-/// A table: its head, and its first rows.
-pub(crate) fn table(table: &Table) -> String {
-    let head: String = table.columns.iter().map(|(name, _)| format!("<th>{}</th>", escape(name))).collect();
-    let cell = |row: usize| table.columns.iter().map(move |(_, values)| (values, row));
-    let rows: String = (0..table.rows().min(ROWS_MAX))
-        .map(|row| {
-            let cells: String = cell(row)
-                .map(|(values, row)| format!("<td>{}</td>", escape(&crate::table::text(values, row))))
-                .collect();
-            format!("<tr>{cells}</tr>")
-        })
-        .collect();
-    let rest = table.rows().saturating_sub(ROWS_MAX);
+/// A table: its head, and its first rows. `cells` are those of a row.
+pub(crate) fn table(names: &[&str], rows: usize, cells: impl Fn(usize) -> Vec<String>) -> String {
+    let head: String = names.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
+    let row = |row| {
+        let cells = cells(row).iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect::<String>();
+        format!("<tr>{cells}</tr>")
+    };
+    let shown: String = (0..rows.min(ROWS_MAX)).map(row).collect();
+    let rest = rows.saturating_sub(ROWS_MAX);
     let more = if rest > 0 { format!("<p>and {rest} more rows</p>") } else { String::new() };
-    format!("<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}")
+    format!("<table><thead><tr>{head}</tr></thead><tbody>{shown}</tbody></table>{more}")
 }

@@ -6,6 +6,7 @@ mod document;
 mod html;
 mod report;
 mod table;
+mod tables;
 
 use pyo3::prelude::*;
 
@@ -19,6 +20,6 @@ fn _rockery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<report::Report>()?;
     module.add_class::<report::Finding>()?;
     module.add_class::<table::Table>()?;
-    module.add_function(wrap_pyfunction!(table::tables_of, module)?)?;
+    module.add_function(wrap_pyfunction!(tables::tables_of, module)?)?;
     Ok(())
 }

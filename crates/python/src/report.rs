@@ -179,7 +179,7 @@ impl Report {
 
     /// For notebooks: the findings and the workloads.
     fn _repr_html_(&self) -> String {
-        html::report(&self.0, &self.table(workload_columns))
+        html::report(&self.0, &self.table(workload_columns).html())
     }
 
     /// For pickle: through JSON, which keeps every number.

@@ -10,22 +10,25 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, ffi::FFI_ArrowSchema};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict};
-use sim::report::columns::{
-    Column, Values, flow_columns, hop_columns, port_columns, sample_columns, switch_columns, workload_columns,
-};
+use sim::report::columns::{Column, Values};
 
 use crate::html;
-use crate::report::Report;
 
 /// A table of named columns.
 #[pyclass(frozen, module = "rockery._rockery")]
 pub(crate) struct Table {
-    pub(crate) columns: Vec<Column>,
+    columns: Vec<Column>,
 }
 
 impl Table {
     pub(crate) fn new(columns: Vec<Column>) -> Self {
         Self { columns }
+    }
+
+    /// The table for notebooks.
+    pub(crate) fn html(&self) -> String {
+        let row = |row| self.columns.iter().map(|(_, values)| text(values, row)).collect();
+        html::table(&self.column_names(), self.rows(), row)
     }
 
     /// The number of rows.
@@ -149,12 +152,12 @@ impl Table {
     }
 
     fn _repr_html_(&self) -> String {
-        html::table(self)
+        self.html()
     }
 }
 
 /// A value as text, for people.
-pub(crate) fn text(values: &Values, row: usize) -> String {
+fn text(values: &Values, row: usize) -> String {
     let found = match values {
         Values::Text(texts) => texts.get(row).cloned(),
         Values::Whole(numbers) => numbers.get(row).map(ToString::to_string),
@@ -171,20 +174,4 @@ fn list<'py>(py: Python<'py>, values: &Values) -> PyResult<Bound<'py, PyAny>> {
         Values::Number(numbers) => numbers.into_pyobject(py),
         Values::Truth(truths) => truths.into_pyobject(py),
     }
-}
-
-/// One table of the rows of several reports. Their settings are its columns.
-#[pyfunction]
-pub(crate) fn tables_of(py: Python<'_>, kind: &str, reports: Vec<PyRef<'_, Report>>) -> PyResult<Table> {
-    let reports: Vec<Arc<sim::report::Report>> = reports.iter().map(|report| Arc::clone(&report.0)).collect();
-    let columns: fn(&[Arc<sim::report::Report>]) -> Vec<Column> = match kind {
-        "flows" => flow_columns,
-        "hops" => hop_columns,
-        "ports" => port_columns,
-        "samples" => sample_columns,
-        "switches" => switch_columns,
-        "workloads" => workload_columns,
-        other => return Err(PyKeyError::new_err(format!("no table '{other}'"))),
-    };
-    Ok(Table::new(py.detach(|| columns(&reports))))
 }

@@ -1,5 +1,6 @@
 //! The C library's socket functions.
 
+use crate::make::{SOL_RDMA, make};
 use crate::rsockets as r;
 use crate::table::{self, Kind, Pending, READ, WRITTEN};
 use crate::{config, fork, real};
@@ -8,11 +9,6 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 /// Bytes of a file sent at a time by `sendfile`.
 const PIECE_BYTES: usize = 1 << 16;
-/// Levels and option names of rdma/rsocket.h.
-const SOL_RDMA: c_int = 0x1_0000;
-const RDMA_SQSIZE: c_int = 0;
-const RDMA_RQSIZE: c_int = 1;
-const RDMA_INLINE: c_int = 2;
 
 pub(crate) fn errno() -> c_int {
     // SAFETY: errno is a variable of this thread.
@@ -22,32 +18,6 @@ pub(crate) fn errno() -> c_int {
 pub(crate) fn set_errno(value: c_int) {
     // SAFETY: errno is a variable of this thread.
     unsafe { *libc::__errno_location() = value };
-}
-
-/// Creates an rsocket, with the options that the environment sets.
-///
-/// # Safety
-/// No requirements beyond those of `rsocket(3)`, whose arguments are numbers.
-pub(crate) unsafe fn make(domain: c_int, kind: c_int, protocol: c_int) -> Option<c_int> {
-    // SAFETY: numbers; options lead to a number that lives until the call returns.
-    unsafe {
-        let rsocket = r::rsocket(domain, kind, protocol);
-        if rsocket < 0 {
-            return None;
-        }
-        let settings = config::settings();
-        for (name, value) in [
-            (RDMA_SQSIZE, settings.send_queue),
-            (RDMA_RQSIZE, settings.receive_queue),
-            (RDMA_INLINE, settings.inline_bytes),
-        ] {
-            if let Some(value) = value {
-                let place = core::ptr::from_ref(&value).cast();
-                r::rsetsockopt(rsocket, SOL_RDMA, name, place, size_of::<c_int>() as socklen_t);
-            }
-        }
-        Some(rsocket)
-    }
 }
 
 /// Defines functions that replace the C library's in the program.

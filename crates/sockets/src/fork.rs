@@ -7,7 +7,7 @@
 //! port. The lock is the name of a Unix socket, which the kernel releases when the process ends. (rdma-core's
 //! semaphore stays locked when its owner is killed.)
 
-use crate::calls::make;
+use crate::make::make;
 use crate::real;
 use crate::rsockets as r;
 use crate::table::{self, Kind, Pending};

@@ -14,6 +14,7 @@ mod config;
 mod descriptors;
 mod epoll;
 mod fork;
+mod make;
 #[path = "../../view/src/next.rs"]
 mod next;
 mod poll;

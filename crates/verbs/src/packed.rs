@@ -21,9 +21,9 @@ impl<T: Copy> Packed<T> {
 ///
 /// # Safety
 /// The address is NULL, or that of a live struct that does not change while it is borrowed.
-pub(crate) unsafe fn borrow<'a, T: Copy>(at: *const T, room: &'a mut MaybeUninit<T>) -> Option<&'a T> {
+pub(crate) unsafe fn borrow<T: Copy>(at: *const T, room: &mut MaybeUninit<T>) -> Option<&T> {
     if at.is_aligned() {
-        // SAFETY: by this function's contract, the address is NULL or that of a live struct, and it is aligned.
+        // SAFETY: by this function's contract, the address is NULL or that of a live struct; it is aligned.
         return unsafe { at.as_ref() };
     }
     // SAFETY: by this function's contract, the struct is live: NULL is aligned.
@@ -41,7 +41,7 @@ mod tests {
             // SAFETY: eight bytes from each of the first 16 are within the array.
             unsafe { bytes.as_mut_ptr().add(at).cast::<u64>().write_unaligned(1 << at) };
             let mut room = MaybeUninit::uninit();
-            // SAFETY: as before, and nothing changes while the struct is borrowed.
+            // SAFETY: the array has eight bytes there, and they do not change while they are borrowed.
             let found = unsafe { borrow(bytes.as_ptr().add(at).cast::<u64>(), &mut room) };
             assert_eq!(found, Some(&(1 << at)));
         }

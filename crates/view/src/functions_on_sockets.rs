@@ -2,51 +2,8 @@
 //! sockets are passed to the C library unchanged.
 
 use crate::netlink::{self, REQUEST_BYTES_MAX};
-use crate::next::{Next, missing};
+use crate::next_on_sockets::{next_send, next_sendmsg, next_sendto, next_socket};
 use core::ffi::{c_int, c_void};
-
-type Socket = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
-type Send = unsafe extern "C" fn(c_int, *const c_void, usize, c_int) -> isize;
-type SendTo =
-    unsafe extern "C" fn(c_int, *const c_void, usize, c_int, *const libc::sockaddr, libc::socklen_t) -> isize;
-type SendMessage = unsafe extern "C" fn(c_int, *const libc::msghdr, c_int) -> isize;
-
-/// Calls the C library's function of this name.
-macro_rules! next {
-    ($name:literal as $kind:ty, $($argument:expr),*) => {{
-        static NEXT: Next = Next::new($name);
-        let original = NEXT.address();
-        if original.is_null() {
-            return missing();
-        }
-        // SAFETY: the C library's function of this name has this signature, and our caller owes it the
-        // arguments.
-        unsafe { core::mem::transmute::<*mut c_void, $kind>(original)($($argument),*) }
-    }};
-}
-
-/// The C library's `socket(2)`.
-///
-/// # Safety
-/// As for the C library's function.
-pub(crate) unsafe fn next_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    next!(c"socket" as Socket, domain, kind, protocol)
-}
-
-/// The C library's `sendto(2)`.
-///
-/// # Safety
-/// As for the C library's function.
-pub(crate) unsafe fn next_sendto(
-    socket: c_int,
-    bytes: *const c_void,
-    length: usize,
-    flags: c_int,
-    to: *const libc::sockaddr,
-    to_length: libc::socklen_t,
-) -> isize {
-    next!(c"sendto" as SendTo, socket, bytes, length, flags, to, to_length)
-}
 
 /// Replaces the C library's function.
 ///
@@ -102,7 +59,8 @@ pub(crate) unsafe extern "C" fn send(
         // SAFETY: by this function's contract, as for the C library's function.
         return unsafe { answered(socket, bytes, length) };
     }
-    next!(c"send" as Send, socket, bytes, length, flags)
+    // SAFETY: by this function's contract, as for the C library's function.
+    unsafe { next_send(socket, bytes, length, flags) }
 }
 
 /// Replaces the C library's function.
@@ -120,7 +78,8 @@ pub(crate) unsafe extern "C" fn sendmsg(socket: c_int, message: *const libc::msg
             None => too_long(),
         };
     }
-    next!(c"sendmsg" as SendMessage, socket, message, flags)
+    // SAFETY: by this function's contract, as for the C library's function.
+    unsafe { next_sendmsg(socket, message, flags) }
 }
 
 /// Joins the pieces of a message; `None` if it is longer than any request.

@@ -20,5 +20,6 @@ mod functions;
 mod functions_on_sockets;
 mod netlink;
 mod next;
+mod next_on_sockets;
 mod nldev;
 mod translate;

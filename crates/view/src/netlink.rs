@@ -4,7 +4,7 @@
 //! other. A second socket of this process sends the answers of [`crate::nldev`] at once, so the program
 //! receives, polls and closes as with the kernel's.
 
-use crate::functions_on_sockets::{next_sendto, next_socket};
+use crate::next_on_sockets::{next_sendto, next_socket};
 use crate::{counters, devices, nldev};
 use core::ffi::c_int;
 use core::mem::{size_of, zeroed};

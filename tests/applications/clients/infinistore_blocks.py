@@ -9,9 +9,17 @@ import numpy
 BLOCK, BLOCKS = 32768, 32
 
 device, address = sys.argv[1:]
-connection = infinistore.InfinityConnection(infinistore.ClientConfig(
-    host_addr=address, service_port=22345, dev_name=device, link_type="Ethernet", ib_port=1,
-    log_level="warning", connection_type=infinistore.TYPE_RDMA))
+connection = infinistore.InfinityConnection(
+    infinistore.ClientConfig(
+        host_addr=address,
+        service_port=22345,
+        dev_name=device,
+        link_type="Ethernet",
+        ib_port=1,
+        log_level="warning",
+        connection_type=infinistore.TYPE_RDMA,
+    )
+)
 connection.connect()
 written = numpy.random.default_rng(17).integers(0, 256, BLOCK * BLOCKS, dtype=numpy.uint8)
 read = numpy.zeros_like(written)

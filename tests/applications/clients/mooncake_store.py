@@ -1,4 +1,4 @@
-"""mooncake_store.py ADDRESS:PORT DEVICE hold | use: lends memory to the store, or puts a value there and gets it."""
+"""mooncake_store.py ADDRESS:PORT DEVICE hold | use: lends memory to the store, or puts and gets a value."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""nixl_agent.py target | initiator ADDRESS: the initiator reads the target's memory and compares every byte."""
+"""nixl_agent.py target | initiator ADDRESS: the initiator reads the target's memory and compares it."""
 
 import sys
 import time
@@ -19,8 +19,15 @@ def until(condition):
 
 role = sys.argv[1]
 is_target = role == "target"
-agent = nixl_agent(role, nixl_agent_config(enable_prog_thread=True, enable_listen_thread=True,
-                                           listen_port=PORT if is_target else 0, backends=["UCX"]))
+agent = nixl_agent(
+    role,
+    nixl_agent_config(
+        enable_prog_thread=True,
+        enable_listen_thread=True,
+        listen_port=PORT if is_target else 0,
+        backends=["UCX"],
+    ),
+)
 memory = EXPECTED.copy() if is_target else numpy.zeros(BYTES, dtype=numpy.uint8)
 registered = agent.register_memory([(memory.ctypes.data, BYTES, 0, "")], "DRAM")
 own = agent.get_xfer_descs([(memory.ctypes.data, BYTES, 0)], "DRAM")
@@ -29,6 +36,7 @@ if is_target:
     agent.send_notif("initiator", agent.get_serialized_descs(own))
     until(lambda: b"done" in agent.get_new_notifs().get("initiator", []))
 else:
+
     def fetch():
         agent.fetch_remote_metadata("target", sys.argv[2], PORT)
         return agent.check_remote_metadata("target")

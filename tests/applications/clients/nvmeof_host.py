@@ -23,6 +23,6 @@ with nvmeof.Controller.connect(address, nqn, source=address) as controller:
             count = min(256, blocks - first)
             buffer.write(bytes(count * namespace.lba_size))
             namespace.read(buffer, slba=8 + first, blocks=count)
-            read += bytes(buffer.read())[:count * namespace.lba_size]
+            read += bytes(buffer.read())[: count * namespace.lba_size]
         assert bytes(read) == data, "the bytes that were read differ"
         print("equal")

@@ -20,7 +20,8 @@ int main(void) {
   int is_equal = 1;
   for (int i = 0; i < SIZE; i++) is_equal &= received[i] == 'a' + previous;
   shmem_barrier_all();
-  printf("process %d of %d: %s, counter %ld\n", own, all, is_equal ? "equal" : "DIFFERS", shmem_long_g(&counter, 0));
+  long additions = shmem_long_g(&counter, 0);
+  printf("process %d of %d: %s, counter %ld\n", own, all, is_equal ? "equal" : "DIFFERS", additions);
   fflush(stdout);
   shmem_finalize();
   return !is_equal;

@@ -1,4 +1,4 @@
-// tensorpipe_message ADDRESS: one context writes a payload of 1 MiB, another reads it over RDMA; both are compared.
+// tensorpipe_message ADDRESS: a pipe writes a payload of 1 MiB, another reads it over RDMA; both are compared.
 #include <tensorpipe/tensorpipe.h>
 
 #include <future>

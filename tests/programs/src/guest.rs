@@ -14,9 +14,9 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::addresses::addresses;
 use crate::machine::until;
 use crate::namespace::Process;
-use crate::segment::addresses;
 use crate::{Error, Finished, Job, Machine, Namespace, Rockery};
 
 use control::Control;

@@ -3,10 +3,11 @@
 
 use std::cell::RefCell;
 
+use crate::addresses::addresses;
 use crate::machine::until;
 use crate::namespace::Process;
 use crate::probe::Probe;
-use crate::segment::{addresses, give_addresses};
+use crate::segment::give_addresses;
 use crate::{Error, Job, Namespace};
 
 const START_SECONDS: u64 = 30;

@@ -7,6 +7,7 @@
 //!
 //! Reading order: [`machine`], [`namespace`], [`guest`], [`exchange`].
 
+mod addresses;
 pub mod browser;
 pub mod connection;
 pub mod dissector;

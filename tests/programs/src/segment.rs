@@ -1,19 +1,14 @@
 //! Places: how machines are joined.
 
-use std::net::IpAddr;
 use std::path::Path;
 
+use crate::addresses::addresses;
 use crate::guest::{Extras, Kernel};
 use crate::machine::until;
 use crate::{Error, Guest, Machine, Namespace, Rockery};
 
 /// How long machines on one bridge may take to hear each other.
 const INTRODUCTION_SECONDS: u64 = 30;
-
-/// The addresses of the machine with this number: 10.88.0.N and fd88::N.
-pub fn addresses(number: u8) -> (IpAddr, IpAddr) {
-    (IpAddr::from([10, 88, 0, number]), IpAddr::from([0xfd88, 0, 0, 0, 0, 0, 0, u16::from(number)]))
-}
 
 /// The kernel's name of an interface: 15 characters at most.
 fn interface(kind: &str, number: u8) -> String {

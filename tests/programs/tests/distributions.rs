@@ -1,8 +1,8 @@
 //! Programs of other distributions: built against other releases of rdma-core and of the C library.
 //!
-//! Debian 13 with the build of this test, unless `ROCKERY_TEST_DISTRIBUTIONS` names others, separated by spaces
-//! (`scripts/distribution.sh` has the names): these use rockery as built for packages, since their C library may
-//! be older than this machine's. Each is downloaded once, to `target/distributions`.
+//! Debian 13 with the build of this test, unless `ROCKERY_TEST_DISTRIBUTIONS` names others, separated by
+//! spaces (`scripts/distribution.sh` has the names): these use rockery as built for packages, since their C
+//! library may be older than this machine's. Each is downloaded once, to `target/distributions`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

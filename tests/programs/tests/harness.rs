@@ -97,8 +97,8 @@ fn rockery_is_built_where_the_tests_look() {
     assert!(Rockery::built().path().is_file());
 }
 
-/// A program with libtest's output, whose test `sometimes` fails when it runs for the first time, and `always`
-/// each time. In place of cargo, it also lists itself as the only test program.
+/// A program with libtest's output, whose test `sometimes` fails when it runs for the first time, and
+/// `always` each time. In place of cargo, it also lists itself as the only test program.
 const FAKE: &str = r#"#!/bin/sh
 folder=$(dirname "$0")
 case "$1" in
@@ -106,7 +106,8 @@ case "$1" in
   test)
     [ "$2" = --no-run ] || exit 0
     echo '{"reason":"compiler-artifact","profile":{"test":true},"executable":"'"$0"'",
-"manifest_path":"'"$0"'","package_id":"path+file:///rockery#rockery-programs@0.1.0","target":{"name":"fake"}}' | tr -d '\n'
+"manifest_path":"'"$0"'","package_id":"path+file:///rockery#rockery-programs@0.1.0",
+"target":{"name":"fake"}}' | tr -d '\n'
     exit 0 ;;
 esac
 test=$(cat "$folder/test")
@@ -119,14 +120,15 @@ printf '    part::%s\n\ntest result: FAILED. 0 passed; 1 failed\n' "$test"
 exit 101
 "#;
 
-/// Runs scripts/test.py with a program whose only test is `test`; returns whether it succeeded, and its output.
+/// Runs scripts/test.py with a program whose only test is `test`; returns whether it succeeded, and the
+/// output.
 fn run_of_tests(test: &str, words: &[&str]) -> (bool, String) {
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let fake = folder.path().join("fake");
-    std::fs::write(folder.path().join("test"), test).unwrap();
-    std::fs::write(&fake, FAKE).unwrap();
-    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(folder.path().join("test"), test).expect("our own folder");
+    std::fs::write(&fake, FAKE).expect("our own folder");
+    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).expect("our own file");
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test.py");
     let mut run = std::process::Command::new("python3");
     // With a filter, the seconds of the run are not kept for the next one.
@@ -136,7 +138,7 @@ fn run_of_tests(test: &str, words: &[&str]) -> (bool, String) {
         .arg("a-filter")
         .env("CARGO", &fake)
         .env_remove("ROCKERY_TEST_STRICT");
-    let output = run.output().unwrap();
+    let output = run.output().expect("python3");
     let text = [&output.stdout[..], &output.stderr].concat();
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }

@@ -4,10 +4,12 @@ use super::document::Document;
 use super::error::{FileError, Mistake, Problem, nearest};
 use super::names::NAME_BYTES_MAX;
 use super::schema::FabricFile;
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use schemars::generate::SchemaSettings;
+use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -18,7 +20,36 @@ pub fn json_schema() -> Value {
     settings.into_generator().into_root_schema_for::<FabricFile>().to_value()
 }
 
-pub(crate) fn unknown_fields(document: &Document, tree: &DeTable<'_>) -> Vec<Problem> {
+impl Document {
+    /// The file's fields.
+    ///
+    /// # Errors
+    /// Unknown fields, all at once; or the first value that its field cannot have.
+    pub fn fields(&self) -> Result<FabricFile, FileError> {
+        let tree = self.grow().unwrap_or_default();
+        let unknown = unknown_fields(self, &tree);
+        if !unknown.is_empty() {
+            return Err(FileError(unknown));
+        }
+        let whole = Spanned::new(0..0, tree);
+        let fields = FabricFile::deserialize(toml::Deserializer::from(whole)).map_err(|error| {
+            let place = error.span();
+            let field = place.as_ref().and_then(|place| self.path_of(place)).unwrap_or_default();
+            let what = error.message().trim().to_owned();
+            let quoted = |text: &str| text.split('`').nth(1).map(ToString::to_string);
+            let choices = what.split_once("expected one of").map(|(_, rest)| rest.split('`'));
+            let names =
+                choices.into_iter().flatten().filter(|part| !part.trim_matches([',', ' ']).is_empty());
+            let meant = quoted(&what).and_then(|name| nearest(&name, names).map(str::to_owned));
+            let instead = meant.map(|name| format!("did you mean \"{name}\"?")).unwrap_or_default();
+            FileError(alloc::vec![self.problem(Mistake::Value, &field, place, what, &instead)])
+        })?;
+        texts(self, &fields)?;
+        Ok(fields)
+    }
+}
+
+fn unknown_fields(document: &Document, tree: &DeTable<'_>) -> Vec<Problem> {
     let root = json_schema();
     let mut checker = Checker { document, root: &root, problems: Vec::new() };
     checker.table(tree, &root, "");
@@ -38,7 +69,7 @@ const SWEPT_PATHS_MAX: usize = 32;
 ///
 /// # Errors
 /// The first text that is too long.
-pub(crate) fn texts(document: &Document, file: &FabricFile) -> Result<(), FileError> {
+fn texts(document: &Document, file: &FabricFile) -> Result<(), FileError> {
     let title = [("title".to_string(), file.title.len(), TITLE_BYTES_MAX)];
     let workloads = file.workload.iter().enumerate().filter_map(|(index, workload)| {
         let name = workload.name.as_ref()?;

@@ -1,14 +1,12 @@
 //! From texts to one tree: includes are merged, the command line's settings put in, and everything keeps its
 //! place for messages.
 
-use super::error::{FileError, Mistake, Problem, nearest};
-use super::schema::FabricFile;
+use super::error::{FileError, Mistake, Problem};
 use super::source::{Sources, TextSpan};
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
 
@@ -120,7 +118,7 @@ impl Document {
     }
 
     /// The tree that the texts make.
-    fn grow(&self) -> Result<DeTable<'_>, String> {
+    pub(super) fn grow(&self) -> Result<DeTable<'_>, String> {
         let mut tree = DeTable::new();
         for number in &self.files {
             let start = self.sources.start(*number);
@@ -140,33 +138,6 @@ impl Document {
             put(&mut tree, &keys, &value, &(start..start + path.len()))?;
         }
         Ok(tree)
-    }
-
-    /// The file's fields.
-    ///
-    /// # Errors
-    /// Unknown fields, all at once; or the first value that its field cannot have.
-    pub fn fields(&self) -> Result<FabricFile, FileError> {
-        let tree = self.grow().unwrap_or_default();
-        let unknown = super::check::unknown_fields(self, &tree);
-        if !unknown.is_empty() {
-            return Err(FileError(unknown));
-        }
-        let whole = Spanned::new(0..0, tree);
-        let fields = FabricFile::deserialize(toml::Deserializer::from(whole)).map_err(|error| {
-            let place = error.span();
-            let field = place.as_ref().and_then(|place| self.path_of(place)).unwrap_or_default();
-            let what = error.message().trim().to_owned();
-            let quoted = |text: &str| text.split('`').nth(1).map(ToString::to_string);
-            let choices = what.split_once("expected one of").map(|(_, rest)| rest.split('`'));
-            let names =
-                choices.into_iter().flatten().filter(|part| !part.trim_matches([',', ' ']).is_empty());
-            let meant = quoted(&what).and_then(|name| nearest(&name, names).map(str::to_owned));
-            let instead = meant.map(|name| format!("did you mean \"{name}\"?")).unwrap_or_default();
-            FileError(alloc::vec![self.problem(Mistake::Value, &field, place, what, &instead)])
-        })?;
-        super::check::texts(self, &fields)?;
-        Ok(fields)
     }
 
     /// A mistake in a field, by its path (`workload[0].from`), to be shown where it stands.
@@ -208,7 +179,7 @@ impl Document {
     }
 
     /// The path of the smallest value that spans a place.
-    fn path_of(&self, place: &TextSpan) -> Option<String> {
+    pub(super) fn path_of(&self, place: &TextSpan) -> Option<String> {
         let tree = self.grow().unwrap_or_default();
         let mut best: Option<(usize, String)> = None;
         walk(&tree, "", &mut |path, span| {

@@ -5,6 +5,7 @@ mod functions;
 mod generate;
 mod links;
 mod nodes;
+mod port_profiles;
 mod switches;
 mod vendors;
 

@@ -1,8 +1,9 @@
 //! What each switch runs on: the `[qos.NAME]` table or the vendor's files that its entry names.
 
+use super::port_profiles::PortProfiles;
 use super::vendors::VendorSwitch;
 use super::{NamedSwitch, NetworkBuilder};
-use crate::config::{BufferConfig, PROFILES_MAX, PortConfig, Profile, SwitchConfig};
+use crate::config::{BufferConfig, SwitchConfig};
 use crate::file::document::ReadFile;
 use crate::file::error::Mistake;
 use crate::file::profile::{bytes, is_closed};
@@ -131,31 +132,6 @@ impl NetworkBuilder<'_> {
         let watchdog =
             watchdog.map(|watchdog| Watchdog { detect: watchdog.detect.0, restore: watchdog.restore.0 });
         Some(NamedSwitch { name, ports, config, imported: None, watchdog })
-    }
-}
-
-/// The ports of one switch, and their profiles: each different profile once.
-#[derive(Default)]
-pub(super) struct PortProfiles {
-    pub(super) ports: Vec<PortConfig>,
-    pub(super) profiles: Vec<Profile>,
-}
-
-impl PortProfiles {
-    pub(super) fn add(&mut self, link: &LinkConfig, profile: Profile) -> Result<(), (String, String)> {
-        let found = self.profiles.iter().position(|other| *other == profile);
-        let index = found.unwrap_or_else(|| {
-            self.profiles.push(profile);
-            self.profiles.len() - 1
-        });
-        if index >= PROFILES_MAX {
-            return Err((
-                "pfc.headroom".into(),
-                format!("its ports need more than {PROFILES_MAX} different profiles"),
-            ));
-        }
-        self.ports.push(PortConfig { rate: link.rate, profile: index as u8 });
-        Ok(())
     }
 }
 

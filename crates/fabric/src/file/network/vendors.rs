@@ -1,6 +1,6 @@
 //! Switches whose configuration is a vendor's: RouterOS scripts or SONiC's `config_db.json`.
 
-use super::switches::PortProfiles;
+use super::port_profiles::PortProfiles;
 use super::{NamedSwitch, NetworkBuilder};
 use crate::config::SwitchConfig;
 use crate::file::document::ReadFile;
