@@ -170,11 +170,11 @@ fn page(now: &Report, before: &Report) -> String {
 fn smb_page(now: &SmbReport, before: Option<&SmbReport>) -> String {
     let seconds = now.at_ns.saturating_sub(before.map_or(0, |it| it.at_ns)) as f64 / 1e9;
     let mut page = String::new();
-    let strangers = now.connections.iter().filter(|it| !it.has_session).count();
+    let unauthenticated = now.connections.iter().filter(|it| !it.has_session).count();
     let (connections, refused) = (now.connections.len(), now.refused);
     _ = writeln!(
         page,
-        "SMB {}: {connections} connections, {strangers} without a session, {refused} refused, the last \
+        "SMB {}: {connections} connections, {unauthenticated} without a session, {refused} refused, the last \
          {seconds:.1} s",
         Printable(&now.smb)
     );

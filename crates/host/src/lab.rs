@@ -21,7 +21,7 @@ const TURN_RECORDS: usize = 64;
 /// Payload of up to so many bytes is copied before it is handled, as [`crate::shm`] does it.
 const COPIED_MAX: usize = 8;
 /// How long the lab may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 const _: () = assert!(Header::BYTES + MAX_HEADERS <= HEADERS_MAX, "headers fit a record");
 
@@ -43,14 +43,14 @@ impl LabPort {
     /// Attaches a device to the lab that the environment names; `None` where it names none.
     pub(crate) fn attach(range: (Qpn, u32)) -> io::Result<Option<Self>> {
         let Some(name) = settings::lab() else { return Ok(None) };
-        let socket = unix::connect(&name, PATIENCE)?;
+        let socket = unix::connect(&name, TIMEOUT)?;
         let fd = socket.as_raw_fd();
         // Any program of the host could listen at the name.
         let user = unix::peer_user(fd)?;
         if user != process::user() && user != 0 {
             return Err(io::Error::other(format!("user {user} listens at its socket")));
         }
-        unix::set_patience(fd, PATIENCE)?;
+        unix::set_timeouts(fd, TIMEOUT)?;
         unix::send(fd, &hello(range), None)?;
         let mut answer = [0; MESSAGE_BYTES];
         let (length, [packets, notifications, _]) = unix::receive_fds(fd, &mut answer)?;

@@ -30,12 +30,12 @@ const REPORT_BYTES_MAX: usize = 256 << 10;
 const NAME_BYTES_MAX: usize = 64;
 /// How long a device may take for all of its report. A stopped program does not answer, nor does the child of
 /// a fork whose parent has ended.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// How long all devices of one user may take together, so that a user who makes names of devices that do not
 /// answer keeps only the own ones out of what root sees.
-const PATIENCE_PER_USER: Duration = Duration::from_secs(3);
+const TIMEOUT_PER_USER: Duration = Duration::from_secs(3);
 /// How long all may take.
-const PATIENCE_IN_ALL: Duration = Duration::from_secs(15);
+const TIMEOUT_IN_ALL: Duration = Duration::from_secs(15);
 /// Devices of one user that are asked: a network namespace has room for 1,022.
 const DEVICES_PER_USER_MAX: usize = 1024;
 
@@ -272,7 +272,7 @@ impl Collector {
         let (start, mut found) = (Instant::now(), Reports::default());
         for name in names {
             let Some((connection, user, process)) = connected(name) else { continue };
-            let left = PATIENCE_IN_ALL.saturating_sub(start.elapsed()).min(self.left(user)).min(PATIENCE);
+            let left = TIMEOUT_IN_ALL.saturating_sub(start.elapsed()).min(self.left(user)).min(TIMEOUT);
             let asked = Instant::now();
             let text = if left.is_zero() { None } else { receive(&connection, asked + left) };
             let (devices, spent) = self.spent.entry(user).or_default();
@@ -290,8 +290,8 @@ impl Collector {
     fn left(&self, user: u32) -> Duration {
         match self.spent.get(&user) {
             Some((devices, _)) if *devices >= DEVICES_PER_USER_MAX => Duration::ZERO,
-            Some((_, spent)) => PATIENCE_PER_USER.saturating_sub(*spent),
-            None => PATIENCE_PER_USER,
+            Some((_, spent)) => TIMEOUT_PER_USER.saturating_sub(*spent),
+            None => TIMEOUT_PER_USER,
         }
     }
 }
@@ -406,7 +406,7 @@ mod tests {
         let slow = fake(|client| {
             _ = unix::send(client, HEAD.as_bytes(), None);
             while unix::send(client, b"counter\ty\t5\n", None).is_ok() {
-                std::thread::sleep(PATIENCE / 20);
+                std::thread::sleep(TIMEOUT / 20);
             }
         });
         let honest = fake(|client| unix::send(client, HEAD.as_bytes(), None).unwrap());
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn a_user_whose_devices_do_not_answer_is_not_asked_for_ever() {
         let mut collector = Collector::default();
-        collector.spent.insert(7, (1, PATIENCE_PER_USER));
+        collector.spent.insert(7, (1, TIMEOUT_PER_USER));
         collector.spent.insert(8, (DEVICES_PER_USER_MAX, Duration::ZERO));
         assert_eq!([7, 8, 9].map(|user| collector.left(user).is_zero()), [true, true, false]);
     }

@@ -13,14 +13,14 @@ use crate::Plugin;
 use crate::message::{DevicePluginOptions, Empty, REGISTER, RegisterRequest, VERSION};
 
 /// How long the kubelet may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Registers the plugin.
 ///
 /// # Errors
 /// The reason, in one line.
 pub(crate) async fn register(plugin: &Plugin, kubelet: &Path) -> Result<(), String> {
-    let call = tokio::time::timeout(PATIENCE, call(plugin, kubelet));
+    let call = tokio::time::timeout(TIMEOUT, call(plugin, kubelet));
     let done = call.await.map_err(|_| "no answer".to_owned()).and_then(|done| done);
     done.map_err(|reason| format!("{}: {reason}", kubelet.display()))
 }

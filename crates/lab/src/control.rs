@@ -22,7 +22,7 @@ const FLOWS_PER_MESSAGE: usize = 1000;
 const OUTCOMES_PER_MESSAGE: usize = 8;
 
 /// How long a command waits for room in the lab's backlog.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a lab is asked for.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -171,7 +171,7 @@ impl Client {
             (None, []) => return Err(LabError::None),
             (None, _) => return Err(LabError::Several(there.join(", "))),
         };
-        let socket = unix::connect(&socket_name(name), PATIENCE).map_err(|source| match source.kind() {
+        let socket = unix::connect(&socket_name(name), TIMEOUT).map_err(|source| match source.kind() {
             io::ErrorKind::ConnectionRefused if there.is_empty() => LabError::None,
             io::ErrorKind::ConnectionRefused => {
                 LabError::NoSuchLab { name: name.to_owned(), there: there.join(", ") }

@@ -266,7 +266,7 @@ impl Engine {
     fn greet(&mut self, fd: RawFd) {
         let Some((socket, place)) = self.greetings.remove(&fd) else { return };
         self.epoll.remove(fd);
-        // A device that is not let in finds its connection closed.
+        // The connection of a device that is not admitted is closed.
         let Ok(device) = Device::welcome(socket) else { return };
         if self.epoll.add(fd, Watched::Device(place, fd).number()).is_ok() {
             self.network.ports[place].devices.push(device);

@@ -6,7 +6,7 @@ use crate::{Error, Exchange, Machine};
 /// How long a server may take to be ready.
 const READY_SECONDS: u64 = 30;
 /// How long it may take to notice that the client is done.
-const FAREWELL_SECONDS: u64 = 30;
+const DRAIN_SECONDS: u64 = 30;
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
@@ -34,7 +34,7 @@ pub fn run(
         return Err(Error::TooLate { what, seconds: READY_SECONDS, output: serving.output()? });
     }
     let client = client.0.run(&words(client.1), seconds)?;
-    let server = serving.wait(FAREWELL_SECONDS).map_err(|error| Error::Failed {
+    let server = serving.wait(DRAIN_SECONDS).map_err(|error| Error::Failed {
         command: format!("{}: {error}; of its client with status {:?}", server.1, client.status),
         output: client.output.clone(),
     })?;

@@ -7,7 +7,7 @@ use crate::{Error, Finished, Machine};
 /// How long a program may take to be ready to serve.
 const READY_SECONDS: u64 = 60;
 /// How long the server may take to notice that the client is done.
-const FAREWELL_SECONDS: u64 = 60;
+const DRAIN_SECONDS: u64 = 60;
 
 /// What both ends did.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Exchange {
         let mut words = named(words_for(client, argv, index), "client");
         words.push(server.address().to_string());
         let client = client.run(&borrowed(&words), seconds)?;
-        let server = serving.wait(FAREWELL_SECONDS)?;
+        let server = serving.wait(DRAIN_SECONDS)?;
         Ok(Self { server, client })
     }
 

@@ -88,7 +88,7 @@ fn metrics_log_and_top_report_the_commands() {
 }
 
 /// How long a client waits for an answer or the end of its connection, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What comes back for a request: nothing where the server closes the connection.
 fn answer(stream: &mut (impl Read + Write), request: &str) -> String {
@@ -132,12 +132,12 @@ fn slow_clients_of_metrics_and_of_the_control_socket_are_few_and_closed() {
     let address = url.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
     slow_clients_are_closed(METRICS_CLIENTS_MAX, "GET /metrics HTTP/1.1\r\n\r\n", || {
         let stream = TcpStream::connect(&address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
         stream
     });
     slow_clients_are_closed(CONTROL_CLIENTS_MAX, "{\"command\":\"status\"}\n", || {
         let stream = UnixStream::connect(server.control()).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
         stream
     });
 }

@@ -15,14 +15,14 @@ use crate::Error;
 use crate::sys::datagrams;
 
 /// How often the end of a stream is said, and in what interval.
-const FAREWELLS: u32 = 20;
-const FAREWELL_INTERVAL: Duration = Duration::from_millis(100);
+const END_NOTICES: u32 = 20;
+const END_NOTICE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An order is repeated so often until the stream begins.
 const ORDER_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Time beyond that of the streams in which their ends have to arrive.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When nothing has arrived for so long, nothing of the streams is on its way any more.
 const DRAINED: Duration = Duration::from_millis(500);
@@ -36,10 +36,10 @@ pub(super) fn send(speaker: &Speaker, peer: IpAddr, order: &LoadOrder, busy: &At
     busy.store(false, Ordering::Release);
     let end = pacer.end().without_own_drops(u32::try_from(dropped).unwrap_or(u32::MAX));
     let end = speaker.ends(peer).message(ProbeMessage::Ended(end), 0);
-    for _ in 0..if gone { 0 } else { FAREWELLS } {
+    for _ in 0..if gone { 0 } else { END_NOTICES } {
         // The receiver counts a packet that cannot be sent as lost.
         let _ = speaker.mark(0).and_then(|()| speaker.send(peer, None, &end));
-        std::thread::sleep(FAREWELL_INTERVAL);
+        std::thread::sleep(END_NOTICE_INTERVAL);
     }
 }
 
@@ -169,7 +169,7 @@ impl<'a> Streams<'a> {
 
     fn run(mut self) -> io::Result<Vec<StreamOutcome>> {
         let millis = self.hosts.iter().map(|(_, order, _)| order.millis).max().unwrap_or(0);
-        let give_up = Instant::now() + Duration::from_millis(millis.into()) + PATIENCE;
+        let give_up = Instant::now() + Duration::from_millis(millis.into()) + TIMEOUT;
         let mut ordered = None;
         while Instant::now() < give_up {
             if ordered.is_none_or(|at: Instant| at.elapsed() >= ORDER_INTERVAL) {

@@ -17,8 +17,8 @@ use crate::Error;
 use crate::sys::datagrams::Packet;
 
 /// How often a host says that it has asked everything, and in what interval.
-const FAREWELLS: u32 = 5;
-const FAREWELL_INTERVAL: Duration = Duration::from_millis(100);
+const END_NOTICES: u32 = 5;
+const END_NOTICE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A host that has finished waits so long for others of which it hears nothing more.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -137,7 +137,7 @@ fn gather(receiver: &Receiver, others: &[IpAddr], time: Duration) -> Result<(), 
 
 /// Tells the others that this machine asks nothing more.
 fn farewell(receiver: &Receiver, others: &[IpAddr]) {
-    for _ in 0..FAREWELLS {
+    for _ in 0..END_NOTICES {
         for address in others {
             // Hosts that do not hear it stop waiting for it after a while.
             let _ = own_address(*address).and_then(|own| Speaker::new(own, receiver.port())).and_then(
@@ -147,7 +147,7 @@ fn farewell(receiver: &Receiver, others: &[IpAddr]) {
                 },
             );
         }
-        std::thread::sleep(FAREWELL_INTERVAL);
+        std::thread::sleep(END_NOTICE_INTERVAL);
     }
 }
 

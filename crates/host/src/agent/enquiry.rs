@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long the agent may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Requests of one device, one at a time. The device's own lock is not held meanwhile: a stopped agent must
 /// not stop its traffic.
@@ -23,7 +23,7 @@ impl Enquiries {
     pub(crate) fn ask(&self, lease: Option<RawFd>, request: DomainRequest) -> io::Result<()> {
         let lease = lease.ok_or(io::ErrorKind::NotConnected)?;
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
-        unix::set_patience(lease, PATIENCE)?;
+        unix::set_timeouts(lease, TIMEOUT)?;
         while *owed > 0 {
             receive(lease)?;
             *owed -= 1;

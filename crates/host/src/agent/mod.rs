@@ -44,7 +44,7 @@ const ATTEMPTS: usize = 20;
 const ATTEMPT_DELAY: Duration = Duration::from_millis(5);
 /// How long the agent may take to accept a connection and to answer, each: long enough for hundreds of
 /// programs that start at once on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the agent answers to a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,22 +106,22 @@ fn name() -> String {
 
 /// Gets a share of port 4791, starting the agent where there is none.
 pub(crate) fn lease() -> Result<Lease, OpenError> {
-    lease_at(&name(), PATIENCE)
+    lease_at(&name(), TIMEOUT)
 }
 
-fn lease_at(name: &str, patience: Duration) -> Result<Lease, OpenError> {
+fn lease_at(name: &str, timeout: Duration) -> Result<Lease, OpenError> {
     let mut last = io::Error::from(io::ErrorKind::ConnectionRefused);
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
             std::thread::sleep(ATTEMPT_DELAY);
         }
-        let asked = match unix::connect(name, patience) {
-            Ok(connection) => ask(connection, name, patience),
+        let asked = match unix::connect(name, timeout) {
+            Ok(connection) => ask(connection, name, timeout),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 start(name)?;
                 continue;
             }
-            Err(error) => return Err(failure(error, name, patience)),
+            Err(error) => return Err(failure(error, name, timeout)),
         };
         match asked {
             Err(OpenError::Agent(error)) if is_gone(&error) => last = error,
@@ -134,10 +134,10 @@ fn lease_at(name: &str, patience: Duration) -> Result<Lease, OpenError> {
 /// Connects to the agent that runs already; `None` where none runs.
 pub(crate) fn connect_existing() -> Result<Option<Lease>, OpenError> {
     let name = name();
-    match unix::connect(&name, PATIENCE) {
-        Ok(connection) => ask(connection, &name, PATIENCE).map(Some),
+    match unix::connect(&name, TIMEOUT) {
+        Ok(connection) => ask(connection, &name, TIMEOUT).map(Some),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(None),
-        Err(error) => Err(failure(error, &name, PATIENCE)),
+        Err(error) => Err(failure(error, &name, TIMEOUT)),
     }
 }
 
@@ -146,16 +146,16 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// The error of a call on the agent's socket.
-fn failure(error: io::Error, name: &str, patience: Duration) -> OpenError {
+fn failure(error: io::Error, name: &str, timeout: Duration) -> OpenError {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
-            OpenError::AgentSilent { name: name.to_owned(), seconds: patience.as_secs() }
+            OpenError::AgentSilent { name: name.to_owned(), seconds: timeout.as_secs() }
         }
         _ => OpenError::Agent(error),
     }
 }
 
-fn ask(connection: OwnedFd, name: &str, patience: Duration) -> Result<Lease, OpenError> {
+fn ask(connection: OwnedFd, name: &str, timeout: Duration) -> Result<Lease, OpenError> {
     let fd = connection.as_raw_fd();
     // Any user can listen at the name: only our own user's agent, or root's, is trusted.
     let user = unix::peer_user(fd).map_err(OpenError::Agent)?;
@@ -164,9 +164,9 @@ fn ask(connection: OwnedFd, name: &str, patience: Duration) -> Result<Lease, Ope
         return Err(OpenError::AgentForeign { name: name.to_owned(), process, user });
     }
     let mut bytes = [0; REPLY_BYTES];
-    unix::set_patience(fd, patience).map_err(OpenError::Agent)?;
-    let received = unix::receive_fds(fd, &mut bytes).map_err(|error| failure(error, name, patience))?;
-    unix::set_patience(fd, Duration::ZERO).map_err(OpenError::Agent)?;
+    unix::set_timeouts(fd, timeout).map_err(OpenError::Agent)?;
+    let received = unix::receive_fds(fd, &mut bytes).map_err(|error| failure(error, name, timeout))?;
+    unix::set_timeouts(fd, Duration::ZERO).map_err(OpenError::Agent)?;
     let (length, [fd, owners, _]) = received;
     if length != REPLY_BYTES {
         return Err(OpenError::Agent(io::Error::from(io::ErrorKind::UnexpectedEof)));

@@ -2,7 +2,7 @@
 //! datagrams are sent from the process's own socket.
 
 use super::grace::Grace;
-use super::requests::{PATIENCE, Requests};
+use super::requests::{Requests, TIMEOUT};
 use crate::agent::protocol::{
     ANSWER_BYTES, Answer, Ask, MESSAGE_BYTES_MAX, Request, unwrap as unwrap_message,
 };
@@ -53,7 +53,7 @@ impl Lines {
     /// journal when this process has ended. The first message is the answer; datagrams follow.
     pub(super) fn attend(&mut self, journal: &OwnedFd) -> io::Result<()> {
         let connection = self.connection();
-        unix::set_patience(connection, PATIENCE)?;
+        unix::set_timeouts(connection, TIMEOUT)?;
         let address = ListenAddress::Any;
         let request =
             Request { ask: Ask::Attend, space: PortSpace::Tcp, port: 0, count: 0, address, shared: false };

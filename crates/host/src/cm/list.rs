@@ -11,7 +11,7 @@ use std::time::Duration;
 use wire::cm::PortSpace;
 
 /// How long the agent may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A port where a program awaits requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ pub struct Listening {
 pub fn listeners() -> Result<Vec<Listening>, OpenError> {
     let Some(lease) = connect_existing()? else { return Ok(Vec::new()) };
     let fd = lease.connection.as_raw_fd();
-    unix::set_patience(fd, PATIENCE).map_err(OpenError::Agent)?;
+    unix::set_timeouts(fd, TIMEOUT).map_err(OpenError::Agent)?;
     let mut found = Vec::new();
     for count in 0..u16::MAX {
         let address = ListenAddress::Any;

@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long the agent may take to answer.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The connection to the agent, and the answer that a caller waits for.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Requests {
         }
         unix::send(self.connection.as_raw_fd(), &request.to_bytes(), None)?;
         let waits = |inbox: &mut Inbox| inbox.answer.is_none() && !inbox.is_closed;
-        let waited = self.arrived.wait_timeout_while(self.inbox(), PATIENCE, waits);
+        let waited = self.arrived.wait_timeout_while(self.inbox(), TIMEOUT, waits);
         let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match inbox.answer.take() {
             Some(answer) => Answer::parse(answer),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const ROUNDS: u8 = 20;
 /// How long a batch without lone acknowledgements may be waited for. On an idle machine the first is one;
 /// beside other programs, the thread gives an answer 10 us, and the program may get no core in that time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Who begins polls until the acknowledgement comes: the other thread's, for its program is away.
 const AWAY: Duration = Duration::from_millis(1);
 
@@ -57,7 +57,7 @@ fn acknowledgements_travel_with_the_answer() {
     // One call for an answer and its acknowledgement, or two.
     let as_it_should = u64::from(ROUNDS) * 3 / 2;
     let (begin, mut least) = (Instant::now(), u64::MAX);
-    while least >= as_it_should && begin.elapsed() < PATIENCE {
+    while least >= as_it_should && begin.elapsed() < TIMEOUT {
         least = least.min(batch());
     }
     assert!(least < as_it_should, "{ROUNDS} answers took {least} calls to send at least");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use wire::{Psn, Qpn};
 
 /// Long enough for a busy machine; reaching it is a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// 67 ms, and half a second with all retries.
 const ACK_TIMEOUT: u8 = 14;
@@ -102,7 +102,7 @@ impl Side {
             if (channel != 0) == (transport == Transport::SharedMemory) {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "channel {channel}, {transport:?}");
+            assert!(start.elapsed() < TEST_TIMEOUT, "channel {channel}, {transport:?}");
             let reset = QpAttr { state: State::Reset, ..QpAttr::default() };
             self.device.modify_qp(self.qpn, &reset, AttrMask::STATE).unwrap();
             std::thread::sleep(Duration::from_millis(200));
@@ -199,7 +199,7 @@ impl Side {
         while found.len() < count {
             self.device.poll_cq(self.cq, 16, |completion| found.push(*completion));
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TEST_TIMEOUT,
                 "{} of {count}: {:?}",
                 found.len(),
                 self.device.link_counters()

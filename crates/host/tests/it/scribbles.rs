@@ -17,7 +17,7 @@ const SCRIBBLERS_DEFAULT: u64 = 12;
 /// For how long one does, at most.
 const SCRIBBLES_FOR_MS: u64 = 200;
 /// Words between two pauses: some of the requests get through.
-const PATIENCE: u64 = 3;
+const WORDS_PER_PAUSE: u64 = 3;
 /// Control words, in front of everything; and the page that rings begin at.
 const CONTROL_BYTES: u64 = 1024;
 const RINGS: u64 = 1 << 16;
@@ -48,7 +48,7 @@ fn scribble(seed: u64) -> ! {
     let memory: File = OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
     let (mut random, mut places) = (Random(seed), mapped());
     for turn in 0u64.. {
-        if turn.is_multiple_of(PATIENCE) {
+        if turn.is_multiple_of(WORDS_PER_PAUSE) {
             std::thread::sleep(Duration::from_micros(1));
         }
         // All it had is gone: there may be another channel soon.

@@ -49,13 +49,13 @@ pub fn listen(name: &str, backlog: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects; `ECONNREFUSED` without a listener, `EAGAIN` when its backlog was full for all of `patience`.
+/// Connects; `ECONNREFUSED` without a listener, `EAGAIN` when its backlog was full for all of `timeout`.
 ///
 /// # Errors
 /// Those of the system call.
-pub fn connect(name: &str, patience: Duration) -> io::Result<OwnedFd> {
+pub fn connect(name: &str, timeout: Duration) -> io::Result<OwnedFd> {
     let (socket, (address, length)) = (socket()?, address(name));
-    set_timeout(socket.as_raw_fd(), libc::SO_SNDTIMEO, patience)?;
+    set_timeout(socket.as_raw_fd(), libc::SO_SNDTIMEO, timeout)?;
     // SAFETY: an address of that length.
     check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
     set_timeout(socket.as_raw_fd(), libc::SO_SNDTIMEO, Duration::ZERO)?;
@@ -87,8 +87,8 @@ pub fn set_nonblocking(socket: RawFd) -> io::Result<()> {
 ///
 /// # Errors
 /// Those of the system call.
-pub fn set_patience(socket: RawFd, patience: Duration) -> io::Result<()> {
-    set_timeout(socket, libc::SO_RCVTIMEO, patience)
+pub fn set_timeouts(socket: RawFd, timeout: Duration) -> io::Result<()> {
+    set_timeout(socket, libc::SO_RCVTIMEO, timeout)
 }
 
 fn set_timeout(socket: RawFd, option: i32, time: Duration) -> io::Result<()> {

@@ -160,12 +160,12 @@ impl Cm {
             self.counters.unknown += 1;
             return;
         };
-        let patience = Nanos(duration(mra.service_timeout).0 + connection.response_time.0);
+        let timeout = Nanos(duration(mra.service_timeout).0 + connection.response_time.0);
         if step(connection.state, input) == Step::Ignore {
             self.count_duplicate(mad);
         }
         if self.moved(id, input, now).is_some() {
-            self.connections.wake(id, Some(now + patience));
+            self.connections.wake(id, Some(now + timeout));
         }
     }
 

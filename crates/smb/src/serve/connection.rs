@@ -78,7 +78,7 @@ impl<S: Session> Driver<'_, S> {
                 continue;
             }
             self.count();
-            let most = self.patience(began)?;
+            let most = self.time_to_sleep(began)?;
             if !is_armed {
                 // Completions that arrived before arming cause no notification: one more turn.
                 self.transport.arm()?;
@@ -159,7 +159,7 @@ impl<S: Session> Driver<'_, S> {
     }
 
     /// How long this may sleep.
-    fn patience(&self, began: Instant) -> Result<Option<Duration>, Ended> {
+    fn time_to_sleep(&self, began: Instant) -> Result<Option<Duration>, Ended> {
         let left = self.transport.time_left();
         if self.session.is_authenticated() {
             return Ok(left);

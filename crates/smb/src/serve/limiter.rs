@@ -1,5 +1,5 @@
 //! Limits connections: in all, those without a session, and those without a session from one address, so that
-//! strangers cannot use up the memory of clients, and one machine not the places of others.
+//! unauthenticated clients cannot use up the memory of others, and one machine not the places of others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -129,8 +129,8 @@ fn run(seed: u64) {
             _ => {
                 // Time passes up to the next deadline, but not to those of silent peers: no peer is.
                 let next = sides.iter().filter_map(|side| side.connection.deadline()).min();
-                let patience = now + Duration::from_secs(1);
-                if let Some(deadline) = next.filter(|deadline| *deadline < patience) {
+                let timeout = now + Duration::from_secs(1);
+                if let Some(deadline) = next.filter(|deadline| *deadline < timeout) {
                     now = now.max(deadline);
                 }
             }

@@ -157,7 +157,7 @@ impl Kind {
         )
     }
 
-    /// Whether digests are for it: not for what comes before they are agreed, nor for the last words.
+    /// Whether the PDU can have digests: not before they are agreed, nor when it ends the connection.
     pub const fn has_digests(self) -> bool {
         !matches!(
             self,

@@ -313,7 +313,7 @@ fn reason(error: &Error) -> String {
 /// Connections that say the wrong thing.
 fn wrong_connections(place: &Place) {
     let refused = |private: &[u8]| {
-        Line::open(place.address, private).map_or_else(|error| reason(&error), |_| "let in".to_owned())
+        Line::open(place.address, private).map_or_else(|error| reason(&error), |_| "admitted".to_owned())
     };
     let right = private(0, 0xffff);
     say("private data of another format", refused(&Request { format: 1, ..right }.to_bytes()));
@@ -330,7 +330,7 @@ fn wrong_connections(place: &Place) {
     say("untouched by all that", line.untouched());
 }
 
-/// As many connections as may say nothing, and one more. When they are gone, this address is let in again.
+/// As many connections as may say nothing, and one more. When they are gone, this address is admitted again.
 fn crowd(place: &Place) {
     let (sizes, private) =
         (Sizes { send: 1, receive: 1, reads: 0, rnr_retry: 7 }, private(0, 0xffff).to_bytes());
@@ -341,7 +341,7 @@ fn crowd(place: &Place) {
             Err(error) => break reason(&error),
         }
         if crowd.len() > UNAUTHENTICATED_MAX {
-            break "let in".to_owned();
+            break "admitted".to_owned();
         }
     };
     say("one connection more than the limit without Connect", refused);

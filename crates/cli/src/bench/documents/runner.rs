@@ -115,14 +115,9 @@ impl Runner {
     }
 
     /// The same again and again until it succeeds, because its server may not listen yet.
-    pub(super) fn ask(
-        &mut self,
-        name: &str,
-        command: &Command,
-        patience: Duration,
-    ) -> Result<String, String> {
+    pub(super) fn ask(&mut self, name: &str, command: &Command, timeout: Duration) -> Result<String, String> {
         self.note(command);
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         loop {
             match self.attempt(name, command) {
                 Err(reason) if reason.contains(UNCALIBRATED) => return Err(reason),

@@ -18,7 +18,7 @@ const SMBD: &str = "/usr/sbin/smbd";
 /// Samba runs as the user and group `nobody` if root starts the measurement.
 const NOBODY: (&str, &str) = ("65534", "nobody");
 /// How long Samba may take to listen, or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running `smbd`.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Samba {
 
     fn listens(&mut self, address: SocketAddr, place: Option<&Held>) -> bool {
         let port = format!(":{:04X} 00000000:0000 0A", address.port());
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while Instant::now() < end && matches!(self.smbd.0.try_wait(), Ok(None)) {
             let mut command = place.map_or_else(|| Command::new("cat"), Held::enter);
             if place.is_some() {
@@ -95,7 +95,7 @@ impl Drop for Samba {
         // Asked to end, it ends its children, which would outlive a kill for a moment.
         if let Ok(process) = Pidfd::open(self.process()) {
             let _ = process.terminate();
-            let _ = process.wait(PATIENCE);
+            let _ = process.wait(TIMEOUT);
         }
         _ = std::fs::remove_dir_all(&self.state);
     }

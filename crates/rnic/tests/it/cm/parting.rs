@@ -184,7 +184,7 @@ fn the_pending_dreq_of_a_dead_process_ends_the_connection_at_its_peer() {
     }
 }
 
-/// All that one end knew is lost, but for its last words.
+/// One end loses all state but its pending DREQ.
 fn one_vanishes(name: &str, stage: Stage, alice_vanishes: bool) {
     let mut pair = Pair::with(CmConfig { reports_changes: true, ..CmConfig::default() });
     pair.listen(8);
