@@ -185,7 +185,7 @@ const MODULES: [(&str, usize); 7] = [
     ("test_mr.", 10),
     ("test_cq.", 3),
     ("test_qp.", 12),
-    ("test_qpex.", 12),
+    ("test_qpex.", 11),
     ("test_odp.", 5),
 ];
 /// How long all cases of a release may take, on a busy machine.

@@ -1,8 +1,8 @@
 //! The other processes of the tests beside this folder, in which the parts are described:
 //! `host-test-processes PART [ARGUMENT]`.
 //!
-//! `cargo test --all-targets` builds this as tests too: it has none then, since the tests of the modules below
-//! would start this program, which would run the tests again.
+//! `cargo test --all-targets` builds this as tests too: it has none then, since the tests of the modules
+//! below would start this program, which would run the tests again.
 #![cfg(not(test))]
 #![allow(
     dead_code,
