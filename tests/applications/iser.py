@@ -32,8 +32,7 @@ def run(application):
         administer("target", "--op", "bind", "--tid", "1", "-Q", initiator)
     url = f"iser://{ADDRESS}:3260/{TARGET}/1"
     for case in CASES:
-        # libiscsi 1.19 at times takes a descriptor of an empty list on its second connection, and ends with a
-        # segmentation fault: with the kernel's rxe as well.
+        # At times libiscsi 1.19 takes a descriptor of an empty list, and ends with a segmentation fault.
         application.succeeds_once_ready(
             lambda: application.on_rockery(
                 "iscsi-test-cu", "-i", INITIATORS[0], "-I", INITIATORS[1], "-d", "-s", "-t", case, url

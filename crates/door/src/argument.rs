@@ -114,7 +114,7 @@ impl<'a, P: Pointer> In<'a, P> {
     }
 }
 
-/// A value that the function reads and writes: NULL or valid, and nobody else's while the function runs.
+/// A value that the function reads and writes: NULL or valid. No other code uses it while the function runs.
 #[derive(Debug)]
 pub struct InOut<'a, T>(*mut T, PhantomData<&'a mut T>);
 
@@ -131,7 +131,8 @@ impl<'a, T> InOut<'a, T> {
     /// Borrows the value; `None` for NULL.
     #[inline(always)]
     pub fn optional(self) -> Option<&'a mut T> {
-        // SAFETY: by the contract of `from_raw`, the pointer is NULL or valid, and nobody else's.
+        // SAFETY: by the contract of `from_raw`, the pointer is NULL or valid, and no other code uses the
+        // value while the function runs.
         unsafe { self.0.as_mut() }
     }
 

@@ -63,7 +63,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// A listener that sends load to nobody.
+    /// A listener that answers probes, and sends load to no host.
     ///
     /// # Errors
     /// A machine without random numbers.

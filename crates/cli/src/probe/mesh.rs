@@ -32,7 +32,7 @@ pub(super) struct Row {
     pub(super) observed: Vec<Observed>,
 }
 
-/// Who has asked, and who has finished.
+/// The hosts that have asked for a turn, and those that have finished.
 #[derive(Debug)]
 struct Progress {
     /// When the last packet of another host came.

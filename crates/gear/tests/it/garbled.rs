@@ -43,34 +43,8 @@ fn damaged(text: &str, damages: &[Damage]) -> String {
     text
 }
 
-/// Commands whose outputs are read; `fuzz/targets/shown.rs` has the same.
-const COMMANDS: &[&str] = &[
-    "show priority-flow-control",
-    "show qos interfaces ecn",
-    "show interfaces | json",
-    "show interfaces counters queue detail | json",
-    "show qos interfaces ecn counters queue | json",
-    "show interface priority-flow-control",
-    "show interface priority-flow-control detail",
-    "show queuing interface ethernet 1/1",
-    "show queuing pfc-queue interface ethernet 1/1 detail",
-    "show policy-map interface ethernet 1/1",
-    "nv show qos roce",
-    "nv show qos roce -o json",
-    "nv show qos pfc default-global -o json",
-    "nv show qos congestion-control default-global",
-    "show pfc priority",
-    "show pfcwd stats",
-    "show queue counters",
-    "show interfaces status",
-    "/interface/ethernet/switch/qos/port/print",
-    "/interface/ethernet/switch/qos/port/print stats",
-    "/interface/ethernet/switch/qos/port/print pfc",
-    "/interface/ethernet/switch/qos/profile/print",
-    "/interface/ethernet/switch/qos/map/ip/print",
-    "/interface/ethernet/switch/qos/priority-flow-control/print detail",
-    "/interface/ethernet/switch/qos/tx-manager/queue/print",
-];
+/// Commands whose outputs are read, one in each line. The fuzz target `shown` has the same file.
+const COMMANDS: &str = include_str!("../shown-commands.txt");
 
 /// Lines with the words and signs that readers look for, in any order.
 fn shown_line() -> impl Strategy<Value = String> {
@@ -157,10 +131,10 @@ proptest! {
 
     #[test]
     fn anything_below_a_command_names_a_line_or_is_skipped(
-        which in 0..COMMANDS.len(),
+        command in prop::sample::select(COMMANDS.lines().collect::<Vec<_>>()),
         lines in proptest::collection::vec(shown_line(), 0..12),
     ) {
-        let text = format!("==> {} <==\n{}\n", COMMANDS[which], lines.join("\n"));
+        let text = format!("==> {command} <==\n{}\n", lines.join("\n"));
         if let Err(error) = gear::doctor::read_switch("switch", &text) {
             prop_assert!(error.line >= 1 && error.line <= text.lines().count(), "{}", error);
             let start = format!("cannot read line {} of switch: ", error.line);

@@ -181,7 +181,7 @@ pub(crate) struct PeerFile {
 }
 
 impl PeerFile {
-    /// `fd` is one of the thread's, and nobody else's.
+    /// `fd` is a descriptor of the thread's table, and no other code uses it.
     pub(crate) fn new(thread: &Arc<FileThread>, fd: RawFd) -> Self {
         Self { thread: Arc::clone(thread), fd }
     }
