@@ -5,7 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Alignment of reads and writes: hardware accesses device memory in 4-byte words.
+/// Alignment of a program's copies: hardware accesses device memory in 4-byte words.
 pub(crate) const WORD: usize = 4;
 
 /// The allocated bytes.
@@ -46,11 +46,16 @@ impl DeviceMemory {
         self.regions.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The address of a range in it.
+    /// The address of a range that a region may have: one of any alignment, as of a process's memory.
     pub(crate) fn range(&self, offset: u64, length: usize) -> Result<*mut u8, Errno> {
         let fits = offset.checked_add(length as u64).is_some_and(|end| end <= self.layout.size() as u64);
+        if fits { Ok(self.start.wrapping_add(offset as usize)) } else { Err(Errno::INVALID) }
+    }
+
+    /// The address of a range that a program may copy: one of whole words.
+    pub(crate) fn words(&self, offset: u64, length: usize) -> Result<*mut u8, Errno> {
         let is_aligned = offset.is_multiple_of(WORD as u64) && length.is_multiple_of(WORD);
-        if fits && is_aligned { Ok(self.start.wrapping_add(offset as usize)) } else { Err(Errno::INVALID) }
+        if is_aligned { self.range(offset, length) } else { Err(Errno::INVALID) }
     }
 }
 
@@ -58,5 +63,27 @@ impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and not used any more.
         unsafe { dealloc(self.start, self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_have_any_alignment_and_copies_that_of_words() {
+        let memory = DeviceMemory::new(Layout::from_size_align(12, 8).expect("a layout")).expect("memory");
+        let at =
+            |range: Result<*mut u8, Errno>| range.ok().map(|address| address.addr() - memory.start.addr());
+        assert_eq!(at(memory.range(1, 10)), Some(1));
+        assert_eq!(at(memory.range(12, 0)), Some(12));
+        assert_eq!(at(memory.words(4, 8)), Some(4));
+        for (offset, length) in [(1, 4), (4, 3)] {
+            assert_eq!(at(memory.words(offset, length)), None, "{offset} {length}");
+        }
+        for (offset, length) in [(4, 12), (13, 0), (u64::MAX, 4)] {
+            assert_eq!(at(memory.range(offset, length)), None, "{offset} {length}");
+            assert_eq!(at(memory.words(offset, length)), None, "{offset} {length}");
+        }
     }
 }

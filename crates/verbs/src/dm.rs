@@ -73,7 +73,7 @@ door! {
     }
 
     fn memcpy_to_dm(dm: DmArg<'_>, offset: u64, from: *const c_void, length: usize) -> code(i32) {
-        let to = dm.get()?.memory.range(offset, length)?;
+        let to = dm.get()?.memory.words(offset, length)?;
         if from.is_null() {
             return Err(Errno(libc::EFAULT));
         }
@@ -83,7 +83,7 @@ door! {
     }
 
     fn memcpy_from_dm(to: *mut c_void, dm: DmArg<'_>, offset: u64, length: usize) -> code(i32) {
-        let from = dm.get()?.memory.range(offset, length)?;
+        let from = dm.get()?.memory.words(offset, length)?;
         if to.is_null() {
             return Err(Errno(libc::EFAULT));
         }
