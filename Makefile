@@ -43,7 +43,7 @@ bench: packages ## rockery beside the limits of what it stands on; writes docs/p
 	for threads in 1 2; do $(CARGO) run --quiet --release -p rockery-sim --bin world-bench -- "" $$threads || exit 1; done
 
 fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)
-	cd fuzz && $(CARGO) test --release
+	cd fuzz && $(CARGO) test
 
 sanitize: ## shared-memory channels under Miri, ThreadSanitizer and AddressSanitizer; installs a nightly toolchain where there is none
 	scripts/sanitize.sh
@@ -71,6 +71,7 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	DIST_PROFILE=release ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12 debian-13" \
 		scripts/as-root.sh $(CARGO) test -p rockery-programs --test dist
 	scripts/as-root.sh python3 -B tests/applications
+	cd fuzz && FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(CARGO) test --release
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
 	scripts/as-root.sh scripts/container.sh
 
