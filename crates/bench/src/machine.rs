@@ -3,10 +3,10 @@
 use std::fmt;
 use std::fs::read_to_string;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Processor and kernel.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
     pub processor: String,

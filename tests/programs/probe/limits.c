@@ -5,15 +5,18 @@
 //   limits pong                          answers each datagram until nothing came for half a second
 //   limits ping ADDRESS BYTES COUNT      one way, half a round trip: p50 and p99 in microseconds
 //   limits copy BYTES                    process_vm_writev into a child, again and again
+//   limits memcpy BYTES                  memcpy between two mappings of files in memory, as two programs have
+//   limits ring BYTES                    memcpy into a ring by one process, and out of it by another
 //   limits wake COUNT                    two processes that sleep wake each other by eventfds: p50, one way
 //
-// Both ends spin, but for those that are woken.
+// Both ends spin, but for those that are woken. `copy`, `memcpy` and `ring` use one buffer again and again.
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,6 +34,11 @@
 #define SEND_BYTES_MAX 65473
 #define SEGMENTS_MAX 64
 #define QUIET_S 0.5
+#define COPY_S 0.5
+#define COPY_MAX (4 << 20)
+#define CACHE_LINE 64
+#define RING_PIECE (64 << 10)  // half of an L2 cache holds a few of them
+#define RING_PIECES 8
 
 static char buffer[1 << 17];
 
@@ -141,8 +149,7 @@ static void ping(const char *to_text, int bytes, int count) {
 static void copy(size_t bytes) {
   unsigned char *place = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   check(place == MAP_FAILED, "mmap");
-  static unsigned char source[1 << 20];
-  check(bytes > sizeof source, "BYTES");
+  static unsigned char source[COPY_MAX];
   int done[2];
   check(pipe(done), "pipe");
   pid_t child = fork();
@@ -161,11 +168,94 @@ static void copy(size_t bytes) {
       check(process_vm_writev(child, &ours, 1, &theirs, 1, 0) != (ssize_t)bytes, "process_vm_writev");
     count += 100;
     end = now();
-  } while (end - start < 0.5);
+  } while (end - start < COPY_S);
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
   printf("gigabytes per second: %.3f\n", count * (double)bytes / (end - start) / 1e9);
   printf("microseconds: %.3f\n", (end - start) / count * 1e6);
+}
+
+// A file in memory that is mapped and touched.
+static void *mapped_file(size_t bytes) {
+  int fd = memfd_create("limits", 0);
+  check(fd < 0 || ftruncate(fd, bytes), "memfd_create");
+  void *place = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  check(place == MAP_FAILED, "mmap");
+  close(fd);
+  return memset(place, 1, bytes);
+}
+
+// Half a second of copies from one mapping to another.
+static void between_mappings(size_t bytes) {
+  unsigned char *from = mapped_file(bytes), *to = mapped_file(bytes);
+  long count = 0;
+  double start = now(), end;
+  do {
+    for (int i = 0; i < 100; i++) {
+      memcpy(to, from, bytes);
+      __asm__ volatile("" ::: "memory");  // so that no copy is left out
+    }
+    count += 100;
+    end = now();
+  } while (end - start < COPY_S);
+  printf("gigabytes per second: %.3f\n", count * (double)bytes / (end - start) / 1e9);
+}
+
+// How many pieces went in, and how many came out, each on a cache line of its own.
+struct ring {
+  volatile long in;
+  char after_in[CACHE_LINE - sizeof(long)];
+  volatile long out;
+  char after_out[CACHE_LINE - sizeof(long)];
+  unsigned char pieces[];
+};
+
+// Waits until a piece went in or came out. A process that waits long leaves its processor to the other.
+static void await(volatile long *counter, long at_least) {
+  for (int turns = 0; __atomic_load_n(counter, __ATOMIC_ACQUIRE) < at_least; turns++) {
+    if (turns > 2000) sched_yield();
+  }
+}
+
+// Half a second of messages through a ring: a second memory copy, which runs on another processor.
+static void through_a_ring(size_t bytes) {
+  size_t piece = bytes < RING_PIECE ? bytes : RING_PIECE;
+  check(bytes % piece, "BYTES: a power of two");
+  long each = bytes / piece;
+  struct ring *ring = mapped_file(sizeof *ring + piece * RING_PIECES);
+  ring->in = ring->out = 0;
+  static unsigned char source[COPY_MAX], target[COPY_MAX];
+  memset(source, 1, sizeof source);
+  memset(target, 1, sizeof target);
+  pid_t child = fork();
+  if (!child) {
+    for (long next = 0;; next++) {
+      await(&ring->in, next + 1);
+      memcpy(target + next % each * piece, ring->pieces + next % RING_PIECES * piece, piece);
+      __atomic_store_n(&ring->out, next + 1, __ATOMIC_RELEASE);
+    }
+  }
+  long next = 0;
+  double start = now(), end;
+  do {
+    for (long i = 0; i < 100 * each; i++, next++) {
+      await(&ring->out, next + 1 - RING_PIECES);
+      memcpy(ring->pieces + next % RING_PIECES * piece, source + next % each * piece, piece);
+      __atomic_store_n(&ring->in, next + 1, __ATOMIC_RELEASE);
+    }
+    await(&ring->out, next);
+    end = now();
+  } while (end - start < COPY_S);
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  printf("gigabytes per second: %.3f\n", next / each * (double)bytes / (end - start) / 1e9);
+}
+
+// The size of the messages that are copied.
+static size_t size_of(const char *text) {
+  long bytes = atol(text);
+  check(bytes < 1 || bytes > COPY_MAX, "BYTES");
+  return bytes;
 }
 
 static void pass(int from, int to) {
@@ -200,7 +290,9 @@ int main(int argc, char **argv) {
   else if (argc == 2 && !strcmp(argv[1], "pong")) pong();
   else if (argc == 5 && !strcmp(argv[1], "source")) source(argv[2], atoi(argv[3]), atof(argv[4]));
   else if (argc == 5 && !strcmp(argv[1], "ping")) ping(argv[2], atoi(argv[3]), atoi(argv[4]));
-  else if (argc == 3 && !strcmp(argv[1], "copy")) copy(atoi(argv[2]));
+  else if (argc == 3 && !strcmp(argv[1], "copy")) copy(size_of(argv[2]));
+  else if (argc == 3 && !strcmp(argv[1], "memcpy")) between_mappings(size_of(argv[2]));
+  else if (argc == 3 && !strcmp(argv[1], "ring")) through_a_ring(size_of(argv[2]));
   else if (argc == 3 && !strcmp(argv[1], "wake")) wake(atoi(argv[2]));
   else return 2;
   return 0;

@@ -28,6 +28,11 @@ impl Rockery {
         Self { path: PATH.get_or_init(build).clone(), options: &[] }
     }
 
+    /// A build whose command has this path, with its libraries beside it.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), options: &[] }
+    }
+
     /// As built for packages, which start with older C libraries than this machine's.
     ///
     /// # Panics
