@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use ::sim::report::counted;
 use host::DeviceInfo;
-use host::report::{QueuePair, Report, Reports, collect};
+use host::report::{QueuePair, Report, Reports, Stream, collect};
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -84,6 +84,21 @@ fn describe(report: &Report, all: bool, lines: &mut Vec<String>) {
     if more > 0 {
         lines.push(format!("        and {} more", counted(more as u64, "queue pair", "queue pairs")));
     }
+    lines.extend(report.streams.iter().map(|stream| format!("        {}", line_of_stream(stream))));
+}
+
+fn line_of_stream(stream: &Stream) -> String {
+    let Stream { channel, operation, bytes_max, method, rings_mb_per_s, kernel_mb_per_s } = stream;
+    let rate = |mb_per_s: u64| match mb_per_s {
+        0 => "not measured".to_owned(),
+        _ => format!("{:.1} GB/s", mb_per_s as f64 / 1e3),
+    };
+    format!(
+        "{operation}s of up to {bytes_max} bytes through channel {channel} are copied by the {method} (rings {}, \
+         kernel {})",
+        rate(*rings_mb_per_s),
+        rate(*kernel_mb_per_s)
+    )
 }
 
 fn line_of(pair: &QueuePair) -> String {
@@ -136,6 +151,18 @@ fn program(report: &Report) -> Value {
         "counters": counters,
         "queue_pairs_total": report.queue_pairs_total,
         "queue_pairs": report.queue_pairs.iter().map(queue_pair).collect::<Vec<_>>(),
+        "streams": report.streams.iter().map(stream).collect::<Vec<_>>(),
+    })
+}
+
+fn stream(stream: &Stream) -> Value {
+    json!({
+        "channel": stream.channel,
+        "operation": stream.operation,
+        "bytes_max": stream.bytes_max,
+        "method": stream.method,
+        "rings_mb_per_s": stream.rings_mb_per_s,
+        "kernel_mb_per_s": stream.kernel_mb_per_s,
     })
 }
 
@@ -169,11 +196,22 @@ mod tests {
             counters: vec![("sent_packets".into(), 5), ("corrupt".into(), 0)],
             queue_pairs_total: 9,
             queue_pairs: vec![QueuePair { qpn: 0x4001, ..QueuePair::default() }],
+            streams: vec![Stream {
+                channel: 1,
+                operation: "WRITE".into(),
+                bytes_max: 65536,
+                method: "kernel".into(),
+                rings_mb_per_s: 5100,
+                kernel_mb_per_s: 9400,
+            }],
         };
         let found = Reports { reports: vec![report], unanswered: 2 };
         let text = as_text(&devices, &found, false);
         assert!(text.contains("sent_packets") && !text.contains("corrupt"), "{text}");
         assert!(text.contains("and 8 queue pairs more"), "{text}");
+        let stream = "WRITEs of up to 65536 bytes through channel 1 are copied by the kernel (rings 5.1 GB/s, kernel \
+                      9.4 GB/s)";
+        assert!(text.contains(stream), "{text}");
         assert!(text.contains("2 open devices gave no report"), "{text}");
         let json = as_json(&devices, &found);
         let last = json["devices"].as_array().and_then(|all| all.last()).unwrap();

@@ -5,6 +5,7 @@
 //! process, so nothing has to be cleaned up.
 
 use crate::shared::Shared;
+use crate::shm::Method;
 use crate::sys::process;
 use link::unix;
 use std::collections::HashMap;
@@ -20,6 +21,8 @@ const PREFIX: &str = "rockery-device-";
 const VERSION: u32 = 2;
 /// Queue pairs that a report describes; it counts the rest.
 const QUEUE_PAIRS_MAX: usize = 512;
+/// Streams that a report describes.
+const STREAMS_MAX: usize = 64;
 /// A report's longest message; longer ones come in pieces.
 const PIECE_BYTES: usize = 16 << 10;
 const BACKLOG: i32 = 8;
@@ -64,6 +67,26 @@ pub struct Report {
     pub queue_pairs_total: u64,
     /// The first ones, described.
     pub queue_pairs: Vec<QueuePair>,
+    /// How streams of long requests to programs on this host are copied.
+    pub streams: Vec<Stream>,
+}
+
+/// WRITEs or READs of about the same length that follow each other through a shared-memory channel. How they
+/// are copied is measured while they run.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Stream {
+    /// The channel's number, as in the log.
+    pub channel: u16,
+    /// `WRITE` or `READ`.
+    pub operation: String,
+    /// The longest requests that count as this stream, in bytes: more than half of that are the shortest.
+    pub bytes_max: u32,
+    /// How the next request is copied: `rings` or `kernel`.
+    pub method: String,
+    /// The rate of the rings when they were measured last, in MB/s; 0 if they were not.
+    pub rings_mb_per_s: u64,
+    /// The rate of the kernel's copy when it was measured last, in MB/s; 0 if it was not.
+    pub kernel_mb_per_s: u64,
 }
 
 /// A queue pair.
@@ -148,7 +171,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 fn describe(shared: &Shared, device: &str) -> String {
     let mut text = String::new();
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    let pump = shared.lock();
+    let mut pump = shared.lock();
     let counters = pump.rnic.port().counters().iter().chain(pump.counters().iter());
     // Writing to a string does not fail.
     let _ = writeln!(text, "report\t{VERSION}");
@@ -182,6 +205,13 @@ fn describe(shared: &Shared, device: &str) -> String {
             counters.retransmitted_packets,
         );
     }
+    for (channel, stream) in pump.shm.measured_streams().take(STREAMS_MAX) {
+        let operation = if stream.is_read { "READ" } else { "WRITE" };
+        let method = if stream.method == Method::Call { "kernel" } else { "rings" };
+        let [rings, kernel] = [stream.ring, stream.call].map(|rate| (rate * 1e3) as u64);
+        let bytes = stream.longest;
+        let _ = writeln!(text, "stream\t{channel}\t{operation}\t{bytes}\t{method}\t{rings}\t{kernel}");
+    }
     text
 }
 
@@ -204,6 +234,7 @@ impl Report {
                 ("counter", name) => report.counters.push((word(name)?, parts.next()?.parse().ok()?)),
                 ("queue_pairs", total) => report.queue_pairs_total = total.parse().ok()?,
                 ("queue_pair", qpn) => report.queue_pairs.push(QueuePair::parse(qpn, parts)?),
+                ("stream", channel) => report.streams.push(Stream::parse(channel, parts)?),
                 _ => {}
             }
         }
@@ -245,6 +276,19 @@ impl QueuePair {
             received_packets: number()?,
             received_bytes: number()?,
             retransmitted_packets: number()?,
+        })
+    }
+}
+
+impl Stream {
+    fn parse<'a>(channel: &str, mut parts: impl Iterator<Item = &'a str>) -> Option<Self> {
+        Some(Self {
+            channel: channel.parse().ok()?,
+            operation: word(parts.next()?)?,
+            bytes_max: parts.next()?.parse().ok()?,
+            method: word(parts.next()?)?,
+            rings_mb_per_s: parts.next()?.parse().ok()?,
+            kernel_mb_per_s: parts.next()?.parse().ok()?,
         })
     }
 }
@@ -338,13 +382,20 @@ mod tests {
     #[test]
     fn what_is_described_is_understood() {
         let text = "report\t2\ndevice\trk_lo\npid\t7\nprogram\tib_write_bw\ncounter\tsends\t9\n\
-                    queue_pairs\t1\nqueue_pair\t5\tRC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5\n";
+                    queue_pairs\t1\nqueue_pair\t5\tRC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5\n\
+                    stream\t1\tREAD\t65536\tkernel\t5100\t9400\n";
         let report = Report::parse(text).unwrap();
         assert_eq!((report.pid, report.program.as_str(), report.queue_pairs_total), (7, "ib_write_bw", 1));
         assert_eq!(report.counters, [("sends".to_owned(), 9)]);
         let [pair] = &report.queue_pairs[..] else { panic!("{report:?}") };
         assert_eq!((pair.qpn, pair.remote_qpn, pair.retransmitted_packets), (5, 6, 5));
         assert_eq!(pair.path, "memory");
+        let [stream] = &report.streams[..] else { panic!("{report:?}") };
+        assert_eq!(
+            (stream.operation.as_str(), stream.bytes_max, stream.method.as_str()),
+            ("READ", 65536, "kernel")
+        );
+        assert_eq!((stream.rings_mb_per_s, stream.kernel_mb_per_s), (5100, 9400));
         assert_eq!(Report::parse("report\t1\n"), None);
     }
 

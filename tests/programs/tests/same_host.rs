@@ -1,7 +1,9 @@
 //! Programs on one host, which communicate through shared memory.
 
+use programs::machine::until;
 use programs::probe::Probe;
-use programs::{Exchange, Machine, Namespace, Pair, Rockery, patterns};
+use programs::{Exchange, Job, Machine, Namespace, Pair, Rockery, patterns};
+use serde_json::Value;
 
 const SECONDS: u64 = 60;
 /// A thousand processes take five seconds on two cores that have nothing else to do.
@@ -19,6 +21,39 @@ fn every_byte_between_two_programs_is_where_it_belongs() {
         patterns::expect(&alone, &alone, &probe, "-m 256", operation);
         patterns::expect(&alone, &alone, &probe, "-s", operation);
     }
+}
+
+/// Which method is faster is measured while a stream runs: both rates are there after the first trial.
+#[test]
+fn devices_show_how_a_stream_is_copied() {
+    let alone = alone();
+    let line = ["ib_write_bw", "-d", "rk_lo", "-s", "65536", "-D", "300"];
+    let mut server = alone.start(&line).unwrap();
+    assert!(until(SECONDS, || Ok(server.output()?.contains("Waiting for client"))).unwrap());
+    let client_line = [&line[..], &["127.0.0.1"]].concat();
+    let mut client = alone.start(&client_line).unwrap();
+    let command = Rockery::built().path().display().to_string();
+    let shown = || {
+        let said =
+            alone.start_plain(&[&command, "devices", "--json"])?.wait(SECONDS)?.expect_success().output;
+        let value: Value = serde_json::from_str(&said).expect("JSON");
+        let programs =
+            value["devices"].as_array().into_iter().flatten().filter_map(|it| it["programs"].as_array());
+        let streams = programs.flatten().filter_map(|it| it["streams"].as_array()).flatten().cloned();
+        Ok(streams.collect::<Vec<_>>())
+    };
+    let is_measured = |stream: &Value| {
+        let rate = |name: &str| stream[name].as_u64().is_some_and(|rate| rate > 0);
+        stream["operation"] == "WRITE"
+            && stream["bytes_max"] == 65536
+            && rate("rings_mb_per_s")
+            && rate("kernel_mb_per_s")
+            && ["rings", "kernel"].iter().any(|it| stream["method"] == *it)
+    };
+    let was_shown = until(SECONDS, || Ok(shown()?.iter().any(is_measured))).unwrap();
+    client.kill().unwrap();
+    server.kill().unwrap();
+    assert!(was_shown, "{}", client.output().unwrap());
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod handshake;
 mod rings;
 mod stream;
 
-pub(crate) use stream::Method;
+pub(crate) use stream::{Measured, Method};
 
 use crate::clock;
 use crate::interface;
@@ -615,6 +615,15 @@ impl ShmChannels {
     /// Has peers send no wake-ups: this process looks at the rings itself.
     pub(crate) fn wake(&mut self) {
         self.open_channels().for_each(|(_, _, _, rings)| rings.wake());
+    }
+
+    /// How streams of long requests are copied: the channel, and what was measured of each stream.
+    pub(crate) fn measured_streams(&mut self) -> impl Iterator<Item = (u16, Measured)> {
+        let open = self.open_channels();
+        open.flat_map(|(_, _, _, rings)| {
+            let channel = rings.channel;
+            rings.measured_streams().map(move |it| (channel, it))
+        })
     }
 
     /// The rings of an open channel; `None` for 0, the network, and for a channel that is closed.

@@ -5,7 +5,7 @@
 
 use super::direct::PeerMemory;
 use super::forwarded::{self, FORWARDED_BYTES};
-use super::stream::{Method, Streams};
+use super::stream::{Measured, Method, Streams};
 use crate::clock;
 use crate::sys::memory::ProcessMemory;
 use crate::transmit::gather;
@@ -137,6 +137,11 @@ impl Rings {
             (Some(memory), Some(stream)) if memory.can_call() => stream.method(),
             _ => Method::Ring,
         }
+    }
+
+    /// How streams of long requests are copied, and the rates by which that was decided.
+    pub(crate) fn measured_streams(&self) -> impl Iterator<Item = Measured> {
+        self.streams.measured()
     }
 
     /// A request goes through the ring; `follows` others that are not answered yet.

@@ -54,6 +54,38 @@ impl Streams {
         let class = (length - 1).ilog2() as usize - 12;
         self.0[usize::from(is_read)].get_mut(class)
     }
+
+    /// The streams of which at least one rate was measured.
+    pub(super) fn measured(&self) -> impl Iterator<Item = Measured> {
+        self.0.iter().zip([false, true]).flat_map(|(classes, is_read)| {
+            let longest = (0..).map(|class| (LENGTH_MIN - 1) << (class + 1));
+            let streams = classes.iter().zip(longest);
+            streams.filter(|(stream, _)| stream.ring.is_some() || stream.call.is_some()).map(
+                move |(stream, longest)| Measured {
+                    is_read,
+                    longest,
+                    method: stream.method,
+                    ring: stream.ring.unwrap_or_default(),
+                    call: stream.call.unwrap_or_default(),
+                },
+            )
+        })
+    }
+}
+
+/// What was measured of a stream.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Measured {
+    /// Whether its requests are READs; WRITEs otherwise.
+    pub(crate) is_read: bool,
+    /// The longest requests of its class, in bytes.
+    pub(crate) longest: u32,
+    /// How the next request is executed.
+    pub(crate) method: Method,
+    /// The last rate of the rings in GB/s; 0 where none was measured.
+    pub(crate) ring: f64,
+    /// The last rate of the kernel's copy in GB/s; 0 where none was measured.
+    pub(crate) call: f64,
 }
 
 /// Requests of one direction and about the same length.
@@ -322,6 +354,17 @@ mod tests {
         machine.send(stream, 64 << 20, 1 << 20);
         stream.refused();
         assert_eq!(machine.share_of_calls(stream, STAY_MAX / 2, 1 << 20), 0.0);
+    }
+
+    #[test]
+    fn streams_that_were_measured_are_shown() {
+        let mut machine = Machine::new(10.0, 25.0);
+        let mut streams = Streams::new();
+        assert_eq!(streams.measured().count(), 0);
+        machine.send(streams.of(true, 1 << 20).unwrap(), 1 << 30, 1 << 20);
+        let [measured] = streams.measured().collect::<Vec<_>>()[..] else { panic!("one stream") };
+        assert_eq!((measured.is_read, measured.longest, measured.method), (true, 1 << 20, Method::Call));
+        assert!((measured.ring - 10.0).abs() < 0.1 && (measured.call - 25.0).abs() < 0.1, "{measured:?}");
     }
 
     #[test]
