@@ -191,15 +191,9 @@ const MODULES: [(&str, usize); 7] = [
 /// How long all cases of a release may take, on a busy machine.
 const CASES_SECONDS: u64 = 900;
 
-/// Cases of a release that do not pass. Regions in device memory are whole words here, and rdma-core 33 takes
-/// any length; the retries of its window of type 2 run out, and why is not known. rdma-core 39 binds a window
-/// with a key made of the region's instead of the window's.
-const KNOWN: [(&str, &str); 4] = [
-    ("debian-11", "test_mr.DMMRTest.test_create_dm_mr"),
-    ("debian-11", "test_mr.DMMRTest.test_destroy_dm_mr"),
-    ("debian-11", "test_mr.MWTest.test_mw_type2"),
-    ("ubuntu-22.04", "test_qpex.QpExTestCase.test_qp_ex_rc_bind_mw"),
-];
+/// Cases of a release that do not pass. rdma-core 39 binds a window with a key made of the region's instead of
+/// the window's.
+const KNOWN: [(&str, &str); 1] = [("ubuntu-22.04", "test_qpex.QpExTestCase.test_qp_ex_rc_bind_mw")];
 
 /// All of rdma-core's tests through its Python binding, both of the distribution's release, in one process.
 /// Those of RDMA-CM need a device with an IP address other than loopback.
