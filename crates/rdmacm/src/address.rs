@@ -1,12 +1,14 @@
 //! Addresses and routes: `rdma_bind_addr`, `rdma_resolve_addr`, `rdma_resolve_route`.
 
-use crate::events::Pending;
-use crate::id::{Id, IdArg, Step};
-use crate::qp::Negotiated;
+use crate::device::OpenDevice;
+use crate::id::{Id, IdArg};
+use crate::negotiated::Negotiated;
+use crate::path_record::{PARTITION, fill_path_record};
+use crate::pending::Pending;
 use crate::sockaddr::{self, AddressArg};
-use abi::{
-    RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid, ibv_port_attr, ibv_sa_path_rec,
-};
+use crate::state::Step;
+use crate::synchronous::complete;
+use abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid};
 use core::ffi::c_int;
 use door::{Errno, door};
 use rnic::Path;
@@ -15,18 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// Packet lifetime of RoCE paths, as an exponent: 4.096 us times 2^16, 0.27 s. Linux has 18 up to 6.1, and 16
-/// since.
-const PACKET_LIFETIME: u8 = 16;
-/// The default P_Key.
-const PARTITION: u16 = 0xffff;
 /// TTL of RoCEv2 packets.
 pub(crate) const HOP_LIMIT: u8 = 64;
-/// `IB_SA_EQ` (`enum ibv_sa_selector`): the field of the path record has exactly this value.
-const SELECTOR_EQUAL: u8 = 2;
-/// `IBV_RATE_100_GBPS` (`enum ibv_rate`).
-const RATE: u8 = 16;
-
 /// Binds an identifier to a local address and a port.
 pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
     if this.state().step != Step::Idle {
@@ -68,10 +60,7 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
 }
 
 /// Attaches the device of a local address; binding to a loopback address attaches none.
-pub(crate) fn attach_device(
-    this: &Id,
-    address: IpAddr,
-) -> Result<&'static crate::process::OpenDevice, Errno> {
+pub(crate) fn attach_device(this: &Id, address: IpAddr) -> Result<&'static OpenDevice, Errno> {
     let device = device_of(this, address)?;
     this.attach(device);
     Ok(device)
@@ -79,7 +68,7 @@ pub(crate) fn attach_device(
 
 /// The device that has an address; `EADDRNOTAVAIL` when the address is not local, `ENODEV` when its interface
 /// has no device.
-fn device_of(this: &Id, address: IpAddr) -> Result<&'static crate::process::OpenDevice, Errno> {
+fn device_of(this: &Id, address: IpAddr) -> Result<&'static OpenDevice, Errno> {
     this.process.device_of(sockaddr::gid(address)).map_err(|error| match check_is_local(address) {
         Err(unknown @ Errno(libc::EADDRNOTAVAIL)) => unknown,
         _ => error,
@@ -210,7 +199,7 @@ pub(crate) fn find_route(this: &Id) -> Result<(), Errno> {
     // SAFETY: calls on one identifier come one at a time.
     unsafe { fill_path_record(this, path) };
     let mut state = this.state();
-    let mtu = state.device.map_or(0, active_mtu);
+    let mtu = state.device.map_or(0, OpenDevice::active_mtu);
     // SAFETY: just described.
     let lifetime = unsafe { (*(*this.raw()).route.path_rec).packet_life_time };
     state.negotiated = Negotiated::of_route(path, mtu, lifetime);
@@ -233,58 +222,6 @@ fn flow_label(this: &Id) -> u32 {
     if said != 0 { said } else { (port(local) * 31 + port(remote)) & MASK }
 }
 
-/// The active MTU of a device (`enum ibv_mtu`); 0 if it cannot be queried.
-pub(crate) fn active_mtu(device: &'static crate::process::OpenDevice) -> u8 {
-    let mut attr = ibv_port_attr::default();
-    let Ok(verbs) = crate::verbs::verbs() else { return 0 };
-    // SAFETY: an open device, and room for its attributes.
-    let code = unsafe { (verbs.ibv_query_port)(device.context(), crate::process::PORT, &mut attr) };
-    if code == 0 { attr.active_mtu as u8 } else { 0 }
-}
-
-/// Writes the path record that C sees.
-///
-/// # Safety
-/// No other thread uses the identifier.
-pub(crate) unsafe fn fill_path_record(this: &Id, path: Path) {
-    let (mtu, lifetime) = {
-        let state = this.state();
-        let timeout = state.options.ack_timeout.map(|timeout| timeout.saturating_sub(1));
-        (state.device.map_or(0, active_mtu), timeout.unwrap_or(PACKET_LIFETIME))
-    };
-    let record = ibv_sa_path_rec {
-        dgid: ibv_gid { raw: path.destination.0 },
-        sgid: ibv_gid { raw: path.source.0 },
-        flow_label: path.flow_label.to_be(),
-        hop_limit: path.hop_limit,
-        traffic_class: path.traffic_class,
-        reversible: 1,
-        numb_path: 1,
-        pkey: PARTITION.to_be(),
-        sl: path.service_level,
-        mtu_selector: SELECTOR_EQUAL,
-        mtu,
-        rate_selector: SELECTOR_EQUAL,
-        rate: RATE,
-        packet_life_time_selector: SELECTOR_EQUAL,
-        packet_life_time: lifetime,
-        ..ibv_sa_path_rec::default()
-    };
-    // SAFETY: by this function's contract, no other thread uses the identifier; the record is NULL or ours.
-    unsafe {
-        let raw = this.raw();
-        let known = &mut (*raw).route.addr.ibaddr;
-        known.sgid = ibv_gid { raw: path.source.0 };
-        known.dgid = ibv_gid { raw: path.destination.0 };
-        known.pkey = PARTITION.to_be();
-        match (*raw).route.path_rec.as_mut() {
-            Some(place) => *place = record,
-            None => (*raw).route.path_rec = Box::into_raw(Box::new(record)),
-        }
-        (*raw).route.num_paths = 1;
-    }
-}
-
 door! {
     fn rdma_bind_addr(id: IdArg<'_>, address: AddressArg) -> status(c_int) {
         bind(id.get()?, address.get()?)
@@ -295,13 +232,23 @@ door! {
         let this = id.get()?;
         resolve(this, local.optional()?, remote.get()?)?;
         // SAFETY: no lock is held, and the program is done with the event of its last call.
-        unsafe { this.complete() }
+        unsafe { complete(this) }
     }
 
     fn rdma_resolve_route(id: IdArg<'_>, _timeout_ms: c_int) -> status(c_int) {
         let this = id.get()?;
         find_route(this)?;
         // SAFETY: no lock is held, and the program is done with the event of its last call.
-        unsafe { this.complete() }
+        unsafe { complete(this) }
+    }
+
+    /// In network byte order; 0 while there is none.
+    fn rdma_get_src_port(id: IdArg<'_>) -> plain(u16) {
+        id.optional().and_then(Id::local).map_or(0, |address| address.port().to_be())
+    }
+
+    /// In network byte order; 0 while there is none.
+    fn rdma_get_dst_port(id: IdArg<'_>) -> plain(u16) {
+        id.optional().and_then(Id::remote).map_or(0, |address| address.port().to_be())
     }
 }

@@ -1,8 +1,8 @@
-//! Event channels.
+//! Event channels: a queue of events, and the descriptor that is readable while it has one.
 
-use crate::events::Pending;
+use crate::pending::Pending;
 use abi::rdma_event_channel;
-use door::{Errno, door};
+use door::Errno;
 use host::EventQueue;
 use std::sync::Arc;
 
@@ -41,19 +41,5 @@ pub(crate) unsafe fn destroy(raw: *mut rdma_event_channel) {
         // SAFETY: by this function's contract, `raw` is NULL, or a channel of this library that is not used
         // any more.
         drop(unsafe { Box::from_raw(raw.cast::<Channel>()) });
-    }
-}
-
-door! {
-    /// Registers the process with the agent already here, so that `rdma_create_event_channel` reports a
-    /// failure.
-    fn rdma_create_event_channel() -> pointer(*mut rdma_event_channel) {
-        crate::process::process()?;
-        create()
-    }
-
-    fn rdma_destroy_event_channel(raw: *mut rdma_event_channel) -> plain(()) {
-        // SAFETY: the program gives the channel up.
-        unsafe { destroy(raw) };
     }
 }

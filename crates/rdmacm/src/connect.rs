@@ -1,10 +1,12 @@
 //! Connection establishment and release: REQ, REP, RTU, REJ, DREQ. For datagram services, SIDR resolves the
 //! peer's queue pair instead.
 
-use crate::events::establish;
-use crate::id::{Id, IdArg, Step};
-use crate::process::OpenDevice;
+use crate::device::OpenDevice;
+use crate::establish::establish;
+use crate::id::{Id, IdArg};
 use crate::qp;
+use crate::state::Step;
+use crate::synchronous::complete;
 use crate::verbs::verbs;
 use abi::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES, ibv_ece, rdma_conn_param};
 use core::ffi::{c_int, c_void};
@@ -193,7 +195,7 @@ unsafe fn connect(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno>
                 private_data: data,
             };
             let comm = session.cm.connect(&connect, now)?;
-            session.owner.connections.insert(comm, this.key());
+            session.owner.connections.insert(comm, this.entry());
             state.comm = Some(comm);
             state.step = Step::Connecting;
             Ok(())
@@ -216,7 +218,7 @@ unsafe fn resolve(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno>
         let partition_key = PartitionKey::DEFAULT;
         let resolve = Resolve { path, service, partition_key, private_data: data };
         let comm = session.cm.resolve(&resolve, state.options.local_ece, now)?;
-        session.owner.connections.insert(comm, this.key());
+        session.owner.connections.insert(comm, this.entry());
         state.comm = Some(comm);
         state.step = Step::Connecting;
         Ok(())
@@ -338,7 +340,7 @@ door! {
         // SAFETY: the parameters are as the manual page requires.
         unsafe { connect(this, param) }?;
         // SAFETY: no lock is held, and the program is done with the event of its last call.
-        unsafe { this.complete() }
+        unsafe { complete(this) }
     }
 
     fn rdma_accept(id: IdArg<'_>, param: *const rdma_conn_param) -> status(c_int) {
@@ -350,7 +352,7 @@ door! {
             return Ok(());
         }
         // SAFETY: no lock is held, and the program is done with the event of its last call.
-        unsafe { this.complete() }
+        unsafe { complete(this) }
     }
 
     fn rdma_establish(id: IdArg<'_>) -> status(c_int) {
@@ -376,7 +378,7 @@ door! {
         unsafe { qp::fail(this) }?;
         disconnect(this)?;
         // SAFETY: no lock is held, and the program is done with the event of its last call.
-        unsafe { this.complete() }
+        unsafe { complete(this) }
     }
 
     /// `IBV_EVENT_COMM_EST`: data arrived before the peer's RTU, and has the same effect.

@@ -1,25 +1,18 @@
 //! Endpoints: an identifier, its address and its queue pair, created by one call.
 
 use crate::address::{bind, find_route, resolve};
-use crate::id::{Id, destroy, port_space};
+use crate::id::{Id, port_space};
+use crate::lifetime::destroy;
 use crate::process::process;
 use crate::qp;
+use crate::qp_attr::{Template, extended};
 use crate::sockaddr;
+use crate::synchronous::complete;
 use crate::verbs::verbs;
 use abi::{RAI_PASSIVE, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
 use core::ffi::c_int;
 use door::{Errno, In, Out, door};
 use std::ptr::null_mut;
-
-/// Attributes for the queue pairs of a listening endpoint's connections.
-#[derive(Clone, Copy)]
-pub(crate) struct Template {
-    pd: usize,
-    attr: ibv_qp_init_attr,
-}
-
-// SAFETY: the pointers are the program's, whose calls determine the thread that uses them.
-unsafe impl Send for Template {}
 
 /// Creates the queue pair of a new connection of a listening endpoint.
 ///
@@ -27,7 +20,7 @@ unsafe impl Send for Template {}
 /// The objects that the program named when it created the endpoint are alive.
 pub(crate) unsafe fn create_connection_qp(listener: &Id, new: &Id) -> Result<(), Errno> {
     let Some(template) = listener.state().endpoint else { return Ok(()) };
-    let mut attr = qp::extended(template.pd as *mut ibv_pd, &template.attr);
+    let mut attr = template.attributes();
     // SAFETY: by this function's contract, the objects that the program named when it created the endpoint
     // are alive.
     unsafe { qp::create(new, &mut attr) }
@@ -47,18 +40,18 @@ unsafe fn create_endpoint_qp(
             bind(this, sockaddr::read(info.ai_src_addr)?)?;
             if let Some(attr) = attr.as_mut() {
                 attr.qp_type = (*this.raw()).qp_type;
-                this.state().endpoint = Some(Template { pd: pd as usize, attr: *attr });
+                this.state().endpoint = Some(Template::new(pd, *attr));
             }
             return Ok(());
         }
         let local = if info.ai_src_len == 0 { None } else { Some(sockaddr::read(info.ai_src_addr)?) };
         resolve(this, local, sockaddr::read(info.ai_dst_addr)?)?;
-        this.complete()?;
+        complete(this)?;
         find_route(this)?;
-        this.complete()?;
+        complete(this)?;
         if let Some(attr) = attr.as_mut() {
             attr.qp_type = (*this.raw()).qp_type;
-            let mut longer = qp::extended(pd, attr);
+            let mut longer = extended(pd, attr);
             qp::create(this, &mut longer)?;
             attr.cap = longer.cap;
         }

@@ -1,17 +1,18 @@
 //! All functions that the table of symbols marks as `here`.
 
-pub(crate) use crate::address::{rdma_bind_addr, rdma_resolve_addr, rdma_resolve_route};
+pub(crate) use crate::address::{
+    rdma_bind_addr, rdma_get_dst_port, rdma_get_src_port, rdma_resolve_addr, rdma_resolve_route,
+};
 pub(crate) use crate::addrinfo::{rdma_freeaddrinfo, rdma_getaddrinfo};
-pub(crate) use crate::channel::{rdma_create_event_channel, rdma_destroy_event_channel};
 pub(crate) use crate::connect::{
     rdma_accept, rdma_connect, rdma_disconnect, rdma_establish, rdma_notify, rdma_reject, rdma_reject_ece,
 };
 pub(crate) use crate::devices::{rdma_free_devices, rdma_get_devices};
 pub(crate) use crate::endpoint::{rdma_create_ep, rdma_destroy_ep};
-pub(crate) use crate::events::{rdma_ack_cm_event, rdma_get_cm_event};
-pub(crate) use crate::id::{
-    rdma_create_id, rdma_destroy_id, rdma_get_dst_port, rdma_get_src_port, rdma_migrate_id,
+pub(crate) use crate::events::{
+    rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
 };
+pub(crate) use crate::lifetime::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 pub(crate) use crate::listen::{rdma_get_request, rdma_listen};
 pub(crate) use crate::multicast::{rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast};
 pub(crate) use crate::options::{rdma_get_remote_ece, rdma_set_local_ece, rdma_set_option};

@@ -1,8 +1,9 @@
 //! The identifiers of the process: events of the protocol are passed to the identifier that they concern.
 
-use crate::events::{Action, NewRequest, Param, Pending};
-use crate::id::{Id, State, Step};
-use crate::qp::Negotiated;
+use crate::lock::lock;
+use crate::negotiated::Negotiated;
+use crate::pending::{Action, NewRequest, Param, Pending};
+use crate::state::{State, Step};
 use abi::{
     RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_DEVICE_REMOVAL,
     RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
@@ -12,37 +13,41 @@ use host::DeviceInfo;
 use host::cm::Owner;
 use rnic::cm::{Cm, CmEvent, Ece, ListenerId, Parting};
 use rnic::{Gid, Instant, Path};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use wire::cm::{CMA_HEADER_SIZE, CmaHeader, CommId, Rej, Rep, Req, SidrRep, SidrStatus};
 
-/// Finds identifiers (by address) for connections, listeners and devices. An identifier is removed, under the
-/// lock that protects this table, before it is freed.
+/// An identifier in the table: its state, and the address by which events name it.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) id: usize,
+    pub(crate) state: Arc<Mutex<State>>,
+}
+
+impl Entry {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+/// Finds identifiers for connections, listeners and devices. An identifier is removed, under the lock that
+/// protects this table, before it is freed: events name it by its address.
 #[derive(Default)]
 pub(crate) struct IdTable {
-    pub(crate) connections: HashMap<CommId, usize>,
-    pub(crate) listeners: HashMap<ListenerId, usize>,
+    pub(crate) connections: HashMap<CommId, Entry>,
+    pub(crate) listeners: HashMap<ListenerId, Entry>,
     /// Listener of each request that is still in an event queue.
-    unclaimed: HashMap<CommId, usize>,
-    /// Identifiers that are attached to a device.
-    attached: HashSet<usize>,
+    unclaimed: HashMap<CommId, Entry>,
+    /// Identifiers that are attached to a device, by address.
+    attached: HashMap<usize, Entry>,
     /// Names of the devices that exist now.
     devices: Vec<String>,
 }
 
-/// The identifier at an address.
-///
-/// # Safety
-/// The address is in one of the tables of [`IdTable`].
-unsafe fn at<'a>(key: usize) -> &'a Id {
-    // SAFETY: by this function's contract, the address is in one of the tables of [`IdTable`].
-    unsafe { &*(key as *const Id) }
-}
-
 impl IdTable {
     /// The program has taken a request: the connection belongs to its new identifier.
-    pub(crate) fn claim(&mut self, comm: CommId, id: usize) {
+    pub(crate) fn claim(&mut self, comm: CommId, id: Entry) {
         self.unclaimed.remove(&comm);
         self.connections.insert(comm, id);
     }
@@ -60,18 +65,13 @@ impl IdTable {
         }
         if let Some(listener) = state.listener {
             self.listeners.remove(&listener);
-            self.unclaimed.retain(|_, owner| *owner != id);
+            self.unclaimed.retain(|_, owner| owner.id != id);
         }
     }
 
     /// Adds an identifier that was attached to a device.
-    pub(crate) fn attach(&mut self, id: usize) {
-        self.attached.insert(id);
-    }
-
-    fn of(&self, comm: CommId) -> Option<&Id> {
-        // SAFETY: the address is from the table.
-        self.connections.get(&comm).map(|key| unsafe { at(*key) })
+    pub(crate) fn attach(&mut self, id: Entry) {
+        self.attached.insert(id.id, id);
     }
 
     fn request(
@@ -82,42 +82,39 @@ impl IdTable {
         data: &[u8],
         ece: Ece,
     ) {
-        let Some(key) = self.listeners.get(&listener).copied() else { return };
-        self.unclaimed.insert(new_request.comm, key);
+        let Some(owner) = self.listeners.get(&listener) else { return };
+        self.unclaimed.insert(new_request.comm, owner.clone());
         let data = data.get(CMA_HEADER_SIZE..).unwrap_or_default().into();
         let action = Action::CreateId(Box::new(NewRequest { ece, ..new_request }));
         let (kind, status) = (RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-        // SAFETY: the address is from the table.
-        unsafe { at(key) }.state().queue.push(Pending { id: key, kind, status, param, data, action });
+        owner.state().queue.push(Pending { id: owner.id, kind, status, param, data, action });
     }
 
     /// Queues the event that `event_for` derives for the identifier of a connection.
     fn queue_event(&self, comm: CommId, event_for: impl FnOnce(usize, &mut State) -> Option<Pending>) {
-        let Some(id) = self.of(comm) else { return };
-        let mut state = id.state();
-        if let Some(pending) = event_for(id.key(), &mut state) {
+        let Some(entry) = self.connections.get(&comm) else { return };
+        let mut state = entry.state();
+        if let Some(pending) = event_for(entry.id, &mut state) {
             Arc::clone(&state.queue).push(pending);
         }
     }
 
     /// Removes a request that the peer has given up before the program took it.
     fn withdraw(&mut self, comm: CommId, cm: &mut Cm, now: Instant) {
-        let Some(key) = self.unclaimed.remove(&comm) else { return };
-        // SAFETY: the listener would have taken it out of the table when it went.
-        let queue = Arc::clone(&unsafe { at(key) }.state().queue);
+        let Some(owner) = self.unclaimed.remove(&comm) else { return };
+        let queue = Arc::clone(&owner.state().queue);
         drop(queue.take_out(|event| event.is_request_of(comm)));
         let _ = cm.release(comm, now);
     }
 
     /// Reports DEVICE_REMOVAL once to every identifier whose device is gone: connected, listening or bound.
     fn devices_removed(&self) {
-        for key in &self.attached {
-            // SAFETY: the address is from the table.
-            let mut state = unsafe { at(*key) }.state();
+        for entry in self.attached.values() {
+            let mut state = entry.state();
             let is_there = state.device.is_none_or(|device| self.devices.contains(&device.name));
             if !is_there && state.step != Step::DeviceRemoved {
                 state.step = Step::DeviceRemoved;
-                let removal = Pending::plain(*key, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+                let removal = Pending::plain(entry.id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
                 Arc::clone(&state.queue).push(removal);
             }
         }

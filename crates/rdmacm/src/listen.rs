@@ -1,8 +1,12 @@
 //! Listening for connection requests.
 
 use crate::address::bind;
+use crate::delivered::{acknowledge, forget_last};
+use crate::endpoint::create_connection_qp;
 use crate::events;
-use crate::id::{Id, IdArg, Step, id};
+use crate::id::{Id, IdArg, id};
+use crate::lifetime::destroy;
+use crate::state::Step;
 use abi::{RDMA_CM_EVENT_CONNECT_REQUEST, rdma_cm_id};
 use core::ffi::c_int;
 use door::{Errno, Out, door};
@@ -26,7 +30,7 @@ pub(crate) fn listen(this: &Id, backlog: c_int) -> Result<(), Errno> {
     let backlog = u32::try_from(backlog).unwrap_or(0);
     let backlog = if (1..BACKLOG).contains(&backlog) { backlog } else { BACKLOG };
     this.process.connector()?.listen(&bound, backlog, |session, listener| {
-        session.owner.listeners.insert(listener, this.key());
+        session.owner.listeners.insert(listener, this.entry());
         let mut state = this.state();
         state.listener = Some(listener);
         // Its device may have been removed meanwhile.
@@ -50,7 +54,7 @@ door! {
             return Err(Errno::INVALID);
         }
         // SAFETY: the program is done with the event of its last call.
-        unsafe { this.forget_event() };
+        unsafe { forget_last(this) };
         // SAFETY: calls on one identifier come one at a time.
         let channel = unsafe { (*this.raw()).channel };
         // SAFETY: a synchronous identifier has a channel of its own.
@@ -59,17 +63,17 @@ door! {
         let (status, kind, new) = unsafe { ((*event).status, (*event).event, (*event).id) };
         if status != 0 || kind != RDMA_CM_EVENT_CONNECT_REQUEST {
             // SAFETY: the event was just taken, and is not passed on.
-            unsafe { events::acknowledge(event) };
+            unsafe { acknowledge(event) };
             return Err(if status == 0 { Errno::INVALID } else { Errno(status.abs()) });
         }
         // SAFETY: the identifier of the request, which the event made.
         let made = unsafe { id(new) }?;
         // SAFETY: the objects that the program named for the endpoint are alive.
-        if let Err(error) = unsafe { crate::endpoint::create_connection_qp(this, made) } {
+        if let Err(error) = unsafe { create_connection_qp(this, made) } {
             // SAFETY: the event was just taken, and is not passed on.
-            unsafe { events::acknowledge(event) };
+            unsafe { acknowledge(event) };
             // SAFETY: the program does not know the identifier.
-            unsafe { crate::id::destroy(new) }?;
+            unsafe { destroy(new) }?;
             return Err(error);
         }
         // SAFETY: the program does not know the identifier yet.

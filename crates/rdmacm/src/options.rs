@@ -1,6 +1,7 @@
 //! Options of identifiers, and enhanced connection establishment (ECE).
 
-use crate::id::{IdArg, Step};
+use crate::id::IdArg;
+use crate::state::Step;
 use abi::{
     RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR,
     RDMA_OPTION_ID_TOS, ibv_ece,

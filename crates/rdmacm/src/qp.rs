@@ -1,7 +1,9 @@
 //! Queue pairs of identifiers, and their state transitions.
 
-use crate::id::{Id, IdArg, Step};
-use crate::process::PORT;
+use crate::device::PORT;
+use crate::id::{Id, IdArg};
+use crate::qp_attr::extended;
+use crate::state::Step;
 use crate::verbs::{self, verbs};
 use abi::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV,
@@ -10,9 +12,8 @@ use abi::{
 };
 use core::ffi::{c_int, c_void};
 use door::{Errno, InOut, door};
-use rnic::{Access, AttrMask, Path};
+use rnic::{AttrMask, Path};
 use std::ptr::null_mut;
-use wire::cm::{Rep, Req};
 
 /// Destination queue pair of multicast packets (IBTA 10.5.1).
 pub(crate) const MULTICAST_QPN: u32 = 0xff_ffff;
@@ -29,84 +30,6 @@ const MIN_RNR_TIMER: u8 = 12;
 /// Inline bytes per scatter/gather element: the size of the element that they replace. Devices have room for
 /// as many even where a program requests none, and programs rely on that.
 const INLINE_PER_SGE: u32 = 16;
-
-/// Parameters of a connection, as far as they are known.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Negotiated {
-    path: Option<Path>,
-    /// Whether a REQ or REP of the peer has set the fields below.
-    is_agreed: bool,
-    /// First PSN that the peer sends: this side chose it (IBTA 12.7.31).
-    pub(crate) expected_psn: u32,
-    remote_qpn: u32,
-    /// First PSN that this side sends: the peer chose it.
-    first_psn: u32,
-    /// Path MTU (`enum ibv_mtu`).
-    pub(crate) mtu: u8,
-    pub(crate) ack_timeout: u8,
-    pub(crate) retry_count: u8,
-    pub(crate) rnr_retry_count: u8,
-    pub(crate) responder_resources: u8,
-    pub(crate) initiator_depth: u8,
-    pub(crate) packet_lifetime: u8,
-}
-
-impl Negotiated {
-    /// Knows the path only.
-    pub(crate) fn of_path(path: Path) -> Self {
-        Self { path: Some(path), ..Self::default() }
-    }
-
-    /// Knows the path, its MTU and its packet lifetime: the state before a REQ is sent.
-    pub(crate) fn of_route(path: Path, mtu: u8, packet_lifetime: u8) -> Self {
-        Self { mtu, packet_lifetime, ..Self::of_path(path) }
-    }
-
-    /// From a peer's REQ.
-    pub(crate) fn of_request(request: &Req, path: Path) -> Self {
-        Self {
-            path: Some(path),
-            is_agreed: true,
-            expected_psn: 0,
-            remote_qpn: request.local_qpn.value(),
-            first_psn: request.starting_psn.value(),
-            mtu: request.path_mtu,
-            ack_timeout: request.primary_path.local_ack_timeout,
-            retry_count: request.retry_count,
-            rnr_retry_count: request.rnr_retry_count,
-            responder_resources: request.initiator_depth,
-            initiator_depth: request.responder_resources,
-            packet_lifetime: 0,
-        }
-    }
-
-    /// Adds a peer's REP. The peer's responder resources limit our initiator depth, and the other way around.
-    pub(crate) fn learn(&mut self, reply: &Rep) {
-        self.is_agreed = true;
-        // For an XRC target the queue pair is in the field EECN (IBTA A14.3.2).
-        let is_target = reply.local_qpn.value() == 0;
-        self.remote_qpn = if is_target { reply.local_eecn } else { reply.local_qpn }.value();
-        self.first_psn = reply.starting_psn.value();
-        self.ack_timeout = rnic::cm::ack_timeout(reply.target_ack_delay, self.packet_lifetime);
-        self.rnr_retry_count = reply.rnr_retry_count;
-        self.responder_resources = reply.initiator_depth;
-        self.initiator_depth = reply.responder_resources;
-    }
-
-    /// The peer's queue pair; 0 until its REQ or REP is known.
-    pub(crate) fn remote_qpn(&self) -> u32 {
-        self.remote_qpn
-    }
-
-    pub(crate) fn path(&self) -> Option<&Path> {
-        self.path.as_ref()
-    }
-
-    /// Sets what the peer's REQ offers, until the program accepts with its own values.
-    pub(crate) fn offer(&mut self, responder_resources: u8, initiator_depth: u8) {
-        (self.responder_resources, self.initiator_depth) = (responder_resources, initiator_depth);
-    }
-}
 
 /// A path as an address vector of verbs.
 pub(crate) fn address_vector(this: &Id, path: &Path) -> Result<ibv_ah_attr, Errno> {
@@ -139,16 +62,16 @@ fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, At
                 attr.qkey = abi::RDMA_UDP_QKEY;
             } else {
                 mask |= AttrMask::ACCESS_FLAGS;
-                attr.qp_access_flags = access(&negotiated).bits();
+                attr.qp_access_flags = negotiated.access().bits();
             }
         }
         RTR if is_datagram => {}
         RTR => {
-            let path = negotiated.path().filter(|_| negotiated.is_agreed).ok_or(Errno::INVALID)?;
+            let path = negotiated.agreed_path().ok_or(Errno::INVALID)?;
             mask |= AttrMask::AV | AttrMask::PATH_MTU | AttrMask::DEST_QPN | AttrMask::RQ_PSN;
             attr.ah_attr = address_vector(this, path)?;
             attr.path_mtu = negotiated.mtu.into();
-            attr.dest_qp_num = negotiated.remote_qpn;
+            attr.dest_qp_num = negotiated.remote_qpn();
             attr.rq_psn = negotiated.expected_psn;
             if matches!(qp_type, IBV_QPT_RC | IBV_QPT_XRC_RECV) {
                 mask |= AttrMask::MAX_DEST_RD_ATOMIC | AttrMask::MIN_RNR_TIMER;
@@ -158,7 +81,7 @@ fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, At
         }
         RTS => {
             mask |= AttrMask::SQ_PSN;
-            attr.sq_psn = negotiated.first_psn;
+            attr.sq_psn = negotiated.first_psn();
             if matches!(qp_type, IBV_QPT_RC | IBV_QPT_XRC_SEND) {
                 mask |= AttrMask::RETRY_CNT | AttrMask::RNR_RETRY | AttrMask::MAX_QP_RD_ATOMIC;
                 attr.retry_cnt = negotiated.retry_count;
@@ -174,15 +97,6 @@ fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, At
         _ => return Err(Errno::INVALID),
     }
     Ok((attr, mask))
-}
-
-/// Rights of the peer: WRITE always, READ and atomics if there are responder resources.
-fn access(negotiated: &Negotiated) -> Access {
-    match (negotiated.is_agreed, negotiated.responder_resources) {
-        (false, _) => Access::empty(),
-        (true, 0) => Access::REMOTE_WRITE,
-        (true, _) => Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
-    }
 }
 
 /// Changes the state of the queue pair.
@@ -358,24 +272,6 @@ unsafe fn create_and_prepare(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Resul
             (*raw).qp = null_mut();
         }
         prepared
-    }
-}
-
-/// Converts attributes to the extended struct.
-pub(crate) fn extended(pd: *mut ibv_pd, attr: &ibv_qp_init_attr) -> ibv_qp_init_attr_ex {
-    // SAFETY: all zeros is a valid value: pointers, masks, lengths.
-    let empty: ibv_qp_init_attr_ex = unsafe { core::mem::zeroed() };
-    ibv_qp_init_attr_ex {
-        qp_context: attr.qp_context,
-        send_cq: attr.send_cq,
-        recv_cq: attr.recv_cq,
-        srq: attr.srq,
-        cap: attr.cap,
-        qp_type: attr.qp_type,
-        sq_sig_all: attr.sq_sig_all,
-        comp_mask: if pd.is_null() { 0 } else { IBV_QP_INIT_ATTR_PD },
-        pd,
-        ..empty
     }
 }
 

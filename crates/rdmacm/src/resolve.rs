@@ -2,8 +2,9 @@
 //! resolution, and events of the program's own.
 
 use crate::addrinfo::Question;
-use crate::events::{Param, Pending};
 use crate::id::{Id, IdArg};
+use crate::pending::{Param, Pending};
+use crate::synchronous::complete;
 use abi::{
     RAI_DNS, RAI_SA, RDMA_CM_EVENT_ADDRINFO_ERROR, RDMA_CM_EVENT_ADDRINFO_RESOLVED, RDMA_CM_EVENT_INTERNAL,
     RDMA_CM_EVENT_USER, rdma_addrinfo,
@@ -76,7 +77,7 @@ door! {
         let look = move || resolving.look_for(&question);
         std::thread::Builder::new().name("rdma_addrinfo".to_owned()).spawn(look)?;
         // SAFETY: no lock is held, and the program is done with the event of its last call.
-        unsafe { this.complete() }
+        unsafe { complete(this) }
     }
 
     /// Returns `ENODATA` before anything was resolved.

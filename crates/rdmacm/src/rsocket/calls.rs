@@ -3,7 +3,7 @@
 use super::socket::{Phase, Socket};
 use super::table::Found;
 use super::wait::Endpoint;
-use super::{datagram, poll, table, transfer};
+use super::{datagram, poll, socket_options, table, transfer};
 use crate::address::rdma_bind_addr;
 use crate::listen::rdma_listen;
 use crate::sockaddr;
@@ -467,7 +467,7 @@ door! {
         };
         let mut inner = socket.lock();
         // SAFETY: the program passes `length` bytes.
-        unsafe { inner.set_option(level, name, value, length) }?;
+        unsafe { socket_options::set(&mut inner, (level, name), value, length) }?;
         if inner.options.keepalive {
             table::keep_alive();
         }
@@ -478,7 +478,9 @@ door! {
         -> status(c_int) {
         match found(fd)? {
             // SAFETY: the program has room for `*length` bytes.
-            Found::Stream(socket) => unsafe { socket.lock().option(level, name, value, length) },
+            Found::Stream(socket) => unsafe {
+                socket_options::get(&mut socket.lock(), (level, name), value, length)
+            },
             // SAFETY: the program has room for `*length` bytes.
             Found::Datagram(socket) => unsafe { datagram::option(&socket, level, name, value, length) },
         }
@@ -516,11 +518,11 @@ door! {
     fn riomap(fd: c_int, memory: *mut c_void, length: usize, protection: c_int, _flags: c_int, offset: i64)
         -> number(i64) {
         // SAFETY: the program passes `length` bytes, which stay until it unmaps them.
-        unsafe { socket(fd)?.lock().map(memory, length, protection, offset) }
+        unsafe { transfer::map(&mut socket(fd)?.lock(), memory, length, protection, offset) }
     }
 
     fn riounmap(fd: c_int, memory: *mut c_void, length: usize) -> status(c_int) {
-        socket(fd)?.lock().unmap(memory, length)
+        transfer::unmap(&mut socket(fd)?.lock(), memory, length)
     }
 
     fn riowrite(fd: c_int, memory: *const c_void, length: usize, offset: i64, flags: c_int) -> number(usize) {

@@ -1,7 +1,7 @@
 //! Defaults of sockets, from the host's `/etc/rdma/rsocket` as in rdma-core.
 
-use super::options::{BYTES, INLINE_BYTES_MAX, REQUESTS};
 use super::protocol::{scale, unscale};
+use super::sizes::{BYTES, INLINE_BYTES_MAX, REQUESTS, Sizes};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,17 +10,6 @@ use std::time::Duration;
 const FOLDER: &str = "/etc/rdma/rsocket";
 /// Upper limit of `polling_time`.
 const SPIN_MAX: Duration = Duration::from_secs(1);
-
-/// Sizes with which a connection is created.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Sizes {
-    pub(super) sends: u32,
-    pub(super) receives: u32,
-    pub(super) inline_bytes: u32,
-    pub(super) send_bytes: usize,
-    pub(super) receive_bytes: usize,
-    pub(super) mappings: u32,
-}
 
 /// Defaults of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,15 +21,7 @@ pub(super) struct Defaults {
 
 impl Default for Defaults {
     fn default() -> Self {
-        let sizes = Sizes {
-            sends: 384,
-            receives: 384,
-            inline_bytes: 64,
-            send_bytes: 1 << 20,
-            receive_bytes: 1 << 20,
-            mappings: 0,
-        };
-        Self { sizes, spin: Duration::from_micros(30) }
+        Self { sizes: Sizes::default(), spin: Duration::from_micros(30) }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Direct writes (`riomap`, `riowrite`): memory that a peer writes to at offsets that both ends know.
 
 use super::protocol::Range;
-use super::socket::Inner;
+use super::stream::Stream;
 use crate::verbs::verbs;
-use abi::ibv_mr;
+use abi::{ibv_mr, ibv_pd};
 use core::ffi::{c_int, c_void};
 use door::Errno;
 
@@ -14,7 +14,7 @@ const REMOTE_READ: c_int = 4;
 const OFFSET_IS_ADDRESS: i64 = -1;
 
 /// A mapped range of this process's memory.
-pub(super) struct Mapping {
+struct Mapping {
     offset: u64,
     mr: *mut ibv_mr,
     /// Index in the peer's table of mappings, and whether the peer has the entry.
@@ -42,80 +42,77 @@ impl Drop for Mapping {
     }
 }
 
-impl Inner {
+/// The ranges that this end has mapped.
+#[derive(Default)]
+pub(super) struct Mappings(Vec<Mapping>);
+
+impl Mappings {
     /// Registers memory for the peer, which gets the table entry before the next bytes.
     ///
     /// # Safety
-    /// `length` bytes at `memory` stay valid until they are unmapped.
+    /// `length` bytes at `memory` stay valid until they are unmapped, and `pd` as long as this.
     pub(super) unsafe fn map(
         &mut self,
-        memory: *mut c_void,
-        length: usize,
+        stream: &mut Stream,
+        pd: *mut ibv_pd,
+        (memory, length): (*mut c_void, usize),
         protection: c_int,
         offset: i64,
     ) -> Result<i64, Errno> {
-        let room = self.stream()?.peer_mappings();
+        let room = stream.peer_mappings();
         if memory.is_null() || length == 0 || u32::try_from(length).is_err() {
             return Err(Errno::INVALID);
         }
-        let index = (0..room).find(|index| !self.mappings.iter().any(|mapping| mapping.index == *index));
+        let index = (0..room).find(|index| !self.0.iter().any(|mapping| mapping.index == *index));
         let index = index.ok_or(Errno::NO_MEMORY)?;
         let offset = if offset == OFFSET_IS_ADDRESS { memory as u64 } else { offset as u64 };
         let mut access = LOCAL_WRITE;
         access |= if protection & libc::PROT_WRITE != 0 { REMOTE_WRITE } else { 0 };
         access |= if protection & libc::PROT_READ != 0 { REMOTE_READ } else { 0 };
-        // SAFETY: by this function's contract, `length` bytes at `memory` stay valid until they are unmapped;
-        // the identifier has a queue pair, and so a domain.
-        let mr = unsafe { (verbs()?.ibv_reg_mr)((*self.id).pd, memory, length, access) };
+        // SAFETY: by this function's contract, `length` bytes at `memory` stay valid until they are unmapped.
+        let mr = unsafe { (verbs()?.ibv_reg_mr)(pd, memory, length, access) };
         let mr = Errno::check_pointer(mr)?;
-        self.mappings.push(Mapping { offset, mr, index, is_announced: false, gone: false });
-        self.announce_mappings()?;
+        self.0.push(Mapping { offset, mr, index, is_announced: false, gone: false });
+        self.announce(stream)?;
         Ok(offset as i64)
     }
 
-    /// Unmaps a range.
+    /// Unmaps a range, which is removed once the peer has been told.
     pub(super) fn unmap(&mut self, memory: *mut c_void, length: usize) -> Result<(), Errno> {
         // SAFETY: registered as long as the mapping is there.
         let mr = |mapping: &Mapping| unsafe { ((*mapping.mr).addr, (*mapping.mr).length) };
         let is_it = |mapping: &Mapping| mr(mapping) == (memory, length);
-        let found = self.mappings.iter_mut().find(|mapping| !mapping.gone && is_it(mapping));
+        let found = self.0.iter_mut().find(|mapping| !mapping.gone && is_it(mapping));
         let mapping = found.ok_or(Errno::INVALID)?;
         (mapping.gone, mapping.is_announced) = (true, false);
-        if self.stream().is_ok_and(|stream| stream.ended.is_some()) {
-            self.mappings.retain(|mapping| !mapping.gone);
-            return Ok(());
-        }
-        self.announce_mappings()
+        Ok(())
+    }
+
+    /// Removes unmapped ranges without telling the peer: the connection has ended.
+    pub(super) fn remove_unmapped(&mut self) {
+        self.0.retain(|mapping| !mapping.gone);
     }
 
     /// Writes table entries to the peer, as many as there is room for.
-    pub(super) fn announce_mappings(&mut self) -> Result<(), Errno> {
-        let Some(stream) = &mut self.stream else { return Ok(()) };
-        for mapping in self.mappings.iter_mut().filter(|mapping| !mapping.is_announced) {
+    pub(super) fn announce(&mut self, stream: &mut Stream) -> Result<(), Errno> {
+        for mapping in self.0.iter_mut().filter(|mapping| !mapping.is_announced) {
             if !stream.can_map() {
                 return Ok(());
             }
             stream.map(mapping.index, mapping.offset, mapping.range())?;
             mapping.is_announced = true;
         }
-        self.mappings.retain(|mapping| !(mapping.gone && mapping.is_announced));
+        self.0.retain(|mapping| !(mapping.gone && mapping.is_announced));
         Ok(())
     }
 
     /// Whether the peer has all entries: bytes that are sent afterwards may rely on them.
-    pub(super) fn mappings_are_announced(&self) -> bool {
-        self.mappings.iter().all(|mapping| mapping.is_announced)
+    pub(super) fn are_announced(&self) -> bool {
+        self.0.iter().all(|mapping| mapping.is_announced)
     }
-}
 
-/// Writes to the peer's mapped memory, as many bytes as there is room for; `None` when there is none.
-pub(super) fn write(inner: &mut Inner, bytes: &[u8], offset: u64) -> Result<Option<usize>, Errno> {
-    let stream = inner.stream()?;
-    if !stream.writable {
-        return Err(Errno(libc::EPIPE));
+    /// Deregisters all ranges.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
     }
-    if !stream.can_map() {
-        return Ok(None);
-    }
-    stream.write_mapped(bytes, offset)?.ok_or(Errno::INVALID).map(Some)
 }

@@ -2,12 +2,14 @@
 //! WRITE, and datagrams.
 //!
 //! - [`calls`] has the functions that C calls; [`table`] finds the socket of a descriptor.
-//! - [`wait`] blocks a call on one socket, [`poll`] on several, [`repoll`] on a set that is kept.
+//! - [`wait`] blocks a call on one socket, [`poll`] on several, [`repoll`] on a set that is kept; [`sleep`] is
+//!   the system call.
 //! - [`socket`] is the state of a stream socket, [`transfer`] its send and receive calls. [`stream`] moves
-//!   the bytes by the [`protocol`]; [`iomap`] is direct writes.
+//!   the bytes by the [`protocol`]; [`iomap`] has the memory of direct writes.
 //! - [`datagram`] has datagram sockets.
 //! - [`buffer`] and [`completions`] are registered memory and the completion queue, for both kinds.
-//! - [`options`] are the socket options, [`defaults`] their defaults.
+//! - [`options`] are the values of socket options, [`socket_options`] sets and returns them, [`defaults`] are
+//!   those of the host, [`sizes`] those that a connection is created with.
 
 mod buffer;
 mod calls;
@@ -19,7 +21,10 @@ mod options;
 mod poll;
 mod protocol;
 mod repoll;
+mod sizes;
+mod sleep;
 mod socket;
+mod socket_options;
 mod stream;
 mod table;
 mod transfer;

@@ -1,7 +1,8 @@
 //! `rpoll` and `rselect`: waiting for rsockets and other descriptors together.
 
+use super::defaults;
+use super::sleep::{SLEEP_MAX, sleep};
 use super::table::{self, Found};
-use super::wait::SLEEP_MAX;
 use core::ffi::c_int;
 use door::Errno;
 use libc::{POLLERR, POLLHUP, POLLNVAL, pollfd};
@@ -10,32 +11,12 @@ use std::time::{Duration, Instant};
 /// Conditions that `poll(2)` reports even if they are not requested.
 const ALWAYS: i16 = POLLERR | POLLHUP | POLLNVAL;
 
-/// `poll(2)` with a time-out in any unit; `None` waits without a limit.
-///
-/// # Errors
-/// As `poll(2)`.
-pub(super) fn sleep(
-    descriptors: &mut [pollfd],
-    time: Option<Duration>,
-    signals: *const libc::sigset_t,
-) -> Result<c_int, Errno> {
-    let time = time.map(|time| libc::timespec {
-        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(time.subsec_nanos()),
-    });
-    let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-    // SAFETY: as many as the slice has; time and signals live until the call returns.
-    let ready =
-        unsafe { libc::ppoll(descriptors.as_mut_ptr(), descriptors.len() as libc::nfds_t, time, signals) };
-    if ready < 0 { Err(Errno::last()) } else { Ok(ready) }
-}
-
 /// Waits until one of `asked` is ready, and returns how many are. `None` waits without a limit.
 pub(super) fn poll(asked: &mut [pollfd], time: Option<Duration>) -> Result<c_int, Errno> {
     let watched: Vec<Option<Found>> = asked.iter().map(|asked| table::find(asked.fd)).collect();
     let deadline = time.map(|time| Instant::now() + time);
     let over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-    let spin = super::defaults::of_this_host().spin;
+    let spin = defaults::of_this_host().spin;
     let mut spinning = None;
     loop {
         let ready = poll_once(asked, &watched, spinning.is_none())?;

@@ -1,14 +1,16 @@
 //! State of a stream socket, and its connection establishment.
 
+use super::iomap::Mappings;
 use super::options::Options;
 use super::protocol::{CONNECT_BYTES, Connect, Message};
 use super::stream::{End, Stream};
 use super::wait::{Endpoint, Shared};
 use crate::address::{rdma_resolve_addr, rdma_resolve_route};
-use crate::channel::{rdma_create_event_channel, rdma_destroy_event_channel};
 use crate::connect::{rdma_accept, rdma_connect, rdma_reject};
-use crate::events::{rdma_ack_cm_event, rdma_get_cm_event};
-use crate::id::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
+use crate::events::{
+    rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
+};
+use crate::lifetime::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
 use core::ffi::{c_int, c_void};
 use door::Errno;
@@ -54,7 +56,7 @@ pub(super) struct Inner {
     pub(super) error: c_int,
     pub(super) stream: Option<Stream>,
     /// Ranges that this end has mapped, and whether the peer has their table entries.
-    pub(super) mappings: Vec<super::iomap::Mapping>,
+    pub(super) mappings: Mappings,
     requests: VecDeque<Request>,
     pub(super) last_used: Instant,
 }
@@ -86,7 +88,7 @@ impl Inner {
             nonblocking: false,
             error: 0,
             stream: None,
-            mappings: Vec::new(),
+            mappings: Mappings::default(),
             requests: VecDeque::new(),
             last_used: Instant::now(),
         };
@@ -247,7 +249,7 @@ impl Inner {
             nonblocking: false,
             error: 0,
             stream: Some(stream),
-            mappings: Vec::new(),
+            mappings: Mappings::default(),
             requests: VecDeque::new(),
             last_used: Instant::now(),
         })

@@ -4,11 +4,10 @@
 
 use super::buffer::Buffer;
 use super::completions::{BATCH, Completions};
-use super::defaults::Sizes;
-use super::options::REQUESTS;
 use super::protocol::{
     Connect, GRANTS, LENGTH_MAX, MAPPING_BYTES, Message, RANGE_BYTES, Range, scale, unscale,
 };
+use super::sizes::{REQUESTS, Sizes};
 use super::writes::{request, tail_bytes};
 use crate::qp;
 use crate::verbs;

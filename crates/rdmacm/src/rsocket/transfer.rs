@@ -1,9 +1,8 @@
 //! Send and receive calls on stream sockets.
 
-use super::iomap;
 use super::socket::{Inner, Phase, Socket};
 use super::stream::End;
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use door::Errno;
 use std::time::Duration;
 
@@ -81,8 +80,10 @@ fn attempt(inner: &mut Inner, bytes: &[u8]) -> Result<Option<usize>, Errno> {
         Phase::Fresh | Phase::Bound | Phase::Listening => return Err(Errno(libc::ENOTCONN)),
         Phase::Connected | Phase::Failed => {}
     }
-    inner.announce_mappings()?;
-    let are_announced = inner.mappings_are_announced();
+    if let Some(stream) = &mut inner.stream {
+        inner.mappings.announce(stream)?;
+    }
+    let are_announced = inner.mappings.are_announced();
     let stream = inner.stream()?;
     if !stream.writable {
         let is_broken = stream.ended == Some(End::Broken);
@@ -97,11 +98,54 @@ pub(super) fn write_mapped(socket: &Socket, bytes: &[u8], offset: i64, flags: c_
     let (nonblocking, time) = blocking_mode(socket, flags, |inner| inner.options.send_timeout);
     let (mut rest, mut at) = (bytes, offset as u64);
     while !rest.is_empty() {
-        match socket.wait(nonblocking, time, |inner| iomap::write(inner, rest, at)) {
+        match socket.wait(nonblocking, time, |inner| attempt_mapped(inner, rest, at)) {
             Ok(now) => (rest, at) = (&rest[now..], at + now as u64),
             Err(_) if rest.len() < bytes.len() => break,
             Err(error) => return Err(error),
         }
     }
     Ok(bytes.len() - rest.len())
+}
+
+/// Writes as many bytes to the peer's mapped memory as there is room for; `None` when there is none.
+fn attempt_mapped(inner: &mut Inner, bytes: &[u8], offset: u64) -> Result<Option<usize>, Errno> {
+    let stream = inner.stream()?;
+    if !stream.writable {
+        return Err(Errno(libc::EPIPE));
+    }
+    if !stream.can_map() {
+        return Ok(None);
+    }
+    stream.write_mapped(bytes, offset)?.ok_or(Errno::INVALID).map(Some)
+}
+
+/// Maps memory for the peer (`riomap`).
+///
+/// # Safety
+/// `length` bytes at `memory` stay valid until they are unmapped.
+pub(super) unsafe fn map(
+    inner: &mut Inner,
+    memory: *mut c_void,
+    length: usize,
+    protection: c_int,
+    offset: i64,
+) -> Result<i64, Errno> {
+    inner.stream()?;
+    let Some(stream) = &mut inner.stream else { return Err(Errno(libc::ENOTCONN)) };
+    // SAFETY: the identifier lives as long as its socket, and has a queue pair, and so a domain. By this
+    // function's contract, `length` bytes at `memory` stay valid until they are unmapped.
+    unsafe { inner.mappings.map(stream, (*inner.id).pd, (memory, length), protection, offset) }
+}
+
+/// Unmaps memory (`riounmap`).
+pub(super) fn unmap(inner: &mut Inner, memory: *mut c_void, length: usize) -> Result<(), Errno> {
+    inner.mappings.unmap(memory, length)?;
+    if inner.stream().is_ok_and(|stream| stream.ended.is_some()) {
+        inner.mappings.remove_unmapped();
+        return Ok(());
+    }
+    match &mut inner.stream {
+        Some(stream) => inner.mappings.announce(stream),
+        None => Ok(()),
+    }
 }

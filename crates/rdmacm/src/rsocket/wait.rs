@@ -1,14 +1,13 @@
 //! Blocking calls on a socket, common to streams and datagrams.
 
+use super::defaults;
+use super::sleep::{SLEEP_MAX, sleep};
 use core::ffi::c_int;
 use door::Errno;
 use libc::pollfd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Longest sleep: an event wakes only one of the threads that wait for a socket.
-pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// State of a socket, behind its lock.
 pub(super) trait Endpoint {
@@ -57,7 +56,7 @@ impl<E: Endpoint> Shared<E> {
         mut attempt: impl FnMut(&mut E) -> Result<Option<T>, Errno>,
     ) -> Result<T, Errno> {
         let deadline = time.map(|time| Instant::now() + time);
-        let spin = super::defaults::of_this_host().spin;
+        let spin = defaults::of_this_host().spin;
         let mut inner = self.lock();
         inner.used();
         let mut spinning = None;
@@ -100,7 +99,7 @@ impl<E: Endpoint> Shared<E> {
             self.polling.store(true, Ordering::Relaxed);
             let mut descriptors = inner.descriptors();
             drop(inner);
-            let slept = super::poll::sleep(&mut descriptors, Some(left), core::ptr::null());
+            let slept = sleep(&mut descriptors, Some(left), core::ptr::null());
             inner = self.lock();
             self.polling.store(false, Ordering::Relaxed);
             inner.take_events();

@@ -2,9 +2,9 @@
 
 use super::{Datagrams, Storage, Waiting, udp};
 use crate::rsocket::options::{
-    BYTES, INLINE_BYTES_MAX, RDMA_INLINE, RDMA_RQSIZE, RDMA_SQSIZE, REQUESTS, SOL_RDMA, read, timeout,
-    timeval, write,
+    RDMA_INLINE, RDMA_RQSIZE, RDMA_SQSIZE, SOL_RDMA, read, timeout, timeval, write,
 };
+use crate::rsocket::sizes::{BYTES, INLINE_BYTES_MAX, REQUESTS};
 use crate::rsocket::wait::{Endpoint, Shared};
 use crate::sockaddr;
 use core::ffi::{c_int, c_void};

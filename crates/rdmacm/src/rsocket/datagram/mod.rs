@@ -11,7 +11,8 @@ mod udp;
 
 pub(super) use calls::{bind, connect, option, peer, receive, send, set_option, shutdown};
 
-use super::defaults::{self, Sizes};
+use super::defaults;
+use super::sizes::Sizes;
 use super::wait::{Endpoint, Shared};
 use core::ffi::c_int;
 use door::Errno;

@@ -2,12 +2,12 @@
 //! uses.
 
 use super::header;
-use crate::address::{active_mtu, attach_device, rdma_bind_addr};
-use crate::id::{rdma_create_id, rdma_destroy_id};
+use crate::address::{attach_device, rdma_bind_addr};
+use crate::lifetime::{rdma_create_id, rdma_destroy_id};
 use crate::qp::{self, address_vector};
 use crate::rsocket::buffer::Buffer;
 use crate::rsocket::completions::{BATCH, Completions};
-use crate::rsocket::defaults::Sizes;
+use crate::rsocket::sizes::Sizes;
 use crate::sockaddr;
 use crate::verbs::{self, verbs};
 use abi::{
@@ -115,7 +115,7 @@ impl UdQp {
                 free: (0..slots).collect(),
                 slots: slots as usize,
                 incoming,
-                packet_bytes: (128_usize << active_mtu(device)).min(SLOT_BYTES),
+                packet_bytes: (128_usize << device.active_mtu()).min(SLOT_BYTES),
             };
             (0..receives).try_for_each(|slot| ud_qp.post_receive(slot))?;
             ud_qp.completions.arm()?;

@@ -1,0 +1,75 @@
+//! Identifiers of connection requests.
+
+use crate::id::Id;
+use crate::lifetime::destroy;
+use crate::path_record::fill_path_record;
+use crate::pending::{NewRequest, Param};
+use crate::qp::random_psn;
+use crate::state::Step;
+use abi::rdma_cm_id;
+use door::Errno;
+use std::ptr::null_mut;
+
+/// Creates an identifier for a connection request. It uses the listener's channel, or a channel of its own if
+/// the listener is synchronous.
+///
+/// # Safety
+/// `listener` is alive.
+pub(crate) unsafe fn create_id(
+    listener: &Id,
+    new_request: NewRequest,
+    param: &Param,
+) -> Result<*mut rdma_cm_id, Errno> {
+    let NewRequest { comm, local, remote, mut negotiated, ece } = new_request;
+    let withdraw = || {
+        let _ = listener.process.with(|session, now| {
+            session.owner.drop_unclaimed(comm);
+            let _ = session.cm.release(comm, now);
+            Ok(())
+        });
+    };
+    let psn = random_psn().inspect_err(|_| withdraw())?;
+    // SAFETY: the listener is alive.
+    let seen = unsafe { *listener.raw() };
+    let (space, is_synchronous, tos) = {
+        let state = listener.state();
+        (state.space, state.is_synchronous, state.options.tos)
+    };
+    let device =
+        negotiated.path().ok_or(Errno::NO_DEVICE).and_then(|path| listener.process.device_of(path.source));
+    let channel = if is_synchronous { null_mut() } else { seen.channel };
+    let made = device.and_then(|device| {
+        let new = Id::new(listener.process, channel, seen.context, space, seen.qp_type)?;
+        Ok((device, new))
+    });
+    let (device, new) = made.inspect_err(|_| withdraw())?;
+    negotiated.expected_psn = psn;
+    // SAFETY: just made.
+    let this = unsafe { &*new };
+    this.attach(device);
+    this.set_local(local);
+    this.set_remote(remote);
+    // SAFETY: just made.
+    unsafe { fill_path_record(this, negotiated.path().copied().unwrap_or_default()) };
+    let claimed = this.process.with(|session, _| {
+        session.cm.take(comm)?;
+        session.owner.claim(comm, this.entry());
+        let mut state = this.state();
+        state.step = Step::Requested;
+        state.comm = Some(comm);
+        state.negotiated = negotiated;
+        state.options.tos = tos;
+        state.options.remote_ece = ece;
+        Ok(())
+    });
+    if let Err(error) = claimed {
+        withdraw();
+        // SAFETY: the program has not got it.
+        unsafe { destroy(new.cast()) }?;
+        return Err(error);
+    }
+    if let Param::Connection { responder_resources, initiator_depth, .. } = *param {
+        this.state().negotiated.offer(responder_resources, initiator_depth);
+    }
+    Ok(new.cast())
+}
