@@ -2,10 +2,12 @@
 //! WRITE, and datagrams.
 //!
 //! - [`calls`] has the functions that C calls; [`table`] finds the socket of a descriptor.
-//! - [`wait`] blocks a call on one socket, [`poll`] on several, [`repoll`] on a set that is kept; [`sleep`] is
-//!   the system call.
+//! - [`wait`] blocks a call on one socket, [`poll`] on several, [`repoll`] on a set that is kept; [`sleep`]
+//!   is the system call.
 //! - [`socket`] is the state of a stream socket, [`transfer`] its send and receive calls. [`stream`] moves
-//!   the bytes by the [`protocol`]; [`iomap`] has the memory of direct writes.
+//!   the bytes by the [`protocol`]; its parts are the sides [`outgoing`] and [`incoming`], the [`ranges`]
+//!   that it may write, the [`peer`], the [`queue_pair`], and how far it is [`closing`]. [`iomap`] has the
+//!   memory of direct writes.
 //! - [`datagram`] has datagram sockets.
 //! - [`buffer`] and [`completions`] are registered memory and the completion queue, for both kinds.
 //! - [`options`] are the values of socket options, [`socket_options`] sets and returns them, [`defaults`] are
@@ -13,13 +15,19 @@
 
 mod buffer;
 mod calls;
+mod closing;
 mod completions;
 mod datagram;
 mod defaults;
+mod incoming;
 mod iomap;
 mod options;
+mod outgoing;
+mod peer;
 mod poll;
 mod protocol;
+mod queue_pair;
+mod ranges;
 mod repoll;
 mod sizes;
 mod sleep;

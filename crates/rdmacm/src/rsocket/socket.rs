@@ -1,9 +1,10 @@
 //! State of a stream socket, and its connection establishment.
 
+use super::closing::End;
 use super::iomap::Mappings;
 use super::options::Options;
 use super::protocol::{CONNECT_BYTES, Connect, Message};
-use super::stream::{End, Stream};
+use super::stream::Stream;
 use super::wait::{Endpoint, Shared};
 use crate::address::{rdma_resolve_addr, rdma_resolve_route};
 use crate::connect::{rdma_accept, rdma_connect, rdma_reject};
@@ -164,7 +165,7 @@ impl Inner {
                 if let Some(stream) = &mut self.stream {
                     // Data that arrived before is still readable.
                     stream.progress();
-                    stream.peer_disconnected();
+                    stream.closing.peer_disconnected();
                 }
                 Ok(())
             }
@@ -175,7 +176,7 @@ impl Inner {
     fn fail(&mut self, error: c_int) {
         self.error = error;
         if let Some(stream) = &mut self.stream {
-            stream.end(End::Broken);
+            stream.closing.end(End::Broken);
         }
         if self.phase != Phase::Listening {
             self.phase = Phase::Failed;
@@ -301,17 +302,17 @@ impl Endpoint for Inner {
     }
 
     fn arm(&mut self) -> Result<(), Errno> {
-        self.stream.as_mut().map_or(Ok(()), |stream| stream.completions.arm())
+        self.stream.as_mut().map_or(Ok(()), |stream| stream.queue_pair.completions.arm())
     }
 
     fn take_events(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.completions.take_events();
+            stream.queue_pair.completions.take_events();
         }
     }
 
     fn descriptors(&self) -> [libc::pollfd; 2] {
-        let stream = self.stream.as_ref().map_or(-1, |stream| stream.completions.descriptor());
+        let stream = self.stream.as_ref().map_or(-1, |stream| stream.queue_pair.completions.descriptor());
         [self.channel_fd(), stream].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
     }
 
@@ -328,13 +329,13 @@ impl Endpoint for Inner {
             (Phase::Failed, _) => read | write | libc::POLLERR | libc::POLLHUP,
             (Phase::Accepted | Phase::Connected, Some(stream)) => {
                 let mut ready = 0;
-                if stream.has_data() || !stream.readable {
+                if stream.has_data() || !stream.closing.is_readable() {
                     ready |= read;
                 }
-                if self.phase == Phase::Connected && (stream.can_send() || stream.ended.is_some()) {
+                if self.phase == Phase::Connected && (stream.can_send() || stream.closing.ended().is_some()) {
                     ready |= write;
                 }
-                match stream.ended {
+                match stream.closing.ended() {
                     // As with TCP, the end is reported after the data that was sent before it.
                     _ if stream.has_data() => ready,
                     Some(End::Orderly) => ready | libc::POLLHUP,
@@ -402,7 +403,8 @@ impl Socket {
             let mut inner = self.lock();
             inner.progress();
             let is_connected = matches!(inner.phase, Phase::Accepted | Phase::Connected);
-            let is_open = is_connected && inner.stream.as_ref().is_some_and(|stream| stream.ended.is_none());
+            let is_open =
+                is_connected && inner.stream.as_ref().is_some_and(|stream| stream.closing.ended().is_none());
             (is_open, inner.options.linger.map_or(CLOSE_MAX, |seconds| Duration::from_secs(seconds.into())))
         };
         if is_open && !linger.is_zero() {
@@ -426,16 +428,16 @@ impl Socket {
             let Some(stream) = &mut inner.stream else { return Err(Errno(libc::ENOTCONN)) };
             let message = match how {
                 libc::SHUT_RDWR => Some(Message::Disconnect),
-                libc::SHUT_WR if stream.readable => Some(Message::Shutdown),
+                libc::SHUT_WR if stream.closing.is_readable() => Some(Message::Shutdown),
                 libc::SHUT_WR => Some(Message::Disconnect),
-                libc::SHUT_RD => (!stream.writable).then_some(Message::Disconnect),
+                libc::SHUT_RD => (!stream.closing.is_writable()).then_some(Message::Disconnect),
                 _ => return Err(Errno::INVALID),
             };
             if how != libc::SHUT_RD {
-                stream.writable = false;
+                stream.closing.stop_writing();
             }
             if how != libc::SHUT_WR {
-                stream.readable = false;
+                stream.closing.stop_reading();
             }
             message
         };
@@ -445,7 +447,7 @@ impl Socket {
                 if stream.can_control() {
                     return stream.control(message).map(Some);
                 }
-                Ok(stream.ended.map(drop))
+                Ok(stream.closing.ended().map(drop))
             })?;
         }
         self.wait(false, Some(timeout), |inner| {

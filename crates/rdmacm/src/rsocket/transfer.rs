@@ -1,7 +1,7 @@
 //! Send and receive calls on stream sockets.
 
+use super::closing::End;
 use super::socket::{Inner, Phase, Socket};
-use super::stream::End;
 use core::ffi::{c_int, c_void};
 use door::Errno;
 use std::time::Duration;
@@ -40,8 +40,8 @@ pub(super) fn receive(socket: &Socket, pieces: &mut [&mut [u8]], flags: c_int) -
             }
         }
         let enough = copied == wanted || (copied > 0 && flags & libc::MSG_WAITALL == 0);
-        if enough || !stream.readable {
-            let is_broken = stream.ended == Some(End::Broken);
+        if enough || !stream.closing.is_readable() {
+            let is_broken = stream.closing.ended() == Some(End::Broken);
             return if copied == 0 && is_broken { Err(Errno(libc::ECONNRESET)) } else { Ok(Some(copied)) };
         }
         Ok(None)
@@ -85,8 +85,8 @@ fn attempt(inner: &mut Inner, bytes: &[u8]) -> Result<Option<usize>, Errno> {
     }
     let are_announced = inner.mappings.are_announced();
     let stream = inner.stream()?;
-    if !stream.writable {
-        let is_broken = stream.ended == Some(End::Broken);
+    if !stream.closing.is_writable() {
+        let is_broken = stream.closing.ended() == Some(End::Broken);
         return Err(Errno(if is_broken { libc::ECONNRESET } else { libc::EPIPE }));
     }
     let now = if are_announced { stream.send(bytes)? } else { 0 };
@@ -110,7 +110,7 @@ pub(super) fn write_mapped(socket: &Socket, bytes: &[u8], offset: i64, flags: c_
 /// Writes as many bytes to the peer's mapped memory as there is room for; `None` when there is none.
 fn attempt_mapped(inner: &mut Inner, bytes: &[u8], offset: u64) -> Result<Option<usize>, Errno> {
     let stream = inner.stream()?;
-    if !stream.writable {
+    if !stream.closing.is_writable() {
         return Err(Errno(libc::EPIPE));
     }
     if !stream.can_map() {
@@ -140,7 +140,7 @@ pub(super) unsafe fn map(
 /// Unmaps memory (`riounmap`).
 pub(super) fn unmap(inner: &mut Inner, memory: *mut c_void, length: usize) -> Result<(), Errno> {
     inner.mappings.unmap(memory, length)?;
-    if inner.stream().is_ok_and(|stream| stream.ended.is_some()) {
+    if inner.stream().is_ok_and(|stream| stream.closing.ended().is_some()) {
         inner.mappings.remove_unmapped();
         return Ok(());
     }
