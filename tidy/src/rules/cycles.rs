@@ -7,51 +7,12 @@ use std::collections::VecDeque;
 use crate::modules::{Module, Modules};
 use crate::{File, Finding, Tree};
 
-/// Imports that close a cycle today: folder of the crate, module, and the module that it imports. Entries may
-/// go, and none may be added.
-pub const OPEN: &[(&str, &str, &str)] = &[
-    ("crates/rdmacm", "address", "events"),
-    ("crates/rdmacm", "channel", "events"),
-    ("crates/rdmacm", "id", "channel"),
-    ("crates/rdmacm", "id", "endpoint"),
-    ("crates/rdmacm", "id", "events"),
-    ("crates/rdmacm", "id", "multicast"),
-    ("crates/rdmacm", "id", "process"),
-    ("crates/rdmacm", "id", "qp"),
-    ("crates/rdmacm", "id_table", "events"),
-    ("crates/rdmacm", "id_table", "qp"),
-    ("crates/rdmacm", "multicast", "events"),
-    ("crates/rdmacm", "rsocket::iomap", "rsocket::socket"),
-    ("crates/rdmacm", "rsocket::options", "rsocket::defaults"),
-    ("crates/rdmacm", "rsocket::options", "rsocket::socket"),
-    ("crates/rdmacm", "rsocket::wait", "rsocket::poll"),
-];
-
 /// Modules that import each other, one finding per cycle.
 pub fn between_modules(tree: &Tree) -> Vec<Finding> {
-    between_modules_but_for(tree, OPEN)
-}
-
-fn between_modules_but_for(tree: &Tree, open: &[(&str, &str, &str)]) -> Vec<Finding> {
     let root_of = |path: &'static str| move |file: &&File| file.path.ends_with(path);
     let (libraries, programs) = (root_of("/src/lib.rs"), root_of("/src/main.rs"));
-    let mut findings = Vec::new();
-    let mut used = vec![false; open.len()];
-    for root in tree.files.iter().filter(|file| libraries(file) || programs(file)) {
-        let modules = Modules::below(tree, root);
-        let mut graph = Graph::of(&modules);
-        let folder = root.path.rsplit_once("/src/").map_or("", |(folder, _)| folder);
-        for (entry, is_used) in open.iter().zip(&mut used).filter(|(entry, _)| entry.0 == folder) {
-            *is_used = graph.is_cyclic(entry.1, entry.2);
-            graph.leave_out(entry.1, entry.2);
-        }
-        findings.extend(graph.cycles());
-    }
-    for ((folder, from, to), _) in open.iter().zip(used).filter(|(_, used)| !used) {
-        let what = format!("{from} → {to} closes no cycle now: bring tidy/src/rules/cycles.rs up to date");
-        findings.push(Finding { path: (*folder).to_owned(), line: 0, what });
-    }
-    findings
+    let roots = tree.files.iter().filter(|file| libraries(file) || programs(file));
+    roots.flat_map(|root| Graph::of(&Modules::below(tree, root)).cycles()).collect()
 }
 
 /// Imports between the modules of one crate: for each module what it imports, and at which line.
@@ -72,23 +33,6 @@ impl<'m, 'a> Graph<'m, 'a> {
             })
             .collect();
         Self { modules: all, imports }
-    }
-
-    fn index_of(&self, name: &str) -> Option<usize> {
-        self.modules.iter().position(|module| module.path.join("::") == name)
-    }
-
-    /// Whether an import of `to` by `from` closes a cycle.
-    fn is_cyclic(&self, from: &str, to: &str) -> bool {
-        let (Some(from), Some(to)) = (self.index_of(from), self.index_of(to)) else { return false };
-        let imports = self.imports[from].iter().any(|(imported, _)| *imported == to);
-        imports && self.path(to, from).is_some()
-    }
-
-    /// Leaves an import out of the graph.
-    fn leave_out(&mut self, from: &str, to: &str) {
-        let (Some(from), Some(to)) = (self.index_of(from), self.index_of(to)) else { return };
-        self.imports[from].retain(|(imported, _)| *imported != to);
     }
 
     fn cycles(&self) -> Vec<Finding> {
@@ -161,7 +105,7 @@ mod tests {
     fn found(b: &str, c: &str, d: &str) -> Vec<String> {
         let files = [("crates/a/src/b.rs", b), ("crates/a/src/c.rs", c), ("crates/a/src/d/mod.rs", d)];
         let tree = Tree::of(&[&[ROOT], files.as_slice()].concat());
-        between_modules_but_for(&tree, &[]).iter().map(ToString::to_string).collect()
+        between_modules(&tree).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -195,18 +139,8 @@ mod tests {
         let child = ("crates/a/src/d/e.rs", "use super::D;\nuse crate::C;\npub struct E(D);");
         let parent = ("crates/a/src/d/mod.rs", "mod e;\npub use e::E;\npub struct D(Option<Box<E>>);");
         let tree = |c| Tree::of(&[ROOT, ("crates/a/src/c.rs", c), parent, child]);
-        assert_eq!(between_modules_but_for(&tree("pub struct C;"), &[]), []);
+        assert_eq!(between_modules(&tree("pub struct C;")), []);
         // Through the re-export, the child is imported, and imports what imports it.
-        assert_eq!(between_modules_but_for(&tree("use crate::d::E;"), &[]).len(), 1);
-    }
-
-    #[test]
-    fn an_entry_of_the_list_leaves_one_import_out_and_has_to_be_needed() {
-        let c = ("crates/a/src/c.rs", "use crate::d;");
-        let d = |text| ("crates/a/src/d.rs", text);
-        let entry = [("crates/a", "d", "c")];
-        assert_eq!(between_modules_but_for(&Tree::of(&[ROOT, c, d("use crate::c;")]), &[]).len(), 1);
-        assert_eq!(between_modules_but_for(&Tree::of(&[ROOT, c, d("use crate::c;")]), &entry), []);
-        assert_eq!(between_modules_but_for(&Tree::of(&[ROOT, c, d("")]), &entry).len(), 1);
+        assert_eq!(between_modules(&tree("use crate::d::E;")).len(), 1);
     }
 }
