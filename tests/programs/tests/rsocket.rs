@@ -106,22 +106,35 @@ fn calls_return_what_they_return_on_sockets() {
     assert_eq!(said.expect_success().output, include_str!("../probe/sockets.expected"));
 }
 
-/// What was sent and not acknowledged cannot be acknowledged any more when the peer's process was killed:
-/// closing does not wait until the queue pair has used up its retries, which takes 4.3 s.
-#[test]
-fn closing_does_not_wait_for_a_killed_peer() {
-    let probe = Probe::compile_with("cc", "peer_killed", &["-lrdmacm"]).unwrap();
+/// Runs the client of `peer_killed` against a server, which the client kills, and returns what it printed.
+fn with_a_killed_peer(run: &[&str], action: &str) -> String {
+    let probe = Probe::compile_with("cc", "peer_killed", &["-lrdmacm"]).expect("a C compiler");
     let program = probe.path().to_string_lossy().into_owned();
     let pair = pair(1500);
     let mut server = pair.left.start(&[&program, "serve", "10.88.0.1"]).expect("the server starts");
     assert!(until(SECONDS, || pair.left.awaits_requests()).expect("listeners"), "it does not listen");
-    // The client reads its counters in the files of a view.
     let rockery = Rockery::built().path().to_string_lossy().into_owned();
-    let close = [&rockery, "run", "--view", "preload", "--", &program, "close", "10.88.0.1"];
-    let mut client = pair.right.start_plain(&close).expect("the client starts");
+    let argv = [&[rockery.as_str(), "run"][..], run, &["--", &program, action, "10.88.0.1"]].concat();
+    let mut client = pair.right.start_plain(&argv).expect("the client starts");
     let said = client.wait(SECONDS).expect("in time").expect_success().output;
-    assert_eq!(said, "exceeded before 0 after 0\n");
     _ = server.wait(SECONDS);
+    said
+}
+
+/// A connection that has ended is closed at once: what was sent and not acknowledged never will be, and the
+/// queue pair's retries take 4.3 s.
+#[test]
+fn closing_does_not_wait_for_a_killed_peer() {
+    // The client reads its counters in the files of a view.
+    let said = with_a_killed_peer(&["--view", "preload"], "close");
+    assert_eq!(said, "exceeded before 0 after 0\n");
+}
+
+/// A stream that is being shut down when the peer is reported gone does not wait on for acknowledgements: it
+/// would until its time-out otherwise, and fail with `EAGAIN`.
+#[test]
+fn shutting_down_ends_when_the_peer_was_killed() {
+    assert_eq!(with_a_killed_peer(&[], "shutdown"), "shut down\n");
 }
 
 /// How many datagrams the server's queue pair has received.
