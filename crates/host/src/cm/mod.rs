@@ -196,14 +196,16 @@ impl<O: Owner> Session<O> {
     /// Sends pending datagrams, and delivers pending events.
     fn settle(&mut self, now: Instant) {
         loop {
+            // The journal is first: a program that is killed when it has ESTABLISHED leaves a DREQ, and not the
+            // REJ of a connection that is still requested.
+            let lines = &self.lines;
+            self.journal.follow(&mut self.cm, |gid| lines.interface_of(gid));
             while let Some(datagram) = self.cm.poll_transmit() {
                 self.lines.send(&datagram);
             }
             let Some(event) = self.cm.poll_event() else { break };
             self.owner.handle(event, &mut self.cm, now);
         }
-        let lines = &self.lines;
-        self.journal.follow(&mut self.cm, |gid| lines.interface_of(gid));
     }
 
     /// Takes what the agent has handed over. False when the agent is gone.
