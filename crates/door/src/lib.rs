@@ -7,6 +7,7 @@
 mod argument;
 mod call;
 mod errno;
+mod lock;
 
 use core::ffi::c_int;
 use core::fmt::Debug;
@@ -15,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use argument::{Argument, BeginsWith, GivenUp, In, InOut, Live, Object, Out, Pointer, Text};
 pub use call::Call;
 pub use errno::Errno;
+pub use lock::lock;
 
 /// For calls that return an object: NULL with `errno` where they fail.
 pub fn pointer<T>(call: Call, body: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {

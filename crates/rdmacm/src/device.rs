@@ -1,10 +1,10 @@
 //! Devices that the process has opened, with the objects that identifiers share.
 
-use crate::lock::lock;
 use crate::verbs::verbs;
 use abi::{ibv_context, ibv_device_attr, ibv_gid, ibv_pd, ibv_port_attr, ibv_xrcd};
 use core::ffi::CStr;
 use door::Errno;
+use door::lock;
 use rnic::Gid;
 use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock};

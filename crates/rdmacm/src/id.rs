@@ -3,13 +3,13 @@
 use crate::channel;
 use crate::device::{OpenDevice, PORT};
 use crate::id_table::Entry;
-use crate::lock::lock;
 use crate::process::Process;
 use crate::sockaddr;
 use crate::state::State;
 use abi::{rdma_cm_id, rdma_event_channel};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
+use door::lock;
 use door::{BeginsWith, Errno, Object};
 use std::net::SocketAddr;
 use std::ptr::null_mut;

@@ -1,6 +1,5 @@
 //! The identifiers of the process: events of the protocol are passed to the identifier that they concern.
 
-use crate::lock::lock;
 use crate::negotiated::Negotiated;
 use crate::pending::{Action, NewRequest, Param, Pending};
 use crate::state::{State, Step};
@@ -9,6 +8,7 @@ use abi::{
     RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
     RDMA_CM_EVENT_TIMEWAIT_EXIT, RDMA_CM_EVENT_UNREACHABLE,
 };
+use door::lock;
 use host::DeviceInfo;
 use host::cm::Owner;
 use rnic::cm::{Cm, CmEvent, Ece, ListenerId, Parting};

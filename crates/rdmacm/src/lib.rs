@@ -55,7 +55,6 @@ mod id;
 mod id_table;
 mod lifetime;
 mod listen;
-mod lock;
 mod multicast;
 mod negotiated;
 mod options;

@@ -1,9 +1,9 @@
 //! Completion channels.
 
 use crate::context::{ContextArg, ContextRef};
-use crate::lock::lock;
 use abi::ibv_comp_channel;
 use core::ffi::c_int;
+use door::lock;
 use door::{BeginsWith, Errno, GivenUp, door};
 use host::CompletionChannel;
 use std::sync::{Arc, Mutex};

@@ -2,12 +2,12 @@
 
 use crate::device::ListedDevice;
 use crate::device_memory::DeviceMemory;
-use crate::lock::lock;
 use abi::{ibv_context, verbs_context};
 use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ops::{Deref, DerefMut};
 use door::Argument;
+use door::lock;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};

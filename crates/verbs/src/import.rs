@@ -7,11 +7,11 @@
 use crate::context::{ContextArg, Objects};
 use crate::device::ListedDevice;
 use crate::dm;
-use crate::lock::lock;
 use crate::memory::{self, Backing};
 use crate::operations::opened;
 use crate::pd::{self, PdArg, identity};
 use abi::{ibv_context, ibv_dm, ibv_mr, ibv_pd};
+use door::lock;
 use door::{Errno, GivenUp, door};
 use rnic::{Lkey, RegionKeys};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -29,7 +29,6 @@ mod events;
 mod exports;
 mod import;
 mod limits;
-mod lock;
 mod mapping;
 mod memory;
 mod multicast;

@@ -1,8 +1,8 @@
 //! Protection domains, thread and parent domains, XRC domains.
 
 use crate::context::{ContextArg, ContextRef, OpenXrcd};
-use crate::lock::lock;
 use abi::{ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr};
+use door::lock;
 use door::{BeginsWith, Errno, GivenUp, In, Object, door};
 use host::OpenDomain;
 use std::sync::Arc;
