@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -149,6 +149,12 @@ pub enum ControlError {
     /// The server closed the connection.
     #[error("the server closed the connection: {0}")]
     Gone(io::Error),
+    /// The server did not take the command, or did not answer it, within the time limit.
+    #[error("the server gave no answer in time: it is stopped, or busy")]
+    Silent,
+    /// The answer is longer than the limit.
+    #[error("the answer of the server has more than {0} bytes")]
+    TooLong(u64),
     /// The server refused the command, with this reason.
     #[error("{0}")]
     Refused(String),
@@ -162,14 +168,51 @@ pub enum ControlError {
 /// # Errors
 /// When no server listens, it runs as another user, or it refuses the command.
 pub fn ask(path: &Path, command: &Command) -> Result<Value, ControlError> {
-    let (mut stream, _) = local::connect(path).map_err(|error| match error {
+    let (stream, _) = local::connect(path).map_err(|error| not_connected(path, error))?;
+    exchange(stream, command, u64::MAX)
+}
+
+/// The same as [`ask`], with limits for the time of the whole exchange and the length of the answer.
+///
+/// # Errors
+/// As [`ask`], and when a limit is exceeded.
+pub fn ask_within(
+    path: &Path,
+    command: &Command,
+    time: Duration,
+    bytes_max: u64,
+) -> Result<Value, ControlError> {
+    let end = Instant::now() + time;
+    let (stream, _) = local::connect_within(path, time).map_err(|error| not_connected(path, error))?;
+    let stream = Deadline::after(&stream, end.saturating_duration_since(Instant::now()));
+    exchange(stream, command, bytes_max)
+}
+
+fn not_connected(path: &Path, error: LocalError) -> ControlError {
+    match error {
         LocalError::Io(source) => ControlError::NoServer { path: path.to_owned(), source },
         LocalError::OtherUser(user) => ControlError::OtherUser { path: path.to_owned(), user },
-    })?;
+    }
+}
+
+/// An error of the connection to a server.
+fn broken(error: io::Error) -> ControlError {
+    match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => ControlError::Silent,
+        _ => ControlError::Gone(error),
+    }
+}
+
+fn exchange(mut stream: impl Read + Write, command: &Command, bytes_max: u64) -> Result<Value, ControlError> {
     let line = serde_json::to_string(command).map_err(ControlError::Answer)? + "\n";
-    stream.write_all(line.as_bytes()).map_err(ControlError::Gone)?;
+    stream.write_all(line.as_bytes()).map_err(broken)?;
     let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).map_err(ControlError::Gone)?;
+    BufReader::new(stream.take(bytes_max)).read_line(&mut answer).map_err(broken)?;
+    match answer.ends_with('\n') {
+        true => {}
+        false if answer.len() as u64 == bytes_max => return Err(ControlError::TooLong(bytes_max)),
+        false => return Err(ControlError::Gone(io::ErrorKind::UnexpectedEof.into())),
+    }
     let answer: Value = serde_json::from_str(&answer).map_err(ControlError::Answer)?;
     match answer.get("error").and_then(Value::as_str) {
         Some(error) => Err(ControlError::Refused(error.to_owned())),
@@ -306,5 +349,38 @@ impl Server {
         json!({
             "subsystems": subsystems, "controllers": controllers, "ports": ports, "connections": connections,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIME: Duration = Duration::from_millis(200);
+
+    /// Asks a server that writes `answer` and then keeps the connection, or closes it.
+    fn asked(answer: &'static str, keeps: bool, bytes_max: u64) -> Result<Value, ControlError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = LocalListener::bind(&path).unwrap();
+        let server = std::thread::spawn(move || {
+            let stream = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            (&stream).write_all(answer.as_bytes()).unwrap();
+            keeps.then_some(stream)
+        });
+        let result = ask_within(&path, &Command::Report, TIME, bytes_max);
+        drop(server.join());
+        result
+    }
+
+    #[test]
+    fn answers_are_limited_in_time_and_length() {
+        assert_eq!(asked("{\"a\":1}\n", true, 8).unwrap(), json!({ "a": 1 }));
+        assert!(matches!(asked("{\"a\":1}\n", true, 7), Err(ControlError::TooLong(7))));
+        assert!(matches!(asked("{\"a\":1}", true, 100), Err(ControlError::Silent)));
+        assert!(matches!(asked("", true, 100), Err(ControlError::Silent)));
+        assert!(matches!(asked("{\"a\":", false, 100), Err(ControlError::Gone(_))));
     }
 }

@@ -89,14 +89,22 @@ pub enum LocalError {
 /// # Errors
 /// When no process accepts the connection in time, or the process belongs to another user.
 pub fn connect(path: &Path) -> Result<(UnixStream, Peer), LocalError> {
-    let deadline = Instant::now() + BACKLOG_TIMEOUT;
+    connect_within(path, BACKLOG_TIMEOUT)
+}
+
+/// The same as [`connect`], with another time limit for a place in the backlog.
+///
+/// # Errors
+/// As [`connect`].
+pub(crate) fn connect_within(path: &Path, time: Duration) -> Result<(UnixStream, Peer), LocalError> {
+    let deadline = Instant::now() + time;
     let stream = loop {
         match connect_at_once(path) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
                 std::thread::sleep(BACKLOG_INTERVAL);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let text = format!("it accepted no connection for {} seconds", BACKLOG_TIMEOUT.as_secs());
+                let text = format!("it accepted no connection for {} seconds", time.as_secs());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text).into());
             }
             result => break result?,
