@@ -5,6 +5,7 @@ use crate::functions::FunctionStatus;
 use crate::lateness::LatenessSummary;
 use crate::measurement::Measured;
 use crate::network::HostCounters;
+use crate::ports::Ports;
 use crate::sys::process;
 use crate::tracking::{Numbers, Outcome};
 use link::unix;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of a message at most.
 pub(crate) const MESSAGE_BYTES: usize = 128 << 10;
@@ -20,6 +21,9 @@ pub(crate) const MESSAGE_BYTES: usize = 128 << 10;
 /// Flows in one message at most, and outcomes, which have a histogram each.
 const FLOWS_PER_MESSAGE: usize = 1000;
 const OUTCOMES_PER_MESSAGE: usize = 8;
+
+/// Bytes of a text, which comes in several messages, at most.
+const TEXT_BYTES_MAX: usize = 256 << 20;
 
 /// How long a command waits for room in the lab's backlog.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,6 +60,8 @@ pub(crate) enum Request {
     Set { path: String, value: String },
     /// What ports counted, and what is wrong, as the simulator reports it.
     Report { json: bool },
+    /// What ports counted.
+    Ports,
 }
 
 /// What a lab answers.
@@ -123,6 +129,14 @@ pub struct HostStatus {
     pub counters: HostCounters,
 }
 
+/// An error of the connection to a lab.
+fn failed(source: io::Error) -> LabError {
+    match source.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => LabError::Ended,
+        _ => LabError::System { what: "the lab does not answer", source },
+    }
+}
+
 fn prefix() -> String {
     format!("rockery-lab-{}-", process::user().0)
 }
@@ -147,6 +161,8 @@ pub fn labs() -> Vec<String> {
 #[derive(Debug)]
 pub struct Client {
     socket: OwnedFd,
+    /// When answers have to be there, where that is limited.
+    deadline: Option<Instant>,
 }
 
 /// What is needed to enter a host.
@@ -164,6 +180,18 @@ impl Client {
     /// # Errors
     /// When there is none, or several.
     pub fn connect(name: Option<&str>) -> Result<Self, LabError> {
+        Self::connected(name, TIMEOUT, None)
+    }
+
+    /// Connects to a lab that has to answer everything within a time from now.
+    ///
+    /// # Errors
+    /// As [`Client::connect`], and when the lab does not accept the connection in time.
+    pub fn connect_within(name: &str, time: Duration) -> Result<Self, LabError> {
+        Self::connected(Some(name), time, Some(Instant::now() + time))
+    }
+
+    fn connected(name: Option<&str>, time: Duration, deadline: Option<Instant>) -> Result<Self, LabError> {
         let there = labs();
         let name = match (name, there.as_slice()) {
             (Some(name), _) => name,
@@ -171,7 +199,7 @@ impl Client {
             (None, []) => return Err(LabError::None),
             (None, _) => return Err(LabError::Several(there.join(", "))),
         };
-        let socket = unix::connect(&socket_name(name), TIMEOUT).map_err(|source| match source.kind() {
+        let socket = unix::connect(&socket_name(name), time).map_err(|source| match source.kind() {
             io::ErrorKind::ConnectionRefused if there.is_empty() => LabError::None,
             io::ErrorKind::ConnectionRefused => {
                 LabError::NoSuchLab { name: name.to_owned(), there: there.join(", ") }
@@ -179,21 +207,31 @@ impl Client {
             _ => LabError::System { what: "the control socket", source },
         })?;
         let user = unix::peer_user(socket.as_raw_fd()).map_err(LabError::system("the control socket"))?;
-        if user == process::user().0 { Ok(Self { socket }) } else { Err(LabError::Foreign(user)) }
+        if user == process::user().0 { Ok(Self { socket, deadline }) } else { Err(LabError::Foreign(user)) }
     }
 
     fn ask(&self, request: &Request) -> Result<(Answer, Vec<OwnedFd>), LabError> {
-        let failed = LabError::system("the lab does not answer");
         let bytes = serde_json::to_vec(request).map_err(|error| failed(error.into()))?;
-        unix::send_fds(self.socket.as_raw_fd(), &bytes, &[]).map_err(&failed)?;
+        unix::send_fds(self.socket.as_raw_fd(), &bytes, &[]).map_err(failed)?;
         self.receive()
     }
 
     fn receive(&self) -> Result<(Answer, Vec<OwnedFd>), LabError> {
-        let failed = LabError::system("the lab does not answer");
+        if let Some(deadline) = self.deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(failed(io::ErrorKind::TimedOut.into()));
+            }
+            // The socket counts in microseconds, and zero of them would be no limit.
+            let left = left.max(Duration::from_millis(1));
+            unix::set_timeouts(self.socket.as_raw_fd(), left).map_err(failed)?;
+        }
         let mut bytes = vec![0; MESSAGE_BYTES];
         let received = unix::receive_fds::<{ unix::FDS_MAX }>(self.socket.as_raw_fd(), &mut bytes);
-        let (length, fds) = received.map_err(&failed)?;
+        let (length, fds) = received.map_err(failed)?;
+        if length == 0 {
+            return Err(LabError::Ended);
+        }
         match serde_json::from_slice(&bytes[..length]) {
             Ok(Answer::Error { error }) => Err(LabError::Refused(error)),
             Ok(answer) => Ok((answer, fds.into_iter().flatten().collect())),
@@ -302,6 +340,14 @@ impl Client {
         self.text(&Request::Report { json })
     }
 
+    /// What ports counted: those that have sent the most bytes, if there are many.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn ports(&self) -> Result<Ports, LabError> {
+        serde_json::from_str(&self.text(&Request::Ports)?).map_err(|_| Self::wrong())
+    }
+
     /// A text, which comes in pieces.
     fn text(&self, request: &Request) -> Result<String, LabError> {
         let (mut answer, _) = self.ask(request)?;
@@ -311,6 +357,9 @@ impl Client {
             whole += &text;
             if !more {
                 return Ok(whole);
+            }
+            if whole.len() > TEXT_BYTES_MAX {
+                return Err(Self::wrong());
             }
             (answer, _) = self.receive()?;
         }

@@ -12,6 +12,7 @@ use crate::listener::accept;
 use crate::measurement::Measurement;
 use crate::network::{Network, Port};
 use crate::plan::{LiveHost, Plan};
+use crate::ports::Ports;
 use crate::spaces::{ATTACH, RUNTIME, Spaces};
 use crate::sys::epoll::Epoll;
 use crate::tap::{Neighbours, Tap};
@@ -353,6 +354,11 @@ impl Engine {
             Request::Show { switch, command } => {
                 let shown = inspect::show(&self.plan.experiment, &self.world.results(), &switch, &command);
                 shown.map_or_else(|error| Answer::Error { error }, text)
+            }
+            Request::Ports => {
+                let now_ns = self.clock.now().0 / 1000;
+                let ports = Ports::of(&self.plan.experiment, &self.world.results(), now_ns);
+                text(serde_json::to_string(&ports).unwrap_or_default())
             }
             Request::Report { json } => {
                 let report = Report::new(&self.plan.experiment, &self.world.results(), true);

@@ -57,6 +57,9 @@ pub enum LabError {
     /// No lab runs.
     #[error("no lab runs in this network namespace: start one with `rockery lab up FILE`")]
     None,
+    /// The lab ended before it answered.
+    #[error("the lab has ended")]
+    Ended,
     /// No lab has this name.
     #[error("no lab is called {name}; there are: {there}")]
     NoSuchLab {

@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// Bytes of a text in one message.
-const PIECE_BYTES: usize = 32 << 10;
+pub(crate) const PIECE_BYTES: usize = 32 << 10;
 /// How often a message is tried to be sent that a command has no room for, and how long is waited between.
 const ATTEMPTS: usize = 100;
 const ATTEMPT_DELAY: Duration = Duration::from_millis(1);

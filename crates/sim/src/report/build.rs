@@ -30,7 +30,7 @@ impl Report {
             events: results.events,
             workloads: workloads(experiment, results, &flows),
             flows,
-            ports: ports(experiment, results),
+            ports: port_reports(experiment, results),
             stores: stores(experiment, results),
             functions: functions(experiment, results),
             switches: switches(experiment, results),
@@ -236,7 +236,8 @@ struct Counted<'a> {
     pauses_sent: u64,
 }
 
-fn ports(experiment: &Experiment, results: &Results) -> Vec<PortReport> {
+/// The ports of a run that sent or received anything: [`Report::ports`] without the rest of the report.
+pub fn port_reports(experiment: &Experiment, results: &Results) -> Vec<PortReport> {
     let mut reports = Vec::new();
     for (link, number) in experiment.network.topology.links().iter().zip(0_u32..) {
         for (direction, end) in (0_u8..).zip(link.ends) {

@@ -13,6 +13,7 @@ mod table;
 mod units;
 mod vendors;
 
+pub use build::port_reports;
 pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};
 pub use limits::Bottleneck;
