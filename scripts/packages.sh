@@ -34,7 +34,7 @@ tests=(
   python3-grpcio python3-protobuf                         # a kubelet's side of gRPC
   python3-yaml python3-jsonschema                         # the Helm chart, and the schema of its values
   netpipe-tcp                                             # TCP by message size
-  chromium                                              # a browser
+  chromium firefox-esr                                  # browsers
   python3-venv                                            # pandas, pyarrow and Dask of PyPI
 )
 die() { echo "packages: $*" >&2; exit 1; }

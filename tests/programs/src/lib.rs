@@ -37,7 +37,7 @@ pub mod storage_place;
 mod system;
 pub mod write_log;
 
-pub use browser::Browser;
+pub use browser::{Browser, Chromium, Firefox};
 pub use distribution::Distribution;
 pub use error::Error;
 pub use exchange::Exchange;

@@ -1,4 +1,4 @@
-//! The playground in Chromium: as static files with WebAssembly, and as `rockery web` serves it.
+//! The playground in Chromium and Firefox: as static files with WebAssembly, and as `rockery web` serves it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use programs::{Browser, Rockery};
+use programs::{Browser, Chromium, Firefox, Rockery};
 use serde_json::{Value, json};
 
 /// A run in WebAssembly, on a busy machine.
@@ -70,20 +70,24 @@ fn built_page() -> &'static Path {
     })
 }
 
-fn opened(address: &str) -> Browser {
-    let mut browser = Browser::start().expect("chromium starts");
-    browser.load(address).expect("the page");
-    browser.wait_for(IDLE, SECONDS).expect("a report");
+fn opened(address: &str) -> Chromium {
+    let mut browser = Chromium::start().expect("chromium starts");
+    open(&mut browser, address);
     browser
 }
 
-fn text(browser: &mut Browser, expression: &str) -> String {
+fn open(browser: &mut impl Browser, address: &str) {
+    browser.load(address).expect("the page");
+    browser.wait_for(IDLE, SECONDS).expect("a report");
+}
+
+fn text(browser: &mut impl Browser, expression: &str) -> String {
     browser.value(expression).expect("a value").as_str().unwrap_or_default().to_owned()
 }
 
 /// Types a whole file into the editor.
-fn write(browser: &mut Browser, file: &str) {
-    let expression = format!("text.value = {}; text.dispatchEvent(new Event('input')); true", json!(file));
+fn write(browser: &mut impl Browser, file: &str) {
+    let expression = format!("text.value = {}, text.dispatchEvent(new Event('input'))", json!(file));
     browser.value(&expression).expect("the editor");
 }
 
@@ -95,7 +99,7 @@ fn findings(example: &str) -> Vec<Value> {
     report["findings"].as_array().expect("findings").clone()
 }
 
-fn expect_findings_of_the_command(browser: &mut Browser) {
+fn expect_findings_of_the_command(browser: &mut impl Browser) {
     let report = text(browser, "report.textContent");
     let findings = findings("examples/crs504/ecn-off.toml");
     assert!(!findings.is_empty());
@@ -107,15 +111,72 @@ fn expect_findings_of_the_command(browser: &mut Browser) {
     }
 }
 
+/// Everything that the page has loaded came from its own server.
+fn expect_nothing_foreign(browser: &mut impl Browser) {
+    let foreign = "performance.getEntriesByType('resource')\
+                   .filter(({ name }) => !name.startsWith(location.origin))\
+                   .length";
+    assert_eq!(browser.value(foreign).expect("a count"), 0, "nothing comes from another server");
+}
+
+/// A mistake in line 3 is marked there, with the message of `rockery sim`.
+fn expect_mistake_at_its_line(browser: &mut impl Browser) {
+    write(browser, "title = \"a\"\n[nic.default]\nmtuu = 1024\n");
+    browser.wait_for("document.querySelector('#layer .wrong') !== null", SECONDS).expect("a marked line");
+    let marked =
+        "[...layer.querySelectorAll('.line')].findIndex((line) => line.classList.contains('wrong')) + 1";
+    assert_eq!(browser.value(marked).expect("a line"), 3);
+    let said = text(browser, "problems.textContent");
+    assert!(said.contains("mtuu") && said.contains("did you mean") && said.contains("file:3"), "{said}");
+}
+
+/// Ctrl+Space completes a field, and then its value.
+fn expect_completion(browser: &mut impl Browser) {
+    write(browser, "[nic.default]\nconges");
+    browser.value("(text.focus(), text.setSelectionRange(9999, 9999))").expect("the cursor");
+    browser.press(" ", true).expect("Ctrl+Space");
+    browser.wait_for("!choices.hidden", SECONDS).expect("completions");
+    browser.press("Enter", false).expect("Enter");
+    assert_eq!(text(browser, "text.value"), "[nic.default]\ncongestion = ");
+    browser.press(" ", true).expect("Ctrl+Space");
+    browser.wait_for("!choices.hidden", SECONDS).expect("completions");
+    assert!(text(browser, "choices.textContent").contains("dcqcn"));
+}
+
+/// The page runs its timers while the worker runs a network of 1,024 hosts.
+fn expect_page_to_answer_during_a_large_run(browser: &mut impl Browser) {
+    let timer = "(window.ticks = 0, \
+                 setInterval(() => { window.ticks += document.body.dataset.state === 'busy'; }, 20))";
+    browser.value(timer).expect("a timer");
+    write(
+        browser,
+        "title = \"large\"\ntopology = { kind = \"fat-tree\", k = 16 }\n\
+         [[workload]]\npattern = \"permutation\"\nmessage = \"256KiB\"\nmessages = 2\n",
+    );
+    browser
+        .wait_for("document.querySelectorAll('line[data-link]').length === 3072", SECONDS)
+        .expect("a report");
+    assert!(
+        browser.value("window.ticks").expect("a count").as_u64() > Some(9),
+        "the timer ran during the run"
+    );
+}
+
+/// Where pictures of the page are put, for people to look at.
+fn picture(name: &str) -> PathBuf {
+    let folder = workspace().join("target/playground/pictures");
+    fs::create_dir_all(&folder).expect("our own folder");
+    folder.join(name)
+}
+
 /// The address after "Copy link", opened in another page, shows the same.
-fn expect_link_to_restore(browser: &mut Browser) {
+fn expect_link_to_restore(browser: &mut impl Browser) {
     let before = text(browser, "location.hash");
     browser.value("document.getElementById('link').click()").expect("a click");
     browser.wait_for(&format!("location.hash !== {}", json!(before)), SECONDS).expect("a link");
     let (shown, address) = (text(browser, SHOWN), text(browser, "location.href"));
     browser.open_page().expect("another page");
-    browser.load(&address).expect("the page");
-    browser.wait_for(IDLE, SECONDS).expect("a report");
+    open(browser, &address);
     assert_eq!(text(browser, SHOWN), shown);
 }
 
@@ -124,24 +185,19 @@ fn static_files_run_an_example_with_the_finding_of_the_command() {
     let server = Server::of_files();
     let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
     expect_findings_of_the_command(&mut browser);
-    let foreign = "performance.getEntriesByType('resource')\
-                   .filter(({ name }) => !name.startsWith(location.origin))\
-                   .length";
-    assert_eq!(browser.value(foreign).expect("a count"), 0, "nothing comes from another server");
+    expect_nothing_foreign(&mut browser);
     let before = text(&mut browser, "document.querySelector('.finding').textContent");
-    let without_the_last_script = "const dial = document.querySelector('#dials select'); \
-                                   dial.selectedIndex -= 1; \
-                                   dial.dispatchEvent(new Event('change')); true";
+    let without_the_last_script = "((dial) => { dial.selectedIndex -= 1; \
+                                   dial.dispatchEvent(new Event('change')); })\
+                                   (document.querySelector('#dials select'))";
     browser.value(without_the_last_script).expect("a choice");
     let changed = format!("{IDLE} && document.querySelector('.finding')?.textContent !== {}", json!(before));
     browser.wait_for(&changed, SECONDS).expect("another finding");
     expect_link_to_restore(&mut browser);
-    fs::create_dir_all(workspace().join("target/playground/pictures")).expect("our own folder");
     for scheme in ["light", "dark"] {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         browser.command("Emulation.setEmulatedMedia", features).expect("a colour scheme");
-        let picture = workspace().join(format!("target/playground/pictures/{scheme}.png"));
-        browser.screenshot(&picture).expect("a picture");
+        browser.screenshot(&picture(&format!("{scheme}.png"))).expect("a picture");
         let paper = text(&mut browser, "getComputedStyle(document.body).backgroundColor");
         assert_eq!(paper, if scheme == "light" { "rgb(255, 255, 255)" } else { "rgb(20, 23, 27)" });
     }
@@ -154,7 +210,7 @@ fn the_time_slider_colours_links_and_captures_are_pcap_files() {
     let strokes =
         "[...document.querySelectorAll('line[data-link]')].map((line) => line.getAttribute('stroke')).join()";
     let whole = text(&mut browser, strokes);
-    let slide = |to: &str| format!("moment.value = {to}; moment.dispatchEvent(new Event('input')); true");
+    let slide = |to: &str| format!("moment.value = {to}, moment.dispatchEvent(new Event('input'))");
     browser.value(&slide("0")).expect("the slider");
     assert_ne!(text(&mut browser, strokes), whole, "the first moment is not the whole run");
     browser.value(&slide("-1")).expect("the slider");
@@ -173,43 +229,30 @@ fn the_time_slider_colours_links_and_captures_are_pcap_files() {
 fn mistakes_are_shown_at_their_line_and_the_editor_completes() {
     let server = Server::of_files();
     let mut browser = opened(&format!("{}#incast/hpcc", server.address));
-    write(&mut browser, "title = \"a\"\n[nic.default]\nmtuu = 1024\n");
-    browser.wait_for("document.querySelector('#layer .wrong') !== null", SECONDS).expect("a marked line");
-    let marked =
-        "[...layer.querySelectorAll('.line')].findIndex((line) => line.classList.contains('wrong')) + 1";
-    assert_eq!(browser.value(marked).expect("a line"), 3);
-    let said = text(&mut browser, "problems.textContent");
-    assert!(said.contains("mtuu") && said.contains("did you mean") && said.contains("file:3"), "{said}");
-    write(&mut browser, "[nic.default]\nconges");
-    browser.value("text.focus(); text.setSelectionRange(9999, 9999); true").expect("the cursor");
-    browser.press(" ", 2).expect("Ctrl+Space");
-    browser.wait_for("!choices.hidden", SECONDS).expect("completions");
-    browser.press("Enter", 0).expect("Enter");
-    assert_eq!(text(&mut browser, "text.value"), "[nic.default]\ncongestion = ");
-    browser.press(" ", 2).expect("Ctrl+Space");
-    browser.wait_for("!choices.hidden", SECONDS).expect("completions");
-    assert!(text(&mut browser, "choices.textContent").contains("dcqcn"));
+    expect_mistake_at_its_line(&mut browser);
+    expect_completion(&mut browser);
 }
 
 #[test]
 fn a_network_of_1024_hosts_does_not_block_the_page() {
     let server = Server::of_files();
     let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
-    browser
-        .value(
-            "window.ticks = 0; \
-                   setInterval(() => { ticks += document.body.dataset.state === 'busy'; }, 20); 0",
-        )
-        .expect("a timer");
-    write(
-        &mut browser,
-        "title = \"large\"\ntopology = { kind = \"fat-tree\", k = 16 }\n\
-         [[workload]]\npattern = \"permutation\"\nmessage = \"256KiB\"\nmessages = 2\n",
-    );
-    browser
-        .wait_for("document.querySelectorAll('line[data-link]').length === 3072", SECONDS)
-        .expect("a report");
-    assert!(browser.value("ticks").expect("a count").as_u64() > Some(9), "the timer ran during the run");
+    expect_page_to_answer_during_a_large_run(&mut browser);
+}
+
+/// One browser for everything: it takes seconds to start.
+#[test]
+fn the_page_of_static_files_works_in_firefox() {
+    let server = Server::of_files();
+    let mut browser = Firefox::start().expect("firefox starts");
+    open(&mut browser, &format!("{}#crs504/ecn-off", server.address));
+    expect_findings_of_the_command(&mut browser);
+    expect_nothing_foreign(&mut browser);
+    expect_link_to_restore(&mut browser);
+    browser.screenshot(&picture("firefox.png")).expect("a picture");
+    expect_mistake_at_its_line(&mut browser);
+    expect_completion(&mut browser);
+    expect_page_to_answer_during_a_large_run(&mut browser);
 }
 
 #[test]

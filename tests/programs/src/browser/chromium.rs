@@ -1,26 +1,24 @@
-//! Chromium without a window, driven by its DevTools protocol over a pair of pipes.
+//! Chromium, driven by its DevTools protocol over a pair of pipes.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::{Browser, COMMAND_TIMEOUT};
 use crate::Error;
 use crate::system::call;
 
-/// How long one command may take: the machine may be busy.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// Pause between two looks at the page.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The bit of the Ctrl key in the modifiers of an event.
+const CTRL: u8 = 2;
 
 /// A browser with one page, which ends with this object.
 #[derive(Debug)]
-pub struct Browser {
+pub struct Chromium {
     process: Child,
     commands: File,
     messages: Receiver<Value>,
@@ -29,7 +27,7 @@ pub struct Browser {
     _folder: TempDir,
 }
 
-impl Browser {
+impl Chromium {
     /// Starts the browser with an empty page.
     ///
     /// # Errors
@@ -66,19 +64,6 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Opens another page, to which all further commands go.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] when the browser does not answer.
-    pub fn open_page(&mut self) -> Result<(), Error> {
-        self.session.clear();
-        let target = self.command("Target.createTarget", json!({ "url": "about:blank" }))?;
-        let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        let session = self.command("Target.attachToTarget", attach)?;
-        self.session = session["sessionId"].as_str().unwrap_or_default().to_owned();
-        self.command("Page.enable", json!({})).map(drop)
-    }
-
     /// One command of the protocol, and its result.
     ///
     /// # Errors
@@ -104,20 +89,23 @@ impl Browser {
             }
         }
     }
+}
 
-    /// Loads an address in the page.
-    ///
-    /// # Errors
-    /// As [`Browser::command`].
-    pub fn load(&mut self, address: &str) -> Result<(), Error> {
+impl Browser for Chromium {
+    fn open_page(&mut self) -> Result<(), Error> {
+        self.session.clear();
+        let target = self.command("Target.createTarget", json!({ "url": "about:blank" }))?;
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let session = self.command("Target.attachToTarget", attach)?;
+        self.session = session["sessionId"].as_str().unwrap_or_default().to_owned();
+        self.command("Page.enable", json!({})).map(drop)
+    }
+
+    fn load(&mut self, address: &str) -> Result<(), Error> {
         self.command("Page.navigate", json!({ "url": address })).map(drop)
     }
 
-    /// The value of a JavaScript expression, or of the promise that it gives.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] with the exception.
-    pub fn value(&mut self, expression: &str) -> Result<Value, Error> {
+    fn value(&mut self, expression: &str) -> Result<Value, Error> {
         let parameters = json!({
             "expression": expression,
             "awaitPromise": true,
@@ -131,28 +119,7 @@ impl Browser {
         }
     }
 
-    /// Waits until an expression is true.
-    ///
-    /// # Errors
-    /// [`Error::Failed`] with the text of the page, when it is not true within `seconds`.
-    pub fn wait_for(&mut self, expression: &str, seconds: u64) -> Result<(), Error> {
-        let until = Instant::now() + Duration::from_secs(seconds);
-        while self.value(expression)? != true {
-            if Instant::now() > until {
-                let text = self.value("document.body.innerText.slice(0, 2000)")?;
-                let output = text.as_str().unwrap_or_default().to_owned();
-                return Err(Error::Failed { command: format!("waiting for {expression}"), output });
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
-
-    /// Presses and releases a key. `modifiers`: 2 is Ctrl.
-    ///
-    /// # Errors
-    /// As [`Browser::command`].
-    pub fn press(&mut self, key: &str, modifiers: u8) -> Result<(), Error> {
+    fn press(&mut self, key: &str, with_ctrl: bool) -> Result<(), Error> {
         let code = match key {
             " " => (32, "Space"),
             "Enter" => (13, "Enter"),
@@ -166,31 +133,21 @@ impl Browser {
                 "key": key,
                 "code": code.1,
                 "windowsVirtualKeyCode": code.0,
-                "modifiers": modifiers,
+                "modifiers": if with_ctrl { CTRL } else { 0 },
             });
             self.command("Input.dispatchKeyEvent", event)?;
         }
         Ok(())
     }
 
-    /// Writes a picture of the page.
-    ///
-    /// # Errors
-    /// As [`Browser::command`], and when the file cannot be written.
-    pub fn screenshot(&mut self, path: &Path) -> Result<(), Error> {
-        let answer = self.command("Page.captureScreenshot", json!({ "format": "png" }))?;
-        let packed = path.with_extension("base64");
-        let failed = |error: std::io::Error| Error::Failed {
-            command: path.display().to_string(),
-            output: error.to_string(),
-        };
-        fs::write(&packed, answer["data"].as_str().unwrap_or_default()).map_err(failed)?;
-        let script = "base64 -d \"$1\" >\"$2\" && rm \"$1\"";
-        call(&["sh", "-c", script, "sh", &packed.to_string_lossy(), &path.to_string_lossy()]).map(drop)
+    fn picture(&mut self) -> Result<String, Error> {
+        let mut answer = self.command("Page.captureScreenshot", json!({ "format": "png" }))?;
+        serde_json::from_value(answer["data"].take())
+            .map_err(|error| Error::Failed { command: "a picture".to_owned(), output: error.to_string() })
     }
 }
 
-impl Drop for Browser {
+impl Drop for Chromium {
     fn drop(&mut self) {
         _ = self.process.kill();
         _ = self.process.wait();
