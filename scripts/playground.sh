@@ -28,7 +28,7 @@ static=crates/playground/static
 for file in "$static"/*; do
   case ${file##*/} in
     engine-wasm.js) cp "$file" "$out/engine.js" ;;
-    engine-server.js | devices.js) ;;     # for `rockery web`
+    engine-server.js | live.js | devices.js | storage.js | labs.js) ;;     # for `rockery web`
     *) cp "$file" "$out/" ;;
   esac
 done

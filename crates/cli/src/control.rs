@@ -77,7 +77,10 @@ impl Socket {
 }
 
 /// The socket files with default names in this user's folder, sorted.
-fn default_sockets() -> Result<Vec<PathBuf>, Error> {
+///
+/// # Errors
+/// As [`Socket::path`].
+pub(crate) fn default_sockets() -> Result<Vec<PathBuf>, Error> {
     let folder = runtime::folder()?;
     let is_ours = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

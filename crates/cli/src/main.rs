@@ -25,6 +25,7 @@ mod program;
 mod run;
 mod runtime;
 mod serve;
+mod server_report;
 mod sim;
 mod smb;
 mod sys;

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ::nvme::latency::Latency;
-use ::nvme::serve::{Command, ControlError, LatencyReport, Report};
+use ::nvme::serve::{Command, LatencyReport, Report};
 use ::smb::serve::{Report as SmbReport, TransferReport};
 
 use crate::Error;
 use crate::control::Socket;
 use crate::printable::Printable;
+use crate::server_report::ServerReport;
 
 /// The servers to show, and how often.
 #[derive(Debug, clap::Args)]
@@ -38,14 +39,8 @@ fn seconds(text: &str) -> Result<f64, String> {
     if (0.05..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.05 to 3600 seconds".to_owned()) }
 }
 
-/// What a server has reported.
-enum Seen {
-    Nvme(Report),
-    Smb(SmbReport),
-}
-
 /// The reports of all servers, by control socket.
-type AllSeen = BTreeMap<PathBuf, Seen>;
+type AllSeen = BTreeMap<PathBuf, ServerReport>;
 
 /// Shows it until Ctrl-C, or the end of the last server.
 pub(crate) fn show(what: &Top) -> Result<(), Error> {
@@ -83,10 +78,10 @@ fn pages(now: &AllSeen, before: Option<&AllSeen>) -> String {
             _ = writeln!(text, "{gap}{}", Printable(&path.display().to_string()));
         }
         text += &match (seen, before.and_then(|before| before.get(path))) {
-            (Seen::Nvme(now), Some(Seen::Nvme(before))) => page(now, before),
-            (Seen::Nvme(now), _) => page(now, &beginning()),
-            (Seen::Smb(now), Some(Seen::Smb(before))) => smb_page(now, Some(before)),
-            (Seen::Smb(now), _) => smb_page(now, None),
+            (ServerReport::Nvme(now), Some(ServerReport::Nvme(before))) => page(now, before),
+            (ServerReport::Nvme(now), _) => page(now, &beginning()),
+            (ServerReport::Smb(now), Some(ServerReport::Smb(before))) => smb_page(now, Some(before)),
+            (ServerReport::Smb(now), _) => smb_page(now, None),
         };
     }
     text
@@ -107,14 +102,7 @@ fn sleep(time: Duration, stop: &AtomicBool) -> bool {
 
 fn look(socket: &Socket) -> Result<AllSeen, Error> {
     let answers = socket.ask_all(&Command::Report)?.into_iter();
-    let seen = answers.map(|(path, answer)| {
-        let seen = match answer.get("smb") {
-            Some(_) => serde_json::from_value(answer).map(Seen::Smb),
-            None => serde_json::from_value(answer).map(Seen::Nvme),
-        };
-        Ok((path, seen.map_err(ControlError::Answer)?))
-    });
-    seen.collect()
+    answers.map(|(path, answer)| Ok((path, ServerReport::of(answer)?))).collect()
 }
 
 /// Of a server that has done nothing.

@@ -28,7 +28,10 @@ pub const PAGE: &[PageFile] = &[
     ("schema.js", JAVASCRIPT, include_str!("../static/schema.js")),
     ("network.js", JAVASCRIPT, include_str!("../static/network.js")),
     ("link.js", JAVASCRIPT, include_str!("../static/link.js")),
+    ("live.js", JAVASCRIPT, include_str!("../static/live.js")),
     ("devices.js", JAVASCRIPT, include_str!("../static/devices.js")),
+    ("storage.js", JAVASCRIPT, include_str!("../static/storage.js")),
+    ("labs.js", JAVASCRIPT, include_str!("../static/labs.js")),
     ("worker.js", JAVASCRIPT, include_str!("../static/worker.js")),
 ];
 

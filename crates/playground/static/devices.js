@@ -1,61 +1,29 @@
-// The devices of the machine that serves the page, and the programs that have them open, once a second.
-const EVERY_MS = 1000;
+// The devices of the machine that serves the page, and the programs that have them open.
+import { Panel, rate, text } from "./live.js";
 
-let before = new Map();
+const COUNTERS = ["sent_packets", "received_packets", "retransmitted_packets"];
+const TITLES = [text("device"), text("program"), "queue pairs", "packets sent", "per s", "received", "per s",
+  "resent", "per s"];
 
-export function watch(place) {
-  place.hidden = false;
-  const look = async () => {
-    if (!document.hidden) {
-      try {
-        show(place, await (await fetch("api/devices")).json());
-      } catch (error) {
-        place.textContent = `The devices of this machine cannot be read: ${error.message}`;
-      }
-    }
-    setTimeout(look, EVERY_MS);
-  };
-  look();
-}
+export const panel = new Panel("Devices of this machine", "api/devices", describe);
 
-function show(place, { devices }) {
-  const now = new Map();
-  const rows = devices.flatMap((device) => device.programs.map((program) => {
-    const key = `${device.name} ${program.pid}`;
-    const at = { ms: performance.now(), counters: program.counters };
-    now.set(key, at);
-    return [device.name, `${program.program} (${program.pid})`, program.queue_pairs_total,
-      ...["sent_packets", "received_packets", "retransmitted_packets"].flatMap((name) =>
-        [program.counters[name] ?? 0, rate(before.get(key), at, name)])];
+function describe(answer, before) {
+  answer.at_ms = performance.now();
+  const elapsed = before ? (answer.at_ms - before.at_ms) / 1000 : NaN;
+  const rows = answer.devices.flatMap((device) => device.programs.map((program) => {
+    const was = before?.devices.find(({ name }) => name === device.name)
+      ?.programs.find(({ pid }) => pid === program.pid);
+    const cells = COUNTERS.flatMap((name) => {
+      const now = program.counters[name] ?? 0;
+      return [now, rate(now, was && (was.counters[name] ?? 0), elapsed)];
+    });
+    const named = text(`${program.program} (${program.pid})`);
+    return [text(device.name), named, program.queue_pairs_total, ...cells];
   }));
-  before = now;
-  const names = devices.map(({ name }) => name).join(", ");
-  const head = document.createElement("h2");
-  head.textContent = "Devices of this machine";
-  const text = document.createElement("p");
-  text.className = "soft";
-  const none = `${names || "None"}. No program has one open: rockery run -- ib_write_bw`;
-  text.textContent = rows.length ? names : none;
-  const counters = ["packets sent", "per s", "received", "per s", "resent", "per s"];
-  const titles = ["device", "program", "queue pairs", ...counters];
-  place.replaceChildren(head, text, ...(rows.length ? [table(titles, rows)] : []));
-}
-
-function rate(was, is, name) {
-  if (!was) return "";
-  const count = (is.counters[name] ?? 0) - (was.counters[name] ?? 0);
-  return Math.round(1000 * count / (is.ms - was.ms));
-}
-
-function table(titles, rows) {
-  const line = (cells, kind) => {
-    const row = document.createElement("tr");
-    row.append(...cells.map((cell) => Object.assign(document.createElement(kind), {
-      textContent: typeof cell === "number" ? cell.toLocaleString("en") : cell,
-    })));
-    return row;
+  const names = answer.devices.map(({ name }) => name).join(", ") || "None";
+  const table = { label: "Devices and their programs", titles: TITLES, rows };
+  return {
+    text: rows.length ? names : `${names}. No program has one open: rockery run -- ib_write_bw`,
+    blocks: rows.length ? [{ key: "devices", title: "", tables: [table] }] : [],
   };
-  const whole = document.createElement("table");
-  whole.append(line(titles, "th"), ...rows.map((row) => line(row, "td")));
-  return whole;
 }

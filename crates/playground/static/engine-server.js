@@ -1,5 +1,5 @@
 // The simulator of the rockery that serves this page.
-export const has = { devices: true };
+export const has = { live: true };
 
 export async function start() {}
 

@@ -2,7 +2,7 @@
 const decoder = new TextDecoder();
 let exports;
 
-export const has = { devices: false };
+export const has = { live: false };
 
 export async function start(progress) {
   const response = await fetch("playground.wasm");

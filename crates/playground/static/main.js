@@ -269,6 +269,17 @@ addEventListener("keydown", (event) => {
   }
 });
 
+// The counters of the machine that serves the page.
+async function live() {
+  const panels = ["devices", "storage", "labs"].map((name) => import(`./${name}.js`));
+  for (const { panel } of await Promise.all(panels)) panel.watch(byId("live"));
+  byId("live").hidden = byId("to-live").hidden = false;
+  byId("to-live").onclick = () => {
+    byId("live").scrollIntoView();
+    byId("live").focus();
+  };
+}
+
 spawn();
 say("loading");
 try {
@@ -278,7 +289,7 @@ try {
   const option = ({ name, title }) => new Option(`${name}: ${title}`, name);
   byId("example").replaceChildren(...examples.map(option));
   load(await fromAddress());
-  if (has.devices) (await import("./devices.js")).watch(byId("live"));
+  if (has.live) await live();
 } catch (error) {
   say(`The simulator cannot be loaded: ${error.message}`);
 }

@@ -1,7 +1,10 @@
 //! `rockery web`: the playground's page on loopback, with this machine's speed and the counters of its
-//! devices.
+//! devices, storage servers and labs.
 
 mod http;
+mod labs;
+mod live;
+mod storage;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,6 +16,7 @@ use playground::{PAGE, SERVER_ENGINE};
 
 use crate::{Error, devices};
 use http::{Reply, Request};
+use live::Live;
 
 /// Connections at once: each has a thread, and a run has a processor.
 const CLIENTS_MAX: usize = 32;
@@ -48,26 +52,27 @@ pub(crate) fn serve(what: &Web) -> Result<(), Error> {
     writeln!(out, "http://{address}/").and_then(|()| out.flush()).map_err(Error::file("standard output"))?;
     drop(out);
     let clients = Arc::new(AtomicUsize::new(0));
+    let live = Arc::new(Live::default());
     loop {
         let Ok((stream, _)) = listener.accept() else {
             std::thread::sleep(PAUSE);
             continue;
         };
-        let clients = Arc::clone(&clients);
+        let (clients, live) = (Arc::clone(&clients), Arc::clone(&live));
         // If no thread can be started, the connection is closed, and the browser says so.
         _ = std::thread::Builder::new().name("web".to_owned()).spawn(move || {
             if clients.fetch_add(1, Ordering::Relaxed) < CLIENTS_MAX {
                 // A client that is gone needs no answer.
-                _ = answer(&stream, address);
+                _ = answer(&stream, address, &live);
             }
             clients.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-fn answer(stream: &TcpStream, address: SocketAddr) -> io::Result<()> {
+fn answer(stream: &TcpStream, address: SocketAddr, live: &Live) -> io::Result<()> {
     let reply = match Request::read(stream) {
-        Ok(request) => reply(&request, stream, address),
+        Ok(request) => reply(&request, stream, address, live),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             Reply::refusal("400 Bad Request", &error.to_string())
         }
@@ -76,7 +81,7 @@ fn answer(stream: &TcpStream, address: SocketAddr) -> io::Result<()> {
     reply.write(stream)
 }
 
-fn reply(request: &Request, stream: &TcpStream, address: SocketAddr) -> Reply {
+fn reply(request: &Request, stream: &TcpStream, address: SocketAddr, live: &Live) -> Reply {
     // A page of another site may have its name resolved to this address (DNS rebinding), and then it would
     // read what is served here.
     if !request.is_for(address) {
@@ -84,6 +89,8 @@ fn reply(request: &Request, stream: &TcpStream, address: SocketAddr) -> Reply {
     }
     match (request.method.as_str(), request.path()) {
         ("GET", "/api/devices") => Reply::new("application/json", devices::now().to_string().into_bytes()),
+        ("GET", "/api/storage") => Reply::new("application/json", live.storage.answer(storage::now)),
+        ("GET", "/api/labs") => Reply::new("application/json", live.labs.answer(labs::now)),
         ("POST", "/api/sim") if request.is_json() => {
             let answer = playground::answer(&request.body, &mut |_| !http::is_closed(stream));
             Reply::new("application/octet-stream", answer)
