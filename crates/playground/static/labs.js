@@ -1,5 +1,5 @@
 // Labs of the user who serves the page: ports, hosts, and whether the lab keeps up with its clock.
-import { decimal, mega, more, Panel, rate, seconds, text } from "./live.js";
+import { counted, decimal, mega, more, Panel, rate, seconds, text } from "./live.js";
 
 const PORTS = [text("port"), text("to"), "link Gb/s", "packets", "MB", "Gb/s", "load %", "ECN marked",
   "per s", "pauses sent", "per s", "paused ms/s", "dropped", "per s", text("reasons")];
@@ -29,7 +29,7 @@ function block(now, was) {
   const { lateness: late } = now;
   const lateness = `late by ${count(late.p50_ns)} ns (median), ${count(late.p999_ns)} ns (99.9 %), `
     + `${count(late.max_ns)} ns (at most); the shortest link takes ${count(now.shortest_link_ns)} ns`;
-  const simulated = now.simulated ? `, ${now.simulated} simulated hosts` : "";
+  const simulated = now.simulated ? `, ${counted(now.simulated, "simulated host", "simulated hosts")}` : "";
   return {
     key: `${now.name} ${now.process}`,
     title: `Lab ${now.name} (process ${now.process})`,

@@ -1,6 +1,8 @@
 // Counters of running programs, asked for once a second. Whatever programs say is shown as text.
 const EVERY_MS = 1000;
 const ANSWER_MS_MAX = 10_000;
+// Longer texts of cells are wrapped.
+const LONG = 40;
 
 // The figures at `address`. `describe(answer, before)` gives `{ text, problems, blocks }`; `before` is the
 // answer of a second ago, of which rates are computed, if there was one. A block has a key, a title, lines of
@@ -122,7 +124,7 @@ function fill(body, rows) {
     const row = body.rows[at] ?? body.insertRow();
     cells.forEach((cell, place) => {
       const one = row.cells[place] ?? row.insertCell();
-      one.className = cell?.text === undefined ? "" : "text";
+      one.className = cell?.text === undefined ? "" : cell.text.length > LONG ? "text long" : "text";
       change(one, cell?.text ?? number(cell));
     });
   });
@@ -155,6 +157,10 @@ export function seconds(now, before) {
 
 // Millions.
 export const mega = (value) => decimal(value === null ? null : value / 1e6);
+
+// A number with its noun.
+export const counted = (count, one, several) =>
+  `${count.toLocaleString("en")} ${count === 1 ? one : several}`;
 
 // What a list leaves out.
 export function more(listed, total, what) {

@@ -1,5 +1,5 @@
 // Storage servers of the user who serves the page: NVMe targets, SMB gateways and dials.
-import { decimal, mega, more, Panel, rate, seconds, text } from "./live.js";
+import { counted, decimal, mega, more, Panel, rate, seconds, text } from "./live.js";
 
 const NAMESPACES = [text("subsystem"), "namespace", "reads", "per s", "MB", "MB/s", "mean \u00b5s", "writes",
   "per s", "MB", "MB/s", "mean \u00b5s", "others", "in progress", "errors"];
@@ -40,7 +40,8 @@ function target(now, was) {
   return {
     key: now.socket,
     title: `NVMe target at ${now.socket}`,
-    lines: [`${now.connections} connections, ${now.controllers} controllers`,
+    lines: [`${counted(now.connections, "connection", "connections")}, `
+      + counted(now.controllers, "controller", "controllers"),
       ...more(now.namespaces.length, now.namespaces_total, "namespaces"),
       ...more(now.hosts.length, now.hosts_total, "hosts")],
     tables: [{ label: "Namespaces", titles: NAMESPACES, rows: namespaces },
@@ -78,7 +79,8 @@ function gateway(now, was) {
   return {
     key: now.socket,
     title: `SMB ${now.kind} at ${now.socket}`,
-    lines: [`${now.clients_total} connections, ${now.refused} refused, ${now.ended} ended`,
+    lines: [`${counted(now.clients_total, "connection", "connections")}, ${now.refused} refused, `
+      + `${now.ended} ended`,
       ...more(now.clients.length, now.clients_total, "clients")],
     tables: [{ label: "SMB clients", titles: CLIENTS, rows: [all, ...rows] }],
   };

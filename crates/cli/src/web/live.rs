@@ -42,7 +42,7 @@ impl Shared {
 
 /// What became of a question.
 pub(super) enum Answer {
-    /// The figures.
+    /// What the server or lab has counted, as the page gets it.
     Figures(Value),
     /// Nothing: the server or lab has ended.
     Ended,
