@@ -376,3 +376,38 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIME: Duration = Duration::from_millis(100);
+
+    /// The socket of a lab of this test's own.
+    fn lab(name: &str) -> (String, OwnedFd) {
+        let name = format!("{name}{}", std::process::id());
+        let listener = unix::listen(&socket_name(&name), 4).unwrap();
+        (name, listener)
+    }
+
+    #[test]
+    fn a_lab_that_is_stopped_does_not_hold_up_its_client() {
+        let (name, _listener) = lab("stopped");
+        let client = Client::connect_within(&name, TIME).unwrap();
+        assert!(matches!(client.status(), Err(LabError::System { .. })));
+        // The time is that of all answers together.
+        assert!(matches!(client.ports(), Err(LabError::System { .. })));
+    }
+
+    #[test]
+    fn a_lab_that_ends_before_its_answer_has_ended() {
+        let (name, listener) = lab("ending");
+        let client = Client::connect_within(&name, TIME).unwrap();
+        drop(listener);
+        assert!(matches!(client.status(), Err(LabError::Ended)));
+        assert!(matches!(
+            Client::connect_within(&name, TIME),
+            Err(LabError::None | LabError::NoSuchLab { .. })
+        ));
+    }
+}
