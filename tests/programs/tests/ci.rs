@@ -10,6 +10,8 @@ use programs::{Namespace, Packages, Rockery};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 60;
+/// Go compiles its library first.
+const GO_SECONDS: u64 = 300;
 /// A step may build all of rockery.
 const STEP_SECONDS: u64 = 1200;
 
@@ -80,6 +82,38 @@ fn tests_in_python_pass() {
     let test = folder.path().join("test_message.py");
     let said = run_as_nobody(&["/usr/bin/python3", "-B", &test.to_string_lossy()]);
     assert!(said.contains("Ran 2 tests") && said.ends_with("OK\n"), "{said}");
+}
+
+/// `go test -exec`, as docs/ci.md has it, because the program `go` is static; and the example as an ordinary
+/// user.
+#[test]
+fn tests_in_go_pass() {
+    let files = ["go.mod", "message.go", "message_test.go"].map(|it| examples().join("go").join(it));
+    let folder = readable(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    let at = folder.path().display();
+    let alone = Namespace::alone().expect("a namespace");
+    let (_prefix, rockery) = Rockery::built().installed();
+    let go = |words: &[&str]| {
+        let places = [format!("--chdir={at}"), format!("GOCACHE={at}/cache"), format!("GOPATH={at}/path")];
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        let argv = [&["env"], &places[..], &["GOTOOLCHAIN=local", "go"], words].concat();
+        let mut job = alone.start_plain(&argv).expect("go");
+        job.wait(GO_SECONDS).expect("in time").expect_success().output
+    };
+    let exec = format!("{} run --", rockery.display());
+    let said = go(&["test", "-count=1", "-v", "-exec", &exec, "./..."]);
+    assert!(said.contains("--- PASS: TestMessage"), "{said}");
+    go(&["build", "-buildvcs=false", "-o", "message", "."]);
+    let said = run_as_nobody(&[&folder.path().join("message").to_string_lossy()]);
+    assert!(said.contains("devices [rk_lo]") && said.contains("100000 bytes written"), "{said}");
+}
+
+/// The script of docs/ci.md: UCX's benchmark over verbs alone.
+#[test]
+fn the_benchmark_of_ucx_passes() {
+    let folder = readable(&[&examples().join("ucx.sh")]);
+    let said = run_as_nobody(&[&folder.path().join("ucx.sh").to_string_lossy()]);
+    assert!(said.contains("Final:"), "{said}");
 }
 
 /// The steps of a workflow or an action that are commands, in their order. Both files are written by hand and

@@ -1,0 +1,3 @@
+module example.org/message
+
+go 1.19
