@@ -34,7 +34,9 @@ tests=(
   python3-grpcio python3-protobuf                         # a kubelet's side of gRPC
   python3-yaml python3-jsonschema                         # the Helm chart, and the schema of its values
   netpipe-tcp                                             # TCP by message size
-  chromium firefox-esr                                  # browsers
+  tgt libiscsi-bin qemu-utils qemu-block-extra            # iSER: a target, and two initiators with libiscsi
+  golang-go                                               # an example in Go
+  chromium firefox-esr                                    # browsers
   python3-venv                                            # pandas, pyarrow and Dask of PyPI
 )
 die() { echo "packages: $*" >&2; exit 1; }

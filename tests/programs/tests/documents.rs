@@ -152,7 +152,10 @@ fn the_matrix_has_every_way_to_the_disk_also_through_the_lab() {
     let (report, said, folder) = documents("crs504", None);
     let document = &report["documents"][0];
     let missing: Vec<_> = document["missing"].as_array().unwrap().iter().map(|it| &it["what"]).collect();
-    assert_eq!(missing, ["iSER"], "{said}");
+    let of_iser = |it: &Value| {
+        it.as_str().is_some_and(|it| it.starts_with("iSER, read") || it.starts_with("iSER, write"))
+    };
+    assert!(missing.iter().all(|it| of_iser(it)), "{said}");
     let (here, published) = row(document, "CrystalDiskMark's matrix", "read RND4K Q32T16");
     assert_eq!(published, [Some(2603.0), Some(1425.0), Some(301.0)]);
     let nvme = kept_json(&folder, "crs504-nvme.json");
@@ -169,8 +172,51 @@ fn the_matrix_has_every_way_to_the_disk_also_through_the_lab() {
     let lab = lab.into_iter().find(|it| it["job"] == "randread:4k:32t16").unwrap();
     assert_eq!(rates[4], lab["bytes-per-second"].as_f64());
     assert!(said.contains("RDMA, lab: packets were delivered"), "{said}");
-    assert_eq!(rates.len(), 4 + 1 + 5, "{said}");
+    assert_eq!(rates.len(), 4 + 1 + 5 + 2, "{said}");
     assert!(!kept(&folder, "crs504-lab-ps.txt").is_empty());
+    iser_is_what_its_programs_printed(document, &folder, &said);
+}
+
+/// The columns of iSER, read again from what libiscsi's programs printed, and from the target's counters.
+fn iser_is_what_its_programs_printed(document: &Value, folder: &TempDir, said: &str) {
+    let after = |text: &str, word: &str| {
+        let found = text.rsplit_once(word).and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+        found.unwrap_or_else(|| panic!("no {word}: {text}"))
+    };
+    let mut read = 0.0;
+    for (row_name, job, bytes) in [
+        ("read SEQ128K Q32T1", "read-128k-32", 131_072.0),
+        ("read RND4K Q32T1", "randread-4k-32", 4096.0),
+        ("read RND4K Q1T1", "randread-4k-1", 4096.0),
+        ("write SEQ128K Q32T1", "write-128k-32", 131_072.0),
+    ] {
+        let (here, _) = row(document, "CrystalDiskMark's matrix", row_name);
+        let printed = [0, 1].map(|end| {
+            let text = kept(folder, &format!("crs504-iser-{end}-{job}.txt"));
+            let per_second: f64 = match job.starts_with("write") {
+                true => after(&text, "Sending ") / after(&text, "Run completed in "),
+                false => after(&text, "iops average "),
+            };
+            Some(per_second * bytes / 1_048_576.0)
+        });
+        assert!(printed.iter().all(|rate| *rate > Some(0.0)), "{row_name}: {printed:?}");
+        assert_eq!(here[10..], printed, "{row_name}: {said}");
+        if !job.starts_with("write") {
+            read += printed.iter().flatten().sum::<f64>() * 1_048_576.0;
+        }
+    }
+    for what in ["read SEQ1M Q8T1", "write SEQ1M Q1T1", "read RND4K Q32T16", "write RND4K Q32T1"] {
+        assert_eq!(row(document, "CrystalDiskMark's matrix", what).0[10..], [None, None], "{what}");
+        assert!(said.lines().any(|line| line.starts_with("missing: iSER") && line.contains(what)), "{said}");
+    }
+    // The bytes went through the target's RDMA device: each reader ran for a second, and 64 MiB were written
+    // over packets.
+    let devices = kept_json(folder, "crs504-iser-devices.txt");
+    let programs = devices["devices"].as_array().unwrap().iter().flat_map(|it| it["programs"].as_array());
+    let target = programs.flatten().find(|program| program["program"] == "tgtd").unwrap();
+    let counter = |name: &str| target["counters"][name].as_f64().unwrap();
+    assert!(counter("sent_bytes") > read / 2.0, "{read}: {target}");
+    assert!(counter("received_bytes") >= f64::from(64 << 20), "{target}");
 }
 
 /// A folder with a few programs is the whole path: what is not in it is not installed.
@@ -210,4 +256,9 @@ fn programs_that_are_missing_are_named_with_the_reason() {
     assert!(row(document, "Verbs", "ib_read_bw, 64 KiB").0[0].is_some(), "{said}");
     assert_eq!(row(document, "Verbs", "ib_write_bw, 64 KiB").0, [None]);
     assert!(said.contains("missing: NetPIPE"), "{said}");
+    let (report, said, _folder) = documents("crs504", Some(folder.path()));
+    let missing = report["documents"][0]["missing"].as_array().unwrap();
+    let iser = missing.iter().find(|it| it["what"] == "iSER").unwrap_or_else(|| panic!("{said}"));
+    let reason = iser["reason"].as_str().unwrap();
+    assert!(reason.contains("tgtd: no such program") && reason.contains("package tgt"), "{reason}");
 }

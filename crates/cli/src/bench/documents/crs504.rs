@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::iser::{self, Series};
 use super::report::{Document, Row, Table};
 use super::runner::{Runner, number};
 use super::smb::{self, Files};
@@ -42,18 +43,15 @@ pub(super) fn measure(runner: &mut Runner) -> Document {
         document.remarks.push(remark);
     }
     let files = smb::measure(runner, "crs504", "matrix", &mut document);
-    document.miss(
-        "iSER",
-        "rockery has neither an iSER target nor an iSER initiator; the kernel's need its modules ib_isert \
-         and ib_iser and an RDMA device of the kernel",
-    );
-    document.add(table(&series, &files));
+    let iser = iser::measure(runner, &mut document);
+    document.add(table(&series, &files, &iser));
     document
 }
 
-fn table(series: &[Value], files: &Files) -> Table {
+fn table(series: &[Value], files: &Files, iser: &[Series]) -> Table {
     let mut here: Vec<String> = columns(series).into_iter().map(|name| format!("NVMe {name}")).collect();
     here.extend(files.columns().into_iter().map(share));
+    here.extend(iser.iter().map(|series| series.name.to_owned()));
     let mut rows = Vec::new();
     for (direction, what) in ["read", "write"].into_iter().enumerate() {
         for (name, how, many) in MATRIX {
@@ -62,6 +60,7 @@ fn table(series: &[Value], files: &Files) -> Table {
             let mut here: Vec<Option<f64>> =
                 series.iter().map(|series| job(series, &spec).and_then(rate)).collect();
             here.extend(files.each(&spec, rate));
+            here.extend(iser.iter().map(|series| series.rate(&spec).map(|rate| rate / MIB)));
             let published = matrix(name).unwrap_or_default();
             let published = published.iter().map(|pair| pair.get(direction).copied()).collect();
             rows.push(Row { what: format!("{what} {name}"), unit: "MiB/s", here, published });
@@ -73,7 +72,8 @@ fn table(series: &[Value], files: &Files) -> Table {
         published: vec!["local", "Windows, SMB Direct", "Linux guest, SMB Direct"],
         rows,
         differs: "The published disks are drives and the network is real; here NVMe's disk is memory, the \
-                  shared file is in the page cache, and all ends share the processors of one machine.",
+                  files of SMB and iSER are in the page cache, and all ends share the processors of one \
+                  machine.",
     }
 }
 

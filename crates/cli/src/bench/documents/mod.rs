@@ -1,12 +1,14 @@
 //! `rockery bench documents`: five published documents, measured again part by part on this machine.
 //!
 //! Measurements are those of other commands (`bench nvme`, `bench smb`, `bench paths`, `sim`, `lab`) and of
-//! perftest, iperf3 and NetPIPE: this one starts them, and places their figures beside the published ones.
+//! perftest, iperf3, NetPIPE and libiscsi: this one starts them, and places their figures beside the
+//! published ones.
 //! Reading order: [`report`], [`runner`], then a module for each document.
 
 mod crs504;
 mod functions;
 mod infiniband;
+mod iser;
 mod perftest;
 mod report;
 mod runner;

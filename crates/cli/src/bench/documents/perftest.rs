@@ -25,6 +25,11 @@ impl<'a> Ends<'a> {
         Ok(Self { runner, pair: Pair::new().ok_or(reason)? })
     }
 
+    /// The first or the second end.
+    pub(super) fn end(&self, index: usize) -> Option<&Held> {
+        self.pair.0.get(index)
+    }
+
     fn command(end: &Held, words: &[&str]) -> Command {
         let mut command = end.enter();
         command.args(words);
@@ -67,7 +72,7 @@ fn name_of<'a>(words: &[&'a str]) -> &'a str {
 }
 
 /// Whether a program is on the path; else the reason why it is not used.
-fn installed(program: &str) -> Result<(), String> {
+pub(super) fn installed(program: &str) -> Result<(), String> {
     let path = std::env::var_os("PATH");
     let found = crate::program::find(program.as_ref(), path.as_deref());
     found.map(|_| ()).map_err(|error| error.to_string())
