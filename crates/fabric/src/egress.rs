@@ -89,6 +89,8 @@ pub struct Egress {
     round: RoundRobin,
     queues: [Queue; CLASSES],
     deficits: [i32; CLASSES],
+    /// Queues get their next packet when the one before has left.
+    is_fed: bool,
     paused_until: [Time; CLASSES],
     paused_since: [Time; CLASSES],
     resumed_at: [Time; CLASSES],
@@ -118,6 +120,7 @@ impl Egress {
             round: RoundRobin::default(),
             queues: [Queue::default(); CLASSES],
             deficits: [0; CLASSES],
+            is_fed: false,
             paused_until: [Time(0); CLASSES],
             paused_since: [Time(0); CLASSES],
             resumed_at: [Time(0); CLASSES],
@@ -136,6 +139,18 @@ impl Egress {
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
         self.commitment = rate.time_of(COMMITMENT_BYTES);
+    }
+
+    /// Queues hold one packet at a time from now on, and get the next one when it has left. An empty queue is
+    /// then no idle one, and keeps what it may still send in this round.
+    pub const fn set_fed(&mut self) {
+        self.is_fed = true;
+    }
+
+    /// Schedules and pauses from now on as another profile says; its shapers are those of before.
+    pub fn follow(&mut self, now: Time, profile: &Profile) {
+        self.levels = Levels::of(&profile.queues);
+        self.obey_only(now, &profile.pfc);
     }
 
     /// Ends the pauses of queues that no priority stops any more.
@@ -190,7 +205,9 @@ impl Egress {
         self.queued_bytes -= length;
         if queue.packets == 0 {
             self.occupied &= !(1 << class);
-            self.deficits[class] = 0;
+            if !self.is_fed {
+                self.deficits[class] = 0;
+            }
         }
         Some(id)
     }

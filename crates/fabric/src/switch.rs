@@ -271,7 +271,7 @@ impl Switch {
 
     /// Replaces what ports are configured with while packets are in them. Returns `false`, and changes
     /// nothing, where ports or reserves differ: packets in the buffer are charged by them. The buffer stays
-    /// divided as it was, and scheduling levels and shapers stay as they are.
+    /// divided as it was, and shapers stay as they are.
     pub fn reconfigure(
         &mut self,
         now: Time,
@@ -295,7 +295,7 @@ impl Switch {
                 (&before[usize::from(*profile)].pfc, &self.profiles[usize::from(new.profile)].pfc);
             *profile = new.profile;
             egress.set_rate(new.rate);
-            egress.obey_only(now, new_pfc);
+            egress.follow(now, &self.profiles[usize::from(new.profile)]);
             let changed = old_pfc.send ^ new_pfc.send;
             for group in (0..CLASSES).filter(|group| ingress.xoff_sent() & changed >> group & 1 == 1) {
                 // The peer is not to wait for an Xon that no group sends any more.

@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::functions::FunctionStatus;
 use crate::lateness::LatenessSummary;
+use crate::lldp::DcbxLink;
 use crate::measurement::Measured;
 use crate::network::HostCounters;
 use crate::ports::Ports;
@@ -62,6 +63,8 @@ pub(crate) enum Request {
     Report { json: bool },
     /// What ports counted.
     Ports,
+    /// What links have agreed to by DCBX.
+    Dcbx,
 }
 
 /// What a lab answers.
@@ -107,6 +110,9 @@ pub struct Status {
     pub simulated: u32,
     /// Ports whose packets are written to files.
     pub captured: Vec<String>,
+    /// What links of live hosts have agreed to by DCBX.
+    #[serde(default)]
+    pub dcbx: Vec<DcbxLink>,
 }
 
 /// A live host.
@@ -248,10 +254,11 @@ impl Client {
     /// # Errors
     /// When the lab does not answer.
     pub fn status(&self) -> Result<Status, LabError> {
-        match self.ask(&Request::Status)? {
-            (Answer::Status(status), _) => Ok(status),
-            _ => Err(Self::wrong()),
-        }
+        let (Answer::Status(mut status), _) = self.ask(&Request::Status)? else { return Err(Self::wrong()) };
+        // In pieces: that of 64 hosts is longer than a message.
+        let text = self.text(&Request::Dcbx)?;
+        status.dcbx = serde_json::from_str(&text).map_err(|_| Self::wrong())?;
+        Ok(status)
     }
 
     /// Ends the lab, and waits until nothing of it is left.

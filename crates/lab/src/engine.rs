@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::functions::{Cables, FunctionStatus};
 use crate::inspect;
 use crate::listener::accept;
+use crate::lldp::Lldp;
 use crate::measurement::Measurement;
 use crate::network::{Network, Port};
 use crate::plan::{LiveHost, Plan};
@@ -100,6 +101,7 @@ pub(crate) struct Engine {
     /// long.
     least_delay: Span,
     cables: Cables,
+    lldp: Lldp,
     captures: Vec<Capture>,
     measurement: Measurement,
     /// The connection with which the lab ends.
@@ -141,6 +143,7 @@ impl Engine {
                 watch(tap.raw(), Watched::Tap(place))?;
             }
         }
+        let lldp = Lldp::new(&plan, &cables.down(&plan.experiment.network), link::lab::monotonic());
         Ok(Self {
             plan,
             clock,
@@ -152,6 +155,7 @@ impl Engine {
             greetings: BTreeMap::new(),
             least_delay,
             cables,
+            lldp,
             captures: Vec::new(),
             measurement: Measurement::default(),
             owner: None,
@@ -168,6 +172,7 @@ impl Engine {
             self.wake_ports();
             self.advance();
             self.network.flush();
+            self.serve_lldp();
             self.write_captures();
             self.drop_broken();
             let now = link::lab::monotonic();
@@ -185,6 +190,12 @@ impl Engine {
             }
         }
         self.ends
+    }
+
+    /// Passes frames of LLDP between ports, which then operate with what they agree to.
+    fn serve_lldp(&mut self) {
+        self.lldp.serve(link::lab::monotonic(), &mut self.network);
+        self.lldp.apply(&self.plan, &mut self.world, false);
     }
 
     /// Runs the network up to the time of the clock. A run that is measured begins and ends at its very
@@ -225,6 +236,7 @@ impl Engine {
             let next = self.world.next_event();
             let sleep =
                 if next == Time::NEVER { SLEEP_MAX } else { self.network.clock.until(next).min(SLEEP_MAX) };
+            let sleep = sleep.min(self.lldp.next().saturating_sub(link::lab::monotonic()));
             self.look(sleep);
         }
         self.network.ports.iter().flat_map(|port| &port.devices).for_each(Device::wake);
@@ -352,7 +364,9 @@ impl Engine {
             Request::Capture { port, path } => self.capture(&port, path.as_deref()),
             Request::Set { path, value } => self.set(&path, &value),
             Request::Show { switch, command } => {
-                let shown = inspect::show(&self.plan.experiment, &self.world.results(), &switch, &command);
+                let dcbx = self.lldp.table(&self.plan, &switch);
+                let asked = (switch.as_str(), command.as_str());
+                let shown = inspect::show(&self.plan.experiment, &self.world.results(), asked, dcbx);
                 shown.map_or_else(|error| Answer::Error { error }, text)
             }
             Request::Ports => {
@@ -360,8 +374,11 @@ impl Engine {
                 let ports = Ports::of(&self.plan.experiment, &self.world.results(), now_ns);
                 text(serde_json::to_string(&ports).unwrap_or_default())
             }
+            Request::Dcbx => text(serde_json::to_string(&self.lldp.status(&self.plan)).unwrap_or_default()),
             Request::Report { json } => {
-                let report = Report::new(&self.plan.experiment, &self.world.results(), true);
+                let mut report = Report::new(&self.plan.experiment, &self.world.results(), true);
+                report.findings.extend(self.lldp.findings(&self.plan));
+                report.findings.sort_by_key(|finding| finding.severity);
                 text(if json { report.json() + "\n" } else { table(&report) })
             }
         }
@@ -384,6 +401,7 @@ impl Engine {
     fn set_links(&mut self, before: &BTreeSet<u32>) {
         let network = &self.plan.experiment.network;
         let after = self.cables.down(network);
+        self.lldp.set_links(&after, link::lab::monotonic());
         for link in before.symmetric_difference(&after) {
             self.world.set_link(*link, !after.contains(link));
         }
@@ -412,6 +430,7 @@ impl Engine {
             Ok(mut world) => {
                 let down = self.cables.down(&self.plan.experiment.network);
                 down.into_iter().for_each(|link| world.set_link(link, false));
+                self.lldp.apply(&self.plan, &mut world, true);
                 let end = end_ns.map_or(Time::NEVER, |end| at(end.saturating_sub(begin_ns)));
                 self.measurement.begin(at(begin_ns), end, world);
                 Answer::Done
@@ -439,7 +458,8 @@ impl Engine {
             let frame = capture::frame_of(&self.plan.experiment, packet, content)?;
             Some((packet.link, packet.at, frame))
         });
-        let frames: Vec<(u32, Time, Vec<u8>)> = frames.collect();
+        let mut frames: Vec<(u32, Time, Vec<u8>)> = frames.chain(self.lldp.take_crossed()).collect();
+        frames.sort_by_key(|(_, at, _)| *at);
         self.network.release_kept();
         if frames.is_empty() {
             return;
@@ -515,6 +535,8 @@ impl Engine {
             }
         }
         self.plan = plan;
+        self.lldp.update(&self.plan, link::lab::monotonic());
+        self.lldp.apply(&self.plan, &mut self.world, true);
         Answer::Done
     }
 
@@ -574,6 +596,7 @@ impl Engine {
                 .map(|port| port.queues.iter().map(|queue| queue.marked_packets).sum::<u64>())
                 .sum(),
             hosts: hosts.collect(),
+            dcbx: Vec::new(),
             captured: self.captures.iter().map(|capture| capture.port.clone()).collect(),
             simulated: (self.plan.experiment.network.hosts.len() - self.plan.hosts.len()) as u32,
         }

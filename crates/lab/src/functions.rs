@@ -40,7 +40,7 @@ pub(crate) fn function_of(network: &Network, host: u32) -> Option<LiveFunction> 
 }
 
 /// The link of a host.
-fn cable_of(topology: &Topology, host: u32) -> Option<u32> {
+pub(crate) fn cable_of(topology: &Topology, host: u32) -> Option<u32> {
     let links = (0_u32..).zip(topology.links());
     let mut own = links.filter(|(_, link)| link.ends.iter().any(|end| end.node == Node::Host(host)));
     own.next().map(|(number, _)| number)

@@ -39,6 +39,9 @@ pub fn tap_frame(bytes: &[u8]) {
         assert!(taken.wire_bytes < taken.length && taken.length <= FRAME_MAX, "{taken:?}");
         tap.put(&mut out[..taken.length], MARKED);
     }
+    for frame in &tap.lldp {
+        let _ = crate::lldp::said(frame);
+    }
     tap.flush();
 }
 

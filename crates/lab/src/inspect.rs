@@ -18,27 +18,31 @@ pub(crate) const PIECE_BYTES: usize = 32 << 10;
 const ATTEMPTS: usize = 100;
 const ATTEMPT_DELAY: Duration = Duration::from_millis(1);
 
-/// The tables of a switch whose heading has all words of the command; all of them without a word.
+/// The tables of a switch whose heading has all words of the command; all of them without a word. `dcbx` is
+/// one that the lab has of every switch with live hosts.
 pub(crate) fn show(
     experiment: &Experiment,
     results: &Results,
-    switch: &str,
-    command: &str,
+    (switch, command): (&str, &str),
+    dcbx: Option<String>,
 ) -> Result<String, String> {
     let printed = vendor_tables(experiment, results);
-    let Some(found) = printed.iter().find(|printed| printed.switch == switch) else {
+    let found = printed.iter().find(|printed| printed.switch == switch);
+    if found.is_none() && dcbx.is_none() {
         let names: Vec<&str> = printed.iter().map(|printed| printed.switch.as_str()).collect();
         let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         return Err(format!(
-            "no switch with a vendor's configuration is called {switch}; there are: {there}"
+            "no switch with a vendor's configuration or a live host is called {switch}; there are: {there}"
         ));
-    };
-    let tables = || found.text.split("\n\n");
+    }
+    let vendor = found.into_iter().flat_map(|found| found.text.split("\n\n"));
+    let tables: Vec<&str> = vendor.chain(dcbx.as_deref()).collect();
     let heading = |table: &str| table.trim_start().lines().next().unwrap_or_default().to_owned();
-    let is_asked = |table: &&str| command.split_whitespace().all(|word| heading(table).contains(word));
-    let asked: Vec<&str> = tables().filter(is_asked).map(|table| table.trim_end()).collect();
+    let is_asked = |table: &&&str| command.split_whitespace().all(|word| heading(table).contains(word));
+    let asked: Vec<&str> = tables.iter().filter(is_asked).map(|table| table.trim_end()).collect();
     if asked.is_empty() {
-        let there: Vec<String> = tables().map(heading).filter(|line| !line.is_empty()).collect();
+        let there: Vec<String> =
+            tables.iter().map(|table| heading(table)).filter(|line| !line.is_empty()).collect();
         return Err(format!("{switch} prints nothing for {command}; there are: {}", there.join("; ")));
     }
     Ok(asked.join("\n\n") + "\n")

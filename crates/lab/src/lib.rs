@@ -24,6 +24,7 @@ pub mod hostile;
 mod inspect;
 mod lateness;
 mod listener;
+pub mod lldp;
 mod measurement;
 mod network;
 mod plan;

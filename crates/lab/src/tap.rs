@@ -8,6 +8,7 @@ use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES, class_of, link_local};
 use crate::segments::{Cut, Merged};
 use crate::sys::interface;
 use sim::world::Marking;
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -19,6 +20,10 @@ const READ_BYTES_MAX: usize = 66 << 10;
 const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
 const ETHERTYPE_ARP: [u8; 2] = [8, 6];
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
+const ETHERTYPE_LLDP: [u8; 2] = [0x88, 0xcc];
+
+/// Frames of LLDP that wait to be looked at, at most; further ones are dropped.
+const LLDP_MAX: usize = 16;
 
 /// A frame that was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,12 +60,23 @@ pub(crate) struct Tap {
     /// The kernel has said that there is a frame, and reading has not found the end since.
     readable: bool,
     neighbours: Neighbours,
+    /// Frames of LLDP, which are for the port of the switch and go no further.
+    pub(crate) lldp: VecDeque<Vec<u8>>,
 }
 
 impl Tap {
     pub(crate) fn new(fd: OwnedFd, neighbours: Neighbours) -> Self {
         let buffer = vec![0; READ_BYTES_MAX].into_boxed_slice();
-        Self { fd, buffer, length: 0, cut: None, merged: Merged::default(), readable: true, neighbours }
+        Self {
+            fd,
+            buffer,
+            length: 0,
+            cut: None,
+            merged: Merged::default(),
+            readable: true,
+            neighbours,
+            lldp: VecDeque::new(),
+        }
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -146,6 +162,11 @@ impl Tap {
         interface::write(self.fd.as_raw_fd(), head, frame)
     }
 
+    /// Hands a frame to the kernel that the port of the switch made.
+    pub(crate) fn put_control(&self, frame: &[u8]) {
+        interface::write(self.fd.as_raw_fd(), &[0; VNET_BYTES], frame);
+    }
+
     /// Passes on segments that were held back to be merged.
     pub(crate) fn flush(&mut self) -> bool {
         let fd = self.fd.as_raw_fd();
@@ -160,6 +181,12 @@ impl Tap {
             Some(kind) if kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6 => {
                 let Some(answer) = self.neighbour_solicitation() else { return false };
                 interface::write(self.fd.as_raw_fd(), &[0; VNET_BYTES], &answer);
+                return true;
+            }
+            Some(kind) if kind == ETHERTYPE_LLDP => {
+                if self.lldp.len() < LLDP_MAX {
+                    self.lldp.push_back(self.frame().to_vec());
+                }
                 return true;
             }
             _ => return true,

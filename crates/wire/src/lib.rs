@@ -23,6 +23,7 @@ pub mod bth;
 pub mod cm;
 pub mod codec;
 pub mod crc32;
+pub mod dcbx;
 pub mod ethernet;
 pub mod ethertype;
 pub mod ext;

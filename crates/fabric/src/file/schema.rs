@@ -221,6 +221,8 @@ pub struct NicTable {
     pub priority: u8,
     /// Priorities at whose pause frames the adapter stops.
     pub pfc: Vec<u8>,
+    /// Whether the adapter of a live host takes PFC and ETS from its switch by DCBX.
+    pub willing: bool,
     /// The congestion control of queue pairs.
     pub congestion: Congestion,
     /// Parameters of DCQCN, by the names of its paper's section 5.
@@ -291,6 +293,9 @@ pub struct Qos {
     pub pfc: Pfc,
     /// How much of the shared buffer a lossy class of one port may use.
     pub lossy_limit: Threshold,
+    /// Whether ports to live hosts take PFC and ETS from the adapter by DCBX. The buffer stays divided as
+    /// this table has it.
+    pub willing: bool,
 }
 
 /// When a switch forwards a packet.
@@ -613,6 +618,7 @@ impl Default for NicTable {
             ecn: true,
             priority: 3,
             pfc: alloc::vec![3],
+            willing: false,
             congestion: Congestion::Dcqcn,
             dcqcn: Dcqcn::default(),
             swift: Swift::default(),
@@ -655,6 +661,7 @@ impl Default for Qos {
             forwarding: Forwarding::StoreAndForward,
             pfc: Pfc::default(),
             lossy_limit: Threshold(Limit::Dynamic(crate::config::ALPHA_ONE)),
+            willing: false,
         }
     }
 }

@@ -6,14 +6,16 @@ use super::live::LiveHosts;
 use super::placed_switch::PlacedSwitch;
 use super::{Captured, World};
 use fabric::Time;
-use fabric::config::SwitchConfig;
+use fabric::config::{CLASSES, PfcConfig, QueueConfig, SwitchConfig};
 use fabric::topology::{LinkConfig, Node};
 
 impl World {
     /// Makes a host live. The world then has no end but the scenario's.
     pub fn set_live(&mut self, host: u32) {
         if let Some((part, index)) = self.host_at.get(host as usize).copied() {
-            self.parts[usize::from(part)].hosts[index as usize].is_live = true;
+            let host = &mut self.parts[usize::from(part)].hosts[index as usize];
+            host.is_live = true;
+            host.egress.set_fed();
             self.is_live = true;
         }
     }
@@ -53,6 +55,24 @@ impl World {
                 self.parts[usize::from(part)].hosts[index as usize].egress.set_rate(config.rate);
             }
         }
+    }
+
+    /// Gives the port of a host other queues and PFC than its scenario has, as its adapter has agreed with
+    /// the switch.
+    pub fn set_host_port(&mut self, host: u32, pfc: PfcConfig, queues: [QueueConfig; CLASSES]) {
+        let Some((part, index)) = self.host_at.get(host as usize).copied() else { return };
+        let now = self.now;
+        let part = &mut self.parts[usize::from(part)];
+        let host = &mut part.hosts[index as usize];
+        let wanted = part.kinds[usize::from(host.kind)].with_port(pfc, queues);
+        let found = part.kinds.iter().position(|kind| *kind == wanted);
+        let number = found.unwrap_or(part.kinds.len());
+        let Ok(kind) = u16::try_from(number) else { return };
+        if found.is_none() {
+            part.kinds = part.kinds.iter().cloned().chain([wanted]).collect();
+        }
+        host.kind = kind;
+        host.egress.follow(now, &part.kinds[number].profile);
     }
 
     /// Gives the ports of a switch another configuration; false, and nothing changes, where it does not fit

@@ -262,7 +262,8 @@ impl NetworkBuilder<'_> {
         let transmit = u64::from(TRANSMIT_BYTES + least) * (adapter.functions.len() as u64 + 1);
         config.buffer.total_bytes = u32::try_from(reserved + receive + transmit).unwrap_or(u32::MAX);
         let ports = adapter.ports();
-        NamedSwitch { name: format!("{name}.eswitch"), ports, config, imported: None, watchdog: None }
+        let name = format!("{name}.eswitch");
+        NamedSwitch { name, ports, config, imported: None, watchdog: None, willing: nic.willing }
     }
 }
 

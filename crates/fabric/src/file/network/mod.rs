@@ -58,6 +58,8 @@ pub struct NamedSwitch {
     pub imported: Option<Imported>,
     /// The PFC watchdog, where one is configured.
     pub watchdog: Option<Watchdog>,
+    /// Whether its ports take settings from their peers by DCBX.
+    pub willing: bool,
 }
 
 /// Hosts, switches and links of a fabric file.

@@ -131,7 +131,7 @@ impl NetworkBuilder<'_> {
         let watchdog = qos.pfc.watchdog.as_ref();
         let watchdog =
             watchdog.map(|watchdog| Watchdog { detect: watchdog.detect.0, restore: watchdog.restore.0 });
-        Some(NamedSwitch { name, ports, config, imported: None, watchdog })
+        Some(NamedSwitch { name, ports, config, imported: None, watchdog, willing: qos.willing })
     }
 }
 

@@ -85,6 +85,6 @@ impl NetworkBuilder<'_> {
         let buffer = imported.buffer();
         let config = SwitchConfig { ports: ports.ports, profiles: ports.profiles, buffer };
         let watchdog = imported.watchdog();
-        Some(NamedSwitch { name, ports: names, config, imported: Some(imported), watchdog })
+        Some(NamedSwitch { name, ports: names, config, imported: Some(imported), watchdog, willing: false })
     }
 }

@@ -15,7 +15,7 @@ const TAG_BYTES: u32 = 4;
 const FRAME_BYTES_MIN: u32 = 64;
 
 /// A [`Marking`] as packets carry it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Mark {
     pub(super) class: u8,
     pub(super) tos: u8,

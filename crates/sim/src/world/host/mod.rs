@@ -16,7 +16,7 @@ use super::live::LiveHosts;
 use super::pcie_link::PcieLink;
 use super::scenario::{Forgery, HostConfig};
 use super::storage::Store;
-use fabric::config::Profile;
+use fabric::config::{CLASSES, PfcConfig, Profile, QueueConfig};
 use fabric::{Egress, Packets, Pcg32, Telemetry, Time};
 use frame::Mark;
 use rnic::{Cq, Device, Gid, Pd, RegionKeys};
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub(super) const BUFFER_ADDRESS: u64 = 1 << 20;
 
 /// What hosts of one kind share.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct Kind {
     pub(super) config: HostConfig,
     pub(super) profile: Profile,
@@ -42,6 +42,12 @@ impl Kind {
         let marks = [config.data, config.acknowledgements, config.notifications].map(Mark::from);
         let telemetry_bytes = config.telemetry_bytes();
         Self { config, profile, marks, telemetry_bytes }
+    }
+
+    /// The same with other queues and PFC at the port.
+    pub(super) fn with_port(&self, pfc: PfcConfig, queues: [QueueConfig; CLASSES]) -> Self {
+        let config = HostConfig { pfc, ..self.config.clone() };
+        Self { config, profile: Profile { queues, pfc, ..self.profile.clone() }, ..*self }
     }
 }
 
