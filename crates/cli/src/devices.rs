@@ -179,6 +179,7 @@ fn queue_pair(pair: &QueuePair) -> Value {
         "received_packets": pair.received_packets,
         "received_bytes": pair.received_bytes,
         "retransmitted_packets": pair.retransmitted_packets,
+        "ack_timeouts": pair.timeouts,
     })
 }
 

@@ -114,6 +114,8 @@ pub struct QueuePair {
     pub received_bytes: u64,
     /// Packets sent again.
     pub retransmitted_packets: u64,
+    /// How often an acknowledgement did not come in time.
+    pub timeouts: u64,
 }
 
 /// Where a device answers.
@@ -193,7 +195,7 @@ fn describe(shared: &Shared, device: &str) -> String {
         let path = if channel == 0 { "packets" } else { "memory" };
         let _ = writeln!(
             text,
-            "queue_pair\t{}\t{}\t{}\t{}\t{remote}\t{path}\t{}\t{}\t{}\t{}\t{}",
+            "queue_pair\t{}\t{}\t{}\t{}\t{remote}\t{path}\t{}\t{}\t{}\t{}\t{}\t{}",
             qpn.value(),
             init.kind.name(),
             attr.state.name(),
@@ -203,6 +205,7 @@ fn describe(shared: &Shared, device: &str) -> String {
             counters.received_packets,
             counters.received_bytes,
             counters.retransmitted_packets,
+            counters.local_ack_timeout_err,
         );
     }
     for (channel, stream) in pump.shm.measured_streams().take(STREAMS_MAX) {
@@ -276,6 +279,8 @@ impl QueuePair {
             received_packets: number()?,
             received_bytes: number()?,
             retransmitted_packets: number()?,
+            // Devices of an earlier version do not say it.
+            timeouts: number().unwrap_or(0),
         })
     }
 }
@@ -382,20 +387,22 @@ mod tests {
     #[test]
     fn what_is_described_is_understood() {
         let text = "report\t2\ndevice\trk_lo\npid\t7\nprogram\tib_write_bw\ncounter\tsends\t9\n\
-                    queue_pairs\t1\nqueue_pair\t5\tRC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5\n\
+                    queue_pairs\t1\nqueue_pair\t5\tRC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5\t6\n\
                     stream\t1\tREAD\t65536\tkernel\t5100\t9400\n";
         let report = Report::parse(text).unwrap();
         assert_eq!((report.pid, report.program.as_str(), report.queue_pairs_total), (7, "ib_write_bw", 1));
         assert_eq!(report.counters, [("sends".to_owned(), 9)]);
         let [pair] = &report.queue_pairs[..] else { panic!("{report:?}") };
         assert_eq!((pair.qpn, pair.remote_qpn, pair.retransmitted_packets), (5, 6, 5));
-        assert_eq!(pair.path, "memory");
         let [stream] = &report.streams[..] else { panic!("{report:?}") };
         assert_eq!(
             (stream.operation.as_str(), stream.bytes_max, stream.method.as_str()),
             ("READ", 65536, "kernel")
         );
         assert_eq!((stream.rings_mb_per_s, stream.kernel_mb_per_s), (5100, 9400));
+        assert_eq!((pair.path.as_str(), pair.timeouts), ("memory", 6));
+        let earlier = Report::parse(&text.replace("\t5\t6\n", "\t5\n")).expect("a report");
+        assert_eq!((earlier.queue_pairs[0].retransmitted_packets, earlier.queue_pairs[0].timeouts), (5, 0));
         assert_eq!(Report::parse("report\t1\n"), None);
     }
 

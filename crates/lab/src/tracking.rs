@@ -154,6 +154,9 @@ pub struct Outcome {
     pub is_done: bool,
     /// The queue pair failed.
     pub failed: bool,
+    /// ACK timeouts of its device's queue pair.
+    #[serde(default)]
+    pub timeouts: u64,
     /// Latencies: count, sum, the longest, and the histogram's buckets.
     pub latency: (u64, u64, u64, Vec<u64>),
 }
@@ -170,6 +173,7 @@ impl Outcome {
         }
         result.finished = if self.is_done { result.last_completion } else { fabric::Time::NEVER };
         result.failed = self.failed;
+        result.sender.local_ack_timeout_err = self.timeouts;
         let (count, sum_ns, max_ns, buckets) = self.latency.clone();
         result.latency = Latency { count, sum_ns, max_ns, buckets };
     }

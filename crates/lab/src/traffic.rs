@@ -9,7 +9,7 @@ use rdma::{
 };
 use serde::{Deserialize, Serialize};
 use sim::world::Latency;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -173,12 +173,21 @@ fn run(ends: &mut [End], clock: Clock, [begin, until]: [u64; 2], told: &Receiver
         if !is_said && now >= begin && (ends_here || ends.iter().all(End::is_over)) {
             is_said = true;
             let active = ends.iter().filter(|end| end.flow.peer.is_some());
-            say(&Said::Done { outcomes: active.map(End::outcome).collect() });
+            let timeouts = timeouts();
+            let outcome = |end: &End| end.outcome(timeouts.get(&end.number).copied().unwrap_or(0));
+            say(&Said::Done { outcomes: active.map(outcome).collect() });
         }
         if !moved {
             sleep(IDLE);
         }
     }
+}
+
+/// ACK timeouts by queue pair number, as the device of this process has counted them.
+fn timeouts() -> BTreeMap<u32, u64> {
+    let reports = host::report::collect().reports;
+    let own = reports.iter().filter(|report| report.pid == std::process::id());
+    own.flat_map(|report| &report.queue_pairs).map(|pair| (pair.qpn, pair.timeouts)).collect()
 }
 
 /// One end of a flow.
@@ -353,7 +362,7 @@ impl End {
         self.flow.peer.is_none() || self.failed || self.completed >= self.flow.messages
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self, timeouts: u64) -> Outcome {
         let Latency { count, sum_ns, max_ns, buckets } = self.latency.clone();
         Outcome {
             flow: self.flow.number,
@@ -362,6 +371,7 @@ impl End {
             messages: self.completed,
             is_done: self.completed == self.flow.messages,
             failed: self.failed,
+            timeouts,
             latency: (count, sum_ns, max_ns, buckets),
         }
     }

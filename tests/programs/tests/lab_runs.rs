@@ -125,3 +125,45 @@ FILE
     assert!(said.contains("cannot run live"), "{said}");
     assert!(said.contains("left: 0 sockets"), "{said}");
 }
+
+/// The way to the receiver is down when the first message is sent, and up when it is sent again.
+const DOWN: &str = r#"
+[[host]]
+name = "h"
+count = 2
+[[switch]]
+name = "sw"
+[[link]]
+between = ["h0", "sw"]
+[[link]]
+between = ["h1", "sw"]
+down = [{ at = "0ms", lasts = "200ms" }]
+[[workload]]
+from = ["h0"]
+to = ["h1"]
+message = "4KiB"
+messages = 1
+"#;
+
+#[test]
+fn ack_timeouts_are_those_that_devices_count() {
+    let said = live::script(
+        &format!(
+            r#"
+        cat >$D/down.toml <<'FILE'{DOWN}FILE
+        $R lab run $D/down.toml --slow 1 --json >$D/report 2>$D/errors
+        cat $D/errors
+        echo "left: $(grep -c rockery-lab /proc/net/unix) sockets"
+        cat $D/report"#
+        ),
+        SECONDS,
+    );
+    assert!(said.contains("left: 0 sockets"), "{said}");
+    let line = said.lines().find(|line| line.starts_with('{'));
+    let document: Value = serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).expect("JSON");
+    let workload = &document["report"]["workloads"][0];
+    // Each timeout sends the only packet again; the last time it arrives.
+    let count = |what: &str| workload[what].as_u64().unwrap_or_else(|| panic!("{what}: {workload}"));
+    assert!(count("timeouts") >= 1, "{workload}");
+    assert_eq!(count("timeouts"), count("retransmitted"), "{workload}");
+}
