@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use ::lab::{Client, LiveAdapter, adapters_of};
 use clap::Subcommand;
 use fabric::file::functions::{FunctionSettings, parse_mac};
-use fabric::file::{Document, Network, SharedAdapter};
+use fabric::file::{Document, Network};
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -20,17 +21,23 @@ Examples:
     rockery vf set examples/functions.toml server vf 3 max_tx_rate 1000 spoofchk on
 
   The same as a fabric file of its own, which includes the first:
-    rockery vf set examples/functions.toml server vf 3 max_tx_rate 1000 --write limited.toml";
+    rockery vf set examples/functions.toml server vf 3 max_tx_rate 1000 --write limited.toml
+
+  The same function in a lab that runs, from now on:
+    rockery vf set server vf 3 max_tx_rate 1000";
 
 /// What to do with functions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Vf {
-    /// Print the functions of adapters, as `ip link show` does.
+    /// Print the functions of adapters, as `ip link show` does: of a fabric file, or of the lab that runs.
     Show {
-        /// Fabric file (TOML) with `[nic.NAME.functions]`.
-        file: PathBuf,
-        /// Name of a host, to print only its adapter; without it, all adapters with functions.
-        host: Option<String>,
+        /// Name of the lab, if several run; without FILE.
+        #[arg(long, value_name = "NAME")]
+        lab: Option<String>,
+        /// Fabric file (TOML) with `[nic.NAME.functions]`, if not the lab is asked; then the name of a host,
+        /// to print only its adapter.
+        #[arg(num_args = 0..=2, value_name = "FILE HOST")]
+        of: Vec<String>,
         /// Print JSON, as `ip -j link show` does.
         #[arg(long, short)]
         json: bool,
@@ -38,16 +45,17 @@ pub(crate) enum Vf {
     /// Change a function, by the words of `ip link set DEVICE vf NUMBER`: mac, vlan, qos, max_tx_rate and
     /// min_tx_rate (in Mb/s), rate, spoofchk, trust, state.
     ///
-    /// Prints the settings as PATH=VALUE, one per line, for --set of rockery sim. A table of the fabric file
+    /// With a fabric file, prints the settings as PATH=VALUE, one per line, for --set of rockery sim. Without
+    /// one, changes the function of the lab that runs; mac cannot change there. A table of the fabric file
     /// counts for every host that has this kind of adapter.
     #[command(after_help = EXAMPLES)]
     Set {
-        /// Fabric file (TOML) with `[nic.NAME.functions]`.
-        file: PathBuf,
-        /// Name of the adapter's host.
-        host: String,
-        /// vf NUMBER, then words and values.
-        #[arg(required = true, num_args = 3.., value_name = "vf NUMBER WORD VALUE")]
+        /// Name of the lab, if several run; without FILE.
+        #[arg(long, value_name = "NAME", conflicts_with = "write")]
+        lab: Option<String>,
+        /// Fabric file (TOML) with `[nic.NAME.functions]`, if not the lab is changed; name of the adapter's
+        /// host; vf NUMBER, then words and values.
+        #[arg(required = true, num_args = 4.., value_name = "[FILE] HOST vf NUMBER WORD VALUE")]
         words: Vec<String>,
         /// New fabric file that includes the first one and has the settings.
         #[arg(long, value_name = "FILE")]
@@ -58,24 +66,45 @@ pub(crate) enum Vf {
 /// Shows functions, or changes one.
 ///
 /// # Errors
-/// Mistakes in the file or among the words, and files that cannot be written.
+/// Mistakes in the file or among the words, files that cannot be written, and a lab that refuses.
 pub(crate) fn act(what: &Vf) -> Result<(), Error> {
     match what {
-        Vf::Show { file, host, json } => {
-            let (_, network) = read(file, &[])?;
-            let shown: Vec<&SharedAdapter> = match host {
-                Some(host) => vec![adapter(&network, host)?],
-                None => network.adapters.iter().collect(),
+        Vf::Show { lab, of, json } => {
+            let (file, host) = match of.as_slice() {
+                [] => (None, None),
+                [one] if lab.is_none() && Path::new(one).exists() => (Some(one), None),
+                [host] => (None, Some(host)),
+                [file, host, ..] => (Some(file), Some(host)),
+            };
+            let all = match file {
+                Some(file) => adapters_of(&read(Path::new(file), &[])?.1),
+                None => Client::connect(lab.as_deref())?.functions()?,
+            };
+            let shown: Vec<&LiveAdapter> = match host {
+                Some(host) => vec![adapter(&all, host)?],
+                None => all.iter().collect(),
             };
             if *json {
-                let links: Vec<Value> = shown.iter().map(|adapter| link(&network, adapter)).collect();
-                println!("{}", Value::Array(links));
+                println!("{}", Value::Array(shown.into_iter().map(link).collect()));
             } else {
-                shown.iter().for_each(|adapter| print!("{}", text(&network, adapter)));
+                shown.into_iter().for_each(|adapter| print!("{}", text(adapter)));
             }
             Ok(())
         }
-        Vf::Set { file, host, words, write } => set(file, host, words, write.as_deref()),
+        Vf::Set { lab, words, write } => match words.iter().position(|word| word == "vf") {
+            Some(2) if lab.is_none() => set(Path::new(&words[0]), &words[1], &words[2..], write.as_deref()),
+            Some(1) if write.is_none() => {
+                let lab = Client::connect(lab.as_deref())?;
+                let all = lab.functions()?;
+                let settings = settings(adapter(&all, &words[0])?, &words[1..]).map_err(Error::Functions)?;
+                Ok(lab.set(&settings)?)
+            }
+            _ => {
+                let what = "write HOST vf NUMBER WORD VALUE for a lab that runs, and a fabric file before it \
+                            for settings of the file";
+                Err(Error::Functions(what.to_owned()))
+            }
+        },
     }
 }
 
@@ -90,19 +119,17 @@ fn read(file: &Path, sets: &[(String, String)]) -> Result<(Document, Network), E
     Ok((document, network))
 }
 
-fn adapter<'a>(network: &'a Network, host: &str) -> Result<&'a SharedAdapter, Error> {
-    let name = |adapter: &&SharedAdapter| network.hosts[adapter.host as usize].name.as_str();
-    network.adapters.iter().find(|adapter| name(adapter) == host).ok_or_else(|| {
-        let there: Vec<&str> = network.adapters.iter().take(8).map(|adapter| name(&adapter)).collect();
+fn adapter<'a>(all: &'a [LiveAdapter], host: &str) -> Result<&'a LiveAdapter, Error> {
+    all.iter().find(|adapter| adapter.host == host).ok_or_else(|| {
+        let there: Vec<&str> = all.iter().take(8).map(|adapter| adapter.host.as_str()).collect();
         let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
         Error::Functions(format!("no host {host} has an adapter with functions; there are: {there}"))
     })
 }
 
 fn set(file: &Path, host: &str, words: &[String], write: Option<&Path>) -> Result<(), Error> {
-    let (_, network) = read(file, &[])?;
-    let adapter = adapter(&network, host)?;
-    let settings = settings(adapter, words).map_err(Error::Functions)?;
+    let all = adapters_of(&read(file, &[])?.1);
+    let settings = settings(adapter(&all, host)?, words).map_err(Error::Functions)?;
     // The file's own checks see the new values.
     read(file, &settings)?;
     let Some(path) = write else {
@@ -131,7 +158,7 @@ fn set(file: &Path, host: &str, words: &[String], write: Option<&Path>) -> Resul
 }
 
 /// Words of `ip link set … vf …` as fields of the file.
-fn settings(adapter: &SharedAdapter, words: &[String]) -> Result<Vec<(String, String)>, String> {
+fn settings(adapter: &LiveAdapter, words: &[String]) -> Result<Vec<(String, String)>, String> {
     let mut words = words.iter().map(String::as_str);
     if words.next() != Some("vf") {
         return Err("write vf NUMBER and what to set, such as: vf 3 max_tx_rate 1000".to_owned());
@@ -192,12 +219,10 @@ const fn mbps(bps: u64) -> u64 {
 }
 
 /// As `ip link show` has it.
-fn text(network: &Network, adapter: &SharedAdapter) -> String {
-    let host = &network.hosts[adapter.host as usize];
-    let mut text = format!("{}: mtu {} eswitch {}\n", host.name, host.nic.mtu, mode(adapter));
+fn text(adapter: &LiveAdapter) -> String {
+    let mut text = format!("{}: mtu {} eswitch {}\n", adapter.host, adapter.mtu, mode(adapter));
     for (number, function) in adapter.functions.iter().enumerate() {
-        let FunctionSettings { mac, vlan, qos, min_bps, max_bps, spoof_check, trust, state } =
-            &function.settings;
+        let FunctionSettings { mac, vlan, qos, min_bps, max_bps, spoof_check, trust, state } = function;
         let _ = write!(text, "    vf {number}     link/ether {} brd ff:ff:ff:ff:ff:ff", address(*mac));
         if *vlan > 0 {
             let _ = write!(text, ", vlan {vlan}");
@@ -218,7 +243,7 @@ fn text(network: &Network, adapter: &SharedAdapter) -> String {
     text
 }
 
-fn mode(adapter: &SharedAdapter) -> &'static str {
+fn mode(adapter: &LiveAdapter) -> &'static str {
     match adapter.eswitch {
         fabric::file::functions::Eswitch::Legacy => "legacy",
         fabric::file::functions::Eswitch::Switchdev => "switchdev",
@@ -226,11 +251,9 @@ fn mode(adapter: &SharedAdapter) -> &'static str {
 }
 
 /// As `ip -j link show` has it.
-fn link(network: &Network, adapter: &SharedAdapter) -> Value {
-    let host = &network.hosts[adapter.host as usize];
+fn link(adapter: &LiveAdapter) -> Value {
     let functions = adapter.functions.iter().enumerate().map(|(number, function)| {
-        let FunctionSettings { mac, vlan, qos, min_bps, max_bps, spoof_check, trust, state } =
-            &function.settings;
+        let FunctionSettings { mac, vlan, qos, min_bps, max_bps, spoof_check, trust, state } = function;
         let mut entry = json!({
             "vf": number,
             "link_type": "ether",
@@ -247,7 +270,7 @@ fn link(network: &Network, adapter: &SharedAdapter) -> Value {
         entry
     });
     let functions: Vec<Value> = functions.collect();
-    json!({ "ifname": host.name, "mtu": host.nic.mtu, "eswitch": mode(adapter), "vfinfo_list": functions })
+    json!({ "ifname": adapter.host, "mtu": adapter.mtu, "eswitch": mode(adapter), "vfinfo_list": functions })
 }
 
 #[cfg(test)]
@@ -264,9 +287,9 @@ mod tests {
 
     #[test]
     fn functions_are_shown_as_ip_shows_them() {
-        let (_, network) = read(&example(), &[]).unwrap();
-        let adapter = adapter(&network, "server").unwrap();
-        let text = text(&network, adapter);
+        let all = adapters_of(&read(&example(), &[]).unwrap().1);
+        let adapter = adapter(&all, "server").unwrap();
+        let text = text(adapter);
         let of = |number: usize| text.lines().nth(number + 1).unwrap().to_owned();
         assert!(
             of(4).contains("vf 4     link/ether 06:00:00:00:00:04 brd ff:ff:ff:ff:ff:ff, vlan 100"),
@@ -276,7 +299,7 @@ mod tests {
             of(3).ends_with("min_tx_rate 4000Mbps, spoof checking on, link-state auto, trust off"),
             "{text}"
         );
-        let json = link(&network, adapter);
+        let json = link(adapter);
         assert_eq!(json["vfinfo_list"][4]["vlan_list"][0]["vlan"], 100);
         assert_eq!(json["vfinfo_list"][3]["rate"]["min_tx"], 4000);
         assert_eq!(json["vfinfo_list"][0]["spoofchk"], true);
@@ -284,8 +307,8 @@ mod tests {
 
     #[test]
     fn the_words_of_ip_are_fields_of_the_file() {
-        let (_, network) = read(&example(), &[]).unwrap();
-        let adapter = adapter(&network, "server").unwrap();
+        let adapters = adapters_of(&read(&example(), &[]).unwrap().1);
+        let adapter = adapter(&adapters, "server").unwrap();
         let all = "vf 3 max_tx_rate 5000 min_tx_rate 10 spoofchk off trust on vlan 7 qos 2 state enable";
         let settings = settings(adapter, &words(all)).unwrap();
         let table = "nic.x540.functions.vf.3.";
@@ -299,8 +322,8 @@ mod tests {
 
     #[test]
     fn words_that_are_none_are_named() {
-        let (_, network) = read(&example(), &[]).unwrap();
-        let one = adapter(&network, "server").unwrap();
+        let all = adapters_of(&read(&example(), &[]).unwrap().1);
+        let one = adapter(&all, "server").unwrap();
         for (text, expected) in [
             ("vf 8 trust on", "the adapter has functions 0 to 7"),
             ("vf 0 trust maybe", "trust is on or off, not maybe"),
@@ -313,7 +336,7 @@ mod tests {
             let error = settings(one, &words(text)).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
-        assert!(adapter(&network, "client").unwrap_err().to_string().contains("there are: server"));
+        assert!(adapter(&all, "client").unwrap_err().to_string().contains("there are: server"));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! What of a fabric file can change while its lab runs.
 
+use crate::functions::adapters_of;
 use crate::plan::Plan;
 use sim::experiment::Experiment;
 
 /// The paths that `rockery lab set` takes.
 const SETTABLE: &str = "link.N with rate, delay, length, loss and bit-errors; qos.NAME with lossy-limit, \
-                        queue.CLASS.limit, queue.CLASS.ecn and pfc, its watchdog excepted";
+                        queue.CLASS.limit, queue.CLASS.ecn and pfc, its watchdog excepted; \
+                        nic.NAME.functions.vf.N with vlan, qos, min-rate, max-rate, spoof-check, trust and \
+                        state";
 
 /// Whether a path leads to something that can change.
 fn is_settable(path: &str) -> bool {
@@ -15,26 +18,41 @@ fn is_settable(path: &str) -> bool {
         ["qos", _, "pfc", "watchdog", ..] => false,
         ["qos", _, "lossy-limit"] | ["qos", _, "queue", _, "limit" | "ecn", ..] => true,
         ["qos", _, "pfc", ..] => true,
+        ["nic", _, "functions", "vf", _, field] => {
+            ["vlan", "qos", "min-rate", "max-rate", "spoof-check", "trust", "state"].contains(&field)
+        }
         _ => false,
     }
 }
 
-/// The plan with another value, which is checked as that of a file.
+/// The plan with other values, which are checked as those of a file.
 ///
 /// # Errors
-/// Why the value cannot be set in a lab that runs.
-pub(crate) fn changed(plan: &Plan, path: &str, value: &str) -> Result<Plan, String> {
-    if !is_settable(path) {
-        return Err(format!("{path} cannot change while the lab runs; what can is {SETTABLE}"));
+/// Why a value cannot be set in a lab that runs.
+pub(crate) fn changed(plan: &Plan, values: &[(String, String)]) -> Result<Plan, String> {
+    if let Some((path, _)) = values.iter().find(|(path, _)| !is_settable(path)) {
+        let why = match path.ends_with(".mac") {
+            true => ": the kernel of the function's host has its address",
+            false => "",
+        };
+        return Err(format!("{path} cannot change while the lab runs{why}; what can is {SETTABLE}"));
     }
-    let changed = plan.with(path, value).map_err(|error| error.to_string())?;
+    let mut changed = plan.with(values).map_err(|error| error.to_string())?;
+    // The buffer of an embedded switch stays divided as it was, whatever shares functions have.
+    for adapter in &plan.experiment.network.adapters {
+        let number = adapter.switch as usize;
+        let before = &plan.experiment.scenario.switches[number];
+        changed.experiment.scenario.switches[number].clone_from(before);
+    }
+    let all: Vec<String> = values.iter().map(|(path, value)| format!("{path}={value}")).collect();
+    let all = all.join(" ");
     if is_another_network(&plan.experiment, &changed.experiment) {
-        return Err(format!("{path}={value} would change which ports are connected, or the size of buffers"));
+        return Err(format!("{all} would change which ports are connected, or the size of buffers"));
     }
     if !changes(&plan.experiment, &changed.experiment) {
         return Err(format!(
-            "{path}={value} changes nothing: it is the value already, or the switch is configured by a \
-             vendor's file, which a running lab does not read again"
+            "{all} changes nothing: it is the value already, or the switch is configured by a vendor's file, \
+             which a running lab does not read again"
         ));
     }
     Ok(changed)
@@ -58,6 +76,7 @@ fn changes(before: &Experiment, after: &Experiment) -> bool {
     let [before_links, after_links] = links;
     before_links.zip(after_links).any(|(before, after)| before.config != after.config)
         || before.scenario.switches != after.scenario.switches
+        || adapters_of(&before.network) != adapters_of(&after.network)
 }
 
 #[cfg(test)]
@@ -75,6 +94,10 @@ mod tests {
         Plan::new("test".to_owned(), document, &mut none).expect("a plan")
     }
 
+    fn one(path: &str, value: &str) -> [(String, String); 1] {
+        [(path.to_owned(), value.to_owned())]
+    }
+
     #[test]
     fn rates_thresholds_and_pauses_change() {
         let plan = plan();
@@ -84,7 +107,7 @@ mod tests {
             ("qos.default.pfc.classes", "[]"),
             ("qos.default.queue.3.ecn.min", "1KiB"),
         ] {
-            let changed = changed(&plan, path, value).expect(path);
+            let changed = changed(&plan, &one(path, value)).expect(path);
             // Devices that programs open from then on begin at the rate of the port.
             let addresses = |plan: &Plan| {
                 let hosts = plan.hosts.iter();
@@ -98,10 +121,10 @@ mod tests {
     fn everything_else_is_refused_with_what_can_be_set() {
         let plan = plan();
         for path in ["seed", "link.0.between", "qos.default.buffer", "qos.default.pfc.watchdog.detect"] {
-            let error = changed(&plan, path, "1").expect_err(path);
+            let error = changed(&plan, &one(path, "1")).expect_err(path);
             assert!(error.contains("qos.NAME"), "{error}");
         }
-        assert!(changed(&plan, "link.0.rate", "quick").is_err());
-        assert!(changed(&plan, "link.0.rate", "100Gbps").expect_err("the same").contains("nothing"));
+        assert!(changed(&plan, &one("link.0.rate", "quick")).is_err());
+        assert!(changed(&plan, &one("link.0.rate", "100Gbps")).expect_err("the same").contains("nothing"));
     }
 }

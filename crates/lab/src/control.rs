@@ -1,7 +1,7 @@
 //! The control socket of a lab: an abstract Unix socket, which belongs to the user who started the lab.
 
 use crate::LabError;
-use crate::functions::FunctionStatus;
+use crate::functions::{FunctionStatus, LiveAdapter};
 use crate::lateness::LatenessSummary;
 use crate::lldp::DcbxLink;
 use crate::measurement::Measured;
@@ -57,8 +57,10 @@ pub(crate) enum Request {
     Outcomes { outcomes: Vec<Outcome> },
     /// What the run has shown.
     Measured,
-    /// Another value of the fabric file.
-    Set { path: String, value: String },
+    /// Other values of the fabric file: all of them, or none where one cannot be set.
+    Set { values: Vec<(String, String)> },
+    /// Adapters with functions.
+    Functions,
     /// What ports counted, and what is wrong, as the simulator reports it.
     Report { json: bool },
     /// What ports counted.
@@ -323,12 +325,20 @@ impl Client {
         serde_json::from_str(&text).map_err(|_| Self::wrong())
     }
 
-    /// Sets a value of the fabric file while the lab runs.
+    /// Sets values of the fabric file while the lab runs: paths and their values, all of them or none.
     ///
     /// # Errors
-    /// When the value is wrong, or is one that cannot change.
-    pub fn set(&self, path: &str, value: &str) -> Result<(), LabError> {
-        self.ask(&Request::Set { path: path.to_owned(), value: value.to_owned() }).map(drop)
+    /// When a value is wrong, or is one that cannot change.
+    pub fn set(&self, values: &[(String, String)]) -> Result<(), LabError> {
+        self.ask(&Request::Set { values: values.to_vec() }).map(drop)
+    }
+
+    /// The adapters with functions, as they are at this moment.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn functions(&self) -> Result<Vec<LiveAdapter>, LabError> {
+        serde_json::from_str(&self.text(&Request::Functions)?).map_err(|_| Self::wrong())
     }
 
     /// What a switch with a vendor's configuration prints for a command.

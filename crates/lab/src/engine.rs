@@ -6,17 +6,17 @@ use crate::changes;
 use crate::clock::Clock;
 use crate::control::{Answer, HostStatus, MESSAGE_BYTES, Request, Status};
 use crate::device::Device;
-use crate::functions::{Cables, FunctionStatus};
+use crate::functions::{Cables, FunctionStatus, adapters_of};
 use crate::inspect;
 use crate::listener::accept;
 use crate::lldp::Lldp;
 use crate::measurement::Measurement;
-use crate::network::{Network, Port};
+use crate::network::{Network, Port, neighbours_of};
 use crate::plan::{LiveHost, Plan};
 use crate::ports::Ports;
 use crate::spaces::{ATTACH, RUNTIME, Spaces};
 use crate::sys::epoll::Epoll;
-use crate::tap::{Neighbours, Tap};
+use crate::tap::Tap;
 use crate::tracking::Numbers;
 use fabric::{Span, Time};
 use link::unix;
@@ -116,13 +116,10 @@ impl Engine {
         let world = new_world(&plan)?;
         let least_delay = plan.shortest_delay();
         let cables = Cables::default();
-        let mut neighbours: BTreeMap<u16, Neighbours> = BTreeMap::new();
+        let neighbours = neighbours_of(&plan.hosts);
         let ports = plan.hosts.iter().zip(&mut held.spaces).map(|(host, spaces)| {
-            let known = neighbours.entry(host.vlan()).or_insert_with(|| {
-                let others = plan.hosts.iter().filter(|other| other.vlan() == host.vlan());
-                others.map(|other| (other.v4, other.v6, other.mac)).collect()
-            });
-            let tap = spaces.tap.take().map(|tap| Tap::new(tap, known.clone()));
+            let known = neighbours.get(&host.vlan()).cloned().unwrap_or_default();
+            let tap = spaces.tap.take().map(|tap| Tap::new(tap, known));
             if let Some(tap) = tap.as_ref().filter(|_| host.function.is_some()) {
                 tap.set_carrier(cables.carrier(&plan.experiment.network, host.number));
             }
@@ -362,7 +359,11 @@ impl Engine {
                 })
             }
             Request::Capture { port, path } => self.capture(&port, path.as_deref()),
-            Request::Set { path, value } => self.set(&path, &value),
+            Request::Set { values } => self.set(&values),
+            Request::Functions => {
+                let adapters = adapters_of(&self.plan.experiment.network);
+                text(serde_json::to_string(&adapters).unwrap_or_default())
+            }
             Request::Show { switch, command } => {
                 let dcbx = self.lldp.table(&self.plan, &switch);
                 let asked = (switch.as_str(), command.as_str());
@@ -511,8 +512,8 @@ impl Engine {
         }
     }
 
-    fn set(&mut self, path: &str, value: &str) -> Answer {
-        let plan = match changes::changed(&self.plan, path, value) {
+    fn set(&mut self, values: &[(String, String)]) -> Answer {
+        let plan = match changes::changed(&self.plan, values) {
             Ok(plan) => plan,
             Err(error) => return Answer::Error { error },
         };
@@ -530,11 +531,16 @@ impl Engine {
         let switches = |plan: &Plan| plan.experiment.scenario.switches.clone();
         for (number, (before, after)) in (0..).zip(switches(&self.plan).into_iter().zip(switches(&plan))) {
             if before != after && !self.world.reconfigure(number, &after) {
-                let error = format!("{path}={value} would move reserves of a buffer that packets are in");
+                let error = "that would move reserves of a buffer that packets are in".to_owned();
                 return Answer::Error { error };
             }
         }
+        let down = self.cables.down(&self.plan.experiment.network);
         self.plan = plan;
+        self.set_links(&down);
+        self.network.set_hosts(&self.plan.hosts);
+        let cards = self.plan.experiment.scenario.cards.iter();
+        cards.flat_map(|card| &card.functions).for_each(|function| self.world.set_function(function));
         self.lldp.update(&self.plan, link::lab::monotonic());
         self.lldp.apply(&self.plan, &mut self.world, true);
         Answer::Done

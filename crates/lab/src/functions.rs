@@ -1,7 +1,7 @@
 //! Virtual functions of adapters: each one is a host of its own in a lab, as a function is whose network
 //! device was moved into a container. The embedded switch is the simulator's.
 
-use fabric::file::functions::FunctionLink;
+use fabric::file::functions::{Eswitch, FunctionLink, FunctionSettings};
 use fabric::file::{Network, SharedAdapter};
 use fabric::topology::{Node, Topology};
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,33 @@ pub struct FunctionStatus {
     pub up: bool,
     /// What the embedded switch dropped of its packets.
     pub dropped: FunctionDrops,
+}
+
+/// An adapter with functions, as a running lab has it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LiveAdapter {
+    /// The host that is its physical function.
+    pub host: String,
+    /// Its table `[nic.NAME]`.
+    pub nic: String,
+    /// Payload bytes per packet.
+    pub mtu: u32,
+    /// How the embedded switch is managed.
+    pub eswitch: Eswitch,
+    /// The virtual functions by number.
+    pub functions: Vec<FunctionSettings>,
+}
+
+/// The adapters with functions of a network.
+pub fn adapters_of(network: &Network) -> Vec<LiveAdapter> {
+    let one = |adapter: &SharedAdapter| LiveAdapter {
+        host: network.hosts[adapter.host as usize].name.clone(),
+        nic: adapter.nic.clone(),
+        mtu: network.hosts[adapter.host as usize].nic.mtu,
+        eswitch: adapter.eswitch,
+        functions: adapter.functions.iter().map(|function| function.settings.clone()).collect(),
+    };
+    network.adapters.iter().map(one).collect()
 }
 
 /// The function that a host is, if it is one.

@@ -40,7 +40,7 @@ pub mod traffic;
 pub use clock::Clock;
 pub use control::{Client, Entered, HostStatus, Status, labs};
 pub use error::LabError;
-pub use functions::{FunctionStatus, LiveFunction};
+pub use functions::{FunctionStatus, LiveAdapter, LiveFunction, adapters_of};
 pub use lateness::LatenessSummary;
 pub use measurement::Measured;
 pub use network::HostCounters;

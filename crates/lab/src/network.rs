@@ -8,7 +8,7 @@ use crate::frame::{VNET_BYTES, add_tag, class_of, link_local};
 use crate::lateness::Lateness;
 use crate::plan::LiveHost;
 
-use crate::tap::{FRAME_MAX, Taken, Tap, set_tos};
+use crate::tap::{FRAME_MAX, Neighbours, Taken, Tap, set_tos};
 use crate::tracking::Tracking;
 use fabric::Time;
 use link::lab::Header;
@@ -149,6 +149,18 @@ impl Network {
             blocked: false,
             active: false,
             broken: Vec::new(),
+        }
+    }
+
+    /// Takes hosts whose marks, variables or VLANs have changed, in the order of the ports: the lab answers
+    /// from now on who has which address in their new VLANs.
+    pub(crate) fn set_hosts(&mut self, hosts: &[LiveHost]) {
+        let known = neighbours_of(hosts);
+        for (port, host) in self.ports.iter_mut().zip(hosts) {
+            port.host.clone_from(host);
+            if let (Some(tap), Some(known)) = (&mut port.tap, known.get(&host.vlan())) {
+                tap.set_neighbours(known.clone());
+            }
         }
     }
 
@@ -596,6 +608,15 @@ impl LiveHosts for Network {
         }
         self.give_back(token);
     }
+}
+
+/// By VLAN, the addresses of its hosts.
+pub(crate) fn neighbours_of(hosts: &[LiveHost]) -> BTreeMap<u16, Neighbours> {
+    let mut found: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+    for host in hosts {
+        found.entry(host.vlan()).or_default().push((host.v4, host.v6, host.mac));
+    }
+    found.into_iter().map(|(vlan, hosts)| (vlan, hosts.into())).collect()
 }
 
 /// Whether an address is that of a multicast group.

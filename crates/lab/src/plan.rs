@@ -112,13 +112,15 @@ impl Plan {
         links.iter().map(|link| link.config.delay).min().unwrap_or_default()
     }
 
-    /// The same with another value.
+    /// The same with other values, which are paths and their values.
     ///
     /// # Errors
     /// As [`Plan::new`].
-    pub(crate) fn with(&self, path: &str, value: &str) -> Result<Self, LabError> {
+    pub(crate) fn with(&self, values: &[(String, String)]) -> Result<Self, LabError> {
         let mut document = self.document.clone();
-        document.set(path, value)?;
+        for (path, value) in values {
+            document.set(path, value)?;
+        }
         let mut read = |name: &str| self.files.get(name).cloned().ok_or_else(|| "not read before".to_owned());
         let experiment = Experiment::new(&document, &mut read)?;
         Self::made(self.name.clone(), experiment, document, self.files.clone())

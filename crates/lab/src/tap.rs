@@ -88,6 +88,11 @@ impl Tap {
         interface::set_carrier(self.fd.as_raw_fd(), on);
     }
 
+    /// Takes the addresses of other hosts.
+    pub(crate) fn set_neighbours(&mut self, neighbours: Neighbours) {
+        self.neighbours = neighbours;
+    }
+
     /// The kernel has a frame.
     pub(crate) fn set_readable(&mut self) {
         self.readable = true;

@@ -225,6 +225,89 @@ fn vlans_and_link_states_keep_functions_apart() {
     }
 }
 
+#[test]
+fn functions_of_a_running_lab_are_set_by_the_words_of_ip() {
+    let said = six(r#"
+        ping() {
+            $R lab exec $1 -- ping -4 -c 2 -W 2 $2 >/dev/null && ANSWER=yes || ANSWER=no
+            echo "$3$1 to $2: $ANSWER"
+        }
+        ping serverv5 client "disabled, "
+        $R vf set server vf 5 state enable || exit 1
+        ping serverv5 client "enabled, "
+        ping serverv2 serverv3 "in one VLAN, "
+        $R vf set --lab six server vf 3 vlan 0 qos 0 || exit 1
+        ping serverv2 serverv3 "in two, "
+        ping serverv3 serverv0 "untagged, "
+        $R vf set server vf 0 max_tx_rate 1000 min_tx_rate 10 trust on spoofchk off || exit 1
+        $R vf show server | grep 'vf [035] '
+        $R vf show --json | grep -c '"max_tx":1000'
+        $R vf show $D/six.toml | grep 'vf 0 '
+        $R vf set server vf 1 mac 02:00:00:00:99:99 2>&1
+        # Either all words count, or none does.
+        $R vf set server vf 1 trust on mac 02:00:00:00:99:99 2>/dev/null || $R vf show server | grep 'vf 1 '
+        $R vf set server vf 9 trust on 2>&1
+        $R lab set nic.shared.functions.vf.1.trust=true && $R vf show server | grep 'vf 1 '
+    "#);
+    for line in [
+        "disabled, serverv5 to client: no",
+        "enabled, serverv5 to client: yes",
+        "in one VLAN, serverv2 to serverv3: yes",
+        "in two, serverv2 to serverv3: no",
+        "untagged, serverv3 to serverv0: yes",
+        "max_tx_rate 1000Mbps, min_tx_rate 10Mbps, spoof checking off, link-state auto, trust on",
+        "the kernel of the function's host has its address",
+        "the adapter has functions 0 to 5",
+        "left: 0 processes, 0 sockets",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let shown = |number: &str| {
+        let line = said.lines().filter(|line| line.trim().starts_with(number));
+        line.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(shown("vf 5")[0].contains("link-state enable"), "{said}");
+    assert!(!shown("vf 3")[0].contains("vlan"), "{said}");
+    // The file is as it was.
+    assert!(shown("vf 0")[1].contains("spoof checking on"), "{said}");
+    let trust: Vec<bool> = shown("vf 1").iter().map(|line| line.contains("trust on")).collect();
+    assert_eq!(trust, [false, true], "{said}");
+}
+
+/// A maximum rate that is set while a program sends counts from then on.
+#[test]
+fn a_rate_is_set_while_a_program_sends() {
+    let said = six(r#"
+        $R lab exec client -- ib_write_bw -D 300 >/dev/null 2>&1 &
+        until_it_listens 4853 client || exit 1
+        $R lab exec serverv0 -- ib_write_bw -D 300 client >/dev/null 2>&1 &
+        cat >$D/rate.py <<'FILE'
+import json, subprocess, sys, time
+def look():
+    status = json.loads(subprocess.check_output([sys.argv[1], 'lab', 'ps', '--json']))
+    host = next(host for host in status['hosts'] if host['name'] == 'serverv0')
+    return status['now_ns'], host['counters']['rdma_sent']
+while look()[1] < 1000:
+    time.sleep(0.2)
+# Packets that were fetched before are not those of the new rate.
+first = look()
+while look()[1] < first[1] + 500:
+    time.sleep(0.2)
+begin = look()
+while look()[1] < begin[1] + 500:
+    time.sleep(0.2)
+end = look()
+print('Mb/s:', round((end[1] - begin[1]) * 4096 * 8000 / (end[0] - begin[0])))
+FILE
+        $R vf set server vf 0 max_tx_rate 50 || exit 1
+        python3 $D/rate.py $R
+    "#);
+    let rate = said.lines().find_map(|line| line.strip_prefix("Mb/s: "));
+    let rate: u64 = rate.unwrap_or_else(|| panic!("{said}")).parse().expect("a number");
+    // No more leaves than the rate allows, however slow the machine is.
+    assert!((1..=52).contains(&rate), "{said}");
+}
+
 /// Sends frames from `eth0` to the host `client`: two with a MAC address of nobody, one with the IP address
 /// of `server`.
 const FORGER: &str = r"

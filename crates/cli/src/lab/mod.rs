@@ -83,7 +83,8 @@ pub(crate) enum Lab {
         #[arg(value_name = "PORT=FILE", value_parser = crate::args::capture)]
         port: (String, PathBuf),
     },
-    /// Change a value of the fabric file while the lab runs: links and thresholds, ECN and PFC of switches.
+    /// Change a value of the fabric file while the lab runs: links and thresholds, ECN and PFC of switches,
+    /// functions of adapters.
     Set {
         /// Name of the lab, if several run.
         #[arg(long, value_name = "NAME")]
@@ -194,7 +195,7 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
             let path = path.as_ref().map(|path| path.to_string_lossy());
             Client::connect(lab.as_deref())?.capture(port, path.as_deref())?;
         }
-        Lab::Set { lab, value: (path, value) } => Client::connect(lab.as_deref())?.set(path, value)?,
+        Lab::Set { lab, value } => Client::connect(lab.as_deref())?.set(std::slice::from_ref(value))?,
         Lab::Metrics { lab } => {
             print!("{}", metrics::text(&Client::connect(lab.as_deref())?.status()?));
         }

@@ -84,7 +84,7 @@ pub enum FunctionLink {
 }
 
 /// The settings of one function with every default filled in.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FunctionSettings {
     /// Address of the function.
     pub mac: [u8; 6],

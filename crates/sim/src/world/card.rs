@@ -110,6 +110,15 @@ impl Card {
         }
     }
 
+    /// Gives a function another share and another rate.
+    pub(super) fn set(&mut self, function: u32, config: &CardFunction) {
+        let Some(turn) = self.turns.get_mut(function as usize) else { return };
+        (turn.weight, turn.rate) = (config.weight.max(1), config.rate);
+        if config.rate.is_none() {
+            turn.paced_until = Time(0);
+        }
+    }
+
     /// Whether a function that has something to send may: if not, when it is to ask again.
     pub(super) fn ask(&mut self, function: u32, now: Time) -> Result<(), Time> {
         let index = function as usize;

@@ -4,6 +4,7 @@
 use super::link_state::{SwitchPorts, kind};
 use super::live::LiveHosts;
 use super::placed_switch::PlacedSwitch;
+use super::scenario::CardFunction;
 use super::{Captured, World};
 use fabric::Time;
 use fabric::config::{CLASSES, PfcConfig, QueueConfig, SwitchConfig};
@@ -73,6 +74,21 @@ impl World {
         }
         host.kind = kind;
         host.egress.follow(now, &part.kinds[number].profile);
+    }
+
+    /// Gives a function of an adapter other rates, another VLAN and other checks: what of its packets is on
+    /// its way is checked by these when it arrives.
+    pub fn set_function(&mut self, function: &CardFunction) {
+        let Some((part, index)) = self.host_at.get(function.host as usize).copied() else { return };
+        let part = &mut self.parts[usize::from(part)];
+        let Some(seat) = &mut part.hosts[index as usize].seat else { return };
+        seat.guard = function.guard;
+        part.cards[seat.card as usize].set(seat.function, function);
+        for part in &mut self.parts {
+            let mut attachments = part.attachments.to_vec();
+            attachments[function.host as usize].vlan = function.vlan;
+            part.attachments = attachments.into();
+        }
     }
 
     /// Gives the ports of a switch another configuration; false, and nothing changes, where it does not fit
