@@ -204,6 +204,7 @@ impl CompletionChannel {
         self.events.push(cookie);
     }
 
+    /// Drops the events of a queue.
     pub(crate) fn forget(&self, cookie: u64) {
         self.events.forget(|&event| event == cookie);
     }

@@ -18,6 +18,7 @@ use crate::shared::Shared;
 use crate::shm::Found;
 use crate::sys::{open_devices, process};
 use crate::wait;
+use crate::wait_any::{self, WaitEnd};
 use rnic::{
     Arm, AttrMask, Completion, Config, Cq, Data, DomainName, Error, Gid, Instant, Nanos, Operation, QpAttr,
     QpInit, QpType, ReceiveRequest, SendRequest, Srq, State, Xrcd,
@@ -26,6 +27,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use wire::Qpn;
 
 /// How long a queue pair waits for the shared-memory channel to its peer before it uses packets: the peer
@@ -405,6 +407,22 @@ impl Device {
     /// As [`CompletionChannel::next`].
     pub fn next_event(&self, channel: &CompletionChannel) -> io::Result<u64> {
         wait::next_event(&self.shared, channel)
+    }
+
+    /// Waits until a queue that is attached to a channel has completions, one of `others` is ready, or the
+    /// time is over. The caller needs no notification of the queue: one that was requested may be taken back.
+    /// It calls this again soon, or requests a notification before it waits elsewhere: what this thread
+    /// leaves is taken over by the progress thread some milliseconds later only.
+    ///
+    /// # Errors
+    /// Those of `poll(2)`; `EINVAL` for a queue without a channel.
+    pub fn wait_cq(
+        &self,
+        cq: Cq,
+        others: &mut [libc::pollfd],
+        most: Option<Duration>,
+    ) -> io::Result<WaitEnd> {
+        wait_any::completions_or(&self.shared, cq, others, most)
     }
 
     /// Sends the queue's completion events to a channel, as `cookie`. A queue is attached to one channel.

@@ -41,6 +41,7 @@ mod source_ports;
 mod sys;
 mod transmit;
 mod wait;
+mod wait_any;
 mod waiting;
 mod wake_up;
 
@@ -52,3 +53,4 @@ pub use error::{DomainError, OpenError};
 pub use interface::{DeviceInfo, all, list};
 pub use sys::fork::{Inside, enter, generation};
 pub use sys::memory::{PinError, pin};
+pub use wait_any::WaitEnd;

@@ -1,6 +1,6 @@
 //! Whether the program polls: a program that polls does the network's work, and the progress thread does not.
 
-use rnic::Nanos;
+use rnic::{Instant, Nanos};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A program that posts or polls this often on average serves the network as well as the progress thread
@@ -9,6 +9,10 @@ const CALL_EVERY: Nanos = Nanos::from_micros(25);
 /// Calls that count as polling at least, however short the time: programs that wait by reading memory call
 /// once or twice per message.
 const CALLS_MIN: u64 = 3;
+
+/// A wait for completions counts as polling for so long: the progress thread only ticks while a program waits
+/// again and again.
+const WAIT_COUNTS_FOR: Nanos = Nanos::from_millis(4);
 
 /// What the program's threads tell the progress thread. Nothing here has to be exact: it decides which thread
 /// serves the network, and both may.
@@ -20,6 +24,8 @@ pub(crate) struct Presence {
     calls_at_leave: AtomicU64,
     /// The progress thread only ticks, and does not serve the network.
     ticking: AtomicBool,
+    /// Until when the last wait for completions counts as polling, in nanoseconds of the device's clock.
+    waits_until: AtomicU64,
 }
 
 impl Presence {
@@ -33,9 +39,20 @@ impl Presence {
         self.calls.store(self.calls() + time.0 / CALL_EVERY.0 + CALLS_MIN, Ordering::Relaxed);
     }
 
+    /// Notes that a program waits for completions in place of the progress thread (see [`crate::wait_any`]).
+    pub(crate) fn note_wait(&self, now: Instant) {
+        self.waits_until.store((now + WAIT_COUNTS_FOR).0, Ordering::Relaxed);
+    }
+
+    /// Whether a program waits again and again like that.
+    pub(crate) fn waits(&self, now: Instant) -> bool {
+        now.0 < self.waits_until.load(Ordering::Relaxed)
+    }
+
     /// Notes that the program is about to sleep. True when the progress thread has to be woken for it.
     pub(crate) fn leave(&self) -> bool {
         self.calls_at_leave.store(self.calls(), Ordering::Relaxed);
+        self.waits_until.store(0, Ordering::Relaxed);
         self.ticking.swap(false, Ordering::Relaxed)
     }
 
@@ -89,5 +106,16 @@ mod tests {
         assert!(presence.leave());
         assert!(!presence.leave(), "told once");
         assert!(!presence.is_polling(0, Nanos::from_micros(50)));
+    }
+
+    #[test]
+    fn a_wait_counts_as_polling_for_a_while() {
+        let (presence, now) = (Presence::default(), Instant(1_000_000));
+        assert!(!presence.waits(now));
+        presence.note_wait(now);
+        assert!(presence.waits(now + Nanos::from_millis(3)));
+        assert!(!presence.waits(now + Nanos::from_millis(4)));
+        presence.leave();
+        assert!(!presence.waits(now), "the program waits elsewhere");
     }
 }

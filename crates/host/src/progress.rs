@@ -53,7 +53,12 @@ fn serve(shared: &Shared, attendant: &Attendant) {
     let (mut calls_seen, mut looked_at) = (0, clock::now());
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock::now();
-        let present = shared.presence.is_polling(calls_seen, now - looked_at);
+        let waits = shared.presence.waits(now);
+        let present = waits || shared.presence.is_polling(calls_seen, now - looked_at);
+        if waits {
+            // A program that waits looks at the sockets itself.
+            thread.tick = TICK;
+        }
         (calls_seen, looked_at) = (shared.presence.calls(), now);
         shared.presence.set_ticking(present);
         let wakes_at = if present { thread.tick() } else { thread.serve() };
@@ -118,7 +123,7 @@ impl Thread<'_> {
         self.tick = Nanos(self.tick.0 * 2).min(TICK);
         // The thread that has the lock runs the timers as well.
         let Some(mut pump) = self.shared.try_lock() else { return next };
-        pump.wake();
+        pump.begin_tick();
         let now = pump.clock();
         pump.tick(now);
         pump.pump_events(&self.shared.events);
@@ -144,7 +149,8 @@ impl Thread<'_> {
                 self.hold.note_arrival(now, self.shared.presence.calls());
             }
             let quiet = !arrived && (now < self.crowded_until || until.is_none_or(|until| now >= until));
-            let replaced = self.shared.presence.is_polling(calls_seen, now - start);
+            let presence = &self.shared.presence;
+            let replaced = presence.waits(now) || presence.is_polling(calls_seen, now - start);
             if quiet || replaced || self.shared.stop.load(Ordering::Acquire) {
                 // Sends acknowledgements that were held back for a full batch.
                 pump.transmit(now);

@@ -12,7 +12,7 @@ use crate::shm::ShmChannels;
 use crate::transmit::Transmitter;
 use link::memory::Sleeper;
 use link::udp::Socket;
-use rnic::{Cq, Error, Event, Gid, Instant, Nanos, Pending};
+use rnic::{Arm, Cq, Error, Event, Gid, Instant, Nanos, Pending};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -38,6 +38,11 @@ const CROWD: u32 = 8;
 /// How often the socket is read, which is a system call, while there are shared-memory channels to read as
 /// well.
 const SOCKET_INTERVAL: Nanos = Nanos::from_micros(5);
+/// How long acknowledgements wait for the answer of a program that waits for something else than completions
+/// now: what answers may be another host, or a busy one.
+const ANSWERS_WITHIN: Nanos = Nanos::from_millis(1);
+/// For so long after a packet acknowledgements do not wait: a peer on a network sends more when it gets them.
+const PACKETS_WITHIN: Nanos = Nanos::from_millis(10);
 /// How long a posted request is held back at most, and how often the progress thread checks whether the
 /// program still polls.
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
@@ -53,10 +58,15 @@ pub(crate) struct Pump {
     pub(crate) lab: Option<LabPort>,
     socket: SocketReads,
     channels: HashMap<Cq, (Arc<CompletionChannel>, u64)>,
+    /// The queue for whose completions a program waits in place of the progress thread: the wake-up socket
+    /// reports them, and not the queue's channel.
+    awaited: Option<Cq>,
     /// Connections to the agent, one for each range of queue pair numbers; none in the child of a fork.
     leases: Vec<OwnedFd>,
     batching: Batching,
     pub(crate) sleepers: Sleepers,
+    /// Since when acknowledgements wait for the program's answer.
+    held_since: Option<Instant>,
     clock: RecentClock,
 }
 
@@ -68,6 +78,8 @@ struct SocketReads {
     emptied_at: Instant,
     /// Packets made since the last read.
     made_since: usize,
+    /// When a packet arrived last.
+    heard_at: Option<Instant>,
 }
 
 /// Which threads sleep, and until when.
@@ -92,9 +104,11 @@ impl Pump {
             lab: None,
             socket: SocketReads::default(),
             channels: HashMap::new(),
+            awaited: None,
             leases: vec![lease],
             batching: Batching::default(),
             sleepers: Sleepers::default(),
+            held_since: None,
             clock: RecentClock::new(),
         }
     }
@@ -174,6 +188,27 @@ impl Pump {
         }
     }
 
+    /// The completion channel of a queue, and the queue's cookie there.
+    pub(crate) fn channel_of(&self, cq: Cq) -> Option<(Arc<CompletionChannel>, u64)> {
+        self.channels.get(&cq).cloned()
+    }
+
+    /// Has completions of a queue reported to a program that waits in place of the progress thread.
+    pub(crate) fn begin_await(&mut self, cq: Cq) {
+        // An error means that the program destroys the queue for which it waits.
+        let _ = self.rnic.cqs_mut().arm(cq, Arm::Any);
+        self.awaited = Some(cq);
+        self.sleepers.program = true;
+    }
+
+    /// Ends that: the program looks at the queue itself.
+    pub(crate) fn end_await(&mut self, cq: Cq) {
+        self.rnic.cqs_mut().disarm(cq);
+        self.awaited = None;
+        self.sleepers.program = false;
+        self.shm.wake();
+    }
+
     pub(crate) fn counters(&self) -> &LinkCounters {
         &self.transmitter.counters
     }
@@ -190,6 +225,9 @@ impl Pump {
         self.shm.publish(&mut self.rnic);
         while let Some(event) = self.rnic.poll_event() {
             match event {
+                Event::Completion(cq) if self.awaited == Some(cq) => {
+                    self.shm.wake_up().iter().for_each(|wake_up| wake_up.signal());
+                }
                 Event::Completion(cq) => {
                     if let Some((channel, cookie)) = self.channels.get(&cq) {
                         channel.push(*cookie);
@@ -268,6 +306,7 @@ impl Pump {
 
     fn fill_with(&mut self, now: Instant, may_call: bool) {
         self.batching.note_transmission();
+        self.held_since = None;
         if let Some(lab) = &mut self.lab {
             lab.begin(now);
         }
@@ -297,7 +336,24 @@ impl Pump {
     /// Reads the socket once. False when nothing had arrived.
     fn receive(&mut self, now: Instant) -> bool {
         self.socket.made_since = 0;
-        self.receiver.receive(&mut self.rnic, now, &mut self.transmitter.counters)
+        let arrived = self.receiver.receive(&mut self.rnic, now, &mut self.transmitter.counters);
+        if arrived {
+            self.socket.heard_at = Some(now);
+        }
+        arrived
+    }
+
+    /// Until when a program may sleep before [`Self::transmit`] where nothing waits but acknowledgements of
+    /// what came through shared memory; `None` where it may not. Sent alone, they would wake a peer that
+    /// waits for the answer.
+    pub(crate) fn holds_until(&mut self, now: Instant) -> Option<Instant> {
+        let hears_packets = self.socket.heard_at.is_some_and(|at| now < at + PACKETS_WITHIN);
+        if self.rnic.pending() != Pending::Acknowledgements || self.transmitter.is_holding() || hears_packets
+        {
+            return None;
+        }
+        let until = *self.held_since.get_or_insert(now) + ANSWERS_WITHIN;
+        (now < until).then_some(until)
     }
 
     /// A poll that found no completion: sends, takes what has arrived, and sends answers that cannot wait.
@@ -317,22 +373,7 @@ impl Pump {
 
     /// The same, but returns once a queue has so many completions (`enough`).
     fn progress_until(&mut self, now: Instant, held: bool, enough: Option<(Cq, usize)>) -> bool {
-        self.run_timers(now);
-        if self.rnic.has_stalled() {
-            self.rnic.resume();
-        }
-        let pending = self.rnic.pending();
-        if pending == Pending::Data || (pending == Pending::Acknowledgements && !held) {
-            self.transmit_holding(now);
-        }
-        if self.shm.sees_beginning() {
-            self.receive_all(now);
-            self.shm.begin();
-        }
-        let mut arrived = self.receive_from_channels(now, |rnic| {
-            enough.is_some_and(|(cq, enough)| rnic.cqs().completions(cq) >= enough)
-        });
-        arrived |= self.receive_from_lab(now);
+        let mut arrived = self.progress_in_memory(now, held, enough);
         let polls_memory = !self.shm.is_empty() || self.lab.is_some();
         if polls_memory && (arrived || now < self.socket.last + SOCKET_INTERVAL) {
             return arrived;
@@ -355,6 +396,31 @@ impl Pump {
             self.transmitter.flush();
         }
         arrived
+    }
+
+    /// The same without the socket: timers, what there is to send, and the shared-memory channels.
+    pub(crate) fn progress_in_memory(
+        &mut self,
+        now: Instant,
+        held: bool,
+        enough: Option<(Cq, usize)>,
+    ) -> bool {
+        self.run_timers(now);
+        if self.rnic.has_stalled() {
+            self.rnic.resume();
+        }
+        let pending = self.rnic.pending();
+        if pending == Pending::Data || (pending == Pending::Acknowledgements && !held) {
+            self.transmit_holding(now);
+        }
+        if self.shm.sees_beginning() {
+            self.receive_all(now);
+            self.shm.begin();
+        }
+        let arrived = self.receive_from_channels(now, |rnic| {
+            enough.is_some_and(|(cq, enough)| rnic.cqs().completions(cq) >= enough)
+        });
+        arrived | self.receive_from_lab(now)
     }
 
     /// Runs the timers that are due, after everything that has arrived was taken: an acknowledgement that
@@ -386,11 +452,15 @@ impl Pump {
         self.rnic.handle_timeout(now);
     }
 
+    /// Has the next [`Self::progress`] read the socket, however recently that was done.
+    pub(crate) fn read_socket_next(&mut self) {
+        self.socket.last = Instant(0);
+    }
+
     /// Takes everything that has arrived so far, through shared memory and the socket, and answers it.
     pub(crate) fn take_arrived(&mut self) {
         for _ in 0..RECEIVES_ALL / RECEIVES_MAX {
-            // The socket is read however recently that was done.
-            self.socket.last = Instant(0);
+            self.read_socket_next();
             let now = self.clock();
             if !self.progress(now, false) {
                 break;
@@ -447,6 +517,15 @@ impl Pump {
         self.sleepers.thread = false;
         self.lab.iter().for_each(LabPort::wake);
         self.shm.wake();
+    }
+
+    /// Begins a tick of the progress thread: it reads no ring, and a program that sleeps is woken as before.
+    pub(crate) fn begin_tick(&mut self) {
+        self.sleepers.thread = false;
+        self.lab.iter().for_each(LabPort::wake);
+        if !self.sleepers.program {
+            self.shm.wake();
+        }
     }
 
     /// Whether packets are held back or made at the next transmission.

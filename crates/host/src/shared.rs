@@ -109,6 +109,11 @@ impl Shared {
         }
     }
 
+    /// The sockets at which packets arrive.
+    pub(crate) fn with_sockets<T>(&self, see: impl FnOnce(&[RawFd]) -> T) -> T {
+        see(&self.sockets.lock().unwrap_or_else(PoisonError::into_inner).descriptors)
+    }
+
     /// Sets whether packets wake the progress thread. It cannot fail: the descriptors are open as long as the
     /// device.
     pub(crate) fn watch_socket(&self, wanted: bool) {

@@ -48,6 +48,8 @@ struct Poller {
     yielded_at: Cell<usize>,
     /// Polls since then that found nothing.
     since: Cell<u32>,
+    /// The thread waits for descriptors of its own too, see [`crate::wait_any`].
+    waits_for_others: Cell<bool>,
 }
 
 thread_local! {
@@ -56,7 +58,8 @@ thread_local! {
 
 impl Poller {
     const fn new() -> Self {
-        Self { last: Cell::new(0), yielded_at: Cell::new(0), since: Cell::new(0) }
+        let zero = Cell::new(0);
+        Self { last: Cell::new(0), yielded_at: zero, since: Cell::new(0), waits_for_others: Cell::new(false) }
     }
 
     /// Notes a poll. Whether the poll before it was of the same device.
@@ -88,10 +91,18 @@ pub(crate) fn polls_alone(shared: &Shared) -> bool {
     POLLER.with(|poller| poller.polls(address(shared)))
 }
 
+/// Notes that this thread waits for descriptors of its own together with completions: its polls do not wait.
+pub(crate) fn note_waits_for_others() {
+    POLLER.with(|poller| poller.waits_for_others.set(true));
+}
+
 /// Yields the core after polls have found nothing for a while, or sleeps for a bounded time where another
 /// thread wanted the core lately. A thread that does not poll this device `alone` yields once in a round over
 /// its devices.
 pub(crate) fn yield_core(shared: &Shared, now: Instant, alone: bool) {
+    if POLLER.with(|poller| poller.waits_for_others.get()) {
+        return;
+    }
     if !alone {
         if POLLER.with(|poller| poller.ends_round(address(shared))) {
             std::thread::yield_now();
@@ -126,15 +137,15 @@ pub(crate) fn next_event(shared: &Shared, channel: &CompletionChannel) -> io::Re
 }
 
 /// The right to wait in place of the progress thread. One thread has it at a time.
-struct WaitGuard<'a> {
-    shared: &'a Shared,
-    /// The channel whose event is waited for; none for a poll.
+pub(crate) struct WaitGuard<'a> {
+    pub(crate) shared: &'a Shared,
+    /// The channel whose event is waited for; none for a poll, and for completions of a queue.
     channel: Option<&'a CompletionChannel>,
-    wake_up: Arc<WakeUp>,
+    pub(crate) wake_up: Arc<WakeUp>,
 }
 
 impl<'a> WaitGuard<'a> {
-    fn take(shared: &'a Shared, channel: Option<&'a CompletionChannel>) -> Option<Self> {
+    pub(crate) fn take(shared: &'a Shared, channel: Option<&'a CompletionChannel>) -> Option<Self> {
         let shm = &shared.lock().shm;
         let wake_up = shm.wake_up().filter(|_| !shm.is_empty())?;
         shared.waiting.take().then(|| Self { shared, channel, wake_up: Arc::clone(wake_up) })

@@ -34,6 +34,16 @@ impl WakeUp {
         let _ = unix::send_now(self.sender.as_raw_fd(), &[1]);
     }
 
+    /// The receiving end, which is readable while signals wait.
+    pub(crate) fn receiver(&self) -> RawFd {
+        self.receiver.as_raw_fd()
+    }
+
+    /// Takes the signals that wait, without waiting for one. False when the connection was shut down.
+    pub(crate) fn take(&self) -> io::Result<bool> {
+        unix::receive_now(self.receiver(), &mut [0; SIGNALS_MAX]).map(|signals| signals > 0)
+    }
+
     /// Waits for a signal, for so long at most. False when the connection was shut down.
     pub(crate) fn wait_for(&self, time: Duration) -> bool {
         let receiver = self.receiver.as_raw_fd();

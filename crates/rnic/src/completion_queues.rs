@@ -67,6 +67,13 @@ impl CompletionQueues {
         Ok(())
     }
 
+    /// Takes back what [`Self::arm`] asked for: the queue reports no completion until it is armed again.
+    pub fn disarm(&mut self, cq: Cq) {
+        if let Ok(queue) = self.get_mut(cq) {
+            queue.disarm();
+        }
+    }
+
     /// Hands up to `most` completions to `take`, oldest first; returns how many.
     pub fn poll(&mut self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
         let Ok(queue) = self.get_mut(cq) else { return 0 };

@@ -98,6 +98,10 @@ impl CompletionQueue {
         }
     }
 
+    pub(crate) fn disarm(&mut self) {
+        (self.armed, self.held, self.due) = (None, 0, None);
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Completion> {
         self.ring.pop_front()
     }
@@ -133,6 +137,19 @@ mod tests {
     fn complete(queue: &mut CompletionQueue, at: u64) -> bool {
         let done = completion(wire::Qpn::new(1), 0, Status::Success, CompletionKind::Send, Instant(at));
         queue.push(Cq(0), done, Notice::Ordinary).is_some()
+    }
+
+    #[test]
+    fn a_queue_that_was_disarmed_reports_nothing() {
+        let mut queue = CompletionQueue::new(16);
+        queue.moderate(Moderation { count: 2, period: Nanos(100) });
+        queue.arm(Arm::Any);
+        assert!(!complete(&mut queue, 1), "held");
+        queue.disarm();
+        assert_eq!(queue.due(), None);
+        assert_eq!([2, 3].map(|at| complete(&mut queue, at)), [false, false]);
+        queue.arm(Arm::Any);
+        assert_eq!([4, 5].map(|at| complete(&mut queue, at)), [false, true]);
     }
 
     #[test]

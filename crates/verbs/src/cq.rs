@@ -119,6 +119,23 @@ door! {
         Ok(())
     }
 
+    /// Private call for programs that also run over other libraries, and use it where it is: they wait for
+    /// completions and descriptors of their own at once, see [`host::Device::wait_cq`]. Returns the sum of 1
+    /// if the queue has completions, and of 2 if the descriptors were looked at; -1 with `errno`.
+    fn rockery_wait_cq(
+        queue: CqArg<'_>, others: *mut libc::pollfd, count: u32, most_ns: i64,
+    ) -> number(i32) {
+        let queue = queue.get()?;
+        let others = match count {
+            0 => &mut [],
+            // SAFETY: the caller passes so many descriptors, which nothing else uses while the function runs.
+            count => unsafe { core::slice::from_raw_parts_mut(others, count as usize) },
+        };
+        let most = u64::try_from(most_ns).ok().map(core::time::Duration::from_nanos);
+        let end = queue.context.device.wait_cq(queue.handle, others, most)?;
+        Ok(i32::from(end.completions) + 2 * i32::from(end.looked))
+    }
+
     /// Hot path: no allocation. Returns the number of completions, or a negative error number.
     fn poll_cq(queue: CqArg<'_>, most: i32, completions: *mut ibv_wc) -> plain(i32) {
         let (Ok(queue), Ok(most)) = (queue.get(), usize::try_from(most)) else { return -libc::EINVAL };

@@ -52,6 +52,13 @@ pub(crate) fn idler(transport: &str) {
         send(&a, &b);
         assert_eq!(sleeper.join().unwrap(), 77);
     });
+    drop(b.wait(1));
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| b.device.wait_cq(b.cq, &mut [], None).unwrap());
+        while_nothing_happens("waiting for a queue");
+        send(&a, &b);
+        assert!(sleeper.join().unwrap().completions);
+    });
     println!("idled");
 }
 

@@ -21,3 +21,4 @@ mod scribbles;
 mod shm;
 mod sys;
 mod trust;
+mod waits;

@@ -335,6 +335,28 @@ pub fn is_readable_within(socket: RawFd, time: Duration) -> bool {
     unsafe { libc::ppoll(&mut wanted, 1, &time, std::ptr::null()) > 0 }
 }
 
+/// Waits until one of these descriptors is ready, for so long at most if there is a limit; their `revents`
+/// say which are. A signal ends the wait.
+///
+/// # Errors
+/// Those of the system call.
+pub fn wait_for_any(polled: &mut [libc::pollfd], most: Option<Duration>) -> io::Result<()> {
+    polled.iter_mut().for_each(|it| it.revents = 0);
+    let time =
+        most.map(|it| libc::timespec { tv_sec: it.as_secs() as i64, tv_nsec: i64::from(it.subsec_nanos()) });
+    let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: a slice and its length, a time that lives until the call returns or none, and no signal mask.
+    let ready =
+        unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, std::ptr::null()) };
+    match ready {
+        -1 => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            error => Err(error),
+        },
+        _ => Ok(()),
+    }
+}
+
 /// Receives a message, and the descriptor that came with it. 0 bytes: the other side is gone.
 ///
 /// # Errors

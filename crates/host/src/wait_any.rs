@@ -1,0 +1,201 @@
+//! How a program waits for completions and for descriptors of its own at once, as a gateway between RDMA and
+//! TCP does: `rockery_wait_cq`, which programs call that know rockery's library.
+//!
+//! The thread sleeps in `poll(2)` for its own descriptors and for the device's wake-up socket, in place of
+//! the progress thread (see [`crate::wait`]): a peer that writes a record wakes this thread alone, which
+//! takes the record from the ring itself. The queue's completion channel takes no part: its descriptor would
+//! have to be set, cleared and read for each wait.
+//!
+//! A program that waits again and again counts as one that polls: the progress thread only ticks, and is not
+//! woken by records that arrive between two waits. Acknowledgements wait for the program's answer, for a
+//! millisecond at most, where no packets arrive from a network: sent alone, they would wake the peer twice
+//! for each request.
+//!
+//! One thread of a program waits like this at a time. It takes the records of the other connections too, and
+//! so wakes the threads that wait for those, which sleep until their completion channels are readable.
+
+use crate::clock;
+use crate::shared::Shared;
+use crate::wait::{WaitGuard, note_waits_for_others};
+use libc::{POLLIN, pollfd};
+use link::memory::Sleeper;
+use link::unix;
+use rnic::{Arm, Cq};
+use std::io;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// What the wait of [`completions_or`] has ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaitEnd {
+    /// The queue has completions.
+    pub completions: bool,
+    /// The other descriptors were looked at: their `revents` are valid.
+    pub looked: bool,
+}
+
+/// Waits until a queue has completions, one of `others` is ready, or the time is over. A queue that has
+/// completions already ends the wait before the descriptors are looked at.
+pub(crate) fn completions_or(
+    shared: &Shared,
+    cq: Cq,
+    others: &mut [pollfd],
+    most: Option<Duration>,
+) -> io::Result<WaitEnd> {
+    note_waits_for_others();
+    let until = most.and_then(|most| Instant::now().checked_add(most));
+    let guarded = WaitGuard::take(shared, None).map(|guard| guard.wait_for_any(cq, others, until));
+    match guarded.transpose()?.flatten() {
+        Some(end) => Ok(end),
+        // No thread waits in place of the progress thread now, or another one does.
+        None => wait_for_channel(shared, cq, others, until),
+    }
+}
+
+const READY: WaitEnd = WaitEnd { completions: true, looked: false };
+
+fn left(until: Option<Instant>) -> Option<Duration> {
+    until.map(|until| until.saturating_duration_since(Instant::now()))
+}
+
+fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
+}
+
+fn is_ready(polled: &[pollfd]) -> bool {
+    polled.iter().any(|it| it.revents != 0)
+}
+
+fn readable(fd: RawFd) -> pollfd {
+    pollfd { fd, events: POLLIN, revents: 0 }
+}
+
+/// Polls `own` and `others` at once.
+fn poll(own: &mut Vec<pollfd>, others: &mut [pollfd], until: Option<Instant>) -> io::Result<()> {
+    let count = own.len();
+    own.extend_from_slice(others);
+    unix::wait_for_any(own, left(until))?;
+    others.copy_from_slice(&own[count..]);
+    own.truncate(count);
+    Ok(())
+}
+
+impl WaitGuard<'_> {
+    /// None where the wake-up socket was shut down.
+    fn wait_for_any(
+        &self,
+        cq: Cq,
+        others: &mut [pollfd],
+        until: Option<Instant>,
+    ) -> io::Result<Option<WaitEnd>> {
+        let mut own = Vec::new();
+        loop {
+            let held = match self.prepare(cq) {
+                Prepared::Ready => return Ok(Some(READY)),
+                Prepared::Again => continue,
+                Prepared::Asleep(held) => held.and_then(|held| Instant::now().checked_add(held)),
+            };
+            own.clear();
+            own.push(readable(self.wake_up.receiver()));
+            self.shared.with_sockets(|sockets| own.extend(sockets.iter().copied().map(readable)));
+            let ends = [until, held].into_iter().flatten().min();
+            let polled = poll(&mut own, others, ends);
+            let [wake_up, sockets @ ..] = &own[..] else { return Ok(None) };
+            // An error means that no signal waits.
+            let is_open = wake_up.revents == 0 || self.wake_up.take().unwrap_or(true);
+            let mut pump = self.shared.lock();
+            pump.end_await(cq);
+            if is_ready(sockets) {
+                let now = pump.clock();
+                pump.read_socket_next();
+                pump.progress(now, false);
+                pump.pump_events(&self.shared.events);
+            }
+            polled?;
+            if !is_open {
+                return Ok(None);
+            }
+            if is_ready(others) || is_over(until) {
+                let completions = pump.rnic.cqs().has_completions(cq);
+                return Ok(Some(WaitEnd { completions, looked: true }));
+            }
+        }
+    }
+
+    /// Takes what has arrived, and prepares the sleep unless the queue has completions.
+    fn prepare(&self, cq: Cq) -> Prepared {
+        let mut pump = self.shared.lock();
+        let now = pump.clock();
+        let is_held = pump.holds_until(now).is_some();
+        pump.progress_in_memory(now, is_held, Some((cq, 1)));
+        pump.pump_events(&self.shared.events);
+        self.shared.presence.note_wait(now);
+        if pump.rnic.cqs().has_completions(cq) {
+            self.shared.presence.note_call();
+            return Prepared::Ready;
+        }
+        pump.note_away();
+        let held = pump.holds_until(now);
+        if held.is_none() {
+            pump.transmit(now);
+        }
+        pump.begin_await(cq);
+        pump.pump_events(&self.shared.events);
+        if pump.shm.sleep(Sleeper::Program) || pump.rnic.cqs().has_completions(cq) {
+            pump.end_await(cq);
+            return Prepared::Again;
+        }
+        self.shared.finish(pump, now);
+        Prepared::Asleep(held.map(|until| clock::real(until - now)))
+    }
+}
+
+enum Prepared {
+    /// The queue has completions.
+    Ready,
+    /// Records have arrived meanwhile.
+    Again,
+    /// Peers wake this thread. For so long at most if acknowledgements are held.
+    Asleep(Option<Duration>),
+}
+
+/// The wait of a thread that cannot take the progress thread's place: another one has, or there is no peer on
+/// this host.
+fn wait_for_channel(
+    shared: &Shared,
+    cq: Cq,
+    others: &mut [pollfd],
+    until: Option<Instant>,
+) -> io::Result<WaitEnd> {
+    let Some((channel, cookie)) = shared.lock().channel_of(cq) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut own = vec![readable(channel.fd())];
+    loop {
+        let mut pump = shared.lock();
+        let now = pump.clock();
+        // An error means that the program destroys the queue for which it waits.
+        let _ = pump.rnic.cqs_mut().arm(cq, Arm::Any);
+        pump.note_away();
+        pump.transmit(now);
+        let is_ready_now = pump.rnic.cqs().has_completions(cq);
+        // The thread that waits in place of the progress thread takes what arrives for all.
+        if !is_ready_now && !pump.sleepers.program && shared.presence.leave() {
+            pump.sleepers.wakes_at = now;
+            shared.wake.add();
+        }
+        shared.finish(pump, now);
+        if is_ready_now {
+            return Ok(READY);
+        }
+        poll(&mut own, others, until)?;
+        if is_ready(&own) {
+            channel.forget(cookie);
+        }
+        let completions = shared.lock().rnic.cqs().has_completions(cq);
+        // The event may have been of completions that were taken before.
+        if completions || is_ready(others) || is_over(until) {
+            return Ok(WaitEnd { completions, looked: true });
+        }
+    }
+}
