@@ -21,6 +21,7 @@ pub use sys::domain::Domain;
 pub use sys::landing::Landing;
 pub use sys::listener::{HalfOpen, Listener, ListenerEvent, Request};
 pub use sys::shared::SharedReceives;
+pub use sys::wait::{Watched, Woken};
 
 /// Reasons why a call has failed.
 #[derive(Debug, Error)]

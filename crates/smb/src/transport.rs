@@ -3,12 +3,11 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use buffer::Buffer;
-use rdma::{BATCH, Completion, Done, Landing, Sizes};
+use rdma::{BATCH, Completion, Done, Landing, Sizes, Watched, Woken};
 use slab::Slab;
 use wire::smb::direct::BufferDescriptor;
 
@@ -142,11 +141,6 @@ impl Transport {
             is_trusted: !listens,
             is_receiving: true,
         }
-    }
-
-    /// Descriptors that are readable when something has happened.
-    pub fn descriptors(&self) -> [RawFd; 2] {
-        self.connection.descriptors()
     }
 
     /// The connection's state.
@@ -339,12 +333,24 @@ impl Transport {
         Ok(true)
     }
 
-    /// Requests a notification for the next completion. The caller polls once more afterwards.
+    /// Has the device make progress by itself: this thread waits elsewhere next.
     ///
     /// # Errors
     /// [`Ended`] when the device was removed.
-    pub fn arm(&mut self) -> Result<(), Ended> {
+    pub fn leave(&mut self) -> Result<(), Ended> {
         Ok(self.connection.arm()?)
+    }
+
+    /// Waits for completions, for the end of the connection, and for a descriptor.
+    ///
+    /// # Errors
+    /// [`Ended`] when the peer has disconnected.
+    pub fn wait(&mut self, other: Option<Watched>, most: Option<Duration>) -> Result<Woken, Ended> {
+        let woken = self.connection.wait(other, most)?;
+        if woken.state {
+            self.check_events()?;
+        }
+        Ok(woken)
     }
 
     /// Finds out whether the peer has disconnected.

@@ -21,7 +21,7 @@ use super::address::sockaddr;
 use super::channel::{Channel, Event, Id, Link};
 use super::domain::Domain;
 use super::landing::Landing;
-use super::library::{Library, check, failed, set_nonblocking};
+use super::library::{Library, WaitCq, check, failed, set_nonblocking};
 use super::outbox::{INLINE, Inbox, LocalData, Outbox, Remote};
 use super::shared::SharedReceives;
 use crate::Error;
@@ -100,6 +100,8 @@ pub struct Connection {
     sizes: Sizes,
     established: bool,
     ended: bool,
+    /// A notification was requested by [`Connection::wait`], and has not come.
+    pub(super) is_armed: bool,
     /// The event that ended the connection, if it was a failure.
     failure: Option<(u32, c_int)>,
     /// Array that completions are polled into.
@@ -155,6 +157,7 @@ impl Connection {
             sizes,
             established: false,
             ended: false,
+            is_armed: false,
             failure: None,
             found: Box::new([ibv_wc::default(); BATCH]),
         };
@@ -264,6 +267,16 @@ impl Connection {
     pub fn descriptors(&self) -> [RawFd; 2] {
         // SAFETY: a channel that lives as long as this.
         [unsafe { self.queues.wakeups.as_ref() }.fd, self.link.channel.descriptor()]
+    }
+
+    /// The function of the library that waits for a queue and descriptors at once.
+    pub(super) fn wait_function(&self) -> Option<WaitCq> {
+        self.queues.library.wait_cq
+    }
+
+    /// The queue of all completions.
+    pub(super) fn completion_queue(&self) -> *mut ibv_cq {
+        self.queues.completions.as_ptr()
     }
 
     /// Reads connection manager events, to find out whether the connection has ended.

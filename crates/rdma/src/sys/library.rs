@@ -10,6 +10,13 @@ use crate::Error;
 
 type Cq = *mut ibv_cq;
 
+/// Its arguments are the queue, other descriptors and their number, and the longest wait in nanoseconds, or
+/// -1. It returns the sum of 1 if the queue has completions, and of 2 if the descriptors were looked at.
+pub(crate) type WaitCq = unsafe extern "C" fn(Cq, *mut libc::pollfd, u32, i64) -> c_int;
+
+const WAIT_CQ: &CStr = c"rockery_wait_cq";
+/// The version of rockery's own functions.
+const PRIVATE: &CStr = c"IBVERBS_PRIVATE_ROCKERY";
 const VERBS: &CStr = c"libibverbs.so.1";
 const CM: &CStr = c"librdmacm.so.1";
 
@@ -20,6 +27,8 @@ macro_rules! functions {
         #[allow(non_snake_case, reason = "names of C")]
         pub(crate) struct Library {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+            /// Only rockery's library has it: waits for a completion queue and descriptors at once.
+            pub(crate) wait_cq: Option<WaitCq>,
         }
 
         impl Library {
@@ -38,6 +47,16 @@ macro_rules! functions {
                         // SAFETY: the header of this library declares the function with this type.
                         unsafe { std::mem::transmute::<*mut c_void, Function>(found) }
                     },)*
+                    wait_cq: {
+                        // SAFETY: a handle of dlopen, and strings that end with zero.
+                        let found = unsafe { libc::dlvsym(verbs, WAIT_CQ.as_ptr(), PRIVATE.as_ptr()) };
+                        if found.is_null() {
+                            None
+                        } else {
+                            // SAFETY: rockery's library has a function of this type under this name.
+                            Some(unsafe { std::mem::transmute::<*mut c_void, WaitCq>(found) })
+                        }
+                    },
                 })
             }
         }

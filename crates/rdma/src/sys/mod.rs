@@ -11,3 +11,4 @@ pub(crate) mod listener;
 mod outbox;
 mod registration;
 pub(crate) mod shared;
+pub(crate) mod wait;

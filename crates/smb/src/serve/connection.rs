@@ -1,13 +1,12 @@
 //! The thread of one relayed connection: an SMB Direct transport, a session, and a TCP connection.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use rdma::{Watched, Woken};
 
 use super::Shared;
 use super::limiter::Permit;
@@ -17,14 +16,19 @@ use crate::limits::{CONNECT_TIMEOUT, SESSION_TIMEOUT, TO_DIRECT_MAX, TO_TCP_MAX}
 use crate::relay::Session;
 use crate::transport::Transport;
 
-const COMPLETIONS: Token = Token(0);
-const STATE: Token = Token(1);
-const TCP: Token = Token(2);
-
 /// Bytes that are read from TCP before completions are handled again.
 const TURN_BYTES: usize = 1 << 20;
+/// Waits in a row that completions end before TCP is looked at, after which TCP is read anyway.
+const UNSEEN_MAX: u32 = 8;
 /// How long a connection is idle before it frees its data buffers.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
+
+/// What the TCP connection may have, as far as is known: bytes to read, room to write.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    reads: bool,
+    writes: bool,
+}
 
 /// The TCP side of a connection.
 #[derive(Debug)]
@@ -62,52 +66,49 @@ impl<S: Session> Driver<'_, S> {
     }
 
     fn serve(&mut self) -> Result<std::convert::Infallible, Ended> {
-        let mut poll = Poll::new()?;
-        let mut events = Events::with_capacity(8);
-        for (descriptor, token) in self.transport.descriptors().into_iter().zip([COMPLETIONS, STATE]) {
-            poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
-        }
-        if let Tcp::Open(stream) = &mut self.tcp {
-            poll.registry().register(stream, TCP, Interest::READABLE | Interest::WRITABLE)?;
-        }
         let began = Instant::now();
-        let (mut is_armed, mut is_released) = (false, true);
+        let (mut is_released, mut unseen) = (true, 0);
+        let mut woken = Woken { completions: true, state: false, other: None };
+        let mut ready = Ready { reads: false, writes: true };
         loop {
-            if self.turn(&poll)? {
-                (is_armed, is_released) = (false, false);
-                continue;
+            unseen = if woken.other.is_none() { unseen + 1 } else { 0 };
+            let is_ready = woken.other.unwrap_or(unseen % UNSEEN_MAX == 0);
+            ready = Ready { reads: is_ready, writes: ready.writes | is_ready };
+            let mut is_completed = woken.completions;
+            // What one turn sends or frees may let the next one go on. TCP is read until it is empty.
+            while self.turn(is_completed, &mut ready)? {
+                (is_completed, is_released) = (ready.reads, false);
             }
             self.count();
             let most = self.time_to_sleep(began)?;
-            if !is_armed {
-                // Completions that arrived before arming cause no notification: one more turn.
-                self.transport.arm()?;
-                is_armed = true;
-                continue;
-            }
-            self.transport.check_events()?;
             let most =
                 if is_released { most } else { Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER))) };
-            match poll.poll(&mut events, most) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
-                _ => is_armed = false,
-            }
-            if events.is_empty() && !is_released && most == Some(IDLE_AFTER) {
+            let tcp = self.watched();
+            woken = self.transport.wait(tcp, most)?;
+            let is_idle = !woken.completions && woken.other == Some(false);
+            if is_idle && !is_released && most == Some(IDLE_AFTER) {
                 self.transport.release_idle();
                 is_released = true;
             }
         }
     }
 
+    /// What is waited for at the TCP connection.
+    fn watched(&mut self) -> Option<Watched> {
+        let reads = self.may_receive();
+        let Tcp::Open(stream) = &self.tcp else { return None };
+        let writes = !self.session.to_tcp().next().is_empty();
+        Some(Watched { descriptor: stream.as_raw_fd(), reads, writes })
+    }
+
     /// Does what can be done now; returns whether there was anything.
-    fn turn(&mut self, poll: &Poll) -> Result<bool, Ended> {
-        let mut progress = self.transport.poll(&mut self.session)?;
+    fn turn(&mut self, is_completed: bool, ready: &mut Ready) -> Result<bool, Ended> {
+        let mut progress = is_completed && self.transport.poll(&mut self.session)?;
         if let Tcp::Later(address) = self.tcp
             && self.transport.direct().is_established()
         {
-            let mut stream = connect(address)?;
-            poll.registry().register(&mut stream, TCP, Interest::READABLE | Interest::WRITABLE)?;
-            self.tcp = Tcp::Open(stream);
+            self.transport.leave()?;
+            self.tcp = Tcp::Open(connect(address)?);
             progress = true;
         }
         self.session.advance(&mut self.transport)?;
@@ -116,42 +117,58 @@ impl<S: Session> Driver<'_, S> {
             self.listed.entry.has_session.store(true, Ordering::Relaxed);
             self.transport.trust(self.shared.parameters.credits);
         }
-        progress |= self.send()?;
-        progress |= self.receive()?;
+        progress |= ready.writes && self.send(ready)?;
+        progress |= ready.reads && self.receive(ready)?;
         self.transport.set_receiving(self.session.to_tcp().queued() < TO_TCP_MAX);
         self.transport.flush()?;
         Ok(progress)
     }
 
-    fn send(&mut self) -> Result<bool, Ended> {
+    /// Writes to TCP as long as there are bytes and room for them.
+    fn send(&mut self, ready: &mut Ready) -> Result<bool, Ended> {
         let Tcp::Open(stream) = &mut self.tcp else { return Ok(false) };
         let (queue, mut progress) = (self.session.to_tcp(), false);
         while let bytes = queue.next()
             && !bytes.is_empty()
+            && ready.writes
         {
-            let Some(count) = later(stream.write(bytes))? else { break };
+            let count = later(stream.write(bytes))?.unwrap_or(0);
+            ready.writes = count == bytes.len();
+            progress |= count > 0;
             queue.sent(count);
-            progress = true;
         }
         Ok(progress)
     }
 
-    fn receive(&mut self) -> Result<bool, Ended> {
-        let Tcp::Open(stream) = &mut self.tcp else { return Ok(false) };
-        if !self.transport.direct().is_established() {
-            return Ok(false);
-        }
-        let mut total = 0;
-        while total < TURN_BYTES
+    /// Whether bytes from TCP are taken now.
+    fn may_receive(&mut self) -> bool {
+        self.transport.direct().is_established()
             && self.transport.queued() < TO_DIRECT_MAX
-            && let Some(place) = self.session.tcp_place()
-        {
+            && self.session.tcp_place().is_some()
+    }
+
+    /// Reads from TCP as long as it has bytes and there is a place for them.
+    fn receive(&mut self, ready: &mut Ready) -> Result<bool, Ended> {
+        let mut total = 0;
+        while total < TURN_BYTES && self.may_receive() {
+            let Tcp::Open(stream) = &mut self.tcp else { break };
+            let Some(place) = self.session.tcp_place() else { break };
+            let room = place.len();
             match later(stream.read(place))? {
-                None => break,
+                None => {
+                    ready.reads = false;
+                    break;
+                }
                 Some(0) => return Err(Ended::TcpClosed),
                 Some(count) => {
                     total += count;
                     self.session.tcp_received(count, &mut self.transport)?;
+                    // Less than there was room for: the socket is empty, and the next wait says when it
+                    // is not.
+                    if count < room {
+                        ready.reads = false;
+                        break;
+                    }
                 }
             }
         }
@@ -174,10 +191,10 @@ impl<S: Session> Driver<'_, S> {
 
 /// Connects to the SMB server.
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = std::net::TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+    let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
-    Ok(TcpStream::from_std(stream))
+    Ok(stream)
 }
 
 fn later(result: io::Result<usize>) -> io::Result<Option<usize>> {

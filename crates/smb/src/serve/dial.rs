@@ -99,7 +99,7 @@ fn relay(shared: &Arc<Shared>, trees: Trees, client: Client, server: SocketAddr)
     };
     tracing::info!(%peer, %server, "connected");
     let transport = Transport::new(connection, parameters, false, &shared.memory);
-    let tcp = Tcp::Open(mio::net::TcpStream::from_std(stream));
+    let tcp = Tcp::Open(stream);
     let listed = shared.list(peer.to_string());
     Driver { shared, permit, listed, transport, session: Dial::new(trees), tcp }.run()
 }
