@@ -94,8 +94,8 @@ fn line_of_stream(stream: &Stream) -> String {
         _ => format!("{:.1} GB/s", mb_per_s as f64 / 1e3),
     };
     format!(
-        "{operation}s of up to {bytes_max} bytes through channel {channel} are copied by the {method} (rings {}, \
-         kernel {})",
+        "{operation}s of up to {bytes_max} bytes through channel {channel} are copied by the {method} \
+         (rings {}, kernel {})",
         rate(*rings_mb_per_s),
         rate(*kernel_mb_per_s)
     )
@@ -210,8 +210,8 @@ mod tests {
         let text = as_text(&devices, &found, false);
         assert!(text.contains("sent_packets") && !text.contains("corrupt"), "{text}");
         assert!(text.contains("and 8 queue pairs more"), "{text}");
-        let stream = "WRITEs of up to 65536 bytes through channel 1 are copied by the kernel (rings 5.1 GB/s, kernel \
-                      9.4 GB/s)";
+        let stream = "WRITEs of up to 65536 bytes through channel 1 are copied by the kernel (rings \
+                      5.1 GB/s, kernel 9.4 GB/s)";
         assert!(text.contains(stream), "{text}");
         assert!(text.contains("2 open devices gave no report"), "{text}");
         let json = as_json(&devices, &found);

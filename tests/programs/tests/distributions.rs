@@ -191,8 +191,8 @@ const MODULES: [(&str, usize); 7] = [
 /// How long all cases of a release may take, on a busy machine.
 const CASES_SECONDS: u64 = 900;
 
-/// Cases of a release that do not pass. rdma-core 39 binds a window with a key made of the region's instead of
-/// the window's.
+/// Cases of a release that do not pass. rdma-core 39 binds a window with a key made of the region's instead
+/// of the window's.
 const KNOWN: [(&str, &str); 1] = [("ubuntu-22.04", "test_qpex.QpExTestCase.test_qp_ex_rc_bind_mw")];
 
 /// All of rdma-core's tests through its Python binding, both of the distribution's release, in one process.

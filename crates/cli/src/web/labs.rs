@@ -80,6 +80,7 @@ mod tests {
             hosts: vec![host],
             simulated: 1,
             captured: Vec::new(),
+            dcbx: Vec::new(),
         };
         let port = PortCounters {
             port: "sw:1".to_owned(),

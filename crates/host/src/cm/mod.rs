@@ -196,8 +196,8 @@ impl<O: Owner> Session<O> {
     /// Sends pending datagrams, and delivers pending events.
     fn settle(&mut self, now: Instant) {
         loop {
-            // The journal is first: a program that is killed when it has ESTABLISHED leaves a DREQ, and not the
-            // REJ of a connection that is still requested.
+            // The journal is first: a program that is killed when it has ESTABLISHED leaves a DREQ, and not
+            // the REJ of a connection that is still requested.
             let lines = &self.lines;
             self.journal.follow(&mut self.cm, |gid| lines.interface_of(gid));
             while let Some(datagram) = self.cm.poll_transmit() {

@@ -1,8 +1,9 @@
 //! `make bench`: rockery beside the limits of what it stands on and beside other programs, in one run.
 //!
-//! Machines differ and their speed varies while they work, so what counts are ratios: each figure is measured
-//! several times, each time between two measurements of its limits, and the median ratio is taken. The results
-//! of each kind of processor are kept in `docs/performance`, and `docs/performance.md` shows all side by side.
+//! Machines differ and their speed varies while they work, so what counts are ratios: each figure is
+//! measured several times, each time between two measurements of its limits, and the median ratio is taken.
+//! The results of each kind of processor are kept in `docs/performance`, and `docs/performance.md` shows all
+//! side by side.
 
 mod measured;
 mod page;

@@ -1,5 +1,5 @@
-//! Where figures are measured: network namespaces in which programs use one build of rockery, and the compiled
-//! probes. All of it is made when a row first needs it, so that one row can be measured alone.
+//! Where figures are measured: network namespaces in which programs use one build of rockery, and the
+//! compiled probes. All of it is made when a row first needs it, so that one row can be measured alone.
 
 use std::cell::OnceCell;
 use std::path::Path;

@@ -21,7 +21,7 @@ pub(crate) struct Results {
     pub(crate) rounds: usize,
     /// Milliseconds that a loop of always the same work took before each row.
     pub(crate) fixed_loop: Vec<f64>,
-    /// All rows.
+    /// The rows that were measured, in the order of the table.
     pub(crate) rows: Vec<Measured>,
 }
 
@@ -98,8 +98,8 @@ pub(crate) mod tests {
             file_name(&results("Intel(R) Xeon(R) CPU @ 2.10GHz").machine),
             "intel-r-xeon-r-cpu-2-10ghz"
         );
-        let expected = "AMD EPYC, 2 processors, Linux 6.1; 2026-11-23, medians of 3; a loop of always the same \
-                        work took 20.0 ms (-5/+10%)";
+        let expected = "AMD EPYC, 2 processors, Linux 6.1; 2026-11-23, medians of 3; a loop of always the \
+                        same work took 20.0 ms (-5/+10%)";
         assert_eq!(results("AMD EPYC").head(), expected);
     }
 

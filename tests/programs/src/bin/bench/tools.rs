@@ -31,8 +31,8 @@ pub(crate) fn number(output: &str, name: &str) -> Result<f64, Error> {
     figure.ok_or_else(|| Error::Failed { command: name.to_owned(), output: output.to_owned() })
 }
 
-/// A column of what perftest's programs print: of bandwidths the average in MiB/s and millions of messages per
-/// second, of latencies p50 and p99 in microseconds.
+/// A column of what perftest's programs print: of bandwidths the average in MiB/s and millions of messages
+/// per second, of latencies p50 and p99 in microseconds.
 #[derive(Clone, Copy)]
 pub(crate) enum Column {
     Average,

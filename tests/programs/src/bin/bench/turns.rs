@@ -9,8 +9,8 @@ use crate::row::Row;
 
 /// Measures a row in so many rounds, beside another build of rockery if there is one.
 ///
-/// Each round's limit is the mean of a measurement before it and one after it. The two builds change the order
-/// from round to round.
+/// Each round's limit is the mean of a measurement before it and one after it. The two builds change their
+/// order from round to round.
 pub(crate) fn measure(
     row: &Row,
     place: &Place,

@@ -1,7 +1,7 @@
 //! Two programs on one host, beside the kernel's copy between processes, copies through mappings that both
-//! have, and other transports: UCX over shared memory and over the kernel's copy, libfabric over shared memory.
-//! UCX has two layers: programs use the upper one (UCP: tags, completions in order), and its `put_bw` over
-//! `posix` in the lower one (UCT) is a bare copy.
+//! have, and other transports: UCX over shared memory and over the kernel's copy, libfabric over shared
+//! memory. UCX has two layers: programs use the upper one (UCP: tags, completions in order), and its `put_bw`
+//! over `posix` in the lower one (UCT) is a bare copy.
 
 use programs::machine::until;
 use programs::{Error, Job as _, Machine as _};

@@ -32,9 +32,9 @@ enum Figure {
     PerSecond,
     /// Gigabytes per second.
     Gigabytes,
-    /// Microseconds, median.
+    /// The median latency in microseconds.
     P50,
-    /// Microseconds, 99th percentile.
+    /// The 99th percentile of the latencies in microseconds.
     P99,
 }
 
@@ -145,8 +145,8 @@ fn target<'a>(place: &Place, server: &'a Namespace, disk: &str) -> Result<Target
     let address = server.address();
     let control = place.folder()?.join("control");
     let line = format!(
-        "{} serve nvme {disk} --subsystem {NQN} --listen {address}:{PORT} --rdma {address}:{PORT} --poll 1000 \
-         --control {}",
+        "{} serve nvme {disk} --subsystem {NQN} --listen {address}:{PORT} --rdma {address}:{PORT} \
+         --poll 1000 --control {}",
         place.rockery().display(),
         control.display()
     );
@@ -172,7 +172,8 @@ fn load(place: &Place, server: &Namespace, host: &Namespace, over: &str, load: L
 
 fn fio(place: &Place, engine: &str, load: Load) -> Result<f64, Error> {
     let line = format!(
-        "fio --name=v {engine} {} --size={SIZE} --time_based --runtime=1 --ramp_time=0.3 --output-format=json",
+        "fio --name=v {engine} {} --size={SIZE} --time_based --runtime=1 --ramp_time=0.3 \
+         --output-format=json",
         load.fio
     );
     let argv = words(&line);
