@@ -41,11 +41,11 @@ counters! {
     /// Datagrams dropped because they are no RoCEv2 packets.
     malformed = "malformed",
     /// Records written to shared-memory channels, each of one packet or of many.
-    shm_sent = "lane_sent",
+    shm_sent = "shm_sent",
     /// Records taken from shared-memory channels.
-    shm_received = "lane_received",
+    shm_received = "shm_received",
     /// Requests that this process executed on the memory of a peer on the same host.
-    shm_direct = "lane_direct",
+    shm_direct = "shm_direct",
 }
 
 impl LinkCounters {

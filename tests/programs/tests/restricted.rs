@@ -43,7 +43,7 @@ fn numbers(json: &str, name: &str) -> Vec<u64> {
 }
 
 fn is_direct(json: &str) -> bool {
-    numbers(json, "lane_direct").iter().any(|&count| count > 0)
+    numbers(json, "shm_direct").iter().any(|&count| count > 0)
 }
 
 /// A namespace, and what is run in it.

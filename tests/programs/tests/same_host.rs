@@ -2,7 +2,7 @@
 
 use programs::machine::until;
 use programs::probe::Probe;
-use programs::{Exchange, Job, Machine, Namespace, Pair, Rockery, patterns};
+use programs::{Exchange, Job, Machine, Namespace, Pair, Rockery, patterns, perftest};
 use serde_json::Value;
 
 const SECONDS: u64 = 60;
@@ -29,7 +29,7 @@ fn devices_show_how_a_stream_is_copied() {
     let alone = alone();
     let line = ["ib_write_bw", "-d", "rk_lo", "-s", "65536", "-D", "300"];
     let mut server = alone.start(&line).unwrap();
-    assert!(until(SECONDS, || Ok(server.output()?.contains("Waiting for client"))).unwrap());
+    alone.wait_for_listener(perftest::PORT, SECONDS).unwrap();
     let client_line = [&line[..], &["127.0.0.1"]].concat();
     let mut client = alone.start(&client_line).unwrap();
     let command = Rockery::built().path().display().to_string();
