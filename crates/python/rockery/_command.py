@@ -21,7 +21,7 @@ def command():
         return named
     # The package's folder is lib/pythonX.Y/site-packages/rockery, below the folder with bin.
     prefixes = [sysconfig.get_path("scripts"), os.path.join(sys.prefix, "bin")]
-    prefixes += [str(parent / "bin") for parent in pathlib.Path(__file__).resolve().parents[1:5]]
+    prefixes += [str(parent / "bin") for parent in list(pathlib.Path(__file__).resolve().parents)[1:5]]
     for prefix in prefixes:
         found = os.path.join(prefix, "rockery")
         if os.access(found, os.X_OK) and os.path.isdir(os.path.join(prefix, "../lib/rockery")):
