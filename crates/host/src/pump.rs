@@ -58,8 +58,8 @@ pub(crate) struct Pump {
     pub(crate) lab: Option<LabPort>,
     socket: SocketReads,
     channels: HashMap<Cq, (Arc<CompletionChannel>, u64)>,
-    /// The queue for whose completions a program waits in place of the progress thread: the wake-up socket
-    /// reports them, and not the queue's channel.
+    /// The completion queue that a program waits for in place of the progress thread. Its completions are
+    /// reported through the wake-up socket, and not through the queue's completion channel.
     awaited: Option<Cq>,
     /// Connections to the agent, one for each range of queue pair numbers; none in the child of a fork.
     leases: Vec<OwnedFd>,

@@ -139,7 +139,8 @@ pub(crate) fn next_event(shared: &Shared, channel: &CompletionChannel) -> io::Re
 /// The right to wait in place of the progress thread. One thread has it at a time.
 pub(crate) struct WaitGuard<'a> {
     pub(crate) shared: &'a Shared,
-    /// The channel whose event is waited for; none for a poll, and for completions of a queue.
+    /// The completion channel that the thread waits for. There is none where the thread polls, or waits for a
+    /// completion queue.
     channel: Option<&'a CompletionChannel>,
     pub(crate) wake_up: Arc<WakeUp>,
 }

@@ -18,8 +18,8 @@ pub(crate) const PIECE_BYTES: usize = 32 << 10;
 const ATTEMPTS: usize = 100;
 const ATTEMPT_DELAY: Duration = Duration::from_millis(1);
 
-/// The tables of a switch whose heading has all words of the command; all of them without a word. `dcbx` is
-/// one that the lab has of every switch with live hosts.
+/// Prints the tables of a switch whose headings contain all words of the command, or all tables if the
+/// command is empty. The lab itself makes the table `dcbx`, for every switch with live hosts.
 pub(crate) fn show(
     experiment: &Experiment,
     results: &Results,

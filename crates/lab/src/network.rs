@@ -152,8 +152,8 @@ impl Network {
         }
     }
 
-    /// Takes hosts whose marks, variables or VLANs have changed, in the order of the ports: the lab answers
-    /// from now on who has which address in their new VLANs.
+    /// Replaces the hosts, in the order of their ports, after their marks, variables or VLANs have changed.
+    /// ARP requests and neighbour solicitations are answered by the new VLANs from then on.
     pub(crate) fn set_hosts(&mut self, hosts: &[LiveHost]) {
         let known = neighbours_of(hosts);
         for (port, host) in self.ports.iter_mut().zip(hosts) {

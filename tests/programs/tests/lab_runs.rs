@@ -6,6 +6,13 @@ use serde_json::Value;
 
 const SECONDS: u64 = 600;
 
+/// The JSON that a script printed in one line, when it has found that nothing of the lab was left.
+fn document(said: &str) -> Value {
+    assert!(said.contains("left: 0 sockets"), "{said}");
+    let line = said.lines().find(|line| line.starts_with('{'));
+    serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).expect("JSON")
+}
+
 /// Runs a file; the document that the command prints.
 fn run(file: &str, options: &str) -> Value {
     let said = live::script(
@@ -19,9 +26,7 @@ fn run(file: &str, options: &str) -> Value {
         ),
         SECONDS,
     );
-    assert!(said.contains("left: 0 sockets"), "{said}");
-    let line = said.lines().find(|line| line.starts_with('{'));
-    let document: Value = serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).expect("JSON");
+    let document = document(&said);
     // The status says whether the run is to be believed.
     let status = if document["valid"] == true { "status 0" } else { "status 1" };
     assert!(said.contains(status), "{said}");
@@ -158,9 +163,7 @@ fn ack_timeouts_are_those_that_devices_count() {
         ),
         SECONDS,
     );
-    assert!(said.contains("left: 0 sockets"), "{said}");
-    let line = said.lines().find(|line| line.starts_with('{'));
-    let document: Value = serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).expect("JSON");
+    let document = document(&said);
     let workload = &document["report"]["workloads"][0];
     // Each timeout sends the only packet again; the last time it arrives.
     let count = |what: &str| workload[what].as_u64().unwrap_or_else(|| panic!("{what}: {workload}"));

@@ -1,4 +1,4 @@
-//! The counters of storage servers: those of `rockery top`, whose page computes the rates.
+//! The counters of storage servers, which `rockery top` shows too. The page computes rates from two samples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;

@@ -1,6 +1,6 @@
 //! Programs that sleep until an event comes.
 
-use crate::pair::{Side, TRANSPORTS, Transport, pair};
+use crate::pair::{ECHO_BYTES, Side, TRANSPORTS, Transport, echo_over_each_transport, pair};
 use host::CompletionChannel;
 use rnic::{Arm, Operation, Status};
 use std::sync::Arc;
@@ -24,34 +24,11 @@ fn sleep_for_receive(side: &Side, length: u32) {
     }
 }
 
-fn echo(side: &Side, rounds: u64, begins: bool, pause: Duration) {
-    let length = 48;
-    for round in 0..rounds {
-        if begins {
-            std::thread::sleep(pause);
-            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, length));
-        }
-        sleep_for_receive(side, length as u32);
-        side.receive(round, side.sge(64, 64));
-        if !begins {
-            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, length));
-        }
-    }
-}
-
 #[test]
 fn two_sleeping_programs_wake_each_other() {
-    for transport in TRANSPORTS {
-        // Answers that come soon are looked for, others are slept for.
-        for (rounds, pause) in [(2000, Duration::ZERO), (40, Duration::from_micros(500))] {
-            let (a, b) = pair(4096, transport);
-            (0..8).for_each(|id| (a.receive(id, a.sge(64, 64)), b.receive(id, b.sge(64, 64))).0);
-            std::thread::scope(|scope| {
-                scope.spawn(|| echo(&b, rounds, false, pause));
-                echo(&a, rounds, true, pause);
-            });
-        }
-    }
+    // Answers that come soon are looked for, others are slept for.
+    let runs = [(2000, Duration::ZERO), (40, Duration::from_micros(500))];
+    echo_over_each_transport(&runs, |side| sleep_for_receive(side, ECHO_BYTES as u32));
 }
 
 /// Polls sleep for a bounded time where other threads want the cores, and are woken by their peer.

@@ -218,6 +218,39 @@ pub(crate) fn pair(bytes: usize, transport: Transport) -> (Side, Side) {
     pair_of(Side::open(QpType::Rc, bytes), Side::open(QpType::Rc, bytes), transport)
 }
 
+/// Bytes of a message of [`echo`].
+pub(crate) const ECHO_BYTES: usize = 48;
+
+/// Sends a message and waits for its answer, again and again; the side that does not begin answers. `wait`
+/// returns when one receive has completed.
+pub(crate) fn echo(side: &Side, rounds: u64, begins: bool, pause: Duration, wait: impl Fn(&Side)) {
+    for round in 0..rounds {
+        if begins {
+            std::thread::sleep(pause);
+            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, ECHO_BYTES));
+        }
+        wait(side);
+        side.receive(round, side.sge(64, 64));
+        if !begins {
+            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, ECHO_BYTES));
+        }
+    }
+}
+
+/// Runs [`echo`] between two connected sides, over each transport: rounds, and the pause before each.
+pub(crate) fn echo_over_each_transport(runs: &[(u64, Duration)], wait: impl Fn(&Side) + Sync) {
+    for transport in TRANSPORTS {
+        for &(rounds, pause) in runs {
+            let (a, b) = pair(4096, transport);
+            (0..8).for_each(|id| (a.receive(id, a.sge(64, 64)), b.receive(id, b.sge(64, 64))).0);
+            std::thread::scope(|scope| {
+                scope.spawn(|| echo(&b, rounds, false, pause, &wait));
+                echo(&a, rounds, true, pause, &wait);
+            });
+        }
+    }
+}
+
 /// Two that are there, connected.
 pub(crate) fn pair_of(a: Side, b: Side, transport: Transport) -> (Side, Side) {
     a.connect(&b, transport);

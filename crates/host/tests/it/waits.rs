@@ -1,6 +1,6 @@
 //! Programs that wait for completions and for descriptors of their own at once.
 
-use crate::pair::{Side, TRANSPORTS, Transport, pair};
+use crate::pair::{Side, TRANSPORTS, Transport, echo, echo_over_each_transport, pair};
 use libc::{POLLIN, pollfd};
 use rnic::{Operation, Status};
 use std::io::Write;
@@ -25,32 +25,15 @@ fn receive(side: &Side, others: &mut [pollfd]) -> u32 {
     }
 }
 
-fn echo(side: &Side, rounds: u64, begins: bool, pause: Duration) {
-    for round in 0..rounds {
-        if begins {
-            std::thread::sleep(pause);
-            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, 48));
-        }
-        assert_eq!(receive(side, &mut []), 1);
-        side.receive(round, side.sge(64, 64));
-        if !begins {
-            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, 48));
-        }
-    }
+/// Waits for one receive.
+fn wait_for_one(side: &Side) {
+    assert_eq!(receive(side, &mut []), 1);
 }
 
 #[test]
 fn two_waiting_programs_wake_each_other() {
-    for transport in TRANSPORTS {
-        for (rounds, pause) in [(2000, Duration::ZERO), (20, Duration::from_millis(12))] {
-            let (a, b) = pair(4096, transport);
-            (0..8).for_each(|id| (a.receive(id, a.sge(64, 64)), b.receive(id, b.sge(64, 64))).0);
-            std::thread::scope(|scope| {
-                scope.spawn(|| echo(&b, rounds, false, pause));
-                echo(&a, rounds, true, pause);
-            });
-        }
-    }
+    let runs = [(2000, Duration::ZERO), (20, Duration::from_millis(12))];
+    echo_over_each_transport(&runs, wait_for_one);
 }
 
 #[test]
@@ -111,7 +94,7 @@ fn two_threads_of_a_program_wait_for_two_queues() {
     (0..8).for_each(|id| (c.receive(id, c.sge(64, 64)), d.receive(id, d.sge(64, 64))).0);
     std::thread::scope(|scope| {
         for (side, begins) in [(&a, true), (&b, false), (&c, true), (&d, false)] {
-            scope.spawn(move || echo(side, 500, begins, Duration::ZERO));
+            scope.spawn(move || echo(side, 500, begins, Duration::ZERO, wait_for_one));
         }
     });
     assert!(Arc::ptr_eq(&a.device, &c.device));

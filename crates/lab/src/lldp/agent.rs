@@ -116,8 +116,8 @@ impl Agent {
         true
     }
 
-    /// Takes what a neighbour says. A new one is told who is here soon, but not more often than in a fast
-    /// start.
+    /// Processes a neighbour's advertisement. A new neighbour starts the fast transmission of 802.1AB, so
+    /// that it hears this agent soon, at the rate of a fast start at most.
     pub(super) fn hear(&mut self, said: &Advertisement<'_>, mac: MacAddress, is_program: bool, now: u64) {
         if !self.is_started() {
             return;
@@ -151,7 +151,8 @@ impl Agent {
         self.neighbours.iter().any(|neighbour| neighbour.is_program && neighbour.has_dcbx)
     }
 
-    /// The neighbour whose settings count: the only one that takes part in DCBX. Where several do, none.
+    /// The DCBX peer of this port: the only neighbour that takes part in DCBX. With several there is no peer,
+    /// because DCBX is for point-to-point links.
     pub(super) fn peer(&self) -> Option<&Neighbour> {
         let mut speak = self.neighbours.iter().filter(|neighbour| neighbour.has_dcbx);
         let first = speak.next();
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(sent(&mut agent, 120)[..5], [120, 121, 122, 123, 153]);
         agent.announce(250 * SECOND);
         assert!(agent.sends(250 * SECOND));
-        // The next new one is told who is here when the second of that frame is over.
+        // A second after that frame, the next new neighbour starts another fast transmission.
         agent.expire(250 * SECOND);
         agent.hear(&said(b"eth1", 121), MAC, false, 250 * SECOND);
         assert_eq!(agent.next(), 251 * SECOND);

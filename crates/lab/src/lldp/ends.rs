@@ -113,7 +113,7 @@ impl LinkPort {
         frame
     }
 
-    /// The neighbour whose settings count.
+    /// The DCBX peer of the port, whose settings are compared with its own.
     pub(super) fn peer(&self) -> Option<&Neighbour> {
         self.agent.peer()
     }

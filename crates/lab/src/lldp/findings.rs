@@ -1,4 +1,4 @@
-//! Links whose ends do not fit together after the exchange.
+//! Findings about links: settings of PFC and ETS that differ between the two ends after the DCBX exchange.
 
 use super::status::{DcbxEts, DcbxLink, DcbxPort};
 use sim::report::{Finding, Severity};

@@ -28,7 +28,7 @@ pub(crate) fn host_queues(config: &HostConfig) -> [QueueConfig; CLASSES] {
 pub(crate) fn applications_of(class_of_dscp: &BTreeMap<u8, u8>) -> Vec<Application> {
     const UDP_PORT: u8 = 3;
     const DSCP: u8 = 5;
-    /// What adapters mark RoCEv2 with where nobody set it otherwise.
+    /// The DSCP of RoCEv2 packets that adapters use unless they are configured otherwise.
     const ROCE_DSCP: u8 = 26;
     let roce = class_of_dscp.get(&ROCE_DSCP).map(|class| Application {
         priority: *class,

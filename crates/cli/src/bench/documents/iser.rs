@@ -162,7 +162,7 @@ impl<'a, 'b> Target<'a, 'b> {
         target.administer("target --op new --tid 1 -T", TARGET)?;
         let disk = target.disk.display().to_string();
         target.administer("logicalunit --op new --tid 1 --lun 1 -b", &disk)?;
-        // Over iSER tgt lets in who is named and whose address is in a list as well.
+        // Over iSER tgt accepts a login only if the initiator's name and its address are both in its lists.
         target.administer("target --op bind --tid 1 -I", "ALL")?;
         target.administer("target --op bind --tid 1 -Q", INITIATOR)?;
         Ok(target)
@@ -175,7 +175,7 @@ impl<'a, 'b> Target<'a, 'b> {
         command
     }
 
-    /// A command of tgtadm, whose last word may have blanks.
+    /// Runs tgtadm. Its last argument is passed as it is, since it may contain blanks.
     fn administer(&mut self, words: &str, last: &str) -> Result<(), String> {
         let mut command = self.command(0);
         command.args(["tgtadm", "--lld", "iser", "--mode"]).args(words.split(' ')).arg(last);

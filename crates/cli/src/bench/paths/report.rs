@@ -11,8 +11,8 @@ use crate::bench::output::Printed;
 /// The row that is not measured here.
 pub(super) const FUNCTION: &str = "SR-IOV function";
 /// The reason why that row is missing.
-pub(super) const FUNCTION_MISSING: &str = "not measured, because a function needs a live embedded switch; \
-                                           rockery sim examples/functions.toml predicts it";
+pub(super) const FUNCTION_MISSING: &str = "not measured: rockery lab up examples/functions.toml runs \
+                                           functions at the rates of the file, and rockery sim predicts them";
 
 /// What the figures mean.
 pub(super) const LIMITS: &str = "Both ends are network namespaces, without a hypervisor: what interrupts and \
