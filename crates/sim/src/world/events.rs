@@ -292,8 +292,15 @@ impl Events {
             self.division.as_ref().is_none_or(|division| division.is_driven(event)),
             "what a node does to another takes as long as the link between them"
         );
-        let sooner = self.current[self.done..].iter().rposition(|other| *other < event);
-        self.current.insert(sooner.map_or(self.done, |at| self.done + at + 1), event);
+        // From the end on, each later event makes way by one place.
+        self.current.push(event);
+        let ahead = &mut self.current[self.done..];
+        let mut at = ahead.len() - 1;
+        while at > 0 && ahead[at - 1] > event {
+            ahead[at] = ahead[at - 1];
+            at -= 1;
+        }
+        ahead[at] = event;
     }
 
     /// Goes on to a node that has events before `end`, if there is one.
@@ -350,23 +357,17 @@ impl Events {
             self.shift = wheel.shift;
             all.into_iter().flatten().for_each(|event| self.put(event));
         }
-        let near = self.next_occupied();
-        let far = self.far.peek().map(|Reverse(event)| event.at() >> self.shift);
-        let Some(first) = near.into_iter().chain(far).min() else { return false };
-        let start = first << self.shift;
-        if start >= end {
-            return false;
-        }
+        let Some(Time(start)) = self.next_at().filter(|at| at.0 < end) else { return false };
+        let first = start >> self.shift;
+        // From the first event on and not from the beginning of its slot: where threads drive parts, `end` is
+        // one delay behind the first event of all, and would cut the window in two.
         let behind = match &self.division {
             Some(division) => start.saturating_add(division.nodes.delay_ps),
-            None => start.saturating_add(1 << self.shift),
+            None => (first << self.shift).saturating_add(1 << self.shift),
         };
         self.take_out(first, behind.min(end));
         self.taken += self.window.len() as u32;
         self.turned += 1;
-        if self.window.is_empty() {
-            return false;
-        }
         match &mut self.division {
             Some(division) => {
                 division.divide(&mut self.window);
