@@ -26,6 +26,7 @@ mod lane;
 mod link_rng;
 mod link_state;
 mod live;
+mod pace;
 mod part;
 mod partition;
 mod pcie_link;
@@ -59,6 +60,7 @@ pub use storage::config::{Drives, Media, Processor, StorageConfig};
 use fabric::config::CLASSES;
 use fabric::topology::Topology;
 use fabric::{Egress, LinkCounters, PortCounters, Span, Time};
+use pace::Pace;
 use part::Part;
 use reroute::Rerouting;
 use rnic::simulation::Simulated as _;
@@ -76,6 +78,7 @@ const DEADLOCK_CHECKS: u64 = 20;
 pub struct World {
     parts: Vec<Part>,
     lookahead: Span,
+    pace: Pace,
     host_at: Vec<(u8, u32)>,
     switch_at: Vec<(u8, u32)>,
     /// The ports that are sampled: host or switch and port, with link and direction.
@@ -153,6 +156,7 @@ impl World {
         Ok(Self {
             parts,
             lookahead,
+            pace: Pace::new(),
             host_at,
             switch_at,
             sampled,
@@ -306,7 +310,7 @@ impl World {
             }
             several => {
                 let lookahead = self.lookahead;
-                threads::run_until(several, threads::Stretch { lookahead, stop, limit })
+                threads::run_until(several, threads::Stretch { lookahead, stop, limit }, &mut self.pace)
             }
         }
     }
