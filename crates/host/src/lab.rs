@@ -96,7 +96,7 @@ impl LabPort {
     /// Whether a packet may be sent now. Where not, the lab wakes the device when there is room.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
-        self.cut || self.packets.has_room() || self.packets.wait_for_room()
+        self.cut || self.packets.has_room() || self.packets.wait_for_room(Sleeper::Thread)
     }
 
     /// Sends a packet.
@@ -142,7 +142,7 @@ impl LabPort {
             }
             taken += 1;
         }
-        if self.arrivals.must_wake() {
+        if self.arrivals.must_wake().is_some() {
             self.signal();
         }
         taken > 0

@@ -124,14 +124,14 @@ impl Device {
             place.copy_from_slice(payload);
             Ok::<(), ()>(())
         };
-        let has_room = self.to_device.has_room() || self.to_device.wait_for_room();
+        let has_room = self.to_device.has_room() || self.to_device.wait_for_room(memory::Sleeper::Thread);
         has_room && self.to_device.write(0, payload.len(), headers, fill).is_some()
     }
 
     /// Wakes the device if it sleeps and has something to do.
     pub(crate) fn flush(&mut self) {
         let news = self.to_device.must_wake().is_some();
-        if news | self.packets.must_wake() | self.notifications.must_wake() {
+        if news | self.packets.must_wake().is_some() | self.notifications.must_wake().is_some() {
             let _ = unix::send_now(self.raw(), &[link::lab::WAKE]);
         }
     }

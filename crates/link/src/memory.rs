@@ -83,13 +83,13 @@ mod tests {
         while put(&mut writer, &[2; 40], &[3; 1000]) {
             written += 1;
         }
-        assert!(written > 100 && !writer.has_room() && !writer.wait_for_room());
+        assert!(written > 100 && !writer.has_room() && !writer.wait_for_room(Sleeper::Program));
         let mut taken = 0;
         while take(&mut reader).is_some() {
             taken += 1;
         }
         assert_eq!(taken, written);
-        assert!(reader.must_wake() && !reader.must_wake());
+        assert_eq!((reader.must_wake(), reader.must_wake()), (Some(Sleeper::Program), None));
         assert!(writer.has_room() && put(&mut writer, &[], &vec![4; PAYLOAD_MAX]));
         assert_eq!(take(&mut reader).map(|(_, payload)| payload.len()), Some(PAYLOAD_MAX));
         assert!(!put(&mut writer, &[], &vec![4; PAYLOAD_MAX + 1]));

@@ -83,7 +83,12 @@ fn random_values_in_shared_memory_stay_within_it() {
             }
             near = (near + write(&mut far_writer, &mut random)) % (1 << 19);
             write(&mut writer, &mut random);
-            let _ = (writer.has_room(), writer.wait_for_room(), writer.must_wake(), writer.reader_sleeps());
+            let _ = (
+                writer.has_room(),
+                writer.wait_for_room(Sleeper::Thread),
+                writer.must_wake(),
+                writer.reader_sleeps(),
+            );
             let _ =
                 (reader.sleep(Sleeper::Thread), reader.wake(), reader.must_wake(), reader.writer_is_busy());
             if read(&mut reader).is_err() {

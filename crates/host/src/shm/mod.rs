@@ -594,20 +594,19 @@ impl ShmChannels {
     /// Wakes peers that sleep while records for them wait, and those that wait for room in a ring.
     pub(crate) fn wake_peers(&mut self) {
         for (_, socket, _, rings) in self.open_channels() {
-            let (sleeper, room) = rings.must_wake();
-            // Where the socket's buffer is full, other wake-ups are in it.
-            match (sleeper, &rings.wake_up) {
-                (Some(Sleeper::Program), Some(wake_up)) => drop(unix::send_now(wake_up.as_raw_fd(), &[1])),
-                (Some(_), _) => drop(unix::send_now(socket, &[1])),
-                (None, _) => {}
-            }
-            if room {
+            for sleeper in rings.must_wake().into_iter().flatten() {
+                let socket = match (sleeper, &rings.wake_up) {
+                    (Sleeper::Program, Some(wake_up)) => wake_up.as_raw_fd(),
+                    _ => socket,
+                };
+                // Where the socket's buffer is full, other wake-ups are in it.
                 let _ = unix::send_now(socket, &[1]);
             }
         }
     }
 
-    /// Has peers wake `sleeper` from now on. True when records wait already, so that it must not sleep.
+    /// Has peers wake `sleeper` from now on. True when records wait already, or room for which a queue pair
+    /// waits, so that it must not sleep.
     pub(crate) fn sleep(&mut self, sleeper: Sleeper) -> bool {
         self.open_channels().fold(false, |busy, (_, _, _, rings)| busy | rings.sleep(sleeper))
     }

@@ -65,6 +65,10 @@ pub(crate) struct Rings {
     /// The peer's next message brings the descriptor of a file.
     pub(super) descriptor_follows: bool,
     pub(super) beginning: Beginning,
+    /// The thread of this process that the peer wakes; none while this process looks at the rings itself.
+    sleeper: Option<Sleeper>,
+    /// A queue pair has found no room in the ring, and was not offered room since.
+    is_full: bool,
     /// How streams of long requests are copied.
     streams: Box<Streams>,
 }
@@ -82,15 +86,23 @@ impl Rings {
             files_shown: 0,
             descriptor_follows: false,
             beginning: Beginning::Awaited,
+            sleeper: None,
+            is_full: false,
             streams: Box::new(Streams::new()),
         }
     }
 
+    /// Has the peer wake `sleeper` for records, and for room if a queue pair waits for it. True when there is
+    /// one or the other already.
     pub(super) fn sleep(&mut self, sleeper: Sleeper) -> bool {
-        self.reader.sleep(sleeper)
+        self.sleeper = Some(sleeper);
+        let has_room = self.is_full && self.writer.wait_for_room(sleeper);
+        self.is_full &= !has_room;
+        self.reader.sleep(sleeper) || has_room
     }
 
     pub(super) fn wake(&mut self) {
+        self.sleeper = None;
         self.reader.wake();
     }
 
@@ -158,17 +170,21 @@ impl Rings {
         self.peer_memory.as_ref().is_some_and(PeerMemory::has_shared_mappings)
     }
 
-    /// How many packets of this MTU may be sent as one record now. 0 while the ring is full; the peer then
-    /// wakes us when there is room.
+    /// How many packets of this MTU may be sent as one record now. 0 while the ring is full: a thread of this
+    /// process that sleeps is then woken when there is room. While none sleeps, a wake-up would be a system
+    /// call for each record that the peer takes, and a thread more that runs, for a program that looks again
+    /// by itself.
     pub(crate) fn room(&mut self, mtu: u32) -> u32 {
-        let has_room = self.writer.has_room() || self.writer.wait_for_room();
+        let writer = &mut self.writer;
+        let has_room = writer.has_room() || self.sleeper.is_some_and(|sleeper| writer.wait_for_room(sleeper));
+        self.is_full = !has_room;
         if has_room { (PAYLOAD_MAX as u32 / mtu).max(1) } else { 0 }
     }
 
-    /// Which sleeper of the peer has to be woken for records that were written, and whether the peer's thread
-    /// has to be woken because its ring to us has room again.
-    pub(super) fn must_wake(&mut self) -> (Option<Sleeper>, bool) {
-        (self.writer.must_wake(), self.reader.must_wake())
+    /// The sleepers of the peer that have to be woken: for records that were written, and because its ring to
+    /// us has room again.
+    pub(super) fn must_wake(&mut self) -> [Option<Sleeper>; 2] {
+        [self.writer.must_wake(), self.reader.must_wake()]
     }
 
     /// Whether the first record of the channel has arrived and was not taken yet.
@@ -309,4 +325,46 @@ impl Addresses {
 fn arrival(addresses: &[u8; ADDRESSES_BYTES]) -> Arrival {
     let gid = |at: usize| Gid(std::array::from_fn(|byte| addresses[at + byte]));
     Arrival { source: gid(0), destination: gid(16), traffic_class: addresses[32], hop_limit: addresses[33] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Message, Position, Psn, Service, Tail};
+
+    fn fill(rings: &mut Rings) {
+        let send = Message::Send { position: Position::Only, tail: Tail::None };
+        let packet = Packet::new(Service::Rc, Qpn::new(5), Psn::new(0), send);
+        while rings.room(4096) > 0 {
+            assert_eq!(rings.send(&Path::default(), &packet, Gather::Inline(&[1; 1000])), Some(Ok(())));
+        }
+    }
+
+    /// Takes all records; returns the sleeper that waits for room.
+    fn take(rings: &mut Rings) -> Option<Sleeper> {
+        while let Some(record) = rings.reader.next().unwrap() {
+            rings.reader.release(&record);
+        }
+        rings.must_wake()[1]
+    }
+
+    #[test]
+    fn only_a_sleeper_is_woken_for_room() {
+        let (writer, reader, memory) = link::memory::create().unwrap();
+        let mut ours = Rings::new(writer, reader);
+        let (writer, reader) = link::memory::open(&memory).unwrap();
+        let mut theirs = Rings::new(writer, reader);
+        fill(&mut ours);
+        assert_eq!(take(&mut theirs), None, "the program polls, and looks again");
+        fill(&mut ours);
+        assert!(!ours.sleep(Sleeper::Program));
+        assert_eq!(take(&mut theirs), Some(Sleeper::Program), "it sleeps after it has found no room");
+        fill(&mut ours);
+        assert_eq!(take(&mut theirs), Some(Sleeper::Program), "it finds no room while it sleeps");
+        ours.wake();
+        fill(&mut ours);
+        assert_eq!(take(&mut theirs), None);
+        assert!(ours.sleep(Sleeper::Thread), "there is room already, and something waits for it");
+        assert!(!ours.sleep(Sleeper::Thread), "that was said");
+    }
 }

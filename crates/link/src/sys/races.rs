@@ -75,7 +75,7 @@ fn who_waits_for_room_is_woken() {
     let writing = thread::spawn(move || {
         for number in 0..records {
             while !writer.has_room() {
-                if !writer.wait_for_room() {
+                if !writer.wait_for_room(Sleeper::Thread) {
                     thread::park();
                 }
             }
@@ -93,7 +93,7 @@ fn who_waits_for_room_is_woken() {
         };
         assert_eq!(record.headers(), number.to_le_bytes());
         reader.release(&record);
-        if reader.must_wake() {
+        if reader.must_wake().is_some() {
             writing.thread().unpark();
         }
     }

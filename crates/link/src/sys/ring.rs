@@ -40,7 +40,7 @@ const BUSY: u32 = 1;
 struct Control {
     /// Position up to which the reader has released records.
     done: Own<AtomicU64>,
-    /// The writer found no room, and is to be woken when there is some.
+    /// The writer found no room, and is to be woken when there is some: 0, or a [`Sleeper`].
     full: Own<AtomicU32>,
     /// The reader sleeps, and is to be woken for a record: 0, or a [`Sleeper`].
     asleep: Own<AtomicU32>,
@@ -109,10 +109,12 @@ impl Writer {
         self.free() >= RECORD_MAX
     }
 
-    /// Has the reader wake the writer when there is room again. True when there is some already.
-    pub fn wait_for_room(&mut self) -> bool {
+    /// Has the reader wake `sleeper` of the writer's process when there is room again. True when there is
+    /// some already.
+    pub fn wait_for_room(&mut self, sleeper: Sleeper) -> bool {
         let control = self.ring.control();
-        self.done = flags::set_and_look(&control.full.0, 1, || control.done.0.load(Ordering::Acquire));
+        let done = || control.done.0.load(Ordering::Acquire);
+        self.done = flags::set_and_look(&control.full.0, sleeper as u32, done);
         self.free() >= RECORD_MAX
     }
 
@@ -180,7 +182,7 @@ impl Writer {
     }
 }
 
-/// The thread of the reader's process that sleeps until a record is there.
+/// The thread of a process that sleeps until a record is there, or until there is room for one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sleeper {
     /// The library's own progress thread.
@@ -297,12 +299,12 @@ impl Reader {
         self.released = true;
     }
 
-    /// After any number of records: whether the writer waits for room and has to be woken. True once.
-    pub fn must_wake(&mut self) -> bool {
+    /// After any number of records: the sleeper that waits for room and has to be woken. Returned once.
+    pub fn must_wake(&mut self) -> Option<Sleeper> {
         if !std::mem::take(&mut self.released) {
-            return false;
+            return None;
         }
-        flags::take(&self.ring.control().full.0) != flags::CLEAR
+        Sleeper::of(flags::take(&self.ring.control().full.0))
     }
 
     /// Has the writer wake `sleeper` for the next record. True when there is a record already.
