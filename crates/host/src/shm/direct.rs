@@ -150,7 +150,7 @@ type Found = (Piece, RegionGrant, Option<FilePart>);
 /// The ways in which a request may be executed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CopyMethod {
-    /// By a system call on `/proc/PID/mem`.
+    /// By a system call on the peer's memory.
     call: bool,
     /// By a copy or an atomic instruction in a shared mapping.
     shared: bool,

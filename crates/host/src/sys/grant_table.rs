@@ -8,7 +8,7 @@
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Entries for regions and windows. Requests to regions that find no entry go through the rings.
@@ -19,6 +19,10 @@ pub(crate) const QUEUES: usize = 1 << 14;
 pub(crate) const WORDS: usize = 7;
 /// Seals: no new writable mapping (the owner's exists before), and no change of the size.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+
+/// The bits of a random number that make the address of a page in the lower half of the address space of
+/// x86-64.
+const ADDRESS_MASK: u64 = (1 << 46) - 4096;
 
 #[repr(C, align(64))]
 struct Entry {
@@ -76,10 +80,12 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    fn new(fd: &impl AsFd, rights: i32) -> io::Result<Self> {
+    /// Maps a table, at an address that the kernel chooses if `wish` is not free.
+    fn new(fd: &impl AsFd, rights: i32, wish: u64) -> io::Result<Self> {
         let (length, fd) = (size_of::<Pages>(), fd.as_fd().as_raw_fd());
+        let wish = std::ptr::without_provenance_mut(wish as usize);
         // SAFETY: a new range, wherever the kernel has room.
-        let base = unsafe { libc::mmap(null_mut(), length, rights, libc::MAP_SHARED, fd, 0) };
+        let base = unsafe { libc::mmap(wish, length, rights, libc::MAP_SHARED, fd, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -114,7 +120,8 @@ pub(crate) struct GrantTable {
 }
 
 impl GrantTable {
-    /// Makes an empty table.
+    /// Makes an empty table, at an address that depends on the token: peers recognize the address space by it
+    /// (see [`super::other_process`]).
     pub(crate) fn new(token: u64) -> io::Result<Self> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: a name that lives until the call returns.
@@ -128,7 +135,7 @@ impl GrantTable {
         if unsafe { libc::ftruncate(fd.as_raw_fd(), size_of::<Pages>() as i64) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        let mapped = Mapped::new(&fd, libc::PROT_READ | libc::PROT_WRITE)?;
+        let mapped = Mapped::new(&fd, libc::PROT_READ | libc::PROT_WRITE, token & ADDRESS_MASK)?;
         // SAFETY: no pointers.
         if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
             return Err(io::Error::last_os_error());
@@ -178,7 +185,7 @@ impl PeerGrantTable {
         if seals & SEALS != SEALS || length != size_of::<Pages>() as i64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Mapped::new(fd, libc::PROT_READ).map(Self)
+        Mapped::new(fd, libc::PROT_READ, 0).map(Self)
     }
 
     /// The token, which the peer process has at the address that it named.
@@ -206,7 +213,7 @@ mod tests {
         own.write(Section::Queues, 5, [9; WORDS]);
         assert_eq!(peers.read(Section::Regions, 5), Some([1, 2, 3, 4, 5, 6, 7]));
         assert_eq!((own.first(Section::Queues, 5), own.first(Section::Regions, 5)), (9, 1));
-        assert!(Mapped::new(own.fd(), libc::PROT_READ | libc::PROT_WRITE).is_err(), "sealed");
+        assert!(Mapped::new(own.fd(), libc::PROT_READ | libc::PROT_WRITE, 0).is_err(), "sealed");
         assert!(PeerGrantTable::open(&std::fs::File::open("/proc/self/exe").unwrap()).is_err());
     }
 
