@@ -189,6 +189,7 @@ impl Stream {
     /// The peer did not let a request be executed by a system call: the stream takes the ring.
     pub(super) fn refused(&mut self) {
         self.give_up();
+        self.call = None;
         self.stay = STAY_MAX;
         self.left = STAY_MAX;
     }
@@ -197,7 +198,10 @@ impl Stream {
     fn end_window(&mut self) {
         self.window = Window { warm_up: WARM_UP, since: self.window.since, ..Window::default() };
         if !self.is_trial {
-            if self.left == 0 {
+            // A peer that gets no processor for a while slows the ring and not the kernel's copy, of which a
+            // trial is short.
+            let falls_behind = self.method == Method::Ring && is_faster(self.call, self.ring);
+            if self.left == 0 || falls_behind {
                 self.take(self.other(), true);
             }
             return;
@@ -206,8 +210,7 @@ impl Stream {
             Method::Ring => (self.ring, self.call),
             Method::Call => (self.call, self.ring),
         };
-        let is_faster = rate.zip(before).is_some_and(|(rate, before)| rate > before * GAIN);
-        if is_faster {
+        if is_faster(rate, before) {
             self.stay = STAY_MIN;
             self.take(self.method, false);
         } else {
@@ -240,6 +243,11 @@ impl Stream {
         self.left = 0;
         self.stay = STAY_MIN;
     }
+}
+
+/// Whether a rate is higher than another one by more than both vary.
+fn is_faster(rate: Option<f64>, other: Option<f64>) -> bool {
+    rate.zip(other).is_some_and(|(rate, other)| rate > other * GAIN)
 }
 
 #[cfg(test)]
@@ -317,6 +325,19 @@ mod tests {
         machine.ring = 30.0;
         machine.send(stream, 2 * STAY_MAX, 1 << 20);
         assert!(machine.share_of_calls(stream, 8 << 30, 1 << 20) < 0.1);
+    }
+
+    /// The peer gets no processor any more, long before the next trial would come.
+    #[test]
+    fn a_ring_that_falls_behind_is_left_at_once() {
+        let mut machine = Machine::new(30.0, 12.0);
+        let mut streams = Streams::new();
+        let stream = streams.of(false, 64 << 10).unwrap();
+        machine.send(stream, 16 << 30, 64 << 10);
+        assert!(stream.left > 256 << 20, "{stream:?}");
+        machine.ring = 1.5;
+        machine.send(stream, 2 * RING_WINDOW + CALL_WINDOW, 64 << 10);
+        assert_eq!((stream.method(), stream.is_trial), (Method::Call, false));
     }
 
     #[test]
