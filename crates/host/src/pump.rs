@@ -329,7 +329,7 @@ impl Pump {
         if let Some(lab) = &mut self.lab {
             lab.end();
         }
-        self.shm.wake_peers();
+        self.shm.end_round();
         self.shm.ask_wanted(now);
     }
 
@@ -491,7 +491,7 @@ impl Pump {
         if self.rnic.pending() == Pending::Data {
             self.transmit_holding(now);
         }
-        self.shm.wake_peers();
+        self.shm.end_round();
         true
     }
 

@@ -591,9 +591,11 @@ impl ShmChannels {
         arrived
     }
 
-    /// Wakes peers that sleep while records for them wait, and those that wait for room in a ring.
-    pub(crate) fn wake_peers(&mut self) {
+    /// Ends a round: no more requests are executed on peers' memory, and peers are woken that sleep while
+    /// records for them wait, or that wait for room in a ring.
+    pub(crate) fn end_round(&mut self) {
         for (_, socket, _, rings) in self.open_channels() {
+            rings.end_busy();
             for sleeper in rings.must_wake().into_iter().flatten() {
                 let socket = match (sleeper, &rings.wake_up) {
                     (Sleeper::Program, Some(wake_up)) => wake_up.as_raw_fd(),

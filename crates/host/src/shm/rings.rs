@@ -29,6 +29,11 @@ const SPINS: u64 = 1000;
 /// Payload of up to so many bytes is copied out of the shared memory before it is handled: it is stored by
 /// one instruction, which needs bytes that the peer cannot change meanwhile.
 const COPIED_MAX: usize = 8;
+/// Bytes that are executed on the peer's memory before the busy word is cleared once: the peer waits for that
+/// when it deregisters memory.
+const BUSY_BYTES_MAX: u32 = 1 << 20;
+/// For how many bytes a shorter request counts.
+const BUSY_BYTES_MIN: u32 = 256;
 
 const _: () =
     assert!(ADDRESSES_BYTES + MAX_HEADERS <= HEADERS_MAX && FORWARDED_BYTES + MAX_HEADERS <= HEADERS_MAX);
@@ -69,6 +74,8 @@ pub(crate) struct Rings {
     sleeper: Option<Sleeper>,
     /// A queue pair has found no room in the ring, and was not offered room since.
     is_full: bool,
+    /// Bytes that were executed on the peer's memory since the busy word was set.
+    busy_bytes: u32,
     /// How streams of long requests are copied.
     streams: Box<Streams>,
 }
@@ -88,6 +95,7 @@ impl Rings {
             beginning: Beginning::Awaited,
             sleeper: None,
             is_full: false,
+            busy_bytes: 0,
             streams: Box::new(Streams::new()),
         }
     }
@@ -133,7 +141,12 @@ impl Rings {
             return false;
         };
         let begun = streams.then(clock::now);
-        let done = self.writer.busy(|| peer_memory.execute(path, qpns, reth, direct, method));
+        self.writer.begin_busy();
+        let done = peer_memory.execute(path, qpns, reth, direct, method);
+        self.busy_bytes = self.busy_bytes.saturating_add(reth.length.max(BUSY_BYTES_MIN));
+        if self.busy_bytes >= BUSY_BYTES_MAX {
+            self.end_busy();
+        }
         if let (Some(begun), Some(stream)) = (begun, self.streams.of(is_read, reth.length)) {
             match done {
                 true => stream.called(reth.length, clock::now().0.saturating_sub(begun.0)),
@@ -141,6 +154,12 @@ impl Rings {
             }
         }
         done
+    }
+
+    /// Ends what [`Self::execute`] has begun: the peer may take back what it grants.
+    pub(super) fn end_busy(&mut self) {
+        self.busy_bytes = 0;
+        self.writer.end_busy();
     }
 
     /// How the next request of a stream is to be executed.

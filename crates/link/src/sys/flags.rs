@@ -89,13 +89,17 @@ pub(super) fn withdraw<W: Word>(flag: &W) {
     }
 }
 
-/// Sets a flag while `work` uses memory that the other side grants. `work` has to read the grant itself: the
-/// other side revokes the grant and then calls [`is_set_after_change`].
+/// Sets a flag before memory is used that the other side grants, any number of times up to [`release`]. Each
+/// use has to read the grant: the other side revokes the grant and then calls [`is_set_after_change`].
 #[inline]
-pub(super) fn hold<W: Word, T>(flag: &W, value: u32, work: impl FnOnce() -> T) -> T {
-    let result = set_and_look(flag, value, work);
+pub(super) fn hold<W: Word>(flag: &W, value: u32) {
+    set_and_look(flag, value, || ());
+}
+
+/// Clears the flag of [`hold`].
+#[inline]
+pub(super) fn release<W: Word>(flag: &W) {
     flag.store(CLEAR, Ordering::Release);
-    result
 }
 
 /// After a grant was revoked: the value of the flag. Where it is clear, the work that used the grant has

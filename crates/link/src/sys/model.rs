@@ -215,13 +215,16 @@ fn revocation<O: Order + 'static>() {
         });
         let peer = Arc::clone(&shared);
         let writer = thread::spawn(move || {
-            for value in 1..=2 {
-                flags::hold(&peer.busy, 1, || {
-                    if peer.grant.load(Ordering::Acquire) != 0 {
-                        // SAFETY: loom checks that nobody else accesses it.
-                        peer.memory.with_mut(|memory| unsafe { *memory = value });
-                    }
-                });
+            let execute = |value| {
+                if peer.grant.load(Ordering::Acquire) != 0 {
+                    // SAFETY: loom checks that nobody else accesses it.
+                    peer.memory.with_mut(|memory| unsafe { *memory = value });
+                }
+            };
+            for requests in [1..=1, 2..=3] {
+                flags::hold(&peer.busy, 1);
+                requests.for_each(execute);
+                flags::release(&peer.busy);
             }
         });
         shared.grant.store(0, Ordering::Release);

@@ -109,18 +109,20 @@ unsafe impl Sync for Memory {}
 #[test]
 fn what_is_taken_back_is_not_touched_any_more() {
     for _ in 0..if cfg!(miri) { 4 } else { 20_000 } {
-        let (writer, reader) = one_way();
+        let (mut writer, reader) = one_way();
         let (memory, granted) = (Memory(UnsafeCell::new(0)), AtomicBool::new(true));
         thread::scope(|scope| {
             let (memory, granted) = (&memory, &granted);
             scope.spawn(move || {
-                for value in 1..4 {
-                    writer.busy(|| {
-                        if granted.load(Ordering::Acquire) {
-                            // SAFETY: granted, and the owner waits until we are not busy.
-                            unsafe { *memory.0.get() = value };
-                        }
-                    });
+                for value in 1..7 {
+                    writer.begin_busy();
+                    if granted.load(Ordering::Acquire) {
+                        // SAFETY: granted, and the owner waits until we are not busy.
+                        unsafe { *memory.0.get() = value };
+                    }
+                    if value % 2 == 0 {
+                        writer.end_busy();
+                    }
                 }
             });
             granted.store(false, Ordering::Release);

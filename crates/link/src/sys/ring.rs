@@ -97,6 +97,8 @@ pub struct Writer {
     done: u64,
     /// Records were written since [`Self::must_wake`] was called.
     written: bool,
+    /// The busy word is set.
+    is_busy: bool,
 }
 
 impl Writer {
@@ -166,11 +168,21 @@ impl Writer {
         self.ring.control().asleep.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Sets the busy word while `work` executes a request on the reader's memory. `work` has to read the
-    /// grant itself: the reader changes the grant and then loads the busy word, the writer does both in the
-    /// other order.
-    pub fn busy<T>(&self, work: impl FnOnce() -> T) -> T {
-        flags::hold(&self.ring.control().busy.0, BUSY, work)
+    /// Sets the busy word before requests are executed on the reader's memory, unless it is set. Each of them
+    /// has to read its grant after this: the reader changes the grant and then loads the busy word, the
+    /// writer does both in the other order. The fence between the two waits for all stores before it, those
+    /// of the last request among them, so one call is made for many requests.
+    pub fn begin_busy(&mut self) {
+        if !std::mem::replace(&mut self.is_busy, true) {
+            flags::hold(&self.ring.control().busy.0, BUSY);
+        }
+    }
+
+    /// Clears the busy word: the reader may take back what it grants.
+    pub fn end_busy(&mut self) {
+        if std::mem::take(&mut self.is_busy) {
+            flags::release(&self.ring.control().busy.0);
+        }
     }
 
     /// After any number of records: the sleeper that has to be woken, if the reader sleeps. Returned once.
@@ -334,8 +346,8 @@ impl Reader {
 /// The two ends of one process: its writer and its reader. `first` is true for the process that made the
 /// memory.
 pub(crate) fn ends(mapping: &Arc<Mapping>, first: bool) -> (Writer, Reader) {
-    let writer =
-        Writer { ring: Ring::new(mapping, usize::from(!first)), position: 0, done: 0, written: false };
+    let ring = Ring::new(mapping, usize::from(!first));
+    let writer = Writer { ring, position: 0, done: 0, written: false, is_busy: false };
     let reader = Reader { ring: Ring::new(mapping, usize::from(first)), position: 0, released: false };
     (writer, reader)
 }
