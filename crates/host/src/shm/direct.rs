@@ -5,7 +5,7 @@
 //! would find in its own tables, and makes the same checks (`rnic::RegionGrant`). It sets a busy word in the
 //! channel's memory while it moves bytes; a process that takes a grant back waits until that word is cleared.
 
-use crate::sys::grant_table::{GrantTable, PeerGrantTable, QUEUES, REGIONS, Section, WORDS};
+use crate::sys::grant_table::{GrantTable, PeerGrantTable, QUEUES, REGIONS, Section, Stamp, WORDS};
 use crate::sys::memory::ProcessMemory;
 use crate::sys::other_process::OtherProcess;
 use crate::sys::shared_files::{self, FilePart};
@@ -36,6 +36,9 @@ pub(super) struct PeerMemory {
     /// Memory that both processes have mapped.
     mappings: SharedMappings,
     grants: PeerGrantTable,
+    /// The queue pair and the region of the last request: the next one probably has the same.
+    queue: Option<(Stamp, QueueGrant)>,
+    region: Option<(Stamp, Region)>,
 }
 
 impl PeerMemory {
@@ -43,7 +46,11 @@ impl PeerMemory {
     pub(super) fn open(process: u32, table: &impl AsFd, address: u64) -> io::Result<Self> {
         let grants = PeerGrantTable::open(table)?;
         let memory = OtherProcess::open(process, address, grants.token()).ok();
-        Ok(Self { memory, mappings: SharedMappings::default(), grants })
+        Ok(Self { memory, ..Self::of(grants) })
+    }
+
+    fn of(grants: PeerGrantTable) -> Self {
+        Self { memory: None, mappings: SharedMappings::default(), grants, queue: None, region: None }
     }
 
     /// How requests of the peer's queue pairs may be executed here, for the log.
@@ -105,11 +112,13 @@ impl PeerMemory {
             Direct::Read(_) => Access::REMOTE_READ,
             Direct::FetchAdd { .. } | Direct::CompareSwap { .. } => Access::REMOTE_ATOMIC,
         };
-        let Some((piece, region, part)) = self.find(path, from, to, reth, need) else { return false };
-        let offset = piece.address.wrapping_sub(region.start);
+        let Some((piece, Region { grant, part })) = self.find(path, from, to, reth, need) else {
+            return false;
+        };
+        let offset = piece.address.wrapping_sub(grant.start);
         let length = reth.length as usize;
         let part = part.filter(|_| method.shared);
-        if let Some(range) = part.and_then(|part| self.mappings.range(part, region.length, offset, length)) {
+        if let Some(range) = part.and_then(|part| self.mappings.range(part, grant.length, offset, length)) {
             return match direct {
                 Direct::Write(bytes) => range.write(bytes),
                 Direct::Read(bytes) => range.read(bytes),
@@ -127,25 +136,58 @@ impl PeerMemory {
     }
 
     /// The memory that a request names, by the checks that the responder would make.
-    fn find(&self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, need: Access) -> Option<Found> {
-        let queue = queue_of(self.grants.read(Section::Queues, queue_index(to))?)?;
-        let connected = queue.qpn == to
-            && queue.peer == from
-            && queue.source == path.destination
-            && queue.destination == path.source;
+    fn find(
+        &mut self,
+        path: &Path,
+        from: Qpn,
+        to: Qpn,
+        reth: &Reth,
+        need: Access,
+    ) -> Option<(Piece, Region)> {
+        let queue = self.queue(to)?;
+        let connected =
+            queue.peer == from && queue.source == path.destination && queue.destination == path.source;
         if !connected || !queue.access.contains(need) {
             return None;
         }
-        let words = region_indices(reth.rkey).filter_map(|index| self.grants.read(Section::Regions, index));
-        let regions = words.filter_map(|words| Some((region_of(words)?, part_of(words))));
-        let (region, part) = { regions }.find(|(region, _)| region.rkey == reth.rkey)?;
-        let piece = region.piece(queue.pd, to, reth.address, reth.length, need)?;
-        Some((piece, region, part))
+        let pd = queue.pd;
+        let region = self.region(reth.rkey)?;
+        let piece = region.grant.piece(pd, to, reth.address, reth.length, need)?;
+        Some((piece, *region))
+    }
+
+    /// What the peer grants to a queue pair of ours that is connected to this one.
+    fn queue(&mut self, to: Qpn) -> Option<&QueueGrant> {
+        let is_it = |(stamp, grant): &(Stamp, QueueGrant)| grant.qpn == to && self.grants.is_as(*stamp);
+        if !self.queue.as_ref().is_some_and(is_it) {
+            let (words, stamp) = self.grants.read(Section::Queues, queue_index(to))?;
+            self.queue = queue_of(words).filter(|grant| grant.qpn == to).map(|grant| (stamp, grant));
+        }
+        self.queue.as_ref().map(|(_, grant)| grant)
+    }
+
+    /// What the peer grants by a key.
+    fn region(&mut self, rkey: Rkey) -> Option<&Region> {
+        let is_it =
+            |(stamp, region): &(Stamp, Region)| region.grant.rkey == rkey && self.grants.is_as(*stamp);
+        if !self.region.as_ref().is_some_and(is_it) {
+            self.region = region_indices(rkey).find_map(|index| {
+                let (words, stamp) = self.grants.read(Section::Regions, index)?;
+                let grant = region_of(words).filter(|grant| grant.rkey == rkey)?;
+                Some((stamp, Region { grant, part: part_of(words) }))
+            });
+        }
+        self.region.as_ref().map(|(_, region)| region)
     }
 }
 
-/// The memory that a request names, the region that it lies in, and the part of a file that the region maps.
-type Found = (Piece, RegionGrant, Option<FilePart>);
+/// A region of the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Region {
+    grant: RegionGrant,
+    /// The part of a file that it maps.
+    part: Option<FilePart>,
+}
 
 /// The ways in which a request may be executed.
 #[derive(Clone, Copy, Debug)]
@@ -294,6 +336,38 @@ fn queue_of(words: [u64; WORDS]) -> Option<QueueGrant> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_found_last_is_not_used_when_it_has_changed() {
+        let own = GrantTable::new(0).unwrap();
+        let mut peer = PeerMemory::of(PeerGrantTable::open(own.fd()).unwrap());
+        let grant = RegionGrant {
+            rkey: Rkey(77),
+            pd: Pd::from_value(1),
+            start: 4096,
+            length: 100,
+            iova: 0,
+            access: Access::REMOTE_WRITE,
+            only: None,
+        };
+        let [home, next, ..] = region_indices(grant.rkey).collect::<Vec<_>>()[..] else { panic!() };
+        let write = |at, words| own.write(Section::Regions, at, words);
+        assert_eq!(peer.region(grant.rkey), None);
+        write(next, region_words(&grant, None));
+        for _ in 0..2 {
+            assert_eq!(peer.region(grant.rkey), Some(&Region { grant, part: None }));
+        }
+        let longer = RegionGrant { length: 200, ..grant };
+        write(next, region_words(&longer, None));
+        assert_eq!(peer.region(grant.rkey), Some(&Region { grant: longer, part: None }));
+        let other = RegionGrant { rkey: Rkey(78), ..grant };
+        assert_eq!(peer.region(other.rkey), None);
+        write(next, [0; WORDS]);
+        write(home, region_words(&grant, None));
+        assert_eq!(peer.region(grant.rkey), Some(&Region { grant, part: None }));
+        write(home, [0; WORDS]);
+        assert_eq!(peer.region(grant.rkey), None);
+    }
 
     #[test]
     fn grants_are_parsed_as_they_were_encoded() {

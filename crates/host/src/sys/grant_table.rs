@@ -44,13 +44,13 @@ impl Entry {
         self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
     }
 
-    /// A consistent copy of the entry; `None` while it is being written.
-    fn read(&self) -> Option<[u64; WORDS]> {
+    /// A consistent copy of the entry, and its sequence number; `None` while it is being written.
+    fn read(&self) -> Option<([u64; WORDS], u32)> {
         let before = self.sequence.load(Ordering::Acquire);
         let words = std::array::from_fn(|word| self.words[word].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let after = self.sequence.load(Ordering::Relaxed);
-        (before == after && before.is_multiple_of(2)).then_some(words)
+        (before == after && before.is_multiple_of(2)).then_some((words, before))
     }
 }
 
@@ -193,10 +193,27 @@ impl PeerGrantTable {
         self.0.pages().token.load(Ordering::Relaxed)
     }
 
-    /// A consistent copy of an entry; `None` while it is being written.
-    pub(crate) fn read(&self, section: Section, index: usize) -> Option<[u64; WORDS]> {
-        self.0.entry(section, index).read()
+    /// A consistent copy of an entry, with what tells later whether the entry is still as it was read; `None`
+    /// while it is being written.
+    pub(crate) fn read(&self, section: Section, index: usize) -> Option<([u64; WORDS], Stamp)> {
+        let (words, sequence) = self.0.entry(section, index).read()?;
+        Some((words, Stamp { section, index, sequence }))
     }
+
+    /// Whether an entry is as it was when it was read.
+    #[inline]
+    pub(crate) fn is_as(&self, stamp: Stamp) -> bool {
+        let entry = self.0.entry(stamp.section, stamp.index);
+        entry.sequence.load(Ordering::Acquire) == stamp.sequence
+    }
+}
+
+/// Which entry was read, and its sequence number then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stamp {
+    section: Section,
+    index: usize,
+    sequence: u32,
 }
 
 #[cfg(test)]
@@ -208,10 +225,14 @@ mod tests {
         let own = GrantTable::new(77).unwrap();
         let peers = PeerGrantTable::open(own.fd()).unwrap();
         assert_eq!(peers.token(), 77);
-        assert_eq!(peers.read(Section::Regions, 5), Some([0; WORDS]));
+        let words = |section| peers.read(section, 5).map(|(words, _)| words);
+        assert_eq!(words(Section::Regions), Some([0; WORDS]));
         own.write(Section::Regions, 5, [1, 2, 3, 4, 5, 6, 7]);
+        let (_, stamp) = peers.read(Section::Queues, 5).unwrap();
+        assert!(peers.is_as(stamp), "the other section has changed");
         own.write(Section::Queues, 5, [9; WORDS]);
-        assert_eq!(peers.read(Section::Regions, 5), Some([1, 2, 3, 4, 5, 6, 7]));
+        assert!(!peers.is_as(stamp));
+        assert_eq!(words(Section::Regions), Some([1, 2, 3, 4, 5, 6, 7]));
         assert_eq!((own.first(Section::Queues, 5), own.first(Section::Regions, 5)), (9, 1));
         assert!(Mapped::new(own.fd(), libc::PROT_READ | libc::PROT_WRITE, 0).is_err(), "sealed");
         assert!(PeerGrantTable::open(&std::fs::File::open("/proc/self/exe").unwrap()).is_err());
@@ -226,12 +247,12 @@ mod tests {
             scope.spawn(|| (1..=ROUNDS).for_each(|round| entry.write([round; WORDS])));
             let mut last = 0;
             for _ in 0..ROUNDS {
-                if let Some(words) = entry.read() {
+                if let Some((words, _)) = entry.read() {
                     assert!(words.iter().all(|word| *word == words[0]) && words[0] >= last, "{words:?}");
                     last = words[0];
                 }
             }
         });
-        assert_eq!(entry.read(), Some([ROUNDS; WORDS]));
+        assert_eq!(entry.read().map(|(words, _)| words), Some([ROUNDS; WORDS]));
     }
 }
