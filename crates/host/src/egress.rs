@@ -6,7 +6,7 @@
 //! is sent (`datagram_channel`).
 
 use crate::lab::LabPort;
-use crate::shm::{Found, Method, ShmChannels};
+use crate::shm::{Found, MEASURED_FROM, Method, ShmChannels};
 use crate::transmit::Transmitter;
 use rnic::{Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Path, Sink, SrqOwner};
 use wire::{Packet, Qpn, Reth};
@@ -57,6 +57,8 @@ impl Sink for Egress<'_> {
 }
 
 impl Channels for Egress<'_> {
+    const CHOSEN_FROM: u32 = MEASURED_FROM;
+
     fn room(&mut self, path: &Path, mtu: u32) -> u32 {
         self.shm.rings(path.channel).map_or(1, |rings| rings.room(mtu))
     }

@@ -74,6 +74,11 @@ pub trait Sink {
 /// Shared-memory channels to other devices of the host. What is sent by one goes through [`Sink::send`] too,
 /// with the channel's number in [`Path::channel`].
 pub trait Channels {
+    /// The shortest WRITE or READ, in bytes, whose execution the driver chooses: [`Self::execution`] and
+    /// [`Self::begins`] are called for no shorter one, which goes through the channel unless it happens to be
+    /// alone in its queue.
+    const CHOSEN_FROM: u32;
+
     /// How many packets of a message, each as long as the path MTU, may be sent as one unit now. The unit has
     /// the PSN of the first of them, and moves the receiver on by as many. 0 while the channel is full: then
     /// the queue pair waits for [`crate::Device::resume`].
@@ -110,6 +115,8 @@ pub trait Channels {
 pub enum NoChannels {}
 
 impl Channels for NoChannels {
+    const CHOSEN_FROM: u32 = u32::MAX;
+
     fn room(&mut self, _path: &Path, _mtu: u32) -> u32 {
         match *self {}
     }

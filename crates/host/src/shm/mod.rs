@@ -13,7 +13,7 @@ mod handshake;
 mod rings;
 mod stream;
 
-pub(crate) use stream::{Measured, Method};
+pub(crate) use stream::{MEASURED_FROM, Measured, Method};
 
 use crate::clock;
 use crate::interface;

@@ -10,7 +10,7 @@
 use rnic::Instant;
 
 /// The shortest request, in bytes, whose stream is measured: shorter ones are bound by the cost of a request.
-const LENGTH_MIN: u32 = 4097;
+pub(crate) const MEASURED_FROM: u32 = 4097;
 /// Powers of two of lengths that are measured apart: from 8 KiB (4,097 to 8,192 bytes) to 4 MiB.
 const CLASSES: usize = 10;
 /// Bytes that are sent by a method before its rate is measured: more than a ring and the READs of a queue
@@ -48,7 +48,7 @@ impl Streams {
 
     /// The stream of requests of this direction and length; `None` where it is not measured.
     pub(super) fn of(&mut self, is_read: bool, length: u32) -> Option<&mut Stream> {
-        if length < LENGTH_MIN {
+        if length < MEASURED_FROM {
             return None;
         }
         let class = (length - 1).ilog2() as usize - 12;
@@ -58,7 +58,7 @@ impl Streams {
     /// The streams of which at least one rate was measured.
     pub(super) fn measured(&self) -> impl Iterator<Item = Measured> {
         self.0.iter().zip([false, true]).flat_map(|(classes, is_read)| {
-            let longest = (0..).map(|class| (LENGTH_MIN - 1) << (class + 1));
+            let longest = (0..).map(|class| (MEASURED_FROM - 1) << (class + 1));
             let streams = classes.iter().zip(longest);
             streams.filter(|(stream, _)| stream.ring.is_some() || stream.call.is_some()).map(
                 move |(stream, longest)| Measured {

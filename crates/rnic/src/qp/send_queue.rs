@@ -131,14 +131,15 @@ impl SendQueue {
             Data::Sges(sges) => {
                 entry.sge_at = self.sge_base.wrapping_add(self.sges.len() as u32);
                 entry.sge_count = sges.len() as u32;
-                self.sges.extend(sges);
+                // `extend` is a call, which for one element takes longer than the element.
+                sges.iter().for_each(|sge| self.sges.push_back(*sge));
             }
             Data::Inline(bytes) => {
                 entry.sge_at = self.store_inline(bytes);
                 entry.inline = true;
             }
         }
-        self.destinations.extend(request.destination);
+        request.destination.into_iter().for_each(|destination| self.destinations.push_back(destination));
         self.entries.push_back(entry);
         Ok(entry.packets)
     }

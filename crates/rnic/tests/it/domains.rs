@@ -41,6 +41,8 @@ impl Sink for Out {
 }
 
 impl Channels for Out {
+    const CHOSEN_FROM: u32 = 0;
+
     fn room(&mut self, path: &Path, mtu: u32) -> u32 {
         if path.channel == 0 { 1 } else { 8192 / mtu }
     }

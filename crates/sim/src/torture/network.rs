@@ -134,6 +134,8 @@ impl Sink for Port<'_> {
 }
 
 impl Channels for Port<'_> {
+    const CHOSEN_FROM: u32 = 0;
+
     fn room(&mut self, path: &Path, _mtu: u32) -> u32 {
         match &self.network.channel {
             Some(channel) if path.channel == CHANNEL => channel.room(self.dice),

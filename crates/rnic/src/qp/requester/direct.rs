@@ -15,13 +15,13 @@ impl Requester {
     /// A long request waits where the driver wants it executed directly: for the requests before it, because
     /// they are in the channel, or for the next time that the device's timers run. `None` where it may begin.
     #[inline]
-    pub(super) fn wait_for_direct_execution(
+    pub(super) fn wait_for_direct_execution<S: Sink>(
         &mut self,
         cx: &mut Context<'_>,
         entry: &SendEntry,
-        sink: &mut impl Sink,
+        sink: &mut S,
     ) -> Option<Step> {
-        if !self.heard || !cx.qp.transport.may_execute(cx.qp.kind, entry) {
+        if !self.heard || !is_chosen::<S>(cx, entry) {
             return None;
         }
         match sink.channels()?.execution(&cx.qp.path, is_read(entry), entry.length) {
@@ -40,11 +40,10 @@ impl Requester {
 
     /// Tells the driver of a request that begins to go through the channel.
     #[inline]
-    pub(super) fn begins_in_channel(&self, cx: &Context<'_>, entry: &SendEntry, sink: &mut impl Sink) {
-        if !cx.qp.transport.may_execute(cx.qp.kind, entry) {
-            return;
-        }
-        if let Some(channels) = sink.channels() {
+    pub(super) fn begins_in_channel<S: Sink>(&self, cx: &Context<'_>, entry: &SendEntry, sink: &mut S) {
+        if is_chosen::<S>(cx, entry)
+            && let Some(channels) = sink.channels()
+        {
             channels.begins(&cx.qp.path, is_read(entry), entry.length, self.is_waiting());
         }
     }
@@ -87,6 +86,12 @@ impl Requester {
         };
         channels.execute(path, from, to, &reth, direct)
     }
+}
+
+/// Whether the driver chooses how the request is executed.
+#[inline]
+fn is_chosen<S: Sink>(cx: &Context<'_>, entry: &SendEntry) -> bool {
+    entry.length >= S::Channels::CHOSEN_FROM && cx.qp.transport.may_execute(cx.qp.kind, entry)
 }
 
 fn is_read(entry: &SendEntry) -> bool {

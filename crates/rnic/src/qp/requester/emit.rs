@@ -123,6 +123,9 @@ impl Requester {
 
 /// Where a unit begins in the message, and how many bytes it stands for.
 fn extent(qp: &Common, entry: &SendEntry, unit: Unit) -> (u32, u32) {
+    if unit.packets >= entry.packets {
+        return (0, entry.length);
+    }
     let begin = |packet: u32| match cuts_evenly(qp, entry) {
         // The longer ones first.
         true => {
