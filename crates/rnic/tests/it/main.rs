@@ -8,6 +8,7 @@ mod capacity;
 mod captures;
 mod cm;
 mod datagrams;
+mod direct;
 mod domains;
 mod hostile;
 mod requester;

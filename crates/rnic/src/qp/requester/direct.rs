@@ -27,7 +27,7 @@ impl Requester {
         match sink.channels()?.execution(&cx.qp.path, is_read(entry), entry.length) {
             Execution::ByChannel => None,
             Execution::Direct if self.is_waiting() => {
-                self.ask_late(cx.qp);
+                self.urge();
                 Some(if self.resend.is_empty() { Step::Blocked } else { Step::Progressed })
             }
             Execution::Direct => None,

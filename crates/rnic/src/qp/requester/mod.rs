@@ -49,6 +49,8 @@ pub(crate) struct Requester {
     /// The entry at the cursor cannot be sent; it fails when those before it are done.
     fault: Option<Status>,
     packets_since_ack_request: u32,
+    /// The packet that was repeated to have it acknowledged at once.
+    urged: Option<Psn>,
     /// When pacing lets the next packet go.
     pace_at: Instant,
     drain_announced: bool,
@@ -96,6 +98,7 @@ impl Requester {
             heard: false,
             fault: None,
             packets_since_ack_request: 0,
+            urged: None,
             pace_at: Instant::default(),
             drain_announced: false,
         }
@@ -583,6 +586,18 @@ impl Requester {
         let waits = qp.is_reliable() && self.is_waiting();
         if waits && core::mem::take(&mut self.packets_since_ack_request) > 0 {
             self.resend.push_back(self.next.minus(1));
+        }
+    }
+
+    /// Retransmits the last packet with AckReq set, once, even if it had it before: nothing is sent until the
+    /// peer acknowledges it, and the acknowledgement may be waiting for an answer to travel with. A response
+    /// comes without being asked for again.
+    fn urge(&mut self) {
+        let last = self.next.minus(1);
+        if self.urged != Some(last) && self.entry_of(last).is_some_and(|entry| !entry.wants_response()) {
+            self.urged = Some(last);
+            self.packets_since_ack_request = 0;
+            self.resend.push_back(last);
         }
     }
 

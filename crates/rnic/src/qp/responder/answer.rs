@@ -85,6 +85,8 @@ pub(super) struct Answers {
     queue: VecDeque<Answer>,
     /// The bytes of those that are relayed, in the same order.
     relayed: VecDeque<Box<[u8]>>,
+    /// The peer has repeated a request: it waits for the acknowledgement.
+    is_urgent: bool,
 }
 
 impl Answers {
@@ -106,9 +108,11 @@ impl Answers {
         self.queue.front()
     }
 
-    /// Whether there is more than a positive acknowledgement.
+    /// Whether there is more than a positive acknowledgement that may wait.
     pub(super) fn has_data(&self) -> bool {
-        self.queue.len() > 1 || self.queue.front().is_some_and(|answer| !answer.is_acknowledgement())
+        self.is_urgent
+            || self.queue.len() > 1
+            || self.queue.front().is_some_and(|answer| !answer.is_acknowledgement())
     }
 
     /// READs and atomics among them: the peer answers for the new ones; those that it, or the network,
@@ -136,8 +140,18 @@ impl Answers {
         }
     }
 
+    /// The acknowledgement that is owed does not wait for data to travel with.
+    pub(super) fn urge(&mut self) {
+        self.is_urgent = !self.queue.is_empty();
+    }
+
+    fn pop(&mut self) {
+        self.queue.pop_front();
+        self.is_urgent &= !self.queue.is_empty();
+    }
+
     pub(super) fn retain(&mut self, stays: impl Fn(&Answer) -> bool) {
-        let Self { queue, relayed } = self;
+        let Self { queue, relayed, is_urgent } = self;
         let mut bytes = core::mem::take(relayed).into_iter();
         queue.retain(|answer| {
             let its = if matches!(answer, Answer::Relayed(_)) { bytes.next() } else { None };
@@ -145,18 +159,20 @@ impl Answers {
             relayed.extend(its.filter(|_| stays));
             stays
         });
+        *is_urgent &= !queue.is_empty();
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.relayed.clear();
+        self.is_urgent = false;
     }
 
     /// `count` more packets of the first READ leave; it goes with its last.
     fn advance_read(&mut self, count: u32) {
         match self.queue.front_mut() {
             Some(Answer::Read { sent, packets, .. }) if *sent + count < *packets => *sent += count,
-            _ => drop(self.queue.pop_front()),
+            _ => self.pop(),
         }
     }
 }
@@ -177,7 +193,7 @@ impl Responder {
     /// Sends on READ responses of another device, unless too many bytes wait already: the peer asks again.
     pub(in crate::qp) fn relay(&mut self, cx: &Context<'_>, psn: Psn, position: Position, bytes: Box<[u8]>) {
         let next_msn = self.next_msn();
-        let Answers { queue, relayed } = &mut self.answers;
+        let Answers { queue, relayed, .. } = &mut self.answers;
         let waiting: usize = relayed.iter().map(|bytes| bytes.len()).sum();
         if waiting + bytes.len() > RELAYED_BYTES_MAX {
             return;
@@ -203,12 +219,12 @@ impl Responder {
         }
         match &answer {
             &Answer::Acknowledge { psn, syndrome, msn } => {
-                self.answers.queue.pop_front();
+                self.answers.pop();
                 cx.resources.port.counters.sent_acks += 1;
                 send(cx, psn, Message::Acknowledge(Aeth { syndrome, msn }), Gather::EMPTY, sink);
             }
             &Answer::Atomic { psn, original, msn, .. } => {
-                self.answers.queue.pop_front();
+                self.answers.pop();
                 let aeth = Aeth { syndrome: Syndrome::ACK, msn };
                 send(cx, psn, Message::AtomicAcknowledge { aeth, original }, Gather::EMPTY, sink);
             }
@@ -265,7 +281,7 @@ impl Responder {
                 first.sent += count;
                 self.answers.relayed.push_front(bytes);
             }
-            _ => drop(self.answers.queue.pop_front()),
+            _ => self.answers.pop(),
         }
     }
 }

@@ -365,7 +365,10 @@ impl Responder {
                 self.forget_answers_from(cx, packet.psn);
                 self.queue_written(packet, true);
             }
-            _ => self.acknowledge_all(),
+            _ => {
+                self.acknowledge_all();
+                self.answers.urge();
+            }
         }
     }
 

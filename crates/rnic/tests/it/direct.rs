@@ -1,0 +1,124 @@
+//! Requests that a requester executes on its peer's memory by itself, when those before them are acknowledged.
+
+use crate::bench::*;
+use rnic::*;
+use wire::{Aeth, Message, Packet, Position, Qpn, Reth, Rkey, Syndrome, Tail};
+
+const SEND: Operation = Operation::Send(Tail::None);
+const WRITE: Operation = Operation::Write { address: 0x5000, rkey: Rkey(9), immediate: None };
+/// Number of the shared-memory channel to the peer.
+const CHANNEL: u16 = 1;
+
+/// A channel to a peer whose memory is at hand.
+#[derive(Default)]
+struct AtHand {
+    sent: Vec<(u32, bool)>,
+    executed: usize,
+}
+
+impl Sink for AtHand {
+    type Channels = Self;
+
+    fn send(&mut self, _path: &Path, packet: &Packet, _payload: Gather<'_>) -> Result<(), Fault> {
+        self.sent.push((packet.psn.value() - START, packet.ack_req));
+        Ok(())
+    }
+
+    fn channels(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+}
+
+impl Channels for AtHand {
+    fn room(&mut self, _path: &Path, mtu: u32) -> u32 {
+        8192 / mtu
+    }
+
+    fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
+        self.executed += 1;
+        true
+    }
+
+    fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
+        Execution::Direct
+    }
+
+    fn begins(&mut self, _path: &Path, _is_read: bool, _length: u32, _follows: bool) {}
+
+    fn prefers_to_execute(&mut self, _path: &Path) -> bool {
+        true
+    }
+
+    fn datagram_channel(&mut self, _path: &Path, _from: Qpn, _to: Qpn) -> u16 {
+        0
+    }
+
+    fn srq_owner(&mut self, _front_end: Qpn, _srq: Qpn) -> SrqOwner {
+        SrqOwner::Absent
+    }
+
+    fn forward(&mut self, _channel: u16, _request: &ForwardedRequest, _packet: &Packet, _payload: &[u8]) {}
+}
+
+/// What the device sends in the channel now: PSNs, and whether each asks for an acknowledgement. Also how
+/// many requests it executes itself.
+fn transmit(bench: &mut Bench) -> (Vec<(u32, bool)>, usize) {
+    let mut sink = AtHand::default();
+    while bench.device.transmit(bench.now, 64, &mut sink) > 0 {}
+    (sink.sent, sink.executed)
+}
+
+fn acknowledge(bench: &mut Bench, offset: u32) {
+    bench.receive_by_channel(offset, Message::Acknowledge(Aeth { syndrome: Syndrome::ACK, msn: 0 }), &[]);
+}
+
+/// The peer may hold an acknowledgement back until it has an answer to send with it, and nothing else is sent
+/// before the WRITE.
+#[test]
+fn a_request_that_waits_to_be_executed_asks_for_the_acknowledgement_again_once() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.device.shm().set_channel(bench.qpn, CHANNEL).unwrap();
+    bench.post(1, SEND, 10);
+    assert_eq!(transmit(&mut bench), (vec![(0, true)], 0));
+    acknowledge(&mut bench, 0);
+    bench.post(2, SEND, 10);
+    assert_eq!(transmit(&mut bench), (vec![(1, true)], 0));
+    bench.post(3, WRITE, 2500);
+    assert_eq!(transmit(&mut bench), (vec![(1, true)], 0));
+    assert_eq!(transmit(&mut bench), (vec![], 0));
+    acknowledge(&mut bench, 1);
+    assert_eq!(transmit(&mut bench), (vec![], 1));
+    assert_eq!(bench.completions().len(), 3);
+}
+
+/// What follows the WRITE is one wait more.
+#[test]
+fn each_wait_asks_once() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.device.shm().set_channel(bench.qpn, CHANNEL).unwrap();
+    bench.post(1, SEND, 10);
+    transmit(&mut bench);
+    acknowledge(&mut bench, 0);
+    [SEND, WRITE, SEND, WRITE].into_iter().zip(2..).for_each(|(what, id)| bench.post(id, what, 100));
+    assert_eq!(transmit(&mut bench), (vec![(1, false), (1, true)], 0));
+    acknowledge(&mut bench, 1);
+    assert_eq!(transmit(&mut bench), (vec![(3, false), (3, true)], 1));
+    acknowledge(&mut bench, 3);
+    assert_eq!(transmit(&mut bench), (vec![], 1));
+}
+
+/// The device's driver may hold back what is [`Pending::Acknowledgements`].
+#[test]
+fn the_acknowledgement_of_a_repeated_request_does_not_wait_for_company() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post_receive(7, 100);
+    bench.receive_by_channel(0, send(Position::Only), b"abc");
+    assert_eq!(bench.device.pending(), Pending::Acknowledgements);
+    bench.receive_by_channel(0, send(Position::Only), b"abc");
+    assert_eq!(bench.device.pending(), Pending::Data);
+    assert_eq!(bench.answers(), [(0, Syndrome::ACK)]);
+    assert_eq!(bench.device.pending(), Pending::Nothing);
+    bench.post_receive(8, 100);
+    bench.receive_by_channel(1, send(Position::Only), b"abc");
+    assert_eq!(bench.device.pending(), Pending::Acknowledgements);
+}
