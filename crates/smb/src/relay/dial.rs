@@ -156,7 +156,8 @@ impl Dial {
         match plan {
             Plan::Write { offset, .. } => {
                 let Opened { buffer, descriptor, invalidates } = opened;
-                self.from_client.take_into(offset, buffer, 0, length as usize);
+                self.from_client.take(offset);
+                self.from_client.fill(buffer, length as usize);
                 self.request = Request::Write { fixed: *fixed, descriptor, invalidates, length };
                 Ok(())
             }

@@ -2,12 +2,15 @@
 //!
 //! A WRITE with buffer descriptors is forwarded with its data inline, once RDMA READs have fetched them. A
 //! READ with descriptors is forwarded without them; the data of its answer go to the client by RDMA WRITE
-//! before the answer without data. Everything else, signed and encrypted messages among it, passes byte by
+//! before the answer without data. Long data are moved in parts, so that one part is sent on while the next
+//! one comes; the server gets nothing of what stands behind a part before it. Everything else, signed and encrypted messages among it, passes byte by
 //! byte. Requests reach the server in the order in which the client sent them.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 use buffer::Buffer;
+use wire::smb::direct::BufferDescriptor;
 use wire::smb::message::{Header, NegotiateResponse, STATUS_PENDING, command};
 
 use super::elements::{self, Element};
@@ -17,7 +20,7 @@ use super::requests::{self, Asked, Remote};
 use super::{DIALECT_3_0_2, Moved, Session, responses};
 use crate::direct::incoming::Fragment;
 use crate::ended::Ended;
-use crate::limits::{DESCRIPTORS_MAX, MESSAGE_MAX, REQUESTS_MAX, UNAUTHENTICATED_MESSAGE_MAX};
+use crate::limits::{DESCRIPTORS_MAX, MESSAGE_MAX, PART_BYTES, REQUESTS_MAX, UNAUTHENTICATED_MESSAGE_MAX};
 use crate::peer::Peer;
 
 /// Bytes of a server's message that are looked at: the data of a READ response begin within 255.
@@ -28,13 +31,16 @@ const RESPONSE_HEAD: usize = 256;
 struct Pending {
     remote: Remote,
     is_read: bool,
+    /// Parts of a WRITE's data that are not here yet.
+    unfetched: u32,
 }
 
-/// RDMA READs that wait for a buffer.
+/// RDMA READs of a part of a WRITE's data, which wait for a buffer.
 #[derive(Debug)]
 struct Fetch {
     operation: u64,
-    remote: Remote,
+    descriptors: Vec<BufferDescriptor>,
+    length: usize,
     head: usize,
 }
 
@@ -54,8 +60,8 @@ enum Response {
     Stream,
     /// One that is needed as a whole.
     Collect(Vec<u8>),
-    /// The data of a READ.
-    Read { header: Header, remote: Remote, length: usize },
+    /// The data of a READ, of which so many bytes are placed.
+    Read { header: Header, remote: Remote, length: u32, placed: u32 },
     /// The rest of a READ response behind its data.
     Rest,
 }
@@ -68,6 +74,8 @@ pub struct Gateway {
     from_server: FromTcp,
     to_server: ToTcp,
     fetches: VecDeque<Fetch>,
+    /// The MessageIds of operations whose RDMA READs have not completed.
+    fetching: HashMap<u64, u64>,
     pending: HashMap<u64, Pending>,
     /// Buffer descriptors of the pending requests.
     descriptors: usize,
@@ -86,6 +94,7 @@ impl Default for Gateway {
             from_server: FromTcp::new(RESPONSE_HEAD),
             to_server: ToTcp::default(),
             fetches: VecDeque::new(),
+            fetching: HashMap::new(),
             pending: HashMap::new(),
             descriptors: 0,
             operations: 0,
@@ -142,15 +151,25 @@ impl Gateway {
         let mut bytes = frame::prefix(total as u64)?.to_vec();
         for Part { bytes: rewritten, data } in parts {
             bytes.extend_from_slice(&rewritten);
-            let Some((remote, padding)) = data else { continue };
+            let Some(Data { message_id, remote, padding }) = data else { continue };
             let head = std::mem::replace(&mut bytes, vec![0; padding]);
-            let (operation, length) = (self.operations, remote.length as usize);
-            self.operations += 1;
-            self.fetches.push_back(Fetch { operation, remote, head: head.len() });
-            self.to_server.awaited(operation, head, length);
+            self.await_data(message_id, &remote, head);
         }
         self.to_server.bytes(&bytes);
         Ok(())
+    }
+
+    /// Has the data of a WRITE fetched, and sent behind the head of the request.
+    fn await_data(&mut self, message_id: u64, remote: &Remote, mut head: Vec<u8>) {
+        for (begin, end) in parts(remote.length) {
+            // The descriptors have exactly these bytes.
+            let Some(descriptors) = requests::part_of(&remote.descriptors, begin..end) else { return };
+            let (operation, length) = (self.operations, (end - begin) as usize);
+            self.operations += 1;
+            self.fetching.insert(operation, message_id);
+            self.fetches.push_back(Fetch { operation, descriptors, length, head: head.len() });
+            self.to_server.awaited(operation, std::mem::take(&mut head), length);
+        }
     }
 
     fn rewrite(&mut self, element: &Element<'_>) -> Result<Part, Ended> {
@@ -163,7 +182,8 @@ impl Gateway {
         let data = remote.as_ref().filter(|remote| !is_read && remote.length > 0).cloned();
         if let Some(mut remote) = remote {
             remote.invalidate = remote.invalidate.filter(|_| self.has_invalidation);
-            self.expect(element.header.message_id, Pending { remote, is_read })?;
+            let unfetched = if is_read { 0 } else { parts(remote.length).count() as u32 };
+            self.expect(element.header.message_id, Pending { remote, is_read, unfetched })?;
         }
         let Some(remote) = data else {
             if !element.is_last() {
@@ -178,7 +198,8 @@ impl Gateway {
         if !element.is_last() {
             elements::set_next(&mut bytes, (end + padding) as u32);
         }
-        Ok(Part { bytes, data: Some((remote, padding)) })
+        let message_id = element.header.message_id;
+        Ok(Part { bytes, data: Some(Data { message_id, remote, padding }) })
     }
 
     fn expect(&mut self, message_id: u64, pending: Pending) -> Result<(), Ended> {
@@ -196,11 +217,14 @@ impl Gateway {
     }
 
     /// The request that this message of the server answers finally. Nothing may touch its memory afterwards.
-    fn answered(&mut self, header: &Header) -> Option<Pending> {
+    fn answered(&mut self, header: &Header) -> Result<Option<Pending>, Ended> {
         let is_final = header.is_response() && header.status != STATUS_PENDING;
         let pending = if is_final { self.pending.remove(&header.message_id) } else { None };
+        if pending.as_ref().is_some_and(|pending| pending.unfetched > 0) {
+            return Err(Ended::EarlyAnswer(header.message_id));
+        }
         self.descriptors -= pending.as_ref().map_or(0, |pending| pending.remote.descriptors.len());
-        pending
+        Ok(pending)
     }
 
     /// Decides about a message of the server.
@@ -223,7 +247,7 @@ impl Gateway {
         let fixed = head.first_chunk::<{ responses::FIXED }>();
         let data = fixed.and_then(|fixed| responses::data_of(fixed, total));
         match (self.pending.get(&header.message_id), data) {
-            (Some(Pending { is_read: true, remote }), Some((offset, length)))
+            (Some(Pending { is_read: true, remote, .. }), Some((offset, length)))
                 if header.is_response()
                     && !header.is_signed()
                     && header.command == command::READ
@@ -231,18 +255,14 @@ impl Gateway {
                     && length > 0 =>
             {
                 check(&header, remote, length)?;
-                let Some(buffer) = peer.buffer(length as usize)? else {
-                    self.from_server.set_blocked(true);
-                    return Ok(());
-                };
-                self.from_server.take_into(offset as usize, buffer, 0, length as usize);
-                if let Some(Pending { remote, .. }) = self.answered(&header) {
-                    self.response = Response::Read { header, remote, length: length as usize };
+                self.from_server.take(offset as usize);
+                if let Some(Pending { remote, .. }) = self.answered(&header)? {
+                    self.response = Response::Read { header, remote, length, placed: 0 };
                 }
-                Ok(())
+                self.receive_part(peer)
             }
             _ => {
-                let invalidate = self.answered(&header).and_then(|pending| pending.remote.invalidate);
+                let invalidate = self.answered(&header)?.and_then(|pending| pending.remote.invalidate);
                 self.pass(total, invalidate, peer)
             }
         }
@@ -254,24 +274,31 @@ impl Gateway {
         peer.begin(total, invalidate)
     }
 
-    /// Sends the data of a READ, then its answer.
-    fn answer_read(&mut self, buffer: Buffer, peer: &mut impl Peer) -> Result<(), Ended> {
-        let Response::Read { header, remote, length } = std::mem::replace(&mut self.response, Response::Rest)
-        else {
-            return Ok(());
-        };
-        let invalidate = remote.invalidate;
-        self.place(buffer, 0, length, &remote, peer);
-        peer.begin(responses::FIXED as u32, invalidate)?;
-        peer.append(&responses::placed(&header, length as u32))
+    /// Has the next part of a READ's data put into a buffer. Without memory the server's bytes wait.
+    fn receive_part(&mut self, peer: &mut impl Peer) -> Result<(), Ended> {
+        let Response::Read { length, placed, .. } = self.response else { return Ok(()) };
+        let part = (length - placed).min(PART_BYTES) as usize;
+        match peer.buffer(part)? {
+            Some(buffer) => self.from_server.fill(buffer, part),
+            None => self.from_server.set_blocked(true),
+        }
+        Ok(())
     }
 
-    fn place(&mut self, buffer: Buffer, at: usize, length: usize, remote: &Remote, peer: &mut impl Peer) {
-        self.moved[0].add(length);
-        // The length was checked against that of the descriptors.
-        if let Some(pieces) = requests::first_bytes(&remote.descriptors, length as u32) {
-            peer.place(buffer, at..at + length, &pieces);
+    /// Sends a part of the data of a READ, and behind the last one its answer.
+    fn place_part(&mut self, buffer: Buffer, peer: &mut impl Peer) -> Result<(), Ended> {
+        let Response::Read { header, remote, length, placed } = &mut self.response else { return Ok(()) };
+        let (begin, length) = (*placed, *length);
+        *placed = length.min(begin + PART_BYTES);
+        place(buffer, begin..*placed, remote, peer);
+        if *placed < length {
+            return self.receive_part(peer);
         }
+        let (answer, invalidate) = (responses::placed(header, length), remote.invalidate);
+        self.response = Response::Rest;
+        self.moved[0].add(length as usize);
+        peer.begin(responses::FIXED as u32, invalidate)?;
+        peer.append(&answer)
     }
 
     /// Forwards a compound of the server, READs of which have their data placed.
@@ -306,7 +333,7 @@ impl Gateway {
         peer: &mut impl Peer,
     ) -> Result<Option<[u8; responses::FIXED]>, Ended> {
         let header = element.header;
-        let Some(Pending { remote, is_read }) = self.answered(&header) else { return Ok(None) };
+        let Some(Pending { remote, is_read, .. }) = self.answered(&header)? else { return Ok(None) };
         // One message invalidates one key.
         *invalidate = invalidate.or(remote.invalidate);
         if !is_read || header.is_signed() || !responses::has_data(header.status) {
@@ -316,11 +343,12 @@ impl Gateway {
         let data = fixed.and_then(|fixed| responses::data_of(fixed, element.bytes.len() as u32));
         let Some((offset, length)) = data.filter(|(_, length)| *length > 0) else { return Ok(None) };
         check(&header, &remote, length)?;
-        let (offset, length) = (offset as usize, length as usize);
-        let mut buffer = peer.buffer_beyond(length)?;
-        buffer[..length].copy_from_slice(&element.bytes[offset..offset + length]);
-        self.place(buffer, 0, length, &remote, peer);
-        Ok(Some(responses::placed(&header, length as u32)))
+        let (begin, count) = (offset as usize, length as usize);
+        let mut buffer = peer.buffer_beyond(count)?;
+        buffer[..count].copy_from_slice(&element.bytes[begin..begin + count]);
+        self.moved[0].add(count);
+        place(buffer, 0..length, &remote, peer);
+        Ok(Some(responses::placed(&header, length)))
     }
 
     /// Handles what was received from the server.
@@ -346,32 +374,53 @@ impl Gateway {
                     }
                     Response::Read { .. } | Response::Rest => {}
                 },
-                Piece::Filled(buffer) => self.answer_read(buffer, peer)?,
+                Piece::Filled(buffer) => self.place_part(buffer, peer)?,
             }
         }
         Ok(())
     }
 
     fn start_fetches(&mut self, peer: &mut impl Peer) -> Result<(), Ended> {
-        while let Some(Fetch { operation, remote, head }) = self.fetches.front() {
-            let length = remote.length as usize;
+        while let Some(Fetch { operation, descriptors, length, head }) = self.fetches.front() {
             let Some(buffer) = peer.buffer(head + length)? else { return Ok(()) };
-            peer.fetch(*operation, buffer, *head, &remote.descriptors, length);
+            peer.fetch(*operation, buffer, *head, descriptors, *length);
             self.fetches.pop_front();
         }
         Ok(())
     }
 }
 
-/// A rewritten message, and the data that are to be fetched behind it, with the padding behind those.
+/// A rewritten message, and the data that are to be fetched behind it.
 struct Part {
     bytes: Vec<u8>,
-    data: Option<(Remote, usize)>,
+    data: Option<Data>,
+}
+
+/// The data of a WRITE, and the length of the padding behind them.
+struct Data {
+    message_id: u64,
+    remote: Remote,
+    padding: usize,
 }
 
 impl Part {
     fn length(&self) -> usize {
-        self.bytes.len() + self.data.as_ref().map_or(0, |(remote, padding)| remote.length as usize + padding)
+        self.bytes.len() + self.data.as_ref().map_or(0, |data| data.remote.length as usize + data.padding)
+    }
+}
+
+/// Where each part of so many bytes begins and ends.
+fn parts(length: u32) -> impl Iterator<Item = (u32, u32)> {
+    let begins = (0..length).step_by(PART_BYTES as usize);
+    begins.map(move |begin| (begin, length.min(begin + PART_BYTES)))
+}
+
+/// Writes the bytes of a READ in this range, which the buffer begins with, to the client's memory.
+fn place(buffer: Buffer, range: Range<u32>, remote: &Remote, peer: &mut impl Peer) {
+    let count = (range.end - range.start) as usize;
+    // The length was checked against that of the descriptors.
+    if let Some(pieces) = requests::part_of(&remote.descriptors, range) {
+        peer.place(buffer, 0..count, &pieces);
     }
 }
 
@@ -398,8 +447,13 @@ impl Session for Gateway {
     }
 
     fn fetched(&mut self, operation: u64, buffer: Buffer) {
-        let length = self.to_server.arrived(operation, buffer);
-        self.moved[1].add(length);
+        self.to_server.arrived(operation, buffer);
+        let message_id = self.fetching.remove(&operation);
+        let Some(pending) = message_id.and_then(|id| self.pending.get_mut(&id)) else { return };
+        pending.unfetched -= 1;
+        if pending.unfetched == 0 {
+            self.moved[1].add(pending.remote.length as usize);
+        }
     }
 
     fn advance(&mut self, peer: &mut impl Peer) -> Result<(), Ended> {
@@ -409,6 +463,7 @@ impl Session for Gateway {
         self.start_fetches(peer)?;
         if self.from_server.is_blocked() {
             self.from_server.set_blocked(false);
+            self.receive_part(peer)?;
             self.process(peer)?;
         }
         Ok(())

@@ -7,6 +7,9 @@ use crate::ended::Ended;
 
 /// Bytes of the staging area.
 const STAGING: usize = 64 << 10;
+/// From so many bytes of data on, of the message before, a message is read up to its head first: data that
+/// are read with the head are copied once more, and one system call takes as long as copying a part of these.
+const LONG: usize = 32 << 10;
 
 /// What becomes of the message under way.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub(super) struct FromTcp {
     end: usize,
     state: State,
     head: usize,
+    /// The last data for a buffer were long.
+    is_long: bool,
     /// The session waits for memory.
     is_blocked: bool,
 }
@@ -48,7 +53,7 @@ impl FromTcp {
     /// A session that decides on the first `head` bytes of each message.
     pub(super) fn new(head: usize) -> Self {
         let staging = vec![0; STAGING].into_boxed_slice();
-        Self { staging, begin: 0, end: 0, state: State::Prefix, head, is_blocked: false }
+        Self { staging, begin: 0, end: 0, state: State::Prefix, head, is_long: false, is_blocked: false }
     }
 
     /// Where received bytes go.
@@ -56,6 +61,10 @@ impl FromTcp {
         if self.is_blocked {
             return None;
         }
+        let limit = match self.state {
+            State::Prefix | State::Head { .. } if self.is_long => frame::PREFIX + self.head,
+            _ => self.staging.len(),
+        };
         if let State::Fill { buffer, at, end, .. } = &mut self.state
             && self.begin == self.end
         {
@@ -63,7 +72,7 @@ impl FromTcp {
         }
         self.staging.copy_within(self.begin..self.end, 0);
         (self.begin, self.end) = (0, self.end - self.begin);
-        self.staging.get_mut(self.end..)
+        self.staging.get_mut(self.end..limit)
     }
 
     /// Notes that bytes were received at [`FromTcp::place`].
@@ -136,16 +145,16 @@ impl FromTcp {
     pub(super) fn take(&mut self, count: usize) {
         if let State::Head { total } = self.state {
             self.begin += count;
+            self.is_long = false;
             self.state = State::Stream { remaining: total - count as u32 };
         }
     }
 
-    /// Takes the first bytes of a message, and has the next `length` ones put into the buffer at `at`.
-    pub(super) fn take_into(&mut self, count: usize, buffer: Buffer, at: usize, length: usize) {
-        if let State::Head { total } = self.state {
-            self.begin += count;
-            let rest = total - count as u32 - length as u32;
-            self.state = State::Fill { buffer, at, end: at + length, rest };
+    /// Has the next `length` bytes of a message of which some were taken put into the buffer.
+    pub(super) fn fill(&mut self, buffer: Buffer, length: usize) {
+        if let State::Stream { remaining } = self.state {
+            self.is_long = length >= LONG;
+            self.state = State::Fill { buffer, at: 0, end: length, rest: remaining - length as u32 };
         }
     }
 }

@@ -1,6 +1,8 @@
 //! READ and WRITE requests, whose data are in the message or where buffer descriptors point (MS-SMB2 2.2.19
 //! and 2.2.21). Nothing here changes a message with the SIGNED flag.
 
+use std::ops::Range;
+
 use wire::smb::direct::BufferDescriptor;
 use wire::smb::message::{Header, ReadRequest, WriteRequest, buffer, channel, command};
 
@@ -87,20 +89,22 @@ fn remote(element: &Element<'_>, channel: u32, (offset, size): (u16, u16), lengt
     }
     let all: Vec<_> = BufferDescriptor::array(buffer(element.bytes, offset, size)?)?.collect();
     let invalidate = (channel == channel::RDMA_V1_INVALIDATE).then_some(all.first()?.token);
-    let descriptors = first_bytes(&all, length)?;
+    let descriptors = part_of(&all, 0..length)?;
     Some(Remote { descriptors, length, invalidate })
 }
 
-/// The first `length` bytes of the described memory; `None` when there are fewer, or an address wraps.
-pub fn first_bytes(descriptors: &[BufferDescriptor], length: u32) -> Option<Vec<BufferDescriptor>> {
-    let mut missing = length;
+/// The described memory from one byte to another; `None` when there is less of it, or an address wraps.
+pub fn part_of(descriptors: &[BufferDescriptor], range: Range<u32>) -> Option<Vec<BufferDescriptor>> {
+    let (mut skipped, mut missing) = (range.start, range.end.checked_sub(range.start)?);
     let mut pieces = Vec::new();
     for descriptor in descriptors {
-        let length = descriptor.length.min(missing);
-        descriptor.offset.checked_add(u64::from(length))?;
-        missing -= length;
+        let before = descriptor.length.min(skipped);
+        let length = (descriptor.length - before).min(missing);
+        let offset = descriptor.offset.checked_add(u64::from(before))?;
+        offset.checked_add(u64::from(length))?;
+        (skipped, missing) = (skipped - before, missing - length);
         if length > 0 {
-            pieces.push(BufferDescriptor { length, ..*descriptor });
+            pieces.push(BufferDescriptor { offset, length, ..*descriptor });
         }
     }
     (missing == 0).then_some(pieces)

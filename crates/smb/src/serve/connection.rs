@@ -12,12 +12,12 @@ use super::Shared;
 use super::limiter::Permit;
 use super::report::Listed;
 use crate::ended::Ended;
-use crate::limits::{CONNECT_TIMEOUT, SESSION_TIMEOUT, TO_DIRECT_MAX, TO_TCP_MAX};
+use crate::limits::{CONNECT_TIMEOUT, PART_BYTES, SESSION_TIMEOUT, TO_DIRECT_MAX, TO_TCP_MAX};
 use crate::relay::Session;
 use crate::transport::Transport;
 
-/// Bytes that are read from TCP before completions are handled again.
-const TURN_BYTES: usize = 1 << 20;
+/// Bytes that are read from TCP before they are sent on and completions are handled: two parts of long data.
+const TURN_BYTES: usize = 2 * PART_BYTES as usize;
 /// Waits in a row that completions end before TCP is looked at, after which TCP is read anyway.
 const UNSEEN_MAX: u32 = 8;
 /// How long a connection is idle before it frees its data buffers.

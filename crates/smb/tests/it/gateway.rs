@@ -63,18 +63,21 @@ impl World {
     }
 
     fn server_sends(&mut self, message: &[u8], size: usize) -> Result<(), Ended> {
-        for mut bytes in framed(message).chunks(size) {
-            while !bytes.is_empty() {
-                self.gateway.advance(&mut self.peer)?;
-                let Some(place) = self.gateway.tcp_place() else { continue };
-                let count = place.len().min(bytes.len());
-                place[..count].copy_from_slice(&bytes[..count]);
-                self.gateway.tcp_received(count, &mut self.peer)?;
-                bytes = &bytes[count..];
-            }
-        }
+        framed(message).chunks(size).try_for_each(|bytes| self.server_sends_bytes(bytes))?;
         // What waits for memory gets it when no refusal is left.
         (0..4).try_for_each(|_| self.gateway.advance(&mut self.peer))
+    }
+
+    fn server_sends_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Ended> {
+        while !bytes.is_empty() {
+            self.gateway.advance(&mut self.peer)?;
+            let Some(place) = self.gateway.tcp_place() else { continue };
+            let count = place.len().min(bytes.len());
+            place[..count].copy_from_slice(&bytes[..count]);
+            self.gateway.tcp_received(count, &mut self.peer)?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
     }
 
     fn client_gets(&mut self) -> Sent {
@@ -88,7 +91,7 @@ fn fixed(message: &[u8]) -> (Header, &[u8]) {
 
 #[test]
 fn the_data_of_a_read_go_to_all_descriptors() {
-    for (count, length) in [(1, 4096), (2, 4096), (17, 65_536), (31, 131_072)] {
+    for (count, length) in [(1, 4096), (2, 4096), (17, 65_536), (31, 131_072), (31, 1_000_003)] {
         let mut world = World::new();
         let places = world.open(5, &vec![0; length + 1000], length.div_ceil(count));
         let header = header(command::READ, 7);
@@ -132,6 +135,74 @@ fn the_data_of_a_write_come_from_all_descriptors() {
         let done = answer(&header, 0, &[17; 17]);
         world.server_sends(&done, 10_000).expect("within the rules");
         assert_eq!(world.client_gets(), (done, None), "Channel 1 invalidates nothing");
+    }
+}
+
+const PART: usize = smb::limits::PART_BYTES as usize;
+
+#[test]
+fn parts_of_a_read_are_placed_as_they_come() {
+    let mut world = World::new();
+    let data = pattern(1, 3 * PART + 5);
+    let places = world.open(5, &vec![0; data.len()], 100_000);
+    let header = header(command::READ, 7);
+    world.client_sends(&read(header, data.len() as u32, 2, &places), 1000).expect("within the rules");
+    let message = framed(&read_answer(&header, &data));
+    let (first, rest) = message.split_at(message.len() - 5);
+    world.server_sends_bytes(first).expect("within the rules");
+    assert!(world.peer.memory[&5][..3 * PART] == data[..3 * PART]);
+    assert_eq!(world.peer.memory[&5][3 * PART..], [0; 5]);
+    assert!(world.peer.messages.is_empty(), "the answer comes behind all data");
+    world.server_sends_bytes(rest).expect("within the rules");
+    assert!(world.peer.memory[&5] == data);
+    assert_eq!(world.client_gets().0.len(), 80);
+}
+
+#[test]
+fn parts_of_a_write_are_sent_on_as_they_come() {
+    let mut world = World::new();
+    let data = pattern(1, 2 * PART + 5);
+    let places = world.open(6, &data, 100_000);
+    let asked = header(command::WRITE, 9);
+    world.client_sends(&write(asked, data.len() as u32, 1, &places), 1000).expect("within the rules");
+    let mut complete = Vec::new();
+    for part in 1..=3 {
+        let (operation, buffer) = world.peer.complete(0);
+        world.gateway.fetched(operation, buffer);
+        complete = world.server_gets();
+        let incomplete = if part < 3 { 4 + 112 + part * PART } else { 0 };
+        assert_eq!((complete.len(), world.stream.len()), (usize::from(part == 3), incomplete));
+    }
+    assert!(complete[0][112..] == data);
+    assert_eq!(world.gateway.moved()[1].requests, 1);
+}
+
+/// The data of a request that is answered are not fetched any more, and the server has had only a part.
+#[test]
+fn a_server_cannot_answer_a_write_before_it_has_the_data() {
+    let mut world = World::new();
+    let places = world.open(6, &pattern(1, 2 * PART), PART);
+    let asked = header(command::WRITE, 9);
+    world.client_sends(&write(asked, 2 * PART as u32, 1, &places), 1000).expect("within the rules");
+    let (operation, buffer) = world.peer.complete(0);
+    world.gateway.fetched(operation, buffer);
+    let interim = answer(&asked, STATUS_PENDING, &ERROR);
+    world.server_sends(&interim, 1000).expect("an interim answer ends nothing");
+    let early = world.server_sends(&answer(&asked, 0xc000_007f, &ERROR), 1000);
+    assert!(matches!(early, Err(Ended::EarlyAnswer(9))));
+}
+
+/// Data that are read together with a head are copied once more.
+#[test]
+fn behind_long_data_a_message_is_read_up_to_its_head() {
+    let mut world = World::new();
+    for (id, length, room) in [(1, PART, 260), (2, 4096, 64 << 10), (3, PART, 260)] {
+        let places = world.open(5, &vec![0; length], length);
+        let header = header(command::READ, id);
+        world.client_sends(&read(header, length as u32, 1, &places), 1000).expect("within the rules");
+        world.server_sends(&read_answer(&header, &vec![7; length]), 1 << 20).expect("within the rules");
+        world.client_gets();
+        assert_eq!(world.gateway.tcp_place().expect("a place").len(), room, "behind {length} bytes");
     }
 }
 
@@ -394,7 +465,9 @@ struct Asked {
 
 /// Sends a random READ or WRITE with descriptors, or one that is signed and has to pass as it is.
 fn ask(world: &mut World, rng: &mut ChaCha8Rng, id: u64, asked: &mut BTreeMap<u64, Asked>) {
-    let length = 1 + rng.next_u32() as usize % 20_000;
+    // One of sixteen has several parts.
+    let longest = if rng.next_u32().is_multiple_of(16) { 400_000 } else { 20_000 };
+    let length = 1 + rng.next_u32() as usize % longest;
     let (key, channel) = (id as u32 + 1, 1 + rng.next_u32() % 2);
     let data = pattern(id, length);
     let is_write = rng.next_u32().is_multiple_of(2);
@@ -422,7 +495,7 @@ fn respond(world: &mut World, rng: &mut ChaCha8Rng, asked: &mut BTreeMap<u64, As
     let index = rng.next_u32() as usize % there.len();
     let id = there[index];
     let Some(request) = asked.get_mut(&id) else { return };
-    let size = 1 + rng.next_u32() as usize % 5000;
+    let size = 1 + rng.next_u32() as usize % (5000 + request.data.len() / 4);
     if !request.is_pending && rng.next_u32().is_multiple_of(4) {
         request.is_pending = true;
         let interim = answer(&request.header, STATUS_PENDING, &ERROR);

@@ -34,7 +34,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Completes an RDMA READ: returns its number and its buffer.
     pub(crate) fn complete(&mut self, index: usize) -> (u64, Buffer) {
-        let (operation, mut buffer, mut at, from) = self.fetches.swap_remove(index);
+        let (operation, mut buffer, mut at, from) = self.fetches.remove(index);
         for piece in from {
             let memory = self.memory.get(&piece.token).expect("memory that is open is read");
             let begin = piece.offset as usize;
