@@ -1,4 +1,4 @@
-//! Requests that a requester executes on its peer's memory by itself, when those before them are acknowledged.
+//! Requests that a requester executes on its peer's memory itself, when those before them are acknowledged.
 
 use crate::bench::*;
 use rnic::*;

@@ -3,8 +3,9 @@
 //! A WRITE with buffer descriptors is forwarded with its data inline, once RDMA READs have fetched them. A
 //! READ with descriptors is forwarded without them; the data of its answer go to the client by RDMA WRITE
 //! before the answer without data. Long data are moved in parts, so that one part is sent on while the next
-//! one comes; the server gets nothing of what stands behind a part before it. Everything else, signed and encrypted messages among it, passes byte by
-//! byte. Requests reach the server in the order in which the client sent them.
+//! one comes; the server gets nothing of what stands behind a part before it. Everything else, signed and
+//! encrypted messages among it, passes byte by byte. Requests reach the server in the order in which the
+//! client sent them.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
