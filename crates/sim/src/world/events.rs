@@ -517,6 +517,20 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_one_delay_from_its_first_event_on() {
+        let nodes = Nodes { ends: (0..90).map(|lane| [0, lane]).collect(), count: 90, delay_ps: 1_000_000 };
+        let mut events = Events::new(4_000_000, 90, Some(nodes));
+        let first = 30_000;
+        assert!(first >> events.shift == 0, "the first event is late in its slot");
+        [(first, 3), (first + 999_999, 4)].iter().for_each(|(at, lane)| events.push(Time(*at), lane * 4 + 1));
+        let mut got = Vec::new();
+        while events.turn(Time(first + 1_000_000)) {
+            got.extend(std::iter::from_fn(|| events.next()).map(|due| due.at.0));
+        }
+        assert_eq!((got, events.turned), (vec![first, first + 999_999], 1));
+    }
+
+    #[test]
     fn short_links_and_few_things_are_not_divided() {
         for (sources, delay_ps) in [(FEW, 1_000_000), (100, 5_000)] {
             let nodes = Nodes { ends: vec![[0, 0]; sources], count: 1, delay_ps };
