@@ -44,6 +44,8 @@ pub const LAB_CLOCK: &str = "ROCKERY_LAB_CLOCK";
 /// Parameters of the adapter, as [`crate::parameters`] has them; set by `rockery lab exec`.
 pub const NIC: &str = "ROCKERY_NIC";
 
+/// What a rate limiter makes up for when its thread waits for a processor: what is sent with one system call.
+const BURST_BYTES: u32 = 64 << 10;
 /// Bytes of a device's name in the structures of verbs, with the zero at its end.
 const DEVICE_NAME_BYTES: usize = 64;
 /// The folder of the view that the program sees; set by `rockery run` for the view's own library.
@@ -236,7 +238,10 @@ pub(crate) fn apply(config: &mut Config) {
     config.out_of_order = text(OUT_OF_ORDER) == "1";
     config.write_only = text(WRITE_ONLY) != "0";
     match text(CONGESTION).as_str() {
-        "dcqcn" => config.congestion = CongestionConfig::Dcqcn(DcqcnConfig::default()),
+        "dcqcn" => {
+            let dcqcn = DcqcnConfig { burst_bytes: BURST_BYTES, ..DcqcnConfig::default() };
+            config.congestion = CongestionConfig::Dcqcn(dcqcn);
+        }
         "off" => config.congestion = CongestionConfig::Off,
         _ => {}
     }

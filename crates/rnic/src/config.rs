@@ -159,6 +159,9 @@ pub struct DcqcnConfig {
     pub additive_bps: u64,
     /// R_HAI: hyper increase in bits per second.
     pub hyper_bps: u64,
+    /// How many bytes may leave at once after the driver has asked late, or the queue pair had nothing to
+    /// send: the depth of the rate limiter's token bucket. 0 where the driver asks in time, as a simulator.
+    pub burst_bytes: u32,
     /// As adapters' firmware has it, if given: in ticks of a clock instead of with each notification.
     pub firmware: Option<FirmwareDcqcn>,
 }
@@ -190,6 +193,7 @@ impl Default for DcqcnConfig {
             fast_recovery_steps: 5,
             additive_bps: 40_000_000,
             hyper_bps: 400_000_000,
+            burst_bytes: 0,
             firmware: None,
         }
     }

@@ -171,7 +171,7 @@ impl Algorithm for Dcqcn {
                 self.bytes_left -= u64::from(bytes);
             }
         }
-        self.pace.after(bytes, self.current_bps, now)
+        self.pace.after(bytes, self.current_bps, self.config.burst_bytes, now)
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -183,14 +183,15 @@ impl Algorithm for Dcqcn {
             let (interval, clamp) = (firmware.cut_interval_ns, firmware.clamp_target);
             return self.tick(now, interval, clamp);
         }
-        if self.alpha_at.is_some_and(|at| at <= now) {
+        // The clocks go on from when they were due: a driver that asks late calls again until they are not.
+        if let Some(at) = self.alpha_at.filter(|at| *at <= now) {
             self.alpha -= self.alpha >> self.config.g_shift;
             let rests = !self.limited();
-            self.alpha_at = (!rests).then(|| now + self.config.alpha_interval_ns);
+            self.alpha_at = (!rests).then(|| at + self.config.alpha_interval_ns);
         }
-        if self.increase_at.is_some_and(|at| at <= now) {
+        if let Some(at) = self.increase_at.filter(|at| *at <= now) {
             self.increases_by_time += 1;
-            self.increase_at = Some(now + self.config.increase_interval_ns);
+            self.increase_at = Some(at + self.config.increase_interval_ns);
             self.increase();
         }
     }
@@ -213,6 +214,24 @@ mod tests {
             control.handle_timeout(now);
             assert_eq!(control.rate_bps(), expected * 1_000_000_000);
         }
+    }
+
+    #[test]
+    fn a_driver_that_asks_late_finds_the_rate_that_one_in_time_has() {
+        let config = DcqcnConfig::default();
+        let [mut late, mut in_time] = [(); 2].map(|()| Dcqcn::new(&config, 1 << 20));
+        let end = Instant(config.increase_interval_ns.0 * 7 + 10);
+        for control in [&mut late, &mut in_time] {
+            control.notified(Instant(0));
+        }
+        while let Some(at) = in_time.deadline().filter(|at| *at <= end) {
+            in_time.handle_timeout(at);
+        }
+        while late.deadline().is_some_and(|at| at <= end) {
+            late.handle_timeout(end);
+        }
+        assert_eq!((late.rate_bps(), late.alpha), (in_time.rate_bps(), in_time.alpha));
+        assert!(late.rate_bps() > 39_000_000_000 && late.deadline() == in_time.deadline());
     }
 
     #[test]

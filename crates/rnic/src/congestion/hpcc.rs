@@ -156,7 +156,7 @@ impl Algorithm for Hpcc {
 
     fn paced(&mut self, bytes: u32, now: Instant) -> Instant {
         let rate = self.rate_bps();
-        self.pace.after(bytes, rate, now)
+        self.pace.after(bytes, rate, 0, now)
     }
 }
 

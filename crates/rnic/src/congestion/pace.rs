@@ -1,4 +1,5 @@
-//! Pacing: packets leave no faster than a rate, exactly over time.
+//! Pacing: packets leave no faster than a rate, exactly over time. It is a token bucket: a driver that asks
+//! late gets what it has missed, up to the depth of the bucket.
 
 use crate::time::Instant;
 
@@ -11,12 +12,42 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// `bytes` leave now; returns when the next packet may.
-    pub(super) fn after(&mut self, bytes: u32, rate_bps: u64, now: Instant) -> Instant {
-        let from = self.next.max(now);
-        let amount = u64::from(bytes) * 8 * 1_000_000_000 + self.remainder;
+    /// `bytes` leave now; returns when the next packet may. `burst` is the depth of the bucket in bytes.
+    pub(super) fn after(&mut self, bytes: u32, rate_bps: u64, burst: u32, now: Instant) -> Instant {
+        let units = |bytes: u32| u64::from(bytes) * 8 * 1_000_000_000;
+        let from = self.next.max(Instant(now.0.saturating_sub(units(burst) / rate_bps)));
+        let amount = units(bytes) + self.remainder;
         self.remainder = amount % rate_bps;
         self.next = Instant(from.0 + amount / rate_bps);
         self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1,000 bytes at 8 Gb/s are 1 us.
+    const RATE: u64 = 8_000_000_000;
+
+    #[test]
+    fn without_a_bucket_what_is_late_stays_late() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.after(1_000, RATE, 0, Instant(50_000)), Instant(51_000));
+        assert_eq!(pace.after(1_000, RATE, 0, Instant(60_000)), Instant(61_000));
+    }
+
+    #[test]
+    fn a_driver_that_asks_late_sends_what_it_has_missed_and_no_more_than_the_bucket_holds() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.after(1_000, RATE, 4_000, Instant(50_000)), Instant(47_000));
+        // The bucket was full: the first packet leaves three more at once.
+        for next in [48_000, 49_000, 50_000, 51_000] {
+            assert_eq!(pace.after(1_000, RATE, 4_000, Instant(50_000)), Instant(next));
+        }
+        // 2 us late: two packets leave at once, and the rate over all is kept.
+        assert_eq!(pace.after(1_000, RATE, 4_000, Instant(53_000)), Instant(52_000));
+        assert_eq!(pace.after(1_000, RATE, 4_000, Instant(53_000)), Instant(53_000));
+        assert_eq!(pace.after(1_000, RATE, 4_000, Instant(53_000)), Instant(54_000));
     }
 }

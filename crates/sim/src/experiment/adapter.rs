@@ -162,6 +162,7 @@ fn dcqcn(file: &Dcqcn, line_rate_bps: u64) -> DcqcnConfig {
         fast_recovery_steps: file.fast_recovery_steps,
         additive_bps: file.additive_rate.0.bps(),
         hyper_bps: file.hyper_rate.0.bps(),
+        burst_bytes: 0,
         firmware: file
             .cut_interval
             .map(|cut| FirmwareDcqcn { cut_interval_ns: nanos(cut), clamp_target: file.clamp_target }),

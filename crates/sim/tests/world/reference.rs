@@ -54,6 +54,7 @@ fn host() -> HostConfig {
         fast_recovery_steps: 1,
         additive_bps: 50_000_000,
         hyper_bps: 100_000_000,
+        burst_bytes: 0,
         firmware: Some(FirmwareDcqcn { cut_interval_ns: Nanos(4_000), clamp_target: false }),
     };
     // `ACK_HIGH_PRIO` reaches the hosts only (`ack_q_idx`): nobody sets it of the switches, whose queue for
