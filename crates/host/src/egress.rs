@@ -8,7 +8,7 @@
 use crate::lab::LabPort;
 use crate::shm::{Found, MEASURED_FROM, Method, ShmChannels};
 use crate::transmit::Transmitter;
-use rnic::{Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Path, Sink, SrqOwner};
+use rnic::{Channels, Direct, Execution, Fault, ForwardedRequest, Gather, PacketKind, Path, Sink, SrqOwner};
 use wire::{Packet, Qpn, Reth};
 
 /// The sink that [`rnic::Device::transmit`] writes to: the socket and the shared-memory channels of a device.
@@ -47,8 +47,8 @@ impl Sink for Egress<'_> {
         }
     }
 
-    fn has_room(&mut self, path: &Path) -> bool {
-        path.channel != 0 || self.lab.as_mut().is_none_or(|lab| lab.has_room())
+    fn has_room(&mut self, path: &Path, kind: PacketKind) -> bool {
+        path.channel != 0 || self.lab.as_mut().is_none_or(|lab| lab.has_room(path, kind))
     }
 
     fn channels(&mut self) -> Option<&mut Self> {

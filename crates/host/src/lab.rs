@@ -6,10 +6,11 @@ use crate::sys::epoll::Epoll;
 use crate::sys::memory::ProcessMemory;
 use crate::sys::process;
 use crate::transmit::gather;
-use link::lab::{Header, Hello, MESSAGE_BYTES, WAKE};
-use link::memory::{self, HEADERS_MAX, Reader, Record, Sleeper, Writer};
+use link::attachment::{self, DeviceEnds, MEMORIES};
+use link::lab::{Header, Hello, MESSAGE_BYTES, WAKE, Welcome};
+use link::memory::{HEADERS_MAX, Record, Sleeper, Writer};
 use link::unix;
-use rnic::{Arrival, Fault, Gather, Gid, Instant, Path, Payload};
+use rnic::{Arrival, Fault, Gather, Gid, Instant, PacketKind, Path, Payload};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -29,10 +30,9 @@ const _: () = assert!(Header::BYTES + MAX_HEADERS <= HEADERS_MAX, "headers fit a
 #[derive(Debug)]
 pub(crate) struct LabPort {
     socket: OwnedFd,
-    packets: Writer,
-    /// Congestion notifications, which must not wait behind packets of a paused class.
-    notifications: Writer,
-    arrivals: Reader,
+    rings: DeviceEnds,
+    /// Which ring a packet goes into.
+    welcome: Welcome,
     /// The time that packets are stamped with.
     now: Instant,
     /// The lab has ended, or has written what is not valid: the cable is cut.
@@ -52,18 +52,21 @@ impl LabPort {
         }
         unix::set_timeouts(fd, TIMEOUT)?;
         unix::send(fd, &hello(range), None)?;
-        let mut answer = [0; MESSAGE_BYTES];
-        let (length, [packets, notifications, _]) = unix::receive_fds(fd, &mut answer)?;
-        let (Some(packets), Some(notifications)) = (packets, notifications) else {
+        let mut answer = [0; Welcome::BYTES];
+        let (length, memories) = unix::receive_fds::<MEMORIES>(fd, &mut answer)?;
+        if length == 0 {
             return Err(io::Error::other("it has no room for another device"));
-        };
-        if length != MESSAGE_BYTES || Hello::parse(&answer).is_none() {
-            return Err(io::Error::other("it is of another version: use one installation of rockery"));
         }
+        let welcome = Welcome::parse(&answer[..length]);
+        let memories: Option<Vec<OwnedFd>> = memories.into_iter().collect();
+        let memories: Option<[OwnedFd; MEMORIES]> = memories.and_then(|all| all.try_into().ok());
+        let (Some(welcome), Some(memories)) = (welcome, memories) else {
+            return Err(io::Error::other("it is of another version: use one installation of rockery"));
+        };
         unix::set_nonblocking(fd)?;
-        let (packets, arrivals) = memory::open(&packets)?;
-        let (notifications, _) = memory::open(&notifications)?;
-        Ok(Some(Self { socket, packets, notifications, arrivals, now: Instant(0), cut: false }))
+        let mut rings = attachment::open(&memories)?;
+        rings.classes.iter_mut().for_each(|ring| ring.fill_up_to(welcome.ahead as usize));
+        Ok(Some(Self { socket, rings, welcome, now: Instant(0), cut: false }))
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -83,7 +86,8 @@ impl LabPort {
 
     /// After packets were sent: wakes the lab if it sleeps.
     pub(crate) fn end(&mut self) {
-        if self.packets.must_wake().is_some() | self.notifications.must_wake().is_some() {
+        let rings = self.rings.classes.iter_mut().chain([&mut self.rings.notifications]);
+        if rings.filter_map(Writer::must_wake).count() > 0 {
             self.signal();
         }
     }
@@ -95,8 +99,10 @@ impl LabPort {
 
     /// Whether a packet may be sent now. Where not, the lab wakes the device when there is room.
     #[inline]
-    pub(crate) fn has_room(&mut self) -> bool {
-        self.cut || self.packets.has_room() || self.packets.wait_for_room(Sleeper::Thread)
+    pub(crate) fn has_room(&mut self, path: &Path, kind: PacketKind) -> bool {
+        let is_acknowledgement = kind == PacketKind::Acknowledgement;
+        let ring = &mut self.rings.classes[self.welcome.ring(path.traffic_class, is_acknowledgement)];
+        self.cut || ring.has_room() || ring.wait_for_room(Sleeper::Thread)
     }
 
     /// Sends a packet.
@@ -117,8 +123,11 @@ impl LabPort {
             Some(Header::BYTES + packet.encode(0, place[Header::BYTES..].first_chunk_mut()?).ok()?)
         };
         let ring = match packet.message {
-            Message::Congestion => &mut self.notifications,
-            _ => &mut self.packets,
+            Message::Congestion => &mut self.rings.notifications,
+            Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } => {
+                &mut self.rings.classes[self.welcome.ring(path.traffic_class, true)]
+            }
+            _ => &mut self.rings.classes[self.welcome.ring(path.traffic_class, false)],
         };
         let length = payload.len() as usize;
         // A record without room is lost, as a packet may be on a network.
@@ -132,8 +141,10 @@ impl LabPort {
         }
         let mut taken = 0;
         while taken < TURN_RECORDS {
-            match self.arrivals.next() {
-                Ok(Some(record)) if handle(rnic, now, &record).is_some() => self.arrivals.release(&record),
+            match self.rings.arrivals.next() {
+                Ok(Some(record)) if handle(rnic, now, &record).is_some() => {
+                    self.rings.arrivals.release(&record);
+                }
                 Ok(None) => break,
                 _ => {
                     self.cut = true;
@@ -142,7 +153,7 @@ impl LabPort {
             }
             taken += 1;
         }
-        if self.arrivals.must_wake().is_some() {
+        if self.rings.arrivals.must_wake().is_some() {
             self.signal();
         }
         taken > 0
@@ -150,12 +161,12 @@ impl LabPort {
 
     /// Has the lab wake the device for the next record. True when there is one already.
     pub(crate) fn sleep(&self) -> bool {
-        !self.cut && self.arrivals.sleep(Sleeper::Thread)
+        !self.cut && self.rings.arrivals.sleep(Sleeper::Thread)
     }
 
     /// Has the lab send no wake-ups.
     pub(crate) fn wake(&self) {
-        self.arrivals.wake();
+        self.rings.arrivals.wake();
     }
 
     /// Handles the socket, if it is the one that is ready.

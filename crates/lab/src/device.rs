@@ -1,7 +1,8 @@
 //! A device of a program, attached to its host's port by shared memory.
 
-use link::lab::{Header, Hello, MESSAGE_BYTES};
-use link::memory::{self, Broken, HEADERS_MAX, Reader, Record, Writer};
+use link::attachment::{self, LabEnds};
+use link::lab::{CLASSES, Header, Hello, MESSAGE_BYTES, Welcome};
+use link::memory::{self, Broken, HEADERS_MAX, Reader, Record};
 use link::unix;
 use std::collections::VecDeque;
 use std::io;
@@ -11,6 +12,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 const RANGES_MAX: usize = 1024;
 /// The longest payload of a packet: the largest path MTU.
 pub(crate) const PAYLOAD_MAX: usize = 4096;
+/// Rings of a device with its packets: one for notifications, which is looked at first, and one for each class.
+pub(crate) const RINGS: usize = 1 + CLASSES;
 /// Messages that are taken at once.
 const MESSAGES_MAX: usize = 64;
 
@@ -20,9 +23,7 @@ pub(crate) struct Device {
     socket: OwnedFd,
     /// First numbers and counts of queue pairs.
     ranges: Vec<(u32, u32)>,
-    to_device: Writer,
-    packets: Reader,
-    notifications: Reader,
+    rings: LabEnds,
     /// Tokens of packets that have arrived while the device had no room.
     pub(crate) waiting: VecDeque<u32>,
     /// Its program has ended. What it had sent is still in its rings, and leaves.
@@ -30,11 +31,11 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Answers the first message on a connection.
+    /// Answers the first message on a connection; `welcome` says how the device fills its rings.
     ///
     /// # Errors
     /// When it is not a device of this version and user, or there is no memory.
-    pub(crate) fn welcome(socket: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn welcome(socket: OwnedFd, welcome: &Welcome) -> io::Result<Self> {
         let fd = socket.as_raw_fd();
         let mut bytes = [0; MESSAGE_BYTES];
         let length = unix::receive_now(fd, &mut bytes)?;
@@ -43,19 +44,10 @@ impl Device {
         if unix::peer_user(fd)? != crate::sys::process::user().0 {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
-        let (to_device, packets, first) = memory::create()?;
-        let (_, notifications, second) = memory::create()?;
-        unix::send_fds(fd, &hello.to_bytes(), &[first.as_raw_fd(), second.as_raw_fd()])?;
+        let (rings, memories) = attachment::create()?;
+        unix::send_fds(fd, &welcome.to_bytes(), &memories.each_ref().map(AsRawFd::as_raw_fd))?;
         let ranges = vec![(hello.first, hello.count)];
-        Ok(Self {
-            socket,
-            ranges,
-            to_device,
-            packets,
-            notifications,
-            waiting: VecDeque::new(),
-            leaves: false,
-        })
+        Ok(Self { socket, ranges, rings, waiting: VecDeque::new(), leaves: false })
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -89,12 +81,19 @@ impl Device {
     /// Whether a packet waits to be sent.
     #[inline]
     pub(crate) fn has_record(&self) -> bool {
-        self.packets.has_record() || self.notifications.has_record()
+        self.all_rings().any(Reader::has_record)
     }
 
-    /// The ring that is looked at first (0), for notifications, and the one for packets (1).
+    fn all_rings(&self) -> impl Iterator<Item = &Reader> {
+        [&self.rings.notifications].into_iter().chain(&self.rings.classes)
+    }
+
+    /// One of [`RINGS`].
     fn ring(&mut self, ring: usize) -> &mut Reader {
-        if ring == 0 { &mut self.notifications } else { &mut self.packets }
+        match ring.checked_sub(1) {
+            Some(class) => &mut self.rings.classes[class % CLASSES],
+            None => &mut self.rings.notifications,
+        }
     }
 
     /// The oldest record of a ring.
@@ -124,27 +123,29 @@ impl Device {
             place.copy_from_slice(payload);
             Ok::<(), ()>(())
         };
-        let has_room = self.to_device.has_room() || self.to_device.wait_for_room(memory::Sleeper::Thread);
-        has_room && self.to_device.write(0, payload.len(), headers, fill).is_some()
+        let ring = &mut self.rings.to_device;
+        let has_room = ring.has_room() || ring.wait_for_room(memory::Sleeper::Thread);
+        has_room && ring.write(0, payload.len(), headers, fill).is_some()
     }
 
     /// Wakes the device if it sleeps and has something to do.
     pub(crate) fn flush(&mut self) {
-        let news = self.to_device.must_wake().is_some();
-        if news | self.packets.must_wake().is_some() | self.notifications.must_wake().is_some() {
+        let mut has_news = self.rings.to_device.must_wake().is_some();
+        for ring in self.rings.classes.iter_mut().chain([&mut self.rings.notifications]) {
+            has_news |= ring.must_wake().is_some();
+        }
+        if has_news {
             let _ = unix::send_now(self.raw(), &[link::lab::WAKE]);
         }
     }
 
     /// Has the device wake the lab for its next packet. True when there is one already.
     pub(crate) fn sleep(&self) -> bool {
-        let packets = self.packets.sleep(memory::Sleeper::Thread);
-        self.notifications.sleep(memory::Sleeper::Thread) || packets
+        self.all_rings().filter(|ring| ring.sleep(memory::Sleeper::Thread)).count() > 0
     }
 
     /// Has the device send no wake-ups.
     pub(crate) fn wake(&self) {
-        self.packets.wake();
-        self.notifications.wake();
+        self.all_rings().for_each(Reader::wake);
     }
 }

@@ -277,7 +277,8 @@ impl Engine {
         let Some((socket, place)) = self.greetings.remove(&fd) else { return };
         self.epoll.remove(fd);
         // The connection of a device that is not admitted is closed.
-        let Ok(device) = Device::welcome(socket) else { return };
+        let welcome = self.network.ports[place].host.welcome(self.clock.slowdown());
+        let Ok(device) = Device::welcome(socket, &welcome) else { return };
         if self.epoll.add(fd, Watched::Device(place, fd).number()).is_ok() {
             self.network.ports[place].devices.push(device);
         }

@@ -76,12 +76,14 @@ pub(crate) fn host(number: u32) -> LiveHost {
         marks: [data, acknowledgements, notifications],
         variables: Vec::new(),
     }
+        rate: Rate::from_gbps(100),
 }
 
 /// Two hosts, and what a program in the first one has of its device.
 pub(crate) struct Attached {
     pub(crate) network: Network,
-    writer: Writer,
+    rings: DeviceEnds,
+    welcome: Welcome,
     _socket: OwnedFd,
 }
 
@@ -92,11 +94,12 @@ impl Attached {
         let [ours, theirs] = unix::message_pair()?;
         let hello = Hello { first: 4, count: 4 };
         unix::send_fds(theirs.as_raw_fd(), &hello.to_bytes(), &[])?;
-        network.ports[0].devices.push(Device::welcome(ours)?);
-        let (_, fds) = unix::receive_fds::<{ unix::FDS_MAX }>(theirs.as_raw_fd(), &mut [0; 64])?;
-        let packets = fds.into_iter().flatten().next();
-        let (writer, _) = memory::open(&packets.ok_or(io::ErrorKind::InvalidData)?)?;
-        Ok(Self { network, writer, _socket: theirs })
+        let welcome = host(0).welcome(1);
+        network.ports[0].devices.push(Device::welcome(ours, &welcome)?);
+        let (_, fds) = unix::receive_fds::<{ attachment::MEMORIES }>(theirs.as_raw_fd(), &mut [0; 64])?;
+        let memories: Vec<OwnedFd> = fds.into_iter().flatten().collect();
+        let memories = memories.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(Self { network, rings: attachment::open(&memories)?, welcome, _socket: theirs })
     }
 
     /// Writes a record; false where there is no room.
@@ -105,7 +108,9 @@ impl Attached {
             place.get_mut(..headers.len())?.copy_from_slice(headers);
             Some(headers.len())
         };
-        self.writer.write(0, payload, place, |_: &mut [u8]| Ok::<(), ()>(())).is_some()
+        let traffic_class = Header::parse(headers).map_or(0, |(header, _)| header.traffic_class);
+        let ring = self.welcome.ring(traffic_class, false);
+        self.rings.classes[ring].write(0, payload, place, |_: &mut [u8]| Ok::<(), ()>(())).is_some()
     }
 }
 

@@ -234,7 +234,7 @@ impl Network {
         let devices = self.ports[place].devices.len();
         for step in 0..devices {
             let at = (self.ports[place].next + step) % devices;
-            for ring in 0..2 {
+            for ring in 0..RINGS {
                 match self.try_ring(place, (at, ring), classes, now) {
                     Ok(packet) => {
                         self.ports[place].next = (at + 1) % devices;
@@ -670,11 +670,10 @@ fn marks(host: &LiveHost, header: &Header, packet: &Packet) -> Marked {
         _ => 0,
     };
     let marking = host.marks[role];
-    let chosen = header.traffic_class >> 2;
-    let (dscp, class) = match chosen {
+    let (dscp, class) = match header.traffic_class >> 2 {
         0 => (marking.dscp, marking.class),
         _ if role == 2 => (marking.dscp, marking.class),
-        own => (own, class_of(&host.marks, own)),
+        own => (own, host.class_of(own)),
     };
     let ecn =
         if header.traffic_class & 3 != 0 { header.traffic_class & 3 } else { u8::from(marking.ecn) << 1 };
@@ -773,3 +772,27 @@ mod tests {
         assert_eq!(attached.network.pull(0, 0xff, Time(1)), Offer::Nothing);
     }
 }
+    /// What a class of a device waits for does not hold up another one; within a class the order is kept.
+    #[test]
+    fn a_packet_of_a_paused_class_holds_up_no_other_class() {
+        const CLASS_3_ONLY: u8 = 1 << 3;
+        const ALL_BUT_3: u8 = !CLASS_3_ONLY;
+        let mut attached = attached();
+        let [own, other] = [host(0).v4, host(1).v4];
+        let marked = |dscp: u8, port: u8| {
+            let mut record = record(own, other);
+            (record[40], record[42]) = (dscp << 2, port);
+            record
+        };
+        for (dscp, port) in [(26, 1), (8, 2), (26, 3), (48, 4)] {
+            assert!(attached.write(&marked(dscp, port), 64));
+        }
+        let mut leave = |classes: u8| match attached.network.pull(0, classes, Time(1)) {
+            Offer::Packet(packet) => Some((packet.class, packet.tos >> 2)),
+            _ => None,
+        };
+        let paused = [leave(ALL_BUT_3), leave(ALL_BUT_3), leave(ALL_BUT_3)];
+        assert_eq!(paused, [Some((1, 8)), Some((6, 48)), None]);
+        assert_eq!([leave(CLASS_3_ONLY), leave(0xff), leave(0xff)], [Some((3, 26)), Some((3, 26)), None]);
+    }
+

@@ -5,7 +5,8 @@ use crate::functions::{self, LiveFunction};
 use fabric::file::congestion::Congestion;
 use fabric::file::{Document, ReadFile};
 use fabric::topology::Node;
-use fabric::{Span, Time};
+use fabric::{Rate, Span, Time};
+use link::lab::Welcome;
 use sim::experiment::Experiment;
 use sim::world::{Headers, HostConfig, Marking};
 use std::collections::BTreeMap;
@@ -22,6 +23,12 @@ const PACKET_BYTES: u32 = 4096 + 82;
 
 /// A live host of the file.
 #[derive(Clone, PartialEq, Debug)]
+/// For how long a device has packets in a ring while it waits for a processor, by the clock of the machine.
+const AHEAD: Span = Span(4_000_000_000);
+
+/// Bytes that a device may have in a ring in any case: two packets, and a third one begins before the limit.
+const AHEAD_BYTES_MIN: u64 = 2 * PACKET_BYTES as u64;
+
 pub struct LiveHost {
     /// Its number in the network.
     pub number: u32,
@@ -39,6 +46,8 @@ pub struct LiveHost {
     pub function: Option<LiveFunction>,
     /// Marks of data, acknowledgements and congestion notifications.
     pub(crate) marks: [Marking; 3],
+    /// Rate of its link.
+    pub rate: Rate,
     /// Variables of its programs.
     pub(crate) variables: Vec<(String, String)>,
 }
@@ -142,13 +151,15 @@ impl Plan {
         let attached = network.topology.attachments();
         let mut hosts = Vec::new();
         for (number, host) in live {
-            if attached.get(number as usize).copied().flatten().is_none() {
+            let cable = cable_of(&network.topology, number);
+            let is_attached = attached.get(number as usize).copied().flatten().is_some();
+            let Some(cable) = cable.filter(|_| is_attached) else {
                 return Err(LabError::NotConnected(host.name.clone()));
             }
             let config = &experiment.scenario.hosts[number as usize];
             if config.headers != Headers::RoceV2 {
                 return Err(LabError::Adapter(host.name.clone()));
-            }
+            };
             let [_, b, c, d] = (number + 1).to_be_bytes();
             let function = functions::function_of(network, number);
             let own = network.function(number).map(|(_, function)| function.settings.mac);
@@ -180,6 +191,7 @@ impl Plan {
 /// Frames are delivered by MAC address: no two hosts have the same.
 fn check_macs(hosts: &[LiveHost]) -> Result<(), LabError> {
     let mut taken = BTreeMap::new();
+            let mac = own.unwrap_or([2, 0, 0, b, c, d]);
     for host in hosts {
         if let Some(other) = taken.insert(host.mac, &host.name) {
             return Err(LabError::Mac { one: other.clone(), other: host.name.clone() });
@@ -189,6 +201,7 @@ fn check_macs(hosts: &[LiveHost]) -> Result<(), LabError> {
 }
 
 /// The MTU of the interface: the usual one into which RoCEv2 packets of this payload fit.
+                rate: network.topology.links()[cable as usize].config.rate,
 fn mtu(payload: u32) -> u32 {
     match payload {
         4096.. => 9000,

@@ -3,17 +3,18 @@
 //!
 //! ```text
 //! device ──Hello: version, range of queue pair numbers──▶ lab
-//!        ◀──Welcome: version; with two descriptors of shared memory (crate::memory)──
+//!        ◀──Welcome: version, rings of packets; with descriptors of shared memory (crate::attachment)──
 //!        ──one byte, whenever the lab sleeps──▶   ◀──one byte, whenever the device sleeps──
 //! ```
 //!
-//! The first memory has packets in both directions; the second one has congestion notifications of the device
-//! alone, which therefore pass packets of a paused class. A record begins with a [`Header`], then the
-//! transport headers as they would be on the wire; its payload is the packet's, without padding and ICRC.
+//! A record begins with a [`Header`], then the transport headers as they would be on the wire; its payload is
+//! the packet's, without padding and ICRC.
 
 /// Version of these messages and records.
-pub const VERSION: u32 = 1;
-/// Bytes of a [`Hello`] and of its answer.
+pub const VERSION: u32 = 2;
+/// Classes of packets (priorities of 802.1Q).
+pub const CLASSES: usize = 8;
+/// Bytes of a [`Hello`].
 pub const MESSAGE_BYTES: usize = 12;
 /// The byte that wakes the other side.
 pub const WAKE: u8 = 0;
@@ -41,6 +42,54 @@ impl Hello {
     pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Option<Self> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         (word(0) == VERSION).then(|| Self { first: word(4), count: word(8) })
+    }
+}
+
+/// The answer to the first [`Hello`]: how the device fills its rings. The lab reads the class of each packet
+/// from the packet, so a device that does otherwise only has its own packets wait behind each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// The device waits while more bytes than these are in a ring.
+    pub ahead: u32,
+    /// The class of data, and of acknowledgements, of programs that choose no DSCP.
+    pub classes: [u8; 2],
+    /// By DSCP that a program has chosen: the class.
+    pub by_dscp: [u8; DSCPS],
+}
+
+/// How many DSCPs there are.
+const DSCPS: usize = 64;
+
+impl Welcome {
+    /// Bytes that it has.
+    pub const BYTES: usize = 8 + 2 + DSCPS;
+
+    /// As it is sent.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.ahead.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.classes);
+        bytes[10..].copy_from_slice(&self.by_dscp);
+        bytes
+    }
+
+    /// `None` for another version.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let by_dscp = std::array::from_fn(|dscp| bytes[10 + dscp]);
+        (word(0) == VERSION).then(|| Self { ahead: word(4), classes: [bytes[8], bytes[9]], by_dscp })
+    }
+
+    /// The ring of packets with this traffic class.
+    #[inline]
+    pub fn ring(&self, traffic_class: u8, is_acknowledgement: bool) -> usize {
+        let class = match traffic_class >> 2 {
+            0 => self.classes[usize::from(is_acknowledgement)],
+            dscp => self.by_dscp[usize::from(dscp)],
+        };
+        usize::from(class) % CLASSES
     }
 }
 
@@ -112,6 +161,12 @@ mod tests {
         let mut other = hello.to_bytes();
         other[0] ^= 1;
         assert_eq!(Hello::parse(&other), None);
+        let by_dscp = std::array::from_fn(|dscp| dscp as u8 >> 3);
+        let welcome = Welcome { ahead: 1 << 14, classes: [3, 6], by_dscp };
+        assert_eq!(Welcome::parse(&welcome.to_bytes()), Some(welcome));
+        assert_eq!(Welcome::parse(&hello.to_bytes()), None);
+        assert_eq!([0, 2, 26 << 2].map(|class| welcome.ring(class, false)), [3, 3, 3]);
+        assert_eq!([1, 26 << 2, 8 << 2].map(|class| welcome.ring(class, true)), [6, 3, 1]);
         let header = Header {
             stamp: 1 << 40,
             source: [1; 16],

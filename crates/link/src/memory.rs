@@ -96,6 +96,21 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_may_be_held_to_less_than_the_ring_has_room_for() {
+        let (mut writer, _ours, fd) = create().unwrap();
+        let (_theirs, mut reader) = open(&fd).unwrap();
+        writer.fill_up_to(10_000);
+        let mut written = 0;
+        while writer.has_room() {
+            assert!(put(&mut writer, &[2; 40], &[3; 4096]));
+            written += 1;
+        }
+        assert_eq!(written, 3, "the last one begins before the limit");
+        assert!(!writer.wait_for_room());
+        assert!(take(&mut reader).is_some() && reader.must_wake() && writer.has_room());
+    }
+
+    #[test]
     fn a_payload_that_cannot_be_read_leaves_no_record() {
         let (mut writer, _ours, fd) = create().unwrap();
         let (_theirs, mut reader) = open(&fd).unwrap();

@@ -42,6 +42,15 @@ pub enum Execution {
     Later,
 }
 
+/// What adapters mark, and drivers may queue, differently.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketKind {
+    /// Requests, READ responses, datagrams.
+    Data,
+    /// Acknowledgements, with the original value of an atomic operation or without.
+    Acknowledgement,
+}
+
 /// Takes the packets that [`crate::Device::transmit`] makes, one call each, in the order in which they are to
 /// leave.
 pub trait Sink {
@@ -58,10 +67,10 @@ pub trait Sink {
         None
     }
 
-    /// Whether the driver takes a packet for the network now. Where it does not, the queue pair waits for
-    /// [`crate::Device::resume`].
+    /// Whether the driver takes a packet of this kind for the network now. Where it does not, the queue pair
+    /// waits for [`crate::Device::resume`].
     #[inline]
-    fn has_room(&mut self, _path: &Path) -> bool {
+    fn has_room(&mut self, _path: &Path, _kind: PacketKind) -> bool {
         true
     }
 

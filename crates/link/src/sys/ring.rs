@@ -99,16 +99,27 @@ pub struct Writer {
     written: bool,
     /// The busy word is set.
     is_busy: bool,
+    /// [`Self::has_room`] is true while so many bytes are free.
+    reserve: usize,
 }
 
 impl Writer {
+    fn new(ring: Ring) -> Self {
+        Self { ring, position: 0, done: 0, written: false, is_busy: false, reserve: RECORD_MAX }
+    }
+
+    /// From now on [`Self::has_room`] is false while more than `bytes` are in the ring.
+    pub fn fill_up_to(&mut self, bytes: usize) {
+        self.reserve = RING_BYTES.saturating_sub(bytes).max(RECORD_MAX);
+    }
+
     /// Whether the longest record has room.
     pub fn has_room(&mut self) -> bool {
-        if self.free() >= RECORD_MAX {
+        if self.free() >= self.reserve {
             return true;
         }
         self.done = self.ring.control().done.0.load(Ordering::Acquire);
-        self.free() >= RECORD_MAX
+        self.free() >= self.reserve
     }
 
     /// Has the reader wake `sleeper` of the writer's process when there is room again. True when there is
@@ -117,7 +128,7 @@ impl Writer {
         let control = self.ring.control();
         let done = || control.done.0.load(Ordering::Acquire);
         self.done = flags::set_and_look(&control.full.0, sleeper as u32, done);
-        self.free() >= RECORD_MAX
+        self.free() >= self.reserve
     }
 
     fn free(&self) -> usize {
@@ -257,6 +268,10 @@ pub struct Reader {
 }
 
 impl Reader {
+    fn new(ring: Ring) -> Self {
+        Self { ring, position: 0, released: false }
+    }
+
     /// Whether there is a record.
     #[inline]
     pub fn has_record(&self) -> bool {
@@ -346,8 +361,16 @@ impl Reader {
 /// The two ends of one process: its writer and its reader. `first` is true for the process that made the
 /// memory.
 pub(crate) fn ends(mapping: &Arc<Mapping>, first: bool) -> (Writer, Reader) {
-    let ring = Ring::new(mapping, usize::from(!first));
-    let writer = Writer { ring, position: 0, done: 0, written: false, is_busy: false };
-    let reader = Reader { ring: Ring::new(mapping, usize::from(first)), position: 0, released: false };
-    (writer, reader)
+    let [to, from] = [usize::from(!first), usize::from(first)].map(|index| Ring::new(mapping, index));
+    (Writer::new(to), Reader::new(from))
+}
+
+/// The two readers of a process that only takes from this memory.
+pub(crate) fn readers(mapping: &Arc<Mapping>) -> [Reader; 2] {
+    [0, 1].map(|index| Reader::new(Ring::new(mapping, index)))
+}
+
+/// The two writers of the other process.
+pub(crate) fn writers(mapping: &Arc<Mapping>) -> [Writer; 2] {
+    [0, 1].map(|index| Writer::new(Ring::new(mapping, index)))
 }

@@ -126,7 +126,7 @@ impl Device {
             let was_waiting = qp.is_waiting();
             let (packets, blocked) = qp.transmit(resources, now, TURN_PACKETS.min(budget - sent), sink);
             sent += packets;
-            turns.note_room(index, qp);
+            turns.note_room(index, qp, packets);
             turns.settle(index, qp, was_waiting, blocked);
         }
         shm::send_close_notices(resources, sink);

@@ -3,7 +3,6 @@
 use crate::qp::{Qp, Urgency};
 use crate::time::Instant;
 use alloc::collections::{BinaryHeap, VecDeque};
-use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 /// What is waiting to be transmitted.
@@ -27,8 +26,11 @@ pub(super) struct Turns {
     /// Reliable queue pairs that wait for acknowledgements.
     waiting: u32,
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Queue pairs whose shared-memory channel is full.
-    waiting_for_room: Vec<usize>,
+    /// Queue pairs whose shared-memory channel, or whose driver, is full: first those that could send nothing
+    /// in their turn, so that room which comes for one packet at a time goes round.
+    waiting_for_room: VecDeque<usize>,
+    /// How many of them could send nothing.
+    unserved: usize,
 }
 
 impl Turns {
@@ -77,17 +79,24 @@ impl Turns {
         }
     }
 
-    /// Notes a queue pair that waits for room on its channel, or for a driver without room.
+    /// Notes a queue pair that waits for room on its channel, or for a driver without room, and has sent so
+    /// many packets in its turn.
     #[inline]
-    pub(super) fn note_room(&mut self, index: usize, qp: &mut Qp) {
+    pub(super) fn note_room(&mut self, index: usize, qp: &mut Qp, sent: usize) {
         if qp.waits_for_room() && !core::mem::replace(&mut qp.schedule.waits_for_room, true) {
-            self.waiting_for_room.push(index);
+            if sent > 0 {
+                self.waiting_for_room.push_back(index);
+            } else {
+                self.waiting_for_room.insert(self.unserved, index);
+                self.unserved += 1;
+            }
         }
     }
 
     /// A queue pair that waits for room: no longer on that list.
     pub(super) fn next_for_room(&mut self) -> Option<usize> {
-        self.waiting_for_room.pop()
+        self.unserved = self.unserved.saturating_sub(1);
+        self.waiting_for_room.pop_front()
     }
 
     #[inline]

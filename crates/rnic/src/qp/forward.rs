@@ -23,7 +23,7 @@ use crate::address::Path;
 use crate::domain::{DomainName, ForwardedRequest, SrqOwner};
 use crate::memory::{Memory, Payload};
 use crate::resources::Resources;
-use crate::sink::{Channels, Sink};
+use crate::sink::{Channels, PacketKind, Sink};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -296,7 +296,7 @@ impl Forwarder {
             return Step::Progressed;
         }
         let path = Path { channel, ..cx.qp.path };
-        if Transport::SharedMemory.room(&path, cx.qp.mtu(), sink) == 0 {
+        if Transport::SharedMemory.room(&path, cx.qp.mtu(), PacketKind::Data, sink) == 0 {
             return cx.qp.wait_for_room();
         }
         let Some(mut next) = session.pop() else { return Step::Blocked };

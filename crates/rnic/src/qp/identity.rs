@@ -9,7 +9,7 @@ use crate::congestion::Control;
 use crate::counters::QpCounters;
 use crate::handle::{Cq, Pd, Srq};
 use crate::resources::Resources;
-use crate::sink::Sink;
+use crate::sink::{PacketKind, Sink};
 use wire::{Qpn, Service};
 
 /// Identity, attributes, state and path of a queue pair.
@@ -126,10 +126,10 @@ impl Common {
         self.transport = Transport::of(&path);
     }
 
-    /// How many packets may leave as one unit now; 0 while the channel is full.
+    /// How many packets of this kind may leave as one unit now; 0 while the channel is full.
     #[inline(always)]
-    pub(super) fn room(&self, sink: &mut impl Sink) -> u32 {
-        self.transport.room(&self.path, self.mtu(), sink)
+    pub(super) fn room(&self, kind: PacketKind, sink: &mut impl Sink) -> u32 {
+        self.transport.room(&self.path, self.mtu(), kind, sink)
     }
 
     /// How many packets may be outstanding.

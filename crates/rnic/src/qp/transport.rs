@@ -14,7 +14,7 @@ use super::send_queue::SendEntry;
 use super::timer;
 use crate::address::{Path, Senders};
 use crate::congestion::Control;
-use crate::sink::{Channels, Sink};
+use crate::sink::{Channels, PacketKind, Sink};
 use crate::time::Nanos;
 use crate::work::Operation;
 use wire::{Qpn, Syndrome};
@@ -48,11 +48,11 @@ impl Transport {
         if path.channel == 0 { Self::Packets } else { Self::SharedMemory }
     }
 
-    /// Unit size: how many packets may leave as one unit now. 0 while the channel is full.
+    /// Unit size: how many packets of this kind may leave as one unit now. 0 while the channel is full.
     #[inline(always)]
-    pub(super) fn room(self, path: &Path, mtu: u32, sink: &mut impl Sink) -> u32 {
+    pub(super) fn room(self, path: &Path, mtu: u32, kind: PacketKind, sink: &mut impl Sink) -> u32 {
         match self {
-            Self::Packets => u32::from(sink.has_room(path)),
+            Self::Packets => u32::from(sink.has_room(path, kind)),
             Self::SharedMemory => sink.channels().map_or(1, |channels| channels.room(path, mtu)),
         }
     }

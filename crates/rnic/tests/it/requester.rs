@@ -246,3 +246,52 @@ fn marked_packets_bring_one_notification_and_it_slows_the_sender() {
     bench.receive(0, Message::Congestion, &[]);
     assert_eq!(bench.device.rate_bps(bench.qpn), Ok(Some(20_000_000_000)));
 }
+
+/// A driver that has room for so many packets of data, and for any number of acknowledgements.
+#[derive(Default)]
+struct Narrow {
+    room: usize,
+    sent: Sent,
+}
+
+impl Sink for Narrow {
+    type Channels = NoChannels;
+
+    fn send(&mut self, path: &Path, packet: &wire::Packet, payload: Gather<'_>) -> Result<(), Fault> {
+        self.room = self.room.saturating_sub(1);
+        self.sent.send(path, packet, payload)
+    }
+
+    fn has_room(&mut self, _path: &Path, kind: PacketKind) -> bool {
+        kind == PacketKind::Acknowledgement || self.room > 0
+    }
+}
+
+#[test]
+fn room_that_comes_for_one_packet_at_a_time_goes_round() {
+    let mut bench = Bench::new(QpType::Uc);
+    let others = [bench.connected(QpType::Uc), bench.connected(QpType::Uc)];
+    for (length, qpn) in [(1, bench.qpn), (2, others[0]), (3, others[1])] {
+        bench.qpn = qpn;
+        (0..4).for_each(|id| bench.post(id, SEND, length));
+    }
+    let mut sink = Narrow::default();
+    for _ in 0..12 {
+        sink.room = 1;
+        bench.device.resume();
+        bench.device.transmit(bench.now, 64, &mut sink);
+    }
+    // Their lengths tell the queue pairs apart.
+    let lengths: Vec<u32> = sink.sent.0.iter().map(|(_, length)| *length).collect();
+    assert_eq!(lengths, [1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3]);
+}
+
+#[test]
+fn acknowledgements_do_not_wait_for_the_room_of_data() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post_receive(1, 100);
+    bench.receive(0, send(Position::Only), b"hello");
+    let mut sink = Narrow::default();
+    bench.device.transmit(bench.now, 64, &mut sink);
+    assert!(matches!(sink.sent.0[..], [(wire::Packet { message: Message::Acknowledge(_), .. }, 0)]));
+}

@@ -16,7 +16,7 @@ use crate::completion::{CompletionKind, Status};
 use crate::cq::Notice;
 use crate::error::Error;
 use crate::event::Event;
-use crate::sink::{Channels, Sink};
+use crate::sink::{Channels, PacketKind, Sink};
 use crate::time::{Instant, Nanos};
 use crate::work::{Operation, SendFlags, SendRequest, Sge};
 use alloc::collections::VecDeque;
@@ -396,7 +396,7 @@ impl Requester {
         if !cx.qp.is_sending() || cx.qp.timers.is_set(Timer::Resume) {
             return Step::Blocked;
         }
-        if !self.resend.is_empty() && cx.qp.room(sink) == 0 {
+        if !self.resend.is_empty() && cx.qp.room(PacketKind::Data, sink) == 0 {
             return cx.qp.wait_for_room();
         }
         if let Some(psn) = self.resend.pop_front() {
@@ -491,7 +491,7 @@ impl Requester {
     /// How many packets of the entry may go as one unit; none while the channel is full.
     fn room(&self, cx: &mut Context<'_>, index: usize, sink: &mut impl Sink) -> u32 {
         if cx.qp.kind != QpType::Ud {
-            return cx.qp.room(sink);
+            return cx.qp.room(PacketKind::Data, sink);
         }
         match self.aim(cx, index) {
             Some((path, qpn)) => {
@@ -499,7 +499,7 @@ impl Requester {
                 let channel = channels.map_or(0, |channels| channels.datagram_channel(&path, cx.qp.qpn, qpn));
                 cx.qp.set_path(crate::address::Path { channel, ..path });
                 let mtu = cx.resources.port.active_mtu.bytes();
-                cx.qp.transport.room(&cx.qp.path, mtu, sink).min(1)
+                cx.qp.transport.room(&cx.qp.path, mtu, PacketKind::Data, sink).min(1)
             }
             // It fails when it is sent.
             None => 1,

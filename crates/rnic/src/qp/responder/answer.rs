@@ -6,7 +6,7 @@ use crate::access::Access;
 use crate::memory::Gather;
 use crate::qp::context::Context;
 use crate::qp::step::Step;
-use crate::sink::Sink;
+use crate::sink::{PacketKind, Sink};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use wire::{Aeth, Message, Packet, Position, Psn, Reth, Syndrome};
@@ -213,7 +213,8 @@ impl Responder {
             return self.send_notification(cx, sink);
         }
         let Some(answer) = self.answers.first().copied() else { return Step::Blocked };
-        let room = cx.qp.room(sink);
+        let kind = if answer.is_short() { PacketKind::Acknowledgement } else { PacketKind::Data };
+        let room = cx.qp.room(kind, sink);
         if room == 0 {
             return cx.qp.wait_for_room();
         }
