@@ -88,6 +88,11 @@ pub enum LabError {
 }
 
 impl LabError {
+    /// Whether no such lab runs, or not any more.
+    pub const fn is_gone(&self) -> bool {
+        matches!(self, Self::None | Self::NoSuchLab { .. } | Self::Ended)
+    }
+
     /// For `map_err` after a system call.
     pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { what, source }

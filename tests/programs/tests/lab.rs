@@ -201,3 +201,40 @@ fn values_of_the_file_change_while_the_lab_runs() {
         assert!(said.contains(line), "{line}: {said}");
     }
 }
+
+/// A program of the same user that has a socket with a name as of a lab, and answers what no lab does. (Of
+/// another user's the reason is that it is another user's.)
+#[test]
+fn a_lab_that_does_not_answer_is_named_and_the_others_are_listed() {
+    let said = script(
+        r#"
+        $R lab up -d $F/lab.toml || exit 1
+        cat >$D/false.py <<'FILE'
+import os, socket
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind('\0rockery-lab-%d-a-false-one' % os.getuid())
+listener.listen(4)
+print('listens', flush=True)
+while True:
+    asked, _ = listener.accept()
+    asked.recv(1 << 16)
+    asked.send(b'no lab')
+FILE
+        python3 $D/false.py >$D/false.log &
+        FALSE=$!
+        until_it_prints listens "cat $D/false.log" || exit 1
+        $R lab ps 2>$D/errors
+        echo "status $?"
+        cat $D/errors
+        timeout 5 $R lab top 2>&1 | grep -c -e '^lab lab ' -e a-false-one | sed 's/^[1-9][0-9]*$/top goes on/'
+        kill $FALSE
+        wait $FALSE
+        $R lab ps >/dev/null
+        echo "status $?"
+        down"#,
+    );
+    for line in ["lab lab (process", "rockery: lab a-false-one: ", "status 1", "top goes on", "status 0"] {
+        assert!(said.lines().any(|said| said.starts_with(line)), "{line}: {said}");
+    }
+    assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");
+}

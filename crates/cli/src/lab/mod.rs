@@ -1,15 +1,15 @@
 //! `rockery lab`: fabric files run live.
 
 mod compare;
+mod list;
 mod metrics;
 mod run;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::lab::{Client, Plan, Ready, Status, labs};
+use ::lab::{Client, Plan, Ready, Status};
 use clap::Subcommand;
 use fabric::file::Document;
 
@@ -181,7 +181,7 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
         }
         Lab::Part => ::lab::traffic::act(),
         Lab::Down(which) => return down(which),
-        Lab::Ps { json } => ps(*json)?,
+        Lab::Ps { json } => return Ok(list::ps(*json)),
         Lab::Report { lab, json } => print!("{}", Client::connect(lab.as_deref())?.report(*json)?),
         Lab::Show { lab, switch, command } => {
             print!("{}", Client::connect(lab.as_deref())?.show(switch, command)?);
@@ -199,7 +199,7 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
         Lab::Metrics { lab } => {
             print!("{}", metrics::text(&Client::connect(lab.as_deref())?.status()?));
         }
-        Lab::Top => top()?,
+        Lab::Top => list::top(),
         Lab::Exec(exec) => {
             let Exec { lab, settings, host, program } = exec;
             return enter(lab.as_deref(), host, Run { settings: settings.clone(), program: program.clone() });
@@ -282,73 +282,6 @@ fn link(client: &Client, name: &str, state: LinkState) -> Result<(), Error> {
         }
     }
     Err(refused.into())
-}
-
-fn top() -> Result<(), Error> {
-    let clears = std::io::stdout().is_terminal();
-    loop {
-        if clears {
-            print!("\x1b[H\x1b[2J");
-        }
-        ps(false)?;
-        std::thread::sleep(std::time::Duration::from_secs(1));
-    }
-}
-
-fn ps(json: bool) -> Result<(), Error> {
-    for name in labs() {
-        let status = Client::connect(Some(&name))?.status()?;
-        if json {
-            println!("{}", serde_json::to_string(&status).unwrap_or_default());
-        } else {
-            print!("{}", text(&status));
-        }
-    }
-    Ok(())
-}
-
-/// A lab as a table.
-fn text(status: &Status) -> String {
-    let Status { lateness, .. } = status;
-    let mut text = format!(
-        "lab {} (process {}): {}\n  clock {:.3} s, slowed down {} times; dropped {}, marked {}, pauses {}\n",
-        status.name,
-        status.process,
-        status.title,
-        status.now_ns as f64 / 1e9,
-        status.slowdown,
-        status.dropped,
-        status.marked,
-        status.pauses
-    );
-    text += &format!(
-        "  late by {} ns (median), {} ns (99.9 %), {} ns (at most); shortest link {} ns: {}\n",
-        lateness.p50_ns,
-        lateness.p999_ns,
-        lateness.max_ns,
-        status.shortest_link_ns,
-        if status.valid { "valid" } else { "not valid" }
-    );
-    text += &format!(
-        "  {:<16} {:<15} {:<24} {:>7} {:>10} {:>10} {:>10} {:>10} {:>6}\n",
-        "host", "IPv4", "IPv6", "devices", "RDMA out", "RDMA in", "frames out", "frames in", "lost"
-    );
-    for host in &status.hosts {
-        let counters = &host.counters;
-        text += &format!(
-            "  {:<16} {:<15} {:<24} {:>7} {:>10} {:>10} {:>10} {:>10} {:>6}\n",
-            host.name,
-            host.v4,
-            host.v6,
-            host.devices,
-            counters.rdma_sent,
-            counters.rdma_received,
-            counters.frames_sent,
-            counters.frames_received,
-            counters.lost
-        );
-    }
-    text
 }
 
 /// Runs a program in a host.

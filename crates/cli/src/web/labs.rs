@@ -13,7 +13,7 @@ pub(super) fn now() -> Value {
     ask_all("labs", ::lab::labs(), |name: String| match asked(&name) {
         Ok((status, ports)) => Answer::Figures(figures(&status, &ports)),
         // Its socket was listed before it ended.
-        Err(LabError::None | LabError::NoSuchLab { .. } | LabError::Ended) => Answer::Ended,
+        Err(error) if error.is_gone() => Answer::Ended,
         Err(error) => Answer::Problem(shown(&format!("{name}: {error}"))),
     })
 }

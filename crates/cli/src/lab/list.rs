@@ -1,0 +1,98 @@
+//! `rockery lab ps` and `rockery lab top`: the labs of this user, with hosts, counters and lateness.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ::lab::{Client, LabError, Status, labs};
+
+use crate::printable::{self, Printable};
+
+/// How long a lab may take to answer. One that is stopped never does.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// How often `top` asks.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Shows the labs once a second, until it is interrupted.
+pub(super) fn top() -> ! {
+    let clears = std::io::stdout().is_terminal();
+    loop {
+        if clears {
+            print!("\x1b[H\x1b[2J");
+        }
+        list(false);
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Lists the labs. The status is 1 if one of them did not answer.
+pub(super) fn ps(json: bool) -> ExitCode {
+    if list(json) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Lists the labs that answer, and names the others with the reason; whether all have answered.
+fn list(json: bool) -> bool {
+    let mut all = true;
+    for name in labs() {
+        match asked(&name) {
+            Ok(status) if json => println!("{}", serde_json::to_string(&status).unwrap_or_default()),
+            Ok(status) => print!("{}", text(&status)),
+            // Its socket was listed before it ended.
+            Err(error) if error.is_gone() => {}
+            Err(error) => {
+                all = false;
+                // Any user may have chosen the name.
+                eprintln!("rockery: lab {}: {}", Printable(&name), printable::lines(&error.to_string()));
+            }
+        }
+    }
+    all
+}
+
+fn asked(name: &str) -> Result<Status, LabError> {
+    Client::connect_within(name, ANSWERS_WITHIN)?.status()
+}
+
+/// A lab as a table.
+fn text(status: &Status) -> String {
+    let Status { lateness, .. } = status;
+    let mut text = format!(
+        "lab {} (process {}): {}\n  clock {:.3} s, slowed down {} times; dropped {}, marked {}, pauses {}\n",
+        status.name,
+        status.process,
+        status.title,
+        status.now_ns as f64 / 1e9,
+        status.slowdown,
+        status.dropped,
+        status.marked,
+        status.pauses
+    );
+    text += &format!(
+        "  late by {} ns (median), {} ns (99.9 %), {} ns (at most); shortest link {} ns: {}\n",
+        lateness.p50_ns,
+        lateness.p999_ns,
+        lateness.max_ns,
+        status.shortest_link_ns,
+        if status.valid { "valid" } else { "not valid" }
+    );
+    text += &format!(
+        "  {:<16} {:<15} {:<24} {:>7} {:>10} {:>10} {:>10} {:>10} {:>6}\n",
+        "host", "IPv4", "IPv6", "devices", "RDMA out", "RDMA in", "frames out", "frames in", "lost"
+    );
+    for host in &status.hosts {
+        let counters = &host.counters;
+        text += &format!(
+            "  {:<16} {:<15} {:<24} {:>7} {:>10} {:>10} {:>10} {:>10} {:>6}\n",
+            host.name,
+            host.v4,
+            host.v6,
+            host.devices,
+            counters.rdma_sent,
+            counters.rdma_received,
+            counters.frames_sent,
+            counters.frames_received,
+            counters.lost
+        );
+    }
+    text
+}
