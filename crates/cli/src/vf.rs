@@ -46,7 +46,7 @@ pub(crate) enum Vf {
     /// min_tx_rate (in Mb/s), rate, spoofchk, trust, state.
     ///
     /// With a fabric file, prints the settings as PATH=VALUE, one per line, for --set of rockery sim. Without
-    /// one, changes the function of the lab that runs; mac cannot change there. A table of the fabric file
+    /// one, changes the function of the lab that runs. A table of the fabric file
     /// counts for every host that has this kind of adapter.
     #[command(after_help = EXAMPLES)]
     Set {

@@ -7,8 +7,8 @@ use sim::experiment::Experiment;
 /// The paths that `rockery lab set` takes.
 const SETTABLE: &str = "link.N with rate, delay, length, loss and bit-errors; qos.NAME with lossy-limit, \
                         queue.CLASS.limit, queue.CLASS.ecn and pfc, its watchdog excepted; \
-                        nic.NAME.functions.vf.N with vlan, qos, min-rate, max-rate, spoof-check, trust and \
-                        state";
+                        nic.NAME.functions.vf.N with mac, vlan, qos, min-rate, max-rate, spoof-check, trust \
+                        and state";
 
 /// Whether a path leads to something that can change.
 fn is_settable(path: &str) -> bool {
@@ -19,7 +19,7 @@ fn is_settable(path: &str) -> bool {
         ["qos", _, "lossy-limit"] | ["qos", _, "queue", _, "limit" | "ecn", ..] => true,
         ["qos", _, "pfc", ..] => true,
         ["nic", _, "functions", "vf", _, field] => {
-            ["vlan", "qos", "min-rate", "max-rate", "spoof-check", "trust", "state"].contains(&field)
+            ["mac", "vlan", "qos", "min-rate", "max-rate", "spoof-check", "trust", "state"].contains(&field)
         }
         _ => false,
     }
@@ -31,13 +31,13 @@ fn is_settable(path: &str) -> bool {
 /// Why a value cannot be set in a lab that runs.
 pub(crate) fn changed(plan: &Plan, values: &[(String, String)]) -> Result<Plan, String> {
     if let Some((path, _)) = values.iter().find(|(path, _)| !is_settable(path)) {
-        let why = match path.ends_with(".mac") {
-            true => ": the kernel of the function's host has its address",
-            false => "",
-        };
-        return Err(format!("{path} cannot change while the lab runs{why}; what can is {SETTABLE}"));
+        return Err(format!("{path} cannot change while the lab runs; what can is {SETTABLE}"));
     }
     let mut changed = plan.with(values).map_err(|error| error.to_string())?;
+    // Kernels keep the link-local address that they have made of their first MAC address.
+    for (after, before) in changed.hosts.iter_mut().zip(&plan.hosts) {
+        after.link_local = before.link_local;
+    }
     // The buffer of an embedded switch stays divided as it was, whatever shares functions have.
     for adapter in &plan.experiment.network.adapters {
         let number = adapter.switch as usize;

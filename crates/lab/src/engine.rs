@@ -536,6 +536,11 @@ impl Engine {
                 return Answer::Error { error };
             }
         }
+        if let Err(error) = self.network.set_macs(&plan.hosts) {
+            return Answer::Error {
+                error: format!("a host's kernel does not take the MAC address: {error}"),
+            };
+        }
         let down = self.cables.down(&self.plan.experiment.network);
         self.plan = plan;
         self.set_links(&down);

@@ -182,6 +182,25 @@ mod tests {
     }
 
     #[test]
+    fn a_function_that_moves_keeps_its_link_local_address_and_kernels_are_told() {
+        let before = plan(FILE).expect("a plan");
+        let value = [("nic.x.functions.vf.0.mac".to_owned(), "02:00:00:00:99:99".to_owned())];
+        let after = crate::changes::changed(&before, &value).expect("a free address");
+        let [old, new] = [&before, &after].map(|plan| plan.hosts[2].neighbour());
+        assert_eq!((new.mac, new.link_local), ([2, 0, 0, 0, 0x99, 0x99], old.link_local));
+        let [arp, global, local] = new.announcements();
+        assert_eq!(
+            (&arp[22..28], &arp[28..32], &arp[38..42]),
+            (&new.mac[..], &new.v4.octets()[..], &arp[28..32])
+        );
+        for (advertisement, address) in [(global, new.v6), (local, old.link_local)] {
+            assert_eq!((&advertisement[62..78], &advertisement[80..]), (&address.octets()[..], &new.mac[..]));
+        }
+        let taken = [("nic.x.functions.vf.0.mac".to_owned(), "02:00:00:00:00:02".to_owned())];
+        assert!(crate::changes::changed(&before, &taken).expect_err("client's").contains("client"));
+    }
+
+    #[test]
     fn links_of_functions_follow_the_port_as_their_state_says() {
         let plan = plan(FILE).expect("a plan");
         let network = &plan.experiment.network;

@@ -2,12 +2,15 @@
 
 use crate::clock::Clock;
 use crate::device::Device;
+use crate::frame::link_local;
+use crate::neighbours::Neighbours;
 use crate::network::{Network, Port};
 use crate::plan::LiveHost;
-use crate::tap::{FRAME_MAX, Neighbours, Tap};
-use fabric::Time;
-use link::lab::Hello;
-use link::memory::{self, HEADERS_MAX, Writer};
+use crate::tap::{FRAME_MAX, Tap};
+use fabric::{Rate, Time};
+use link::attachment::{self, DeviceEnds};
+use link::lab::{Header, Hello, Welcome};
+use link::memory::HEADERS_MAX;
 use link::unix;
 use sim::world::{HostConfig, LiveHosts, Offer};
 use std::io;
@@ -23,7 +26,7 @@ const MARKED: u8 = 26 << 2 | 3;
 /// # Panics
 /// When that does not hold.
 pub fn tap_frame(bytes: &[u8]) {
-    let neighbours: Neighbours = (0..2).map(host).map(|host| (host.v4, host.v6, host.mac)).collect();
+    let neighbours: Neighbours = (0..2).map(host).map(|host| host.neighbour()).collect();
     // A message is read as a frame is, and no other one comes.
     let Ok([ours, theirs]) = unix::message_pair() else { return };
     let ready =
@@ -71,12 +74,13 @@ pub(crate) fn host(number: u32) -> LiveHost {
         v4: Ipv4Addr::new(10, 0, 0, number as u8 + 1),
         v6: Ipv6Addr::new(0xfd6c, 0x6162, 0, 0, 0, 0, 0, number as u16 + 1),
         mac: [2, 0, 0, 0, 0, number as u8 + 1],
+        link_local: link_local([2, 0, 0, 0, 0, number as u8 + 1]),
         mtu: 9000,
+        rate: Rate::from_gbps(100),
         function: None,
         marks: [data, acknowledgements, notifications],
         variables: Vec::new(),
     }
-        rate: Rate::from_gbps(100),
 }
 
 /// Two hosts, and what a program in the first one has of its device.

@@ -26,6 +26,7 @@ mod lateness;
 mod listener;
 pub mod lldp;
 mod measurement;
+mod neighbours;
 mod network;
 mod plan;
 mod ports;

@@ -3,18 +3,19 @@
 
 use crate::capture::{LinkMarks, rdma_frame};
 use crate::clock::Clock;
-use crate::device::{Device, PAYLOAD_MAX};
-use crate::frame::{VNET_BYTES, add_tag, class_of, link_local};
+use crate::device::{Device, PAYLOAD_MAX, RINGS};
+use crate::frame::{VNET_BYTES, add_tag};
 use crate::lateness::Lateness;
+use crate::neighbours::{Neighbour, Neighbours};
 use crate::plan::LiveHost;
-
-use crate::tap::{FRAME_MAX, Neighbours, Taken, Tap, set_tos};
+use crate::tap::{FRAME_MAX, Taken, Tap, set_tos};
 use crate::tracking::Tracking;
 use fabric::Time;
 use link::lab::Header;
 use link::memory::Record;
 use sim::world::{CapturedFrame, Delivered, Forgery, LiveHosts, LivePacket, Offer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
 use std::net::Ipv6Addr;
 use wire::{Message, Packet};
 
@@ -130,7 +131,7 @@ impl Network {
             index[host.number as usize] = Some(place);
             addresses.insert(host.v4.to_ipv6_mapped(), host.number);
             addresses.insert(host.v6, host.number);
-            addresses.insert(link_local(host.mac), host.number);
+            addresses.insert(host.link_local, host.number);
             macs.insert(host.mac, host.number);
         }
         Self {
@@ -152,16 +153,43 @@ impl Network {
         }
     }
 
-    /// Replaces the hosts, in the order of their ports, after their marks, variables or VLANs have changed.
-    /// ARP requests and neighbour solicitations are answered by the new VLANs from then on.
+    /// Replaces the hosts, in the order of their ports, after their marks, variables, VLANs or MAC addresses
+    /// have changed. ARP requests and neighbour solicitations are answered by the new ones from then on, and
+    /// kernels of the VLAN are told of a new MAC address.
     pub(crate) fn set_hosts(&mut self, hosts: &[LiveHost]) {
         let known = neighbours_of(hosts);
+        self.macs = hosts.iter().map(|host| (host.mac, host.number)).collect();
+        let before = self.ports.iter().map(|port| port.host.mac);
+        let moved = before.zip(hosts).filter(|(before, host)| *before != host.mac);
+        let moved: Vec<&LiveHost> = moved.map(|(_, host)| host).collect();
         for (port, host) in self.ports.iter_mut().zip(hosts) {
             port.host.clone_from(host);
-            if let (Some(tap), Some(known)) = (&mut port.tap, known.get(&host.vlan())) {
-                tap.set_neighbours(known.clone());
+            let (Some(tap), Some(known)) = (&mut port.tap, known.get(&host.vlan())) else { continue };
+            tap.set_neighbours(known.clone());
+            for other in
+                moved.iter().filter(|other| other.number != host.number && other.vlan() == host.vlan())
+            {
+                other.neighbour().announcements().iter().for_each(|frame| tap.put_control(frame));
             }
         }
+    }
+
+    /// Has the kernels of hosts take the MAC addresses that these have now; all of them or none.
+    ///
+    /// # Errors
+    /// When a kernel refuses one.
+    pub(crate) fn set_macs(&self, hosts: &[LiveHost]) -> io::Result<()> {
+        let moved = || self.ports.iter().zip(hosts).filter(|(port, host)| port.host.mac != host.mac);
+        let mut taps = moved().filter_map(|(port, host)| Some((port.tap.as_ref()?, host.mac)));
+        let set = taps.try_for_each(|(tap, mac)| tap.set_mac(mac));
+        if set.is_err() {
+            moved().filter_map(|(port, _)| Some((port.tap.as_ref()?, port.host.mac))).for_each(
+                |(tap, mac)| {
+                    let _ = tap.set_mac(mac);
+                },
+            );
+        }
+        set
     }
 
     /// Begins again: nothing is in the network, and nothing is counted yet. Its time begins at `origin` of
@@ -612,9 +640,9 @@ impl LiveHosts for Network {
 
 /// By VLAN, the addresses of its hosts.
 pub(crate) fn neighbours_of(hosts: &[LiveHost]) -> BTreeMap<u16, Neighbours> {
-    let mut found: BTreeMap<u16, Vec<_>> = BTreeMap::new();
+    let mut found: BTreeMap<u16, Vec<Neighbour>> = BTreeMap::new();
     for host in hosts {
-        found.entry(host.vlan()).or_default().push((host.v4, host.v6, host.mac));
+        found.entry(host.vlan()).or_default().push(host.neighbour());
     }
     found.into_iter().map(|(vlan, hosts)| (vlan, hosts.into())).collect()
 }
@@ -752,26 +780,6 @@ mod tests {
         assert_eq!(attached.network.broken.len(), 1);
     }
 
-    #[test]
-    fn what_a_program_sent_leaves_after_its_end() {
-        let mut attached = attached();
-        assert!(attached.write(&record(host(0).v4, host(1).v4), 0));
-        let fd = attached.network.ports[0].devices[0].raw();
-        attached.network.leave(0, fd);
-        attached.network.flush();
-        assert!(matches!(attached.network.pull(0, 0xff, Time(1)), Offer::Packet(_)));
-        attached.network.flush();
-        assert!(attached.network.ports[0].devices.is_empty());
-    }
-
-    #[test]
-    fn a_datagram_for_a_group_leaves_once_for_each_other_host() {
-        let mut attached = attached();
-        assert!(attached.write(&record(host(0).v4, Ipv4Addr::new(239, 1, 2, 3)), 0));
-        assert!(matches!(attached.network.pull(0, 0xff, Time(1)), Offer::Packet(packet) if packet.to == 1));
-        assert_eq!(attached.network.pull(0, 0xff, Time(1)), Offer::Nothing);
-    }
-}
     /// What a class of a device waits for does not hold up another one; within a class the order is kept.
     #[test]
     fn a_packet_of_a_paused_class_holds_up_no_other_class() {
@@ -796,3 +804,23 @@ mod tests {
         assert_eq!([leave(CLASS_3_ONLY), leave(0xff), leave(0xff)], [Some((3, 26)), Some((3, 26)), None]);
     }
 
+    #[test]
+    fn what_a_program_sent_leaves_after_its_end() {
+        let mut attached = attached();
+        assert!(attached.write(&record(host(0).v4, host(1).v4), 0));
+        let fd = attached.network.ports[0].devices[0].raw();
+        attached.network.leave(0, fd);
+        attached.network.flush();
+        assert!(matches!(attached.network.pull(0, 0xff, Time(1)), Offer::Packet(_)));
+        attached.network.flush();
+        assert!(attached.network.ports[0].devices.is_empty());
+    }
+
+    #[test]
+    fn a_datagram_for_a_group_leaves_once_for_each_other_host() {
+        let mut attached = attached();
+        assert!(attached.write(&record(host(0).v4, Ipv4Addr::new(239, 1, 2, 3)), 0));
+        assert!(matches!(attached.network.pull(0, 0xff, Time(1)), Offer::Packet(packet) if packet.to == 1));
+        assert_eq!(attached.network.pull(0, 0xff, Time(1)), Offer::Nothing);
+    }
+}

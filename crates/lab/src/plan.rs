@@ -1,7 +1,9 @@
 //! What a lab is made of: which hosts of a fabric file are live, and their names and addresses.
 
 use crate::LabError;
-use crate::functions::{self, LiveFunction};
+use crate::frame::{class_of, link_local};
+use crate::functions::{self, LiveFunction, cable_of};
+use crate::neighbours::Neighbour;
 use fabric::file::congestion::Congestion;
 use fabric::file::{Document, ReadFile};
 use fabric::topology::Node;
@@ -21,14 +23,14 @@ const HEADERS_BYTES: u32 = 104;
 /// Bytes of the longest RoCEv2 packet.
 const PACKET_BYTES: u32 = 4096 + 82;
 
-/// A live host of the file.
-#[derive(Clone, PartialEq, Debug)]
 /// For how long a device has packets in a ring while it waits for a processor, by the clock of the machine.
 const AHEAD: Span = Span(4_000_000_000);
 
 /// Bytes that a device may have in a ring in any case: two packets, and a third one begins before the limit.
 const AHEAD_BYTES_MIN: u64 = 2 * PACKET_BYTES as u64;
 
+/// A live host of the file.
+#[derive(Clone, PartialEq, Debug)]
 pub struct LiveHost {
     /// Its number in the network.
     pub number: u32,
@@ -40,19 +42,45 @@ pub struct LiveHost {
     pub v6: Ipv6Addr,
     /// The MAC address of its interface.
     pub mac: [u8; 6],
+    /// The link-local address, which its kernel has made of the first MAC address.
+    pub link_local: Ipv6Addr,
     /// MTU of its interface in bytes.
     pub mtu: u32,
+    /// Rate of its link.
+    pub rate: Rate,
     /// Which function of another host's adapter it is, if it is one.
     pub function: Option<LiveFunction>,
     /// Marks of data, acknowledgements and congestion notifications.
     pub(crate) marks: [Marking; 3],
-    /// Rate of its link.
-    pub rate: Rate,
     /// Variables of its programs.
     pub(crate) variables: Vec<(String, String)>,
 }
 
 impl LiveHost {
+    pub(crate) fn neighbour(&self) -> Neighbour {
+        Neighbour { v4: self.v4, v6: self.v6, link_local: self.link_local, mac: self.mac }
+    }
+
+    /// The class of a DSCP that a program chose.
+    pub(crate) fn class_of(&self, dscp: u8) -> u8 {
+        class_of(&self.marks, dscp)
+    }
+
+    /// How devices fill their rings while the clock is slower than the machine's by `slowdown`.
+    ///
+    /// An adapter chooses between queue pairs when its port takes a packet. A device of a program can do so
+    /// only before its packets are in a ring, so it puts no more there than leaves while it waits for a
+    /// processor.
+    pub(crate) fn welcome(&self, slowdown: u64) -> Welcome {
+        let ahead = self.rate.bytes_in(Span(AHEAD.0 / slowdown)).max(AHEAD_BYTES_MIN);
+        let [data, acknowledgements, _] = self.marks.map(|marking| marking.class);
+        Welcome {
+            ahead: u32::try_from(ahead).unwrap_or(u32::MAX),
+            classes: [data, acknowledgements],
+            by_dscp: std::array::from_fn(|dscp| self.class_of(dscp as u8)),
+        }
+    }
+
     /// The VLAN that it is in; 0 is untagged.
     pub(crate) fn vlan(&self) -> u16 {
         self.function.map_or(0, |function| function.vlan)
@@ -155,22 +183,25 @@ impl Plan {
             let is_attached = attached.get(number as usize).copied().flatten().is_some();
             let Some(cable) = cable.filter(|_| is_attached) else {
                 return Err(LabError::NotConnected(host.name.clone()));
-            }
+            };
             let config = &experiment.scenario.hosts[number as usize];
             if config.headers != Headers::RoceV2 {
                 return Err(LabError::Adapter(host.name.clone()));
-            };
+            }
             let [_, b, c, d] = (number + 1).to_be_bytes();
             let function = functions::function_of(network, number);
             let own = network.function(number).map(|(_, function)| function.settings.mac);
+            let mac = own.unwrap_or([2, 0, 0, b, c, d]);
             hosts.push(LiveHost {
                 number,
                 name: host.name.clone(),
                 function,
                 v4: Ipv4Addr::new(10, b, c, d),
                 v6: Ipv6Addr::new(0xfd6c, 0x6162, 0, 0, 0, 0, (number >> 16) as u16, (number + 1) as u16),
-                mac: own.unwrap_or([2, 0, 0, b, c, d]),
+                mac,
+                link_local: link_local(mac),
                 mtu: mtu(host.nic.mtu),
+                rate: network.topology.links()[cable as usize].config.rate,
                 marks: [config.data, config.acknowledgements, config.notifications],
                 variables: variables(host.nic.congestion, config),
             });
@@ -191,7 +222,6 @@ impl Plan {
 /// Frames are delivered by MAC address: no two hosts have the same.
 fn check_macs(hosts: &[LiveHost]) -> Result<(), LabError> {
     let mut taken = BTreeMap::new();
-            let mac = own.unwrap_or([2, 0, 0, b, c, d]);
     for host in hosts {
         if let Some(other) = taken.insert(host.mac, &host.name) {
             return Err(LabError::Mac { one: other.clone(), other: host.name.clone() });
@@ -201,7 +231,6 @@ fn check_macs(hosts: &[LiveHost]) -> Result<(), LabError> {
 }
 
 /// The MTU of the interface: the usual one into which RoCEv2 packets of this payload fit.
-                rate: network.topology.links()[cable as usize].config.rate,
 fn mtu(payload: u32) -> u32 {
     match payload {
         4096.. => 9000,

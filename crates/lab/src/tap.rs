@@ -4,11 +4,13 @@
 //! the sender's kernel has left to do: checksums are not made, because the receiver's kernel knows from the
 //! same header that the frame never left the machine.
 
-use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES, class_of, link_local};
+use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES, class_of};
+use crate::neighbours::{ETHERTYPE_ARP, ETHERTYPE_IPV6, Neighbours, arp_answer, solicited};
 use crate::segments::{Cut, Merged};
 use crate::sys::interface;
 use sim::world::Marking;
 use std::collections::VecDeque;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -18,8 +20,6 @@ pub(crate) const FRAME_MAX: usize = 9216;
 const READ_BYTES_MAX: usize = 66 << 10;
 
 const ETHERTYPE_IPV4: [u8; 2] = [8, 0];
-const ETHERTYPE_ARP: [u8; 2] = [8, 6];
-const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const ETHERTYPE_LLDP: [u8; 2] = [0x88, 0xcc];
 
 /// Frames of LLDP that wait to be looked at, at most; further ones are dropped.
@@ -43,9 +43,6 @@ pub(crate) struct Taken {
     /// Source IP address, IPv4 mapped.
     pub(crate) source_ip: Ipv6Addr,
 }
-
-/// The addresses of all live hosts: the lab answers who has which.
-pub(crate) type Neighbours = std::sync::Arc<[(Ipv4Addr, Ipv6Addr, [u8; 6])]>;
 
 /// The tap of a host, with the frame that is being taken from it.
 #[derive(Debug)]
@@ -86,6 +83,11 @@ impl Tap {
     /// Has the kernel see the cable plugged in or pulled.
     pub(crate) fn set_carrier(&self, on: bool) {
         interface::set_carrier(self.fd.as_raw_fd(), on);
+    }
+
+    /// Gives the kernel's interface another MAC address.
+    pub(crate) fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
+        interface::set_mac_of_tap(self.fd.as_raw_fd(), mac)
     }
 
     /// Takes the addresses of other hosts.
@@ -167,7 +169,7 @@ impl Tap {
         interface::write(self.fd.as_raw_fd(), head, frame)
     }
 
-    /// Hands a frame to the kernel that the port of the switch made.
+    /// Hands a frame to the kernel that the port of the switch, or the lab, made.
     pub(crate) fn put_control(&self, frame: &[u8]) {
         interface::write(self.fd.as_raw_fd(), &[0; VNET_BYTES], frame);
     }
@@ -184,8 +186,8 @@ impl Tap {
         match frame.get(12..14) {
             Some(kind) if kind == ETHERTYPE_ARP => {}
             Some(kind) if kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6 => {
-                let Some(answer) = self.neighbour_solicitation() else { return false };
-                interface::write(self.fd.as_raw_fd(), &[0; VNET_BYTES], &answer);
+                let Some(answer) = solicited(&self.neighbours, frame) else { return false };
+                self.put_control(&answer);
                 return true;
             }
             Some(kind) if kind == ETHERTYPE_LLDP => {
@@ -196,65 +198,10 @@ impl Tap {
             }
             _ => return true,
         }
-        if let Some(answer) = self.arp() {
-            interface::write(self.fd.as_raw_fd(), &[0; VNET_BYTES], &answer);
+        if let Some(answer) = arp_answer(&self.neighbours, frame) {
+            self.put_control(&answer);
         }
         true
-    }
-
-    /// The answer to an ARP request for the address of another host (RFC 826).
-    fn arp(&self) -> Option<Vec<u8>> {
-        let frame = self.frame();
-        let packet = frame.get(ETHERNET_BYTES..ETHERNET_BYTES + 28)?;
-        let target: [u8; 4] = packet.get(24..28)?.try_into().ok()?;
-        let (_, _, mac) = self.neighbours.iter().find(|(v4, _, _)| v4.octets() == target)?;
-        let asks = packet[6..8] == [0, 1] && packet[14..18] != target;
-        if !asks {
-            return None;
-        }
-        let mut answer = vec![0; 60];
-        answer[..6].copy_from_slice(&packet[8..14]);
-        answer[6..12].copy_from_slice(mac);
-        answer[12..14].copy_from_slice(&ETHERTYPE_ARP);
-        answer[14..22].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 2]);
-        answer[22..28].copy_from_slice(mac);
-        answer[28..32].copy_from_slice(&target);
-        answer[32..38].copy_from_slice(&packet[8..14]);
-        answer[38..42].copy_from_slice(&packet[14..18]);
-        Some(answer)
-    }
-
-    /// The answer to a neighbour solicitation (RFC 4861, 4.3 and 4.4).
-    fn neighbour_solicitation(&self) -> Option<Vec<u8>> {
-        const SOLICITATION: u8 = 135;
-        const ADVERTISEMENT: u8 = 136;
-        let frame = self.frame();
-        let (ip, body) = frame.get(ETHERNET_BYTES..)?.split_at_checked(40)?;
-        if frame.get(12..14)? != ETHERTYPE_IPV6 || ip[6] != 58 || *body.first()? != SOLICITATION {
-            return None;
-        }
-        let target: [u8; 16] = body.get(8..24)?.try_into().ok()?;
-        let is_target =
-            |v6: Ipv6Addr, mac: [u8; 6]| v6.octets() == target || link_local(mac).octets() == target;
-        let (_, _, mac) = self.neighbours.iter().find(|(_, v6, mac)| is_target(*v6, *mac))?;
-        let mut answer = vec![0; ETHERNET_BYTES + 40 + 32];
-        answer[..6].copy_from_slice(frame.get(6..12)?);
-        answer[6..12].copy_from_slice(mac);
-        answer[12..14].copy_from_slice(&ETHERTYPE_IPV6);
-        answer[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 32, 58, 255]);
-        answer[22..38].copy_from_slice(&target);
-        answer[38..54].copy_from_slice(ip.get(8..24)?);
-        // Solicited, and it overrides what is known.
-        answer[54..62].copy_from_slice(&[ADVERTISEMENT, 0, 0, 0, 0x60, 0, 0, 0]);
-        answer[62..78].copy_from_slice(&target);
-        answer[78..80].copy_from_slice(&[2, 1]);
-        answer[80..].copy_from_slice(mac);
-        let mut sum = Checksum::default();
-        sum.add(&answer[22..54]);
-        sum.add(&[0, 0, 0, 32, 0, 0, 0, 58]);
-        sum.add(&answer[54..]);
-        answer[56..58].copy_from_slice(&sum.finish());
-        Some(answer)
     }
 }
 

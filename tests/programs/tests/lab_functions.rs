@@ -243,9 +243,12 @@ fn functions_of_a_running_lab_are_set_by_the_words_of_ip() {
         $R vf show server | grep 'vf [035] '
         $R vf show --json | grep -c '"max_tx":1000'
         $R vf show $D/six.toml | grep 'vf 0 '
-        $R vf set server vf 1 mac 02:00:00:00:99:99 2>&1
+        ping serverv0 serverv4 "before it moves, "
+        $R vf set server vf 4 mac 02:00:00:00:99:99 || exit 1
+        $R lab exec serverv4 -- cat /sys/class/net/eth0/address | sed 's/^/moved to /'
+        ping serverv0 serverv4 "after it moved, "
         # Either all words count, or none does.
-        $R vf set server vf 1 trust on mac 02:00:00:00:99:99 2>/dev/null || $R vf show server | grep 'vf 1 '
+        $R vf set server vf 1 trust on mac 02:00:00:00:99:99 2>&1 || $R vf show server | grep 'vf 1 '
         $R vf set server vf 9 trust on 2>&1
         $R lab set nic.shared.functions.vf.1.trust=true && $R vf show server | grep 'vf 1 '
     "#);
@@ -256,7 +259,10 @@ fn functions_of_a_running_lab_are_set_by_the_words_of_ip() {
         "in two, serverv2 to serverv3: no",
         "untagged, serverv3 to serverv0: yes",
         "max_tx_rate 1000Mbps, min_tx_rate 10Mbps, spoof checking off, link-state auto, trust on",
-        "the kernel of the function's host has its address",
+        "before it moves, serverv0 to serverv4: yes",
+        "moved to 02:00:00:00:99:99",
+        "after it moved, serverv0 to serverv4: yes",
+        "have one MAC address",
         "the adapter has functions 0 to 5",
         "left: 0 processes, 0 sockets",
     ] {

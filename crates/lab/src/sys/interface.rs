@@ -24,6 +24,16 @@ fn request(name: &str) -> libc::ifreq {
     request
 }
 
+fn mac_request(name: &str, mac: [u8; 6]) -> libc::ifreq {
+    let mut request = request(name);
+    // SAFETY: all zeros is a valid address.
+    let mut address: libc::sockaddr = unsafe { zeroed() };
+    address.sa_family = libc::ARPHRD_ETHER;
+    address.sa_data.iter_mut().zip(mac).for_each(|(place, byte)| *place = byte as libc::c_char);
+    request.ifr_ifru.ifru_hwaddr = address;
+    request
+}
+
 /// Makes a tap in this network namespace. It lasts as long as its descriptor.
 pub(crate) fn tap(name: &str) -> io::Result<OwnedFd> {
     let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK;
@@ -81,13 +91,7 @@ impl Interfaces {
     }
 
     pub(crate) fn set_mac(&self, name: &str, mac: [u8; 6]) -> io::Result<()> {
-        let mut request = request(name);
-        // SAFETY: all zeros is a valid address.
-        let mut address: libc::sockaddr = unsafe { zeroed() };
-        address.sa_family = libc::ARPHRD_ETHER;
-        address.sa_data.iter_mut().zip(mac).for_each(|(place, byte)| *place = byte as libc::c_char);
-        request.ifr_ifru.ifru_hwaddr = address;
-        self.call(libc::SIOCSIFHWADDR as _, &mut request)
+        self.call(libc::SIOCSIFHWADDR as _, &mut mac_request(name, mac))
     }
 
     /// Gives an interface an IPv4 address with a prefix of 8 bits.
@@ -131,6 +135,13 @@ pub(crate) fn set_carrier(tap: RawFd, on: bool) {
     let on = i32::from(on);
     // SAFETY: an int that lives until the call returns.
     unsafe { libc::ioctl(tap, TUNSETCARRIER as _, &raw const on) };
+}
+
+/// Sets the MAC address of a tap's interface, in whatever network namespace it is.
+pub(crate) fn set_mac_of_tap(tap: RawFd, mac: [u8; 6]) -> io::Result<()> {
+    let mut request = mac_request("", mac);
+    // SAFETY: a request that lives until the call returns.
+    checked(unsafe { libc::ioctl(tap, libc::SIOCSIFHWADDR as _, &raw mut request) }).map(drop)
 }
 
 /// Reads a frame from a tap; `None` when there is none.
