@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 const RANGES_MAX: usize = 1024;
 /// The longest payload of a packet: the largest path MTU.
 pub(crate) const PAYLOAD_MAX: usize = 4096;
-/// Rings of a device with its packets: one for notifications, which is looked at first, and one for each class.
+/// Rings with packets of a device: one for notifications, which is looked at first, and one for each class.
 pub(crate) const RINGS: usize = 1 + CLASSES;
 /// Messages that are taken at once.
 const MESSAGES_MAX: usize = 64;

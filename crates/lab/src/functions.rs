@@ -186,7 +186,7 @@ mod tests {
         let before = plan(FILE).expect("a plan");
         let value = [("nic.x.functions.vf.0.mac".to_owned(), "02:00:00:00:99:99".to_owned())];
         let after = crate::changes::changed(&before, &value).expect("a free address");
-        let [old, new] = [&before, &after].map(|plan| plan.hosts[2].neighbour());
+        let [old, new] = [&before, &after].map(|plan| plan.hosts[2].addresses());
         assert_eq!((new.mac, new.link_local), ([2, 0, 0, 0, 0x99, 0x99], old.link_local));
         let [arp, global, local] = new.announcements();
         assert_eq!(

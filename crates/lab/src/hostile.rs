@@ -26,7 +26,7 @@ const MARKED: u8 = 26 << 2 | 3;
 /// # Panics
 /// When that does not hold.
 pub fn tap_frame(bytes: &[u8]) {
-    let neighbours: Neighbours = (0..2).map(host).map(|host| host.neighbour()).collect();
+    let neighbours: Neighbours = (0..2).map(host).map(|host| host.addresses()).collect();
     // A message is read as a frame is, and no other one comes.
     let Ok([ours, theirs]) = unix::message_pair() else { return };
     let ready =

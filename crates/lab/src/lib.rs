@@ -25,6 +25,7 @@ mod inspect;
 mod lateness;
 mod listener;
 pub mod lldp;
+mod marking;
 mod measurement;
 mod neighbours;
 mod network;

@@ -19,7 +19,7 @@ const ARP_BYTES: usize = 60;
 
 /// A host as other kernels know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Neighbour {
+pub(crate) struct HostAddresses {
     pub(crate) v4: Ipv4Addr,
     pub(crate) v6: Ipv6Addr,
     pub(crate) link_local: Ipv6Addr,
@@ -27,9 +27,9 @@ pub(crate) struct Neighbour {
 }
 
 /// The live hosts of one VLAN.
-pub(crate) type Neighbours = std::sync::Arc<[Neighbour]>;
+pub(crate) type Neighbours = std::sync::Arc<[HostAddresses]>;
 
-impl Neighbour {
+impl HostAddresses {
     /// What the lab tells kernels when the MAC address has changed: an ARP announcement (RFC 5227, 3), and
     /// advertisements that nobody has asked for (RFC 4861, 7.2.6).
     pub(crate) fn announcements(&self) -> [Vec<u8>; 3] {
@@ -44,10 +44,10 @@ impl Neighbour {
 }
 
 /// The answer to an ARP request for the address of another host (RFC 826).
-pub(crate) fn arp_answer(neighbours: &[Neighbour], frame: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn arp_answer(neighbours: &[HostAddresses], frame: &[u8]) -> Option<Vec<u8>> {
     let packet = frame.get(ETHERNET_BYTES..ETHERNET_BYTES + 28)?;
     let target: [u8; 4] = packet.get(24..28)?.try_into().ok()?;
-    let Neighbour { mac, v4, .. } = neighbours.iter().find(|one| one.v4.octets() == target)?;
+    let HostAddresses { mac, v4, .. } = neighbours.iter().find(|one| one.v4.octets() == target)?;
     let asks = packet[6..8] == [0, 1] && packet[14..18] != target;
     if !asks {
         return None;
@@ -70,7 +70,7 @@ fn arp_frame(operation: u8, to: [u8; 6], mac: [u8; 6], address: Ipv4Addr) -> Vec
 }
 
 /// The answer to a neighbour solicitation.
-pub(crate) fn solicited(neighbours: &[Neighbour], frame: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn solicited(neighbours: &[HostAddresses], frame: &[u8]) -> Option<Vec<u8>> {
     let (ip, body) = frame.get(ETHERNET_BYTES..)?.split_at_checked(40)?;
     if frame.get(12..14)? != ETHERTYPE_IPV6 || ip[6] != 58 || *body.first()? != SOLICITATION {
         return None;

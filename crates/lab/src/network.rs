@@ -6,7 +6,8 @@ use crate::clock::Clock;
 use crate::device::{Device, PAYLOAD_MAX, RINGS};
 use crate::frame::{VNET_BYTES, add_tag};
 use crate::lateness::Lateness;
-use crate::neighbours::{Neighbour, Neighbours};
+use crate::marking::{Marked, marks};
+use crate::neighbours::{HostAddresses, Neighbours};
 use crate::plan::LiveHost;
 use crate::tap::{FRAME_MAX, Taken, Tap, set_tos};
 use crate::tracking::Tracking;
@@ -17,7 +18,7 @@ use sim::world::{CapturedFrame, Delivered, Forgery, LiveHosts, LivePacket, Offer
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::Ipv6Addr;
-use wire::{Message, Packet};
+use wire::Packet;
 
 /// Ethernet with check sequence, IPv4, UDP, ICRC.
 const OUTER_BYTES: usize = 14 + 4 + 20 + 8 + 4;
@@ -169,7 +170,7 @@ impl Network {
             for other in
                 moved.iter().filter(|other| other.number != host.number && other.vlan() == host.vlan())
             {
-                other.neighbour().announcements().iter().for_each(|frame| tap.put_control(frame));
+                other.addresses().announcements().iter().for_each(|frame| tap.put_control(frame));
             }
         }
     }
@@ -640,9 +641,9 @@ impl LiveHosts for Network {
 
 /// By VLAN, the addresses of its hosts.
 pub(crate) fn neighbours_of(hosts: &[LiveHost]) -> BTreeMap<u16, Neighbours> {
-    let mut found: BTreeMap<u16, Vec<Neighbour>> = BTreeMap::new();
+    let mut found: BTreeMap<u16, Vec<HostAddresses>> = BTreeMap::new();
     for host in hosts {
-        found.entry(host.vlan()).or_default().push(host.neighbour());
+        found.entry(host.vlan()).or_default().push(host.addresses());
     }
     found.into_iter().map(|(vlan, hosts)| (vlan, hosts.into())).collect()
 }
@@ -677,40 +678,6 @@ impl Port {
         !self.copies.is_empty()
             || self.devices.iter().any(Device::has_record)
             || self.tap.as_ref().is_some_and(Tap::has_frame)
-    }
-}
-
-/// How a packet is marked when it enters the network.
-#[derive(Clone, Copy, Debug)]
-struct Marked {
-    class: u8,
-    tos: u8,
-    pcp: Option<u8>,
-    is_data: bool,
-    forgery: Forgery,
-}
-
-/// Marks as the adapter of the host sets them. A program that chose a DSCP of its own keeps it.
-fn marks(host: &LiveHost, header: &Header, packet: &Packet) -> Marked {
-    let role = match packet.message {
-        Message::Congestion => 2,
-        Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } => 1,
-        _ => 0,
-    };
-    let marking = host.marks[role];
-    let (dscp, class) = match header.traffic_class >> 2 {
-        0 => (marking.dscp, marking.class),
-        _ if role == 2 => (marking.dscp, marking.class),
-        own => (own, host.class_of(own)),
-    };
-    let ecn =
-        if header.traffic_class & 3 != 0 { header.traffic_class & 3 } else { u8::from(marking.ecn) << 1 };
-    Marked {
-        class: class & 7,
-        tos: dscp << 2 | ecn,
-        pcp: marking.pcp,
-        is_data: role == 0,
-        forgery: Forgery::None,
     }
 }
 

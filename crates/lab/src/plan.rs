@@ -3,7 +3,7 @@
 use crate::LabError;
 use crate::frame::{class_of, link_local};
 use crate::functions::{self, LiveFunction, cable_of};
-use crate::neighbours::Neighbour;
+use crate::neighbours::HostAddresses;
 use fabric::file::congestion::Congestion;
 use fabric::file::{Document, ReadFile};
 use fabric::topology::Node;
@@ -57,8 +57,8 @@ pub struct LiveHost {
 }
 
 impl LiveHost {
-    pub(crate) fn neighbour(&self) -> Neighbour {
-        Neighbour { v4: self.v4, v6: self.v6, link_local: self.link_local, mac: self.mac }
+    pub(crate) fn addresses(&self) -> HostAddresses {
+        HostAddresses { v4: self.v4, v6: self.v6, link_local: self.link_local, mac: self.mac }
     }
 
     /// The class of a DSCP that a program chose.

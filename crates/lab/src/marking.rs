@@ -1,0 +1,40 @@
+//! Class and marks of packets when they enter the network.
+
+use crate::plan::LiveHost;
+use link::lab::Header;
+use sim::world::Forgery;
+use wire::{Message, Packet};
+
+/// How a packet is marked when it enters the network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marked {
+    pub(crate) class: u8,
+    pub(crate) tos: u8,
+    pub(crate) pcp: Option<u8>,
+    pub(crate) is_data: bool,
+    pub(crate) forgery: Forgery,
+}
+
+/// Marks as the adapter of the host sets them. A program that chose a DSCP of its own keeps it.
+pub(crate) fn marks(host: &LiveHost, header: &Header, packet: &Packet) -> Marked {
+    let role = match packet.message {
+        Message::Congestion => 2,
+        Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } => 1,
+        _ => 0,
+    };
+    let marking = host.marks[role];
+    let (dscp, class) = match header.traffic_class >> 2 {
+        0 => (marking.dscp, marking.class),
+        _ if role == 2 => (marking.dscp, marking.class),
+        own => (own, host.class_of(own)),
+    };
+    let ecn =
+        if header.traffic_class & 3 != 0 { header.traffic_class & 3 } else { u8::from(marking.ecn) << 1 };
+    Marked {
+        class: class & 7,
+        tos: dscp << 2 | ecn,
+        pcp: marking.pcp,
+        is_data: role == 0,
+        forgery: Forgery::None,
+    }
+}
