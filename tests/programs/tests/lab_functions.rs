@@ -245,7 +245,7 @@ fn functions_of_a_running_lab_are_set_by_the_words_of_ip() {
         $R vf show $D/six.toml | grep 'vf 0 '
         ping serverv0 serverv4 "before it moves, "
         $R vf set server vf 4 mac 02:00:00:00:99:99 || exit 1
-        $R lab exec serverv4 -- cat /sys/class/net/eth0/address | sed 's/^/moved to /'
+        $R lab exec serverv4 -- ip -o link show dev eth0 | sed 's/.*link.ether \([0-9a-f:]*\).*/moved to \1/'
         ping serverv0 serverv4 "after it moved, "
         # Either all words count, or none does.
         $R vf set server vf 1 trust on mac 02:00:00:00:99:99 2>&1 || $R vf show server | grep 'vf 1 '
