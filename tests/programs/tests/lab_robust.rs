@@ -125,12 +125,12 @@ def attach():
     return end
 for attempt in range(60):
     end = attach()
-    end.send(struct.pack('<III', 1, 0x4000, 0x4000))
-    _, ancillary, _, _ = end.recvmsg(64, socket.CMSG_SPACE(16 * 4))
+    end.send(struct.pack('<III', 2, 0x4000, 0x4000))
+    _, ancillary, _, _ = end.recvmsg(128, socket.CMSG_SPACE(16 * 4))
     fds = array.array('i')
     for _, _, bytes_of in ancillary:
         fds.frombytes(bytes_of[:len(bytes_of) // 4 * 4])
-    assert len(fds) == 2, fds
+    assert len(fds) == 5, fds
     for fd in fds:
         size = os.fstat(fd).st_size
         with mmap.mmap(fd, size) as memory:
