@@ -106,8 +106,8 @@ mod tests {
             written += 1;
         }
         assert_eq!(written, 3, "the last one begins before the limit");
-        assert!(!writer.wait_for_room());
-        assert!(take(&mut reader).is_some() && reader.must_wake() && writer.has_room());
+        assert!(!writer.wait_for_room(Sleeper::Thread));
+        assert!(take(&mut reader).is_some() && reader.must_wake().is_some() && writer.has_room());
     }
 
     #[test]
