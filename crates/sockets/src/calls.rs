@@ -1,6 +1,7 @@
 //! The C library's socket functions.
 
 use crate::make::{SOL_RDMA, make};
+use crate::next::replace;
 use crate::rsockets as r;
 use crate::table::{self, Kind, Pending, READ, WRITTEN};
 use crate::{config, fork, real};
@@ -19,27 +20,6 @@ pub(crate) fn set_errno(value: c_int) {
     // SAFETY: errno is a variable of this thread.
     unsafe { *libc::__errno_location() = value };
 }
-
-/// Defines functions that replace the C library's in the program.
-macro_rules! replace {
-    ($(
-        $(#[$meta:meta])*
-        fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block
-    )*) => {$(
-        $(#[$meta])*
-        /// Replaces the C library's function of this name.
-        ///
-        /// # Safety
-        /// As for the C library's function.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        #[cfg_attr(test, allow(dead_code))]
-        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) -> $ret {
-            // SAFETY: the caller owes the C library's function the same arguments.
-            unsafe { $body }
-        }
-    )*};
-}
-pub(crate) use replace;
 
 /// Defines functions that call the rsocket function of the same meaning for descriptors of rsockets, and
 /// record a read or write.

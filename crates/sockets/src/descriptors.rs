@@ -1,6 +1,7 @@
 //! The C library's functions on descriptors of any type.
 
-use crate::calls::{replace, set_errno};
+use crate::calls::set_errno;
+use crate::next::replace;
 use crate::rsockets as r;
 use crate::table::{self, Kind, Pending};
 use crate::{epoll, fork, real};

@@ -4,7 +4,8 @@
 //! Edge-triggered interest (`EPOLLET`) is reported when a condition becomes true, and again after the program
 //! has read or written while it is still true. Reports may come too often, but none is missing.
 
-use crate::calls::{replace, set_errno};
+use crate::calls::set_errno;
+use crate::next::replace;
 use crate::poll::{milliseconds, with_signals};
 use crate::real;
 use crate::rsockets as r;

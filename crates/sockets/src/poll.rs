@@ -1,7 +1,7 @@
 //! The C library's functions that wait for several descriptors. If none of them is an rsocket's, the C
 //! library's function is called unchanged.
 
-use crate::calls::replace;
+use crate::next::replace;
 use crate::real;
 use crate::rsockets as r;
 use crate::table;

@@ -1,34 +1,10 @@
 //! The C library's own functions, found by name.
 
-use crate::next::{Next, missing};
-use core::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
+use crate::next::real;
+use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use libc::{
     epoll_event, fd_set, iovec, msghdr, nfds_t, pollfd, sigset_t, sockaddr, socklen_t, timespec, timeval,
 };
-
-macro_rules! real {
-    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty;)*) => {$(
-        /// Calls the C library's function of this name.
-        ///
-        /// # Safety
-        /// As for the C library's function.
-        pub(crate) unsafe fn $name($($arg: $type),*) -> $ret {
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => c"",
-            };
-            static NEXT: Next = Next::new(NAME);
-            let original = NEXT.address();
-            if original.is_null() {
-                return missing::<$ret>();
-            }
-            type Original = unsafe extern "C" fn($($type),*) -> $ret;
-            // SAFETY: the C library's function of this name has this signature; variadic ones take their
-            // argument where one that is always there would be.
-            unsafe { core::mem::transmute::<*mut c_void, Original>(original)($($arg),*) }
-        }
-    )*};
-}
 
 real! {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;

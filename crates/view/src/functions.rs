@@ -53,7 +53,7 @@ macro_rules! functions {
                 Ok(name) => name,
                 Err(_) => c"",
             };
-            static NEXT: Next = Next::new(NAME);
+            static NEXT: Next = Next::new(NAME, None);
             let original = NEXT.address();
             if original.is_null() {
                 return missing::<$ret>();

@@ -2,84 +2,44 @@
 //! sockets are passed to the C library unchanged.
 
 use crate::netlink::{self, REQUEST_BYTES_MAX};
-use crate::next_on_sockets::{next_send, next_sendmsg, next_sendto, next_socket};
+use crate::next::replace;
+use crate::next_on_sockets as real;
 use core::ffi::{c_int, c_void};
 
-/// Replaces the C library's function.
-///
-/// # Safety
-/// As for the C library's function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-#[cfg_attr(test, allow(dead_code))]
-pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    if (domain, protocol) == (libc::AF_NETLINK, libc::NETLINK_RDMA)
-        && let Some(given) = netlink::open(kind)
-    {
-        return given;
+replace! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        if (domain, protocol) == (libc::AF_NETLINK, libc::NETLINK_RDMA)
+            && let Some(given) = netlink::open(kind)
+        {
+            return given;
+        }
+        real::socket(domain, kind, protocol)
     }
-    // SAFETY: by this function's contract, as for the C library's function.
-    unsafe { next_socket(domain, kind, protocol) }
-}
 
-/// Replaces the C library's function.
-///
-/// # Safety
-/// As for the C library's function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-#[cfg_attr(test, allow(dead_code))]
-pub(crate) unsafe extern "C" fn sendto(
-    socket: c_int,
-    bytes: *const c_void,
-    length: usize,
-    flags: c_int,
-    to: *const libc::sockaddr,
-    to_length: libc::socklen_t,
-) -> isize {
-    if netlink::is_given(socket) {
-        // SAFETY: by this function's contract, as for the C library's function.
-        return unsafe { answered(socket, bytes, length) };
+    fn sendto(socket: c_int, bytes: *const c_void, length: usize, flags: c_int, to: *const libc::sockaddr,
+        to_length: libc::socklen_t) -> isize {
+        if netlink::is_given(socket) {
+            return answered(socket, bytes, length);
+        }
+        real::sendto(socket, bytes, length, flags, to, to_length)
     }
-    // SAFETY: by this function's contract, as for the C library's function.
-    unsafe { next_sendto(socket, bytes, length, flags, to, to_length) }
-}
 
-/// Replaces the C library's function.
-///
-/// # Safety
-/// As for the C library's function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-#[cfg_attr(test, allow(dead_code))]
-pub(crate) unsafe extern "C" fn send(
-    socket: c_int,
-    bytes: *const c_void,
-    length: usize,
-    flags: c_int,
-) -> isize {
-    if netlink::is_given(socket) {
-        // SAFETY: by this function's contract, as for the C library's function.
-        return unsafe { answered(socket, bytes, length) };
+    fn send(socket: c_int, bytes: *const c_void, length: usize, flags: c_int) -> isize {
+        if netlink::is_given(socket) {
+            return answered(socket, bytes, length);
+        }
+        real::send(socket, bytes, length, flags)
     }
-    // SAFETY: by this function's contract, as for the C library's function.
-    unsafe { next_send(socket, bytes, length, flags) }
-}
 
-/// Replaces the C library's function.
-///
-/// # Safety
-/// As for the C library's function.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-#[cfg_attr(test, allow(dead_code))]
-pub(crate) unsafe extern "C" fn sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
-    if netlink::is_given(socket) && !message.is_null() {
-        // SAFETY: the caller owes a message whose pieces are readable.
-        let request = unsafe { joined(&*message) };
-        return match &request {
-            Some(request) => reported(netlink::answer(socket, request), request.len()),
-            None => too_long(),
-        };
+    fn sendmsg(socket: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
+        if netlink::is_given(socket) && !message.is_null() {
+            return match &joined(&*message) {
+                Some(request) => reported(netlink::answer(socket, request), request.len()),
+                None => too_long(),
+            };
+        }
+        real::sendmsg(socket, message, flags)
     }
-    // SAFETY: by this function's contract, as for the C library's function.
-    unsafe { next_sendmsg(socket, message, flags) }
 }
 
 /// Joins the pieces of a message; `None` if it is longer than any request.

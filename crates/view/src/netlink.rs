@@ -4,7 +4,7 @@
 //! other. A second socket of this process sends the answers of [`crate::nldev`] at once, so the program
 //! receives, polls and closes as with the kernel's.
 
-use crate::next_on_sockets::{next_sendto, next_socket};
+use crate::next_on_sockets as real;
 use crate::{counters, devices, nldev};
 use core::ffi::c_int;
 use core::mem::{size_of, zeroed};
@@ -34,7 +34,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 pub(crate) fn open(kind: c_int) -> Option<RawFd> {
     crate::translate::folder()?;
     // SAFETY: numbers only.
-    let socket = unsafe { next_socket(libc::AF_NETLINK, kind, libc::NETLINK_USERSOCK) };
+    let socket = unsafe { real::socket(libc::AF_NETLINK, kind, libc::NETLINK_USERSOCK) };
     if socket < 0 {
         return None;
     }
@@ -70,8 +70,9 @@ pub(crate) fn answer(socket: RawFd, request: &[u8]) -> bool {
     let counters = |name: &str| counters::all(name);
     let answers = nldev::answers(request, port, &known, &counters);
     // SAFETY: numbers only.
-    let from =
-        unsafe { next_socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_USERSOCK) };
+    let from = unsafe {
+        real::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_USERSOCK)
+    };
     if from < 0 {
         return false;
     }
@@ -82,7 +83,7 @@ pub(crate) fn answer(socket: RawFd, request: &[u8]) -> bool {
         let (bytes, count) = (datagram.as_ptr().cast(), datagram.len());
         // SAFETY: a slice, an address, and their lengths.
         let sent = unsafe {
-            next_sendto(from.as_raw_fd(), bytes, count, libc::MSG_DONTWAIT, (&raw const to).cast(), length)
+            real::sendto(from.as_raw_fd(), bytes, count, libc::MSG_DONTWAIT, (&raw const to).cast(), length)
         };
         sent >= 0
     })
