@@ -9,6 +9,7 @@ install -Dm755 "$built/rockery" "$prefix/bin/rockery"
 install -Dm755 "$built/libibverbs.so" "$prefix/lib/rockery/libibverbs.so.1"
 install -Dm755 "$built/libview.so" "$prefix/lib/rockery/librockery-view.so"
 install -Dm755 "$built/libsockets.so" "$prefix/lib/rockery/librspreload.so"
+install -Dm755 "$built/libclocks.so" "$prefix/lib/rockery/librockery-clocks.so"
 if [[ -e $built/librdmacm.so ]]; then
   install -Dm755 "$built/librdmacm.so" "$prefix/lib/rockery/librdmacm.so.1"
   ln -sf librdmacm.so.1 "$prefix/lib/rockery/librdmacm.so"

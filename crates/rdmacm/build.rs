@@ -1,8 +1,11 @@
 //! Generates the exported names and the version script of `librdmacm.so.1` from the table of symbols.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    symbols::generate("librdmacm", "librdmacm.so.1")
+    symbols::generate("librdmacm", "librdmacm.so.1")?;
+    machine::calls()
 }
 
+#[path = "../abi/symbols/machine.rs"]
+mod machine;
 #[path = "../abi/symbols/generate.rs"]
 mod symbols;

@@ -277,6 +277,11 @@ pub(crate) struct Settings {
     /// The default; accepted for scripts of earlier versions.
     #[arg(long, hide = true, conflicts_with = "no_preload")]
     pub(crate) preload: bool,
+
+    /// Whether the program's clocks and waits are those of the lab that it is in, as `rockery lab exec` has
+    /// it.
+    #[arg(skip)]
+    pub(crate) lab_clock: bool,
 }
 
 /// A name that a device may have.

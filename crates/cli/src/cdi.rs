@@ -123,7 +123,7 @@ mod tests {
     fn a_container_gets_libraries_and_no_rights() {
         let folder = PathBuf::from("/usr/lib/rockery");
         let files = ["libibverbs.so.1", "librdmacm.so.1"].map(|name| folder.join(name)).to_vec();
-        let libraries = Libraries { folder, files, view: None, sockets: None };
+        let libraries = Libraries { folder, files, view: None, sockets: None, clocks: None };
         let made = specification(&Edits::new(Path::new("/usr/bin/rockery"), &libraries));
         let device = &made["devices"][0];
         assert_eq!(NAME, format!("{KIND}={}", device["name"].as_str().unwrap()));
@@ -145,7 +145,7 @@ mod tests {
         fs::write(tree.path().join("built.so"), "").unwrap();
         let file = folder.join("libibverbs.so.1");
         std::os::unix::fs::symlink("../built.so", &file).unwrap();
-        let libraries = Libraries { folder, files: vec![file], view: None, sockets: None };
+        let libraries = Libraries { folder, files: vec![file], view: None, sockets: None, clocks: None };
         assert!(matches!(contained(&libraries), Err(Error::NotInstalled(_))));
     }
 }

@@ -39,6 +39,10 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
             ),
         }
     }
+    if settings.lab_clock && host::settings::slowdown() > 1 {
+        // Ahead of the sockets' library, whose functions wait for what this one has made of a time.
+        preloaded.push(libraries.clocks.clone().ok_or_else(|| missing(libraries::CLOCKS, &libraries))?);
+    }
     if settings.sockets {
         preloaded.push(libraries.sockets.clone().ok_or_else(|| missing(libraries::SOCKETS, &libraries))?);
     }

@@ -25,6 +25,8 @@ impl Library {
 pub(crate) const VIEW: &str = "librockery-view.so";
 /// The same. Programs that are told to preload it by hand know this name.
 pub(crate) const SOCKETS: &str = "librspreload.so";
+/// Preloaded in labs that are slowed down.
+pub(crate) const CLOCKS: &str = "librockery-clocks.so";
 
 /// The direct verbs of hardware providers, which refuse the device.
 const PROVIDERS: &str = "librockery-providers.so";
@@ -44,7 +46,7 @@ const PROVIDER_NAMES: [&str; 12] = [
     "libionic.so",
 ];
 
-const LIBRARIES: [Library; 5] = [
+const LIBRARIES: [Library; 6] = [
     Library {
         soname: "libibverbs.so.1",
         aliases: &["libibverbs.so"],
@@ -55,6 +57,7 @@ const LIBRARIES: [Library; 5] = [
     Library { soname: PROVIDERS, aliases: &PROVIDER_NAMES, built: "libproviders.so", required: false },
     Library { soname: VIEW, aliases: &[], built: "libview.so", required: false },
     Library { soname: SOCKETS, aliases: &[], built: "libsockets.so", required: false },
+    Library { soname: CLOCKS, aliases: &[], built: "libclocks.so", required: false },
 ];
 
 /// The folder that holds them, and those that are there.
@@ -68,6 +71,8 @@ pub(crate) struct Libraries {
     pub(crate) view: Option<PathBuf>,
     /// For LD_PRELOAD: turns sockets into rsockets.
     pub(crate) sockets: Option<PathBuf>,
+    /// For LD_PRELOAD: slows clocks and waits.
+    pub(crate) clocks: Option<PathBuf>,
 }
 
 /// Looks beside `binary`: in `../lib/rockery` where it is installed, in its own folder where cargo built it.
@@ -90,13 +95,15 @@ pub(crate) fn beside(binary: &Path) -> Result<Libraries, Error> {
 }
 
 fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
-    let (mut files, mut view, mut sockets) = (Vec::new(), None, None);
+    let (mut files, mut view, mut sockets, mut clocks) = (Vec::new(), None, None, None);
     for library in &LIBRARIES {
         let file = folder.join(library.soname);
         if library.soname == VIEW {
             view = file.exists().then_some(file);
         } else if library.soname == SOCKETS {
             sockets = file.exists().then_some(file);
+        } else if library.soname == CLOCKS {
+            clocks = file.exists().then_some(file);
         } else if library.soname == PROVIDERS {
             // Programs find it by the names of its aliases.
         } else if file.exists() {
@@ -106,7 +113,7 @@ fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
             return Err(Error::NoLibrary { library: library.soname, looked });
         }
     }
-    Ok(Libraries { folder, files, view, sockets })
+    Ok(Libraries { folder, files, view, sockets, clocks })
 }
 
 /// A folder within `built` where the libraries that cargo made have the names that programs look for. It is

@@ -8,6 +8,7 @@ mod argument;
 mod call;
 mod errno;
 mod lock;
+pub mod machine;
 
 use core::ffi::c_int;
 use core::fmt::Debug;

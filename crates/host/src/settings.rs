@@ -37,8 +37,8 @@ pub const LOG_FILE: &str = "ROCKERY_LOG_FILE";
 /// Set by `rockery lab` for the programs of a host: devices attach to the lab, at the abstract Unix socket of
 /// this name in the host's network namespace.
 pub const LAB: &str = "ROCKERY_LAB";
-/// The clock of the lab: the time of the monotonic clock at which it began, in nanoseconds, and by what it is
-/// slower than the wall clock, as in `1234567,20`.
+/// The clock of the lab: the time of the monotonic clock at which it began, in nanoseconds, by what it is
+/// slower than the machine's, and the time of the wall clock at which it began, as in `1234567,20,89`.
 pub const LAB_CLOCK: &str = "ROCKERY_LAB_CLOCK";
 
 /// Parameters of the adapter, as [`crate::parameters`] has them; set by `rockery lab exec`.
@@ -106,7 +106,7 @@ const SETTINGS: &[Setting] = &[
     Setting { name: LAB, expected: "the name of an abstract Unix socket", is_valid: |_| true },
     Setting {
         name: LAB_CLOCK,
-        expected: "nanoseconds and a factor, as in 1234567,20",
+        expected: "nanoseconds, a factor and nanoseconds, as in 1234567,20,89",
         is_valid: |value| clock(value).is_some(),
     },
     Setting {
@@ -136,8 +136,10 @@ fn time_code(value: &str) -> Option<u8> {
 }
 
 fn clock(value: &str) -> Option<(u64, u64)> {
-    let (epoch, slowdown) = value.split_once(',')?;
-    Some((epoch.parse().ok()?, slowdown.parse().ok()?))
+    let mut numbers = value.split(',').map(|number| number.parse().ok());
+    // The wall clock is that of the program, and not of its devices.
+    let (epoch, slowdown, _wall) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    numbers.next().is_none().then_some((epoch, slowdown))
 }
 
 /// Checks all variables. One that is empty counts as not set.
@@ -184,6 +186,11 @@ pub(crate) fn lab() -> Option<String> {
 /// Beginning and slowdown of the lab's clock.
 pub(crate) fn lab_clock() -> Option<(u64, u64)> {
     clock(&text(LAB_CLOCK))
+}
+
+/// By what the clock of the lab is slower than the machine's; 1 outside a lab.
+pub fn slowdown() -> u64 {
+    lab_clock().map_or(1, |(_, slowdown)| slowdown)
 }
 
 /// Whether peers on the same host are reached through shared memory. Not with a capture, which is to have all

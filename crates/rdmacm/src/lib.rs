@@ -75,3 +75,5 @@ mod verbs;
 mod xrc;
 
 include!(concat!(env!("OUT_DIR"), "/symbols.rs"));
+#[cfg(not(test))]
+include!(concat!(env!("OUT_DIR"), "/machine.rs"));

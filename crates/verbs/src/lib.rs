@@ -50,3 +50,5 @@ mod sysfs;
 mod window;
 
 include!(concat!(env!("OUT_DIR"), "/symbols.rs"));
+#[cfg(not(test))]
+include!(concat!(env!("OUT_DIR"), "/machine.rs"));

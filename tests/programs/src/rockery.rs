@@ -88,8 +88,15 @@ impl Rockery {
     /// # Panics
     /// When the dynamic linker does not say where they are.
     pub fn files(&self) -> Vec<PathBuf> {
-        let own =
-            ["rockery", "libibverbs.so", "librdmacm.so", "libproviders.so", "libview.so", "libsockets.so"];
+        let own = [
+            "rockery",
+            "libibverbs.so",
+            "librdmacm.so",
+            "libproviders.so",
+            "libview.so",
+            "libsockets.so",
+            "libclocks.so",
+        ];
         let said = Command::new("ldd").arg(&self.path).output().expect("ldd comes with the C library").stdout;
         let said = String::from_utf8_lossy(&said).into_owned();
         let others = said.split_whitespace().filter(|word| {

@@ -283,7 +283,18 @@ impl LoadedLab {
     fn listen(&mut self, host: &str) {
         let out = self.folder.path().join(host);
         let file = fs::File::create(&out).expect("our own folder");
-        let words = ["lab", "exec", "--lab", &self.name, host, "--", &self.rockery, "doctor", "probe"];
+        let words = [
+            "lab",
+            "exec",
+            "--machine-clock",
+            "--lab",
+            &self.name,
+            host,
+            "--",
+            &self.rockery,
+            "doctor",
+            "probe",
+        ];
         let options = ["--listen", "--load", "100Mb/s", "--from", "monitor"];
         let started = Command::new(&self.rockery)
             .args([&words[..], &options].concat())
@@ -301,7 +312,18 @@ impl LoadedLab {
     }
 
     fn probe_with(&self, more: &[&str]) -> (Value, Vec<String>) {
-        let words = ["lab", "exec", "--lab", &self.name, "monitor", "--", &self.rockery, "doctor", "probe"];
+        let words = [
+            "lab",
+            "exec",
+            "--machine-clock",
+            "--lab",
+            &self.name,
+            "monitor",
+            "--",
+            &self.rockery,
+            "doctor",
+            "probe",
+        ];
         let options = ["--json", "--load", "40Mb/s", "--seconds", "4", "first", "second"];
         let output = Command::new(&self.rockery).args([&words[..], &options, more].concat()).output();
         let output = output.expect("rockery");

@@ -98,7 +98,7 @@ fn programs_of_a_host_hear_its_switch_and_are_heard() {
         r#"
         $R lab up -d --slow 10 $D/two.toml || exit 1
         $R lab pcap sw:0=$D/a.pcap && $R lab pcap sw:1=$D/b.pcap || exit 1
-        $R lab exec a -- $R doctor lldp --interface eth0 --seconds 12 --json >$D/heard.json &
+        $R lab exec --machine-clock a -- $R doctor lldp --interface eth0 --seconds 12 --json >$D/heard.json &
         HEARS=$!
         # Frames are heard from when the socket is open, and a new link begins with four of them.
         for round in 1 2 3; do

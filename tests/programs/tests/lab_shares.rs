@@ -35,17 +35,19 @@ fn iperf3_and_storage_share_a_port_one_to_three() {
         cat >$D/count.py <<'FILE'{COUNT}FILE
         $R lab up -d --slow 1000 --set nic.default.congestion=off $F/shares.toml || exit 1
         for number in 0 1 2; do
-            $R lab exec server -- ib_write_bw -q 4 -s 1048576 -D 300 -p 1900$number >/dev/null 2>&1 &
+            $R lab exec --machine-clock server -- \
+                ib_write_bw -q 4 -s 1048576 -D 300 -p 1900$number >/dev/null 2>&1 &
         done
-        $R lab exec server -- iperf3 -s >/dev/null 2>&1 &
+        $R lab exec --machine-clock server -- iperf3 -s >/dev/null 2>&1 &
         for port in 4A38 4A39 4A3A 1451; do
             until_it_listens $port || exit 1
         done
         for number in 0 1 2; do
-            $R lab exec sender$number -- ib_write_bw -q 4 -s 1048576 -D 300 -p 1900$number server \
+            $R lab exec --machine-clock sender$number -- \
+                ib_write_bw -q 4 -s 1048576 -D 300 -p 1900$number server \
                 >/dev/null 2>&1 &
         done
-        $R lab exec bulk -- iperf3 -c server -t 300 -P 4 -M 4100 >/dev/null 2>&1 &
+        $R lab exec --machine-clock bulk -- iperf3 -c server -t 300 -P 4 -M 4100 >/dev/null 2>&1 &
         python3 $D/count.py $R || exit 1
         $R lab ps | head -3
         down"#

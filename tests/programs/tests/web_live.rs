@@ -256,7 +256,7 @@ fn figures_of_a_lab_change_and_it_disappears_with_its_end() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/crs504/lab.toml");
     let words = format!("lab up {} --slow 20 --name {name} --json", file.display());
     let (mut lab, _) = place.start(&words, "{");
-    let words = format!("lab exec --lab {name} sender0 -- ping -4 -q -i 0.01 -s 1400 server");
+    let words = format!("lab exec --machine-clock --lab {name} sender0 -- ping -4 -q -i 0.01 -s 1400 server");
     let load = place.rockery(&words).stdout(Stdio::null()).spawn().expect("rockery starts");
     let _load = Running(load);
     let (_web, address) = place.start("web --listen 127.0.0.1:0", "");

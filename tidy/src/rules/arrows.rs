@@ -15,7 +15,7 @@ pub const RANKS: &[&[&str]] = &[
     &["rnic", "fabric", "link"],
     &["host", "sim", "rdma"],
     &["door", "lab", "page"],
-    &["verbs", "rdmacm", "providers", "view", "sockets", "nvme", "smb", "gear", "kubelet"],
+    &["verbs", "rdmacm", "providers", "view", "sockets", "clocks", "nvme", "smb", "gear", "kubelet"],
     &["playground"],
     &["cli", "python"],
 ];

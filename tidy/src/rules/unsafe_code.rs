@@ -19,6 +19,7 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("examples/ci/rust/src/", "registering memory, with someone else's crate"),
     ("crates/view/src/", "the C library's functions that take a path"),
     ("crates/sockets/src/", "the C library's functions on sockets and descriptors"),
+    ("crates/clocks/src/", "the C library's functions that read clocks and wait"),
     ("crates/lab/src/sys/", "namespaces, processes, taps, sockets"),
     ("crates/playground/src/sys/", "memory that a worker of a browser shares with WebAssembly"),
     ("crates/cli/src/sys/", "namespaces and mounts of a program that is started"),

@@ -105,6 +105,9 @@ pub(crate) enum Lab {
         /// Name of the lab, if several run.
         #[arg(long, value_name = "NAME")]
         lab: Option<String>,
+        /// Leave the clocks of programs as they are, where the lab is slowed down.
+        #[arg(long)]
+        machine_clock: bool,
         /// Name of the host.
         host: String,
     },
@@ -158,6 +161,9 @@ pub(crate) struct Exec {
     /// Name of the lab, if several run.
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
+    /// Leave the program's clocks as they are, where the lab is slowed down.
+    #[arg(long)]
+    machine_clock: bool,
     /// How the libraries get into the program.
     #[command(flatten)]
     settings: Settings,
@@ -201,12 +207,14 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
         }
         Lab::Top => list::top(),
         Lab::Exec(exec) => {
-            let Exec { lab, settings, host, program } = exec;
-            return enter(lab.as_deref(), host, Run { settings: settings.clone(), program: program.clone() });
+            let Exec { lab, machine_clock, settings, host, program } = exec;
+            let settings = Settings { lab_clock: !machine_clock, ..settings.clone() };
+            return enter(lab.as_deref(), host, Run { settings, program: program.clone() });
         }
-        Lab::Shell { lab, host } => {
+        Lab::Shell { lab, machine_clock, host } => {
             let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-            let run = Run { settings: Settings::default(), program: vec![shell] };
+            let settings = Settings { lab_clock: !machine_clock, ..Settings::default() };
+            let run = Run { settings, program: vec![shell] };
             return enter(lab.as_deref(), host, run);
         }
     }

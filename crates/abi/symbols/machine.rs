@@ -1,0 +1,80 @@
+//! Has a library call the C library past preloaded ones that replace its clocks and waits. Used by the build
+//! scripts of the drop-in libraries.
+//!
+//! `librockery-clocks.so` slows the program in a lab, and the device divides by the slowdown itself. With
+//! `--wrap` the linker binds each call in the library, those of the standard library included, to a label,
+//! which jumps to the address that `door::machine` has found when the library was loaded.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Clocks and waits that are called in our libraries, the standard library's included.
+const CALLS: &[&str] = &[
+    "clock_gettime",
+    "clock_nanosleep",
+    "epoll_wait",
+    "nanosleep",
+    "poll",
+    "ppoll",
+    "setsockopt",
+    "syscall",
+    "timerfd_settime",
+];
+
+/// Writes `machine.rs`, which the library includes, and tells the linker.
+pub(crate) fn calls() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=../abi/symbols/machine.rs");
+    for name in CALLS {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap={name}");
+    }
+    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("machine.rs"), labels()?)?;
+    Ok(())
+}
+
+/// A table of addresses, which are those that the dynamic linker finds until the library is loaded, and a
+/// label for each that jumps there.
+fn labels() -> Result<String, std::fmt::Error> {
+    let mut text = String::from("core::arch::global_asm!(\n");
+    let line = |text: &mut String, code: &str| writeln!(text, "    \"{code}\",");
+    line(&mut text, ".pushsection .data.rockery_machine_calls,\\\"aw\\\",@progbits")?;
+    line(&mut text, ".balign 8")?;
+    line(&mut text, ".globl rockery_machine_calls")?;
+    line(&mut text, ".hidden rockery_machine_calls")?;
+    line(&mut text, "rockery_machine_calls:")?;
+    for name in CALLS {
+        line(&mut text, &format!(".quad __real_{name}"))?;
+    }
+    line(&mut text, ".popsection")?;
+    for (number, name) in CALLS.iter().enumerate() {
+        line(&mut text, &format!(".pushsection .text.__wrap_{name},\\\"ax\\\",@progbits"))?;
+        line(&mut text, &format!(".globl __wrap_{name}"))?;
+        line(&mut text, &format!(".hidden __wrap_{name}"))?;
+        line(&mut text, &format!(".type __wrap_{name},@function"))?;
+        line(&mut text, &format!("__wrap_{name}:"))?;
+        line(&mut text, &format!("jmp qword ptr [rip + rockery_machine_calls + {}]", 8 * number))?;
+        line(&mut text, ".popsection")?;
+    }
+    writeln!(text, ");")?;
+    let names: Vec<String> = CALLS.iter().map(|name| format!("c\"{name}\"")).collect();
+    text += &BINDING.replace("COUNT", &CALLS.len().to_string()).replace("NAMES", &names.join(", "));
+    Ok(text)
+}
+
+/// What binds the calls.
+const BINDING: &str = r#"
+/// Before the library is used, its calls are bound to the C library's functions.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BIND_MACHINE_CALLS: extern "C" fn() = {
+    unsafe extern "C" {
+        static mut rockery_machine_calls: *mut core::ffi::c_void;
+    }
+    extern "C" fn bind() {
+        // SAFETY: the table is ours, begins there, has an address for each name, and no thread uses it yet.
+        let table = unsafe { core::slice::from_raw_parts_mut(&raw mut rockery_machine_calls, COUNT) };
+        door::machine::bind(&[NAMES], table);
+    }
+    bind
+};
+"#;

@@ -1,0 +1,171 @@
+//! The lab that this process is in.
+
+use crate::real;
+use crate::scale::{SECOND, Scale, nanoseconds, time_of};
+use core::ffi::{CStr, c_int};
+use libc::{clockid_t, timespec, timeval};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// `EPOCH,SLOWDOWN,WALL`: nanoseconds of the machine's clocks when the lab began, and the slowdown between.
+const VARIABLE: &CStr = c"ROCKERY_LAB_CLOCK";
+/// The machine's clocks are read one after the other: what is between them is not exact to the nanosecond.
+const SUSPENDED_STEP: i64 = 1_000_000;
+
+// Written by the first call, or by several at once, which find the same.
+static EPOCH: AtomicI64 = AtomicI64::new(0);
+static WALL: AtomicI64 = AtomicI64::new(0);
+static BOOT_AHEAD: AtomicI64 = AtomicI64::new(0);
+static TAI_AHEAD: AtomicI64 = AtomicI64::new(0);
+/// 0 until the others are there.
+static SLOWDOWN: AtomicI64 = AtomicI64::new(0);
+
+/// The clock of the lab; `None` where it is the machine's.
+pub(crate) fn scale() -> Option<Scale> {
+    let slowdown = match SLOWDOWN.load(Ordering::Acquire) {
+        0 => look(),
+        slowdown => slowdown,
+    };
+    (slowdown > 1).then(|| Scale {
+        epoch: EPOCH.load(Ordering::Relaxed),
+        wall: WALL.load(Ordering::Relaxed),
+        boot_ahead: BOOT_AHEAD.load(Ordering::Relaxed),
+        tai_ahead: TAI_AHEAD.load(Ordering::Relaxed),
+        slowdown,
+    })
+}
+
+/// Looks in the environment, before the program can change it.
+#[cfg_attr(not(test), used)]
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
+#[cfg_attr(test, allow(dead_code))]
+static LOOK: extern "C" fn() = {
+    extern "C" fn begin() {
+        scale();
+    }
+    begin
+};
+
+/// Reads the variable. Without one, or with a wrong one, the machine's clock is the program's.
+fn look() -> i64 {
+    // SAFETY: the name ends with a zero, and so does what is there; nothing has changed it yet.
+    let text = unsafe {
+        let found = libc::getenv(VARIABLE.as_ptr());
+        if found.is_null() { c"" } else { CStr::from_ptr(found) }
+    };
+    let slowdown = match parse(text.to_str().unwrap_or_default()) {
+        Some((epoch, slowdown, wall)) => {
+            EPOCH.store(epoch, Ordering::Relaxed);
+            WALL.store(wall, Ordering::Relaxed);
+            let ahead = |clock, of, step: i64| (machine(clock) - machine(of) + step / 2) / step * step;
+            let boot_ahead = ahead(libc::CLOCK_BOOTTIME, libc::CLOCK_MONOTONIC, SUSPENDED_STEP);
+            BOOT_AHEAD.store(boot_ahead, Ordering::Relaxed);
+            TAI_AHEAD.store(ahead(libc::CLOCK_TAI, libc::CLOCK_REALTIME, SECOND), Ordering::Relaxed);
+            slowdown
+        }
+        None => 1,
+    };
+    SLOWDOWN.store(slowdown, Ordering::Release);
+    slowdown
+}
+
+/// Epoch, slowdown and wall of the variable.
+fn parse(text: &str) -> Option<(i64, i64, i64)> {
+    let mut numbers = text.split(',').map(|number| number.parse().ok().filter(|number| *number > 0));
+    let three = (numbers.next()??, numbers.next()??, numbers.next()??);
+    numbers.next().is_none().then_some(three)
+}
+
+/// What a clock of the machine shows.
+pub(crate) fn machine(clock: clockid_t) -> i64 {
+    let mut time = time_of(0);
+    // SAFETY: room for a time.
+    unsafe { real::clock_gettime(clock, &mut time) };
+    nanoseconds(&time).unwrap_or(0)
+}
+
+/// What a clock shows in the lab; `None` where that is what the machine's shows.
+pub(crate) fn reading(clock: clockid_t) -> Option<i64> {
+    let scale = scale()?;
+    Some(scale.reading(scale.origin(clock)?, machine(libc::CLOCK_MONOTONIC)))
+}
+
+/// How long a wait takes that lasts so long in the lab; `None` where it takes what it says.
+///
+/// # Safety
+/// `time` is NULL, or points to a time.
+pub(crate) unsafe fn stretched(time: *const timespec) -> Option<timespec> {
+    // SAFETY: by this function's contract, `time` is NULL, or points to a time.
+    let time = unsafe { time.as_ref() }?;
+    Some(time_of(scale()?.stretch(nanoseconds(time)?)))
+}
+
+/// The same for times in microseconds.
+pub(crate) fn stretched_micros(time: &timeval) -> Option<timeval> {
+    let nanoseconds = crate::scale::nanoseconds_of_micros(time)?;
+    Some(crate::scale::micros_of(scale()?.stretch(nanoseconds)))
+}
+
+/// What is left of such a wait.
+pub(crate) fn shrunk(time: &timespec) -> Option<timespec> {
+    Some(time_of(scale()?.shrink(nanoseconds(time)?)))
+}
+
+/// The same for times in microseconds.
+pub(crate) fn shrunk_micros(time: &timeval) -> Option<timeval> {
+    let nanoseconds = crate::scale::nanoseconds_of_micros(time)?;
+    Some(crate::scale::micros_of(scale()?.shrink(nanoseconds)))
+}
+
+/// Milliseconds, of which -1 means without end.
+pub(crate) fn stretched_millis(time: c_int) -> c_int {
+    match scale() {
+        Some(scale) if time > 0 => c_int::try_from(scale.stretch(time.into())).unwrap_or(c_int::MAX),
+        _ => time,
+    }
+}
+
+/// When a deadline is on the same clock of the machine; `None` where it is the deadline itself.
+pub(crate) fn deadline(clock: clockid_t, time: &timespec) -> Option<timespec> {
+    let (scale, time) = (scale()?, nanoseconds(time)?);
+    let at = scale.machine_at(scale.origin(clock)?, time);
+    Some(time_of(match clock {
+        libc::CLOCK_MONOTONIC => at,
+        // The other clock may be set meanwhile, as on a machine that is not slowed down.
+        _ => machine(clock).saturating_add(at.saturating_sub(machine(libc::CLOCK_MONOTONIC))),
+    }))
+}
+
+/// How long it is until a time of a timer, at least a nanosecond: zero would turn it off. The timer does not
+/// say which clock it is of.
+pub(crate) fn left(time: i64) -> Option<i64> {
+    let scale = scale()?;
+    let at = scale.machine_at(scale.origin(scale.clock_of(time))?, time);
+    Some(at.saturating_sub(machine(libc::CLOCK_MONOTONIC)).max(1))
+}
+
+/// The pointer to what a function is to be called with: a time that was converted, or the caller's.
+pub(crate) fn or_given<T>(converted: &Option<T>, given: *const T) -> *const T {
+    converted.as_ref().map_or(given, core::ptr::from_ref)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_three_positive_numbers_are_a_clock() {
+        assert_eq!(parse("5,10,7"), Some((5, 10, 7)));
+        for wrong in ["", "5,10", "5,10,7,1", "5,0,7", "5,-1,7", "a,10,7"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn outside_a_lab_times_are_the_machines() {
+        let time = timespec { tv_sec: 1, tv_nsec: 5 };
+        assert_eq!(reading(libc::CLOCK_MONOTONIC), None);
+        assert!(deadline(libc::CLOCK_MONOTONIC, &time).is_none());
+        assert_eq!(stretched_millis(7), 7);
+        assert!(shrunk(&time).is_none());
+    }
+}
