@@ -90,6 +90,6 @@ fn functions_table(report: &Value) -> Table {
         published: vec!["function"],
         rows: SIMULATED.into_iter().map(row).collect(),
         differs: "The published streams are TCP; rockery sim runs RoCEv2 over the same port and PCIe link, \
-                  in virtual time, because a live function needs an adapter.",
+                  in virtual time.",
     }
 }

@@ -1,6 +1,7 @@
 //! `rockery bench paths`: ways from one virtual machine or container to another on one host, as a published
 //! comparison of SR-IOV functions with a virtual switch measured them.
 
+mod lab;
 mod place;
 mod report;
 
@@ -24,6 +25,8 @@ pub(crate) enum Way {
     Macvlan,
     /// Two taps and a program that forwards frames between them: two threads of this one.
     Tap,
+    /// Two functions of one adapter, in a lab.
+    Function,
 }
 
 impl Way {
@@ -32,6 +35,7 @@ impl Way {
             Self::Bridge => "veth + bridge",
             Self::Macvlan => "macvlan",
             Self::Tap => "tap switch",
+            Self::Function => "live function",
         }
     }
 }
@@ -40,7 +44,7 @@ impl Way {
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchPaths {
     /// Paths to measure, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "bridge,macvlan,tap")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "bridge,macvlan,tap,function")]
     path: Vec<Way>,
     /// Duration of each measurement in seconds, 1 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -70,7 +74,7 @@ pub(super) fn act(what: &BenchPaths) -> Result<(), Error> {
         seconds: what.seconds,
         mtu: what.mtu,
         rows: Vec::new(),
-        remarks: vec![format!("{}: {}", report::FUNCTION, report::FUNCTION_MISSING)],
+        remarks: Vec::new(),
         limits: report::LIMITS,
         source: report::SOURCE,
     };
@@ -127,7 +131,7 @@ fn tcp(place: &Place, way: Way, streams: u32, seconds: u32) -> Result<Row, Strin
     let switch = place.switch_seconds();
     let server = place.serve("iperf3", &["-s"])?;
     let (streams_text, seconds_text) = (streams.to_string(), seconds.to_string());
-    let arguments = ["-J", "-c", place::ADDRESSES[1], "-P", &streams_text, "-t", &seconds_text];
+    let arguments = ["-J", "-c", place.address(), "-P", &streams_text, "-t", &seconds_text];
     let text = place.ask("iperf3", &arguments, "\"end\"")?;
     drop(server);
     let result: Value = serde_json::from_str(&text).map_err(|error| format!("iperf3: {error}"))?;
@@ -152,7 +156,7 @@ fn tcp(place: &Place, way: Way, streams: u32, seconds: u32) -> Result<Row, Strin
         slowest: rates.first().copied(),
         fastest: rates.last().copied(),
         cpu_seconds_per_gb: busy / (number(&sum["bytes"]) / 1e9).max(1e-9),
-        published: (way == Way::Bridge).then(|| report::virtual_switch(streams)).flatten(),
+        published: report::published(way, streams),
     })
 }
 
@@ -170,7 +174,7 @@ fn rdma(place: &Place, way: Way, seconds: u32) -> Result<Row, String> {
         words.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let words = |all: &[String]| all.to_vec();
-    let (server, client) = (run(None), run(Some(place::ADDRESSES[1])));
+    let (server, client) = (run(None), run(Some(place.address())));
     let server = place.serve("sh", &words(&server).iter().map(String::as_str).collect::<Vec<_>>())?;
     let client: Vec<&str> = client.iter().map(String::as_str).collect();
     let text = place.ask("sh", &client, "BW average")?;

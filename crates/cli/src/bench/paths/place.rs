@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use ::bench::process::processor_time;
 
 use super::Way;
+use super::lab::{Functions, HOSTS};
 use crate::bench::place::{Held, Owned};
 use crate::sys;
 
 /// Addresses of the two ends, from the block for measuring devices (RFC 2544).
-pub(super) const ADDRESSES: [&str; 2] = ["198.18.0.1", "198.18.0.2"];
+const ADDRESSES: [&str; 2] = ["198.18.0.1", "198.18.0.2"];
 
 /// How long a server may take until it listens.
 const START: Duration = Duration::from_secs(10);
@@ -22,12 +23,21 @@ const START: Duration = Duration::from_secs(10);
 /// Bytes of the longest frame on a tap: a segment of 64 KiB with headers.
 const FRAME_BYTES_MAX: usize = 66_000;
 
+/// `/proc` folders of what forwards frames: threads, or the process of a lab.
+type Forwards = Arc<Mutex<Vec<PathBuf>>>;
+
+/// Where the programs of the two ends run.
+#[derive(Debug)]
+enum Ends {
+    Namespaces([Held; 2]),
+    Functions(Functions),
+}
+
 /// Two ends and what is between them.
 #[derive(Debug)]
 pub(super) struct Place {
-    ends: [Held; 2],
-    /// `/proc` folders of the threads that forward frames.
-    threads: Arc<Mutex<Vec<PathBuf>>>,
+    ends: Ends,
+    forwards: Forwards,
 }
 
 /// Runs a command in this process's namespace.
@@ -41,75 +51,108 @@ fn call(words: &str) -> Result<(), String> {
     Err(format!("{words}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
+/// Two veth pairs and a bridge.
+fn bridge(ids: &[String; 2], mtu: u32) -> Result<(), String> {
+    // What an earlier path left would be in the way.
+    _ = call("ip link del bridge0");
+    call("ip link add bridge0 type bridge")?;
+    call(&format!("ip link set bridge0 mtu {mtu} up"))?;
+    for (number, id) in ids.iter().enumerate() {
+        let port = format!("port{number}");
+        call(&format!("ip link add {port} mtu {mtu} type veth peer name v0 mtu {mtu} netns {id}"))?;
+        call(&format!("ip link set {port} master bridge0 up"))?;
+    }
+    Ok(())
+}
+
+/// Two macvlan interfaces on one parent.
+fn macvlan(ids: &[String; 2], mtu: u32) -> Result<(), String> {
+    _ = call("ip link del parent0");
+    call(&format!("ip link add parent0 mtu {mtu} type veth peer name parent1 mtu {mtu}"))?;
+    call("ip link set parent0 up")?;
+    call("ip link set parent1 up")?;
+    for id in ids {
+        call(&format!("ip link add link parent0 name v0 netns {id} type macvlan mode bridge"))?;
+    }
+    Ok(())
+}
+
+/// Two taps, and a thread for each direction.
+fn forward(ids: &[String; 2], mtu: u32, forwards: &Forwards) -> Result<(), String> {
+    let mut taps = Vec::new();
+    for (number, id) in ids.iter().enumerate() {
+        let name = format!("tap{number}");
+        let tap = sys::open_tap(&name).map_err(|error| format!("/dev/net/tun: {error}"))?;
+        call(&format!("ip link set {name} mtu {mtu} netns {id} name v0"))?;
+        taps.push(tap);
+    }
+    for (from, to) in [(0, 1), (1, 0)] {
+        let clone = |tap: &File| tap.try_clone().map_err(|error| error.to_string());
+        let (from, to) = (clone(&taps[from])?, clone(&taps[to])?);
+        let forwards = forwards.clone();
+        std::thread::spawn(move || pass(from, to, &forwards));
+    }
+    Ok(())
+}
+
+/// Two namespaces, each with an interface `v0` and an address. `connect` makes the interfaces and the path
+/// between them.
+fn namespaces(mtu: u32, connect: impl FnOnce(&[String; 2]) -> Result<(), String>) -> Result<Ends, String> {
+    let none = "this user may make no network namespaces here";
+    let ends = [Held::new().ok_or(none)?, Held::new().ok_or(none)?];
+    connect(&[ends[0].process(), ends[1].process()])?;
+    for (end, address) in ends.iter().zip(ADDRESSES) {
+        let done = end.call(&format!("ip link set v0 mtu {mtu} up"))
+            && end.call(&format!("ip address add {address}/24 dev v0"));
+        if !done {
+            return Err(format!("the interface v0 with {address} could not be set up"));
+        }
+    }
+    Ok(Ends::Namespaces(ends))
+}
+
 impl Place {
-    /// Makes the two ends, each with an interface `v0`, and the path between them.
+    /// Makes the two ends and the path between them.
     pub(super) fn new(way: Way, mtu: u32) -> Result<Self, String> {
-        let none = "this user may make no network namespaces here";
-        let ends = [Held::new().ok_or(none)?, Held::new().ok_or(none)?];
-        let place = Self { ends, threads: Arc::default() };
-        let ids = [place.ends[0].process(), place.ends[1].process()];
-        match way {
-            Way::Bridge => {
-                // What an earlier path left would be in the way.
-                _ = call("ip link del bridge0");
-                call("ip link add bridge0 type bridge")?;
-                call(&format!("ip link set bridge0 mtu {mtu} up"))?;
-                for (number, id) in ids.iter().enumerate() {
-                    let port = format!("port{number}");
-                    call(&format!(
-                        "ip link add {port} mtu {mtu} type veth peer name v0 mtu {mtu} netns {id}"
-                    ))?;
-                    call(&format!("ip link set {port} master bridge0 up"))?;
-                }
+        let forwards = Forwards::default();
+        let ends = match way {
+            Way::Bridge => namespaces(mtu, |ids| bridge(ids, mtu))?,
+            Way::Macvlan => namespaces(mtu, |ids| macvlan(ids, mtu))?,
+            Way::Tap => namespaces(mtu, |ids| forward(ids, mtu, &forwards))?,
+            Way::Function => {
+                let functions = Functions::new(mtu)?;
+                forwards.lock().unwrap_or_else(PoisonError::into_inner).push(functions.process());
+                Ends::Functions(functions)
             }
-            Way::Macvlan => {
-                _ = call("ip link del parent0");
-                call(&format!("ip link add parent0 mtu {mtu} type veth peer name parent1 mtu {mtu}"))?;
-                call("ip link set parent0 up")?;
-                call("ip link set parent1 up")?;
-                for id in &ids {
-                    call(&format!("ip link add link parent0 name v0 netns {id} type macvlan mode bridge"))?;
-                }
-            }
-            Way::Tap => place.forward(&ids, mtu)?,
-        }
-        for (end, address) in place.ends.iter().zip(ADDRESSES) {
-            let done = end.call(&format!("ip link set v0 mtu {mtu} up"))
-                && end.call(&format!("ip address add {address}/24 dev v0"));
-            if !done {
-                return Err(format!("the interface v0 with {address} could not be set up"));
-            }
-        }
-        Ok(place)
+        };
+        Ok(Self { ends, forwards })
     }
 
-    /// Two taps, and a thread for each direction.
-    fn forward(&self, ids: &[String; 2], mtu: u32) -> Result<(), String> {
-        let mut taps = Vec::new();
-        for (number, id) in ids.iter().enumerate() {
-            let name = format!("tap{number}");
-            let tap = sys::open_tap(&name).map_err(|error| format!("/dev/net/tun: {error}"))?;
-            call(&format!("ip link set {name} mtu {mtu} netns {id} name v0"))?;
-            taps.push(tap);
+    /// The second end, as the first one knows it.
+    pub(super) fn address(&self) -> &'static str {
+        match self.ends {
+            Ends::Namespaces(_) => ADDRESSES[1],
+            Ends::Functions(_) => HOSTS[1],
         }
-        for (from, to) in [(0, 1), (1, 0)] {
-            let clone = |tap: &File| tap.try_clone().map_err(|error| error.to_string());
-            let (from, to) = (clone(&taps[from])?, clone(&taps[to])?);
-            let threads = self.threads.clone();
-            std::thread::spawn(move || pass(from, to, &threads));
-        }
-        Ok(())
     }
 
-    /// Processor time of the threads that forward frames, so far.
+    /// A program at an end.
+    fn enter(&self, end: usize) -> Command {
+        match &self.ends {
+            Ends::Namespaces(ends) => ends[end].enter(),
+            Ends::Functions(functions) => functions.enter(end),
+        }
+    }
+
+    /// Processor time of what forwards frames, so far.
     pub(super) fn switch_seconds(&self) -> f64 {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.iter().map(|thread| processor_time(thread).as_secs_f64()).sum()
+        let forwards = self.forwards.lock().unwrap_or_else(PoisonError::into_inner);
+        forwards.iter().map(|folder| processor_time(folder).as_secs_f64()).sum()
     }
 
     /// Starts a program that serves, at the second end.
     pub(super) fn serve(&self, program: &str, arguments: &[&str]) -> Result<Owned, String> {
-        let mut command = self.ends[1].enter();
+        let mut command = self.enter(1);
         command.arg(program).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         command.spawn().map(Owned).map_err(|error| format!("{program}: {error}"))
@@ -120,7 +163,7 @@ impl Place {
     pub(super) fn ask(&self, program: &str, arguments: &[&str], expected: &str) -> Result<String, String> {
         let until = Instant::now() + START;
         loop {
-            let mut command = self.ends[0].enter();
+            let mut command = self.enter(0);
             command.arg(program).args(arguments).stdin(Stdio::null());
             let output = command.output().map_err(|error| format!("{program}: {error}"))?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -147,9 +190,9 @@ pub(super) fn output(mut server: Owned) -> Result<String, String> {
 }
 
 /// Forwards frames, with their offloads, until one of the taps is gone.
-fn pass(mut from: File, mut to: File, threads: &Mutex<Vec<PathBuf>>) {
+fn pass(mut from: File, mut to: File, forwards: &Forwards) {
     if let Ok(own) = std::fs::read_link("/proc/thread-self") {
-        threads.lock().unwrap_or_else(PoisonError::into_inner).push(Path::new("/proc").join(own));
+        forwards.lock().unwrap_or_else(PoisonError::into_inner).push(Path::new("/proc").join(own));
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
     loop {
