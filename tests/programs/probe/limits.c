@@ -7,9 +7,12 @@
 //   limits copy BYTES                    process_vm_writev into a child, again and again
 //   limits memcpy BYTES                  memcpy between two mappings of files in memory, as two programs have
 //   limits ring BYTES                    memcpy into a ring by one process, and out of it by another
+//   limits relay BYTES                   the same with a third process, which copies from one ring to another
+//   limits relay-ping COUNT              64 bytes through both rings and back through two others: p50
 //   limits wake COUNT                    two processes that sleep wake each other by eventfds: p50, one way
 //
-// Both ends spin, but for those that are woken. `copy`, `memcpy` and `ring` use one buffer again and again.
+// Both ends spin, but for those that are woken. `copy`, `memcpy`, `ring` and `relay` use one buffer again and
+// again.
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -217,38 +220,106 @@ static void await(volatile long *counter, long at_least) {
   }
 }
 
-// Half a second of messages through a ring: a second memory copy, which runs on another processor.
-static void through_a_ring(size_t bytes) {
+// Copies pieces from memory into a ring, from `from` on as many as `count`.
+static void fill(struct ring *ring, const unsigned char *source, size_t piece, long each, long from,
+                 long count) {
+  for (long next = from; next < from + count; next++) {
+    await(&ring->out, next + 1 - RING_PIECES);
+    memcpy(ring->pieces + next % RING_PIECES * piece, source + next % each * piece, piece);
+    __atomic_store_n(&ring->in, next + 1, __ATOMIC_RELEASE);
+  }
+}
+
+// Copies pieces out of a ring, for ever.
+static void drain(struct ring *ring, unsigned char *target, size_t piece, long each) {
+  for (long next = 0;; next++) {
+    await(&ring->in, next + 1);
+    memcpy(target + next % each * piece, ring->pieces + next % RING_PIECES * piece, piece);
+    __atomic_store_n(&ring->out, next + 1, __ATOMIC_RELEASE);
+  }
+}
+
+// Moves a piece from one ring to the other, if there is one.
+static void move(struct ring *from, struct ring *to, size_t piece) {
+  long next = from->out;
+  if (__atomic_load_n(&from->in, __ATOMIC_ACQUIRE) == next) return;
+  if (__atomic_load_n(&to->out, __ATOMIC_ACQUIRE) < next + 1 - RING_PIECES) return;
+  memcpy(to->pieces + next % RING_PIECES * piece, from->pieces + next % RING_PIECES * piece, piece);
+  __atomic_store_n(&to->in, next + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&from->out, next + 1, __ATOMIC_RELEASE);
+}
+
+static struct ring *make_ring(size_t piece) {
+  struct ring *ring = mapped_file(sizeof *ring + piece * RING_PIECES);
+  ring->in = ring->out = 0;
+  return ring;
+}
+
+// Moves pieces between pairs of rings in a process of its own. One that finds nothing leaves its processor.
+static pid_t relay(struct ring *rings[][2], int pairs, size_t piece) {
+  pid_t child = fork();
+  if (child) return child;
+  for (long turns = 0;; turns++) {
+    for (int pair = 0; pair < pairs; pair++) {
+      long before = rings[pair][0]->out;
+      move(rings[pair][0], rings[pair][1], piece);
+      if (rings[pair][0]->out != before) turns = 0;
+    }
+    if (turns > 2000) sched_yield();
+  }
+}
+
+// Half a second of messages through a ring, or two with a process between them: each is a further memory
+// copy, which runs on another processor.
+static void through_rings(size_t bytes, int relayed) {
   size_t piece = bytes < RING_PIECE ? bytes : RING_PIECE;
   check(bytes % piece, "BYTES: a power of two");
   long each = bytes / piece;
-  struct ring *ring = mapped_file(sizeof *ring + piece * RING_PIECES);
-  ring->in = ring->out = 0;
+  struct ring *first = make_ring(piece), *last = relayed ? make_ring(piece) : first;
   static unsigned char source[COPY_MAX], target[COPY_MAX];
   memset(source, 1, sizeof source);
   memset(target, 1, sizeof target);
-  pid_t child = fork();
-  if (!child) {
-    for (long next = 0;; next++) {
-      await(&ring->in, next + 1);
-      memcpy(target + next % each * piece, ring->pieces + next % RING_PIECES * piece, piece);
-      __atomic_store_n(&ring->out, next + 1, __ATOMIC_RELEASE);
-    }
-  }
+  struct ring *pairs[1][2] = {{first, last}};
+  pid_t between = relayed ? relay(pairs, 1, piece) : 0;
+  pid_t taker = fork();
+  if (!taker) drain(last, target, piece, each);
   long next = 0;
   double start = now(), end;
   do {
-    for (long i = 0; i < 100 * each; i++, next++) {
-      await(&ring->out, next + 1 - RING_PIECES);
-      memcpy(ring->pieces + next % RING_PIECES * piece, source + next % each * piece, piece);
-      __atomic_store_n(&ring->in, next + 1, __ATOMIC_RELEASE);
-    }
-    await(&ring->out, next);
+    fill(first, source, piece, each, next, 100 * each);
+    next += 100 * each;
+    await(&last->out, next);
     end = now();
   } while (end - start < COPY_S);
-  kill(child, SIGKILL);
-  waitpid(child, NULL, 0);
+  for (int i = 0; i < 1 + relayed; i++) kill(i ? between : taker, SIGKILL);
+  while (wait(NULL) > 0);
   printf("gigabytes per second: %.3f\n", next / each * (double)bytes / (end - start) / 1e9);
+}
+
+// Small messages through both rings of a relay and back through two others.
+static void relay_ping(int count) {
+  const size_t piece = 64;
+  struct ring *there[2] = {make_ring(piece), make_ring(piece)};
+  struct ring *back[2] = {make_ring(piece), make_ring(piece)};
+  struct ring *pairs[2][2] = {{there[0], there[1]}, {back[0], back[1]}};
+  struct ring *answer[1][2] = {{there[1], back[0]}};
+  pid_t between = relay(pairs, 2, piece), answers = relay(answer, 1, piece);
+  unsigned char message[64] = {1};
+  double *times = calloc(count, sizeof *times);
+  check(!times, "calloc");
+  for (int i = 0; i < count; i++) {
+    double start = now();
+    fill(there[0], message, piece, 1, i, 1);
+    await(&back[1]->in, i + 1);
+    memcpy(message, back[1]->pieces + i % RING_PIECES * piece, piece);
+    __atomic_store_n(&back[1]->out, i + 1, __ATOMIC_RELEASE);
+    times[i] = (now() - start) / 2 * 1e6;
+  }
+  kill(between, SIGKILL);
+  kill(answers, SIGKILL);
+  while (wait(NULL) > 0);
+  qsort(times, count, sizeof *times, by_value);
+  printf("microseconds p50: %.2f\n", times[count / 2]);
 }
 
 // The size of the messages that are copied.
@@ -292,7 +363,9 @@ int main(int argc, char **argv) {
   else if (argc == 5 && !strcmp(argv[1], "ping")) ping(argv[2], atoi(argv[3]), atoi(argv[4]));
   else if (argc == 3 && !strcmp(argv[1], "copy")) copy(size_of(argv[2]));
   else if (argc == 3 && !strcmp(argv[1], "memcpy")) between_mappings(size_of(argv[2]));
-  else if (argc == 3 && !strcmp(argv[1], "ring")) through_a_ring(size_of(argv[2]));
+  else if (argc == 3 && !strcmp(argv[1], "ring")) through_rings(size_of(argv[2]), 0);
+  else if (argc == 3 && !strcmp(argv[1], "relay")) through_rings(size_of(argv[2]), 1);
+  else if (argc == 3 && !strcmp(argv[1], "relay-ping")) relay_ping(atoi(argv[2]));
   else if (argc == 3 && !strcmp(argv[1], "wake")) wake(atoi(argv[2]));
   else return 2;
   return 0;

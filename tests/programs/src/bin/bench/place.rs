@@ -5,8 +5,27 @@ use std::cell::OnceCell;
 use std::path::Path;
 
 use programs::probe::Probe;
-use programs::{Error, Namespace, Pair, Rockery};
+use programs::{Error, Lab, Namespace, Pair, Rockery};
 use tempfile::TempDir;
+
+/// Two hosts and a switch whose links are faster than any machine forwards.
+const SWITCH: &str = r#"
+title = "One switch"
+[[host]]
+name = "h"
+count = 2
+[[switch]]
+name = "sw"
+[[link]]
+between = ["h*", "sw"]
+rate = "800Gb/s"
+length = "1m"
+[[workload]]                  # programs take its place
+from = ["h0"]
+to = ["h1"]
+message = "64KiB"
+messages = 1
+"#;
 
 /// One build of rockery and the namespaces that use it.
 pub(crate) struct Place {
@@ -14,6 +33,7 @@ pub(crate) struct Place {
     alone: OnceCell<Namespace>,
     jumbo: OnceCell<Pair>,
     ethernet: OnceCell<Pair>,
+    lab: OnceCell<Lab>,
     limits: OnceCell<Probe>,
     many_queue_pairs: OnceCell<Probe>,
     setup: OnceCell<Probe>,
@@ -35,6 +55,7 @@ impl Place {
             alone: OnceCell::new(),
             jumbo: OnceCell::new(),
             ethernet: OnceCell::new(),
+            lab: OnceCell::new(),
             limits: OnceCell::new(),
             many_queue_pairs: OnceCell::new(),
             setup: OnceCell::new(),
@@ -60,6 +81,11 @@ impl Place {
     /// Two hosts with a link of 1500 bytes.
     pub(crate) fn ethernet(&self) -> Result<&Pair, Error> {
         made(&self.ethernet, || Ok(Pair::new(1500)?.with(&self.rockery)))
+    }
+
+    /// Two hosts with a live switch between them, which is faster than the machine.
+    pub(crate) fn lab(&self) -> Result<&Lab, Error> {
+        made(&self.lab, || Lab::new(&self.rockery, SWITCH))
     }
 
     /// `probe/limits.c`: what the machine gives without rockery.

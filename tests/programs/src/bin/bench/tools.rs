@@ -1,7 +1,7 @@
 //! Running programs and reading the figures that they print.
 
 use programs::machine::until;
-use programs::{Error, Exchange, Finished, Job as _, Namespace, Pair, perftest};
+use programs::{Error, Exchange, Finished, Job as _, Machine, Namespace, Pair, perftest};
 
 use crate::place::Place;
 
@@ -43,8 +43,8 @@ pub(crate) enum Column {
 
 /// A figure of one of perftest's programs between two hosts, or between two processes of one.
 pub(crate) fn perftest(
-    server: &Namespace,
-    client: &Namespace,
+    server: &dyn Machine,
+    client: &dyn Machine,
     line: &str,
     column: Column,
 ) -> Result<f64, Error> {
@@ -65,6 +65,16 @@ pub(crate) fn perftest(
 pub(crate) fn on_one_host(place: &Place, line: &str, column: Column) -> Result<f64, Error> {
     let alone = place.alone()?;
     perftest(alone, alone, line, column)
+}
+
+/// What the receiver of iperf3 counted, in Gb/s, from what the client printed.
+pub(crate) fn iperf3_rate(output: &str) -> Result<f64, Error> {
+    let gbit = output.lines().rev().find(|line| line.ends_with("receiver")).and_then(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let unit = words.iter().position(|word| *word == "Gbits/sec")?;
+        words.get(unit.checked_sub(1)?)?.parse().ok()
+    });
+    gbit.ok_or_else(|| Error::Failed { command: "iperf3".to_owned(), output: output.to_owned() })
 }
 
 /// A figure of the machine by `limits MODE ARGUMENT`.

@@ -1,6 +1,7 @@
 //! All rows of the table, by what they measure.
 
 mod connections;
+mod live;
 mod network;
 mod queue_pairs;
 mod same_host;
@@ -10,10 +11,15 @@ use crate::row::Row;
 
 /// All rows, in the table's order.
 pub(crate) fn all() -> Vec<Row> {
-    [network::rows(), queue_pairs::rows(), same_host::rows(), connections::rows(), storage::rows()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [
+        network::rows(),
+        queue_pairs::rows(),
+        same_host::rows(),
+        connections::rows(),
+        storage::rows(),
+        live::rows(),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use programs::{Error, Job as _, Machine as _, Pair};
 
 use crate::place::Place;
 use crate::row::{Bound, Row, Unit};
-use crate::tools::{Column, MIB, SECONDS, limits_between, number, perftest, succeeded};
+use crate::tools::{Column, MIB, SECONDS, iperf3_rate, limits_between, number, perftest, succeeded};
 
 /// BTH and ICRC: what a packet of a SEND has beside its payload.
 const PACKET_OVERHEAD: u32 = 16;
@@ -94,10 +94,5 @@ fn iperf3(pair: &Pair) -> Result<f64, Error> {
     let output = succeeded(pair.right.start_plain(&argv)?.wait(SECONDS)?, &argv)?;
     // The port of the next server is free when this one has ended.
     until(SECONDS, || Ok(!pair.left.listens(IPERF3_PORT)?))?;
-    let gbit = output.lines().rev().find(|line| line.ends_with("receiver")).and_then(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let unit = words.iter().position(|word| *word == "Gbits/sec")?;
-        words.get(unit.checked_sub(1)?)?.parse().ok()
-    });
-    gbit.ok_or_else(|| Error::Failed { command: argv.join(" "), output })
+    iperf3_rate(&output)
 }
