@@ -57,10 +57,6 @@ pub enum Ended {
         /// The limit, in bytes.
         limit: u32,
     },
-    /// The server has answered a WRITE before it had the data: they would be fetched from memory that is the
-    /// client's again.
-    #[error("the server answered WRITE {0} before it had the data")]
-    EarlyAnswer(u64),
     /// The server's answer does not fit the request.
     #[error("the server answered READ {message_id} with {length} bytes, {limit} were asked for")]
     Answer {

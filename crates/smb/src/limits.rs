@@ -9,7 +9,7 @@ pub const UNAUTHENTICATED_MESSAGE_MAX: u32 = 64 << 10;
 pub const MESSAGE_MAX: u32 = (8 << 20) + (64 << 10);
 /// The most bytes of one READ or WRITE with buffer descriptors (MaxReadWriteSize).
 pub const READ_WRITE_MAX: u32 = 8 << 20;
-/// The most bytes of a READ or WRITE that are moved together: these are sent on while the next ones come, and
+/// The most bytes of a READ that are moved together: these go to the client while the next ones come, and
 /// stay in the processor's cache meanwhile.
 pub const PART_BYTES: u32 = 128 << 10;
 /// Unanswered requests with buffer descriptors: Samba grants 8192 credits at most.

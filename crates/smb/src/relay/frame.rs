@@ -101,21 +101,24 @@ impl ToTcp {
         self.parts.push_back(Part::Awaited { operation, head, length });
     }
 
-    /// Fills an awaited part: the data stand in the buffer behind the room for the part's bytes.
-    pub(crate) fn arrived(&mut self, arrived: u64, mut buffer: Buffer) {
+    /// Fills an awaited part: the data stand in the buffer behind the room for the part's bytes. Returns the
+    /// length of the data.
+    pub(crate) fn arrived(&mut self, arrived: u64, mut buffer: Buffer) -> usize {
         for part in &mut self.parts {
             match part {
                 Part::Awaited { operation, head, length } if *operation == arrived => {
+                    let length = *length;
                     self.queued -= head.len();
-                    let range = 0..head.len() + *length;
+                    let range = 0..head.len() + length;
                     buffer[..head.len()].copy_from_slice(head);
                     *part = Part::Buffer(buffer, range);
-                    return;
+                    return length;
                 }
                 _ => {}
             }
         }
         self.recycled.push(buffer);
+        0
     }
 
     /// The bytes to send next; empty when nothing can be sent now.

@@ -2,16 +2,14 @@
 //!
 //! A WRITE with buffer descriptors is forwarded with its data inline, once RDMA READs have fetched them. A
 //! READ with descriptors is forwarded without them; the data of its answer go to the client by RDMA WRITE
-//! before the answer without data. Long data are moved in parts, so that one part is sent on while the next
-//! one comes; the server gets nothing of what stands behind a part before it. Everything else, signed and
-//! encrypted messages among it, passes byte by byte. Requests reach the server in the order in which the
-//! client sent them.
+//! before the answer without data. Long ones go in parts, each while the server sends the next. Everything
+//! else, signed and encrypted messages among it, passes byte by byte. Requests reach the server in the order
+//! in which the client sent them.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use buffer::Buffer;
-use wire::smb::direct::BufferDescriptor;
 use wire::smb::message::{Header, NegotiateResponse, STATUS_PENDING, command};
 
 use super::elements::{self, Element};
@@ -32,16 +30,13 @@ const RESPONSE_HEAD: usize = 256;
 struct Pending {
     remote: Remote,
     is_read: bool,
-    /// Parts of a WRITE's data that are not here yet.
-    unfetched: u32,
 }
 
-/// RDMA READs of a part of a WRITE's data, which wait for a buffer.
+/// RDMA READs that wait for a buffer.
 #[derive(Debug)]
 struct Fetch {
     operation: u64,
-    descriptors: Vec<BufferDescriptor>,
-    length: usize,
+    remote: Remote,
     head: usize,
 }
 
@@ -75,8 +70,6 @@ pub struct Gateway {
     from_server: FromTcp,
     to_server: ToTcp,
     fetches: VecDeque<Fetch>,
-    /// The MessageIds of operations whose RDMA READs have not completed.
-    fetching: HashMap<u64, u64>,
     pending: HashMap<u64, Pending>,
     /// Buffer descriptors of the pending requests.
     descriptors: usize,
@@ -95,7 +88,6 @@ impl Default for Gateway {
             from_server: FromTcp::new(RESPONSE_HEAD),
             to_server: ToTcp::default(),
             fetches: VecDeque::new(),
-            fetching: HashMap::new(),
             pending: HashMap::new(),
             descriptors: 0,
             operations: 0,
@@ -152,25 +144,15 @@ impl Gateway {
         let mut bytes = frame::prefix(total as u64)?.to_vec();
         for Part { bytes: rewritten, data } in parts {
             bytes.extend_from_slice(&rewritten);
-            let Some(Data { message_id, remote, padding }) = data else { continue };
+            let Some((remote, padding)) = data else { continue };
             let head = std::mem::replace(&mut bytes, vec![0; padding]);
-            self.await_data(message_id, &remote, head);
+            let (operation, length) = (self.operations, remote.length as usize);
+            self.operations += 1;
+            self.fetches.push_back(Fetch { operation, remote, head: head.len() });
+            self.to_server.awaited(operation, head, length);
         }
         self.to_server.bytes(&bytes);
         Ok(())
-    }
-
-    /// Has the data of a WRITE fetched, and sent behind the head of the request.
-    fn await_data(&mut self, message_id: u64, remote: &Remote, mut head: Vec<u8>) {
-        for (begin, end) in parts(remote.length) {
-            // The descriptors have exactly these bytes.
-            let Some(descriptors) = requests::part_of(&remote.descriptors, begin..end) else { return };
-            let (operation, length) = (self.operations, (end - begin) as usize);
-            self.operations += 1;
-            self.fetching.insert(operation, message_id);
-            self.fetches.push_back(Fetch { operation, descriptors, length, head: head.len() });
-            self.to_server.awaited(operation, std::mem::take(&mut head), length);
-        }
     }
 
     fn rewrite(&mut self, element: &Element<'_>) -> Result<Part, Ended> {
@@ -183,8 +165,7 @@ impl Gateway {
         let data = remote.as_ref().filter(|remote| !is_read && remote.length > 0).cloned();
         if let Some(mut remote) = remote {
             remote.invalidate = remote.invalidate.filter(|_| self.has_invalidation);
-            let unfetched = if is_read { 0 } else { parts(remote.length).count() as u32 };
-            self.expect(element.header.message_id, Pending { remote, is_read, unfetched })?;
+            self.expect(element.header.message_id, Pending { remote, is_read })?;
         }
         let Some(remote) = data else {
             if !element.is_last() {
@@ -199,8 +180,7 @@ impl Gateway {
         if !element.is_last() {
             elements::set_next(&mut bytes, (end + padding) as u32);
         }
-        let message_id = element.header.message_id;
-        Ok(Part { bytes, data: Some(Data { message_id, remote, padding }) })
+        Ok(Part { bytes, data: Some((remote, padding)) })
     }
 
     fn expect(&mut self, message_id: u64, pending: Pending) -> Result<(), Ended> {
@@ -218,14 +198,11 @@ impl Gateway {
     }
 
     /// The request that this message of the server answers finally. Nothing may touch its memory afterwards.
-    fn answered(&mut self, header: &Header) -> Result<Option<Pending>, Ended> {
+    fn answered(&mut self, header: &Header) -> Option<Pending> {
         let is_final = header.is_response() && header.status != STATUS_PENDING;
         let pending = if is_final { self.pending.remove(&header.message_id) } else { None };
-        if pending.as_ref().is_some_and(|pending| pending.unfetched > 0) {
-            return Err(Ended::EarlyAnswer(header.message_id));
-        }
         self.descriptors -= pending.as_ref().map_or(0, |pending| pending.remote.descriptors.len());
-        Ok(pending)
+        pending
     }
 
     /// Decides about a message of the server.
@@ -248,7 +225,7 @@ impl Gateway {
         let fixed = head.first_chunk::<{ responses::FIXED }>();
         let data = fixed.and_then(|fixed| responses::data_of(fixed, total));
         match (self.pending.get(&header.message_id), data) {
-            (Some(Pending { is_read: true, remote, .. }), Some((offset, length)))
+            (Some(Pending { is_read: true, remote }), Some((offset, length)))
                 if header.is_response()
                     && !header.is_signed()
                     && header.command == command::READ
@@ -257,13 +234,13 @@ impl Gateway {
             {
                 check(&header, remote, length)?;
                 self.from_server.take(offset as usize);
-                if let Some(Pending { remote, .. }) = self.answered(&header)? {
+                if let Some(Pending { remote, .. }) = self.answered(&header) {
                     self.response = Response::Read { header, remote, length, placed: 0 };
                 }
                 self.receive_part(peer)
             }
             _ => {
-                let invalidate = self.answered(&header)?.and_then(|pending| pending.remote.invalidate);
+                let invalidate = self.answered(&header).and_then(|pending| pending.remote.invalidate);
                 self.pass(total, invalidate, peer)
             }
         }
@@ -334,7 +311,7 @@ impl Gateway {
         peer: &mut impl Peer,
     ) -> Result<Option<[u8; responses::FIXED]>, Ended> {
         let header = element.header;
-        let Some(Pending { remote, is_read, .. }) = self.answered(&header)? else { return Ok(None) };
+        let Some(Pending { remote, is_read }) = self.answered(&header) else { return Ok(None) };
         // One message invalidates one key.
         *invalidate = invalidate.or(remote.invalidate);
         if !is_read || header.is_signed() || !responses::has_data(header.status) {
@@ -382,38 +359,26 @@ impl Gateway {
     }
 
     fn start_fetches(&mut self, peer: &mut impl Peer) -> Result<(), Ended> {
-        while let Some(Fetch { operation, descriptors, length, head }) = self.fetches.front() {
+        while let Some(Fetch { operation, remote, head }) = self.fetches.front() {
+            let length = remote.length as usize;
             let Some(buffer) = peer.buffer(head + length)? else { return Ok(()) };
-            peer.fetch(*operation, buffer, *head, descriptors, *length);
+            peer.fetch(*operation, buffer, *head, &remote.descriptors, length);
             self.fetches.pop_front();
         }
         Ok(())
     }
 }
 
-/// A rewritten message, and the data that are to be fetched behind it.
+/// A rewritten message, and the data that are to be fetched behind it, with the padding behind those.
 struct Part {
     bytes: Vec<u8>,
-    data: Option<Data>,
-}
-
-/// The data of a WRITE, and the length of the padding behind them.
-struct Data {
-    message_id: u64,
-    remote: Remote,
-    padding: usize,
+    data: Option<(Remote, usize)>,
 }
 
 impl Part {
     fn length(&self) -> usize {
-        self.bytes.len() + self.data.as_ref().map_or(0, |data| data.remote.length as usize + data.padding)
+        self.bytes.len() + self.data.as_ref().map_or(0, |(remote, padding)| remote.length as usize + padding)
     }
-}
-
-/// Where each part of so many bytes begins and ends.
-fn parts(length: u32) -> impl Iterator<Item = (u32, u32)> {
-    let begins = (0..length).step_by(PART_BYTES as usize);
-    begins.map(move |begin| (begin, length.min(begin + PART_BYTES)))
 }
 
 /// Writes the bytes of a READ in this range, which the buffer begins with, to the client's memory.
@@ -448,13 +413,8 @@ impl Session for Gateway {
     }
 
     fn fetched(&mut self, operation: u64, buffer: Buffer) {
-        self.to_server.arrived(operation, buffer);
-        let message_id = self.fetching.remove(&operation);
-        let Some(pending) = message_id.and_then(|id| self.pending.get_mut(&id)) else { return };
-        pending.unfetched -= 1;
-        if pending.unfetched == 0 {
-            self.moved[1].add(pending.remote.length as usize);
-        }
+        let length = self.to_server.arrived(operation, buffer);
+        self.moved[1].add(length);
     }
 
     fn advance(&mut self, peer: &mut impl Peer) -> Result<(), Ended> {

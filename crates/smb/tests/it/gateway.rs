@@ -158,40 +158,6 @@ fn parts_of_a_read_are_placed_as_they_come() {
     assert_eq!(world.client_gets().0.len(), 80);
 }
 
-#[test]
-fn parts_of_a_write_are_sent_on_as_they_come() {
-    let mut world = World::new();
-    let data = pattern(1, 2 * PART + 5);
-    let places = world.open(6, &data, 100_000);
-    let asked = header(command::WRITE, 9);
-    world.client_sends(&write(asked, data.len() as u32, 1, &places), 1000).expect("within the rules");
-    let mut complete = Vec::new();
-    for part in 1..=3 {
-        let (operation, buffer) = world.peer.complete(0);
-        world.gateway.fetched(operation, buffer);
-        complete = world.server_gets();
-        let incomplete = if part < 3 { 4 + 112 + part * PART } else { 0 };
-        assert_eq!((complete.len(), world.stream.len()), (usize::from(part == 3), incomplete));
-    }
-    assert!(complete[0][112..] == data);
-    assert_eq!(world.gateway.moved()[1].requests, 1);
-}
-
-/// The data of a request that is answered are not fetched any more, and the server has had only a part.
-#[test]
-fn a_server_cannot_answer_a_write_before_it_has_the_data() {
-    let mut world = World::new();
-    let places = world.open(6, &pattern(1, 2 * PART), PART);
-    let asked = header(command::WRITE, 9);
-    world.client_sends(&write(asked, 2 * PART as u32, 1, &places), 1000).expect("within the rules");
-    let (operation, buffer) = world.peer.complete(0);
-    world.gateway.fetched(operation, buffer);
-    let interim = answer(&asked, STATUS_PENDING, &ERROR);
-    world.server_sends(&interim, 1000).expect("an interim answer ends nothing");
-    let early = world.server_sends(&answer(&asked, 0xc000_007f, &ERROR), 1000);
-    assert!(matches!(early, Err(Ended::EarlyAnswer(9))));
-}
-
 /// Data that are read together with a head are copied once more.
 #[test]
 fn behind_long_data_a_message_is_read_up_to_its_head() {
