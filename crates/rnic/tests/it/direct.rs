@@ -30,6 +30,8 @@ impl Sink for AtHand {
 }
 
 impl Channels for AtHand {
+    const CHOSEN_FROM: u32 = 0;
+
     fn room(&mut self, _path: &Path, mtu: u32) -> u32 {
         8192 / mtu
     }
