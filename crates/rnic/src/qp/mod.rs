@@ -42,6 +42,7 @@ use crate::work::{ReceiveRequest, SendRequest};
 pub(crate) use timer::earlier;
 pub(crate) use transport::Origin;
 
+use alloc::boxed::Box;
 use attr::{QpAttr, QpInit, QpType, State};
 use completer::Completer;
 use context::Context;
@@ -76,15 +77,17 @@ pub(crate) struct Schedule {
     pub(crate) waits_for_room: bool,
 }
 
+/// A queue pair. Its parts are in the order in which messages read them, see [`Common`].
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Qp {
     common: Common,
+    pub(crate) schedule: Schedule,
+    /// For a queue pair whose XRC domain other devices share.
+    forwarder: Option<Box<Forwarder>>,
     requester: Requester,
     completer: Completer,
     responder: Responder,
-    /// For a queue pair whose XRC domain other devices share.
-    forwarder: Option<Forwarder>,
-    pub(crate) schedule: Schedule,
 }
 
 /// Runs an operation of a role: makes its context, and flushes the queue pair if it has failed.
@@ -167,14 +170,14 @@ impl Qp {
     /// their turn: nothing is placed ahead of it.
     pub(crate) fn share(&mut self, domain: Option<DomainName>) {
         if let Some(domain) = domain.filter(|_| self.common.kind == QpType::XrcReceive) {
-            self.forwarder = Some(Forwarder::new(domain));
+            self.forwarder = Some(Box::new(Forwarder::new(domain)));
             self.common.out_of_order = false;
         }
     }
 
     /// Whether requests of its connection were forwarded.
     pub(crate) fn has_forwarded(&self) -> bool {
-        self.forwarder.as_ref().is_some_and(Forwarder::has_session)
+        self.forwarder.as_deref().is_some_and(Forwarder::has_session)
     }
 
     /// What the peer may do without asking. Before anything has come from it, it has to ask: the program is
@@ -408,7 +411,7 @@ impl Qp {
     fn handle_request(
         cx: &mut Context<'_>,
         responder: &mut Responder,
-        forwarder: &mut Option<Forwarder>,
+        forwarder: &mut Option<Box<Forwarder>>,
         packet: &Packet,
         payload: Payload<'_>,
         memory: &mut impl Memory,
@@ -516,7 +519,7 @@ impl Qp {
     #[inline]
     pub(crate) fn urgency(&self) -> Urgency {
         let sends = self.requester.has_turn(&self.common) && self.common.is_sending();
-        let forwards = self.forwarder.as_ref().is_some_and(Forwarder::has_data);
+        let forwards = self.forwarder.as_deref().is_some_and(Forwarder::has_data);
         if sends || self.responder.has_data() || forwards {
             Urgency::Data
         } else if self.responder.owes_acknowledgement() {

@@ -56,18 +56,19 @@ impl SendEntry {
 /// Entries in order of posting. Elements, inline bytes and destinations stand in rings beside it, so that an
 /// entry is small and nothing is allocated per request once the rings have grown.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct SendQueue {
-    entries: VecDeque<SendEntry>,
-    sges: VecDeque<Sge>,
+    max_wr: u32,
     /// Number of the first element in `sges`, counted since the queue was made.
     sge_base: u32,
-    destinations: VecDeque<Destination>,
-    /// One slot of `max_inline` bytes for each entry; grows on the first inline request.
-    inline: Vec<u8>,
-    inline_slot_base: u32,
-    max_wr: u32,
+    entries: VecDeque<SendEntry>,
+    sges: VecDeque<Sge>,
     max_sge: u32,
     max_inline: u32,
+    inline_slot_base: u32,
+    /// One slot of `max_inline` bytes for each entry; grows on the first inline request.
+    inline: Vec<u8>,
+    destinations: VecDeque<Destination>,
 }
 
 impl SendQueue {

@@ -27,10 +27,9 @@ const RNR_RETRY_FOREVER: u8 = 7;
 
 /// What is expected of the peer, and how often it was asked again.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Completer {
-    pub(super) expected: Expected,
-    /// Single response packets of READs that arrived ahead (out-of-order mode).
-    ahead: Arrived,
+    msn: PeerMsn,
     /// Retries since the last progress.
     retries: u8,
     rnr_retries: u8,
@@ -38,8 +37,10 @@ pub(crate) struct Completer {
     recovering: bool,
     /// The resume timer is the wait that an RNR NAK asked for.
     waits_for_receiver: bool,
-    msn: PeerMsn,
     notifications: NotificationLimit,
+    pub(super) expected: Expected,
+    /// Single response packets of READs that arrived ahead (out-of-order mode).
+    ahead: Arrived,
 }
 
 /// What answers a READ, an atomic or an ATOMIC WRITE.

@@ -27,13 +27,14 @@ const READ_PACKETS_MAX: u32 = 64;
 
 /// The send queue, and how far it has been sent.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Requester {
-    queue: SendQueue,
     /// The entry that is being sent, and the packet in it.
     cursor: usize,
-    packet: u32,
     /// Entries that were begun at least once.
     started: usize,
+    packet: u32,
+    packets_since_ack_request: u32,
     /// The PSN of the next packet.
     next: Psn,
     /// The oldest PSN that is not acknowledged.
@@ -42,18 +43,18 @@ pub(crate) struct Requester {
     high: Psn,
     /// The PSN that the next posted request begins with.
     posted: Psn,
-    /// Single packets to send again (out-of-order mode).
-    resend: VecDeque<Psn>,
+    /// When pacing lets the next packet go.
+    pace_at: Instant,
     /// The peer has executed something that was sent to it: it is ready to receive.
     heard: bool,
     /// The entry at the cursor cannot be sent; it fails when those before it are done.
     fault: Option<Status>,
-    packets_since_ack_request: u32,
+    drain_announced: bool,
+    queue: SendQueue,
+    /// Single packets to send again (out-of-order mode).
+    resend: VecDeque<Psn>,
     /// The packet that was repeated to have it acknowledged at once.
     urged: Option<Psn>,
-    /// When pacing lets the next packet go.
-    pace_at: Instant,
-    drain_announced: bool,
 }
 
 /// A run of packets of one entry that leaves as one unit.

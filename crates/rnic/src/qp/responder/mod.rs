@@ -47,20 +47,13 @@ enum Inbound {
 
 /// What the responder expects, has executed, and owes.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Responder {
-    /// The queue pair's own receives.
-    queue: ReceiveQueue,
+    answers: Answers,
     /// The next PSN in order.
     expected: Psn,
     /// Messages completed, 24 bits.
     msn: u32,
-    inbound: Option<Inbound>,
-    /// The receive that the SEND in progress fills.
-    receive: Option<u64>,
-    /// The elements of that receive; kept for their memory.
-    sges: Vec<Sge>,
-    /// The shared queue that `receive` is of.
-    taken_from: Option<Srq>,
     /// A NAK is out for `expected`: silence until it comes.
     waiting: bool,
     /// The peer waits for a receive, and is told when there is one.
@@ -68,15 +61,23 @@ pub(crate) struct Responder {
     /// A request was executed in turn.
     begun: bool,
     established: bool,
-    /// Results of the last atomics, for duplicates.
-    atomics: VecDeque<(Psn, u64)>,
-    answers: Answers,
     /// A congestion notification is due.
     notify: bool,
-    /// When the next one may be sent.
+    inbound: Option<Inbound>,
+    /// The receive that the SEND in progress fills.
+    receive: Option<u64>,
+    /// The queue pair's own receives.
+    queue: ReceiveQueue,
+    /// The elements of `receive`; kept for their memory.
+    sges: Vec<Sge>,
+    /// The shared queue that `receive` is of.
+    taken_from: Option<Srq>,
+    /// When the next congestion notification may be sent.
     notify_after: Instant,
     /// What came ahead of its turn (out-of-order mode).
     window: Option<Box<Window>>,
+    /// Results of the last atomics, for duplicates.
+    atomics: VecDeque<(Psn, u64)>,
     /// This responder executes for another device's queue pair, whose connection has this number: its answers
     /// carry it in place of the MSN.
     proxy_for: Option<u32>,
