@@ -261,7 +261,9 @@ impl Host {
     fn start(plan: &Plan, live: &::lab::LiveHost) -> Result<Self, Error> {
         let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
         let mut command = Command::new(&own);
-        command.args(["lab", "exec", "--lab", &plan.name, &live.name, "--"]).arg(&own).args(["lab", "part"]);
+        // It reads the lab's time itself, and polls its queues by the machine's.
+        command.args(["lab", "exec", "--machine-clock", "--lab", &plan.name, &live.name, "--"]);
+        command.arg(&own).args(["lab", "part"]);
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(Error::file(&own))?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
