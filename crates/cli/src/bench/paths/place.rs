@@ -172,7 +172,9 @@ impl Place {
             }
             if Instant::now() > until {
                 let said = String::from_utf8_lossy(&output.stderr);
-                let last = said.lines().chain(text.lines()).rfind(|line| !line.trim().is_empty());
+                // The last line of JSON is a bracket.
+                let is_text = |line: &&str| line.contains(char::is_alphabetic);
+                let last = said.lines().chain(text.lines()).rfind(is_text);
                 return Err(format!("{program}: {}", last.unwrap_or("it printed nothing").trim()));
             }
             std::thread::sleep(Duration::from_millis(200));
