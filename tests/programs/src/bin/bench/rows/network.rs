@@ -86,7 +86,8 @@ fn raw_latency(place: &Place) -> Result<f64, Error> {
     number(&ping, "microseconds p50")
 }
 
-fn iperf3(pair: &Pair) -> Result<f64, Error> {
+/// TCP over a veth.
+pub(crate) fn iperf3(pair: &Pair) -> Result<f64, Error> {
     let _server = pair.left.start_plain(&["iperf3", "-s", "-1"])?;
     pair.left.wait_for_listener(IPERF3_PORT, SECONDS)?;
     let address = pair.left.address().to_string();
