@@ -32,7 +32,7 @@ pub(super) struct Figures {
     pub(super) client: f64,
     /// Processor time of the gateway, where there is one.
     pub(super) gateway: Option<f64>,
-    /// Processor time of Samba, where it is known.
+    /// Processor time of Samba, or of the server in memory, where it is known.
     pub(super) samba: Option<f64>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Load {
     pub(super) warm_up: Duration,
     pub(super) time: Duration,
     pub(super) size: u64,
-    /// Process ids of the gateway and of Samba, for their processor time.
+    /// Process ids of the gateway and of Samba or the server in memory, for their processor time.
     pub(super) others: [Option<u32>; 2],
 }
 

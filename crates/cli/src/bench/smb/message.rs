@@ -15,7 +15,7 @@ const SIGNING_ENABLED: u16 = 1;
 pub(super) const MORE_PROCESSING: u32 = 0xc000_0016;
 /// Commands that the gateway does not name.
 const TREE_CONNECT: u16 = 3;
-const CREATE: u16 = 5;
+pub(super) const CREATE: u16 = 5;
 /// Bytes of data that one credit pays for.
 const CREDIT_BYTES: usize = 65_536;
 /// Credits that each request asks for: more than any job needs.
@@ -84,6 +84,20 @@ pub(super) fn negotiated(response: &[u8]) -> io::Result<[usize; 2]> {
     }
     let limit = |at| field::<4>(response, at).map(|bytes| u32::from_le_bytes(bytes) as usize);
     Ok([limit(32)?, limit(36)?])
+}
+
+/// The body of a NEGOTIATE response of a server in memory, which takes transfers of so many bytes.
+pub(super) fn negotiate_answer(longest: u32) -> Vec<u8> {
+    let mut body = Vec::with_capacity(64);
+    for field in [65, SIGNING_ENABLED, DIALECT, 0] {
+        body.extend(field.to_le_bytes());
+    }
+    body.extend([0; 16]);
+    for field in [LARGE_MTU, longest, longest, longest] {
+        body.extend(field.to_le_bytes());
+    }
+    body.resize(64, 0);
+    body
 }
 
 /// SESSION_SETUP with a token.
@@ -272,5 +286,6 @@ mod tests {
         assert_eq!(described.get(112..), Some(&[1; 16][..]));
         let (header, _) = Header::split(&described).expect("a header");
         assert_eq!((tree(&header), header.session_id, header.message_id), (7, 5, 3));
+        assert_eq!(negotiated(&negotiate_answer(9)).ok(), Some([9, 9]));
     }
 }

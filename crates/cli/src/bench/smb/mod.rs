@@ -1,11 +1,13 @@
 //! `rockery bench smb`: a share of Samba over each transport, beside published figures of SMB Direct.
 //!
 //! The client is one of our own, the same over every transport: SMB 3.0.2, as a guest, neither signed nor
-//! encrypted. Reading order: [`message`], [`client`], [`load`], [`place`], [`report`].
+//! encrypted. Reading order: [`message`], [`client`], [`load`], [`place`], [`report`]. In place of Samba,
+//! [`memory`] may serve.
 
 mod client;
 mod direct;
 mod load;
+mod memory;
 mod message;
 mod page;
 mod place;
@@ -73,7 +75,10 @@ pub(crate) struct BenchSmb {
     /// In the process that measures: the jobs.
     #[arg(long, hide = true)]
     job: Vec<Spec>,
-    /// In the process that measures: Samba's process.
+    /// In the process that serves memory: where.
+    #[arg(long, hide = true)]
+    serve: Option<SocketAddr>,
+    /// In the process that measures: the process of Samba, or of the server in memory.
     #[arg(long, hide = true)]
     samba_process: Option<u32>,
     /// In the process that measures: the gateway's process.
@@ -163,6 +168,9 @@ pub(super) fn act(what: &BenchSmb) -> Result<(), Error> {
     if let Some(server) = what.measure {
         return measure(what, server);
     }
+    if let Some(at) = what.serve {
+        return memory::serve(at, what.size.0).map_err(Error::file(format!("SMB server {at}")));
+    }
     let (jobs, shared) = (what.jobs(), Shared::new(what)?);
     let mut remarks = Vec::new();
     let runs = what.repeats.measure(
@@ -171,7 +179,7 @@ pub(super) fn act(what: &BenchSmb) -> Result<(), Error> {
         |transport| match transport {
             SmbTransport::Local => local(what, &jobs, &shared.file()),
             transport => {
-                let place = Place::new(*transport, &shared.folder)?;
+                let place = Place::new(*transport, &shared.folder, what.size.0)?;
                 remarks.extend(place.remark().filter(|remark| !remarks.contains(remark)));
                 place.measure(&jobs, &what.words())
             }

@@ -1,4 +1,5 @@
-//! Where a measurement takes place: Samba, for SMB Direct the gateway before it, and a process that measures.
+//! Where a measurement takes place: Samba or a server in memory, for SMB Direct the gateway before it, and a
+//! process that measures.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -23,6 +24,10 @@ pub(crate) enum SmbTransport {
     Direct,
     /// SMB Direct in UDP packets between two network namespaces, to a gateway before Samba.
     DirectUdp,
+    /// SMB over TCP on loopback, to a server that answers from memory.
+    MemoryTcp,
+    /// SMB Direct, through shared memory, to a gateway before a server that answers from memory.
+    MemoryDirect,
 }
 
 impl SmbTransport {
@@ -34,6 +39,8 @@ impl SmbTransport {
             Self::TcpVeth => "TCP, veth",
             Self::Direct => "SMB Direct, same host",
             Self::DirectUdp => "SMB Direct over UDP",
+            Self::MemoryTcp => "TCP, memory",
+            Self::MemoryDirect => "SMB Direct, memory",
         }
     }
 
@@ -45,12 +52,19 @@ impl SmbTransport {
             Self::TcpVeth => "tcp-veth",
             Self::Direct => "direct",
             Self::DirectUdp => "direct-udp",
+            Self::MemoryTcp => "memory-tcp",
+            Self::MemoryDirect => "memory-direct",
         }
     }
 
     /// Whether it is SMB Direct.
     pub(super) const fn is_direct(self) -> bool {
-        matches!(self, Self::Direct | Self::DirectUdp)
+        matches!(self, Self::Direct | Self::DirectUdp | Self::MemoryDirect)
+    }
+
+    /// Whether the server is one in memory, and not Samba.
+    const fn is_in_memory(self) -> bool {
+        matches!(self, Self::MemoryTcp | Self::MemoryDirect)
     }
 
     /// Whether client and servers are in namespaces of their own.
@@ -64,16 +78,32 @@ impl SmbTransport {
 pub(super) struct Place {
     transport: SmbTransport,
     // Dropped in this order: what serves, then what it serves from, then where it runs.
-    gateway: Option<Gateway>,
-    samba: Samba,
+    gateway: Option<Started>,
+    server: Server,
     address: SocketAddr,
     binary: PathBuf,
     pair: Option<Pair>,
 }
 
-/// A running gateway. Its output is not read after the line that says that it listens.
+/// What serves the file.
 #[derive(Debug)]
-struct Gateway {
+enum Server {
+    Samba(Samba),
+    Memory(Started),
+}
+
+impl Server {
+    fn process(&self) -> u32 {
+        match self {
+            Self::Samba(samba) => samba.process(),
+            Self::Memory(server) => server.process.0.id(),
+        }
+    }
+}
+
+/// A running server of rockery. Its output is not read after the line that says that it listens.
+#[derive(Debug)]
+struct Started {
     process: Owned,
     _output: BufReader<ChildStdout>,
 }
@@ -91,26 +121,39 @@ fn program(binary: &Path, transport: SmbTransport, end: Option<&Held>) -> Comman
         command.arg(binary);
     }
     match transport {
-        SmbTransport::Direct => _ = command.args(["run", "--"]).arg(binary),
+        SmbTransport::Direct | SmbTransport::MemoryDirect => _ = command.args(["run", "--"]).arg(binary),
         SmbTransport::DirectUdp => _ = command.args(["run", "--no-same-host", "--"]).arg(binary),
-        SmbTransport::Local | SmbTransport::Tcp | SmbTransport::TcpVeth => {}
+        SmbTransport::Local | SmbTransport::Tcp | SmbTransport::TcpVeth | SmbTransport::MemoryTcp => {}
     }
     command
 }
 
-impl Gateway {
-    /// Starts it and waits until it listens.
-    fn start(mut command: Command, rdma: SocketAddr, samba: SocketAddr) -> Result<Self, Error> {
+impl Started {
+    /// Starts a gateway.
+    fn gateway(mut command: Command, rdma: SocketAddr, server: SocketAddr) -> Result<Self, Error> {
         command.args(["smb", "gateway", "--system-verbs", "--rdma", &rdma.to_string()]);
-        command.args(["--server", &samba.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut process = Owned(command.spawn().map_err(Error::file("rockery smb gateway"))?);
-        let nothing = Error::NothingMeasured("SMB Direct");
+        command.args(["--server", &server.to_string()]);
+        Self::start(command, "rockery smb gateway")
+    }
+
+    /// Starts a server of a file of so many bytes in memory.
+    fn memory(binary: &Path, at: SocketAddr, size: u64) -> Result<Self, Error> {
+        let mut command = Command::new(binary);
+        command.args(["bench", "smb", "--serve", &at.to_string(), "--size", &size.to_string()]);
+        Self::start(command, "a server in memory")
+    }
+
+    /// Starts it and waits until it listens.
+    fn start(mut command: Command, what: &'static str) -> Result<Self, Error> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = Owned(command.spawn().map_err(Error::file(what))?);
+        let nothing = Error::NothingMeasured(what);
         let Some(out) = process.0.stdout.take() else { return Err(nothing) };
         let mut output = BufReader::new(out);
         let mut line = String::new();
         while !line.starts_with("listening") {
             line.clear();
-            if output.read_line(&mut line).map_err(Error::file("the gateway's output"))? == 0 {
+            if output.read_line(&mut line).map_err(Error::file(what))? == 0 {
                 return Err(nothing);
             }
         }
@@ -119,28 +162,32 @@ impl Gateway {
 }
 
 impl Place {
-    /// Starts Samba with a share of `folder`, and for SMB Direct a gateway before it.
-    pub(super) fn new(transport: SmbTransport, folder: &Path) -> Result<Self, Error> {
+    /// Starts Samba with a share of `folder`, or a server of `size` bytes in memory, and for SMB Direct a
+    /// gateway before it.
+    pub(super) fn new(transport: SmbTransport, folder: &Path, size: u64) -> Result<Self, Error> {
         let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
         let pair = if transport.is_apart() { Some(Pair::new().ok_or(Error::NoPair)?) } else { None };
-        let server = pair.as_ref().map(|pair| &pair.0[0]);
+        let end = pair.as_ref().map(|pair| &pair.0[0]);
         let at = |ip: &str, port: u16| {
             let address = format!("{ip}:{port}").parse::<SocketAddr>();
             address.map_err(|_| Error::NothingMeasured(transport.name()))
         };
-        let reached = if server.is_some() { ADDRESSES[0] } else { "127.0.0.1" };
-        let samba_ip = if transport.is_direct() { "127.0.0.1" } else { reached };
-        let samba_at = at(samba_ip, free_port()?)?;
-        let samba = Samba::start(folder, samba_at, server)?;
+        let reached = if end.is_some() { ADDRESSES[0] } else { "127.0.0.1" };
+        let server_ip = if transport.is_direct() { "127.0.0.1" } else { reached };
+        let server_at = at(server_ip, free_port()?)?;
+        let server = match transport.is_in_memory() {
+            true => Server::Memory(Started::memory(&binary, server_at, size)?),
+            false => Server::Samba(Samba::start(folder, server_at, end)?),
+        };
         let (gateway, address) = match transport.is_direct() {
             true => {
                 let address = at(reached, free_port()?)?;
-                let command = program(&binary, transport, server);
-                (Some(Gateway::start(command, address, samba_at)?), address)
+                let command = program(&binary, transport, end);
+                (Some(Started::gateway(command, address, server_at)?), address)
             }
-            false => (None, samba_at),
+            false => (None, server_at),
         };
-        Ok(Self { transport, gateway, samba, address, binary, pair })
+        Ok(Self { transport, gateway, server, address, binary, pair })
     }
 
     /// How it came about.
@@ -149,6 +196,9 @@ impl Place {
             SmbTransport::Local | SmbTransport::Tcp => return None,
             SmbTransport::TcpVeth => format!("TCP, veth: two network namespaces, MTU {MTU}"),
             SmbTransport::Direct => "SMB Direct: the gateway reaches Samba over loopback".to_owned(),
+            SmbTransport::MemoryTcp | SmbTransport::MemoryDirect => {
+                "memory: a server of rockery's in place of Samba, over loopback".to_owned()
+            }
             SmbTransport::DirectUdp => {
                 format!("SMB Direct over UDP: two network namespaces, veth of MTU {MTU}")
             }
@@ -162,7 +212,7 @@ impl Place {
         let mut command = program(&self.binary, self.transport, client);
         command.args(["bench", "smb", "--transport", self.transport.option()]);
         command.args(["--measure", &self.address.to_string()]).args(words);
-        command.args(["--samba-process", &self.samba.process().to_string()]);
+        command.args(["--samba-process", &self.server.process().to_string()]);
         if let Some(gateway) = &self.gateway {
             // In a namespace and through `run`, each program becomes the next: the number stays.
             command.args(["--gateway-process", &gateway.process.0.id().to_string()]);

@@ -22,7 +22,7 @@ pub(super) struct Median {
     pub(super) figures: Figures,
     /// Bytes per second of the slowest and the fastest repeat.
     pub(super) spread: Spread,
-    /// Seconds of processor time for 10^9 bytes, of client, gateway and Samba together; none where no
+    /// Seconds of processor time for 10^9 bytes, of client, gateway and server together; none where no
     /// transfer was complete within the time.
     pub(super) processor_seconds_per_gb: Option<f64>,
 }
@@ -77,7 +77,7 @@ impl Median {
         Self { figures, spread, processor_seconds_per_gb }
     }
 
-    /// Processors that client, gateway and Samba use, in percent.
+    /// Processors that client, gateway and server use, in percent.
     fn processors(&self) -> String {
         let percent =
             |part: Option<f64>| part.map_or_else(|| "-".to_owned(), |it| format!("{:.0}", it * 100.0));
@@ -191,7 +191,7 @@ fn details(report: &Report, text: &mut String) {
         "p99",
         "per second",
         "spread",
-        "client+gateway+Samba",
+        "client+gateway+server",
         "CPU s/GB"
     );
     for series in &report.series {
