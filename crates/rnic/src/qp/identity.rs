@@ -12,8 +12,8 @@ use crate::resources::Resources;
 use crate::sink::{PacketKind, Sink};
 use wire::{Qpn, Service};
 
-/// Identity, attributes, state and path of a queue pair. What each message reads comes first, so that it shares
-/// cache lines: with thousands of queue pairs, a message costs as much as the lines that it touches.
+/// Identity, attributes, state and path of a queue pair. What each message reads comes first, so that it
+/// shares cache lines: with thousands of queue pairs, a message costs as much as the lines that it touches.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Common {
