@@ -5,8 +5,11 @@
 
 use rnic::{Instant, Nanos};
 
-/// Work requests that are held back before all are sent, and their bytes.
+/// Work requests that are held back before all are sent as packets, and their bytes.
 const DEFERRED_MAX: usize = 64;
+/// Work requests that are held back before all are sent, where there are shared-memory channels: less is
+/// gained by sending many at once there, and a peer that gets fewer at once works while more are posted.
+const DEFERRED_MAX_SHM: usize = 32;
 const DEFERRED_BYTES_MAX: u64 = 64 << 10;
 /// How long polls find nothing before each yields the core, which takes 0.1 us where no other thread wants
 /// it.
@@ -49,10 +52,11 @@ impl Batching {
     }
 
     /// Notes the end of a call that posted. Whether so much is held back that it should leave.
-    pub(crate) fn note_post_call(&mut self) -> bool {
+    pub(crate) fn note_post_call(&mut self, has_channels: bool) -> bool {
         self.empty_since = None;
         self.polled = false;
-        self.deferred >= DEFERRED_MAX || self.deferred_bytes >= DEFERRED_BYTES_MAX
+        let most = if has_channels { DEFERRED_MAX_SHM } else { DEFERRED_MAX };
+        self.deferred >= most || self.deferred_bytes >= DEFERRED_BYTES_MAX
     }
 
     /// Notes that all that was posted is sent now.

@@ -264,7 +264,7 @@ impl Pump {
     /// After posting: the first request is sent at once if nothing was outstanding before (`idle`); later
     /// ones are held back until the next poll, so that they leave in one batch.
     pub(crate) fn transmit_posted(&mut self, idle: bool) {
-        let full = self.batching.note_post_call();
+        let full = self.batching.note_post_call(!self.shm.is_empty());
         if !idle && !full {
             return;
         }

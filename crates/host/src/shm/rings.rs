@@ -22,8 +22,9 @@ const SAME_PATH: u16 = 1;
 const FORWARDED: u16 = 2;
 /// Bytes of source GID, destination GID, traffic class and hop limit.
 const ADDRESSES_BYTES: usize = 34;
-/// Records that are taken from one channel before the next channel is looked at.
-const TURN_RECORDS: usize = 64;
+/// Records that are taken from one channel before the next channel is looked at, and before acknowledgements
+/// are sent.
+const TURN_RECORDS: usize = 16;
 /// How often the peer's busy word is read before the thread yields between two reads.
 const SPINS: u64 = 1000;
 /// Payload of up to so many bytes is copied out of the shared memory before it is handled: it is stored by

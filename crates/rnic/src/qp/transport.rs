@@ -121,7 +121,8 @@ impl Transport {
             && sink.channels().is_some_and(|channels| channels.prefers_to_execute(path))
     }
 
-    /// Whether the peer may be asked for its first acknowledgement early, which direct execution waits for.
+    /// Whether the peer may be asked for acknowledgements that a network does without: the first one early, for
+    /// which direct execution waits, and one for each completion.
     #[inline]
     pub(super) fn asks_early(self) -> bool {
         self == Self::SharedMemory

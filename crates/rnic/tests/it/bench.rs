@@ -185,15 +185,25 @@ impl Bench {
         self.post_sges(id, operation, &sges).unwrap();
     }
 
+    /// The same, with other flags than [`SendFlags::SIGNALED`].
+    pub(crate) fn post_with(&mut self, id: u64, operation: Operation, length: u32, flags: SendFlags) {
+        let sges = [Sge { address: BASE, length, lkey: self.keys.lkey }];
+        self.post_request(id, operation, &sges, flags).unwrap();
+    }
+
     pub(crate) fn post_sges(&mut self, id: u64, operation: Operation, sges: &[Sge]) -> Result<(), Error> {
-        let request = SendRequest {
-            id,
-            operation,
-            flags: SendFlags::SIGNALED,
-            data: Data::Sges(sges),
-            destination: None,
-            xrc_srq: None,
-        };
+        self.post_request(id, operation, sges, SendFlags::SIGNALED)
+    }
+
+    fn post_request(
+        &mut self,
+        id: u64,
+        operation: Operation,
+        sges: &[Sge],
+        flags: SendFlags,
+    ) -> Result<(), Error> {
+        let data = Data::Sges(sges);
+        let request = SendRequest { id, operation, flags, data, destination: None, xrc_srq: None };
         self.device.post_send(self.qpn, &request, self.now)
     }
 

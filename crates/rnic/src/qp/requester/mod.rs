@@ -560,7 +560,8 @@ impl Requester {
     }
 
     /// An acknowledgement is asked for at the end of a message that no other follows at once, at intervals,
-    /// and when the window is about to close on packets of which none asked.
+    /// and when the window is about to close on packets of which none asked. On a shared-memory channel, where
+    /// acknowledgements cost no system call, also for each request of which the program wants a completion.
     #[inline]
     fn wants_acknowledgement(&self, qp: &Common, entry: &SendEntry, index: usize, packets: u32) -> bool {
         if !qp.is_reliable() {
@@ -571,8 +572,13 @@ impl Requester {
         let (window, in_flight) = (qp.window_packets(), self.in_flight());
         let silent = self.packets_since_ack_request;
         let interval = (window / 4).clamp(1, qp.ack_interval);
-        let first = !self.heard && qp.transport.asks_early();
-        ends || first || silent + 1 >= interval || (in_flight + packets >= window && silent >= in_flight)
+        let asks_early = qp.transport.asks_early();
+        let first = !self.heard && asks_early;
+        let completes = is_last && asks_early && entry.flags.contains(SendFlags::SIGNALED);
+        ends || first
+            || completes
+            || silent + 1 >= interval
+            || (in_flight + packets >= window && silent >= in_flight)
     }
 
     /// Whether the entry at `index` leaves right after the one before it.
