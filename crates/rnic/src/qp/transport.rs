@@ -122,7 +122,7 @@ impl Transport {
     }
 
     /// Whether the peer may be asked for acknowledgements that a network does without: the first one early, for
-    /// which direct execution waits, and one for each completion.
+    /// which direct execution waits, and one for each completion of a short request.
     #[inline]
     pub(super) fn asks_early(self) -> bool {
         self == Self::SharedMemory

@@ -561,7 +561,8 @@ impl Requester {
 
     /// An acknowledgement is asked for at the end of a message that no other follows at once, at intervals,
     /// and when the window is about to close on packets of which none asked. On a shared-memory channel, where
-    /// acknowledgements cost no system call, also for each request of which the program wants a completion.
+    /// acknowledgements cost no system call, also for each short request of which the program wants a
+    /// completion.
     #[inline]
     fn wants_acknowledgement(&self, qp: &Common, entry: &SendEntry, index: usize, packets: u32) -> bool {
         if !qp.is_reliable() {
@@ -574,7 +575,8 @@ impl Requester {
         let interval = (window / 4).clamp(1, qp.ack_interval);
         let asks_early = qp.transport.asks_early();
         let first = !self.heard && asks_early;
-        let completes = is_last && asks_early && entry.flags.contains(SendFlags::SIGNALED);
+        let is_short = entry.packets == 1;
+        let completes = is_short && asks_early && entry.flags.contains(SendFlags::SIGNALED);
         ends || first
             || completes
             || silent + 1 >= interval
