@@ -92,8 +92,9 @@ pub struct QueueCounters {
     pub paused_ps: u64,
 }
 
-/// Of what arrives at one port.
+/// Of what arrives at one port. In memory order: what each packet counts comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(C)]
 pub struct IngressCounters {
     /// How many packets were counted.
     pub packets: u64,

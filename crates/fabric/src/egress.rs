@@ -293,7 +293,7 @@ impl Egress {
 
     /// Puts a packet into a class, and appends it to that queue.
     pub fn enqueue(&mut self, id: PacketId, class: u8, packets: &mut Packets) {
-        packets.put_into_class(id, class);
+        packets[id].put_into_class(class);
         self.push(id, packets);
     }
 

@@ -76,6 +76,12 @@ impl Packet {
         }
     }
 
+    /// Puts it into a traffic class: what an adapter does, which has no [`crate::config::ClassMap`].
+    #[inline]
+    pub const fn put_into_class(&mut self, class: u8) {
+        self.class = class & (crate::config::CLASSES as u8 - 1);
+    }
+
     /// The traffic class that it is in.
     #[inline]
     pub const fn class(&self) -> u8 {
@@ -141,12 +147,6 @@ impl Packets {
         self.slots.push(packet);
         self.count += 1;
         Some(PacketId(self.slots.len() as u32 - 1))
-    }
-
-    /// Puts a packet into a traffic class: what an adapter does, which has no [`crate::config::ClassMap`].
-    #[inline]
-    pub fn put_into_class(&mut self, id: PacketId, class: u8) {
-        self.slots[id.0 as usize].class = class & (crate::config::CLASSES as u8 - 1);
     }
 
     /// Takes a packet out.

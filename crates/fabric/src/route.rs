@@ -61,6 +61,14 @@ impl Routes {
         self.next_hops = next_hops;
     }
 
+    /// The port for a packet to another switch by the hash alone.
+    #[inline]
+    pub(crate) fn by_hash(&self, packet: &Packet) -> Option<u16> {
+        let ports = self.next_hops.to(packet.leaf);
+        let hash = hash_of(packet.entropy, self.salt);
+        ports.get(((u64::from(hash) * ports.len() as u64) >> 32) as usize).copied()
+    }
+
     /// The port for a packet to another switch; `load` tells how many bytes wait at a port.
     #[inline]
     pub(crate) fn choose(
@@ -147,6 +155,18 @@ mod tests {
             assert_eq!(hop(at, 2), Some(1), "at {at}");
         }
         assert_eq!(hop(200, 2), Some(2));
+    }
+
+    #[test]
+    fn the_port_that_is_expected_is_the_one_that_the_hash_selects() {
+        let next_hops: [&[u16]; 3] = [&[0, 1, 2, 3], &[7], &[]];
+        let mut routes = Routes::new(Arc::new(NextHops::new(next_hops.into_iter())), Spread::Hash, 3);
+        let mut random = Pcg32::new(1, 1);
+        for (leaf, entropy) in (0..3).flat_map(|leaf| (0..50).map(move |entropy| (leaf, entropy))) {
+            let packet = Packet::new(leaf, 0, 64, 0, entropy);
+            let expected = routes.by_hash(&packet);
+            assert_eq!(expected, routes.choose(&packet, Time(0), &mut random, |_| 0), "to {leaf}");
+        }
     }
 
     #[test]

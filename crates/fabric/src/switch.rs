@@ -35,18 +35,29 @@ struct SwitchPort {
     egress: Egress,
 }
 
-/// A lossless switch with its ports, queues, routes and buffer.
+/// A lossless switch with its ports, queues, routes and buffer. In memory order: what every arrival reads
+/// comes first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Switch {
     ports: Vec<SwitchPort>,
     profiles: Vec<Profile>,
-    routes: Routes,
-    buffer: Buffer,
-    watchdog: Option<Watchdog>,
-    random: Pcg32,
     /// Its own number: packets for it leave at [`Packet::exit`].
     number: u32,
+    routes: Routes,
+    random: Pcg32,
+    buffer: Buffer,
+    watchdog: Option<Watchdog>,
 }
+
+const _: () = assert!(
+    core::mem::offset_of!(SwitchPort, ingress)
+        + core::mem::offset_of!(Ingress, counters)
+        + core::mem::offset_of!(crate::counters::IngressCounters, bytes)
+        + size_of::<u64>()
+        <= 64,
+    "what every arrival counts is in the first cache line of its port"
+);
 
 impl Switch {
     /// Makes the switch `number`.
@@ -145,6 +156,14 @@ impl Switch {
     #[inline]
     pub fn egress(&self, port: u16) -> &Egress {
         &self.ports[usize::from(port)].egress
+    }
+
+    /// The port by which a packet that arrives will leave, as far as its addresses and the hash of them say:
+    /// for drivers that read in advance what the packet needs.
+    #[inline]
+    pub fn expected_port(&self, packet: &Packet) -> Option<u16> {
+        let port = if packet.leaf == self.number { Some(packet.exit) } else { self.routes.by_hash(packet) };
+        port.filter(|port| usize::from(*port) < self.ports.len())
     }
 
     /// What a port received, and what became of it.

@@ -9,7 +9,19 @@ pub struct Gid(pub [u8; 16]);
 impl Gid {
     /// The GID of an IPv4 address.
     pub const fn from_ipv4([a, b, c, d]: [u8; 4]) -> Self {
-        Self([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
+        Self((0xffff << 32 | u32::from_be_bytes([a, b, c, d]) as u128).to_be_bytes())
+    }
+
+    /// Whether this is the same address. In halves: an address that was put together a moment ago is not yet
+    /// in memory as one piece, and comparing it as one would wait for that.
+    #[inline(always)]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let halves = |gid: &Self| {
+            let [a, b, c, d, e, f, g, h, rest @ ..] = gid.0;
+            (u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u64::from_ne_bytes(rest))
+        };
+        let ((high, low), (other_high, other_low)) = (halves(self), halves(other));
+        (high ^ other_high) | (low ^ other_low) == 0
     }
 
     /// Whether it is an IPv6 address of this link alone (RFC 4291, 2.5.6).
@@ -150,4 +162,22 @@ pub(crate) fn source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
         flow_label
     };
     ((label & 0x3fff) ^ (label >> 14 & 0x3f)) as u16 | 0xc000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn addresses_are_the_same_when_all_their_bytes_are() {
+        let gid = Gid::from_ipv4([10, 1, 2, 3]);
+        assert_eq!((gid.ipv4(), gid.to_string().as_str()), (Some([10, 1, 2, 3]), "10.1.2.3"));
+        for byte in 0..16 {
+            let mut other = gid;
+            assert!(gid.is(&other));
+            other.0[byte] ^= 0x10;
+            assert!(!gid.is(&other) && !other.is(&gid), "byte {byte}");
+        }
+    }
 }

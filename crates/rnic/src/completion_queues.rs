@@ -87,11 +87,13 @@ impl CompletionQueues {
     }
 
     /// How many completions [`Self::poll`] would find.
+    #[inline]
     pub fn completions(&self, cq: Cq) -> usize {
         self.queues.get(cq.0 as usize).map_or(0, |queue| queue.len() as usize)
     }
 
     /// Whether [`Self::poll`] would find something.
+    #[inline]
     pub fn has_completions(&self, cq: Cq) -> bool {
         self.completions(cq) > 0
     }
@@ -156,8 +158,13 @@ impl CompletionQueues {
         }
     }
 
-    /// A queue that overran since the last call.
+    /// Whether a queue overran.
     #[inline]
+    pub(crate) fn has_overrun(&self) -> bool {
+        !self.overrun.is_empty()
+    }
+
+    /// A queue that overran since the last call.
     pub(crate) fn take_overrun(&mut self) -> Option<Cq> {
         self.overrun.pop()
     }

@@ -10,6 +10,11 @@ pub struct Instant(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Nanos(pub u64);
 
+impl Instant {
+    /// Later than everything: the deadline of what does not run.
+    pub(crate) const NEVER: Self = Self(u64::MAX);
+}
+
 impl Nanos {
     /// A time of whole microseconds.
     pub const fn from_micros(count: u64) -> Self {

@@ -1,10 +1,9 @@
 //! DCQCN's reaction point (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015,
 //! section 5.1 and figure 7). Integers only: alpha is a fraction of 2^32.
 
-use super::Algorithm;
 use super::pace::Pace;
+use super::{Algorithm, packets};
 use crate::config::DcqcnConfig;
-use crate::qp::earlier;
 use crate::time::{Instant, Nanos};
 
 /// Alpha of 1.
@@ -17,16 +16,16 @@ pub(crate) struct Dcqcn {
     current_bps: u64,
     target_bps: u64,
     alpha: u64,
-    /// When to lower alpha because no CNP came (equation 2).
-    alpha_at: Option<Instant>,
+    /// When to lower alpha because no CNP came (equation 2); here and below, [`Instant::NEVER`] is not at all.
+    alpha_at: Instant,
     /// When to raise the rate by the clock.
-    increase_at: Option<Instant>,
+    increase_at: Instant,
     /// Increases by the clock, and by the byte counter, since the last cut.
     increases_by_time: u32,
     increases_by_bytes: u32,
     /// Firmware: when the rate may be cut next; and whether a notification came since the last cut, and since
     /// alpha last moved.
-    cut_at: Option<Instant>,
+    cut_at: Instant,
     cut_due: bool,
     alpha_due: bool,
     bytes_left: u64,
@@ -40,11 +39,11 @@ impl Dcqcn {
             current_bps: config.line_rate_bps,
             target_bps: config.line_rate_bps,
             alpha: ONE,
-            alpha_at: None,
-            increase_at: None,
+            alpha_at: Instant::NEVER,
+            increase_at: Instant::NEVER,
             increases_by_time: 0,
             increases_by_bytes: 0,
-            cut_at: None,
+            cut_at: Instant::NEVER,
             cut_due: false,
             alpha_due: false,
             bytes_left: config.increase_bytes,
@@ -57,6 +56,17 @@ impl Dcqcn {
         self.current_bps
     }
 
+    /// When `handle_timeout` is wanted; [`Instant::NEVER`] where it is not.
+    #[inline]
+    pub(crate) fn next_clock(&self) -> Instant {
+        self.alpha_at.min(self.cut_at).min(self.increase_at)
+    }
+
+    #[cfg(test)]
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.next_clock()).filter(|at| *at != Instant::NEVER)
+    }
+
     /// Cuts the rate (equation 1) and starts recovery anew.
     fn cut(&mut self, now: Instant, clamp_target: bool) {
         let cut = u128::from(self.current_bps) * u128::from(self.alpha) / u128::from(ONE) / 2;
@@ -64,7 +74,7 @@ impl Dcqcn {
             self.target_bps = self.current_bps;
         }
         self.current_bps = (self.current_bps - cut as u64).max(self.config.minimum_rate_bps);
-        self.increase_at = Some(now + self.config.increase_interval_ns);
+        self.increase_at = now + self.config.increase_interval_ns;
         self.increases_by_time = 0;
         self.increases_by_bytes = 0;
         self.bytes_left = self.config.increase_bytes;
@@ -73,11 +83,11 @@ impl Dcqcn {
     /// Firmware: notes a notification. The first one starts the clocks.
     fn note(&mut self, now: Instant, cut_interval: Nanos) {
         self.cut_due = true;
-        if self.cut_at.is_none() {
+        if self.cut_at == Instant::NEVER {
             self.alpha_due = false;
             // Just behind a change of alpha, whose clock may tick at the same time.
-            self.cut_at = Some(now + cut_interval + Nanos(1));
-            self.alpha_at = Some(now + self.config.alpha_interval_ns);
+            self.cut_at = now + cut_interval + Nanos(1);
+            self.alpha_at = now + self.config.alpha_interval_ns;
         } else {
             self.alpha_due = true;
         }
@@ -88,19 +98,19 @@ impl Dcqcn {
     /// clock was set earlier. (So it is in HPCC's ns-3 model, where events of one moment run in the order in
     /// which they were asked for.)
     fn tick(&mut self, now: Instant, cut_interval: Nanos, clamp_target: bool) {
-        if self.alpha_at.is_some_and(|at| at <= now) {
+        if self.alpha_at <= now {
             self.alpha -= self.alpha >> self.config.g_shift;
             if core::mem::take(&mut self.alpha_due) {
                 self.alpha += ONE >> self.config.g_shift;
             }
-            self.alpha_at = Some(now + self.config.alpha_interval_ns);
+            self.alpha_at = now + self.config.alpha_interval_ns;
         }
-        if self.increase_at.is_some_and(|at| at <= now) {
-            self.increase_at = Some(now + self.config.increase_interval_ns);
+        if self.increase_at <= now {
+            self.increase_at = now + self.config.increase_interval_ns;
             self.step();
         }
-        if self.cut_at.is_some_and(|at| at <= now) {
-            self.cut_at = Some(now + cut_interval);
+        if self.cut_at <= now {
+            self.cut_at = now + cut_interval;
             if core::mem::take(&mut self.cut_due) {
                 let clamp = clamp_target || self.increases_by_time > 0;
                 self.cut(now, clamp);
@@ -137,7 +147,7 @@ impl Dcqcn {
             // At line rate there is nothing to recover: the timers rest until the next CNP.
             self.current_bps = self.config.line_rate_bps;
             self.target_bps = self.config.line_rate_bps;
-            self.increase_at = None;
+            self.increase_at = Instant::NEVER;
         }
     }
 
@@ -147,8 +157,9 @@ impl Dcqcn {
 }
 
 impl Algorithm for Dcqcn {
+    #[inline]
     fn window_packets(&self, mtu: u32) -> u32 {
-        self.window_bytes / mtu
+        packets(self.window_bytes, mtu)
     }
 
     fn notified(&mut self, now: Instant) {
@@ -158,9 +169,10 @@ impl Algorithm for Dcqcn {
         }
         self.cut(now, true);
         self.alpha += (ONE - self.alpha) >> self.config.g_shift;
-        self.alpha_at = Some(now + self.config.alpha_interval_ns);
+        self.alpha_at = now + self.config.alpha_interval_ns;
     }
 
+    #[inline]
     fn paced(&mut self, bytes: u32, now: Instant) -> Instant {
         if self.config.firmware.is_none() && self.limited() {
             if u64::from(bytes) >= self.bytes_left {
@@ -174,24 +186,21 @@ impl Algorithm for Dcqcn {
         self.pace.after(bytes, self.current_bps, self.config.burst_bytes, now)
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        earlier(earlier(self.alpha_at, self.cut_at), self.increase_at)
-    }
-
     fn handle_timeout(&mut self, now: Instant) {
         if let Some(firmware) = &self.config.firmware {
             let (interval, clamp) = (firmware.cut_interval_ns, firmware.clamp_target);
             return self.tick(now, interval, clamp);
         }
         // The clocks go on from when they were due: a driver that asks late calls again until they are not.
-        if let Some(at) = self.alpha_at.filter(|at| *at <= now) {
+        if self.alpha_at <= now {
             self.alpha -= self.alpha >> self.config.g_shift;
             let rests = !self.limited();
-            self.alpha_at = (!rests).then(|| at + self.config.alpha_interval_ns);
+            let next = self.alpha_at + self.config.alpha_interval_ns;
+            self.alpha_at = if rests { Instant::NEVER } else { next };
         }
-        if let Some(at) = self.increase_at.filter(|at| *at <= now) {
+        if self.increase_at <= now {
             self.increases_by_time += 1;
-            self.increase_at = Some(at + self.config.increase_interval_ns);
+            self.increase_at = self.increase_at + self.config.increase_interval_ns;
             self.increase();
         }
     }

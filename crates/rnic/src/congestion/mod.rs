@@ -35,12 +35,14 @@ trait Algorithm {
     fn paced(&mut self, _bytes: u32, now: Instant) -> Instant {
         now
     }
-    /// When `handle_timeout` is wanted.
-    fn deadline(&self) -> Option<Instant> {
-        None
-    }
     /// Does what is due.
     fn handle_timeout(&mut self, _now: Instant) {}
+}
+
+/// Packets of an MTU in so many bytes, without a division where the MTU is a power of two, as path MTUs are.
+#[inline]
+fn packets(bytes: u32, mtu: u32) -> u32 {
+    if mtu.is_power_of_two() { bytes >> mtu.trailing_zeros() } else { bytes / mtu }
 }
 
 /// The algorithm of a queue pair.
@@ -79,9 +81,10 @@ impl Control {
     }
 
     /// Packets that may be unacknowledged, at least one: progress must go on.
+    #[inline]
     pub(crate) fn window_packets(&self, mtu: u32) -> u32 {
         let packets = match self {
-            Self::Off { window_bytes } => window_bytes / mtu,
+            Self::Off { window_bytes } => packets(*window_bytes, mtu),
             Self::Adaptive(algorithm) => algorithm.window_packets(mtu),
             Self::Dcqcn(algorithm) => algorithm.window_packets(mtu),
             Self::Swift(algorithm) => algorithm.window_packets(mtu),
@@ -96,6 +99,7 @@ impl Control {
     }
 
     /// Only algorithms that measure round trips want to know.
+    #[inline]
     pub(crate) fn sent(&mut self, bytes: u32, now: Instant) {
         match self {
             Self::Off { .. } | Self::Adaptive(_) | Self::Dcqcn(_) => {}
@@ -118,7 +122,11 @@ impl Control {
         }
     }
 
+    #[inline]
     pub(crate) fn acknowledged(&mut self, bytes: u32, now: Instant) {
+        if let Self::Off { .. } | Self::Dcqcn(_) = self {
+            return;
+        }
         if let Some(algorithm) = self.algorithm() {
             algorithm.acknowledged(bytes, now);
         }
@@ -142,6 +150,7 @@ impl Control {
         }
     }
 
+    #[inline]
     pub(crate) fn paced(&mut self, bytes: u32, now: Instant) -> Instant {
         match self {
             Self::Off { .. } | Self::Adaptive(_) => now,
@@ -151,10 +160,12 @@ impl Control {
         }
     }
 
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    /// When `handle_timeout` is wanted; [`Instant::NEVER`] where it is not.
+    #[inline]
+    pub(crate) fn deadline(&self) -> Instant {
         match self {
-            Self::Dcqcn(algorithm) => algorithm.deadline(),
-            _ => None,
+            Self::Dcqcn(algorithm) => algorithm.next_clock(),
+            _ => Instant::NEVER,
         }
     }
 

@@ -15,7 +15,9 @@ impl Pace {
     /// `bytes` leave now; returns when the next packet may. `burst` is the depth of the bucket in bytes.
     pub(super) fn after(&mut self, bytes: u32, rate_bps: u64, burst: u32, now: Instant) -> Instant {
         let units = |bytes: u32| u64::from(bytes) * 8 * 1_000_000_000;
-        let from = self.next.max(Instant(now.0.saturating_sub(units(burst) / rate_bps)));
+        // Most packets need no division here: there is no bucket, or nothing is in it.
+        let saved = if burst == 0 || self.next >= now { 0 } else { units(burst) / rate_bps };
+        let from = self.next.max(Instant(now.0.saturating_sub(saved)));
         let amount = units(bytes) + self.remainder;
         self.remainder = amount % rate_bps;
         self.next = Instant(from.0 + amount / rate_bps);

@@ -170,11 +170,14 @@ impl Device {
     }
 
     /// When [`Self::handle_timeout`] wants to be called. A call too early does nothing.
+    #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         let timer = self.queue_pairs.turns.next_timer().filter(|_| !self.failed);
-        if !self.resources.cqs.is_moderating() {
-            return timer;
-        }
+        if self.resources.cqs.is_moderating() { self.next_moderated(timer) } else { timer }
+    }
+
+    #[cold]
+    fn next_moderated(&self, timer: Option<Instant>) -> Option<Instant> {
         timer.into_iter().chain(self.resources.cqs.next_moderated()).min()
     }
 
@@ -187,10 +190,10 @@ impl Device {
         }
         let QueuePairs { qps, turns, .. } = queue_pairs;
         while let Some((at, index)) = turns.take_expired(now) {
-            let Some(qp) = qps.get_mut(index).filter(|qp| qp.schedule.timer == Some(at)) else {
+            let Some(qp) = qps.get_mut(index).filter(|qp| qp.schedule.timer == at) else {
                 continue;
             };
-            qp.schedule.timer = qp.schedule.later_timer.take();
+            qp.schedule.timer = core::mem::replace(&mut qp.schedule.later_timer, Instant::NEVER);
             let was_waiting = qp.is_waiting();
             qp.handle_timeout(resources, now);
             turns.settle(index, qp, was_waiting, false);

@@ -118,7 +118,15 @@ impl QueuePairs {
     }
 
     /// A completion queue that overran takes its queue pairs with it (IBTA 10.8.2.1, 11.6.3.1).
+    #[inline]
     pub(super) fn fail_overrun(&mut self, resources: &mut Resources, now: Instant) {
+        if resources.cqs.has_overrun() {
+            self.fail_overrun_now(resources, now);
+        }
+    }
+
+    #[cold]
+    fn fail_overrun_now(&mut self, resources: &mut Resources, now: Instant) {
         while let Some(cq) = resources.cqs.take_overrun() {
             let uses = |qp: &Qp| qp.init().send_cq == Some(cq) || qp.init().receive_cq == Some(cq);
             let hit: Vec<Qpn> = self.qps.iter().filter(|(_, qp)| uses(qp)).map(|(_, qp)| qp.qpn()).collect();

@@ -56,11 +56,12 @@ impl Turns {
         // One entry in the heap per queue pair, unless an earlier deadline appears; a later one is found when
         // the earlier fires. So an acknowledgement, which moves the deadline, costs nothing here. The entry
         // before which an earlier one comes is remembered: of pacing there is one per packet.
-        if let Some(at) = qp.deadline()
-            && qp.schedule.timer.is_none_or(|timer| at < timer)
-        {
-            qp.schedule.later_timer = qp.schedule.timer.or(qp.schedule.later_timer);
-            qp.schedule.timer = Some(at);
+        let (at, before) = (qp.deadline(), qp.schedule.timer);
+        if at < before {
+            if before != Instant::NEVER {
+                qp.schedule.later_timer = before;
+            }
+            qp.schedule.timer = at;
             self.timers.push(Reverse((at, index)));
         }
     }

@@ -39,7 +39,6 @@ use crate::resources::Resources;
 use crate::sink::Sink;
 use crate::time::Instant;
 use crate::work::{ReceiveRequest, SendRequest};
-pub(crate) use timer::earlier;
 pub(crate) use transport::Origin;
 
 use alloc::boxed::Box;
@@ -66,15 +65,23 @@ pub(crate) enum Urgency {
 }
 
 /// How the device's lists have a queue pair.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Schedule {
     /// In the ready list.
     pub(crate) urgency: Urgency,
-    /// The earliest entry that the timer heap has for this queue pair, and one that was there before it came.
-    pub(crate) timer: Option<Instant>,
-    pub(crate) later_timer: Option<Instant>,
+    /// The earliest entry that the timer heap has for this queue pair, and one that was there before it came;
+    /// [`Instant::NEVER`] where there is none.
+    pub(crate) timer: Instant,
+    pub(crate) later_timer: Instant,
     /// The list of those that wait for room on a channel has it.
     pub(crate) waits_for_room: bool,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        let (timer, later_timer) = (Instant::NEVER, Instant::NEVER);
+        Self { urgency: Urgency::None, timer, later_timer, waits_for_room: false }
+    }
 }
 
 /// A queue pair. Its parts are in the order in which messages read them, see [`Common`].
@@ -398,7 +405,7 @@ impl Qp {
     #[inline(always)]
     fn may_come_from(&self, inbound: &Inbound<'_>) -> bool {
         let (arrival, path) = (inbound.arrival, &self.common.path);
-        let is_peer = arrival.source == path.destination && arrival.destination == path.source;
+        let is_peer = arrival.source.is(&path.destination) && arrival.destination.is(&path.source);
         let sender = match inbound.packet.message {
             Message::Datagram { deth, .. } => deth.source,
             _ => self.common.attr.destination,
@@ -529,10 +536,11 @@ impl Qp {
         }
     }
 
-    /// The earliest deadline of its timers, and of the congestion control's.
+    /// The earliest deadline of its timers, and of the congestion control's; [`Instant::NEVER`] where there
+    /// is none.
     #[inline]
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        earlier(self.common.timers.next(), self.common.congestion.deadline())
+    pub(crate) fn deadline(&self) -> Instant {
+        self.common.timers.next().min(self.common.congestion.deadline())
     }
 
     /// Does what is due.
@@ -542,7 +550,7 @@ impl Qp {
             self.completer.handle_resume();
         }
         timers.take_expired(Timer::Pace, now);
-        if congestion.deadline().is_some_and(|at| at <= now) {
+        if congestion.deadline() <= now {
             congestion.handle_timeout(now);
         }
         if timers.take_expired(Timer::Retransmit, now) {

@@ -22,12 +22,9 @@ impl Timer {
 #[derive(Debug)]
 pub(super) struct TimerTable([Instant; Timer::COUNT]);
 
-/// The deadline of a timer that does not run.
-const NEVER: Instant = Instant(u64::MAX);
-
 impl Default for TimerTable {
     fn default() -> Self {
-        Self([NEVER; Timer::COUNT])
+        Self([Instant::NEVER; Timer::COUNT])
     }
 }
 
@@ -40,7 +37,7 @@ impl TimerTable {
 
     #[inline]
     pub(super) fn stop(&mut self, timer: Timer) {
-        self.0[timer as usize] = NEVER;
+        self.0[timer as usize] = Instant::NEVER;
     }
 
     pub(super) fn stop_all(&mut self) {
@@ -49,7 +46,7 @@ impl TimerTable {
 
     #[inline]
     pub(super) fn is_set(&self, timer: Timer) -> bool {
-        self.0[timer as usize] != NEVER
+        self.0[timer as usize] != Instant::NEVER
     }
 
     /// Stops a timer whose deadline has come; whether it had.
@@ -62,12 +59,11 @@ impl TimerTable {
         is_due
     }
 
-    /// The earliest deadline.
+    /// The earliest deadline; [`Instant::NEVER`] where no timer runs.
     #[inline]
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self) -> Instant {
         let [first, second, third] = self.0;
-        let earliest = first.min(second).min(third);
-        (earliest != NEVER).then_some(earliest)
+        first.min(second).min(third)
     }
 }
 
@@ -87,16 +83,6 @@ pub(super) fn ack_timeout(code: u8) -> Option<Nanos> {
     (code != 0).then(|| Nanos(4_096 << (code & 31)))
 }
 
-/// The earlier of two moments, if there is any. (Written out: this runs for each packet.)
-#[inline]
-pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(if one.0 < other.0 { one } else { other }),
-        (one, None) => one,
-        (None, other) => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,16 +100,16 @@ mod tests {
     #[test]
     fn the_table_names_the_earliest_timer_and_each_expires_once() {
         let mut timers = TimerTable::default();
-        assert_eq!(timers.next(), None);
+        assert_eq!(timers.next(), Instant::NEVER);
         timers.set(Timer::Retransmit, Instant(30));
         timers.set(Timer::Pace, Instant(10));
-        assert_eq!(timers.next(), Some(Instant(10)));
+        assert_eq!(timers.next(), Instant(10));
         assert!(!timers.take_expired(Timer::Pace, Instant(9)));
         assert!(timers.take_expired(Timer::Pace, Instant(10)));
         assert!(!timers.take_expired(Timer::Pace, Instant(10)));
-        assert_eq!(timers.next(), Some(Instant(30)));
+        assert_eq!(timers.next(), Instant(30));
         assert!(!timers.take_expired(Timer::Resume, Instant(u64::MAX)));
         timers.stop_all();
-        assert_eq!(timers.next(), None);
+        assert_eq!(timers.next(), Instant::NEVER);
     }
 }

@@ -124,12 +124,11 @@ impl Division {
         self.waiting.clear();
         self.owners.clear();
         self.next = 0;
-        for event in window.iter() {
-            let node = self.nodes.of(*event);
-            self.owners.push(node);
-            let count = &mut self.ends[node as usize];
+        self.owners.extend(window.iter().map(|event| self.nodes.of(*event)));
+        for node in &self.owners {
+            let count = &mut self.ends[*node as usize];
             if *count == 0 {
-                self.waiting.push(node);
+                self.waiting.push(*node);
             }
             *count += 1;
         }
@@ -165,6 +164,23 @@ impl Division {
         }
         &self.events[from as usize..to as usize]
     }
+}
+
+/// Moves the last event to its place among those before it, which are in order: from the end on, each later
+/// event makes way by one place.
+#[inline]
+fn sink_last(events: &mut [Event]) {
+    let mut before = events.iter_mut().rev();
+    let Some(mut place) = before.next() else { return };
+    let event = *place;
+    for earlier in before {
+        if *earlier <= event {
+            break;
+        }
+        *place = *earlier;
+        place = earlier;
+    }
+    *place = event;
 }
 
 /// The queue of events.
@@ -268,39 +284,44 @@ impl Events {
         self.put(Event::new(at, key, id.0));
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, event: Event) {
-        if event.at() < self.limit {
-            return self.insert(event);
-        }
+        if event.at() < self.limit { self.insert(event) } else { self.put_later(event) }
+    }
+
+    /// Puts an event behind the window.
+    fn put_later(&mut self, event: Event) {
         let slot = event.at() >> self.shift;
         if slot - (self.limit >> self.shift) < self.slots.len() as u64 {
             let index = slot as usize & (self.slots.len() - 1);
             self.slots[index].push(event);
             self.occupied[index / 64] |= 1 << (index % 64);
         } else {
-            self.far.push(Reverse(event));
+            self.put_far(event);
         }
+    }
+
+    #[cold]
+    fn put_far(&mut self, event: Event) {
+        self.far.push(Reverse(event));
     }
 
     /// Puts an event among those of the node that is being driven. Most belong near the end.
     fn insert(&mut self, event: Event) {
         if self.done >= DONE_MAX {
-            self.current.drain(..std::mem::take(&mut self.done));
+            self.forget_done();
         }
         debug_assert!(
             self.division.as_ref().is_none_or(|division| division.is_driven(event)),
             "what a node does to another takes as long as the link between them"
         );
-        // From the end on, each later event makes way by one place.
         self.current.push(event);
-        let ahead = &mut self.current[self.done..];
-        let mut at = ahead.len() - 1;
-        while at > 0 && ahead[at - 1] > event {
-            ahead[at] = ahead[at - 1];
-            at -= 1;
-        }
-        ahead[at] = event;
+        sink_last(&mut self.current[self.done..]);
+    }
+
+    #[cold]
+    fn forget_done(&mut self) {
+        self.current.drain(..std::mem::take(&mut self.done));
     }
 
     /// Goes on to a node that has events before `end`, if there is one.
@@ -390,7 +411,9 @@ impl Events {
                 continue;
             }
             if limit >> self.shift > slot {
-                if self.window.is_empty() {
+                // Where a window is one slot, they exchange their memory. A window of several has more than any
+                // of them, and would leave its memory there to get new one each time.
+                if self.window.is_empty() && self.division.is_none() {
                     std::mem::swap(&mut self.window, events);
                 } else {
                     self.window.append(events);

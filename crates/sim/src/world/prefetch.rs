@@ -51,11 +51,12 @@ fn read_ahead(links: &LinkState, hosts: &[Host], switches: &[PlacedSwitch], pack
     std::hint::black_box(sum);
 }
 
-/// What a switch reads when a packet arrives. A port that receives has something to send soon, so the sending
-/// half of the same port is read as well.
+/// What a switch reads when a packet arrives: the receiving half of the port, and the sending half of the one
+/// by which the packet leaves.
 #[inline]
 fn arrival(switch: &Switch, port: u16, id: PacketId, packets: &Packets) -> u32 {
-    let (packet, egress) = (&packets[id], switch.egress(port));
+    let packet = &packets[id];
+    let egress = switch.egress(switch.expected_port(packet).unwrap_or(port));
     let queued = egress.queued_bytes() ^ egress.queue_bytes(usize::from(packet.class()) % CLASSES);
     u32::from(packet.length) ^ switch.counters(port).packets as u32 ^ queued
 }

@@ -103,6 +103,7 @@ impl Completer {
         self.msn.check(aeth.msn, messages, is_known)
     }
 
+    #[inline]
     fn handle_acknowledge(&mut self, cx: &mut Context<'_>, requester: &mut Requester, psn: Psn, aeth: Aeth) {
         cx.resources.port.counters.received_acks += 1;
         match aeth.syndrome {

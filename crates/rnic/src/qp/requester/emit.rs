@@ -76,6 +76,7 @@ impl Requester {
     }
 
     /// Hands a packet to the sink, with its payload: offset in the message, and bytes.
+    #[inline]
     fn dispatch(
         &self,
         cx: &mut Context<'_>,

@@ -568,10 +568,13 @@ impl Requester {
         if !qp.is_reliable() {
             return false;
         }
+        let silent = self.packets_since_ack_request;
+        if silent + 1 >= qp.ack_interval {
+            return true;
+        }
         let is_last = self.packet + packets >= entry.packets;
         let ends = is_last && !(is_plain(entry) && self.continues(qp, index + 1));
         let (window, in_flight) = (qp.window_packets(), self.in_flight());
-        let silent = self.packets_since_ack_request;
         let interval = (window / 4).clamp(1, qp.ack_interval);
         let asks_early = qp.transport.asks_early();
         let first = !self.heard && asks_early;

@@ -130,6 +130,7 @@ impl Answers {
     }
 
     /// One acknowledgement covers all before it (IBTA 9.7.5.1.2), and a NAK does too.
+    #[inline]
     pub(super) fn acknowledge(&mut self, psn: Psn, syndrome: Syndrome, msn: u32) {
         let answer = Answer::Acknowledge { psn, syndrome, msn };
         let full = self.is_full();
@@ -145,6 +146,7 @@ impl Answers {
         self.is_urgent = !self.queue.is_empty();
     }
 
+    #[inline]
     fn pop(&mut self) {
         self.queue.pop_front();
         self.is_urgent &= !self.queue.is_empty();

@@ -235,6 +235,7 @@ impl Responder {
 /// Requests that arrive.
 impl Responder {
     /// A request has come to a queue pair that takes requests.
+    #[inline(always)]
     pub(super) fn note_established(&mut self, cx: &mut Context<'_>) {
         if cx.qp.state == State::ReadyToReceive && !core::mem::replace(&mut self.established, true) {
             cx.resources.events.push_back(Event::CommunicationEstablished(cx.qp.qpn));
@@ -412,10 +413,12 @@ impl Responder {
 
 /// What is answered.
 impl Responder {
+    #[inline]
     pub(super) fn acknowledge(&mut self, psn: Psn, syndrome: Syndrome) {
         self.answers.acknowledge(psn, syndrome, self.msn);
     }
 
+    #[inline]
     fn acknowledge_all(&mut self) {
         self.acknowledge(self.expected.minus(1), Syndrome::ACK);
     }

@@ -7,12 +7,9 @@ use crate::world::card::{FunctionDrops, Seat};
 use crate::world::lane::Content;
 use crate::world::link_state::{LinkState, kind};
 use crate::world::scenario::Forgery;
-use fabric::{
-    Egress, FRAME_OVERHEAD_BYTES, Next, Packet, PacketId, Packets, PauseFrame, PfcSignal, Telemetry, Time,
-};
+use fabric::{Egress, FRAME_OVERHEAD_BYTES, Next, Packet, PacketId, PauseFrame, PfcSignal, Telemetry, Time};
 use rnic::simulation::Simulated as _;
 use rnic::{Arrival, Fault, Gather, Instant, Memory, Path, Payload, Pending, Piece, Sink};
-use std::collections::BTreeMap;
 use wire::{Message, Service};
 
 /// Memory of a host: nothing is stored, and what would be is counted. Devices write each byte of a message
@@ -138,19 +135,15 @@ impl Host {
             hop_limit: packet.hop_limit,
         };
         let payload = Payload::Phantom(content.payload);
+        let kinds = context.kinds;
         let mut sink = PortSink {
             now,
             host: self.number,
             lane: self.lane,
-            kind: &context.kinds[usize::from(self.kind)],
+            kind: &kinds[usize::from(self.kind)],
             egress: &mut self.egress,
-            packets: context.packets,
-            links: context.links,
-            attachments: context.attachments,
-            entropies: context.entropies,
-            echoes: context.echoes,
+            context: &mut *context,
             payload: 0,
-            forgeries: context.forgeries,
             seat: self.seat,
             drops: &mut self.function_drops,
             sent_bytes: [0; 2],
@@ -159,7 +152,8 @@ impl Host {
         let mut memory = Phantom { written_bytes: 0 };
         self.device.handle_packet_and_answer(at, &arrival, &content.headers, payload, &mut memory, &mut sink);
         if let Some(seat) = self.seat {
-            context.cards[seat.card as usize].sent(seat.function, now, sink.sent_bytes);
+            let sent_bytes = sink.sent_bytes;
+            context.cards[seat.card as usize].sent(seat.function, now, sent_bytes);
         }
         // Datagrams are written behind 40 bytes for the global route header (IBTA 11.4.1.2).
         let delivered = match content.headers.service {
@@ -216,15 +210,17 @@ impl Host {
         if self.is_live {
             return self.pump_live(now, context);
         }
-        let kind = &context.kinds[usize::from(self.kind)];
-        let mut wake = None;
+        let kinds = context.kinds;
+        let kind = &kinds[usize::from(self.kind)];
+        // The next moment at which more may leave.
+        let mut wake = Time::NEVER;
         self.egress.end_pauses(now);
-        if self.egress.free_at() <= now && self.egress.has_more() {
+        if self.egress.has_more() && self.egress.free_at() <= now {
             let next = self.egress.next(now, &kind.profile, context.packets, &mut self.random);
             match next {
                 Next::Packet { id, end } => context.links.send(self.lane, id, end, context.packets),
                 Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
-                Next::Wait(at) => wake = Some(at),
+                Next::Wait(at) => wake = at,
                 Next::Idle => {}
             }
         }
@@ -235,9 +231,10 @@ impl Host {
             let card = &mut context.cards[seat.card as usize];
             readable_at = if asks { card.ask(seat.function, now).err().unwrap_or(now) } else { now };
         }
-        if self.device.pending() != Pending::Nothing {
+        let mut pending = self.device.pending() != Pending::Nothing;
+        if pending {
             if readable_at > now {
-                wake = Some(readable_at);
+                wake = readable_at;
             } else if self.egress.is_clear(class, now) {
                 let mut sink = PortSink {
                     now,
@@ -245,19 +242,15 @@ impl Host {
                     lane: self.lane,
                     kind,
                     egress: &mut self.egress,
-                    packets: context.packets,
-                    links: context.links,
-                    attachments: context.attachments,
-                    entropies: context.entropies,
-                    echoes: context.echoes,
+                    context: &mut *context,
                     payload: 0,
-                    forgeries: context.forgeries,
                     seat: self.seat,
                     drops: &mut self.function_drops,
                     sent_bytes: [0; 2],
                 };
                 self.device.transmit(Instant(now.ns()), 1, &mut sink);
                 let (payload, sent_bytes) = (sink.payload, sink.sent_bytes);
+                pending = self.device.pending() != Pending::Nothing;
                 if let Some(seat) = self.seat {
                     let card = &mut context.cards[seat.card as usize];
                     card.slot.read(now, payload);
@@ -266,18 +259,19 @@ impl Host {
                     pcie.read(now, payload);
                 }
             } else if let Some(until) = self.egress.paused_until(usize::from(class)) {
-                wake = Some(wake.map_or(until, |at| at.min(until)));
+                wake = wake.min(until);
             }
         }
         // What an unreliable connection sends is complete with its last packet.
-        self.look(now, context);
-        if self.egress.free_at() > now
-            && (self.egress.has_more() || self.device.pending() != Pending::Nothing)
-        {
-            wake = Some(self.egress.free_at().max(if self.egress.has_more() { now } else { readable_at }));
+        if self.look(now, context) {
+            pending = self.device.pending() != Pending::Nothing;
         }
-        if let Some(at) = wake.filter(|at| self.egress.wants_wake(*at)) {
-            context.links.events.push(at, self.lane * 4 + kind::WAKE);
+        let has_more = self.egress.has_more();
+        if (has_more || pending) && self.egress.free_at() > now {
+            wake = self.egress.free_at().max(if has_more { now } else { readable_at });
+        }
+        if self.egress.wants_wake(wake) {
+            context.links.events.push(wake, self.lane * 4 + kind::WAKE);
         }
         self.set_clock(context.links);
     }
@@ -285,34 +279,44 @@ impl Host {
     /// Asks for the next moment at which the device, or a flow that begins, wants to be called.
     #[inline]
     pub(in crate::world) fn set_clock(&mut self, links: &mut LinkState) {
-        let device = self.device.next_timeout().map_or(Time::NEVER, |at| Time::from_ns(at.0));
-        let start = self.starts.last().map_or(Time::NEVER, |index| self.posters[*index as usize].flow.start);
-        let slot = self.pcie.as_ref().map_or(Time::NEVER, |pcie| pcie.next_at());
-        let store = self.store.as_ref().map_or(Time::NEVER, |store| store.next_at());
-        let thought = self.thinking.peek().map_or(Time::NEVER, |std::cmp::Reverse((at, _))| *at);
-        let at = device.min(start).min(slot).min(store).min(thought);
-        if self.clocks.last().is_none_or(|next| at < *next) && at != Time::NEVER {
+        let mut at = self.device.next_timeout().map_or(Time::NEVER, |at| Time::from_ns(at.0));
+        if self.has_plans() {
+            at = at.min(self.planned_at());
+        }
+        if at < self.clocks.last().copied().unwrap_or(Time::NEVER) {
             self.clocks.push(at);
             links.events.push(at, self.lane * 4 + kind::CLOCK);
         }
     }
+
+    /// Whether others than the device may want to be called.
+    #[inline]
+    fn has_plans(&self) -> bool {
+        let programs = !self.starts.is_empty() || !self.thinking.is_empty();
+        programs || self.pcie.is_some() || self.store.is_some()
+    }
+
+    /// When they want it.
+    fn planned_at(&self) -> Time {
+        let start = self.starts.last().map_or(Time::NEVER, |index| self.posters[*index as usize].flow.start);
+        let slot = self.pcie.as_ref().map_or(Time::NEVER, |pcie| pcie.next_at());
+        let store = self.store.as_ref().map_or(Time::NEVER, |store| store.next_at());
+        let thought = self.thinking.peek().map_or(Time::NEVER, |std::cmp::Reverse((at, _))| *at);
+        start.min(slot).min(store).min(thought)
+    }
 }
 
 /// Where the device puts packets: the port of its host.
-struct PortSink<'a> {
+struct PortSink<'a, 'c> {
     now: Time,
     host: u32,
     lane: u32,
     kind: &'a Kind,
     egress: &'a mut Egress,
-    packets: &'a mut Packets,
-    links: &'a mut LinkState,
-    attachments: &'a [Attachment],
-    entropies: &'a BTreeMap<u32, u32>,
-    echoes: &'a mut Echoes,
+    /// By reference and not field by field: one is made for each packet.
+    context: &'a mut Context<'c>,
     /// Bytes of payload that left.
     payload: u32,
-    forgeries: &'a BTreeMap<u32, (u32, Forgery)>,
     /// The place in a shared adapter, what its switch drops, and bytes of frames that left by the port and to
     /// other functions.
     seat: Option<Seat>,
@@ -320,7 +324,7 @@ struct PortSink<'a> {
     sent_bytes: [u64; 2],
 }
 
-impl Sink for PortSink<'_> {
+impl Sink for PortSink<'_, '_> {
     type Channels = rnic::NoChannels;
 
     #[inline]
@@ -339,7 +343,7 @@ impl Sink for PortSink<'_> {
         };
         let mark = self.kind.marks[role];
         let to = host_of(&path.destination);
-        let Attachment { leaf, exit, .. } = self.attachments[to as usize];
+        let Attachment { leaf, exit, .. } = self.context.attachments[to as usize];
         // The flow label is the flow's number: nothing else knows it here.
         let flow = path.flow_label - 1;
         let forgery = self.forgery(flow);
@@ -352,45 +356,50 @@ impl Sink for PortSink<'_> {
         };
         let room = telemetry.map_or(0, |_| self.kind.telemetry_bytes);
         let length = frame_bytes(self.kind.config.headers, headers, payload) + mark.tag_bytes + room;
-        let entropy = match self.entropies.is_empty() {
+        let entropy = match self.context.entropies.is_empty() {
             true => None,
-            false => self.entropies.get(&flow).copied(),
+            false => self.context.entropies.get(&flow).copied(),
         };
         let digest =
             || u32::from(path.source_port) ^ self.host.rotate_left(16) ^ to.wrapping_mul(0x9e37_79b1);
         let entropy = entropy.unwrap_or_else(digest);
         let mut packet = Packet::new(leaf, exit, length as u16, mark.tos, entropy);
         packet.pcp = mark.pcp;
+        packet.put_into_class(mark.class);
         packet.sprayable = is_data(&headers.message);
         let from = if let Forgery::Gid(pretended) = forgery { pretended } else { self.host };
         let content = Content { headers: *headers, payload, flow, from, source_port: path.source_port };
         if self.seat.is_some() {
-            let inside = self.attachments[self.host as usize].leaf == leaf;
+            let inside = self.context.attachments[self.host as usize].leaf == leaf;
             self.sent_bytes[usize::from(inside)] += u64::from(length + FRAME_OVERHEAD_BYTES);
         }
-        let id = self.links.insert(packet, content, self.packets).ok_or(Fault)?;
+        let Context { links, packets, .. } = &mut *self.context;
+        let id = links.insert(packet, content, packets).ok_or(Fault)?;
         if let Some(telemetry) = telemetry {
-            self.packets.set_telemetry(id, telemetry);
+            packets.set_telemetry(id, telemetry);
         }
         if self.egress.is_clear(mark.class, self.now) {
-            self.packets.put_into_class(id, mark.class);
-            let end = self.egress.send_at_once(&self.packets[id], self.now);
-            self.links.send(self.lane, id, end, self.packets);
+            let end = self.egress.send_at_once(&packet, self.now);
+            links.send(self.lane, id, end, packets);
         } else {
-            self.egress.enqueue(id, mark.class, self.packets);
+            self.egress.push(id, packets);
         }
         Ok(())
     }
 }
 
-impl PortSink<'_> {
+impl PortSink<'_, '_> {
     /// Whose address a packet of a flow bears.
     #[inline]
     fn forgery(&self, flow: u32) -> Forgery {
-        if self.forgeries.is_empty() {
+        if self.context.forgeries.is_empty() {
             return Forgery::None;
         }
-        self.forgeries.get(&flow).filter(|(by, _)| *by == self.host).map_or(Forgery::None, |(_, what)| *what)
+        self.context
+            .forgeries
+            .get(&flow)
+            .filter(|(by, _)| *by == self.host)
+            .map_or(Forgery::None, |(_, what)| *what)
     }
 
     /// Whether the embedded switch drops a packet because of its source address, which it counts.
@@ -406,6 +415,6 @@ impl PortSink<'_> {
         if role != 1 {
             return None;
         }
-        self.echoes.remove(&(self.host, flow)).map(Telemetry::returned)
+        self.context.echoes.remove(&(self.host, flow)).map(Telemetry::returned)
     }
 }

@@ -45,12 +45,15 @@ pub(in crate::world) struct Poster {
 }
 
 impl Host {
-    /// The program takes completions, when it sees any.
-    pub(super) fn look(&mut self, now: Time, context: &mut Context<'_>) {
+    /// The program takes completions, when it sees any; whether it did.
+    #[inline]
+    pub(super) fn look(&mut self, now: Time, context: &mut Context<'_>) -> bool {
         let there = self.device.cqs().has_completions(self.cq);
-        if there && self.pcie.as_mut().is_none_or(|pcie| pcie.sees(now)) {
+        let sees = there && self.pcie.as_mut().is_none_or(|pcie| pcie.sees(now));
+        if sees {
             self.take_completions(now, context);
         }
+        sees
     }
 
     /// The host's clock.
