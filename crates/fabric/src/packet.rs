@@ -76,6 +76,18 @@ impl Packet {
         }
     }
 
+    /// The same, with the time at which it arrives at the end of its link.
+    #[inline]
+    pub const fn arriving(self, at: Time) -> Self {
+        Self { arrives: at, ..self }
+    }
+
+    /// When it arrives there, where that was said.
+    #[inline]
+    pub const fn arrives(&self) -> Time {
+        self.arrives
+    }
+
     /// Puts it into a traffic class: what an adapter does, which has no [`crate::config::ClassMap`].
     #[inline]
     pub const fn put_into_class(&mut self, class: u8) {

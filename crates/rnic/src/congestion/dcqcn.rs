@@ -16,7 +16,7 @@ pub(crate) struct Dcqcn {
     current_bps: u64,
     target_bps: u64,
     alpha: u64,
-    /// When to lower alpha because no CNP came (equation 2); here and below, [`Instant::NEVER`] is not at all.
+    /// When to lower alpha because no CNP came (equation 2). Clocks that do not run have [`Instant::NEVER`].
     alpha_at: Instant,
     /// When to raise the rate by the clock.
     increase_at: Instant,

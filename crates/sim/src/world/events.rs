@@ -411,8 +411,8 @@ impl Events {
                 continue;
             }
             if limit >> self.shift > slot {
-                // Where a window is one slot, they exchange their memory. A window of several has more than any
-                // of them, and would leave its memory there to get new one each time.
+                // A window of one slot exchanges its memory with it. A window of several has more events than
+                // any of them: it would leave its memory there, and need new memory each time.
                 if self.window.is_empty() && self.division.is_none() {
                     std::mem::swap(&mut self.window, events);
                 } else {

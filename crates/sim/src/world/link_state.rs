@@ -58,18 +58,23 @@ pub(super) mod kind {
     pub(in super::super) const CLOCK: u32 = 3;
 }
 
-/// What crosses from one part of the network to another.
+/// What crosses from one part of the network to another, and so from one processor's cache to another's. The
+/// packet says when it arrives.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) enum Crossing {
-    Packet { lane: u32, at: Time, packet: Packet, content: Content, telemetry: Option<Box<Telemetry>> },
+    Packet { lane: u32, packet: Packet, content: Content, telemetry: Option<Box<Telemetry>> },
     Pause { lane: u32, at: Time, frame: PauseFrame },
 }
+
+const _: () = assert!(size_of::<Crossing>() == 128, "two cache lines cross");
 
 impl Crossing {
     /// When it arrives.
     pub(super) const fn at(&self) -> Time {
         match self {
-            Self::Packet { at, .. } | Self::Pause { at, .. } => *at,
+            Self::Packet { packet, .. } => packet.arrives(),
+            Self::Pause { at, .. } => *at,
         }
     }
 }
@@ -192,8 +197,8 @@ impl LinkState {
         } else {
             let content = self.contents[id.0 as usize];
             let telemetry = packets.telemetry(id).map(Box::new);
-            let packet = packets.remove(id);
-            let crossing = Crossing::Packet { lane, at, packet, content, telemetry };
+            let packet = packets.remove(id).arriving(at);
+            let crossing = Crossing::Packet { lane, packet, content, telemetry };
             self.crossing[usize::from(info.part)].push(crossing);
         }
     }
@@ -331,7 +336,8 @@ impl LinkState {
     /// Takes in what comes from another part.
     pub(super) fn cross(&mut self, crossing: Crossing, packets: &mut Packets) {
         match crossing {
-            Crossing::Packet { lane, at, packet, content, telemetry } => {
+            Crossing::Packet { lane, packet, content, telemetry } => {
+                let at = packet.arrives();
                 let Some(id) = self.insert(packet, content, packets) else {
                     self.damaged += 1;
                     return;
