@@ -472,8 +472,9 @@ fn is_response(packet: &Packet) -> bool {
 
 /// Sending, and timers.
 impl Qp {
-    /// Sends up to `budget` packets: requests first, so that an acknowledgement ends the batch. Returns how
-    /// many, and whether there is nothing more to send until something happens.
+    /// Sends up to `budget` packets: requests first, so that an acknowledgement ends the batch. In a
+    /// shared-memory channel an acknowledgement goes before the requests. Returns how many, and whether there
+    /// is nothing more to send until something happens.
     pub(crate) fn transmit(
         &mut self,
         resources: &mut Resources,
@@ -487,6 +488,9 @@ impl Qp {
             let responder = &mut self.responder;
             // An answer always gets its place in the turn, or a busy requester would starve it.
             let mut sent = 0;
+            if cx.qp.transport.acknowledges_first() && responder.owes_only_acknowledgement() {
+                send_while(&mut sent, 1, || responder.next_answer(cx, sink));
+            }
             send_while(&mut sent, budget.max(2) - 1, || requester.next_packet(cx, expected, sink));
             if let Some(forwarder) = &mut self.forwarder {
                 send_while(&mut sent, budget, || forwarder.next_request(cx, responder, sink));

@@ -8,6 +8,7 @@
 //! | receiver not ready | the requester waits for the time in the RNR NAK | a READY answer ends that wait |
 //! | ACK timeout | as the program asks | at least 67 ms |
 //! | direct execution | never | WRITEs, READs and atomics with nothing outstanding before them |
+//! | an acknowledgement, and requests | the requests first | the acknowledgement first |
 
 use super::attr::QpType;
 use super::send_queue::SendEntry;
@@ -119,6 +120,14 @@ impl Transport {
     ) -> bool {
         self.may_execute(kind, entry)
             && sink.channels().is_some_and(|channels| channels.prefers_to_execute(path))
+    }
+
+    /// Whether an acknowledgement leaves before the requests of its turn: a peer that answers such a request
+    /// by a WRITE or READ finds that nothing of its own is outstanding, and executes it directly. On a network
+    /// it ends a batch of segments of equal length.
+    #[inline(always)]
+    pub(super) fn acknowledges_first(self) -> bool {
+        self == Self::SharedMemory
     }
 
     /// Whether the peer may be asked for acknowledgements that a network does without: the first one early, for

@@ -13,6 +13,8 @@ const CHANNEL: u16 = 1;
 #[derive(Default)]
 struct AtHand {
     sent: Vec<(u32, bool)>,
+    /// Whether each of these is an acknowledgement.
+    acknowledges: Vec<bool>,
     executed: usize,
 }
 
@@ -21,6 +23,7 @@ impl Sink for AtHand {
 
     fn send(&mut self, _path: &Path, packet: &Packet, _payload: Gather<'_>) -> Result<(), Fault> {
         self.sent.push((packet.psn.value() - START, packet.ack_req));
+        self.acknowledges.push(matches!(packet.message, Message::Acknowledge(_)));
         Ok(())
     }
 
@@ -130,6 +133,19 @@ fn each_wait_asks_once() {
     assert_eq!(transmit(&mut bench), (vec![(3, true), (3, true)], 1));
     acknowledge(&mut bench, 3);
     assert_eq!(transmit(&mut bench), (vec![], 1));
+}
+
+/// A peer that answers the request by a WRITE executes it at once only if nothing before it is outstanding.
+#[test]
+fn in_a_channel_an_acknowledgement_goes_before_requests() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.device.shm().set_channel(bench.qpn, CHANNEL).unwrap();
+    bench.post_receive(7, 100);
+    bench.receive_by_channel(0, send(Position::Only), b"abc");
+    bench.post(1, SEND, 10);
+    let mut sink = AtHand::default();
+    while bench.device.transmit(bench.now, 64, &mut sink) > 0 {}
+    assert_eq!(sink.acknowledges, [true, false]);
 }
 
 /// The device's driver may hold back what is [`Pending::Acknowledgements`].

@@ -108,11 +108,14 @@ impl Answers {
         self.queue.front()
     }
 
+    /// Whether one positive acknowledgement waits, and nothing else.
+    pub(super) fn is_acknowledgement(&self) -> bool {
+        self.queue.len() == 1 && self.queue.front().is_some_and(Answer::is_acknowledgement)
+    }
+
     /// Whether there is more than a positive acknowledgement that may wait.
     pub(super) fn has_data(&self) -> bool {
-        self.is_urgent
-            || self.queue.len() > 1
-            || self.queue.front().is_some_and(|answer| !answer.is_acknowledgement())
+        self.is_urgent || !(self.is_empty() || self.is_acknowledgement())
     }
 
     /// READs and atomics among them: the peer answers for the new ones; those that it, or the network,

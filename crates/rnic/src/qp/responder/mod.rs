@@ -517,6 +517,11 @@ impl Responder {
         self.notify || self.answers.first().is_some_and(Answer::is_short)
     }
 
+    /// Whether a positive acknowledgement is all that is owed.
+    pub(super) fn owes_only_acknowledgement(&self) -> bool {
+        !self.notify && self.answers.is_acknowledgement()
+    }
+
     pub(super) fn owes_acknowledgement(&self) -> bool {
         !self.answers.is_empty()
     }
