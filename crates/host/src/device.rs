@@ -410,7 +410,8 @@ impl Device {
     }
 
     /// Waits until a queue that is attached to a channel has completions, one of `others` is ready, or the
-    /// time is over. The caller needs no notification of the queue: one that was requested may be taken back.
+    /// time is over. Where that has helped lately, the thread polls for so long (`polls`) before it sleeps.
+    /// The caller needs no notification of the queue: one that was requested may be taken back.
     /// It calls this again soon, or requests a notification before it waits elsewhere: what this thread
     /// leaves is taken over by the progress thread some milliseconds later only.
     ///
@@ -420,9 +421,10 @@ impl Device {
         &self,
         cq: Cq,
         others: &mut [libc::pollfd],
+        polls: Duration,
         most: Option<Duration>,
     ) -> io::Result<WaitEnd> {
-        wait_any::completions_or(&self.shared, cq, others, most)
+        wait_any::completions_or(&self.shared, cq, others, polls, most)
     }
 
     /// Sends the queue's completion events to a channel, as `cookie`. A queue is attached to one channel.

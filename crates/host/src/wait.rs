@@ -32,7 +32,7 @@ const POLLS_FOR: Nanos = Nanos::from_micros(100);
 /// How long `sched_yield` takes at most where no other thread wants the core; where it takes longer, one did.
 pub(crate) const WANTED: Nanos = Nanos::from_micros(150);
 /// For how long polls sleep instead of yielding after another thread wanted the core.
-const CROWDED: Nanos = Nanos::from_millis(100);
+pub(crate) const CROWDED: Nanos = Nanos::from_millis(100);
 /// The longest sleep of one poll: what the program waits for may come by the network, which does not wake it.
 const BOUNDED_SLEEP: Nanos = Nanos::from_micros(500);
 

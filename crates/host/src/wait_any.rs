@@ -1,5 +1,5 @@
 //! How a program waits for completions and for descriptors of its own at once, as a gateway between RDMA and
-//! TCP does: `rockery_wait_cq`, which programs call that know rockery's library.
+//! TCP does: `rockery_await_cq`, which programs call that know rockery's library.
 //!
 //! The thread sleeps in `poll(2)` for its own descriptors and for the device's wake-up socket, in place of
 //! the progress thread (see [`crate::wait`]): a peer that writes a record wakes this thread alone, which
@@ -11,12 +11,16 @@
 //! millisecond at most, where no packets arrive from a network: sent alone, they would wake the peer twice
 //! for each request.
 //!
+//! Where that has found lately what the thread waited for, it polls its descriptors and the rings for a while
+//! before it sleeps, and yields the core between polls: to wake a core that sleeps takes longer than many an
+//! answer.
+//!
 //! One thread of a program waits like this at a time. It takes the records of the other connections too, and
 //! so wakes the threads that wait for those, which sleep until their completion channels are readable.
 
 use crate::clock;
 use crate::shared::Shared;
-use crate::wait::{WaitGuard, note_waits_for_others};
+use crate::wait::{CROWDED, WANTED, WaitGuard, note_waits_for_others};
 use libc::{POLLIN, pollfd};
 use link::memory::Sleeper;
 use link::unix;
@@ -40,11 +44,12 @@ pub(crate) fn completions_or(
     shared: &Shared,
     cq: Cq,
     others: &mut [pollfd],
+    polls: Duration,
     most: Option<Duration>,
 ) -> io::Result<WaitEnd> {
     note_waits_for_others();
     let until = most.and_then(|most| Instant::now().checked_add(most));
-    let guarded = WaitGuard::take(shared, None).map(|guard| guard.wait_for_any(cq, others, until));
+    let guarded = WaitGuard::take(shared, None).map(|guard| guard.wait_for_any(cq, others, polls, until));
     match guarded.transpose()?.flatten() {
         Some(end) => Ok(end),
         // No thread waits in place of the progress thread now, or another one does.
@@ -86,9 +91,13 @@ impl WaitGuard<'_> {
         &self,
         cq: Cq,
         others: &mut [pollfd],
+        polls: Duration,
         until: Option<Instant>,
     ) -> io::Result<Option<WaitEnd>> {
         let mut own = Vec::new();
+        if let Some(end) = self.poll_first(cq, others, polls, until)? {
+            return Ok(Some(end));
+        }
         loop {
             let held = match self.prepare(cq) {
                 Prepared::Ready => return Ok(Some(READY)),
@@ -120,6 +129,67 @@ impl WaitGuard<'_> {
                 return Ok(Some(WaitEnd { completions, looked: true }));
             }
         }
+    }
+
+    /// Polls for a while, where the last wait suggests it.
+    fn poll_first(
+        &self,
+        cq: Cq,
+        others: &mut [pollfd],
+        polls: Duration,
+        until: Option<Instant>,
+    ) -> io::Result<Option<WaitEnd>> {
+        let waiting = &self.shared.waiting;
+        if polls.is_zero() || waiting.is_crowded(clock::now()) || !waiting.begin_wait() {
+            return Ok(None);
+        }
+        let found = self.poll_all(cq, others, polls, until)?;
+        waiting.note_polling(found.is_some());
+        Ok(found)
+    }
+
+    fn poll_all(
+        &self,
+        cq: Cq,
+        others: &mut [pollfd],
+        polls: Duration,
+        until: Option<Instant>,
+    ) -> io::Result<Option<WaitEnd>> {
+        let end = Instant::now() + polls;
+        loop {
+            if self.take_records(cq) {
+                return Ok(Some(READY));
+            }
+            unix::wait_for_any(others, Some(Duration::ZERO))?;
+            if is_ready(others) {
+                return Ok(Some(WaitEnd { completions: false, looked: true }));
+            }
+            let offered = clock::now();
+            if is_over(Some(end)) || is_over(until) {
+                return Ok(None);
+            }
+            std::thread::yield_now();
+            let back = clock::now();
+            if back > offered + WANTED {
+                self.shared.waiting.set_crowded_until(back + CROWDED);
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes what has arrived in the rings. Whether the queue has completions.
+    fn take_records(&self, cq: Cq) -> bool {
+        let mut pump = self.shared.lock();
+        let now = pump.clock();
+        let is_held = pump.holds_until(now).is_some();
+        pump.progress_in_memory(now, is_held, Some((cq, 1)));
+        pump.pump_events(&self.shared.events);
+        self.shared.presence.note_wait(now);
+        let has_completions = pump.rnic.cqs().has_completions(cq);
+        if has_completions {
+            self.shared.presence.note_call();
+        }
+        has_completions
     }
 
     /// Takes what has arrived, and prepares the sleep unless the queue has completions.

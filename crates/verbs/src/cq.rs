@@ -122,8 +122,8 @@ door! {
     /// Private call for programs that also run over other libraries, and use it where it is: they wait for
     /// completions and descriptors of their own at once, see [`host::Device::wait_cq`]. Returns the sum of 1
     /// if the queue has completions, and of 2 if the descriptors were looked at; -1 with `errno`.
-    fn rockery_wait_cq(
-        queue: CqArg<'_>, others: *mut libc::pollfd, count: u32, most_ns: i64,
+    fn rockery_await_cq(
+        queue: CqArg<'_>, others: *mut libc::pollfd, count: u32, polls_ns: u64, most_ns: i64,
     ) -> number(i32) {
         let queue = queue.get()?;
         let others = match count {
@@ -132,7 +132,8 @@ door! {
             count => unsafe { core::slice::from_raw_parts_mut(others, count as usize) },
         };
         let most = u64::try_from(most_ns).ok().map(core::time::Duration::from_nanos);
-        let end = queue.context.device.wait_cq(queue.handle, others, most)?;
+        let polls = core::time::Duration::from_nanos(polls_ns);
+        let end = queue.context.device.wait_cq(queue.handle, others, polls, most)?;
         Ok(i32::from(end.completions) + 2 * i32::from(end.looked))
     }
 

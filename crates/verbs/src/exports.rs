@@ -6,7 +6,7 @@ pub(crate) use crate::buffer::{
 };
 pub(crate) use crate::channel::{ibv_create_comp_channel, ibv_destroy_comp_channel};
 pub(crate) use crate::completion_events::{ibv_ack_cq_events, ibv_get_cq_event};
-pub(crate) use crate::cq::{ibv_destroy_cq, ibv_resize_cq, rockery_wait_cq};
+pub(crate) use crate::cq::{ibv_destroy_cq, ibv_resize_cq, rockery_await_cq};
 pub(crate) use crate::cq_create::ibv_create_cq;
 pub(crate) use crate::device::{
     ibv_free_device_list, ibv_get_device_guid, ibv_get_device_index, ibv_get_device_list, ibv_get_device_name,

@@ -54,7 +54,7 @@ pub(crate) fn idler(transport: &str) {
     });
     drop(b.wait(1));
     std::thread::scope(|scope| {
-        let sleeper = scope.spawn(|| b.device.wait_cq(b.cq, &mut [], None).unwrap());
+        let sleeper = scope.spawn(|| b.device.wait_cq(b.cq, &mut [], Duration::ZERO, None).unwrap());
         while_nothing_happens("waiting for a queue");
         send(&a, &b);
         assert!(sleeper.join().unwrap().completions);

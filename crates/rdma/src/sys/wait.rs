@@ -53,22 +53,30 @@ impl Watched {
 
 impl Connection {
     /// Posts the lists, and waits until requests have completed, the connection's state has changed, the
-    /// caller's descriptor is ready, or the time is over. The caller calls this again soon, or calls
+    /// caller's descriptor is ready, or the time is over. With rockery's library the thread polls for so long
+    /// (`polls`) before it sleeps, if that has helped lately. The caller calls this again soon, or calls
     /// [`Connection::arm`] before it waits elsewhere.
     ///
     /// # Errors
     /// When the connection is broken, or a descriptor cannot be waited for.
-    pub fn wait(&mut self, other: Option<Watched>, most: Option<Duration>) -> Result<Woken, Error> {
+    pub fn wait(
+        &mut self,
+        other: Option<Watched>,
+        polls: Duration,
+        most: Option<Duration>,
+    ) -> Result<Woken, Error> {
         self.flush()?;
         let [completions, state] = self.descriptors();
         let other = other.map_or(polled(-1, 0), Watched::polled);
         let mut found = [polled(state, libc::POLLIN), other, polled(completions, libc::POLLIN)];
         let Some(wait) = self.wait_function() else { return self.wait_for_channel(&mut found, most) };
         let most = most.map_or(-1, |most| i64::try_from(most.as_nanos()).unwrap_or(i64::MAX));
+        let polls = u64::try_from(polls.as_nanos()).unwrap_or(u64::MAX);
         let others = &mut found[..2];
         // SAFETY: the connection's queue, and descriptors of which the number is given.
-        let code = unsafe { wait(self.completion_queue(), others.as_mut_ptr(), others.len() as u32, most) };
-        check("rockery_wait_cq", code.min(0))?;
+        let code =
+            unsafe { wait(self.completion_queue(), others.as_mut_ptr(), others.len() as u32, polls, most) };
+        check("rockery_await_cq", code.min(0))?;
         let looked = code & LOOKED != 0;
         Ok(Woken {
             completions: code & COMPLETIONS != 0,

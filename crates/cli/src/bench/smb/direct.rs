@@ -21,9 +21,7 @@ const DESCRIBED_MIN: usize = 4096;
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long completions are polled before the thread sleeps: longer than an answer over TCP takes, so that
 /// latency is not that of waking up, and short enough to leave the processor to servers on the same one.
-const POLL: Duration = Duration::from_micros(50);
-/// Where polling found nothing the last time, it is done again with every so many-th wait only.
-const POLLS_AGAIN: u32 = 16;
+const POLLS: Duration = Duration::from_micros(50);
 /// Completions of SENDs need no distinction.
 const SEND: u64 = 1;
 
@@ -46,9 +44,6 @@ pub(super) struct Direct {
     messages: VecDeque<Vec<u8>>,
     free: Vec<Vec<u8>>,
     slots: Vec<Option<Slot>>,
-    /// Polling before the last sleep found something.
-    polls: bool,
-    waits: u32,
 }
 
 impl Direct {
@@ -75,8 +70,6 @@ impl Direct {
             messages: VecDeque::new(),
             free: Vec::new(),
             slots: Vec::new(),
-            polls: true,
-            waits: 0,
         };
         while !carrier.direct.is_established() {
             carrier.step()?;
@@ -153,34 +146,16 @@ impl Direct {
         Ok(())
     }
 
-    /// Makes progress: polls for a moment where that has helped lately, then sleeps until something happens.
+    /// Makes progress: waits until something happens.
     fn step(&mut self) -> io::Result<()> {
         self.flush()?;
-        self.waits = self.waits.wrapping_add(1);
-        if self.polls || self.waits.is_multiple_of(POLLS_AGAIN) {
-            self.polls = self.poll_for_a_while()?;
-            if self.polls {
-                return self.flush();
-            }
-        }
         let deadline = self.direct.deadline().map(|at| at.saturating_sub(self.origin.elapsed()));
         let most = deadline.map_or(SILENCE, |left| left.min(SILENCE));
-        let woken = self.connection.wait(None, Some(most)).map_err(io::Error::other)?;
+        let woken = self.connection.wait(None, POLLS, Some(most)).map_err(io::Error::other)?;
         if woken.state {
             self.connection.check_events().map_err(io::Error::other)?;
         }
         if woken.completions && self.poll()? { self.flush() } else { Ok(()) }
-    }
-
-    fn poll_for_a_while(&mut self) -> io::Result<bool> {
-        let begin = Instant::now();
-        while begin.elapsed() < POLL {
-            if self.poll()? {
-                return Ok(true);
-            }
-            std::thread::yield_now();
-        }
-        Ok(false)
     }
 
     /// The memory of a slot, of at least so many bytes.
