@@ -11,7 +11,8 @@ use crate::Error;
 type Cq = *mut ibv_cq;
 
 /// Its arguments are the queue, other descriptors and their number, for how long the thread polls before it
-/// sleeps, and the longest wait or -1, both in nanoseconds. It returns the sum of 1 if the queue has completions, and of 2 if the descriptors were looked at.
+/// sleeps, and the longest wait or -1, both in nanoseconds. It returns the sum of 1 if the queue has
+/// completions, and of 2 if the descriptors were looked at.
 pub(crate) type WaitCq = unsafe extern "C" fn(Cq, *mut libc::pollfd, u32, u64, i64) -> c_int;
 
 const WAIT_CQ: &CStr = c"rockery_await_cq";

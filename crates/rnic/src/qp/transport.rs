@@ -123,8 +123,8 @@ impl Transport {
     }
 
     /// Whether an acknowledgement leaves before the requests of its turn: a peer that answers such a request
-    /// by a WRITE or READ finds that nothing of its own is outstanding, and executes it directly. On a network
-    /// it ends a batch of segments of equal length.
+    /// by a WRITE or READ finds that nothing of its own is outstanding, and executes it directly. On a
+    /// network it ends a batch of segments of equal length.
     #[inline(always)]
     pub(super) fn acknowledges_first(self) -> bool {
         self == Self::SharedMemory
