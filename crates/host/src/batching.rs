@@ -13,7 +13,7 @@ const DEFERRED_MAX_SHM: usize = 32;
 const DEFERRED_BYTES_MAX: u64 = 64 << 10;
 /// How long polls find nothing before each yields the core, which takes 0.1 us where no other thread wants
 /// it.
-const YIELD_AFTER: Nanos = Nanos::from_micros(10);
+pub(crate) const YIELD_AFTER: Nanos = Nanos::from_micros(10);
 
 /// What the program has posted, and how it polls.
 #[derive(Debug)]
@@ -86,10 +86,10 @@ impl Batching {
         again
     }
 
-    /// Whether polls have found nothing for longer than a round trip takes. On a machine with fewer cores
+    /// Whether polls have found nothing for `long`, which is longer than a round trip takes. On a machine with fewer cores
     /// than polling programs, the peer may be waiting for this core.
-    pub(crate) fn waits_long(&self, now: Instant) -> bool {
-        self.empty_since.is_some_and(|since| now >= since + YIELD_AFTER)
+    pub(crate) fn waits_long(&self, now: Instant, long: Nanos) -> bool {
+        self.empty_since.is_some_and(|since| now >= since + long)
     }
 
     /// Whether a request that is posted now should be sent at once.

@@ -35,6 +35,10 @@ pub(crate) struct LabPort {
     welcome: Welcome,
     /// The time that packets are stamped with.
     now: Instant,
+    /// The progress thread sleeps, and the lab wakes it.
+    sleeps: bool,
+    /// Classes whose ring had no room when a packet was to be sent: one bit each.
+    full: u8,
     /// The lab has ended, or has written what is not valid: the cable is cut.
     cut: bool,
 }
@@ -66,7 +70,7 @@ impl LabPort {
         unix::set_nonblocking(fd)?;
         let mut rings = attachment::open(&memories)?;
         rings.classes.iter_mut().for_each(|ring| ring.fill_up_to(welcome.ahead as usize));
-        Ok(Some(Self { socket, rings, welcome, now: Instant(0), cut: false }))
+        Ok(Some(Self { socket, rings, welcome, now: Instant(0), sleeps: false, full: 0, cut: false }))
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -97,12 +101,16 @@ impl LabPort {
         let _ = unix::send_now(self.raw(), &[WAKE]);
     }
 
-    /// Whether a packet may be sent now. Where not, the lab wakes the device when there is room.
+    /// Whether a packet may be sent now. Where not, the lab wakes the progress thread when there is room, if
+    /// that thread sleeps. While a program polls, a wake-up would be a system call of the lab for each round,
+    /// and one more thread that runs, for a program that looks again by itself.
     #[inline]
     pub(crate) fn has_room(&mut self, path: &Path, kind: PacketKind) -> bool {
-        let is_acknowledgement = kind == PacketKind::Acknowledgement;
-        let ring = &mut self.rings.classes[self.welcome.ring(path.traffic_class, is_acknowledgement)];
-        self.cut || ring.has_room() || ring.wait_for_room(Sleeper::Thread)
+        let class = self.welcome.ring(path.traffic_class, kind == PacketKind::Acknowledgement);
+        let ring = &mut self.rings.classes[class];
+        let has_room = self.cut || ring.has_room() || self.sleeps && ring.wait_for_room(Sleeper::Thread);
+        self.full = self.full & !(1 << class) | u8::from(!has_room) << class;
+        has_room
     }
 
     /// Sends a packet.
@@ -159,13 +167,26 @@ impl LabPort {
         taken > 0
     }
 
-    /// Has the lab wake the device for the next record. True when there is one already.
-    pub(crate) fn sleep(&self) -> bool {
-        !self.cut && self.rings.arrivals.sleep(Sleeper::Thread)
+    /// Has the lab wake the progress thread for the next record, and for room where a packet waits for some.
+    /// True when there is one or the other already.
+    pub(crate) fn sleep(&mut self) -> bool {
+        if self.cut {
+            return false;
+        }
+        self.sleeps = true;
+        let mut has_room = false;
+        for (class, ring) in self.rings.classes.iter_mut().enumerate() {
+            if self.full >> class & 1 == 1 && ring.wait_for_room(Sleeper::Thread) {
+                self.full &= !(1 << class);
+                has_room = true;
+            }
+        }
+        self.rings.arrivals.sleep(Sleeper::Thread) || has_room
     }
 
     /// Has the lab send no wake-ups.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake(&mut self) {
+        self.sleeps = false;
         self.rings.arrivals.wake();
     }
 
@@ -210,4 +231,50 @@ fn handle(rnic: &mut rnic::Device, now: Instant, record: &Record) -> Option<()> 
     };
     rnic.handle_packet(now, &arrival, &packet, payload, &mut ProcessMemory);
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use link::memory::Reader;
+
+    /// A port, and what the lab has of it.
+    fn port() -> (LabPort, attachment::LabEnds) {
+        let (ends, memories) = attachment::create().unwrap();
+        let [socket, _] = unix::message_pair().unwrap();
+        let welcome = Welcome { ahead: 1 << 19, classes: [0; 2], by_dscp: [0; 64] };
+        let rings = attachment::open(&memories).unwrap();
+        (LabPort { socket, rings, welcome, now: Instant(0), sleeps: false, full: 0, cut: false }, ends)
+    }
+
+    fn fill(port: &mut LabPort) {
+        let packet = Packet::new(wire::Service::Rc, Qpn::new(7), wire::Psn::new(0), Message::Congestion);
+        let headers = |place: &mut [u8; HEADERS_MAX]| packet.encode(0, place.first_chunk_mut()?).ok();
+        while port.has_room(&Path::default(), PacketKind::Data) {
+            port.rings.classes[0].write(0, 4096, headers, |_: &mut [u8]| Ok::<(), ()>(()));
+        }
+    }
+
+    fn take_all(ring: &mut Reader) {
+        while let Some(record) = ring.next().unwrap() {
+            ring.release(&record);
+        }
+    }
+
+    #[test]
+    fn only_a_thread_that_sleeps_is_woken_for_room() {
+        let (mut port, mut lab) = port();
+        let class = &mut lab.classes[0];
+        fill(&mut port);
+        take_all(class);
+        assert_eq!(class.must_wake(), None, "the program polls");
+        fill(&mut port);
+        assert!(!port.sleep());
+        take_all(class);
+        assert_eq!(class.must_wake(), Some(Sleeper::Thread));
+        port.wake();
+        fill(&mut port);
+        take_all(class);
+        assert!(port.sleep(), "there is room already");
+    }
 }

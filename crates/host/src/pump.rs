@@ -1,6 +1,6 @@
 //! The state that a device's lock protects: the state machine, its socket and its shared-memory channels.
 
-use crate::batching::Batching;
+use crate::batching::{Batching, YIELD_AFTER};
 use crate::channel::{AsyncEvents, CompletionChannel};
 use crate::clock::RecentClock;
 use crate::counters::LinkCounters;
@@ -256,9 +256,10 @@ impl Pump {
         self.batching.note_away();
     }
 
-    /// Whether polls have found nothing for long, see [`Batching::waits_long`].
+    /// Whether polls have found nothing for long, see [`Batching::waits_long`]. In a host of a lab they have
+    /// at once: what a program waits for there is always the work of another thread of this machine.
     pub(crate) fn waits_long(&self, now: Instant) -> bool {
-        self.batching.waits_long(now)
+        self.batching.waits_long(now, if self.lab.is_some() { Nanos(0) } else { YIELD_AFTER })
     }
 
     /// After posting: the first request is sent at once if nothing was outstanding before (`idle`); later
@@ -508,21 +509,21 @@ impl Pump {
     /// Prepares the sleep of the progress thread. True when records wait already, so that it must not sleep.
     pub(crate) fn sleep(&mut self) -> bool {
         self.sleepers.thread = true;
-        let has_records = self.lab.as_ref().is_some_and(LabPort::sleep);
+        let has_records = self.lab.as_mut().is_some_and(LabPort::sleep);
         self.shm.sleep(if self.sleepers.program { Sleeper::Program } else { Sleeper::Thread }) || has_records
     }
 
     /// Ends the sleep of the progress thread: it reads the rings itself.
     pub(crate) fn wake(&mut self) {
         self.sleepers.thread = false;
-        self.lab.iter().for_each(LabPort::wake);
+        self.lab.iter_mut().for_each(LabPort::wake);
         self.shm.wake();
     }
 
     /// Begins a tick of the progress thread: it reads no ring, and a program that sleeps is woken as before.
     pub(crate) fn begin_tick(&mut self) {
         self.sleepers.thread = false;
-        self.lab.iter().for_each(LabPort::wake);
+        self.lab.iter_mut().for_each(LabPort::wake);
         if !self.sleepers.program {
             self.shm.wake();
         }

@@ -2,7 +2,7 @@
 
 use link::attachment::{self, LabEnds};
 use link::lab::{CLASSES, Header, Hello, MESSAGE_BYTES, Welcome};
-use link::memory::{self, Broken, HEADERS_MAX, Reader, Record};
+use link::memory::{self, Body, Broken, HEADERS_MAX, Reader, Record};
 use link::unix;
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +17,24 @@ pub(crate) const RINGS: usize = 1 + CLASSES;
 /// Messages that are taken at once.
 const MESSAGES_MAX: usize = 64;
 
+/// Records of a ring that were taken and are still in it, oldest first. Room goes back to the writer in the
+/// order of the ring.
+#[derive(Default, Debug)]
+struct Kept {
+    /// Where each one ends, and how many packets of the network have their payload there.
+    records: VecDeque<(u64, u32)>,
+    /// The number of the first one.
+    first: u64,
+}
+
+/// A payload that is still in the ring of its device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InRing {
+    ring: u8,
+    number: u64,
+    pub(crate) body: Body,
+}
+
 /// An attached device.
 #[derive(Debug)]
 pub(crate) struct Device {
@@ -24,6 +42,10 @@ pub(crate) struct Device {
     /// First numbers and counts of queue pairs.
     ranges: Vec<(u32, u32)>,
     rings: LabEnds,
+    /// By ring: records whose payload is still in it.
+    kept: [Kept; RINGS],
+    /// By ring: the class of its next record, where that class could not leave.
+    blocked: [Option<u8>; RINGS],
     /// Tokens of packets that have arrived while the device had no room.
     pub(crate) waiting: VecDeque<u32>,
     /// Its program has ended. What it had sent is still in its rings, and leaves.
@@ -47,7 +69,8 @@ impl Device {
         let (rings, memories) = attachment::create()?;
         unix::send_fds(fd, &welcome.to_bytes(), &memories.each_ref().map(AsRawFd::as_raw_fd))?;
         let ranges = vec![(hello.first, hello.count)];
-        Ok(Self { socket, ranges, rings, waiting: VecDeque::new(), leaves: false })
+        let (kept, blocked) = (Default::default(), [None; RINGS]);
+        Ok(Self { socket, ranges, rings, kept, blocked, waiting: VecDeque::new(), leaves: false })
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -105,14 +128,68 @@ impl Device {
         }
     }
 
-    /// Gives the room of a record back to the device.
+    /// Whether the next record of a ring is known to have a class that is none of these.
     #[inline]
-    pub(crate) fn release(&mut self, ring: usize, record: &Record) {
-        self.ring(ring).release(record);
+    pub(crate) fn is_blocked(&self, ring: usize, classes: u8) -> bool {
+        self.blocked[ring].is_some_and(|class| classes >> class & 1 == 0)
     }
 
-    /// Hands a packet to the device; false when it has no room for it.
-    pub(crate) fn put(&mut self, header: &Header, transport: &[u8], payload: &[u8]) -> bool {
+    /// Notes that the next record of a ring waits because of its class.
+    pub(crate) fn block(&mut self, ring: usize, class: u8) {
+        self.blocked[ring] = Some(class);
+    }
+
+    /// Forgets the classes of records, which have to be read again: other classes are theirs now.
+    pub(crate) fn unblock(&mut self) {
+        self.blocked = [None; RINGS];
+    }
+
+    /// Takes a record, whose payload stays in the ring until [`Self::finish`].
+    #[inline]
+    pub(crate) fn keep(&mut self, ring: usize, record: &Record) -> InRing {
+        self.ring(ring).pass(record);
+        self.blocked[ring] = None;
+        let body = record.body();
+        let kept = &mut self.kept[ring];
+        kept.records.push_back((body.end, 1));
+        InRing { ring: ring as u8, number: kept.first + kept.records.len() as u64 - 1, body }
+    }
+
+    /// One more packet has its payload in this record.
+    pub(crate) fn share(&mut self, place: &InRing) {
+        let kept = &mut self.kept[usize::from(place.ring)];
+        if let Some((_, users)) = kept.records.get_mut(place.number.wrapping_sub(kept.first) as usize) {
+            *users += 1;
+        }
+    }
+
+    /// A packet has its payload in this record no more. The room of records that have no packet, up to the
+    /// first one that has, goes back to the device.
+    #[inline]
+    pub(crate) fn finish(&mut self, place: &InRing) {
+        let ring = usize::from(place.ring);
+        let kept = &mut self.kept[ring];
+        if let Some((_, users)) = kept.records.get_mut(place.number.wrapping_sub(kept.first) as usize) {
+            *users -= 1;
+        }
+        let mut end = None;
+        while let Some((free, 0)) = kept.records.front() {
+            end = Some(*free);
+            kept.records.pop_front();
+            kept.first += 1;
+        }
+        if let Some(end) = end {
+            self.ring(ring).give_back(end);
+        }
+    }
+
+    /// Hands a packet to the device, whose payload `fill` writes; false when it has no room for it.
+    pub(crate) fn put(
+        &mut self,
+        header: &Header,
+        transport: &[u8],
+        (length, fill): (usize, impl FnOnce(&mut [u8])),
+    ) -> bool {
         let headers = |place: &mut [u8; HEADERS_MAX]| {
             let end = Header::BYTES + transport.len();
             place[..Header::BYTES].copy_from_slice(&header.to_bytes());
@@ -120,12 +197,12 @@ impl Device {
             Some(end)
         };
         let fill = |place: &mut [u8]| {
-            place.copy_from_slice(payload);
+            fill(place);
             Ok::<(), ()>(())
         };
         let ring = &mut self.rings.to_device;
         let has_room = ring.has_room() || ring.wait_for_room(memory::Sleeper::Thread);
-        has_room && ring.write(0, payload.len(), headers, fill).is_some()
+        has_room && ring.write(0, length, headers, fill).is_some()
     }
 
     /// Wakes the device if it sleeps and has something to do.

@@ -210,6 +210,7 @@ impl Engine {
             self.measurement.finish(&self.world, &mut self.network);
         }
         self.world.run_live(self.network.clock.now(), &mut self.network);
+        self.network.settle();
     }
 
     /// Has the network ask ports that have something, and were found empty before.

@@ -62,6 +62,7 @@ pub fn ring_record(bytes: &[u8]) {
                 assert!(packet.to == 1 && packet.class < 8, "{packet:?}");
             }
         }
+        attached.network.settle();
         attached.network.flush();
     }
 }
@@ -108,13 +109,35 @@ impl Attached {
 
     /// Writes a record; false where there is no room.
     pub(crate) fn write(&mut self, headers: &[u8], payload: usize) -> bool {
+        self.write_filled(headers, payload, 0)
+    }
+
+    /// The same, with a payload of one value.
+    pub(crate) fn write_filled(&mut self, headers: &[u8], payload: usize, value: u8) -> bool {
         let place = |place: &mut [u8; HEADERS_MAX]| {
             place.get_mut(..headers.len())?.copy_from_slice(headers);
             Some(headers.len())
         };
         let traffic_class = Header::parse(headers).map_or(0, |(header, _)| header.traffic_class);
         let ring = self.welcome.ring(traffic_class, false);
-        self.rings.classes[ring].write(0, payload, place, |_: &mut [u8]| Ok::<(), ()>(())).is_some()
+        let fill = |place: &mut [u8]| {
+            place.fill(value);
+            Ok::<(), ()>(())
+        };
+        let ring = &mut self.rings.classes[ring];
+        // Looks how much the lab has given back; a record may have room where the longest one has none.
+        let _ = ring.has_room();
+        ring.write(0, payload, place, fill).is_some()
+    }
+
+    /// The payload of the next packet that the lab has handed to the device.
+    #[cfg(test)]
+    pub(crate) fn arrived(&mut self) -> Option<Vec<u8>> {
+        let record = self.rings.arrivals.next().expect("valid records")?;
+        let mut payload = vec![0; record.length as usize];
+        record.copy(&mut payload);
+        self.rings.arrivals.release(&record);
+        Some(payload)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::capture::{LinkMarks, rdma_frame};
 use crate::clock::Clock;
-use crate::device::{Device, PAYLOAD_MAX, RINGS};
+use crate::device::{Device, InRing, PAYLOAD_MAX, RINGS};
 use crate::frame::{VNET_BYTES, add_tag};
 use crate::lateness::Lateness;
 use crate::marking::{Marked, marks};
@@ -13,7 +13,7 @@ use crate::tap::{FRAME_MAX, Taken, Tap, set_tos};
 use crate::tracking::Tracking;
 use fabric::Time;
 use link::lab::Header;
-use link::memory::Record;
+use link::memory::{Body, Record};
 use sim::world::{CapturedFrame, Delivered, Forgery, LiveHosts, LivePacket, Offer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -37,6 +37,9 @@ const LEAVING_MAX: usize = 16;
 
 /// The queue pair number of packets for a multicast group (IBTA 10.5.2).
 const GROUP: u32 = 0xff_ffff;
+
+/// Payloads of more bytes stay in the ring of their device while the packet crosses the network.
+const COPIED_MAX: u32 = 128;
 
 /// Packets that wait for a device without room at most; further ones are dropped.
 const WAITING_MAX: usize = 8192;
@@ -82,8 +85,31 @@ pub(crate) struct Port {
 struct Flight {
     from: u32,
     kind: FlightKind,
+    /// Bytes of the packet; those of a payload that is still in a ring included.
     length: usize,
     bytes: Box<[u8]>,
+    /// Where the payload is, if it is not in `bytes`: in a ring of a device of the sender.
+    payload: Option<Outside>,
+}
+
+/// A payload that is still in a ring. It is copied when the packet is delivered, or when the network has come
+/// to the time of the clock: so a payload is copied once where the packet takes no longer than that.
+#[derive(Clone, Copy, Debug)]
+struct Outside {
+    /// The place of the port, and of the device there.
+    place: u32,
+    device: u32,
+    ring: InRing,
+}
+
+/// A record that is about to enter the network.
+struct Entering<'a> {
+    record: &'a Record,
+    header: &'a Header,
+    /// Bytes of transport headers.
+    transport: usize,
+    marking: Marked,
+    outside: Outside,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +130,8 @@ pub(crate) struct Network {
     macs: BTreeMap<[u8; 6], u32>,
     flights: Vec<Flight>,
     free: Vec<u32>,
+    /// Packets whose payload was in a ring when they entered; some of these have left since.
+    outside: Vec<u32>,
     /// Packets that have left the network, and may be in a capture that is not written yet.
     kept: Vec<u32>,
     /// A capture runs: slots are free again only when it is written.
@@ -142,6 +170,7 @@ impl Network {
             macs,
             flights: Vec::new(),
             free: Vec::new(),
+            outside: Vec::new(),
             kept: Vec::new(),
             keeps: false,
             clock,
@@ -165,6 +194,7 @@ impl Network {
         let moved: Vec<&LiveHost> = moved.map(|(_, host)| host).collect();
         for (port, host) in self.ports.iter_mut().zip(hosts) {
             port.host.clone_from(host);
+            port.devices.iter_mut().for_each(Device::unblock);
             let (Some(tap), Some(known)) = (&mut port.tap, known.get(&host.vlan())) else { continue };
             tap.set_neighbours(known.clone());
             for other in
@@ -196,6 +226,7 @@ impl Network {
     /// Begins again: nothing is in the network, and nothing is counted yet. Its time begins at `origin` of
     /// the clock of devices.
     pub(crate) fn restart(&mut self, clock: Clock, origin: Time) {
+        self.settle();
         (self.clock, self.origin_ns, self.lateness) = (clock, origin.ns(), Lateness::new());
         let devices = || self.ports.iter().flat_map(|port| &port.devices);
         let waiting: BTreeSet<u32> = devices().flat_map(|device| device.waiting.iter().copied()).collect();
@@ -207,9 +238,35 @@ impl Network {
         }
     }
 
+    /// Copies payloads that are still in rings, whose room goes back to the devices. To be called before
+    /// devices do anything with the room that they have, and before one is detached.
+    pub(crate) fn settle(&mut self) {
+        let mut tokens = std::mem::take(&mut self.outside);
+        tokens.drain(..).for_each(|token| self.bring_in(token));
+        self.outside = tokens;
+    }
+
+    /// Copies the payload of a packet, if that is still in a ring.
+    fn bring_in(&mut self, token: u32) {
+        let Flight { kind, length, bytes, payload, .. } = &mut self.flights[token as usize];
+        if let (Some(outside), FlightKind::Rdma(_, transport)) = (&payload, &kind) {
+            outside.ring.body.copy(&mut bytes[*transport..*length]);
+        }
+        self.let_go(token);
+    }
+
+    /// A packet has no payload in a ring any more.
+    #[inline]
+    fn let_go(&mut self, token: u32) {
+        if let Some(Outside { place, device, ring }) = self.flights[token as usize].payload.take() {
+            self.ports[place as usize].devices[device as usize].finish(&ring);
+        }
+    }
+
     /// Has the slot of a packet used again.
     #[inline]
     fn give_back(&mut self, token: u32) {
+        self.let_go(token);
         if self.keeps { self.kept.push(token) } else { self.free.push(token) }
     }
 
@@ -221,7 +278,7 @@ impl Network {
     /// The bytes of a packet as they are on a link.
     pub(crate) fn frame_of(&self, token: u32, captured: &CapturedFrame) -> Option<Vec<u8>> {
         let CapturedFrame::Packet { tos, pcp, hop_limit, .. } = captured else { return None };
-        let Flight { from, kind, length, bytes } = self.flights.get(token as usize)?;
+        let Flight { from, kind, length, bytes, .. } = self.flights.get(token as usize)?;
         let bytes = bytes.get(..*length)?;
         let vlan = self.ports[self.place(*from)?].host.vlan();
         let FlightKind::Rdma(header, transport) = kind else {
@@ -253,7 +310,7 @@ impl Network {
             return None;
         }
         let bytes = vec![0; FRAME_MAX].into_boxed_slice();
-        self.flights.push(Flight { from: 0, kind: FlightKind::Frame, length: 0, bytes });
+        self.flights.push(Flight { from: 0, kind: FlightKind::Frame, length: 0, bytes, payload: None });
         Some(self.flights.len() as u32 - 1)
     }
 
@@ -287,6 +344,10 @@ impl Network {
     ) -> Result<LivePacket, Option<Time>> {
         loop {
             let port = &mut self.ports[place];
+            if port.devices[at].is_blocked(ring, classes) {
+                self.blocked = true;
+                return Err(None);
+            }
             let record = match port.devices[at].next(ring) {
                 Ok(Some(record)) => record,
                 Ok(None) => return Err(None),
@@ -304,19 +365,25 @@ impl Network {
                 return Err(Some(stamp));
             }
             let Ok((packet, _)) = Packet::parse(transport) else {
-                port.devices[at].release(ring, &record);
+                let kept = port.devices[at].keep(ring, &record);
+                port.devices[at].finish(&kept);
                 continue;
             };
             let marking = marks(&port.host, &header, &packet);
             if classes >> marking.class & 1 == 0 {
+                port.devices[at].block(ring, marking.class);
                 self.blocked = true;
                 return Err(None);
             }
-            let made = self.take(place, &record, &header, (transport.len(), marking));
+            let kept = port.devices[at].keep(ring, &record);
+            let outside = Outside { place: place as u32, device: at as u32, ring: kept };
+            let transport = transport.len();
+            let made =
+                self.take(place, Entering { record: &record, header: &header, transport, marking, outside });
             if let (Some(tracking), Some(made)) = (&mut self.tracking, &made) {
                 tracking.sent(made.to, &packet);
             }
-            self.ports[place].devices[at].release(ring, &record);
+            self.ports[place].devices[at].finish(&kept);
             if let Some(packet) = made {
                 return Ok(packet);
             }
@@ -324,42 +391,30 @@ impl Network {
     }
 
     /// Takes a record into the network; `None` when it is dropped or stays in its host.
-    fn take(
-        &mut self,
-        place: usize,
-        record: &Record,
-        header: &Header,
-        (transport, marking): (usize, Marked),
-    ) -> Option<LivePacket> {
+    fn take(&mut self, place: usize, taken: Entering<'_>) -> Option<LivePacket> {
         let port = &mut self.ports[place];
-        let (from, owner) = (port.host.number, self.addresses.get(&Ipv6Addr::from(header.source)));
+        let (from, owner) = (port.host.number, self.addresses.get(&Ipv6Addr::from(taken.header.source)));
         let forgery = if owner == Some(&from) { Forgery::None } else { Forgery::Gid(from) };
         // What functions send is checked by the embedded switch.
         if forgery != Forgery::None && port.host.function.is_none() {
             port.counters.forged += 1;
             return None;
         }
-        let marking = Marked { forgery, ..marking };
-        let destination = Ipv6Addr::from(header.destination);
+        let taken = Entering { marking: Marked { forgery, ..taken.marking }, ..taken };
+        let destination = Ipv6Addr::from(taken.header.destination);
         if is_group(destination) {
-            return self.take_for_group(place, record, header, (transport, marking));
+            return self.take_for_group(place, &taken);
         }
         let Some(to) = self.addresses.get(&destination).copied() else {
             self.ports[place].counters.no_destination += 1;
             return None;
         };
-        self.enter((place, to), record, header, (transport, marking))
+        self.enter((place, to), &taken)
     }
 
     /// Takes a packet for a multicast group: one for each other live host, all by the sender's port, because
     /// the switches of a lab do not replicate.
-    fn take_for_group(
-        &mut self,
-        place: usize,
-        record: &Record,
-        header: &Header,
-        marked: (usize, Marked),
-    ) -> Option<LivePacket> {
+    fn take_for_group(&mut self, place: usize, taken: &Entering<'_>) -> Option<LivePacket> {
         let vlan = self.ports[place].host.vlan();
         let others: Vec<u32> = (0..)
             .zip(&self.ports)
@@ -367,30 +422,20 @@ impl Network {
             .map(|(_, port)| port.host.number)
             .collect();
         let made: Vec<LivePacket> =
-            others.into_iter().filter_map(|to| self.enter((place, to), record, header, marked)).collect();
+            others.into_iter().filter_map(|to| self.enter((place, to), taken)).collect();
         self.ports[place].copies.extend(made);
         self.ports[place].copies.pop_front()
     }
 
     /// Takes a record into the network, for one host; `None` when it is lost or stays in its host.
-    fn enter(
-        &mut self,
-        (place, to): (usize, u32),
-        record: &Record,
-        header: &Header,
-        (transport, marking): (usize, Marked),
-    ) -> Option<LivePacket> {
+    fn enter(&mut self, (place, to): (usize, u32), taken: &Entering<'_>) -> Option<LivePacket> {
+        let Entering { header, transport, marking, .. } = *taken;
         let from = self.ports[place].host.number;
         let Some(token) = self.slot() else {
             self.ports[place].counters.lost += 1;
             return None;
         };
-        let flight = &mut self.flights[token as usize];
-        flight.from = from;
-        flight.kind = FlightKind::Rdma(*header, transport);
-        flight.bytes[..transport].copy_from_slice(&record.headers()[Header::BYTES..]);
-        let payload = record.copy(&mut flight.bytes[transport..transport + PAYLOAD_MAX]).len();
-        flight.length = transport + payload;
+        let payload = self.fill(token, taken);
         self.ports[place].counters.rdma_sent += 1;
         if to == from {
             let at = Delivered { token, tos: marking.tos, hop_limit: header.hop_limit };
@@ -415,6 +460,25 @@ impl Network {
             sprayable: marking.is_data && payload > 0,
             token,
         })
+    }
+
+    /// Fills the slot of a packet; returns how long its payload is. A long one stays in its ring for now.
+    fn fill(&mut self, token: u32, taken: &Entering<'_>) -> usize {
+        let Entering { record, header, transport, ref outside, .. } = *taken;
+        let payload = (record.length as usize).min(PAYLOAD_MAX);
+        let flight = &mut self.flights[token as usize];
+        flight.from = self.ports[outside.place as usize].host.number;
+        flight.kind = FlightKind::Rdma(*header, transport);
+        flight.length = transport + payload;
+        flight.bytes[..transport].copy_from_slice(&record.headers()[Header::BYTES..]);
+        if record.length <= COPIED_MAX || self.keeps {
+            record.copy(&mut flight.bytes[transport..transport + payload]);
+        } else {
+            flight.payload = Some(*outside);
+            self.outside.push(token);
+            self.ports[outside.place as usize].devices[outside.device as usize].share(&outside.ring);
+        }
+        payload
     }
 
     /// The next frame of a host's kernel.
@@ -506,6 +570,7 @@ impl Network {
         }
         if device.waiting.len() < WAITING_MAX {
             device.waiting.push_back(token);
+            self.bring_in(token);
             return true;
         }
         port.counters.not_taken += 1;
@@ -553,6 +618,7 @@ impl Network {
 
     /// Detaches a device; what it has not taken is dropped.
     pub(crate) fn detach(&mut self, place: usize, fd: i32) {
+        self.settle();
         let devices = &mut self.ports[place].devices;
         if let Some(at) = devices.iter().position(|device| device.raw() == fd) {
             let device = devices.remove(at);
@@ -610,11 +676,11 @@ impl LiveHosts for Network {
         let Some(place) = self.place(host) else { return self.give_back(token) };
         let flight = &mut self.flights[token as usize];
         if let FlightKind::Rdma(header, transport) = &mut flight.kind {
-            let (transport, payload) = flight.bytes[..flight.length].split_at(*transport);
+            let (transport, payload) = (&flight.bytes[..*transport], flight.length - *transport);
             if let Some(tracking) = &mut self.tracking
                 && let Ok((parsed, _)) = Packet::parse(transport)
             {
-                tracking.delivered(host, &parsed, payload.len());
+                tracking.delivered(host, &parsed, payload);
             }
             header.stamp = now.0 / 1000 + self.origin_ns;
             (header.traffic_class, header.hop_limit) = (packet.tos, packet.hop_limit);
@@ -657,7 +723,18 @@ fn is_group(address: Ipv6Addr) -> bool {
 fn put(device: &mut Device, flight: &Flight) -> bool {
     let FlightKind::Rdma(header, transport) = &flight.kind else { return true };
     let (transport, payload) = flight.bytes[..flight.length].split_at(*transport);
-    device.put(header, transport, payload)
+    match &flight.payload {
+        Some(outside) => {
+            let body: &Body = &outside.ring.body;
+            let fill = |place: &mut [u8]| {
+                body.copy(place);
+            };
+            device.put(header, transport, (payload.len(), fill))
+        }
+        None => {
+            device.put(header, transport, (payload.len(), |place: &mut [u8]| place.copy_from_slice(payload)))
+        }
+    }
 }
 
 impl Port {
@@ -769,6 +846,72 @@ mod tests {
         let paused = [leave(ALL_BUT_3), leave(ALL_BUT_3), leave(ALL_BUT_3)];
         assert_eq!(paused, [Some((1, 8)), Some((6, 48)), None]);
         assert_eq!([leave(CLASS_3_ONLY), leave(0xff), leave(0xff)], [Some((3, 26)), Some((3, 26)), None]);
+    }
+
+    /// Has the packet arrive at the first host, which has a device.
+    fn arrive(network: &mut Network, offer: Offer) {
+        let Offer::Packet(packet) = offer else { panic!("{offer:?}") };
+        network.deliver(0, Delivered { token: packet.token, tos: packet.tos, hop_limit: 63 }, Time(1));
+    }
+
+    #[test]
+    fn payloads_stay_in_the_ring_of_their_device_until_they_are_delivered_or_the_network_is_up_to_date() {
+        let mut attached = attached();
+        let to_other = record(host(0).v4, host(1).v4);
+        let mut written = 0;
+        while attached.write_filled(&to_other, PAYLOAD_MAX, written) {
+            written += 1;
+        }
+        let offers: Vec<Offer> = (0..written).map(|_| attached.network.pull(0, 0xff, Time(1))).collect();
+        assert!(!attached.write(&to_other, PAYLOAD_MAX), "no room goes back before a payload is copied");
+        arrive(&mut attached.network, offers[1]);
+        assert!(!attached.write(&to_other, PAYLOAD_MAX), "the first payload is still in the ring");
+        arrive(&mut attached.network, offers[0]);
+        assert!(attached.write_filled(&to_other, PAYLOAD_MAX, 0xff), "two payloads were copied");
+        attached.network.settle();
+        while attached.write_filled(&to_other, PAYLOAD_MAX, 0xff) {}
+        offers[2..].iter().for_each(|offer| arrive(&mut attached.network, *offer));
+        let order = [1, 0].into_iter().chain(2..written);
+        for value in order {
+            assert_eq!(attached.arrived(), Some(vec![value; PAYLOAD_MAX]));
+            attached.network.flush();
+        }
+        assert_eq!(attached.arrived(), None);
+    }
+
+    #[test]
+    fn a_payload_in_a_ring_outlives_its_device() {
+        let mut attached = attached();
+        assert!(attached.write_filled(&record(host(0).v4, host(1).v4), PAYLOAD_MAX, 7));
+        let Offer::Packet(packet) = attached.network.pull(0, 0xff, Time(1)) else { panic!("no packet") };
+        let fd = attached.network.ports[0].devices[0].raw();
+        attached.network.detach(0, fd);
+        let flight = &attached.network.flights[packet.token as usize];
+        assert_eq!(flight.bytes[TRANSPORT.len()..flight.length], [7; PAYLOAD_MAX]);
+        attached.network.lose(packet.token);
+        assert_eq!(attached.network.ports[0].counters.lost, 1);
+    }
+
+    #[test]
+    fn a_lost_packet_leaves_its_room_in_the_ring() {
+        let mut attached = attached();
+        for _ in 0..1000 {
+            assert!(attached.write(&record(host(0).v4, host(1).v4), PAYLOAD_MAX));
+            let Offer::Packet(packet) = attached.network.pull(0, 0xff, Time(1)) else { panic!("no packet") };
+            attached.network.lose(packet.token);
+        }
+    }
+
+    #[test]
+    fn packets_that_wait_for_their_class_leave_when_other_classes_are_theirs() {
+        let mut attached = attached();
+        assert!(attached.write(&record(host(0).v4, host(1).v4), 64));
+        let class = attached.network.ports[0].host.marks[0].class;
+        assert_eq!(attached.network.pull(0, !(1 << class), Time(1)), Offer::Nothing);
+        let mut hosts = [host(0), host(1)];
+        hosts[0].marks[0].class = (class + 1) % 8;
+        attached.network.set_hosts(&hosts);
+        assert!(matches!(attached.network.pull(0, !(1 << class), Time(1)), Offer::Packet(_)));
     }
 
     #[test]

@@ -192,12 +192,10 @@ impl Merged {
 
 /// Whether two frames differ in nothing but lengths, identification, sequence numbers and checksums.
 fn same_headers(one: &[u8], other: &[u8], at: Layout) -> bool {
-    let mut ranges = vec![0..16, 20..24, 26..at.tcp + 4, at.tcp + 8..at.tcp + 13, at.tcp + 14..at.tcp + 16];
-    if at.is_v6 {
-        ranges = vec![0..18, 20..at.tcp + 4, at.tcp + 8..at.tcp + 13, at.tcp + 14..at.tcp + 16];
-    }
-    ranges.push(at.tcp + 18..at.payload);
-    ranges.into_iter().all(|range| one.get(range.clone()) == other.get(range))
+    let ip = if at.is_v6 { [0..18, 18..18, 20..at.tcp + 4] } else { [0..16, 20..24, 26..at.tcp + 4] };
+    let tcp = [at.tcp + 8..at.tcp + 13, at.tcp + 14..at.tcp + 16, at.tcp + 18..at.payload];
+    let mut ranges = ip.into_iter().chain(tcp);
+    ranges.all(|range| one.get(range.clone()) == other.get(range))
 }
 
 #[cfg(test)]

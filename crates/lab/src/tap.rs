@@ -54,7 +54,8 @@ pub(crate) struct Tap {
     /// How it is cut, if it is longer than the MTU.
     cut: Option<Cut>,
     merged: Merged,
-    /// The kernel has said that there is a frame, and reading has not found the end since.
+    /// The kernel has said that there is a frame, or has taken one, and reading has not found the end since:
+    /// within the call that hands an acknowledgement to it, TCP sends what that has made room for.
     readable: bool,
     neighbours: Neighbours,
     /// Frames of LLDP, which are for the port of the switch and go no further.
@@ -166,6 +167,7 @@ impl Tap {
         }
         // What is to be checksummed stays so, and what was checksummed is known to be right.
         let (head, frame) = bytes.split_at(VNET_BYTES);
+        self.readable = true;
         interface::write(self.fd.as_raw_fd(), head, frame)
     }
 
@@ -176,8 +178,11 @@ impl Tap {
 
     /// Passes on segments that were held back to be merged.
     pub(crate) fn flush(&mut self) -> bool {
-        let fd = self.fd.as_raw_fd();
-        self.merged.flush(|head, frame| interface::write(fd, head, frame))
+        let (fd, readable) = (self.fd.as_raw_fd(), &mut self.readable);
+        self.merged.flush(|head, frame| {
+            *readable = true;
+            interface::write(fd, head, frame)
+        })
     }
 
     /// Answers what the network is asked and no host: who has an address. True for frames that go no further.
@@ -257,4 +262,23 @@ fn hash(frame: &[u8]) -> u32 {
     let protocol = frame.get(protocol).copied().unwrap_or(0);
     let ports = frame.get(at..at + 4).map_or([0; 4], |ports| [ports[0], ports[1], ports[2], ports[3]]);
     u32::from_be_bytes(ports).wrapping_mul(0x85eb_ca6b) ^ u32::from(protocol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hostile::host;
+    use link::unix;
+
+    #[test]
+    fn a_kernel_that_was_handed_a_frame_may_have_one() {
+        let [ours, _theirs] = unix::message_pair().expect("a pair of sockets");
+        unix::set_nonblocking(ours.as_raw_fd()).expect("a socket that does not block");
+        let mut tap = Tap::new(ours, Neighbours::default());
+        assert!(tap.next_class(&host(0).marks).is_none() && !tap.has_frame());
+        let mut frame = [0; VNET_BYTES + 64];
+        frame[VNET_BYTES + 12..][..3].copy_from_slice(&[8, 0, 0x45]);
+        tap.put(&mut frame, 0);
+        assert!(tap.has_frame());
+    }
 }

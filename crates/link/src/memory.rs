@@ -13,7 +13,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-pub use crate::sys::ring::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer};
+pub use crate::sys::ring::{
+    Body, Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer,
+};
 
 /// Makes the memory of a link: our two ends, and the descriptor that the other side opens.
 ///
@@ -108,6 +110,30 @@ mod tests {
         assert_eq!(written, 3, "the last one begins before the limit");
         assert!(!writer.wait_for_room(Sleeper::Thread));
         assert!(take(&mut reader).is_some() && reader.must_wake().is_some() && writer.has_room());
+    }
+
+    #[test]
+    fn what_a_reader_has_passed_keeps_its_room_until_it_is_given_back() {
+        let (mut writer, _ours, fd) = create().unwrap();
+        let (_theirs, mut reader) = open(&fd).unwrap();
+        let mut number = 0;
+        while writer.has_room() {
+            assert!(put(&mut writer, &[2; 40], &[number; 4096]));
+            number += 1;
+        }
+        let passed: Vec<Body> = std::iter::from_fn(|| {
+            let record = reader.next().unwrap()?;
+            reader.pass(&record);
+            Some(record.body())
+        })
+        .collect();
+        assert!(passed.len() == usize::from(number) && !writer.has_room() && reader.must_wake().is_none());
+        let mut copied = [0; 4096];
+        for (number, body) in (0..).zip(&passed) {
+            assert_eq!(body.copy(&mut copied), [number; 4096]);
+        }
+        reader.give_back(passed[0].end);
+        assert!(writer.has_room() && reader.must_wake().is_none(), "the writer asked for no wake-up");
     }
 
     #[test]

@@ -251,6 +251,28 @@ impl Record {
 
     /// Copies the first bytes of the payload; returns as many as there are room for.
     pub fn copy<'a>(&self, out: &'a mut [u8]) -> &'a [u8] {
+        self.body().copy(out)
+    }
+
+    /// The payload, and where the record ends.
+    pub fn body(&self) -> Body {
+        Body { payload: self.payload, length: self.length, end: self.end }
+    }
+}
+
+/// The payload of a record that a reader has passed and not given back yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Body {
+    payload: u64,
+    /// Its length in bytes.
+    pub length: u32,
+    /// Where the record ends, for [`Reader::give_back`].
+    pub end: u64,
+}
+
+impl Body {
+    /// Copies the first bytes; returns as many as there are room for.
+    pub fn copy<'a>(&self, out: &'a mut [u8]) -> &'a [u8] {
         let length = out.len().min(self.length as usize);
         // SAFETY: the record is not released, as its users promise, so the payload is mapped.
         unsafe { out.as_mut_ptr().copy_from_nonoverlapping(self.payload as *const u8, length) };
@@ -335,8 +357,20 @@ impl Reader {
     /// Gives the room of a record back to the writer.
     #[inline]
     pub fn release(&mut self, record: &Record) {
+        self.pass(record);
+        self.give_back(record.end);
+    }
+
+    /// Goes on to the record behind this one, which stays until [`Self::give_back`].
+    #[inline]
+    pub fn pass(&mut self, record: &Record) {
         self.position = record.end;
-        self.ring.control().done.0.store(self.position, Ordering::Release);
+    }
+
+    /// Gives the room of records that were passed back to the writer: of all up to the one with this end.
+    #[inline]
+    pub fn give_back(&mut self, end: u64) {
+        self.ring.control().done.0.store(end, Ordering::Release);
         self.released = true;
     }
 
