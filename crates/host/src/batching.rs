@@ -86,8 +86,8 @@ impl Batching {
         again
     }
 
-    /// Whether polls have found nothing for `long`, which is longer than a round trip takes. On a machine with fewer cores
-    /// than polling programs, the peer may be waiting for this core.
+    /// Whether polls have found nothing for `long`, which is longer than a round trip takes. On a machine
+    /// with fewer cores than polling programs, the peer may be waiting for this core.
     pub(crate) fn waits_long(&self, now: Instant, long: Nanos) -> bool {
         self.empty_since.is_some_and(|since| now >= since + long)
     }
@@ -102,5 +102,22 @@ impl Batching {
         let is_old = self.transmissions == self.transmissions_at_tick;
         self.transmissions_at_tick = self.transmissions;
         is_old
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_poll_that_finds_nothing_waits_long_in_a_lab() {
+        let (mut batching, now) = (Batching::default(), Instant(1_000_000));
+        let waits = |batching: &Batching| [Nanos(0), YIELD_AFTER].map(|long| batching.waits_long(now, long));
+        assert_eq!(waits(&batching), [false; 2]);
+        batching.note_empty_poll(now);
+        assert_eq!(waits(&batching), [true, false]);
+        assert!(batching.waits_long(now + YIELD_AFTER, YIELD_AFTER));
+        batching.note_taken(0);
+        assert_eq!(waits(&batching), [false; 2]);
     }
 }
