@@ -130,8 +130,8 @@ impl Transport {
         self == Self::SharedMemory
     }
 
-    /// Whether the peer may be asked for acknowledgements that a network does without: the first one early, for
-    /// which direct execution waits, and one for each completion of a short request.
+    /// Whether the peer may be asked for acknowledgements that a network does without: the first one early,
+    /// for which direct execution waits, and one for each completion of a short request.
     #[inline]
     pub(super) fn asks_early(self) -> bool {
         self == Self::SharedMemory

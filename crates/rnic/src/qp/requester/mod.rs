@@ -560,9 +560,8 @@ impl Requester {
     }
 
     /// An acknowledgement is asked for at the end of a message that no other follows at once, at intervals,
-    /// and when the window is about to close on packets of which none asked. On a shared-memory channel, where
-    /// acknowledgements cost no system call, also for each short request of which the program wants a
-    /// completion.
+    /// and when the window is about to close on packets of which none asked. On a shared-memory channel, for
+    /// each short request of which the program wants a completion too: no system call is needed there.
     #[inline]
     fn wants_acknowledgement(&self, qp: &Common, entry: &SendEntry, index: usize, packets: u32) -> bool {
         if !qp.is_reliable() {
