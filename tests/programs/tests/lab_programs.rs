@@ -174,3 +174,44 @@ fn storage_over_rdma_between_two_hosts() {
     let most = sent.filter_map(|rest| rest.lines().next()?.parse().ok()).max();
     assert!(most.is_some_and(|packets: u64| packets >= 4096), "{said}");
 }
+
+/// Three hosts write to one disk at once, over a port that is slow enough to be congested, and fio compares
+/// what it reads back.
+#[test]
+fn three_clients_of_storage_share_a_congested_port() {
+    let said = live::script(
+        r#"
+        $R lab up -d --slow 1000 $F/lab.toml || exit 1
+        $R lab exec --machine-clock server -- $R serve nvme --memory 64MiB --rdma 10.0.0.1:4420 \
+            --listen 10.0.0.1:4421 >$D/server 2>&1 &
+        cat >$D/client <<'FILE'
+            export XDG_RUNTIME_DIR=$D/client$1
+            mkdir $XDG_RUNTIME_DIR
+            for _ in $(seq 50); do
+                URI=$($R nvme connect --transport rdma 10.0.0.1:4420) && break
+                sleep 0.2
+            done
+            fio --name=client$1 --ioengine=nbd --uri="$URI" --rw=randwrite --bsrange=4k-256k \
+                --offset=$((16 * $1))M --size=16M --io_size=4M --iodepth=8 --verify=crc32c --verify_fatal=1 \
+                --do_verify=1 --verify_state_save=0 >$D/fio$1 2>&1 && echo "client $1 has verified"
+            $R nvme disconnect
+FILE
+        export D R
+        for number in 0 1 2; do
+            $R lab exec --machine-clock sender$number -- sh $D/client $number &
+            CLIENTS="$CLIENTS $!"
+        done
+        wait $CLIENTS
+        $R lab ps | grep -o 'marked [0-9]*, pauses [0-9]*'
+        down
+        cat $D/fio? $D/server"#,
+        SECONDS,
+    );
+    let verified = ["client 0 has verified", "client 1 has verified", "client 2 has verified"];
+    expect(&said, &verified);
+    expect(&said, &["left: 0 processes, 0 sockets"]);
+    // The port to the server was congested: its queue was marked, or paused the senders.
+    let line = said.lines().find_map(|line| line.strip_prefix("marked "));
+    let congested = line.is_some_and(|line| line != "0, pauses 0");
+    assert!(congested, "{said}");
+}
