@@ -37,7 +37,7 @@ pub(crate) struct LabPort {
     now: Instant,
     /// The progress thread sleeps, and the lab wakes it.
     sleeps: bool,
-    /// Classes whose ring had no room when a packet was to be sent: one bit each.
+    /// One bit for each class whose ring had no room for the last packet of that class.
     full: u8,
     /// The lab has ended, or has written what is not valid: the cable is cut.
     cut: bool,

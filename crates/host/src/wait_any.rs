@@ -19,6 +19,7 @@
 //! so wakes the threads that wait for those, which sleep until their completion channels are readable.
 
 use crate::clock;
+use crate::pump::Pump;
 use crate::shared::Shared;
 use crate::wait::{CROWDED, WANTED, WaitGuard, note_waits_for_others};
 use libc::{POLLIN, pollfd};
@@ -157,7 +158,7 @@ impl WaitGuard<'_> {
     ) -> io::Result<Option<WaitEnd>> {
         let end = Instant::now() + polls;
         loop {
-            if self.take_records(cq) {
+            if self.take_records(&mut self.shared.lock(), cq).1 {
                 return Ok(Some(READY));
             }
             unix::wait_for_any(others, Some(Duration::ZERO))?;
@@ -177,9 +178,8 @@ impl WaitGuard<'_> {
         }
     }
 
-    /// Takes what has arrived in the rings. Whether the queue has completions.
-    fn take_records(&self, cq: Cq) -> bool {
-        let mut pump = self.shared.lock();
+    /// Takes what has arrived in the rings. Returns the time, and whether the queue has completions.
+    fn take_records(&self, pump: &mut Pump, cq: Cq) -> (rnic::Instant, bool) {
         let now = pump.clock();
         let is_held = pump.holds_until(now).is_some();
         pump.progress_in_memory(now, is_held, Some((cq, 1)));
@@ -189,19 +189,14 @@ impl WaitGuard<'_> {
         if has_completions {
             self.shared.presence.note_call();
         }
-        has_completions
+        (now, has_completions)
     }
 
     /// Takes what has arrived, and prepares the sleep unless the queue has completions.
     fn prepare(&self, cq: Cq) -> Prepared {
         let mut pump = self.shared.lock();
-        let now = pump.clock();
-        let is_held = pump.holds_until(now).is_some();
-        pump.progress_in_memory(now, is_held, Some((cq, 1)));
-        pump.pump_events(&self.shared.events);
-        self.shared.presence.note_wait(now);
-        if pump.rnic.cqs().has_completions(cq) {
-            self.shared.presence.note_call();
+        let (now, has_completions) = self.take_records(&mut pump, cq);
+        if has_completions {
             return Prepared::Ready;
         }
         pump.note_away();

@@ -42,7 +42,7 @@ pub(crate) struct Device {
     /// First numbers and counts of queue pairs.
     ranges: Vec<(u32, u32)>,
     rings: LabEnds,
-    /// By ring: records whose payload is still in it.
+    /// For each ring, the records whose payload the network has not copied yet.
     kept: [Kept; RINGS],
     /// By ring: the class of its next record, where that class could not leave.
     blocked: [Option<u8>; RINGS],
@@ -144,7 +144,7 @@ impl Device {
         self.blocked = [None; RINGS];
     }
 
-    /// Takes a record, whose payload stays in the ring until [`Self::finish`].
+    /// Takes a record from a ring. The payload stays in the ring until [`Self::finish`] is called.
     #[inline]
     pub(crate) fn keep(&mut self, ring: usize, record: &Record) -> InRing {
         self.ring(ring).pass(record);
@@ -183,7 +183,7 @@ impl Device {
         }
     }
 
-    /// Hands a packet to the device, whose payload `fill` writes; false when it has no room for it.
+    /// Writes a packet into the ring to the device; `fill` writes the payload. False when the ring is full.
     pub(crate) fn put(
         &mut self,
         header: &Header,

@@ -130,7 +130,7 @@ pub(crate) struct Network {
     macs: BTreeMap<[u8; 6], u32>,
     flights: Vec<Flight>,
     free: Vec<u32>,
-    /// Packets whose payload was in a ring when they entered; some of these have left since.
+    /// Tokens of packets whose payload was left in a ring when they entered, delivered packets included.
     outside: Vec<u32>,
     /// Packets that have left the network, and may be in a capture that is not written yet.
     kept: Vec<u32>,
@@ -238,8 +238,8 @@ impl Network {
         }
     }
 
-    /// Copies payloads that are still in rings, whose room goes back to the devices. To be called before
-    /// devices do anything with the room that they have, and before one is detached.
+    /// Copies the payloads that are still in rings into the network, and gives their room back to the
+    /// devices. Called before devices use that room, and before a device is detached.
     pub(crate) fn settle(&mut self) {
         let mut tokens = std::mem::take(&mut self.outside);
         tokens.drain(..).for_each(|token| self.bring_in(token));
