@@ -1,4 +1,4 @@
-//! What of a fabric file can change while its lab runs.
+//! The values of a fabric file that can change while its lab runs.
 
 use crate::functions::adapters_of;
 use crate::plan::Plan;
@@ -10,7 +10,7 @@ const SETTABLE: &str = "link.N with rate, delay, length, loss and bit-errors; qo
                         nic.NAME.functions.vf.N with mac, vlan, qos, min-rate, max-rate, spoof-check, trust \
                         and state";
 
-/// Whether a path leads to something that can change.
+/// Whether a path names a value that can change.
 fn is_settable(path: &str) -> bool {
     let keys: Vec<&str> = path.split('.').map(str::trim).collect();
     match keys[..] {

@@ -29,7 +29,7 @@ const TEXT_BYTES_MAX: usize = 256 << 20;
 /// How long a command waits for room in the lab's backlog.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a lab is asked for.
+/// A request to a lab.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case")]
 pub(crate) enum Request {
@@ -41,35 +41,35 @@ pub(crate) enum Request {
     Down,
     /// Takes a link down, or brings it up again.
     Link { ends: [String; 2], up: bool },
-    /// What a switch with a vendor's configuration prints.
+    /// The output of a command of a switch with a vendor's configuration.
     Show { switch: String, command: String },
     /// Writes packets of a port to a file, or ends that.
     Capture { port: String, path: Option<String> },
-    /// The lab ends with this connection.
+    /// Binds the lab to this connection: the lab ends with it.
     Own,
-    /// Flows of the run that comes, besides those that were named before.
+    /// Adds flows to the run that comes next.
     Track { flows: Vec<Numbers> },
-    /// When the run begins and ends, in nanoseconds of the lab's clock.
+    /// The times at which the run begins and ends, in nanoseconds of the lab's clock.
     Measure { begin_ns: u64, end_ns: Option<u64> },
     /// The end of the run, if it has none.
     Finish,
-    /// What those who posted messages know of them.
+    /// Counters of the flows at the hosts that posted their messages.
     Outcomes { outcomes: Vec<Outcome> },
-    /// What the run has shown.
+    /// The results of the run.
     Measured,
     /// Other values of the fabric file: all of them, or none where one cannot be set.
     Set { values: Vec<(String, String)> },
     /// Adapters with functions.
     Functions,
-    /// What ports counted, and what is wrong, as the simulator reports it.
+    /// The counters of ports, and findings, in the form of the simulator's report.
     Report { json: bool },
-    /// What ports counted.
+    /// The counters of ports.
     Ports,
-    /// What links have agreed to by DCBX.
+    /// The DCBX state of links.
     Dcbx,
 }
 
-/// What a lab answers.
+/// An answer of a lab.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub(crate) enum Answer {
@@ -87,16 +87,16 @@ pub struct Status {
     pub name: String,
     /// The title of its file.
     pub title: String,
-    /// The process that it is.
+    /// The PID of the lab.
     pub process: u32,
     /// Nanoseconds of its clock since it began.
     pub now_ns: u64,
-    /// By what its clock is slower than the machine's.
+    /// The factor by which its clock is slower than the machine's.
     pub slowdown: u64,
     /// How late packets were handled.
     pub lateness: LatenessSummary,
-    /// What the shortest link takes for a whole packet, ns: the 99.9th percentile of lateness is compared
-    /// with it.
+    /// The time that the shortest link takes for a packet of the longest kind, ns: the 99.9th percentile of
+    /// lateness is compared with it.
     pub shortest_link_ns: u64,
     /// Whether lateness was within it.
     pub valid: bool,
@@ -112,7 +112,7 @@ pub struct Status {
     pub simulated: u32,
     /// Ports whose packets are written to files.
     pub captured: Vec<String>,
-    /// What links of live hosts have agreed to by DCBX.
+    /// The DCBX state of links of live hosts.
     #[serde(default)]
     pub dcbx: Vec<DcbxLink>,
 }
@@ -133,7 +133,7 @@ pub struct HostStatus {
     pub function: Option<FunctionStatus>,
     /// Devices that programs have open.
     pub devices: u32,
-    /// What was counted.
+    /// The counters of its devices and its kernel.
     pub counters: HostCounters,
 }
 
@@ -173,7 +173,7 @@ pub struct Client {
     deadline: Option<Instant>,
 }
 
-/// What is needed to enter a host.
+/// The environment variables and namespaces with which a process enters a host.
 #[derive(Debug)]
 pub struct Entered {
     /// Variables of its programs.
@@ -312,7 +312,7 @@ impl Client {
         self.ask(&Request::Measure { begin_ns, end_ns }).map(drop)
     }
 
-    /// Ends the run, and returns what it has shown. `outcomes` is what those know who posted messages.
+    /// Ends the run, and returns its results. `outcomes` are the counters of the posters of messages.
     ///
     /// # Errors
     /// When no run is measured.
@@ -341,7 +341,7 @@ impl Client {
         serde_json::from_str(&self.text(&Request::Functions)?).map_err(|_| Self::wrong())
     }
 
-    /// What a switch with a vendor's configuration prints for a command.
+    /// The output of a switch with a vendor's configuration for a command.
     ///
     /// # Errors
     /// When there is no such switch or command.
@@ -349,7 +349,7 @@ impl Client {
         self.text(&Request::Show { switch: switch.to_owned(), command: command.to_owned() })
     }
 
-    /// What ports counted, and what is wrong, as the simulator reports it, as a table or as JSON.
+    /// The counters of ports, and findings, in the form of the simulator's report: a table or JSON.
     ///
     /// # Errors
     /// When the lab does not answer.
@@ -357,7 +357,7 @@ impl Client {
         self.text(&Request::Report { json })
     }
 
-    /// What ports counted: those that have sent the most bytes, if there are many.
+    /// The counters of ports: of those that have sent the most bytes, if there are many.
     ///
     /// # Errors
     /// When the lab does not answer.
@@ -382,7 +382,7 @@ impl Client {
         }
     }
 
-    /// What is needed to enter a host.
+    /// Requests the variables and namespaces of a host.
     ///
     /// # Errors
     /// When there is no such host.

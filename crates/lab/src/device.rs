@@ -53,7 +53,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Answers the first message on a connection; `welcome` says how the device fills its rings.
+    /// Answers the first message on a connection; `welcome` limits how the device fills its rings.
     ///
     /// # Errors
     /// When it is not a device of this version and user, or there is no memory.
@@ -77,7 +77,7 @@ impl Device {
         self.socket.as_raw_fd()
     }
 
-    /// Takes what the device has said on its socket; false when the device is gone.
+    /// Reads the messages of the device on its socket; false when the device is gone.
     pub(crate) fn attend(&mut self) -> bool {
         for _ in 0..MESSAGES_MAX {
             let mut bytes = [0; MESSAGE_BYTES];

@@ -37,7 +37,7 @@ const COMMANDS_MAX: usize = 64;
 /// Names of ports in a message at most.
 const NAMES_MAX: usize = 16;
 
-/// What a watched descriptor is.
+/// The kind of a watched descriptor, with its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Watched {
     Signals,
@@ -95,7 +95,7 @@ pub(crate) struct Engine {
     epoll: Epoll,
     held: Held,
     commands: BTreeMap<RawFd, OwnedFd>,
-    /// Devices that have connected and not said anything yet, with the place of their host.
+    /// Devices that have connected and sent no message yet, with the place of their host.
     greetings: BTreeMap<RawFd, (OwnedFd, usize)>,
     /// The shortest one of the file as it was read: nodes of the network are driven by themselves for so
     /// long.
@@ -106,7 +106,7 @@ pub(crate) struct Engine {
     measurement: Measurement,
     /// The connection with which the lab ends.
     owner: Option<RawFd>,
-    /// Who is to be told that the lab has ended.
+    /// The connection of the command that ends the lab: it is closed when the lab has ended.
     ends: Option<OwnedFd>,
     stops: bool,
 }
@@ -213,7 +213,7 @@ impl Engine {
         self.network.settle();
     }
 
-    /// Has the network ask ports that have something, and were found empty before.
+    /// Has the network poll ports that have a packet, and had none before.
     fn wake_ports(&mut self) {
         for port in &mut self.network.ports {
             if !port.asks && port.has_more() {

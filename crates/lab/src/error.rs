@@ -1,8 +1,8 @@
-//! Why a lab cannot do what it is asked to.
+//! Errors of labs.
 
 use std::io;
 
-/// What is wrong, and what to do.
+/// An error of a lab, with a remedy where there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The machine has no user namespaces for ordinary users.
@@ -63,7 +63,7 @@ pub enum LabError {
     /// No lab has this name.
     #[error("no lab is called {name}; there are: {there}")]
     NoSuchLab {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// Those that run.
         there: String,
@@ -71,7 +71,7 @@ pub enum LabError {
     /// Several labs run.
     #[error("several labs run: choose one with --lab, of {0}")]
     Several(String),
-    /// What the lab has answered.
+    /// The lab has refused a request; its answer.
     #[error("{0}")]
     Refused(String),
     /// Another user has taken the name of the socket.
@@ -80,9 +80,9 @@ pub enum LabError {
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was to be done.
+        /// The operation that failed.
         what: &'static str,
-        /// Why it was not.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

@@ -28,7 +28,7 @@ pub struct FunctionStatus {
     pub vf: u32,
     /// Whether its link is up.
     pub up: bool,
-    /// What the embedded switch dropped of its packets.
+    /// Its packets that the embedded switch dropped, by cause.
     pub dropped: FunctionDrops,
 }
 

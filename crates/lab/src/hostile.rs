@@ -1,4 +1,5 @@
-//! What a host of a lab may give it, through the code that takes it: for fuzzers, which have no namespaces.
+//! Untrusted input from a host of a lab, passed to the code that parses it: for fuzzers, which have no
+//! namespaces.
 
 use crate::clock::Clock;
 use crate::device::Device;

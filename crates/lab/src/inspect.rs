@@ -1,4 +1,4 @@
-//! What a lab says of its network.
+//! Answers about the network of a lab.
 
 use crate::control::Answer;
 use fabric::file::SharedAdapter;

@@ -13,7 +13,7 @@ pub(crate) struct Lateness {
     max: u64,
 }
 
-/// What the histogram says.
+/// Percentiles of the histogram.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct LatenessSummary {
     /// Packets that were handled.

@@ -30,18 +30,18 @@ struct Counted {
     lateness: LatenessSummary,
 }
 
-/// What a run has shown.
+/// The results of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// By what the clock was slower than the machine's.
+    /// The factor by which the clock was slower than the machine's.
     pub slowdown: u64,
     /// How late packets were handled.
     pub lateness: LatenessSummary,
-    /// What the shortest link takes for a whole packet, ns.
+    /// The time that the shortest link takes for a packet of the longest kind, ns.
     pub shortest_link_ns: u64,
     /// Whether the 99.9th percentile of lateness was within it.
     pub valid: bool,
-    /// What the simulator reports of a run.
+    /// The report of the run, in the form of the simulator's.
     pub report: Report,
 }
 
@@ -82,7 +82,7 @@ impl Measurement {
         self.counted = Some(Counted { results: world.results(), flows, lateness });
     }
 
-    /// What the run has shown; nothing before its end.
+    /// The results of the run; nothing before its end.
     pub(crate) fn measured(&self, plan: &Plan, slowdown: u64) -> Option<Measured> {
         let Counted { results, flows, lateness } = self.counted.as_ref()?;
         let whole = &plan.whole;

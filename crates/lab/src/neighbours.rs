@@ -1,4 +1,5 @@
-//! Who has which address: the lab answers kernels that ask, and tells them of a MAC address that has changed.
+//! Neighbour resolution: the lab answers ARP requests and neighbour solicitations of kernels, and notifies
+//! them of a MAC address that has changed.
 
 use crate::frame::{Checksum, ETHERNET_BYTES};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,7 +18,7 @@ const OVERRIDES: u8 = 0x20;
 /// Bytes of an ARP frame, padded to the shortest that there is.
 const ARP_BYTES: usize = 60;
 
-/// A host as other kernels know it.
+/// The addresses of a host in the neighbour tables of other kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HostAddresses {
     pub(crate) v4: Ipv4Addr,
@@ -30,8 +31,8 @@ pub(crate) struct HostAddresses {
 pub(crate) type Neighbours = std::sync::Arc<[HostAddresses]>;
 
 impl HostAddresses {
-    /// What the lab tells kernels when the MAC address has changed: an ARP announcement (RFC 5227, 3), and
-    /// advertisements that nobody has asked for (RFC 4861, 7.2.6).
+    /// The frames that notify kernels of a changed MAC address: an ARP announcement (RFC 5227, 3), and
+    /// unsolicited neighbour advertisements (RFC 4861, 7.2.6).
     pub(crate) fn announcements(&self) -> [Vec<u8>; 3] {
         let mut arp = arp_frame(1, [0xff; 6], self.mac, self.v4);
         arp[38..42].copy_from_slice(&self.v4.octets());

@@ -1,5 +1,4 @@
-//! What lies outside of the simulated network: the ports of live hosts, and the packets that are in the
-//! network.
+//! The edge of the simulated network: the ports of live hosts, and the packets that are in the network.
 
 use crate::capture::{LinkMarks, rdma_frame};
 use crate::clock::Clock;
@@ -44,7 +43,7 @@ const COPIED_MAX: u32 = 128;
 /// Packets that wait for a device without room at most; further ones are dropped.
 const WAITING_MAX: usize = 8192;
 
-/// What is counted of a live host.
+/// The counters of a live host.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub struct HostCounters {
     /// RoCEv2 packets of devices that entered the network.
@@ -75,7 +74,7 @@ pub(crate) struct Port {
     copies: VecDeque<LivePacket>,
     /// Where the round over the devices goes on.
     next: usize,
-    /// The network asks for packets by itself, because it has found some when it last asked.
+    /// The network polls the port by itself, because its last poll returned a packet.
     pub(crate) asks: bool,
     pub(crate) counters: HostCounters,
 }
@@ -185,7 +184,7 @@ impl Network {
 
     /// Replaces the hosts, in the order of their ports, after their marks, variables, VLANs or MAC addresses
     /// have changed. ARP requests and neighbour solicitations are answered by the new ones from then on, and
-    /// kernels of the VLAN are told of a new MAC address.
+    /// kernels of the VLAN are notified of a new MAC address.
     pub(crate) fn set_hosts(&mut self, hosts: &[LiveHost]) {
         let known = neighbours_of(hosts);
         self.macs = hosts.iter().map(|host| (host.mac, host.number)).collect();
@@ -395,7 +394,7 @@ impl Network {
         let port = &mut self.ports[place];
         let (from, owner) = (port.host.number, self.addresses.get(&Ipv6Addr::from(taken.header.source)));
         let forgery = if owner == Some(&from) { Forgery::None } else { Forgery::Gid(from) };
-        // What functions send is checked by the embedded switch.
+        // The embedded switch checks the packets of functions.
         if forgery != Forgery::None && port.host.function.is_none() {
             port.counters.forged += 1;
             return None;
@@ -503,7 +502,7 @@ impl Network {
             flight.length = length;
             let forgery = self.forgery(place, source, source_ip);
             let port = &mut self.ports[place];
-            // What functions send is checked by the embedded switch.
+            // The embedded switch checks the packets of functions.
             if forgery != Forgery::None && port.host.function.is_none() {
                 port.counters.forged += 1;
                 self.free.push(token);
@@ -554,7 +553,7 @@ impl Network {
             });
         let port = &mut self.ports[place];
         if qpn == GROUP {
-            // Devices know which groups their queue pairs are in.
+            // Devices hold the multicast groups of their queue pairs.
             let taken = port.devices.iter_mut().filter(|device| device.waiting.is_empty() && !device.leaves);
             let taken = taken.filter_map(|device| put(device, flight).then_some(())).count();
             *(if taken > 0 { &mut port.counters.rdma_received } else { &mut port.counters.not_taken }) += 1;
@@ -664,7 +663,7 @@ impl LiveHosts for Network {
         if let Some(packet) = self.pull_frame(place, classes, now) {
             return Offer::Packet(packet);
         }
-        // Otherwise the network asks no more, and the loop has to: a packet may have come meanwhile.
+        // Otherwise the network polls no more, and the loop has to wake it: a packet may have come meanwhile.
         self.ports[place].asks = later.is_some() || self.blocked;
         later.map_or(Offer::Nothing, Offer::At)
     }
@@ -743,7 +742,7 @@ impl Port {
         Self { host, devices: Vec::new(), tap, copies: VecDeque::new(), next: 0, asks: false, counters }
     }
 
-    /// Whether a packet of a device waits, which says itself when it was made.
+    /// Whether a packet of a device waits: its record contains the time at which it was made.
     #[inline]
     pub(crate) fn has_stamped(&self) -> bool {
         self.devices.iter().any(Device::has_record)
@@ -758,7 +757,7 @@ impl Port {
     }
 }
 
-/// What switches hash, as the simulator's hosts make it.
+/// The value that switches hash, computed as for the simulator's hosts.
 fn entropy(ports: u32, from: u32, to: u32) -> u32 {
     ports ^ from.rotate_left(16) ^ to.wrapping_mul(0x9e37_79b1)
 }

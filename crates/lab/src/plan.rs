@@ -1,4 +1,4 @@
-//! What a lab is made of: which hosts of a fabric file are live, and their names and addresses.
+//! The plan of a lab: which hosts of a fabric file are live, and their names and addresses.
 
 use crate::LabError;
 use crate::frame::{class_of, link_local};
@@ -99,7 +99,7 @@ pub struct Plan {
     /// The network of the file with all transfers.
     pub whole: Experiment,
     document: Document,
-    /// What the file names, as it was when the plan was made.
+    /// The texts of the files that the file names, as they were when the plan was made.
     files: BTreeMap<String, String>,
 }
 
@@ -108,7 +108,7 @@ impl Plan {
     /// in which live hosts take part are left out, because programs make them.
     ///
     /// # Errors
-    /// What a lab cannot have.
+    /// When the file has a mistake, or has something that a lab does not support.
     pub fn new(name: String, document: Document, read: &mut ReadFile<'_>) -> Result<Self, LabError> {
         let mut files = BTreeMap::new();
         let mut keep = |name: &str| {
@@ -243,7 +243,7 @@ fn variables(congestion: Congestion, config: &HostConfig) -> Vec<(String, String
     let congestion = match congestion {
         Congestion::Off => "off",
         Congestion::Dcqcn => "dcqcn",
-        // Swift and HPCC of programs would need what switches of a lab do not tell.
+        // Swift and HPCC need measurements that switches of a lab do not provide to programs.
         _ => "window",
     };
     let mut variables = vec![(host::settings::CONGESTION.to_owned(), congestion.to_owned())];

@@ -1,4 +1,4 @@
-//! What the ports of a lab have counted, in an answer that is short enough to be asked for every second.
+//! The counters of the ports of a lab, in an answer that is short enough to be requested every second.
 
 use serde::{Deserialize, Serialize};
 use sim::experiment::Experiment;

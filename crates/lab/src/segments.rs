@@ -16,7 +16,7 @@ const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const CWR: u8 = 0x80;
-/// Bytes of a merged frame at most: what the length of an IPv4 packet can say.
+/// Bytes of a merged frame at most: below the longest IPv4 packet, of 65,535 bytes.
 const MERGED_MAX: usize = 65_000;
 
 /// Where the parts of a TCP frame begin, counted from the Ethernet header.
@@ -165,7 +165,7 @@ impl Merged {
         true
     }
 
-    /// Whether nothing can follow: the sender wants what is here delivered, or the last one was shorter.
+    /// Whether nothing can follow: the segments have PSH set, or the last one was shorter.
     pub(crate) fn is_closed(&self) -> bool {
         let Some(layout) = self.layout else { return false };
         let payload = self.bytes.len() - VNET_BYTES - layout.payload;

@@ -140,7 +140,7 @@ fn mounts(host: &LiveHost, hosts: &[LiveHost]) -> Result<(), String> {
 fn interfaces(host: &LiveHost) -> Result<(Option<OwnedFd>, Option<String>), String> {
     let interfaces = Interfaces::new().map_err(named("a socket"))?;
     interfaces.up("lo").map_err(named("lo"))?;
-    // Addresses are the file's: nobody else has them, and there is nothing to wait for.
+    // Addresses come from the file and are unique, so duplicate address detection would only delay.
     for what in ["all", "default"] {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{what}/accept_dad"), "0");
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{what}/accept_ra"), "0");

@@ -14,14 +14,14 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// What is said of a lab once its hosts can be entered.
+/// The summary of a lab whose hosts can be entered.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Ready {
     /// The name of the lab.
     pub name: String,
     /// Names of the live hosts.
     pub hosts: Vec<String>,
-    /// What does not work on this machine.
+    /// Features that do not work on this machine.
     pub warnings: Vec<String>,
 }
 

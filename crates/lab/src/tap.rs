@@ -1,8 +1,8 @@
 //! The tap of a live host: frames of its kernel, TCP and everything else that is not a device's.
 //!
-//! A frame stands behind the header of a virtual network device (`struct virtio_net_hdr`), which says what
-//! the sender's kernel has left to do: checksums are not made, because the receiver's kernel knows from the
-//! same header that the frame never left the machine.
+//! A frame follows the header of a virtual network device (`struct virtio_net_hdr`), which contains the
+//! offloads that the sender's kernel has left: checksums are not computed, because the receiver's kernel
+//! knows from the same header that the frame never left the machine.
 
 use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES, class_of};
 use crate::neighbours::{ETHERTYPE_ARP, ETHERTYPE_IPV6, Neighbours, arp_answer, solicited};
@@ -54,7 +54,7 @@ pub(crate) struct Tap {
     /// How it is cut, if it is longer than the MTU.
     cut: Option<Cut>,
     merged: Merged,
-    /// The kernel has said that there is a frame, or has taken one, and reading has not found the end since:
+    /// The kernel has signalled a frame, or has taken one, and reading has not found the queue empty since:
     /// within the call that hands an acknowledgement to it, TCP sends what that has made room for.
     readable: bool,
     neighbours: Neighbours,
@@ -165,7 +165,7 @@ impl Tap {
         if self.merged.add(bytes) {
             return !self.merged.is_closed() || self.flush();
         }
-        // What is to be checksummed stays so, and what was checksummed is known to be right.
+        // The header passes unchanged: a checksum left to compute stays so, and a verified one stays valid.
         let (head, frame) = bytes.split_at(VNET_BYTES);
         self.readable = true;
         interface::write(self.fd.as_raw_fd(), head, frame)
@@ -185,7 +185,7 @@ impl Tap {
         })
     }
 
-    /// Answers what the network is asked and no host: who has an address. True for frames that go no further.
+    /// Answers ARP requests and neighbour solicitations. True for frames that go no further.
     fn is_answered(&mut self) -> bool {
         let frame = self.frame();
         match frame.get(12..14) {

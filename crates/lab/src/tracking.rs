@@ -1,5 +1,5 @@
-//! What crosses the network of the flows of a live run: counted where packets enter and leave it, as the
-//! simulator counts its own.
+//! Counters of the flows of a live run, taken where packets enter and leave the network, as the simulator
+//! counts its own.
 
 use serde::{Deserialize, Serialize};
 use sim::world::{Flow, FlowResult, Latency, Receiving};
@@ -117,7 +117,7 @@ impl TrackedFlow {
         self.out_of_order && self.ahead.len() < AHEAD_MAX && self.ahead.insert(psn)
     }
 
-    /// What was counted; the poster's part is missing.
+    /// The counters of the network; those of the poster are missing.
     pub(crate) fn result(&self) -> FlowResult {
         let mut result = FlowResult::of_nothing();
         result.delivered_bytes = self.delivered_bytes;
@@ -139,7 +139,7 @@ pub struct Numbers {
     pub receiver: u32,
 }
 
-/// What a queue pair's poster counted of its messages.
+/// The counters of a queue pair's poster.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// Number of the flow in the file.
@@ -150,7 +150,7 @@ pub struct Outcome {
     pub completed_ns: Option<[u64; 2]>,
     /// Messages that completed.
     pub messages: u64,
-    /// Whether these are all.
+    /// Whether all messages have completed.
     pub is_done: bool,
     /// The queue pair failed.
     pub failed: bool,
@@ -162,7 +162,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Adds what the poster knows to what the network has counted.
+    /// Adds the poster's counters to those of the network.
     pub(crate) fn complete(&self, flow: &Flow, result: &mut FlowResult) {
         let at = |ns: u64| fabric::Time(ns.saturating_mul(1000));
         result.started = self.started_ns.map_or(fabric::Time::NEVER, at);

@@ -1,5 +1,6 @@
 //! One host's part in a live run: the ends of the flows of a fabric file, over verbs and RDMA-CM as any
-//! program uses them. It is told what to do by lines of JSON at its standard input, and answers likewise.
+//! program uses them. It reads commands and writes answers, one JSON object per line, on standard input and
+//! output.
 
 use crate::clock::Clock;
 use crate::tracking::Outcome;
@@ -61,15 +62,15 @@ pub struct LiveFlow {
     pub peer: Option<Ipv4Addr>,
 }
 
-/// What a host is told.
+/// A command to a host.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Told {
-    /// The flows that it has an end of, and its address.
+    /// The flows that have an end in the host, and its address.
     Flows {
         /// Where it listens.
         address: Ipv4Addr,
-        /// Those that have an end in this host.
+        /// The flows of this host.
         flows: Vec<LiveFlow>,
     },
     /// All hosts listen.
@@ -83,7 +84,7 @@ pub enum Told {
     },
 }
 
-/// What a host answers.
+/// An answer of a host.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Said {
@@ -94,14 +95,14 @@ pub enum Said {
         /// Numbers of a flow and of its queue pair here.
         numbers: Vec<(u32, u32)>,
     },
-    /// What became of the flows whose messages it posted.
+    /// The results of the flows whose messages it posted.
     Done {
-        /// One for each of them.
+        /// One for each flow.
         outcomes: Vec<Outcome>,
     },
     /// It cannot go on.
     Failed {
-        /// What has failed.
+        /// The reason for the failure.
         why: String,
     },
 }
@@ -208,13 +209,13 @@ struct End {
     found: Vec<Completion>,
 }
 
-/// What the messages of an end are in.
+/// The memory of the messages of an end.
 enum Memory {
-    /// The peer reads or writes it.
+    /// Memory that the peer reads or writes.
     Open { _buffer: Buffer },
-    /// What is written.
+    /// The data of WRITEs.
     Source(Arc<Buffer>),
-    /// Where READs put data.
+    /// The place of the data of READs.
     Landing(Arc<Landing>),
     /// Buffers of SENDs that are not on their way.
     Free(Vec<Buffer>),

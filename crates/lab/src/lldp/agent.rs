@@ -1,5 +1,5 @@
 //! An LLDP agent (802.1AB clause 9), without input or output of its own: when a frame is due, and what
-//! neighbours have said.
+//! neighbours have advertised.
 
 use wire::MacAddress;
 use wire::dcbx::Advertisement;
@@ -15,7 +15,7 @@ pub(super) const VALID_SECONDS: u16 = 30 * 4 + 1;
 /// Neighbours of a port at most; further ones are not noted.
 const NEIGHBOURS_MAX: usize = 4;
 
-/// What a neighbour has said.
+/// The last advertisement of a neighbour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Neighbour {
     /// Chassis and port.
@@ -84,7 +84,7 @@ impl Agent {
         (self.due, self.fast) = (now, FAST_FRAMES);
     }
 
-    /// The link is gone, or the port is silent from now on.
+    /// The link is down, or the port sends nothing from now on.
     pub(super) fn stop(&mut self) {
         *self = Self::new();
     }
@@ -93,7 +93,7 @@ impl Agent {
         self.due != u64::MAX
     }
 
-    /// What the port says has changed.
+    /// The settings that the port advertises have changed: a frame is due at once.
     pub(super) fn announce(&mut self, now: u64) {
         if self.is_started() {
             self.due = now;
@@ -117,7 +117,7 @@ impl Agent {
     }
 
     /// Processes a neighbour's advertisement. A new neighbour starts the fast transmission of 802.1AB, so
-    /// that it hears this agent soon, at the rate of a fast start at most.
+    /// that it receives a frame soon, at the rate of a fast start at most.
     pub(super) fn hear(&mut self, said: &Advertisement<'_>, mac: MacAddress, is_program: bool, now: u64) {
         if !self.is_started() {
             return;
@@ -141,7 +141,7 @@ impl Agent {
         }
     }
 
-    /// Forgets neighbours that have said nothing for too long.
+    /// Removes neighbours whose advertisements have expired.
     pub(super) fn expire(&mut self, now: u64) {
         self.neighbours.retain(|neighbour| neighbour.until > now);
     }

@@ -1,4 +1,4 @@
-//! A link on which LLDP is spoken: the port of an adapter, and that of a switch.
+//! A link with LLDP agents: the port of an adapter, and that of a switch.
 
 use super::agent::{Agent, Neighbour, VALID_SECONDS};
 use super::settings::PortSettings;
@@ -31,7 +31,7 @@ pub(crate) struct LinkPort {
     system: String,
     pub(super) settings: PortSettings,
     pub(super) agent: Agent,
-    /// What the network has this port operate with.
+    /// The operational settings that the network has for this port.
     applied: Sharing,
 }
 
@@ -74,7 +74,7 @@ impl LinkPort {
         }
     }
 
-    /// The frame that says what the port is, valid for so long.
+    /// The frame that advertises the port, valid for so many seconds.
     fn frame(&self, seconds: u16) -> Vec<u8> {
         let PortSettings { willing, sharing, applications } = &self.settings;
         let port = match &self.port {
@@ -84,7 +84,7 @@ impl LinkPort {
         let entries: Vec<u8> = applications.iter().flat_map(|entry| entry.to_bytes()).collect();
         let mut tlvs =
             vec![LldpTlv::Chassis(CHASSIS_MAC, &self.chassis.0), port, LldpTlv::TimeToLive(seconds)];
-        // A frame that takes everything back says nothing else (802.1AB clause 9.1.2.3).
+        // A shutdown frame has only the mandatory TLVs (802.1AB clause 9.1.2.3).
         if seconds > 0 {
             tlvs.extend([
                 LldpTlv::SystemName(cut(&self.system)),
@@ -135,7 +135,7 @@ impl LinkPort {
         self.takes_pfc() || self.takes_ets()
     }
 
-    /// What the port operates with.
+    /// The operational settings of the port.
     pub(super) fn operational(&self) -> Sharing {
         let mut operational = self.settings.sharing;
         let peer = self.peer();
@@ -148,7 +148,7 @@ impl LinkPort {
         }
     }
 
-    /// Whether the network has to be told what the port operates with; it is taken as told.
+    /// Whether the network does not have these operational settings of the port yet; it is taken as updated.
     pub(super) fn is_news(&mut self, operational: Sharing, all: bool) -> bool {
         let before = std::mem::replace(&mut self.applied, operational);
         before != operational || all && operational != self.settings.sharing
@@ -209,7 +209,7 @@ impl AgentLink {
         for port in [&mut *adapter, &mut *switch] {
             port.agent.expire(now);
         }
-        // One agent speaks for the port of the host: that of the host's programs, if they take part in DCBX.
+        // The port of the host has one agent: that of the host's programs, if they take part in DCBX.
         let spoken_for = switch.agent.hears_program();
         if spoken_for && adapter.agent.is_started() {
             adapter.agent.stop();
@@ -235,14 +235,14 @@ impl AgentLink {
     }
 }
 
-/// Has a port hear a frame. Frames that cannot be read are dropped, as a receiver drops them.
+/// Processes a frame that a port receives. Frames that cannot be parsed are dropped, as by a receiver.
 fn hear(port: &mut LinkPort, frame: &[u8], is_program: bool, now: u64) {
     if let Some((mac, said)) = said(frame) {
         port.agent.hear(&said, mac, is_program, now);
     }
 }
 
-/// What a frame for the port of a switch says, and the address that it is from.
+/// The advertisement in a frame for the port of a switch, and its source address.
 pub fn said(frame: &[u8]) -> Option<(MacAddress, Advertisement<'_>)> {
     let (ethernet, payload) = Ethernet::parse(frame).ok()?;
     let is_for_port = ethernet.destination == LLDP_DESTINATION && ethernet.ethertype == EtherType::LLDP;

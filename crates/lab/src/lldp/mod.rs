@@ -1,9 +1,9 @@
-//! LLDP and DCBX on the links between live hosts and switches (802.1AB, 802.1Q clause 38): what ports say of
-//! themselves, and what both ends of a link operate with.
+//! LLDP and DCBX on the links between live hosts and switches (802.1AB, 802.1Q clause 38): what ports
+//! advertise, and the operational settings of both ends of a link.
 //!
 //! The frames are those of a real link, but cross it outside of the simulated network: they take no time
 //! there and are never lost. Times of LLDP are the machine's, whatever `--slow` is, because programs in hosts
-//! that speak it have clocks of their own.
+//! that implement LLDP have clocks of their own.
 
 mod agent;
 mod ends;
@@ -31,20 +31,20 @@ use std::collections::BTreeSet;
 /// A frame that crossed a link, for captures.
 pub(crate) type Crossed = (u32, Time, Vec<u8>);
 
-/// The links of a lab on which LLDP is spoken.
+/// The links of a lab that have LLDP agents.
 #[derive(Debug)]
 pub(crate) struct Lldp {
     links: Vec<AgentLink>,
-    /// Frames that crossed links, if captures want them.
+    /// Frames that crossed links, while captures run.
     crossed: Vec<Crossed>,
     /// When something is to be done next.
     due: u64,
-    /// Ports may operate with something else since the network was told.
+    /// Operational settings of ports may have changed since they were last applied to the network.
     is_news: bool,
 }
 
 impl Lldp {
-    /// The links of live hosts. A function of an adapter has none: its adapter's port speaks.
+    /// The links of live hosts. A function of an adapter has none: the agent is that of its adapter's port.
     pub(crate) fn new(plan: &Plan, down: &BTreeSet<u32>, now: u64) -> Self {
         let hosts = (0..).zip(&plan.hosts).filter(|(_, host)| host.function.is_none());
         let links = hosts.filter_map(|(place, host)| {
@@ -66,7 +66,7 @@ impl Lldp {
         Self { links: links.collect(), crossed: Vec::new(), due: now, is_news: false }
     }
 
-    /// Takes settings that have changed: their ports say so at once.
+    /// Takes settings that have changed: their ports advertise them at once.
     pub(crate) fn update(&mut self, plan: &Plan, now: u64) {
         for port in self.links.iter_mut().flat_map(|link| &mut link.ports) {
             port.set(settings(plan, port.end), now);
@@ -74,7 +74,7 @@ impl Lldp {
         (self.due, self.is_news) = (now, true);
     }
 
-    /// Takes the state of links: an end of one that is down forgets its neighbour.
+    /// Takes the state of links: an end of one that is down removes its neighbour.
     pub(crate) fn set_links(&mut self, down: &BTreeSet<u32>, now: u64) {
         self.links.iter_mut().for_each(|link| link.set_up(!down.contains(&link.link), now));
         (self.due, self.is_news) = (now, true);
@@ -110,8 +110,8 @@ impl Lldp {
         std::mem::take(&mut self.crossed)
     }
 
-    /// Has ports operate with what was agreed since the last call; `all` also with what was agreed before,
-    /// which a network that has begun anew does not know.
+    /// Applies to the network the settings that were agreed on since the last call; `all` also those of
+    /// before, which a network that has begun anew does not have.
     pub(crate) fn apply(&mut self, plan: &Plan, world: &mut World, all: bool) {
         if !std::mem::take(&mut self.is_news) && !all {
             return;
@@ -138,7 +138,7 @@ impl Lldp {
         }
     }
 
-    /// The configuration of a switch, with what its ports have agreed to.
+    /// The configuration of a switch, with the operational settings of its ports.
     pub(crate) fn config_of(&self, plan: &Plan, switch: u32) -> SwitchConfig {
         let mut config = plan.experiment.scenario.switches[switch as usize].clone();
         let own = self.links.iter().flat_map(|link| &link.ports);
@@ -166,7 +166,7 @@ impl Lldp {
         self.links.iter().map(|link| status::of_link(link, &name)).collect()
     }
 
-    /// What ports of a switch have agreed to, as a table; nothing for a switch without live hosts.
+    /// The DCBX state of the ports of a switch, as a table; nothing for a switch without live hosts.
     pub(crate) fn table(&self, plan: &Plan, switch: &str) -> Option<String> {
         let network = &plan.experiment.network;
         let number = (0..).zip(&network.switches).find(|(_, other)| other.name == switch)?.0;
@@ -176,7 +176,7 @@ impl Lldp {
         (!own.is_empty()).then(|| table::text(&own))
     }
 
-    /// Where both ends of a link do not fit together.
+    /// Differences between the settings of both ends of a link.
     pub(crate) fn findings(&self, plan: &Plan) -> Vec<Finding> {
         findings::of(&self.status(plan))
     }

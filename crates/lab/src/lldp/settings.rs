@@ -1,4 +1,4 @@
-//! What the ports of a fabric file say of themselves.
+//! The settings that the ports of a fabric file advertise.
 
 use super::sharing::{Sharing, applications_of};
 use crate::plan::Plan;
@@ -8,7 +8,7 @@ use sim::world::HostConfig;
 use std::collections::BTreeMap;
 use wire::lldp::Application;
 
-/// What a port says of itself.
+/// The settings that a port advertises.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PortSettings {
     pub(super) willing: bool,

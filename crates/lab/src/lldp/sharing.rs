@@ -1,4 +1,4 @@
-//! How a port shares its link among priorities, as DCBX says it: PFC and ETS.
+//! How a port shares its link among priorities, in the terms of DCBX: PFC and ETS.
 
 use fabric::config::{CLASSES, PfcConfig, Profile, QueueConfig};
 use sim::world::HostConfig;

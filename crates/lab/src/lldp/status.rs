@@ -1,4 +1,4 @@
-//! What links have agreed to, as `ps --json` shows it.
+//! The DCBX state of links, as `ps --json` shows it.
 
 use super::ends::{AgentLink, LinkPort};
 use super::sharing::Sharing;
@@ -24,17 +24,17 @@ pub struct DcbxPort {
     pub mac: String,
     /// Whether it takes settings of its peer.
     pub willing: bool,
-    /// Neighbours that it has heard.
+    /// The number of its neighbours.
     pub neighbours: u32,
-    /// The port that the peer says it is.
+    /// The port that the peer advertises.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// The settings of the file.
     pub local: DcbxSettings,
-    /// Those that the peer has said.
+    /// The settings that the peer advertises.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<DcbxSettings>,
-    /// What the port operates with.
+    /// The operational settings of the port.
     pub operational: DcbxSettings,
     /// Whether its PFC is that of the peer.
     pub takes_pfc: bool,
@@ -45,10 +45,10 @@ pub struct DcbxPort {
 /// PFC and ETS of a port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DcbxSettings {
-    /// Priorities with PFC; nothing where a peer has not said it.
+    /// Priorities with PFC; nothing where a peer does not advertise PFC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pfc: Option<Vec<u8>>,
-    /// ETS; nothing where a peer has not said it.
+    /// ETS; nothing where a peer does not advertise it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ets: Option<DcbxEts>,
 }

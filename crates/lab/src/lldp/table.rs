@@ -1,4 +1,4 @@
-//! What `rockery lab show SWITCH dcbx` prints.
+//! The table that `rockery lab show SWITCH dcbx` prints.
 
 use super::status::{DcbxLink, DcbxSettings};
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! What enters the network from devices, and what leaves it to them.
+//! Tests of packets that enter the network from devices, and of those that are handed to devices.
 
 use super::*;
 use crate::functions::LiveFunction;
@@ -58,7 +58,7 @@ fn a_device_with_a_record_that_is_none_is_detached() {
     assert_eq!(attached.network.broken.len(), 1);
 }
 
-/// What a class of a device waits for does not hold up another one; within a class the order is kept.
+/// A packet that waits for its class holds up no other class; within a class the order is kept.
 #[test]
 fn a_packet_of_a_paused_class_holds_up_no_other_class() {
     const CLASS_3_ONLY: u8 = 1 << 3;

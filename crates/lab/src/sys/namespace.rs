@@ -38,7 +38,7 @@ pub(crate) fn set_host_name(name: &str) -> io::Result<()> {
     checked(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) }).map(drop)
 }
 
-/// What is mounted.
+/// The kind of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mount {
     /// A new file system.

@@ -4,7 +4,7 @@ use super::{checked, owned};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// What a child made by [`fork`] is.
+/// The process in which [`fork`] returns: the child, or the parent with the PID of the child.
 pub(crate) enum Forked {
     Child,
     Parent(i32),
@@ -34,7 +34,7 @@ pub(crate) fn fork_init() -> io::Result<Forked> {
 /// Descriptors that are closed one by one where the kernel cannot close a range: more than a lab has.
 const DESCRIPTORS_MAX: libc::c_long = 1 << 16;
 
-/// What the first process of the namespace does: reaps others until its parent ends.
+/// Runs as the first process of the namespace: reaps the others until its parent ends.
 pub(crate) fn be_init() -> ! {
     end_with_parent();
     // SAFETY: numbers, and structures that live until the calls return. Nothing uses the descriptors after.
