@@ -37,7 +37,7 @@ pub enum Ended {
     /// The first four bytes of a message over TCP are not those of SMB.
     #[error("TCP: message type {0:#04x}, only session messages (0) and keepalives (0x85) are SMB")]
     Frame(u8),
-    /// A message over TCP has no byte, or more than its 24-bit length can say.
+    /// A message over TCP has no byte, or more than its 24-bit length can express.
     #[error("a message of {0} bytes cannot pass over TCP: the longest has 16777215")]
     Length(u64),
     /// A request has the number of one that is not answered.
@@ -64,12 +64,12 @@ pub enum Ended {
         message_id: u64,
         /// The bytes of the answer.
         length: u64,
-        /// The bytes that were asked for.
+        /// The requested length in bytes.
         limit: u32,
     },
 }
 
-/// What a status of a work request (`enum ibv_wc_status`) says about a connection.
+/// The meaning of the status of a work request (`enum ibv_wc_status`) for a connection.
 const fn meaning(status: u32) -> &'static str {
     match status {
         5 => ": the connection was lost",

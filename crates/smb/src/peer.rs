@@ -1,5 +1,5 @@
-//! What a relayed session needs of its SMB Direct connection. The transport implements it over verbs; tests
-//! record the calls.
+//! The operations of an SMB Direct connection that a relayed session uses. The transport implements them over
+//! verbs; tests record the calls.
 
 use std::ops::Range;
 

@@ -22,14 +22,14 @@ use crate::relay::Session;
 const SENDS: u32 = 512;
 /// RDMA READs that are outstanding at once at most. Windows serves 16, ksmbd 8.
 const READS: u8 = 16;
-/// A SEND finds a receive posted, because credits say so.
+/// A SEND finds a receive posted, because it takes a credit for one.
 const RNR_RETRY: u8 = 0;
 /// IBV_WC_WR_FLUSH_ERR: the status of work requests after the connection has ended.
 const FLUSHED: u32 = 5;
 /// How long a thread polls before it sleeps, where that has helped lately: a server that is woken on another
 /// core answers within this time, and to wake this thread's core would take a quarter of it.
 const POLLS: Duration = Duration::from_micros(100);
-/// How long to wait for the event that says why work requests were flushed.
+/// How long to wait for the event with the reason for which work requests were flushed.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The kind of a work request in its token; the lower half has the index of its operation.

@@ -1,12 +1,12 @@
-//! Send credits (MS-SMBD 3.1.5.1 and 3.1.5.9): each side sends only as many messages as the other side has
-//! posted receives for and has said so.
+//! Send credits (MS-SMBD 3.1.5.1 and 3.1.5.9): each message takes a credit, which the receiving side grants
+//! for a receive that it has posted.
 
 /// The credits of both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct Credits {
     /// Messages that this side may still send.
     send: u16,
-    /// Receives that this side wants to have posted: as many as the peer asked for, up to a limit.
+    /// Receives that this side wants to have posted: as many as the peer requested, up to a limit.
     target: u16,
     /// Receives that are posted.
     posted: u16,

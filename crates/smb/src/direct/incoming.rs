@@ -1,5 +1,5 @@
-//! Fragments of messages that arrive (MS-SMBD 3.1.5.8). They are passed on as they come: the first says how
-//! long the whole message is, so that nothing has to be collected.
+//! Fragments of messages that arrive (MS-SMBD 3.1.5.8). They are passed on as they come: the first contains
+//! the length of the whole message, so that nothing has to be collected.
 
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ pub struct Fragment<'a> {
     pub remaining: u32,
 }
 
-/// Why a fragment does not belong where it stands.
+/// Why a fragment is out of place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ReassemblyError {
     /// The message is longer than this side takes.
@@ -25,17 +25,17 @@ pub enum ReassemblyError {
         /// This side's limit, in bytes.
         limit: u32,
     },
-    /// The fragment's data and remainder are not what the fragment before it left.
+    /// The data and remainder of a fragment do not add up to the remainder of the fragment before it.
     #[error("SMB Direct: a fragment leaves {length} bytes, {expected} were to come")]
     Mismatch {
         /// The data and the remainder of the fragment, in bytes.
         length: u64,
-        /// What the fragment before it said, in bytes.
+        /// The remainder in the fragment before it, in bytes.
         expected: u32,
     },
 }
 
-/// What is still to come of the message under way.
+/// The rest of the message under way.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Incoming {
     remaining: u32,
@@ -44,8 +44,8 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// The next fragment; none for a message without data. Such a one may stand anywhere, with a remainder of
-    /// 0, and before and between fragments with what remains of their message.
+    /// The next fragment; none for a message without data. Such a message is valid anywhere with a remainder
+    /// of 0, and before and between fragments with the remainder of their message.
     pub(super) fn fragment<'a>(
         &mut self,
         data: &'a [u8],

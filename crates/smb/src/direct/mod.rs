@@ -5,8 +5,8 @@
 //! [`Connection::poll_transmit`] makes, and calls [`Connection::handle_timeout`] at [`Connection::deadline`].
 //! Times are durations since an origin that the driver chooses.
 //!
-//! Reading order: [`negotiation`] for the first two messages, [`credits`] for who may send, [`outgoing`] and
-//! [`incoming`] for fragments.
+//! Reading order: [`negotiation`] for the first two messages, [`credits`] for the flow control of messages,
+//! [`outgoing`] and [`incoming`] for fragments.
 
 pub mod credits;
 pub mod incoming;
@@ -23,7 +23,7 @@ use incoming::{Fragment, Incoming, ReassemblyError};
 use negotiation::{Agreement, NegotiationError};
 use outgoing::Outgoing;
 
-/// What this side offers. The defaults of the numbers are those of Windows but for `fragmented_size`.
+/// The parameters that this side offers. The defaults are those of Windows but for `fragmented_size`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameters {
     /// Receives that this side posts at most, and sends that it wants to have under way. At least 1.
@@ -58,7 +58,7 @@ pub const NEGOTIATE_INITIATOR: Duration = Duration::from_secs(120);
 pub const NEGOTIATE_LISTENER: Duration = Duration::from_secs(5);
 /// After how long without a message from the peer one is asked for (MS-SMBD 3.1.2).
 pub const IDLE: Duration = Duration::from_secs(120);
-/// How long the peer may take to answer that (MS-SMBD 3.1.2).
+/// How long the peer may take to send the message that was requested (MS-SMBD 3.1.2).
 pub const RESPONSE: Duration = Duration::from_secs(5);
 /// After how long credits go to a peer that has none left, if its last message had no data. Without the delay
 /// two sides with one credit each would answer empty messages with empty messages at full speed.
@@ -73,16 +73,16 @@ pub enum Closed {
     /// A message of the peer is not a data transfer.
     #[error(transparent)]
     Message(#[from] DataTransferError),
-    /// A fragment does not belong where it stands.
+    /// A fragment is out of place.
     #[error(transparent)]
     Reassembly(#[from] ReassemblyError),
     /// The peer sent although it had no credit.
     #[error("SMB Direct: the peer sent a message without a credit")]
     NoCredit,
-    /// The peer did not say in time what it speaks.
+    /// The peer did not send its negotiate message in time.
     #[error("SMB Direct: no negotiate message within {0:?}")]
     NegotiationTimeout(Duration),
-    /// The peer did not answer in time after a time without messages.
+    /// The peer sent no message in time after one was requested.
     #[error("SMB Direct: no message within {0:?} after one was asked for")]
     ResponseTimeout(Duration),
 }
@@ -205,7 +205,7 @@ impl Connection {
         self.state == State::Established
     }
 
-    /// What the sides have agreed on, once they have.
+    /// The agreed parameters, once the connection is established.
     pub fn agreement(&self) -> Option<&Agreement> {
         self.is_established().then_some(&self.agreement)
     }
@@ -220,8 +220,8 @@ impl Connection {
         self.credits.receives_posted(count);
     }
 
-    /// Sets how many receives this side posts at most, and asks the peer for as many credits. A listener
-    /// begins with few for a peer that it does not know.
+    /// Sets how many receives this side posts at most, and requests as many credits of the peer. A listener
+    /// begins with few for a peer that has not set up a session.
     pub fn set_credits(&mut self, credits: u16) {
         self.parameters.credits = credits.max(1);
         self.credits.set_target(self.peer_requests.min(self.parameters.credits));
@@ -267,7 +267,7 @@ impl Connection {
         self.outgoing.buffered()
     }
 
-    /// Handles a received message. The fragment's data, if it has any, stand in `bytes`.
+    /// Handles a received message. The fragment's data, if it has any, are in `bytes`.
     ///
     /// # Errors
     /// [`Closed`]: the driver sends what [`Connection::poll_transmit`] still has, then disconnects.
@@ -295,7 +295,7 @@ impl Connection {
                 (wire::smb::direct::STATUS_SUCCESS, Ok(()))
             }
             Err(error) => match error.status() {
-                // The peer hears why; without credits it cannot go on.
+                // The response contains the reason; without credits the peer cannot continue.
                 Some(status) => (status, Err(error.into())),
                 None => return Err(error.into()),
             },
@@ -313,7 +313,7 @@ impl Connection {
         self.credits.set_target(self.peer_requests.min(self.parameters.credits));
         self.credits.granted_by_peer(credits);
         self.establish(now);
-        // The listener cannot send before it has credits, and may have something to say first.
+        // The listener cannot send before it has credits, and may have the first message.
         self.timers.grant = Some(now + GRANT_DELAY);
         Ok(())
     }
@@ -428,7 +428,7 @@ impl Connection {
     }
 }
 
-/// A message without data, as it stands.
+/// Writes a message without data to the start of the buffer.
 fn plain<const N: usize>(message: [u8; N], buffer: &mut [u8]) -> Transmit {
     if let Some(place) = buffer.first_chunk_mut() {
         *place = message;

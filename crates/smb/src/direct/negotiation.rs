@@ -1,4 +1,4 @@
-//! The first message of each side (MS-SMBD 3.1.5.2 to 3.1.5.7): what both can do becomes what both do.
+//! Negotiation: the first message of each side (MS-SMBD 3.1.5.2 to 3.1.5.7), and the parameters agreed on.
 
 use thiserror::Error;
 use wire::smb::direct::{
@@ -8,7 +8,7 @@ use wire::smb::direct::{
 
 use super::Parameters;
 
-/// What the two sides have agreed on.
+/// The parameters that the two sides have agreed on.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Agreement {
     /// The largest message that this side sends, in bytes.
@@ -40,7 +40,7 @@ pub enum NegotiationError {
         /// The field MaxVersion.
         max: u16,
     },
-    /// The peer asks for no credits, or grants none.
+    /// The peer requests no credits, or grants none.
     #[error("SMB Direct: negotiate message with 0 credits")]
     NoCredits,
     /// A size is below the least that the specification allows.
@@ -58,7 +58,7 @@ pub enum NegotiationError {
     SendSize {
         /// The field PreferredSendSize.
         size: u32,
-        /// What this side said that it receives.
+        /// The size that this side receives at most, in bytes.
         limit: u32,
     },
     /// The listener refused.
@@ -96,7 +96,7 @@ pub(super) fn request(parameters: &Parameters) -> [u8; NegotiateRequest::SIZE] {
     message.to_bytes()
 }
 
-/// The listener's side: what a request makes of its parameters.
+/// Processes the request at the listener; returns the agreed parameters.
 pub(super) fn accept(parameters: &Parameters, bytes: &[u8]) -> Result<Agreement, NegotiationError> {
     let length = NegotiationError::Length { length: bytes.len() };
     let (request, _) = NegotiateRequest::split(bytes).ok_or(length)?;
@@ -137,7 +137,7 @@ pub(super) fn response(
     message.to_bytes()
 }
 
-/// A response that only says why there will be no connection.
+/// A response that contains nothing but the reason for the refusal.
 pub(super) fn refusal(status: u32) -> [u8; NegotiateResponse::SIZE] {
     let message = NegotiateResponse {
         min_version: VERSION,
@@ -148,7 +148,7 @@ pub(super) fn refusal(status: u32) -> [u8; NegotiateResponse::SIZE] {
     message.to_bytes()
 }
 
-/// The initiator's side: what a response makes of its parameters, and the credits that it grants.
+/// Processes the response at the initiator; returns the agreed parameters, and the credits that it grants.
 pub(super) fn conclude(parameters: &Parameters, bytes: &[u8]) -> Result<(Agreement, u16), NegotiationError> {
     let length = NegotiationError::Length { length: bytes.len() };
     let (response, _) = NegotiateResponse::split(bytes).ok_or(length)?;

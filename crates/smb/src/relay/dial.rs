@@ -62,7 +62,7 @@ enum Response {
     Rest,
 }
 
-/// What a message of the client becomes.
+/// How a message of the client is forwarded.
 enum Plan {
     Pass,
     Read(u32),
@@ -105,7 +105,7 @@ impl Dial {
         }
     }
 
-    /// What becomes of a message of the client.
+    /// Decides how a message of the client is forwarded.
     fn plan(&self, total: u32, head: &[u8]) -> Plan {
         let Some(header) = elements::header(head) else { return Plan::Pass };
         let has_channels = self.dialect >= DIALECT_3_0 && self.dialect != DIALECT_WILDCARD;
@@ -266,7 +266,7 @@ impl Dial {
         Ok(())
     }
 
-    /// Notes what later requests depend on.
+    /// Records the state that later requests depend on: the dialect, the session and tree connections.
     fn learn(&mut self, header: &Header, body: &[u8]) {
         match header.command {
             command::NEGOTIATE if header.status == 0 => {

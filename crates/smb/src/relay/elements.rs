@@ -1,4 +1,4 @@
-//! The messages of a compound (MS-SMB2 3.2.4.1.4): each header says where the next one begins.
+//! The messages of a compound (MS-SMB2 3.2.4.1.4): each header contains the offset of the next one.
 
 use wire::smb::message::{HEADER_STRUCTURE_SIZE, Header, PROTOCOL_ID};
 

@@ -55,7 +55,7 @@ enum Part {
     },
 }
 
-/// What is to be sent over TCP, in order.
+/// The queue of data to be sent over TCP, in order.
 #[derive(Default, Debug)]
 pub struct ToTcp {
     parts: VecDeque<Part>,
@@ -101,7 +101,7 @@ impl ToTcp {
         self.parts.push_back(Part::Awaited { operation, head, length });
     }
 
-    /// Fills an awaited part: the data stand in the buffer behind the room for the part's bytes. Returns the
+    /// Fills an awaited part: the data are in the buffer behind the room for the part's bytes. Returns the
     /// length of the data.
     pub(crate) fn arrived(&mut self, arrived: u64, mut buffer: Buffer) -> usize {
         for part in &mut self.parts {

@@ -390,7 +390,7 @@ fn place(buffer: Buffer, range: Range<u32>, remote: &Remote, peer: &mut impl Pee
     }
 }
 
-/// A server must not answer a READ with more than was asked for.
+/// A server must not answer a READ with more bytes than were requested.
 fn check(header: &Header, remote: &Remote, length: u32) -> Result<(), Ended> {
     let (message_id, limit) = (header.message_id, remote.length);
     if length > limit { Err(Ended::Answer { message_id, length: length.into(), limit }) } else { Ok(()) }

@@ -11,7 +11,7 @@ const STAGING: usize = 64 << 10;
 /// are read with the head are copied once more, and one system call takes as long as copying a part of these.
 const LONG: usize = 32 << 10;
 
-/// What becomes of the message under way.
+/// The state of the message under way.
 #[derive(Debug)]
 enum State {
     /// The next bytes are a prefix.
@@ -56,7 +56,7 @@ impl FromTcp {
         Self { staging, begin: 0, end: 0, state: State::Prefix, head, is_long: false, is_blocked: false }
     }
 
-    /// Where received bytes go.
+    /// The place where received bytes are to be put.
     pub(super) fn place(&mut self) -> Option<&mut [u8]> {
         if self.is_blocked {
             return None;

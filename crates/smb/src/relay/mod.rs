@@ -48,7 +48,7 @@ pub trait Session {
     /// As [`Session::fragment`].
     fn tcp_received(&mut self, count: usize, peer: &mut impl Peer) -> Result<(), Ended>;
 
-    /// What is to be sent over TCP.
+    /// The queue of data to be sent over TCP.
     fn to_tcp(&mut self) -> &mut ToTcp;
 
     /// Whether the client has set up a session with the server.

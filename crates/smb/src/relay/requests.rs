@@ -27,10 +27,10 @@ pub struct Remote {
     pub invalidate: Option<u32>,
 }
 
-/// What a client's message asks of a gateway.
+/// The RDMA transfer that a client's message requests of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
-    /// Nothing: it passes unchanged.
+    /// No transfer: the message passes unchanged.
     Nothing,
     /// A READ whose data go to this memory.
     Read(Remote),
@@ -40,7 +40,8 @@ pub enum Asked {
     Invalid,
 }
 
-/// What a message of the client asks. A response, a signed message and one without descriptors ask nothing.
+/// The RDMA transfer that a message of the client requests. A response, a signed message and one without
+/// descriptors request none.
 pub fn asked(element: &Element<'_>) -> Asked {
     if element.header.is_response() || element.header.is_signed() {
         return Asked::Nothing;

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// The longest file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What the file of a gateway says.
+/// The configuration file of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
@@ -21,7 +21,7 @@ pub struct GatewayConfig {
     pub metrics: Option<SocketAddr>,
 }
 
-/// What the file of a dial says.
+/// The configuration file of a dial.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DialConfig {

@@ -23,7 +23,7 @@ const UNSEEN_MAX: u32 = 8;
 /// How long a connection is idle before it frees its data buffers.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
 
-/// What the TCP connection may have, as far as is known: bytes to read, room to write.
+/// The readiness of the TCP connection, as far as is known: bytes to read, room to write.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
     reads: bool,
@@ -75,7 +75,7 @@ impl<S: Session> Driver<'_, S> {
             let is_ready = woken.other.unwrap_or(unseen % UNSEEN_MAX == 0);
             ready = Ready { reads: is_ready, writes: ready.writes | is_ready };
             let mut is_completed = woken.completions;
-            // What one turn sends or frees may let the next one go on. TCP is read until it is empty.
+            // A turn may send or free something that the next turn waits for. TCP is read until it is empty.
             while self.turn(is_completed, &mut ready)? {
                 (is_completed, is_released) = (ready.reads, false);
             }
@@ -93,7 +93,7 @@ impl<S: Session> Driver<'_, S> {
         }
     }
 
-    /// What is waited for at the TCP connection.
+    /// The events of the TCP connection to wait for.
     fn watched(&mut self) -> Option<Watched> {
         let reads = self.may_receive();
         let Tcp::Open(stream) = &self.tcp else { return None };

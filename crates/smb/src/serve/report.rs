@@ -1,4 +1,4 @@
-//! What a gateway or a dial reports: counters, and its connections.
+//! The report of a gateway or a dial: counters, and its connections.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ pub(super) struct Listed {
     pub(super) entry: Arc<Entry>,
 }
 
-/// What is known of a connection.
+/// The state of a connection in the list.
 #[derive(Debug)]
 pub(super) struct Entry {
     id: u64,

@@ -30,14 +30,14 @@ fn response() -> NegotiateResponse {
     }
 }
 
-/// What a listener does with a request.
+/// A listener's response to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     /// It accepts, with its MaxReceiveSize and PreferredSendSize, and this many credits.
     Accepted { receive: u32, send: u32, credits: u16 },
     /// It answers with this status, and drops the connection.
     Refused(u32),
-    /// It drops the connection without a word.
+    /// It drops the connection without a response.
     Dropped,
 }
 

@@ -1,4 +1,4 @@
-//! What a dial makes of a client's requests and a server's answers.
+//! Tests of a dial: how it forwards a client's requests and a server's answers.
 
 use smb::ended::Ended;
 use smb::relay::Session;
@@ -43,7 +43,7 @@ impl World {
                 bytes = &bytes[count..];
             }
         }
-        // What waits for memory gets it when no refusal is left.
+        // A request that waits for memory gets it when no refusal is left.
         (0..4).try_for_each(|_| self.dial.advance(&mut self.peer))
     }
 

@@ -1,4 +1,4 @@
-//! What a gateway makes of a client's requests and a server's answers.
+//! Tests of a gateway: how it forwards a client's requests and a server's answers.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ impl World {
 
     fn server_sends(&mut self, message: &[u8], size: usize) -> Result<(), Ended> {
         framed(message).chunks(size).try_for_each(|bytes| self.server_sends_bytes(bytes))?;
-        // What waits for memory gets it when no refusal is left.
+        // A request that waits for memory gets it when no refusal is left.
         (0..4).try_for_each(|_| self.gateway.advance(&mut self.peer))
     }
 
@@ -487,7 +487,7 @@ fn respond(world: &mut World, rng: &mut ChaCha8Rng, asked: &mut BTreeMap<u64, As
     } else {
         assert_eq!(got, message);
     }
-    // From now on nothing may touch the memory: the recorder knows no such key any more.
+    // From now on nothing may access the memory: the recorder no longer has its key.
     world.peer.memory.remove(&request.key);
 }
 

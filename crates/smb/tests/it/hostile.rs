@@ -109,7 +109,7 @@ fn messages_without_credit_end_the_connection() {
     assert_eq!(listener.send(b"x", None), Err(SendError::NotEstablished));
 }
 
-/// What is done to the bytes of a message.
+/// A change of the bytes of a message.
 type Damage = fn(&mut Vec<u8>);
 
 #[test]
