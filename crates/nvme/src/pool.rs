@@ -99,8 +99,8 @@ impl Pool {
         }
     }
 
-    /// What a command needs before its data can be transferred: a buffer, or the charge for memory that the
-    /// store lends. `None` when the limit is reached.
+    /// Provides the memory for the data of a command: a buffer, or the charge for memory that the store
+    /// lends. `None` when the limit is reached.
     pub(crate) fn provide(&mut self, request: &Request) -> Option<Option<Buffer>> {
         match request.lends() {
             true => self.lend(request.length).then_some(None),

@@ -5,10 +5,10 @@
 //! host                                   controller
 //!   ── Negotiate: hashes, groups ──────────▶
 //!   ◀───────── Challenge: C1, g^x, hash ────
-//!   ── Reply: R1 over C1, C2, g^y ─────────▶   R1 is right: the host is who it says
+//!   ── Reply: R1 over C1, C2, g^y ─────────▶   R1 is right: the host has the secret
 //!   ◀───────────── Success1: R2 over C2 ────
 //!   ── Success2 ───────────────────────────▶   R2 is right: the controller is as well
-//! ```
+//!   ── Success2 ───────────────────────────▶   R2 is right: the controller has it as well
 
 mod challenge;
 mod controller;

@@ -107,7 +107,7 @@ impl fmt::Debug for Secret {
 mod tests {
     use super::*;
 
-    /// What `nvme gen-dhchap-key` printed.
+    /// Secrets as `nvme gen-dhchap-key` printed them.
     const PRINTED: [&str; 2] = [
         "DHHC-1:00:FuqCi/soWsLqELKulf1B5eyAv+r5n+3aP1p8DwAEPimezRz+:",
         "DHHC-1:03:IyirjLe9VpSg4mkRWmABn7/b3/49Oerpw0VuBE9eJELqLO7KAuuEvvScb0w+YA0sneHG+Z/N\

@@ -1,9 +1,9 @@
-//! What a client and an export agree on: properties, limits, and faults that end a session.
+//! The terms of a session between a client and an export: properties, limits, and faults that end it.
 
 use thiserror::Error;
 
-/// The longest request in bytes. A longer one ends the session, because the client was told the limit with
-/// the block sizes.
+/// The longest request in bytes. A longer one ends the session, because the block sizes that the client
+/// received contain the limit.
 pub const REQUEST_BYTES_MAX: usize = 32 << 20;
 
 /// Transmission flags of an export.

@@ -1,5 +1,5 @@
-//! Unix sockets for one user: no other file is removed to create one, and neither end talks to a process of
-//! another user.
+//! Unix sockets for one user: no other file is removed to create one, and neither end accepts a process of
+//! another user but root.
 
 use std::fs::{self, File, Permissions};
 use std::io;

@@ -73,7 +73,7 @@ struct RdmaCommand {
     length: usize,
 }
 
-/// What a command waits for. A command leaves the table when its completion is known; its RDMA WRITEs and its
+/// The state of a command. A command leaves the table when its completion is known; its RDMA WRITEs and its
 /// response are then in the queues of transfers and responses.
 #[derive(Debug)]
 enum CommandState {

@@ -26,7 +26,7 @@ pub struct FileStore {
     read_only: bool,
     // Set when the first attempt fails.
     cannot_clear: AtomicBool,
-    // The size that hosts were told. A regular file that is shorter has lost data.
+    // The size that was reported to hosts. A regular file that is shorter has lost data.
     promised: AtomicU64,
     opened: Instant,
     // The millisecond since `opened`, counted from 1, in which the file was last found long enough.
@@ -105,7 +105,7 @@ impl FileStore {
         self.read_only
     }
 
-    /// Sets the size that hosts are told, in bytes.
+    /// Sets the size that is reported to hosts, in bytes.
     pub fn promise(&self, bytes: u64) {
         self.promised.store(bytes, Ordering::Relaxed);
     }
@@ -139,8 +139,8 @@ impl FileStore {
         !self.cannot_clear.load(Ordering::Relaxed)
     }
 
-    /// Checks at most once per millisecond that the file has the size that hosts were told: a write behind
-    /// the end of a truncated file would turn the lost data into zeros.
+    /// Checks at most once per millisecond that the file has the size that was reported to hosts: a write
+    /// behind the end of a truncated file would turn the lost data into zeros.
     ///
     /// # Errors
     /// When the file is shorter.

@@ -44,7 +44,7 @@ pub struct Proved {
     pub subsystem: Nqn,
 }
 
-/// What a command needs before it is executed.
+/// The result of [`Queue::accept`]: a failed command, or a request whose data are to be transferred.
 #[derive(Debug)]
 pub enum Plan {
     /// Nothing: the command has failed with this status.

@@ -22,7 +22,7 @@ const ENTRIES_MAX: u16 = 31;
 const TRANSFER_MAX: u8 = 2;
 const BLOCK: usize = 512;
 
-/// What the target observed.
+/// The observations of the target.
 #[derive(Default)]
 struct Seen {
     /// The size of the longest queue that the host created, 0-based.

@@ -126,8 +126,8 @@ const STALLED_HOSTS: u8 = 6;
 /// Requests of a host that reads no responses.
 const UNTAKEN: u64 = 30;
 
-/// A server with little memory and a stall timeout of one second, at two addresses, because hosts are told
-/// apart by address.
+/// A server with little memory and a stall timeout of one second, at two addresses, because it distinguishes
+/// hosts by address.
 fn small_server() -> (Server, SocketAddr, SocketAddr) {
     let mut config = config(vec![namespace(1, BackendConfig::Memory(Bytes(16 << 20)))]);
     let port = PortConfig { address: "[::1]:0".parse().unwrap(), ..config.ports[0].clone() };
@@ -277,7 +277,7 @@ fn nbd_clients_that_read_no_replies_are_disconnected() {
     let ended = exporting.join().unwrap();
     assert!(matches!(ended, Err(nbd::NbdError::Stalled(_))), "{ended:?}");
     until("the end of its queues", || server.shared().connections() == 0);
-    // What the socket's buffer held, and the end.
+    // The rest of the socket's buffer, then the end of the connection.
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).unwrap();
