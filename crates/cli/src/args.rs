@@ -10,7 +10,7 @@ use clap::Subcommand;
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Doctor {
-    /// What to do instead of looking for faults
+    /// Action other than finding faults
     #[command(subcommand)]
     pub(crate) action: Option<DoctorAction>,
     /// Snapshot of another host, instead of this host; NAME is the host in the fabric file
@@ -28,28 +28,28 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
-/// What doctor does besides finding faults.
+/// The actions of doctor besides finding faults.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DoctorAction {
     /// Print the facts of this host, for --host on another one.
     ///
     /// The snapshot has addresses, interfaces, firewall rules and SMB mounts: read it before you publish it.
     Snapshot,
-    /// Ask hosts whether RoCEv2 reaches them: at which size, with which marks, without loss?
+    /// Test whether RoCEv2 packets reach hosts: at which size, with which marks, and without loss.
     ///
-    /// Needs neither an RDMA adapter nor root. Only the named hosts are sent anything, 50 packets a second
-    /// at most; load is sent only where both ends say --load.
+    /// Needs neither an RDMA adapter nor root. Packets are sent only to the named hosts, 50 a second at most;
+    /// load is sent only where both ends give --load.
     Probe(crate::probe::Probe),
     /// Put probes of several hosts together: which pair has which fault, and what such pairs have in common.
     Matrix {
-        /// What rockery doctor probe --json printed on each host
+        /// Output of rockery doctor probe --json, one file for each host
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Print pairs and faults as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print what neighbours say by LLDP and DCBX, in the terms of 802.1Qaz.
+    /// Print the LLDP and DCBX advertisements of neighbours, in the terms of 802.1Qaz.
     Lldp {
         /// Capture in classic pcap format: tcpdump -w lldp.pcap ether proto 0x88cc
         #[arg(required_unless_present = "interface", conflicts_with = "interface")]
@@ -141,7 +141,7 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    /// How steady states are skipped, where that is asked for.
+    /// How steady states are skipped, where the option is given.
     pub(crate) fn skipping(&self) -> Option<sim::world::SkipSteady> {
         self.skip_steady.then_some(sim::world::SkipSteady::ONE_PERCENT)
     }
@@ -165,7 +165,7 @@ fn timespan(text: &str) -> Result<fabric::Span, String> {
     Timespan::parse(text).map(|time| time.0).ok_or_else(|| format!("write {}", Timespan::GRAMMAR))
 }
 
-/// What to list, and in which form.
+/// The options of `rockery devices`.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Devices {
     /// Print JSON, one document per line.

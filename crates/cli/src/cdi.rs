@@ -14,7 +14,7 @@ use crate::libraries::{self, Libraries};
 const CDI_VERSION: &str = "0.5.0";
 /// The kind of the device, of which engines make the name `rockery.dev/rdma=all`.
 const KIND: &str = "rockery.dev/rdma";
-/// The name by which engines and kubelets ask for it.
+/// The name by which engines and kubelets request it.
 pub(crate) const NAME: &str = "rockery.dev/rdma=all";
 /// The folder in containers.
 const PREFIX: &str = "/opt/rockery";
@@ -45,8 +45,8 @@ pub(crate) fn act(what: &Cdi) -> Result<(), Error> {
     fs::rename(&aside, path).map_err(Error::file(path))
 }
 
-/// Checks that the folder of the libraries is complete without what lies beside it: only the folder itself is
-/// mounted in containers.
+/// Checks that no file of the folder of the libraries is a link out of it: only the folder itself is mounted
+/// in containers.
 fn contained(libraries: &Libraries) -> Result<(), Error> {
     let folder = &libraries.folder;
     for file in &libraries.files {
@@ -58,7 +58,7 @@ fn contained(libraries: &Libraries) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a container gets: variables, and files of this machine with their paths in the container.
+/// The edits of a container: variables, and files of this machine with their paths in the container.
 pub(crate) struct Edits {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) mounts: Vec<(PathBuf, String)>,

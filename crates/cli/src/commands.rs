@@ -94,7 +94,7 @@ pub(crate) enum Command {
     Devices(Devices),
     /// List the ports on which programs listen by RDMA-CM.
     ///
-    /// The kernel's tables (ss, netstat) do not know them.
+    /// They are not in the kernel's tables (ss, netstat).
     Listeners {
         /// Print the listeners as one JSON document.
         #[arg(long)]
@@ -160,7 +160,7 @@ pub(crate) enum Command {
     Cdi(crate::cdi::Cdi),
     /// Offer RDMA as a resource of this Kubernetes node, to the kubelet (device plugin API v1beta1).
     ///
-    /// Containers that ask for it get the libraries and variables of `rockery cdi`. Runs until it is ended,
+    /// Containers that request it get the libraries and variables of `rockery cdi`. Runs until it is ended,
     /// and registers again when the kubelet starts again (docs/kubernetes.md).
     DevicePlugin(crate::device_plugin::DevicePlugin),
     /// Print the completions of a shell.

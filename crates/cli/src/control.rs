@@ -10,7 +10,7 @@ use crate::{Error, runtime};
 
 /// The name of an NVMe target's socket.
 const NVME: &str = "nvme.sock";
-/// What the names of SMB gateways' and dials' sockets begin and end with.
+/// Prefix and suffix of the names of SMB gateways' and dials' sockets.
 const SMB: [&str; 2] = ["smb-", ".sock"];
 
 /// The control socket of a server.

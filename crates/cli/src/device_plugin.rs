@@ -9,7 +9,7 @@ use crate::{Error, cdi};
 /// The resource to offer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DevicePlugin {
-    /// Name of the resource, DOMAIN/NAME, as pods ask for it.
+    /// Name of the resource, DOMAIN/NAME, as pods request it.
     #[arg(long, value_name = "NAME", default_value = "rdma/hca_shared_devices_a")]
     resource: String,
     /// Number of containers of this node that may have the resource at a time, 1 to 10000.

@@ -1,4 +1,4 @@
-//! `rockery doctor`: facts of hosts and switches, and what is wrong with them.
+//! `rockery doctor`: facts of hosts and switches, and their faults.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -19,7 +19,7 @@ use crate::Error;
 use crate::args::{Doctor, DoctorAction};
 use crate::{plan, printable, probe, sys};
 
-/// Finds faults, or does what the subcommand says.
+/// Finds faults, or runs the subcommand.
 ///
 /// # Errors
 /// Findings, with status 1; files that cannot be read, with status 2.
@@ -92,7 +92,7 @@ fn lldp(found: &[Neighbour], json: bool) {
 struct Examined {
     hosts: Vec<HostFacts>,
     switches: Vec<SwitchFacts>,
-    /// Files that the fabric file says nothing of.
+    /// Hosts, and files of switches, that are not in the fabric file.
     unplanned: Vec<String>,
     unread: Vec<String>,
 }
@@ -215,7 +215,7 @@ fn as_text(facts: &Examined, found: &[Finding]) -> String {
     text
 }
 
-/// What no rule could look at.
+/// The areas of a host without facts, to which no rule applied.
 fn unknown(host: &HostFacts) -> Vec<&'static str> {
     let any = |seen: &dyn Fn(&gear::doctor::Adapter) -> bool| host.adapters.iter().any(seen);
     let windows = host.windows.is_some();
@@ -231,7 +231,7 @@ fn unknown(host: &HostFacts) -> Vec<&'static str> {
     areas.into_iter().filter(|(_, seen)| !seen).map(|(name, _)| name).collect()
 }
 
-/// What no rule could look at, of a switch.
+/// The areas of a switch without facts, to which no rule applied.
 fn unknown_of_switch(switch: &SwitchFacts) -> Vec<&'static str> {
     let shown = |seen: fn(&ShownPort) -> bool| switch.shown.each().any(seen);
     let configured = !switch.groups.is_empty();
@@ -284,7 +284,7 @@ fn without_adapters() -> String {
         rockery doctor --host\nSNAPSHOT and --switch FILE look at hosts and switches that have it.\n"
 }
 
-/// What an MTU means for RoCE: 80 bytes are headers.
+/// The size of RoCE packets for the MTU of an interface: 80 bytes are headers.
 fn roce_mtu(mtu: u32) -> String {
     let fits = [4096, 2048, 1024, 512, 256].into_iter().find(|size| mtu >= size + 80);
     match fits {

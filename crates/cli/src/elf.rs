@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// What an ELF file says about how it is loaded.
+/// The properties of an ELF file that determine how it is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Elf {
     /// 32 or 64.
@@ -30,7 +30,7 @@ pub(crate) const OURS: (u16, &str) = (62, "x86-64");
 #[cfg(target_arch = "aarch64")]
 pub(crate) const OURS: (u16, &str) = (183, "64-bit ARM");
 
-/// What people call an e_machine.
+/// The common name of an `e_machine`.
 pub(crate) fn machine_name(machine: u16) -> String {
     let name = match machine {
         3 => "32-bit x86",

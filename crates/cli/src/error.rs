@@ -1,9 +1,9 @@
-//! What is wrong, and what to do, in one line.
+//! Errors, each with a remedy, in one line.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why rockery did not do what it was asked.
+/// Why a command of rockery failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// No file of that name, neither here nor on the path.
@@ -33,7 +33,7 @@ pub(crate) enum Error {
     /// No interface has this name or address.
     #[error("no device is called {name}, and no interface that is up has that address; there are: {there}")]
     NoSuchDevice {
-        /// What was asked for.
+        /// The name or address that was given.
         name: String,
         /// The devices that there are.
         there: String,
@@ -77,7 +77,7 @@ pub(crate) enum Error {
         /// The status of the first failed command.
         first: wire::nvme::Status,
     },
-    /// The agent could not be asked for the listeners.
+    /// The agent did not list the listeners.
     #[error("the listeners cannot be listed: {0}")]
     Listeners(#[source] host::OpenError),
     /// The target could not be started.
@@ -171,21 +171,21 @@ pub(crate) enum Error {
     /// `--diff` for a name that `--for` does not have.
     #[error("nothing is planned for {0}: --for {0}=DIALECT@VERSION")]
     NotPlanned(String),
-    /// What the file describes does not fit together.
+    /// The parts of the fabric file do not fit together.
     #[error("{0}")]
     Scenario(#[from] ::sim::world::ScenarioError),
     /// The device plugin does not run.
     #[error(transparent)]
     Plugin(#[from] kubelet::PluginError),
-    /// The lab could not do what it was asked to.
+    /// A request to the lab has failed.
     #[error(transparent)]
     Lab(#[from] ::lab::LabError),
     /// No port has this name.
     #[error("no port is called {name}; there are: {there}")]
     NoSuchPort {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// Some that there are.
+        /// Some of the ports, by name.
         there: String,
     },
     /// Functions that are not there, or words that mean nothing to them.
@@ -198,9 +198,9 @@ pub(crate) enum Error {
     /// No such run in the sweep.
     #[error("there is no run {wanted}: the sweep has {count}, counted from 0")]
     NoSuchPoint {
-        /// What was asked for.
+        /// The number that was given.
         wanted: usize,
-        /// How many there are.
+        /// The number of runs in the sweep.
         count: usize,
     },
     /// `--pcap` and `--html` with a sweep of several runs.

@@ -1,4 +1,4 @@
-//! Where our libraries lie, under the names that programs ask for.
+//! The folder of our libraries, under the names that programs load.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// A library: what programs ask for, what cargo calls it, and whether rockery works without it.
+/// A library: the name that programs load, the name of cargo's build, and whether rockery works without it.
 struct Library {
     soname: &'static str,
     /// Other names under which programs load it: without a number, as NCCL does.
@@ -21,9 +21,9 @@ impl Library {
     }
 }
 
-/// Not asked for by programs: preloaded.
+/// Preloaded: no program loads it by name.
 pub(crate) const VIEW: &str = "librockery-view.so";
-/// The same. Programs that are told to preload it by hand know this name.
+/// Preloaded, also by hand under this name, which is that of rdma-core's library.
 pub(crate) const SOCKETS: &str = "librspreload.so";
 /// Preloaded in labs that are slowed down.
 pub(crate) const CLOCKS: &str = "librockery-clocks.so";
@@ -126,7 +126,7 @@ fn named(built: &Path) -> Result<PathBuf, Error> {
     for (name, built_as) in names {
         let (link, target) = (folder.join(name), built.join(built_as));
         if !target.exists() {
-            // A build of another day had it: what it points to is gone.
+            // An earlier build made it: its target is gone.
             _ = fs::remove_file(&link);
         } else if !same_file(&link, &target) {
             link_anew(&link, &target)?;

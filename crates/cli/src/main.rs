@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     match act(Args::parse()) {
         Ok(status) => status,
         Err(error) => {
-            // What a peer or a target said may be in it.
+            // The message may contain text of a peer or a target.
             eprintln!("rockery: {}", printable::lines(&error.to_string()));
             ExitCode::from(error.status())
         }

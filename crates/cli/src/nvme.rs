@@ -16,7 +16,7 @@ use crate::target::Target;
 /// Queue depth of `read` and `write`.
 const DEPTH: u16 = 8;
 
-/// What to do as a host.
+/// The commands of an NVMe-oF host.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostCommand {
     /// List the subsystems of a discovery service.
@@ -63,7 +63,7 @@ pub(crate) struct Range {
     blocks: Option<u64>,
 }
 
-/// What to measure.
+/// The options of `rockery nvme bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchArgs {
     /// The target, and how to connect to it.

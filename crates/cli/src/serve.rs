@@ -29,7 +29,7 @@ const NQN: &str = "nqn.2024-01.org.rockery:disk";
 /// Address and port of NVMe/TCP without `--listen`.
 const ADDRESS: &str = "[::]:4420";
 
-/// What to serve, or which change to make to a running server.
+/// The commands of `rockery serve`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Serve {
     /// Serve files, block devices and memory as NVMe namespaces over TCP and RDMA.

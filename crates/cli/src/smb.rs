@@ -17,7 +17,7 @@ use crate::{Error, control, run};
 /// The port of SMB, over TCP and over RoCE and InfiniBand.
 const PORT: u16 = 445;
 
-/// Which side speaks SMB Direct.
+/// The commands of `rockery smb`, by the side that uses SMB Direct.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Smb {
     /// Accept SMB Direct clients, and forward them to an SMB server over TCP, such as Samba.

@@ -209,7 +209,7 @@ fn line(page: &mut String, name: &str, now: &Latencies, before: Option<&Latencie
     reads.total() + writes.total() + others.total()
 }
 
-/// The end of a long name says more than its beginning.
+/// The last characters of a name: the end of a long one identifies it better than its beginning.
 fn short(name: &str) -> String {
     const CHARACTERS: usize = 24;
     let skipped = name.chars().count().saturating_sub(CHARACTERS);

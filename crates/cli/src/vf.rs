@@ -26,7 +26,7 @@ Examples:
   The same function in a lab that runs, from now on:
     rockery vf set server vf 3 max_tx_rate 1000";
 
-/// What to do with functions.
+/// The commands of `rockery vf`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Vf {
     /// Print the functions of adapters, as `ip link show` does: of a fabric file, or of the lab that runs.
@@ -34,8 +34,8 @@ pub(crate) enum Vf {
         /// Name of the lab, if several run; without FILE.
         #[arg(long, value_name = "NAME")]
         lab: Option<String>,
-        /// Fabric file (TOML) with `[nic.NAME.functions]`, if not the lab is asked; then the name of a host,
-        /// to print only its adapter.
+        /// Fabric file (TOML) with `[nic.NAME.functions]`, in place of the running lab; then the name of a
+        /// host, to print only its adapter.
         #[arg(num_args = 0..=2, value_name = "FILE HOST")]
         of: Vec<String>,
         /// Print JSON, as `ip -j link show` does.
@@ -53,7 +53,7 @@ pub(crate) enum Vf {
         /// Name of the lab, if several run; without FILE.
         #[arg(long, value_name = "NAME", conflicts_with = "write")]
         lab: Option<String>,
-        /// Fabric file (TOML) with `[nic.NAME.functions]`, if not the lab is changed; name of the adapter's
+        /// Fabric file (TOML) with `[nic.NAME.functions]`, in place of the running lab; name of the adapter's
         /// host; vf NUMBER, then words and values.
         #[arg(required = true, num_args = 4.., value_name = "[FILE] HOST vf NUMBER WORD VALUE")]
         words: Vec<String>,

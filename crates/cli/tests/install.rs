@@ -1,4 +1,5 @@
-//! What `make install` puts beside the binary: manual pages, and the example of a systemd unit.
+//! Tests of the files that `make install` puts beside the binary: manual pages, and the example of a systemd
+//! unit.
 
 use std::path::Path;
 use std::process::{Command, Output};

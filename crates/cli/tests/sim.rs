@@ -281,7 +281,7 @@ fn until_it_catches_interrupts(process: u32) {
 #[test]
 fn long_runs_show_a_bar_with_the_time_that_is_left_on_a_terminal() {
     // The shell prints its process id, which is the run's after `exec`: where SIGHUP is ignored, a run goes
-    // on when its terminal has gone away.
+    // on when its terminal is closed.
     let command = format!(
         "echo process $$ ; exec {} sim {} --set duration=1000s",
         env!("CARGO_BIN_EXE_rockery"),

@@ -1,4 +1,4 @@
-//! What is measured, and what came of it, as words and as JSON.
+//! A measurement and its results, as text and as JSON.
 
 use std::fmt;
 use std::str::FromStr;
@@ -89,16 +89,16 @@ impl fmt::Display for Spec {
     }
 }
 
-/// What came of it.
+/// The results of a measurement.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Measured {
     pub(crate) job: String,
     pub(crate) per_second: f64,
     pub(crate) bytes_per_second: f64,
-    /// Those that succeeded: rates and latencies are of these.
+    /// Commands that succeeded: rates and latencies are of these.
     pub(crate) commands: u64,
-    /// Those that failed.
+    /// Commands that failed.
     pub(crate) errors: u64,
     pub(crate) mean_us: f64,
     pub(crate) p50_us: f64,

@@ -21,7 +21,7 @@ pub(crate) use job::{Measured, Spec};
 
 use crate::Error;
 
-/// What to compare.
+/// The comparisons of `rockery bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// Storage over RDMA beside storage over TCP: latency, bandwidth, commands per second, processor time.

@@ -28,7 +28,7 @@ pub(crate) enum Part {
     Matrix,
 }
 
-/// What to measure.
+/// The options of `rockery bench nvme`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchNvme {
     /// Transports to measure, separated by commas.

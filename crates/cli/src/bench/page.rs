@@ -113,7 +113,7 @@ fn throughput(report: &Report, what: &str) -> String {
     Chart { title: &title, x: "jobs, as a power of two", y: "GB/s", lines, step: false }.svg()
 }
 
-/// What was counted part by part of the time, at 128 at once.
+/// Lines of values over time, one for each network transport, of the job with 128 commands at once.
 fn over_time(report: &Report, of: impl Fn(&Measured, f64) -> Vec<f64>) -> Vec<Line> {
     let networks = report.series.iter().filter(|series| series.kind != Transport::Local);
     let lines = networks.filter_map(|series| {

@@ -1,5 +1,5 @@
-//! Where a measurement takes place: a process that serves, one that asks, and for packets two network
-//! namespaces with a veth between them, where this user may make such.
+//! The place of a measurement: a server process, a client process, and for packets two network namespaces
+//! with a veth between them, where this user may make such.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub(super) const ADDRESSES: [&str; 2] = ["198.18.0.1", "198.18.0.2"];
 /// How host and target reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
 pub(crate) enum Transport {
-    /// No network: the same memory, asked directly.
+    /// No network: the same memory, in the process that measures.
     Local,
     /// RDMA through shared memory.
     Rdma,
@@ -89,7 +89,7 @@ impl Held {
         command
     }
 
-    /// Whether its link comes up: that takes the kernel up to a second after it was told.
+    /// Whether its link comes up: that takes the kernel up to a second after the command.
     fn is_up(&self) -> bool {
         (0..50).any(|_| {
             let up = self.call("grep -qx up /sys/class/net/v0/operstate");
@@ -158,7 +158,7 @@ fn program(binary: &PathBuf, transport: Transport, end: Option<&Held>) -> Comman
 }
 
 impl Place {
-    /// Serves a disk, in memory or a file, as `words` of `rockery serve nvme` say.
+    /// Serves a disk, in memory or a file: `disk` has the arguments of `rockery serve nvme`.
     pub(crate) fn new(transport: Transport, disk: &[String], poll_us: u64) -> Result<Self, Error> {
         let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
         let pair = (transport == Transport::RdmaUdp).then(Pair::new).flatten();

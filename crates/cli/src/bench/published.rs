@@ -1,5 +1,5 @@
-//! What a published test of hardware found: two hosts of 48 cores, RoCEv2 at 100 Gb/s against TCP at 40 Gb/s,
-//! SPDK's target, two drives of 7 GB/s each.
+//! The results of a published test of hardware: two hosts of 48 cores, RoCEv2 at 100 Gb/s against TCP at
+//! 40 Gb/s, SPDK's target, two drives of 7 GB/s each.
 
 use serde::Serialize;
 

@@ -178,7 +178,7 @@ pub(super) fn table(report: &Report) -> String {
 }
 
 impl Report {
-    /// Where the published figures are from, if any stand beside what was measured.
+    /// The source of the published figures, if there are any beside the measured ones.
     pub(super) fn source(&self) -> Option<&'static str> {
         self.series.iter().find_map(|series| series.published).map(|published| published.source)
     }

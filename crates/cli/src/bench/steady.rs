@@ -23,7 +23,7 @@ pub(super) struct Steadiness {
 }
 
 impl Steadiness {
-    /// Of the parts of a measurement, if there is something to say.
+    /// The steadiness of the parts of a measurement; `None` for fewer than two parts or a mean of 0.
     pub(super) fn of(parts: &[f64]) -> Option<Self> {
         let count = parts.len() as f64;
         let mean = parts.iter().sum::<f64>() / count;

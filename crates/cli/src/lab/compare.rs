@@ -65,7 +65,7 @@ fn differences(live: &Report, simulated: &Report) -> Vec<Difference> {
     all
 }
 
-/// What a finding is of, without its figures.
+/// The kind of a finding: its severity, and its cause without figures.
 fn kind(finding: &Finding) -> (&'static str, String) {
     let severity = match finding.severity {
         ::sim::report::Severity::Broken => "broken",

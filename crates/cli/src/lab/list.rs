@@ -10,7 +10,7 @@ use crate::printable::{self, Printable};
 
 /// How long a lab may take to answer. One that is stopped never does.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// How often `top` asks.
+/// The interval at which `top` requests the state of labs.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows the labs once a second, until it is interrupted.

@@ -53,7 +53,7 @@ pub(super) fn text(status: &Status) -> String {
     text
 }
 
-/// What embedded switches dropped of their functions' packets, by cause.
+/// Packets that embedded switches dropped, by function and cause.
 fn function_drops(text: &mut String, lab: &str, status: &Status) {
     let functions: Vec<(&HostStatus, &FunctionStatus)> =
         status.hosts.iter().filter_map(|host| Some((host, host.function.as_ref()?))).collect();

@@ -44,7 +44,7 @@ pub(crate) enum Lab {
     ///
     /// It may change interfaces and routes of its host. Its exit status is that of this command.
     Exec(Exec),
-    /// Print what the ports of a lab counted, and what is wrong, as `rockery sim` prints a run.
+    /// Print the counters of a lab's ports, and findings, as `rockery sim` prints a run.
     Report {
         /// Name of the lab, if several run.
         lab: Option<String>,
@@ -113,7 +113,7 @@ pub(crate) enum Lab {
     },
 }
 
-/// What to start.
+/// The options of `rockery lab up`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Up {
     /// Fabric file (TOML). Programs run in the hosts that it calls live, or in all hosts if it calls none so.
@@ -145,17 +145,17 @@ pub(crate) enum LinkState {
     Up,
 }
 
-/// What to end.
+/// The options of `rockery lab down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Down {
     /// Name of the lab, if several run.
     lab: Option<String>,
-    /// Exit with status 1 if the lab was too late to be believed: see `rockery lab ps`.
+    /// Exit with status 1 if packets were handled too late for valid results: see `rockery lab ps`.
     #[arg(long)]
     strict: bool,
 }
 
-/// What to run where.
+/// The options of `rockery lab exec`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Exec {
     /// Name of the lab, if several run.
@@ -174,7 +174,7 @@ pub(crate) struct Exec {
     program: Vec<OsString>,
 }
 
-/// Does what the command line says.
+/// Runs a subcommand of `rockery lab`.
 ///
 /// # Errors
 /// When the lab cannot.

@@ -24,8 +24,8 @@ const ATTEMPTS: usize = 4;
 const FLOWS_MAX: usize = 1024;
 /// Bytes of messages that all flows have on their way at most.
 const BYTES_MAX: u64 = 4 << 30;
-/// From the last connection until the run begins, in nanoseconds of the machine: what telling all hosts
-/// takes.
+/// From the last connection until the run begins, in nanoseconds of the machine: the time within which all
+/// hosts get the command.
 const LEAD_NS: u64 = 500_000_000;
 
 /// The slowdown of a run.
@@ -46,7 +46,7 @@ pub(super) fn slow(text: &str) -> Result<Slow, String> {
     factor.map(Slow::Factor).ok_or_else(|| format!("write auto, or a factor from 1 to {SLOW_MAX}"))
 }
 
-/// What to run.
+/// The options of `rockery lab run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     /// Fabric file (TOML). Its workloads run in the hosts that it calls live, or in all hosts.
@@ -283,7 +283,7 @@ impl Host {
             self.input.as_mut().map(|input| input.write_all(line.as_bytes()).and_then(|()| input.flush()));
         match told {
             Some(Ok(())) => Ok(()),
-            // What it said last tells more than the broken pipe.
+            // The last message of the host is more specific than the broken pipe.
             _ => Err(self.hear().err().unwrap_or_else(|| refused(format!("host {} has ended", self.name)))),
         }
     }

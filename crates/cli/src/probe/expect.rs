@@ -8,7 +8,7 @@ use gear::probe::{Expected, expected_of};
 use super::Probe;
 use crate::{Error, plan};
 
-/// What `--expect-share` or `--fabric` says; nothing where neither is given.
+/// The shares of `--expect-share` or `--fabric`; none where neither is given.
 ///
 /// # Errors
 /// Mistakes in the fabric file, and classes that it does not tell from each other.

@@ -17,7 +17,7 @@ use super::{Probe, SECONDS_MAX, load, resolved};
 use crate::Error;
 use crate::sys::datagrams::Packet;
 
-/// Bytes of the packets that may be asked for.
+/// Bytes of the packets that a request for load may name.
 const LOAD_BYTES: std::ops::RangeInclusive<u32> = 128..=PACKET_MAX as u32;
 
 /// Answers until the process is ended.
@@ -47,18 +47,18 @@ fn random() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// What a listener knows.
+/// The state of a listener.
 #[derive(Debug)]
 pub(super) struct Listener {
     nonce: u64,
-    /// Hosts that may ask for load.
+    /// Hosts that may request load.
     from: Vec<IpAddr>,
     /// The highest rate in kb/s.
     most: u32,
     port: u16,
     /// Whether load is being sent: one stream at a time.
     busy: Arc<AtomicBool>,
-    /// A socket for each address of this machine that was asked.
+    /// A socket for each address of this machine that has received a question.
     speakers: Vec<(IpAddr, u16, Speaker)>,
 }
 
@@ -73,7 +73,7 @@ impl Listener {
         Ok(Self { nonce, from, most: 0, port, busy: Arc::default(), speakers })
     }
 
-    /// Answers a question; whether it was one.
+    /// Answers a question; returns whether the packet was one.
     ///
     /// # Errors
     /// Answers that cannot be sent.

@@ -1,4 +1,4 @@
-//! Load, sent by cooperating ends to the machine that asks for it.
+//! Load, sent by cooperating ends to the machine that requests it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ use super::speaker::Speaker;
 use crate::Error;
 use crate::sys::datagrams;
 
-/// How often the end of a stream is said, and in what interval.
+/// How often the end of a stream is announced, and in what interval.
 const END_NOTICES: u32 = 20;
 const END_NOTICE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// When nothing has arrived for so long, nothing of the streams is on its way any more.
 const DRAINED: Duration = Duration::from_millis(500);
 
-/// Sends a stream, and says how it went. Ends early when the receiver is gone.
+/// Sends a stream, then its report. Ends early when the receiver is gone.
 pub(super) fn send(speaker: &Speaker, peer: IpAddr, order: &LoadOrder, busy: &AtomicBool) {
     let mut pacer = Pacer::new(order);
     let before = dropped_by_interfaces();
@@ -81,7 +81,7 @@ fn send_all(speaker: &Speaker, peer: IpAddr, order: &LoadOrder, pacer: &mut Pace
     }
 }
 
-/// What became of the streams of each load.
+/// The outcomes of the streams of each load.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     /// One host after the other.

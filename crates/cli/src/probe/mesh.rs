@@ -1,5 +1,5 @@
-//! `--mesh`: every host of a list runs the same command, asks all others, and answers them meanwhile. So each
-//! pair is seen in both directions, and no host is trusted with more than questions.
+//! `--mesh`: every host of a list runs the same command, probes all others, and answers them meanwhile. So
+//! each pair is measured in both directions, and hosts accept nothing but questions from each other.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,14 +16,14 @@ use super::{Probe, resolved};
 use crate::Error;
 use crate::sys::datagrams::Packet;
 
-/// How often a host says that it has asked everything, and in what interval.
+/// How often a host announces that it has finished, and in what interval.
 const END_NOTICES: u32 = 5;
 const END_NOTICE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A host that has finished waits so long for others of which it hears nothing more.
+/// How long a host that has finished waits for the others without a packet from any of them.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What a host of a mesh saw.
+/// The observations of a host of a mesh.
 #[derive(Debug)]
 pub(super) struct Row {
     /// The name of this machine in the list.
@@ -32,7 +32,7 @@ pub(super) struct Row {
     pub(super) observed: Vec<Observed>,
 }
 
-/// The hosts that have asked for a turn, and those that have finished.
+/// The hosts of the list from which packets have arrived, and those that have finished.
 #[derive(Debug)]
 struct Progress {
     /// When the last packet of another host came.
@@ -68,13 +68,13 @@ impl Aside for Answering {
                 progress.finished.insert(from);
                 true
             }
-            // If the answer cannot be sent, the other host asks again.
+            // If the answer cannot be sent, the other host repeats the question.
             _ => self.listener.hear(packet, heard).unwrap_or(true),
         }
     }
 }
 
-/// Asks all hosts of the list but this one.
+/// Probes all hosts of the list but this one.
 ///
 /// # Errors
 /// Names that are not resolved, a list without this machine, a port that is in use.
@@ -135,11 +135,11 @@ fn gather(receiver: &Receiver, others: &[IpAddr], time: Duration) -> Result<(), 
     Ok(())
 }
 
-/// Tells the others that this machine asks nothing more.
+/// Announces to the others that this machine has finished.
 fn farewell(receiver: &Receiver, others: &[IpAddr]) {
     for _ in 0..END_NOTICES {
         for address in others {
-            // Hosts that do not hear it stop waiting for it after a while.
+            // Hosts that do not receive it stop waiting after a while.
             let _ = own_address(*address).and_then(|own| Speaker::new(own, receiver.port())).and_then(
                 |speaker| {
                     let farewell = speaker.ends(*address).message(ProbeMessage::Finished, 0);
@@ -160,7 +160,7 @@ fn answer_until_all_finished(
     loop {
         {
             let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those that ask this host may be ones that it does not reach.
+            // A host that probes this one may be unreachable from here.
             let mut waited_for = others.iter().chain(&progress.asking);
             let all = waited_for.all(|other| progress.finished.contains(other));
             if all || progress.heard.elapsed() > SILENCE {

@@ -1,4 +1,4 @@
-//! `rockery doctor probe`: asks named hosts whether RoCEv2 reaches them, and how; or answers such questions.
+//! `rockery doctor probe`: tests whether and how RoCEv2 reaches named hosts; or answers such tests.
 
 mod expect;
 mod listen;
@@ -24,28 +24,28 @@ use load::Loads;
 pub(crate) use matrix::matrix;
 use network::Receiver;
 
-/// The seconds of load that one request may ask for.
+/// The longest load that a request may have, in seconds.
 const SECONDS_MAX: u32 = 10;
 
 const SECONDS: std::ops::RangeInclusive<i64> = 1..=SECONDS_MAX as i64;
 
-/// The hosts to ask, or those that may ask this one.
+/// The options of `rockery doctor probe`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Probe {
-    /// Hosts to ask: only these are sent anything
+    /// Hosts to probe: packets are sent to no others
     #[arg(required_unless_present = "listen", conflicts_with = "listen")]
     pub(crate) hosts: Vec<String>,
     /// Answer probes of other hosts until Ctrl-C, with what arrives: DSCP, ECN and TTL
     #[arg(long)]
     pub(crate) listen: bool,
-    /// Ask all hosts of the list and answer them meanwhile. Each of them runs the same command; rockery
+    /// Probe all hosts of the list and answer them meanwhile. Each of them runs the same command; rockery
     /// doctor matrix puts their JSON together
     #[arg(long, conflicts_with_all = ["listen", "load"])]
     pub(crate) mesh: bool,
     /// With --mesh: how long to wait for hosts that do not answer yet
     #[arg(long, value_name = "SECONDS", default_value_t = 20, requires = "mesh")]
     pub(crate) wait: u32,
-    /// With --listen: hosts that may ask for load
+    /// With --listen: hosts that may request load
     #[arg(long, value_name = "HOST", requires = "listen")]
     pub(crate) from: Vec<String>,
     /// Have each host send at this rate to this machine, alone and all at once: 500Mb/s, 2Gb/s. Below the
@@ -85,7 +85,7 @@ pub(crate) struct Probe {
     pub(crate) json: bool,
 }
 
-/// Asks, or answers.
+/// Probes hosts, or answers probes.
 ///
 /// # Errors
 /// Findings, with status 1; a port that is in use, names that are not resolved, with status 2.
@@ -138,7 +138,7 @@ fn judge(what: &Probe, from: &str, observed: &[Observed], loaded: &Loaded) -> Re
     }
 }
 
-/// Streams, and what they say of shares: nothing where no shares are expected, or why that is not known.
+/// Streams, and the shares of classes in them: none where none are expected, or why they are not known.
 #[derive(Debug)]
 struct Loaded {
     streams: Loads,

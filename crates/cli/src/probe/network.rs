@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes of the largest packet that is received.
 pub(super) const PACKET_MAX: usize = 9216;
 
-/// What takes questions of other hosts while this one asks.
+/// The handler of other hosts' questions while this one waits for answers.
 pub(super) trait Aside: std::fmt::Debug {
     /// Whether the packet is a question, which is answered then.
     fn takes(&mut self, packet: &Packet, heard: &Heard) -> bool;
@@ -161,7 +161,7 @@ impl Ask for Network<'_> {
 
 impl Network<'_> {
     fn ask_by_udp(&mut self, question: Question) -> io::Result<Answer> {
-        // What came too late for an earlier question is no answer to this one.
+        // Reports about an earlier question that arrived too late are no answer to this one.
         while self.speaker.report()?.is_some() {}
         let ends = Ends { destination_port: ROCE_PORT, ..self.speaker.ends(self.target) };
         let (class, port, bytes) = match question {
@@ -259,7 +259,7 @@ impl Network<'_> {
     }
 }
 
-/// What an ICMP error says.
+/// The meaning of an ICMP error as an answer.
 fn meaning(report: datagrams::Report) -> Answer {
     match (report.error, report.from) {
         (libc::EMSGSIZE, None) => Answer::TooLongHere,

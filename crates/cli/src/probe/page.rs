@@ -9,7 +9,7 @@ use crate::{doctor, printable};
 
 const UNKNOWN: &str = "unknown";
 
-/// What this machine saw of others.
+/// The observations of this machine, and the findings.
 #[derive(Debug)]
 pub(super) struct Seen<'a> {
     /// The name of this machine.
@@ -109,7 +109,7 @@ fn payload(observed: &Observed) -> String {
     }
 }
 
-/// What the loads say of the lossless class, where they say something good or nothing.
+/// The result of the loads for the lossless class, where it is good or unknown.
 fn lossless(what: &Probe, together: &[StreamOutcome], found: &[Finding]) -> String {
     let is_of_load = |finding: &Finding| matches!(finding.rule, "probe-lossy-class" | "probe-pfc-one-end");
     if what.load.is_none() || found.iter().any(is_of_load) {

@@ -41,7 +41,7 @@ impl Files {
         }
     }
 
-    /// What a fabric file names, for a command that writes nothing.
+    /// The files that a fabric file names, for a command that writes no file.
     pub(crate) fn of(file: &Path) -> Self {
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
         Self { folder, inputs: Mutex::default(), outputs: Vec::new() }

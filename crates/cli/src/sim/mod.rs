@@ -33,7 +33,7 @@ pub(super) struct Done {
     results: Results,
 }
 
-/// Runs what the file describes.
+/// Runs the simulations that a fabric file describes.
 ///
 /// # Errors
 /// Mistakes in the file, and files that cannot be written.
@@ -108,7 +108,7 @@ fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Resul
     Ok(())
 }
 
-/// One run: a table, and the files that were asked for.
+/// One run: a table, and the files that the options name.
 fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
     let sim = plan.sim;
     let mut experiment = runs::experiment(plan.document, point, plan.files)?;
@@ -128,7 +128,7 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
     }
     if let Some(path) = &sim.csv {
         write(path, &flows_csv(&done.report, None, true))?;
-        // What goes to standard output is one table.
+        // Standard output gets one table.
         if !is_stdout(Some(path)) {
             write(&beside(path, ".ports.csv"), &ports_csv(&done.report))?;
             if sim.hops {

@@ -23,7 +23,7 @@ const BAR_AFTER: Duration = Duration::from_millis(300);
 /// Exit status after a second Ctrl-C, as a shell gives it for SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// What all runs have in common.
+/// The input that all runs share.
 pub(super) struct RunPlan<'a> {
     pub(super) sim: &'a Sim,
     pub(super) document: &'a Document,
@@ -85,8 +85,8 @@ pub(super) fn run(experiment: Experiment, point: &Point, show: bool) -> Result<D
     Ok(Done { report, experiment, results: ran.results })
 }
 
-/// Runs all points on as many threads as there are, or as were asked for; reports in the order of the
-/// points. After Ctrl-C those that were not begun are left out.
+/// Runs all points on as many threads as there are processors, or as `--threads` gives; reports in the order
+/// of the points. After Ctrl-C those that were not begun are left out.
 pub(super) fn all(plan: &RunPlan<'_>, show: bool) -> Result<Vec<(usize, Report)>, Error> {
     catch_interrupts();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

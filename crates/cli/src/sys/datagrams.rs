@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Bytes of receive buffer that are asked for; `net.core.rmem_max` may allow fewer.
+/// The requested size of receive buffers in bytes; `net.core.rmem_max` may allow fewer.
 const RECEIVE_BUFFER: i32 = 8 << 20;
 
 /// A packet that arrived.
@@ -109,7 +109,7 @@ pub(crate) fn echo_socket(is_v6: bool) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Waits until one of the sockets has a packet, or an error report, or (where asked) room to send.
+/// Waits until one of the sockets has a packet, or an error report, or (where requested) room to send.
 ///
 /// # Errors
 /// As poll(2).
@@ -175,7 +175,7 @@ impl Message {
         })
     }
 
-    /// The address of the message, as the bytes of its structure say it.
+    /// The source address of the message, from the bytes of its structure.
     fn source(&self) -> Option<SocketAddr> {
         let start = (&raw const self.name).cast::<u8>();
         // SAFETY: the structure is at least as long as one of IPv6, and plain bytes.

@@ -24,7 +24,7 @@ impl Pidfd {
         }
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Requests its end by SIGTERM.
     ///
     /// # Errors
     /// When it has ended, or is not this user's.

@@ -1,4 +1,4 @@
-//! What programs see of our devices in `/sys` and `/dev`, where a kernel shows its own.
+//! The view that programs have of our devices in `/sys` and `/dev`, where a kernel shows its own.
 //!
 //! [`tree`] has the files. A program sees them in one of two ways: [`folder`] writes them to a folder, from
 //! which `librockery-view.so` serves them, and [`namespace`] mounts them at their paths, for this process and

@@ -1,4 +1,4 @@
-//! Questions to the servers and labs of this user, for pages that ask again every second.
+//! Requests to the servers and labs of this user, for pages that repeat them every second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::printable::Printable;
 
 /// The time limit of each server and lab for all of its answers.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(2);
-/// Servers or labs that are asked at most, each by a thread of its own.
+/// Servers or labs that are queried at most, each by a thread of its own.
 const ASKED_MAX: usize = 64;
 /// How long an answer is given to other pages too, so that several pages disturb labs no more than one.
 const SHARED: Duration = Duration::from_millis(300);
@@ -40,17 +40,17 @@ impl Shared {
     }
 }
 
-/// What became of a question.
+/// The outcome of a request.
 pub(super) enum Answer {
-    /// What the server or lab has counted, as the page gets it.
+    /// The counters of the server or lab, in the form that the page gets.
     Figures(Value),
-    /// Nothing: the server or lab has ended.
+    /// No counters: the server or lab has ended.
     Ended,
-    /// No figures, and the reason.
+    /// No counters, and the reason.
     Problem(String),
 }
 
-/// Asks everything in `names` at once. The document has the figures in the order of the names under `key`,
+/// Queries everything in `names` at once. The document has the figures in the order of the names under `key`,
 /// and `problems`: texts.
 pub(super) fn ask_all<T: Send>(key: &str, names: Vec<T>, ask: impl Fn(T) -> Answer + Sync) -> Value {
     let left_out = names.len().saturating_sub(ASKED_MAX);

@@ -207,7 +207,7 @@ fn server_cpu(groups: &Files) -> Table {
     }
 }
 
-/// What iperf3's report says arrived, in bit/s, or its reason.
+/// The rate that arrived in an iperf3 report, in bit/s, or the error in it.
 fn rate(report: &str) -> Result<f64, String> {
     let report: Value = serde_json::from_str(report).map_err(|error| error.to_string())?;
     let rate = number(&report, "/end/sum_received/bits_per_second");

@@ -40,7 +40,7 @@ pub(crate) enum Document {
     Spraying,
 }
 
-/// What to measure.
+/// The options of `rockery bench documents`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchDocuments {
     /// Documents, separated by commas.

@@ -97,7 +97,7 @@ pub(super) fn latency(text: &str, bytes: u64) -> Option<f64> {
     row(text, bytes)?.get(4).copied()
 }
 
-/// What NetPIPE writes to its file: bytes, Mb/s, seconds of one way.
+/// The rows of NetPIPE's output file: bytes, Mb/s, one-way time in seconds.
 pub(super) fn netpipe(text: &str) -> Vec<(u64, f64, f64)> {
     let row = |line: &str| {
         let mut words = line.split_whitespace();

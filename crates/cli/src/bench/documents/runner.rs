@@ -14,7 +14,7 @@ use crate::{Error, runtime};
 /// How long everything may take, and with `--quick`; the rest of 15 and 3 minutes is for ending programs.
 const LIMIT: Duration = Duration::from_secs(14 * 60);
 const QUICK_LIMIT: Duration = Duration::from_secs(165);
-/// How long a program may take to end after it was told to.
+/// How long a program may take to end after SIGTERM, in seconds.
 const GRACE: &str = "5";
 /// The message of perftest where it could not measure the processor's clock, as on a busy machine.
 pub(super) const UNCALIBRATED: &str = "Can't produce a report";

@@ -11,7 +11,7 @@ const FILES: [(&str, &str); 4] = [
     ("eight-paths.toml", include_str!("../../../../../examples/spraying/eight-paths.toml")),
 ];
 
-/// What was published: a file, the number of its run, a field of the workload and what it is divided by.
+/// A published figure: a file, the number of its run, a field of the workload and the divisor of the field.
 struct Figure {
     what: &'static str,
     unit: &'static str,

@@ -40,7 +40,7 @@ impl Way {
     }
 }
 
-/// What to measure.
+/// The options of `rockery bench paths`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchPaths {
     /// Paths to measure, separated by commas.

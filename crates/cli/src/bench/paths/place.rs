@@ -53,7 +53,7 @@ fn call(words: &str) -> Result<(), String> {
 
 /// Two veth pairs and a bridge.
 fn bridge(ids: &[String; 2], mtu: u32) -> Result<(), String> {
-    // What an earlier path left would be in the way.
+    // An earlier path may have left its bridge.
     _ = call("ip link del bridge0");
     call("ip link add bridge0 type bridge")?;
     call(&format!("ip link set bridge0 mtu {mtu} up"))?;
@@ -128,7 +128,7 @@ impl Place {
         Ok(Self { ends, forwards })
     }
 
-    /// The second end, as the first one knows it.
+    /// The address of the second end, as the first one reaches it.
     pub(super) fn address(&self) -> &'static str {
         match self.ends {
             Ends::Namespaces(_) => ADDRESSES[1],
@@ -182,7 +182,7 @@ impl Place {
     }
 }
 
-/// What a server printed until its end.
+/// Reads the output of a server until its end.
 pub(super) fn output(mut server: Owned) -> Result<String, String> {
     let child: &mut Child = &mut server.0;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What was measured of paths, as a table, as JSON and as a page.
+//! The results of `rockery bench paths`, as a table, as JSON and as a page.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Way;
 use crate::bench::output::Printed;
 
-/// What the figures mean.
+/// The limits within which the figures are valid.
 pub(super) const LIMITS: &str = "Both ends are network namespaces, without a hypervisor: what interrupts and \
                                  exits cost a virtual machine, the reason for most of the published \
                                  difference, does not appear here. Live functions are those of an adapter in \

@@ -35,7 +35,7 @@ struct Pending {
     write: bool,
 }
 
-/// A client with an open file. Requests are told apart by slots, numbers from 0 that the caller chooses.
+/// A client with an open file. Requests are identified by slots, numbers from 0 that the caller chooses.
 pub(super) struct Client {
     carrier: Box<dyn Carrier>,
     ids: Ids,
@@ -44,11 +44,11 @@ pub(super) struct Client {
     limits: [usize; 2],
     pending: Vec<Pending>,
     response: Vec<u8>,
-    /// What WRITEs write.
+    /// The data of WRITEs.
     data: Vec<u8>,
 }
 
-/// An answer that is not the one that was hoped for.
+/// The error of an answer with another status than the expected one.
 fn refused(what: &str, status: u32) -> io::Error {
     io::Error::other(format!("{what}: the server answered status {status:#010x}"))
 }
@@ -183,7 +183,7 @@ impl Client {
     }
 }
 
-/// How many bytes a READ or WRITE response speaks of: those in it, and those that went past it.
+/// The bytes that a READ or WRITE response reports: those in it, and those that moved by RDMA.
 fn transferred(body: &[u8], write: bool) -> usize {
     let number = |at: usize| {
         let bytes = body.get(at..).and_then(|rest| rest.first_chunk()).copied();
@@ -192,7 +192,7 @@ fn transferred(body: &[u8], write: bool) -> usize {
     if write { number(4) } else { number(4) + number(8) }
 }
 
-/// What files are filled with: bytes that differ from place to place, so that nothing compresses them away.
+/// The contents of files: bytes that differ from place to place, so that nothing compresses them away.
 pub(super) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 11) as u8).collect()
 }

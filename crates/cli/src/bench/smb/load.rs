@@ -17,7 +17,7 @@ use super::client::{Client, pattern};
 /// Bytes of a WRITE that fills the file.
 const FILL_BYTES: usize = 1 << 16;
 
-/// What came of a job. Latencies are in microseconds, processor time in seconds per second.
+/// The results of a job. Latencies are in microseconds, processor time in seconds per second.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Figures {
@@ -46,7 +46,7 @@ pub(super) struct Load {
     pub(super) others: [Option<u32>; 2],
 }
 
-/// What one thread does its transfers with.
+/// The file or connection with which a thread makes its transfers.
 pub(super) trait Target: Send {
     /// Whether another transfer may begin.
     fn may_submit(&self, bytes: usize) -> bool;

@@ -1,5 +1,5 @@
-//! A server of one file in memory, over TCP: as much of SMB 2 as the benchmark's client asks for. It stands
-//! where Samba does, so that what is measured is the way there and not the server.
+//! A server of one file in memory, over TCP, with the part of SMB 2 that the benchmark's client uses. It
+//! takes the place of Samba, so that the transport is measured and not the server.
 
 use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -151,7 +151,7 @@ impl Connection {
 fn answer(asked: &Header) -> (u32, Vec<u8>) {
     match asked.command {
         command::NEGOTIATE => (0, request::negotiate_answer(LONGEST)),
-        // The first round asks for a challenge, and has no session yet.
+        // The first round requests a challenge, and has no session yet.
         command::SESSION_SETUP if asked.session_id == 0 => (request::MORE_PROCESSING, vec![0; 8]),
         command::SESSION_SETUP | command::TREE_CONNECT => (0, vec![0; 16]),
         request::CREATE => (0, vec![0; 88]),

@@ -18,11 +18,11 @@ const TREE_CONNECT: u16 = 3;
 pub(super) const CREATE: u16 = 5;
 /// Bytes of data that one credit pays for.
 const CREDIT_BYTES: usize = 65_536;
-/// Credits that each request asks for: more than any job needs.
+/// The CreditRequest of each request: more than any job needs.
 const CREDITS_REQUESTED: u16 = 512;
 /// Flags of NTLMSSP: Unicode, request target, NTLM, always sign, extended session security.
 const NTLMSSP_FLAGS: u32 = 0x0008_8205;
-/// A name that no server knows.
+/// A name that is no user of any server.
 const UNKNOWN_USER: &str = "rockery-bench-guest";
 /// Bytes of an NTLM response.
 const RESPONSE_BYTES: usize = 24;
@@ -30,7 +30,7 @@ const RESPONSE_BYTES: usize = 24;
 /// An open file.
 pub(super) type FileId = [u8; 16];
 
-/// What every request of a connection has in its header.
+/// The fields that the header of every request of a connection has.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Ids {
     pub(super) message: u64,
@@ -113,7 +113,7 @@ fn session_setup(ids: Ids, token: &[u8]) -> Vec<u8> {
     request
 }
 
-/// The first SESSION_SETUP: it asks for a challenge (MS-NLMP 2.2.1.1).
+/// The first SESSION_SETUP: it requests a challenge (MS-NLMP 2.2.1.1).
 pub(super) fn first_setup(ids: Ids) -> Vec<u8> {
     let mut token = b"NTLMSSP\0\x01\0\0\0".to_vec();
     token.extend(NTLMSSP_FLAGS.to_le_bytes());
@@ -121,8 +121,8 @@ pub(super) fn first_setup(ids: Ids) -> Vec<u8> {
     session_setup(ids, &token)
 }
 
-/// The second SESSION_SETUP: a user whom the server does not know, and so takes for a guest, if it has guests
-/// (MS-NLMP 2.2.1.3). A session of a guest neither signs nor encrypts.
+/// The second SESSION_SETUP: an unknown user, whom the server takes for a guest, if it has guests (MS-NLMP
+/// 2.2.1.3). A session of a guest neither signs nor encrypts.
 pub(super) fn second_setup(ids: Ids) -> Vec<u8> {
     const FIXED: usize = 64;
     let responses = [0; 2 * RESPONSE_BYTES];

@@ -49,7 +49,7 @@ pub(crate) enum SmbPart {
     Copy,
 }
 
-/// What to measure.
+/// The options of `rockery bench smb`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchSmb {
     /// Transports to measure, separated by commas.

@@ -85,7 +85,7 @@ pub(super) struct Place {
     pair: Option<Pair>,
 }
 
-/// What serves the file.
+/// The server of the file.
 #[derive(Debug)]
 enum Server {
     Samba(Samba),

@@ -1,4 +1,4 @@
-//! What published tests of SMB Direct found.
+//! The figures of published tests of SMB Direct.
 
 use serde::Serialize;
 

@@ -113,7 +113,7 @@ pub(super) fn rows(what: &str, direction: usize) -> Vec<Row> {
 }
 
 impl Report {
-    /// What it was measured on, and how, in one sentence.
+    /// The conditions of the measurement: machine, repeats, durations, file, and remarks.
     pub(super) fn conditions(&self) -> String {
         let Self { machine, repeats, seconds, warm_up, .. } = self;
         let size = self.size >> 20;

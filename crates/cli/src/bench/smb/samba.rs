@@ -92,7 +92,7 @@ impl Samba {
 
 impl Drop for Samba {
     fn drop(&mut self) {
-        // Asked to end, it ends its children, which would outlive a kill for a moment.
+        // On SIGTERM it ends its children, which would outlive a SIGKILL for a moment.
         if let Ok(process) = Pidfd::open(self.process()) {
             let _ = process.terminate();
             let _ = process.wait(TIMEOUT);
