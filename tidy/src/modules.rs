@@ -1,4 +1,4 @@
-//! The modules of a crate, and what each names of the others.
+//! The modules of a crate, and the other modules that each one names.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Module<'a> {
     pub path: Path,
     /// The paths that it names, with their lines.
     named: Vec<(Path, usize)>,
-    /// What its `use` declarations bring in, by the name that it has here.
+    /// The paths that its `use` declarations import, by their names in this module.
     imports: BTreeMap<String, Path>,
 }
 
@@ -93,7 +93,7 @@ fn file_of_child<'a>(tree: &'a Tree, parent: &File, child: &[String]) -> Option<
     tree.file(&format!("{folder}/{name}.rs")).or_else(|| tree.file(&format!("{folder}/{name}/mod.rs")))
 }
 
-/// What is found in the tokens of a file.
+/// The result of a scan of the tokens of a file.
 #[derive(Default)]
 struct Scan {
     named: Vec<(Path, usize)>,
@@ -111,7 +111,7 @@ impl Scan {
         }
     }
 
-    /// Reads what stands first in `tokens`, and returns what follows.
+    /// Reads the first item in `tokens`, and returns the rest.
     fn item<'t>(&mut self, tokens: &'t [TokenTree], path: &[String]) -> &'t [TokenTree] {
         match tokens {
             [TokenTree::Punct(mark), TokenTree::Group(attribute), rest @ ..]
@@ -152,7 +152,7 @@ impl Scan {
         }
     }
 
-    /// Reads what stands behind `use`, with the `prefix` of the groups around it.
+    /// Reads the tokens after `use`, with the `prefix` of the groups around it.
     fn use_tree(&mut self, tokens: &[TokenTree], prefix: Path, path: &[String]) {
         let (own, rest) = match tokens {
             [first @ TokenTree::Ident(_), rest @ ..] => segments(std::slice::from_ref(first), rest),
@@ -231,7 +231,7 @@ fn is_for_tests(attribute: TokenStream) -> bool {
     ["cfg(test)", "cfg(all(test,", "cfg(any(test,"].iter().any(|prefix| text.starts_with(prefix))
 }
 
-/// What follows the item that stands first in `tokens`: its end is a semicolon or a block.
+/// The tokens after the first item in `tokens`, which ends with a semicolon or a block.
 fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
     let is_block =
         |token: &TokenTree| matches!(token, TokenTree::Group(g) if g.delimiter() == Delimiter::Brace);

@@ -16,7 +16,7 @@ pub struct Function {
     pub length: usize,
 }
 
-/// What stands behind the word `unsafe`.
+/// The kind of code after the word `unsafe`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsafe {
     /// A block, an implementation, or a block of foreign items.

@@ -1,4 +1,4 @@
-//! The files of the repository, and what a rule says about them.
+//! The files of the repository, and the findings of rules about them.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -12,7 +12,7 @@ const SKIPPED: &[&str] =
 pub struct File {
     /// From the root of the repository, with slashes.
     pub path: String,
-    /// What is in it.
+    /// The contents of the file.
     pub text: String,
 }
 
@@ -38,14 +38,14 @@ impl File {
     }
 }
 
-/// Something that is not as the house has it.
+/// A violation of a rule.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Finding {
     /// Path of the file.
     pub path: String,
     /// Line, counted from one; 0 for the file as a whole.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// The violation, and a remedy.
     pub what: String,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Finding {
 /// All text files of the repository, in the order of their paths.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// Where it lies.
+    /// The root folder of the repository.
     pub root: PathBuf,
     /// Files in the order of their paths.
     pub files: Vec<File>,

@@ -32,7 +32,7 @@ pub struct Arrow {
     pub to: String,
 }
 
-/// What cargo knows about the workspace.
+/// The workspace, as `cargo metadata` describes it.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
     /// Names of the workspace's crates.

@@ -6,7 +6,7 @@ use crate::{Finding, Tree};
 const ARCHITECTURE: &str = "docs/architecture.md";
 const FUZZING: &str = "fuzz/README.md";
 
-/// Files at the root of the repository. Whatever else lies there was left behind.
+/// Files at the root of the repository. Any other file there was left behind.
 const ROOT_FILES: &[&str] = &[
     ".dockerignore",
     ".gitignore",
@@ -24,7 +24,7 @@ const ROOT_FILES: &[&str] = &[
     "rustfmt.toml",
 ];
 
-/// Files at the root that nobody listed.
+/// Files at the root that are not in the list.
 pub fn root_files(tree: &Tree) -> Vec<Finding> {
     let at_the_root = tree.files.iter().filter(|file| !file.path.contains('/'));
     let unlisted = at_the_root.filter(|file| !ROOT_FILES.contains(&file.path.as_str()));

@@ -1,4 +1,4 @@
-//! Documentation comments say something that the name does not.
+//! Documentation comments contain more than the name of the item.
 
 use crate::{Finding, Tree};
 

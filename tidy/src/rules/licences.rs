@@ -1,4 +1,4 @@
-//! What `cargo-deny` would check of the crates of others, without a tool that takes minutes to build: their
+//! The checks of `cargo-deny` on the crates of others, without a tool that takes minutes to build: their
 //! licences, their sources, and that none is compiled in two versions. Advisories are not checked here.
 
 use std::collections::BTreeMap;

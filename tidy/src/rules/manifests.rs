@@ -1,4 +1,4 @@
-//! What every `Cargo.toml` has, and what every dependency owes.
+//! Rules for every `Cargo.toml` and every dependency.
 
 use crate::rules::arrows::Workspace;
 use crate::{File, Finding, Tree};
@@ -10,7 +10,7 @@ fn is_member(file: &File) -> bool {
     file.name() == "Cargo.toml" && (file.path.starts_with("crates/") || file.path.starts_with("tidy/"))
 }
 
-/// Versions and features of dependencies stand in the workspace's table only, so that two crates never
+/// Versions and features of dependencies are in the workspace's table only, so that two crates never
 /// disagree.
 pub fn versions_stand_in_one_place(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -42,7 +42,7 @@ pub fn crates_are_uniform(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every dependency has said what it saves us.
+/// Every dependency has a reason in the decisions page.
 pub fn dependencies_have_a_reason(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let reasons = tree.file(DECISIONS).map_or("", |file| &file.text);
     let without = workspace.foreign.iter().filter(|name| !reasons.contains(&format!("`{name}`")));
@@ -55,7 +55,7 @@ pub fn dependencies_have_a_reason(tree: &Tree, workspace: &Workspace) -> Vec<Fin
         .collect()
 }
 
-/// What is locked comes from crates.io, whatever mirror someone builds with.
+/// Every locked crate comes from crates.io, whatever mirror a build uses.
 pub fn locks_name_crates_io(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.name() == "Cargo.lock") {

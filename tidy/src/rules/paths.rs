@@ -1,4 +1,4 @@
-//! What the repository says must be true wherever it lies.
+//! Paths in the repository are valid wherever it is checked out.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What stands between `](` and `)`.
+/// The targets of links: the text between `](` and `)`.
 fn targets_of(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter(|target| !target.is_empty())
 }

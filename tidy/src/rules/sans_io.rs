@@ -1,12 +1,12 @@
-//! Crates that neither wait nor look: what they do depends on their arguments alone. That is what makes a
-//! simulation repeatable and a parser safe to call from anywhere, so it is the compiler that sees to it.
+//! Crates without input, output, clocks and threads: their results depend on their arguments alone, so that a
+//! simulation is repeatable and a parser is safe to call from anywhere. The compiler enforces it.
 
 use crate::{File, Finding, Tree};
 
 /// The crates that take time, randomness and input as arguments.
 pub const SANS_IO: &[&str] = &["wire", "rnic", "fabric"];
 
-/// What they must not call, even where `std` is within reach (tests excepted, which say so).
+/// Functions that they must not call, even where `std` is available (tests excepted, which allow them).
 pub const DISALLOWED: &[&str] = &[
     "std::env::args",
     "std::env::var",

@@ -1,4 +1,4 @@
-//! Where the compiler does not help, and what is said there instead.
+//! Where unsafe code is allowed, and the reasons that have to be stated there.
 
 use crate::rust::{Tokens, Unsafe};
 use crate::{File, Finding, Tree};

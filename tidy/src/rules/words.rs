@@ -6,7 +6,7 @@ use crate::{Finding, Tree};
 /// Macros that mark something unfinished.
 const MACROS: &[&str] = &["todo", "dbg", "unimplemented"];
 
-/// Names that say nothing about what is in a file.
+/// Names that do not describe the contents of a file.
 const NAMES: &[&str] = &["utils", "util", "common", "manager", "helpers", "helper", "misc", "stuff"];
 
 /// Calls of macros that mark something unfinished.
@@ -23,7 +23,7 @@ pub fn unfinished(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Files and folders whose names say nothing.
+/// Files and folders whose names do not describe their contents.
 pub fn names(tree: &Tree) -> Vec<Finding> {
     let means_nothing = |part: &str| NAMES.contains(&part.split('.').next().unwrap_or(part));
     let files = tree.files.iter().filter(|file| file.path.split('/').any(means_nothing));
