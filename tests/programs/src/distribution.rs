@@ -26,7 +26,7 @@ exec chroot $root \"$@\"";
 #[derive(Debug)]
 pub struct Distribution {
     root: PathBuf,
-    /// What programs of the distribution find as [`ROCKERY`].
+    /// The folder that programs of the distribution find as [`ROCKERY`].
     shared: PathBuf,
     /// A command of `shared` that programs are started with; none where programs are started directly.
     command: Vec<String>,
@@ -38,7 +38,7 @@ impl Distribution {
     /// Unpacks it, if that was not done before: a minute or two, and less than half a gigabyte.
     ///
     /// # Errors
-    /// When the script fails, which says why: a name that it does not know, no mirror, no keyring.
+    /// When the script fails, with its reason: an unknown name, no mirror, no keyring.
     pub fn new(name: &str, rockery: &Rockery) -> Result<Self, Error> {
         let root = unpacked(name)?;
         let (installed, _) = rockery.installed();

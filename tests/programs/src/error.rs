@@ -19,7 +19,7 @@ pub enum Error {
     Failed {
         /// The program with its arguments.
         command: String,
-        /// What it printed.
+        /// The output of the program.
         output: String,
     },
     /// A file of a test cannot be read or written.
@@ -41,11 +41,11 @@ pub enum Error {
     /// Something did not happen in time.
     #[error("{what} did not happen within {seconds} s:\n{output}")]
     TooLate {
-        /// What was waited for.
+        /// The event that was waited for.
         what: String,
         /// For how long.
         seconds: u64,
-        /// What was printed until then.
+        /// The output until then.
         output: String,
     },
 }

@@ -9,7 +9,7 @@ const READY_SECONDS: u64 = 60;
 /// How long the server may take to notice that the client is done.
 const DRAIN_SECONDS: u64 = 60;
 
-/// What both ends did.
+/// The results of both ends.
 #[derive(Debug)]
 pub struct Exchange {
     /// The program that was started first, without an address.
@@ -22,7 +22,7 @@ impl Exchange {
     /// Runs `argv` at both ends; the client gets the server's address as one more argument.
     ///
     /// Where a machine's device has to be named, `-d` and `index` (the option that takes a GID index: `-x` in
-    /// perftest, `-g` in the ping-pongs) say which, but for an index that `argv` has already. `{end}` in it
+    /// perftest, `-g` in the ping-pongs) name it, but for an index that `argv` has already. `{end}` in it
     /// is `server` or `client`.
     ///
     /// # Errors

@@ -23,9 +23,9 @@ use control::Control;
 pub(crate) use image::Kernel;
 
 /// How long a guest may take to come up: it takes 3 s on an idle machine, and more than two minutes where
-/// twenty other processes want the two cores.
+/// twenty other processes use the two cores.
 const BOOT_SECONDS: u64 = 300;
-/// What a guest gets. Its initramfs takes 40 of them, and another 90 with what storage takes.
+/// Memory of a guest. Its initramfs takes 40 MiB of it, and another 90 with the programs for storage.
 const MEMORY_MIB: u32 = 448;
 
 /// rxe's GID 0 comes from the link-local address, the next from the first that init.sh gives.
@@ -255,8 +255,8 @@ impl Machine for Guest {
     }
 }
 
-/// A guest in which programs see rockery's device, which takes the place of the kernel's: both want UDP port
-/// 4791. What [`Rockery::files`] has must be in it.
+/// A guest in which programs see rockery's device, which takes the place of the kernel's: both need UDP port
+/// 4791. The files of [`Rockery::files`] have to be in it.
 #[derive(Debug)]
 pub struct GuestWithRockery {
     guest: Guest,
@@ -327,7 +327,7 @@ impl Job for GuestJob<'_> {
     fn finished(&mut self) -> Result<Option<Finished>, Error> {
         let status = self.guest.shell(&format!("cat {}.status 2>/dev/null", self.stem))?.output;
         let Ok(status) = status.trim().parse() else { return Ok(None) };
-        // The shell says 128 + N for what signal N ended.
+        // The shell's status is 128 + N for a program that signal N ended.
         let status = Some(status).filter(|status| *status < 128);
         Ok(Some(Finished { status, output: self.output()? }))
     }
@@ -345,7 +345,7 @@ impl Drop for GuestJob<'_> {
     }
 }
 
-/// Where `name` of this package lies.
+/// The path of `name` in this package.
 fn of_this_package(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }

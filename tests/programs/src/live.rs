@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::{Job, Namespace, Rockery};
 
-/// Runs a shell script as user nobody, without capabilities and without a way to gain any, in a network
+/// Runs a shell script as the user `nobody`, without capabilities and without a way to gain any, in a network
 /// namespace without interfaces. `$R` is rockery, `$F` the folder of the examples of the CRS504, `$E` the one
 /// of all examples, `$D` a folder to write to. It has the functions `until_it_listens PORT HOST` (the TCP
 /// port in hexadecimal digits), `until_it_prints TEXT COMMAND` and `down`.

@@ -13,7 +13,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub struct Finished {
     /// Its exit status; `None` when a signal ended it.
     pub status: Option<i32>,
-    /// What it printed, stdout and stderr in the order they came.
+    /// Its output, stdout and stderr in the order in which they came.
     pub output: String,
 }
 
@@ -36,7 +36,7 @@ impl Finished {
 
 /// A running program. Dropping it kills it.
 pub trait Job {
-    /// What it has printed so far.
+    /// The output of the program so far.
     ///
     /// # Errors
     /// When its machine is gone.
@@ -104,7 +104,7 @@ pub trait Machine {
     /// When the machine is gone.
     fn awaits_requests(&self) -> Result<bool, Error>;
 
-    /// The RDMA device's name, and the index of the GID that `address` gave it, if programs have to be told.
+    /// The RDMA device's name, and the index of the GID that `address` gave it, if programs need these.
     fn device(&self) -> Option<(&str, u32)>;
 
     /// Runs a program to its end.
@@ -144,7 +144,7 @@ pub trait Machine {
 /// Polls until `happened` returns true, or `seconds` have passed: then it returns `false`.
 ///
 /// # Errors
-/// What `happened` gives.
+/// The errors of `happened`.
 pub fn until(seconds: u64, mut happened: impl FnMut() -> Result<bool, Error>) -> Result<bool, Error> {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Ports below those that the kernel assigns itself (32768 to 60999 by default): between the choice and its
-/// use, no other socket gets the port because it asked for any.
+/// use, no other socket gets the port by requesting any free one.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 

@@ -86,7 +86,7 @@ impl Rockery {
     /// OpenSSL's.
     ///
     /// # Panics
-    /// When the dynamic linker does not say where they are.
+    /// When the dynamic linker does not print their paths.
     pub fn files(&self) -> Vec<PathBuf> {
         let own = [
             "rockery",
@@ -106,9 +106,9 @@ impl Rockery {
     }
 }
 
-/// What cargo is to build for this program, and the folder below `target` where it puts that. Tests build all
-/// targets, since cargo gives dependencies the features that tests need only then: another set of targets
-/// would compile most of the workspace a second time.
+/// The targets that cargo builds for this program, and the folder below `target` where it puts them. Tests
+/// build all targets, since cargo gives dependencies the features that tests need only then: another set of
+/// targets would compile most of the workspace a second time.
 const BUILD: (&[&str], &str) = if cfg!(debug_assertions) {
     (&["--all-targets"], "debug")
 } else {

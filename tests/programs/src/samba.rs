@@ -16,7 +16,7 @@ use crate::{Error, Finished, Job, Machine, Namespace, system};
 pub const SHARE: &str = "share";
 /// The password of its one user, [`USER`].
 pub const PASSWORD: &str = "secret";
-/// The user that Samba runs as, who exists on every machine and has no rights.
+/// The user that Samba runs as: it exists on every machine and has no rights.
 pub const USER: &str = "nobody";
 /// The identifier of this user in the user namespace in which Samba runs.
 const USER_ID: &str = "65534";
@@ -141,7 +141,7 @@ impl Samba {
         self.process.wait(SECONDS).map(drop)
     }
 
-    /// What it has logged.
+    /// The text of all its logs.
     pub fn log(&self) -> String {
         let entries = fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
         let logs = entries.filter(|it| it.file_name().to_string_lossy().starts_with("log."));

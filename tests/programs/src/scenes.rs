@@ -19,7 +19,7 @@ pub const IPV4: &str = "1";
 /// And of the one that comes from the global IPv6 address.
 pub const IPV6: &str = "2";
 
-/// What both ends of a scene print.
+/// The output of both ends of a scene.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines {
     /// The requester's lines.

@@ -7,7 +7,7 @@ use crate::guest::{Extras, Kernel};
 use crate::machine::until;
 use crate::{Error, Guest, Machine, Namespace, Rockery};
 
-/// How long machines on one bridge may take to hear each other.
+/// How long machines on one bridge may take to reach each other.
 const INTRODUCTION_SECONDS: u64 = 30;
 
 /// The kernel's name of an interface: 15 characters at most.
@@ -105,7 +105,7 @@ impl Segment {
     /// peer's up when it connects and waits for a second, which a guest on a busy machine can take.
     ///
     /// # Errors
-    /// [`Error::TooLate`] when one does not hear the other.
+    /// [`Error::TooLate`] when one does not reach the other.
     pub fn introduce(&self, namespace: &Namespace, guest: &Guest) -> Result<(), Error> {
         for address in [guest.address(), guest.address_v6()] {
             let ping = format!("ping -q -c 1 -W 1 {address}");

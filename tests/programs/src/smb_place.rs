@@ -34,7 +34,7 @@ pub struct SmbPlace {
 }
 
 impl SmbPlace {
-    /// Makes the namespace and the guest, and waits until they hear each other.
+    /// Makes the namespace and the guest, and waits until they reach each other.
     ///
     /// # Panics
     /// When the host of this test cannot make them.
@@ -94,7 +94,7 @@ impl SmbPlace {
         gateway
     }
 
-    /// Starts `rockery smb dial` for an SMB Direct server, waits until it listens, and says where.
+    /// Starts `rockery smb dial` for an SMB Direct server, waits until it listens, and returns its address.
     ///
     /// # Panics
     /// When it does not.
@@ -114,7 +114,7 @@ impl SmbPlace {
         mount(&self.guest, server, options).expect_success_of(self);
     }
 
-    /// Starts the kernel's server (ksmbd) in the guest, and says where it listens for SMB Direct.
+    /// Starts the kernel's server (ksmbd) in the guest, and returns the address of its SMB Direct listener.
     ///
     /// # Panics
     /// When it does not listen.
@@ -227,7 +227,7 @@ pub fn mount(guest: &Guest, server: SocketAddr, options: &str) -> Answer {
 /// # Errors
 /// When the guest is gone, or ksmbd does not listen.
 pub fn serve(guest: &Guest) -> Result<(), Error> {
-    // ksmbd gives its guest account, `nobody` if it is told no other, to sessions without a password.
+    // ksmbd gives its guest account, by default `nobody`, to sessions without a password.
     let settings = "server signing = disabled\\nserver multi channel support = yes\\nguest account = guest";
     let lines = [
         "echo root:x:0:0::/:/bin/sh >/etc/passwd; echo guest:x:65533:65534::/:/bin/sh >>/etc/passwd",

@@ -73,7 +73,7 @@ impl Server {
         self.child.id()
     }
 
-    /// What it has logged.
+    /// The text of its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }

@@ -74,10 +74,10 @@ impl StoragePlace {
         server
     }
 
-    /// Tells the server something; returns what it says.
+    /// Runs a command of the server; returns its output.
     ///
     /// # Panics
-    /// When it does not want to.
+    /// When the command fails.
     #[track_caller]
     pub fn tell(&self, words: &str) -> String {
         let argv = self.argv(words);

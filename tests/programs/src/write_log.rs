@@ -1,9 +1,10 @@
-//! What a disk has after its power went, from the log of everything that it was asked to write.
+//! The contents of a disk after a power loss, from the log of all requests to it.
 //!
-//! QEMU's `blklogwrites` keeps it in the format of the kernel's dm-log-writes (Documentation/
-//! admin-guide/device-mapper/log-writes.rst): a sector that says how long the log is, then for each request a
-//! sector that says what, and its data. A disk promises what was written before a flush that has completed,
-//! and what was written with FUA. The rest may be there or not, block by block, in any order.
+//! QEMU's `blklogwrites` keeps the log in the format of the kernel's dm-log-writes (Documentation/
+//! admin-guide/device-mapper/log-writes.rst): a sector with the length of the log, then for each request a
+//! sector that describes it, and its data. A disk guarantees the data that were written before a flush that
+//! has completed, and those that were written with FUA. The rest may be there or not, block by block, in any
+//! order.
 
 use rand_core::RngCore;
 
@@ -11,7 +12,7 @@ use crate::ledger::BLOCK;
 
 /// Bytes of a sector of the log.
 pub const SECTOR: usize = 512;
-/// What a log begins with.
+/// The magic number at the beginning of a log.
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 
 mod flag {
@@ -37,8 +38,8 @@ pub struct WriteLog<'a> {
 impl<'a> WriteLog<'a> {
     /// Reads a log, including the entries behind the length that its super block has: QEMU writes the super
     /// block at a flush, so a power loss before the first flush leaves a file without one, either empty or
-    /// with zeros where the super block would be. `None` when the bytes are no log, or fewer than the super
-    /// block says.
+    /// with zeros where the super block would be. `None` when the bytes are no log, or fewer than the length
+    /// in the super block.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let word = |at: usize| bytes.get(at..)?.first_chunk().map(|it| u64::from_le_bytes(*it));
         let (magic, length) = (word(0).unwrap_or(0), word(16).unwrap_or(0));
@@ -54,13 +55,13 @@ impl<'a> WriteLog<'a> {
         (entries.len() as u64 >= length).then_some(Self { entries })
     }
 
-    /// How many flushes were asked for.
+    /// The number of flush requests.
     pub fn flushes(&self) -> usize {
         self.entries.iter().filter(|entry| entry.flags & flag::FLUSH != 0).count()
     }
 
-    /// Applies to a disk what is promised, and of the rest what `random` says. Returns how many blocks of
-    /// writes were lost.
+    /// Applies the guaranteed writes to a disk, and of the rest those that `random` chooses. Returns how many
+    /// blocks of writes were lost.
     pub fn replay(&self, disk: &mut [u8], random: &mut impl RngCore) -> usize {
         let flushed = self.entries.iter().rposition(|entry| entry.flags & flag::FLUSH != 0).unwrap_or(0);
         let mut lost = 0;
@@ -83,7 +84,7 @@ fn entry(bytes: &[u8], at: usize) -> Option<Entry<'_>> {
     let head = bytes.get(at..at + SECTOR)?;
     let word = |index: usize| Some(u64::from_le_bytes(*head.get(index * 8..)?.first_chunk()?));
     let (sector, sectors, flags) = (word(0)?, usize::try_from(word(1)?).ok()?, word(2)?);
-    // What was not written of the log is zeros, which no request looks like.
+    // The part of the log that was not written is zeros, which is no valid request.
     if sectors == 0 && flags & flag::FLUSH == 0 {
         return None;
     }

@@ -1,6 +1,6 @@
 //! The cases of blktests' nvme group on our target, under their numbers. blktests creates its targets with
 //! nvmet in the same kernel; here the target is another process, which is configured through its control
-//! socket in place of configfs. docs/testing.md says which cases are missing, and why.
+//! socket in place of configfs. docs/testing.md lists the cases that are missing, with the reasons.
 
 use std::fmt::Write as _;
 
@@ -97,8 +97,8 @@ const CASES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the lines above use, in the words of the guest's shell. fio under emulation takes its time, so what
-/// it moves is little.
+/// Definitions in the guest's shell that the lines above use. fio under emulation is slow, so it moves little
+/// data.
 const WORDS: &str = "live='until grep -q live /sys/class/nvme/nvme0/state; do sleep 0.1; done'; \
     look='dd if=/dev/nvme0n1 of=/dev/null bs=4k count=1 iflag=direct'; \
     fio='fio --name=v --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw --bsrange=4k-64k --size=8M \
@@ -151,7 +151,7 @@ impl<'a> Target<'a> {
         assert!(happened.expect("the guest answers"), "{line}: {}", self.place.shell("dmesg | tail -n 20"));
     }
 
-    /// One case after the other; all that fail are told.
+    /// Runs one case after the other; the message has all that failed.
     fn plays(&self, cases: &[(&str, &str)]) {
         let mut failed = String::new();
         for (name, line) in cases {
@@ -303,7 +303,7 @@ fn the_group_passes(transport: &'static str) {
     no_complaints(&place);
 }
 
-/// The host's kernel has nothing to say about itself.
+/// The host's kernel has logged no complaint.
 fn no_complaints(place: &StoragePlace) {
     let told = place.shell("dmesg");
     for word in ["BUG:", "WARNING:", "failed nvme_keep_alive_end_io"] {

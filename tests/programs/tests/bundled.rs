@@ -33,7 +33,7 @@ impl Bundle {
         Self { folder, program: copy }
     }
 
-    /// The program with its folder as the only library path, whatever `rockery run` said.
+    /// The program with its folder as the only library path, whatever `rockery run` has set.
     fn argv<'a>(&'a self, variable: &'a mut String) -> [&'a str; 3] {
         *variable = format!("LD_LIBRARY_PATH={}", self.folder.path().display());
         ["env", variable, self.program.to_str().expect("a path of ours")]
@@ -99,7 +99,7 @@ fn without_preload_a_bundled_libibverbs_is_used_with_a_warning() {
     let finished = run(&pair.left, &["--no-preload"], &argv);
     assert!(!finished.succeeded() && !finished.output.contains("PORT_ACTIVE"), "{}", finished.output);
     assert!(finished.output.contains("rockery: --no-preload:"), "{}", finished.output);
-    // A program that asks for the library by its usual name needs no preloading.
+    // A program that loads the library by its usual name needs no preloading.
     let said = run(&pair.left, &["--no-preload"], &["ibv_devinfo", "-d", "rk_eth0"]).expect_success();
     assert!(said.output.contains("PORT_ACTIVE"), "{}", said.output);
 }

@@ -37,8 +37,8 @@ fn readable(files: &[&Path]) -> TempDir {
     folder
 }
 
-/// Runs a program over the loopback of a namespace, as user nobody, without capabilities and without a way to
-/// gain any.
+/// Runs a program over the loopback of a namespace, as the user `nobody`, without capabilities and without a
+/// way to gain any.
 fn run_as_nobody(argv: &[&str]) -> String {
     let alone = Namespace::alone().expect("a namespace");
     let (_prefix, rockery) = Rockery::built().installed();
@@ -138,8 +138,8 @@ fn commands(file: &str) -> Vec<String> {
     found
 }
 
-/// A runner of GitHub's, as far as the example asks for one: steps are bash scripts that tell the next ones
-/// of variables and of folders with programs through files.
+/// A runner of GitHub's, as far as the example needs one: steps are bash scripts that pass variables and
+/// folders with programs to the next ones through files.
 struct Runner {
     alone: Namespace,
     folder: TempDir,

@@ -18,7 +18,7 @@ fn start<'a>(machine: &'a Namespace, line: &str) -> Box<dyn Job + 'a> {
     machine.start(&line.split(' ').collect::<Vec<_>>()).expect("it starts")
 }
 
-/// Waits until a program has said something.
+/// Waits until a program has printed something.
 #[track_caller]
 fn expect(job: &mut dyn Job, said: &str) {
     let in_time = until(SECONDS, || Ok(job.output()?.contains(said))).expect("its output");
@@ -126,7 +126,7 @@ fn the_dreq_of_a_dead_process_is_repeated_until_answered() {
     server.kill().unwrap();
 }
 
-/// What `cm_churn` reports that it holds, each time: the numbers behind a word.
+/// The resources that `cm_churn` reports, each time: the numbers behind a word.
 fn numbers(output: &str, word: &str) -> Vec<u64> {
     let lines = output.lines().filter(|line| line.starts_with("none is open"));
     let behind = lines.filter_map(|line| Some(line.split_once(word)?.1));
@@ -204,7 +204,7 @@ fn connections_survive_a_link_that_is_down() {
     expect(&mut *client, "there\n");
     pair.left.call("ip link set eth0 down").unwrap();
     assert!(until(SECONDS, || Ok(!pair.right.call("ip link show eth0")?.contains("state UP"))).unwrap());
-    // Programs hear of links through the same notifications as this probe: give them a moment.
+    // Programs are notified of links in the same way as this probe: give them a moment.
     std::thread::sleep(std::time::Duration::from_millis(500));
     pair.left.call("ip link set eth0 up").unwrap();
     let carried = || Ok(pair.right.call("ping -c 1 -W 1 10.88.0.1").is_ok());
@@ -213,7 +213,7 @@ fn connections_survive_a_link_that_is_down() {
         let said = job.output().unwrap();
         assert!(!said.contains("DISCONNECTED") && !said.contains("REMOVAL"), "{said}");
     }
-    // And still hear of each other.
+    // And each is still notified of the other's end.
     client.kill().unwrap();
     expect(&mut *server, "DISCONNECTED 0\n");
     server.kill().unwrap();
@@ -246,7 +246,7 @@ fn a_forked_child_makes_its_own_connections() {
 
 const FORK_OPTIONS: [&str; 4] = ["-D_GNU_SOURCE", "-lrdmacm", "-libverbs", "-pthread"];
 
-/// One queue pair 1 at each host, and eight servers and eight clients behind it that all talk at once.
+/// One queue pair 1 at each host, and eight servers and eight clients that use it at once.
 #[test]
 fn many_processes_share_queue_pair_1() {
     let pair = pair();

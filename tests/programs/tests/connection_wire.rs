@@ -98,7 +98,7 @@ fn options_reach_both_ends() {
     assert_eq!(said.expect_success().output, expected);
 }
 
-/// What connection management says is in a device's capture beside its packets, at both ends alike.
+/// CM messages are in a device's capture beside its packets, at both ends alike.
 #[test]
 fn captures_contain_the_cm_messages() {
     let folder = TempDir::new().unwrap();
@@ -127,7 +127,7 @@ fn captures_contain_the_cm_messages() {
         lines.iter().filter_map(|line| Some(line.split_once('\t')?.0.to_owned())).collect()
     };
     let (asked, heard) = (messages(&right, 2), messages(&left, 1));
-    // REQ, RTU, and of the DREQs and DREPs what each end came to say.
+    // REQ, RTU, and the DREQs and DREPs that each end sent.
     assert!(attributes(&asked).is_superset(&["0x0010", "0x0014"].map(str::to_owned).into()), "{asked:?}");
     assert_eq!(asked[..2], heard[..2]);
     assert_eq!(messages(&left, 2)[0], messages(&right, 1)[0], "the REP");

@@ -163,7 +163,7 @@ fn perftest_connects_by_rdma_cm() {
     }
 }
 
-/// An XRC connection: each end hears the number of the other's queue pair.
+/// An XRC connection: each end receives the number of the other's queue pair.
 #[test]
 fn an_xrc_initiator_gets_the_queue_pair_number_of_its_target() {
     let probe = Probe::compile_with("cc", "initiator", &["-lrdmacm", "-libverbs"]).unwrap();

@@ -14,7 +14,7 @@ const WITH_SPECIFICATION: &str = "mkdir -p /run/cdi && mount -t tmpfs cdi /run/c
 /// The least that a container can be given: no capability, no way to gain any, an ordinary user.
 const WITHOUT_RIGHTS: [&str; 6] =
     ["--cap-drop", "all", "--security-opt", "no-new-privileges", "--user", "65534:65534"];
-/// Engines raise these limits where they are not told, which a container around this test may forbid.
+/// Engines raise these limits unless they are given, which a container around this test may forbid.
 const LIMITS: [&str; 4] = ["--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096"];
 
 /// podman with folders of its own.

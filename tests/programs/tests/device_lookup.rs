@@ -67,7 +67,7 @@ fn an_ordinary_user_needs_no_rights() {
     }
 }
 
-/// The way that is taken when nothing is said makes no namespace; the other says why it cannot.
+/// The default method makes no namespace; the other one fails with a reason.
 #[test]
 fn the_preloaded_view_works_where_namespaces_are_forbidden() {
     let confine = Probe::compile("confine").unwrap();

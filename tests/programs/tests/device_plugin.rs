@@ -82,7 +82,7 @@ fn a_kubelet_registers_lists_and_allocates() {
     let given = kubelet.ask(&json!(["allocate", [["rockery-1"], ["rockery-0", "rockery-2"]]]));
     assert_eq!(given.as_array().map(Vec::len), Some(2), "one answer for each container: {given}");
     assert_eq!(given[0], given[1]);
-    // The same as `rockery cdi` says.
+    // The same as in the specification of `rockery cdi`.
     let specification = Command::new(&node.rockery).arg("cdi").output().unwrap().stdout;
     let specification: Value = serde_json::from_slice(&specification).unwrap();
     let edits = &specification["devices"][0]["containerEdits"];

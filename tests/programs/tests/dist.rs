@@ -15,7 +15,7 @@ const SECONDS: u64 = 120;
 /// The oldest C library that packages run on: RHEL 8's and Debian 10's.
 const GLIBC: (u32, u32) = (2, 28);
 
-/// What packages need of other packages: the C library's parts.
+/// The libraries that packages need of other packages: the C library's parts.
 const NEEDED: [&str; 5] = ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"];
 
 /// Programs that an installation has to do without.
@@ -25,7 +25,7 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// What a command prints.
+/// The output of a command.
 fn said(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
@@ -73,8 +73,8 @@ fn the_deb_installs_runs_and_goes() {
         let root = root.with_command("/usr/bin/rockery");
         perftest_runs(&root.on(alone));
 
-        // With the second package every program uses it. The root has no scripts of libc-bin's, which call
-        // ldconfig when dpkg tells them.
+        // With the second package every program uses it. The root has no scripts of libc-bin's, which run
+        // ldconfig on dpkg's trigger.
         let root = root.without_command();
         call(&root.on(alone), &["dpkg", "-i", &default]);
         call(&root.on(alone), &["ldconfig"]);

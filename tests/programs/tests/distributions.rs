@@ -38,7 +38,7 @@ fn on_a_machine(body: impl Fn(&str, &dyn Machine)) {
     });
 }
 
-/// The libraries that rockery stands for, and the files that it has for them.
+/// The libraries that rockery replaces, and the files that it has for them.
 const LIBRARIES: [(&str, &str); 8] = [
     ("libibverbs.so.1", "libibverbs.so"),
     ("librdmacm.so.1", "librdmacm.so"),

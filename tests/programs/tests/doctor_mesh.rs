@@ -59,7 +59,7 @@ impl Star {
         }
     }
 
-    /// What the matrix of some hosts says, and its status: the files of the others are not given to it.
+    /// The matrix of some hosts, and its status: the files of the others are not given to it.
     fn matrix(&self, given: &[usize]) -> (Value, Option<i32>) {
         let rockery = Rockery::built().path().display().to_string();
         let names: Vec<String> = (1..=3).map(|network| address(network, 2).to_string()).collect();
@@ -99,7 +99,7 @@ fn three_hosts_ask_each_other_and_a_fault_of_one_of_them_is_named() {
     let pairs = page["pairs"].as_array().expect("pairs");
     assert_eq!(pairs.len(), 6, "{page:#}");
     assert!(pairs.iter().all(|pair| pair["roce"] == "answers" && pair["payload"] == 4096), "{page:#}");
-    // What arrives at the third host has lost its ECN bits, and what it sends has not.
+    // Packets to the third host have lost their ECN bits, and packets from it have not.
     star.rule("oifname side3 ip ecn set not-ect");
     let (page, status) = star.matrix(&[0, 1, 2]);
     assert_eq!(status, Some(1), "{page:#}");

@@ -81,7 +81,7 @@ impl Routed {
         listener
     }
 
-    /// What a probe of the asked host finds, and what it says in words.
+    /// The output of a probe of the asked host, and the rules of its findings.
     fn probe(&self) -> (Value, Vec<String>) {
         let rockery = Rockery::built();
         let path = rockery.path().display().to_string();
@@ -158,10 +158,10 @@ fn a_small_mtu_in_the_middle_is_named_with_its_router() {
 #[test]
 fn a_small_mtu_that_no_icmp_reports_is_named_and_needs_no_cooperation() {
     let routed = Routed::new(9000);
-    // A switch drops what is too long and says nothing.
+    // A switch drops packets that are too long, without an ICMP error.
     routed.rule("ip length > 1500 drop");
     let (page, rules) = routed.probe();
-    // No program of the host answers: its kernel says that ports are closed.
+    // No program of the host answers: its kernel reports closed ports.
     assert_eq!(rules, ["probe-no-stack", "probe-mtu"], "{page:#}");
     let host = &page["hosts"][0];
     assert_eq!((&host["payload"], &host["cooperates"]), (&1024.into(), &false.into()), "{page:#}");
@@ -197,7 +197,7 @@ fn a_rockery_device_answers_like_any_roce_stack() {
     assert_eq!((&host["roce"], &host["cooperates"]), (&"answers".into(), &false.into()), "{page:#}");
 }
 
-/// A lab with three hosts: two that send, and one that asks them to. Links have 50 Mb/s of the wall clock.
+/// A lab with three hosts: two that send, and one that requests it. Links have 50 Mb/s of the wall clock.
 struct LoadedLab {
     rockery: String,
     folder: TempDir,
@@ -306,7 +306,7 @@ impl LoadedLab {
         assert!(until(SECONDS, is_ready).expect("its output"), "{host} does not listen");
     }
 
-    /// What both hosts' load finds.
+    /// The output of a probe of both hosts with load, and the rules of its findings.
     fn probe(&self) -> (Value, Vec<String>) {
         self.probe_with(&[])
     }
@@ -405,7 +405,7 @@ fn a_class_below_a_strict_one_is_starved_and_named() {
     assert_eq!(rules, ["probe-share"], "{page:#}");
     let what = page["findings"][0]["what"].as_str().expect("text");
     assert!(what.starts_with("DSCP 26 gets ") && what.contains("instead of 50 %"), "{page:#}");
-    // The same switch does what a file with its levels says.
+    // The same switch does what a file with its weights expects.
     let file = lab.folder.path().join("lab.toml").display().to_string();
     let (page, rules) = lab.probe_with(&["--fabric", &file, "--as", "monitor"]);
     assert!(rules.is_empty(), "{page:#}");

@@ -34,7 +34,7 @@ fn start<'a>(pair: &'a Pair, probe: &Probe, how: &str, runs: bool) -> Streams<'a
     Streams { server, client }
 }
 
-/// What the client says at its end.
+/// Waits for the end of a client whose output ends with `says`.
 #[track_caller]
 fn expect(job: &mut dyn Job, says: &str) {
     let finished = job.wait(RETRIES_SECONDS).expect("it ends").expect_success();
@@ -146,7 +146,7 @@ fn the_port_is_taken() {
 #[test]
 fn there_is_no_memory() {
     let pair = pair();
-    // From nothing at all to enough: whatever cannot be had, the program is told, and no signal ends it.
+    // From nothing at all to enough: a failed allocation is reported to the program, and no signal ends it.
     for mebibytes in [24, 32, 40, 48, 64, 96, 160, 320] {
         let limit = format!("--as={}", mebibytes << 20);
         let program = ["prlimit", &limit, "ibv_devinfo", "-v", "-d", "rk_eth0"];

@@ -1,4 +1,4 @@
-//! What `rockery` itself offers: captures that Wireshark reads, the list of devices, following the interface.
+//! Features of `rockery` itself: captures that Wireshark reads, the list of devices, following the interface.
 
 use std::path::Path;
 

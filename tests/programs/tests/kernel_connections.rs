@@ -105,9 +105,9 @@ fn the_kernel_is_rejected_at_once_where_no_program_listens() {
     other.kill().unwrap();
 }
 
-/// Where the kernel says something else. rdma-core's library crashes where there is nothing.
+/// Lines that differ with the kernel. rdma-core's library crashes where there is nothing.
 const OTHER_WITH_THE_KERNEL: [(&str, &str); 6] = [
-    // It takes the peer for one on the link of that address, and says later that it finds none there.
+    // It takes the peer for one on the link of that address, and reports later that it finds none there.
     ("no route from an address of ours: -1 ENETUNREACH", "no route from an address of ours: 0"),
     ("a port in use at any address: -1 EADDRINUSE", "a port in use at any address: -1 EADDRNOTAVAIL"),
     ("one listens: 0", "one listens: -1 EADDRINUSE"),
@@ -116,12 +116,12 @@ const OTHER_WITH_THE_KERNEL: [(&str, &str); 6] = [
     ("accept without request: -1 EINVAL", ""),
 ];
 
-/// What the kernel says in the place of a line.
+/// The kernel's line in place of a line.
 fn with_the_kernel(line: &'static str) -> &'static str {
     OTHER_WITH_THE_KERNEL.iter().find(|(ours, _)| *ours == line).map_or(line, |(_, theirs)| theirs)
 }
 
-/// What calls return for mistakes, as the manual pages say: the probe prints a line for each.
+/// Mistakes return the errors of the manual pages: the probe prints a line for each.
 #[test]
 fn mistakes_return_the_same_errors_over_the_kernels_device() {
     let probe = Probe::compile_with("cc", "cm_errors", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();

@@ -48,7 +48,7 @@ fn programs_run_for_as_long_as_they_are_told_on_the_clock_of_the_lab() {
         let found = said.lines().find_map(|line| line.strip_prefix(program)?.strip_prefix(": "));
         found.and_then(|rest| rest.strip_suffix(" ms")?.parse().ok()).unwrap_or_else(|| panic!("{said}"))
     };
-    // A second of the lab is ten of the machine; the programs say themselves that it was one.
+    // A second of the lab is ten of the machine; the programs' own clocks report one.
     assert!(took("iperf3") >= 10_000 && took("ib_write_bw") >= 10_000, "{said}");
     let seconds =
         said.split("\"seconds\":").nth(1).and_then(|rest| rest.split(',').next()?.trim().parse().ok());

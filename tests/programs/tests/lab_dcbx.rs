@@ -140,7 +140,7 @@ fn programs_of_a_host_hear_its_switch_and_are_heard() {
         assert!(said.contains(line), "{line}: {said}");
     }
     let found: Value = serde_json::from_str(heard.trim()).unwrap_or_else(|_| panic!("{heard}"));
-    // Its own frames are no neighbour's: a program hears the port of the switch alone.
+    // Its own frames are no neighbour's: a program receives those of the switch's port alone.
     assert_eq!(found.as_array().map(Vec::len), Some(1), "{heard}");
     assert_eq!((&found[0]["system"], &found[0]["port"]), (&"sw".into(), &"0".into()), "{heard}");
     assert_eq!(found[0]["pfc"]["enabled"], serde_json::json!([3]), "{heard}");

@@ -314,8 +314,8 @@ FILE
     assert!((1..=52).contains(&rate), "{said}");
 }
 
-/// Sends frames from `eth0` to the host `client`: two with a MAC address of nobody, one with the IP address
-/// of `server`.
+/// Sends frames from `eth0` to the host `client`: two with a MAC address that no host has, one with the IP
+/// address of `server`.
 const FORGER: &str = r"
 import fcntl, socket, struct
 with socket.socket() as any:

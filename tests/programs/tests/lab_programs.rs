@@ -60,8 +60,8 @@ fn datagrams_of_perftest_and_of_udaddy_cross_the_switch() {
     assert!(most.is_some_and(|packets: u64| packets >= 400 + 40), "{said}");
 }
 
-/// Each member joins the group and gets what another one sends: the lab stands in for switches that
-/// replicate.
+/// Each member joins the group and gets the packets of another one: the lab replicates them in place of the
+/// switches.
 #[test]
 fn a_multicast_group_reaches_its_members_on_other_hosts() {
     let said = live::script(

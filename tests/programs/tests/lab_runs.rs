@@ -27,7 +27,7 @@ fn run(file: &str, options: &str) -> Value {
         SECONDS,
     );
     let document = document(&said);
-    // The status says whether the run is to be believed.
+    // The status is that of the run's validity.
     let status = if document["valid"] == true { "status 0" } else { "status 1" };
     assert!(said.contains(status), "{said}");
     document

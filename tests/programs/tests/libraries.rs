@@ -1,5 +1,5 @@
-//! What rockery's libraries and its binary need of the C library, and the functions of releases of rdma-core
-//! that are newer than this machine's headers.
+//! The versions of the C library that rockery's libraries and its binary need, and the functions of releases
+//! of rdma-core that are newer than this machine's headers.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn symbol(line: &str) -> Option<Symbol> {
     let version = version.trim_matches(['(', ')']).strip_prefix("GLIBC_")?;
     let mut numbers = version.split('.').map(str::parse);
     let version = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    // The address takes 16 columns; the seven flags behind it say in their second column that it is weak.
+    // The address takes 16 columns; of the seven flags behind it, the second column marks a weak symbol.
     let is_weak = line.get(17..24)?.contains('w');
     Some(Symbol { is_undefined: line.contains("*UND*"), is_weak, version, name: name.to_owned() })
 }

@@ -4,7 +4,7 @@ use programs::probe::Probe;
 use programs::{Machine, Namespace, Rockery};
 
 const SECONDS: u64 = 120;
-/// What an idle queue pair may cost.
+/// The most bytes that an idle queue pair may cost.
 const BYTES_MAX: u64 = 8 << 10;
 
 fn figure(output: &str, name: &str) -> Option<u64> {

@@ -29,7 +29,7 @@ fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
     place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=8 2>/dev/null && sync");
     let digest = place.shell("md5sum </mnt/file");
 
-    // What was flushed is there when the server is killed and another takes its place.
+    // Flushed data are there when the server is killed and another takes its place.
     server.kill().unwrap();
     server.wait(SECONDS).unwrap();
     let mut server = place.serve("");
@@ -41,7 +41,7 @@ fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
     assert!(until(RECONNECT_SECONDS, again).unwrap(), "the host comes back: {}", place.shell("dmesg | tail"));
     place.shell("umount /mnt && fsck.ext4 -fn /dev/nvme0n1");
 
-    // A host protects what is there; the next server knows that.
+    // A host has set a write protection; the next server keeps it.
     let protected = |state: &str| {
         let seen = || Ok(place.guest.shell("cat /sys/block/nvme0n1/ro")?.output.trim() == state);
         assert!(until(SECONDS, seen).expect("the guest answers"), "{state}: {}", place.shell("dmesg | tail"));
@@ -95,7 +95,7 @@ fn digests_protect_and_commands_do_what_nvme_cli_asks() {
         assert!(!output.contains("NVMe status"), "{command}: {output}");
     }
 
-    // What changes at run time is seen at once, and a size is a size.
+    // Changes at run time are seen at once, and a size is a size.
     place.tell(&format!("resize {NQN} 1 128M"));
     place.tell(&format!("add {NQN} --memory 8M"));
     let sees = || {
@@ -131,7 +131,7 @@ fn the_kernel_uses_a_disk_over_rdma() {
     place.nvme(&format!("disconnect -n {NQN}"));
 }
 
-/// What is asked of both targets.
+/// The commands of nvme-cli to both targets.
 const QUESTIONS: &[&str] = &[
     "id-ctrl",
     "id-ns -n 1",
@@ -149,7 +149,7 @@ const QUESTIONS: &[&str] = &[
 const FEATURES: &str = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 \
      125 126 127 128 129 130 131 132";
 
-/// What a target cannot but say differently from nvmet, and why. Fields as `QUESTION field`.
+/// Fields in which a target has to differ from nvmet, with the reason. Fields as `QUESTION field`.
 const DIFFERENT: &[(&str, &[&str])] = &[
     ("names of its own", &["id-ctrl sn", "id-ctrl mn", "id-ctrl fr", "id-ctrl subnqn", "ns-descs uuid"]),
     ("names that nvmet gives only to those that it was told", &["id-ns nguid", "ns-descs nguid"]),
@@ -258,7 +258,7 @@ fn nvme_cli_output_differs_from_the_kernels_target_only_in_listed_fields() {
         .map(|name| format!("{name}: theirs {:?}, ours {:?}", theirs.get(*name), ours.get(*name)))
         .collect();
     assert!(unexpected.is_empty(), "{unexpected:#?}");
-    // Nothing stands in the list that does not differ any more.
+    // Every field in the list still differs.
     let listed = DIFFERENT.iter().flat_map(|(_, names)| names.iter());
     let settled: Vec<_> = listed.filter(|name| ours.get(**name) == theirs.get(**name)).collect();
     assert!(settled.is_empty(), "{settled:?}");

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 const SECONDS: u64 = 60;
 
-/// How one server of the test asks: its port, and what its file says of the host.
+/// How one server of the test authenticates: its port, and the host's entry in its file.
 struct Way {
     port: u16,
     hash: u8,
@@ -95,7 +95,7 @@ fn the_kernel_authenticates_itself_and_our_target() {
     }
 }
 
-/// Makes the kernel's own target ask for this secret with this group, and answer with the controller's.
+/// Makes the kernel's own target require this secret with this group, and answer with the controller's.
 fn nvmet(guest: &Guest, secret: &str, controller: &str, group: &str) {
     let address = guest.address();
     let made = format!(
@@ -112,7 +112,7 @@ fn nvmet(guest: &Guest, secret: &str, controller: &str, group: &str) {
     guest.shell(&made).expect("the guest answers").expect_success();
 }
 
-/// The other way round: the kernel's target asks our host, which asks in return.
+/// The other way round: the kernel's target authenticates our host, which authenticates the target.
 #[test]
 fn our_host_authenticates_itself_and_the_kernels_target() {
     let segment = Segment::new(1500).expect("a segment");

@@ -99,8 +99,8 @@ fn a_killed_target_with_the_page_cache_has_all_completed_writes() {
     crash_and_look("--cached");
 }
 
-/// A guest's power goes while its rockery serves its disk under load. QEMU has logged all that the disk was
-/// asked to do: what was not flushed is lost by chance, block by block, and then everything is read. A moment
+/// A guest's power goes while its rockery serves its disk under load. QEMU has logged all requests to the
+/// disk: data that were not flushed are lost by chance, block by block, and then everything is read. A moment
 /// at which nothing waits to be flushed proves little: it goes on until a completed write is gone.
 fn lose_power_and_look(options: &str) {
     let losses = number("ROCKERY_TEST_CRASHES", 6) / 6;
@@ -127,7 +127,7 @@ fn lose_power_and_look(options: &str) {
         let line = format!("{binary} serve nvme /dev/vda --subsystem {NQN} {options} --control /tmp/control");
         let _server = guest.start(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
         guest.wait_for_listener(4420, SECONDS).expect("it listens");
-        // What is emulated is slow.
+        // The emulated guest is slow.
         let after = u64::from(random.next_u32() % 400);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         load(address, &mut ledgers, after, random.next_u64(), || guest.power_off().expect("it had power"));

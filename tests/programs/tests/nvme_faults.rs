@@ -38,7 +38,7 @@ fn count(writer: &mut dyn Job, word: &str) -> usize {
     writer.output().expect("its output").lines().filter(|line| line.starts_with(word)).count()
 }
 
-/// Waits until the writer has said a word so many times.
+/// Waits until the writer has printed a word so many times.
 #[track_caller]
 fn wait_for(writer: &mut dyn Job, word: &str, least: usize) {
     let said = until(SECONDS, || Ok(count(writer, word) >= least));
@@ -73,7 +73,7 @@ fn a_bad_network_loses_nothing(transport: &str) {
         place.left.call("ip link set eth0 down").expect("it goes down");
         pause(300);
         place.left.call("ip link set eth0 up").expect("it comes up");
-        // The kernel says so up to a second later, and a server finds no device before.
+        // The kernel reports it up to a second later, and a server finds no device before.
         let is_up = || Ok(place.left.call("cat /sys/class/net/eth0/operstate")?.trim() == "up");
         assert!(until(SECONDS, is_up).expect("its state"), "it does not come up");
         wait_for_round(&mut *writer);

@@ -11,10 +11,10 @@ use tempfile::TempDir;
 const SECONDS: u64 = 60;
 /// Requests that are never confirmed (no RTU): far more than may be half-open at once.
 const REQUESTS: usize = 600;
-/// What half-open connections may take.
+/// The most memory in bytes, and descriptors, that half-open connections may take.
 const MEMORY_MAX: u64 = 128 << 20;
 const DESCRIPTORS_MAX: usize = 4 * nvme::limits::HALF_OPEN_MAX;
-/// What may be left of them: the allocator keeps some memory.
+/// The most that may be left of them: the allocator keeps some memory.
 const MEMORY_LEFT: u64 = 32 << 20;
 const DESCRIPTORS_LEFT: usize = 8;
 
@@ -44,7 +44,7 @@ fn requests_that_nobody_confirms(words: &str) {
         let mut job = pair.left.start_plain(&argv).expect("it starts");
         job.wait(SECONDS).expect("in time").expect_success();
     };
-    // What one connection leaves, as shared receives, is there before.
+    // The resources that one connection leaves, such as shared receives, are there before.
     connect();
     let (memory, descriptors) = size(&server);
     let probe = Probe::compile_with("cc", "half-open", &["-lrdmacm", "-libverbs"]).expect("a compiler");
@@ -139,8 +139,8 @@ fn hosts_without_receives_share_one_budget_and_are_closed() {
     assert_eq!(said, "within the budget: true\nstalled: 4\n");
 }
 
-/// A host that never issues RDMA READs asks for none of the target's resources for them: the initiator depth
-/// of its REQ is 0, and its responder resources are what the target may use.
+/// A host that never issues RDMA READs requests none of the target's resources for them: the initiator depth
+/// of its REQ is 0, and its responder resources are those that the target may use.
 #[test]
 fn our_host_announces_no_initiator_depth() {
     let pair = Pair::new(1500).expect("a pair");
@@ -156,6 +156,6 @@ fn our_host_announces_no_initiator_depth() {
     let mut host = pair.right.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
     assert!(!host.wait(SECONDS).expect("in time").succeeded(), "it is rejected");
     let said = listener.wait(SECONDS).expect("in time").expect_success().output;
-    // What a passive side is told is the other side's: its responder resources are our initiator depth.
+    // The passive side gets the values of the other side: its responder resources are our initiator depth.
     assert_eq!(said, "responder resources 0, initiator depth 16\n");
 }

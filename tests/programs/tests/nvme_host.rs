@@ -185,8 +185,8 @@ fn our_host_uses_the_kernels_disk_over_tcp_and_rdma() {
     let files = Files::new();
     for transport in ["tcp", "rdma"] {
         use_a_disk(&place, transport, guest.address(), &files);
-        // What the kernel has on its disk is what was written. The target goes round the guest's page cache,
-        // which knows what `dd` left.
+        // The data on the kernel's disk are those that were written. The target goes round the guest's page
+        // cache, in which `dd` left data.
         let digest = guest.shell(
             "sync; echo 3 >/proc/sys/vm/drop_caches; \
              dd if=/dev/loop0 bs=4096 skip=3 count=1283 2>/dev/null | md5sum",
@@ -206,7 +206,7 @@ fn shell(place: &Namespace, line: &str) -> String {
     job.wait(SECONDS).expect("in time").expect_success().output
 }
 
-/// nbdinfo, nbdcopy and fio, which know nothing of NVMe, on a disk that is reached over RDMA and TCP.
+/// nbdinfo, nbdcopy and fio, which have no support for NVMe, on a disk that is reached over RDMA and TCP.
 #[test]
 fn nbd_clients_use_a_remote_disk() {
     let pair = Pair::new(9000).expect("a pair");
@@ -372,7 +372,7 @@ fn idle_processes_take_no_processor_time() {
     let (tcp, tcp_socket) = export(&pair.right, address, "tcp", &files);
     let (rdma, rdma_socket) = export(&pair.right, address, "rdma", &files);
     let _clients = [tcp_socket, rdma_socket].map(|socket| silent_client(&socket));
-    // What connecting took is over.
+    // The work of connecting is over.
     std::thread::sleep(Duration::from_secs(1));
     let all = [("target", &server), ("TCP host", &tcp), ("RDMA host", &rdma)];
     let before = all.map(|(_, process)| ticks(process));

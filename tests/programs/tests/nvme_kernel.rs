@@ -49,7 +49,7 @@ fn discovery_lists_every_address_and_notifies_of_changes() {
             place.nvme(&format!("disconnect -n {NQN}"));
         }
     }
-    // A connection that stays is told of each change, once it has looked at the one before.
+    // A persistent connection is notified of each change, once it has read the log page of the one before.
     let address = place.server.address();
     place.nvme(&format!("discover -t tcp -a {address} -s 4420 -p"));
     assert_eq!(place.shell("cat /sys/class/nvme/nvme0/cntrltype").trim(), "discovery");
@@ -98,7 +98,7 @@ fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
         let log = || place.shell("nvme list-subsys; dmesg | tail");
         assert!(until(SECONDS, seen).expect("the guest answers"), "{port} {access}: {}", log());
     };
-    // What is written through one is read through the other.
+    // Data written through one path are read through the other.
     set(1, "inaccessible");
     place.shell("dd if=/dev/urandom of=/tmp/data bs=64k count=16 2>/dev/null");
     place.shell("timeout 60 dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct 2>/dev/null");
@@ -141,7 +141,7 @@ fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
 const O_DIRECT: u32 = 0o40_000;
 const RING: &str = "anon_inode:[io_uring]";
 
-/// What the server in the guest has open: with which flags, and how far each ring has come.
+/// The open files of the server in the guest: names, flags, and the completions of each ring.
 fn open_files(place: &StoragePlace) -> Vec<(String, u32, u32)> {
     let listed = place.shell(
         "p=/proc/$(pidof rockery); for fd in $p/fd/*; do f=$p/fdinfo/${fd##*/}; \
@@ -181,7 +181,7 @@ fn a_block_device_is_served() {
     assert_eq!((is_direct("/dev/loop0"), is_direct("/tmp/plain")), (Some(true), Some(false)), "{open:?}");
     let carried = open.iter().filter(|(name, ..)| name == RING).map(|(.., tail)| tail).sum::<u32>();
     assert!(carried > 100, "{open:?}");
-    // What has to be durable reaches the device as a flush, and nothing else does.
+    // A durable write reaches the device with a flush, and nothing else causes one.
     let flushes = || -> u64 {
         let stat = place.shell("cat /sys/block/loop0/stat");
         stat.split_whitespace().nth(15).and_then(|it| it.parse().ok()).expect("a count of flushes")

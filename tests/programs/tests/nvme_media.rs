@@ -48,7 +48,7 @@ fn write_durably(queue: &mut Queue, start: u64) -> Status {
     finish(queue, command, Payload::Out(Buffer::zeroed(BLOCK), BLOCK))
 }
 
-/// A guest's rockery serves a disk for which QEMU answers EIO (blkdebug): to what `faults` says.
+/// A guest's rockery serves a disk for which QEMU answers EIO (blkdebug) to the requests of `faults`.
 fn with_faults(faults: &[(&str, Option<u64>)], options: &str, check: impl FnOnce(&mut [Queue])) {
     let folder = TempDir::new().expect("a folder");
     let disk = folder.path().join("disk");
@@ -101,8 +101,8 @@ fn what_the_disk_cannot_read_or_write_ends_with_a_media_error() {
     });
 }
 
-/// What the page cache has taken and cannot write is told to every flush from then on, on every queue: the
-/// kernel tells it once.
+/// A write that the page cache accepted and cannot write back fails every flush from then on, on every queue:
+/// the kernel reports it once.
 #[test]
 fn a_lost_page_cache_write_fails_every_later_flush() {
     with_faults(&BAD_BLOCKS, "--cached", |queues| {

@@ -90,7 +90,7 @@ fn metrics_log_and_top_report_the_commands() {
 /// How long a client waits for an answer or the end of its connection, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What comes back for a request: nothing where the server closes the connection.
+/// The answer to a request: nothing where the server closes the connection.
 fn answer(stream: &mut (impl Read + Write), request: &str) -> String {
     let mut answer = Vec::new();
     // A connection that was closed already refuses the request or ends it with a reset.

@@ -57,7 +57,7 @@ fn key(hash: &str) -> String {
     printed.lines().find(|line| line.starts_with("NVMeTLSkey-1:")).expect("a key").trim().to_owned()
 }
 
-/// What TLS gets of a key.
+/// The identity and the TLS PSK of a key.
 struct Derived {
     identity: String,
     /// In hexadecimal digits.
@@ -209,7 +209,7 @@ fn a_target_in_tls_is_not_talked_down() {
     assert!(until(SECONDS, answered).expect("no error"));
 }
 
-/// A host that was given a key says nothing to a target that offers TLS 1.2 with it, or no TLS.
+/// A host with a key sends nothing to a target that offers TLS 1.2 with it, or no TLS.
 #[test]
 fn a_host_with_a_key_is_not_talked_down() {
     let folder = TempDir::new().expect("a folder");
@@ -274,7 +274,7 @@ fn our_host_speaks_to_openssl_with_the_key() {
                 .is_ok_and(|it| it.contains(&format!(":{port:04X} 00000000:0000 0A"))))
         };
         assert!(until(SECONDS, listens).expect("no error"));
-        // It is told nothing, so it is ended.
+        // It gets no answer, so it is ended.
         let rockery = Rockery::built();
         let _host = Command::new(rockery.path())
             .args(["nvme", "id-ctrl", &format!("127.0.0.1:{port}"), "--subsystem", NQN, "--host", HOST])
@@ -315,7 +315,7 @@ fn our_host_uses_our_disk_in_tls() {
     assert!(!refused.status.success() && said.contains("TLS with the target failed"), "{said}");
 }
 
-/// What is said of the kernel: how long its keys are, and how they are named.
+/// Keys for the kernel: the hash (1 is SHA-256, 2 SHA-384), the version of the identity, and the cipher.
 const KERNEL_KEYS: [(&str, &str, &str); 3] =
     [("1", "0", "AES_128_GCM"), ("1", "1", "AES_128_GCM"), ("2", "1", "AES_256_GCM")];
 

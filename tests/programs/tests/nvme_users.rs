@@ -18,8 +18,8 @@ const NOBODY: &str = "65534";
 
 /// The distribution's, which every user can run.
 const PYTHON: &str = "/usr/bin/python3";
-/// Takes the name that root's rockery would use: a folder, a socket in it that keeps all that it is told, and
-/// a link to root's file in the place of a record.
+/// Takes the name that root's rockery would use: a folder, a socket in it that records all that it receives,
+/// and a link to root's file in the place of a record.
 const SQUATTER: &str = r#"
 import os, socket, sys
 folder, precious, heard = sys.argv[1:]
@@ -130,7 +130,7 @@ fn each_user_has_a_server_and_finds_it() {
         let (succeeded, status) = machine.run(user, "serve status");
         assert!(succeeded && status.contains(name), "{status}");
     }
-    // Only root may ask, no other user, even with the path of root's socket.
+    // Only root is answered, no other user, even with the path of root's socket.
     let control = |user: &str| {
         format!("serve status --control {}/rockery-{user}/nvme.sock", machine.shared.path().display())
     };
@@ -145,7 +145,7 @@ fn each_user_has_a_server_and_finds_it() {
 fn disconnecting_ends_the_process_that_exports_and_no_other() {
     let folder = TempDir::new().unwrap();
     let server = Server::start(folder.path(), "--memory 16M").unwrap();
-    // What connects leaves a process that keeps its standard error: a pipe would not end.
+    // `connect` leaves a process that keeps its standard error: a pipe would not end.
     let errors = folder.path().join("errors");
     let run = |words: &str| {
         let mut command = Command::new(Rockery::built().path());

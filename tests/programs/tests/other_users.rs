@@ -7,7 +7,7 @@ use programs::{Finished, Job, Machine, Namespace, Rockery};
 const SECONDS: u64 = 60;
 const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
 
-/// Says `ready` when its sockets are there, and stays.
+/// Prints `ready` when its sockets are there, and stays.
 const BEGINNING: &str = "
 import socket, sys, threading, time
 def listen(name, backlog):
@@ -107,7 +107,8 @@ fn reports_of_another_users_devices_are_not_shown_to_a_user() {
     }
 }
 
-/// Root asks every user's devices: what they say reaches no terminal as it is, and none holds the others up.
+/// Root queries every user's devices: control characters in their answers are escaped, and none delays the
+/// others.
 #[test]
 fn reports_of_another_users_devices_do_not_harm_root() {
     let namespace = Namespace::alone().unwrap();

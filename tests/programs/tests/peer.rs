@@ -3,7 +3,7 @@
 use programs::probe::Probe;
 use programs::{Guest, Namespace, Pair, Rockery, Segment, patterns, perftest};
 
-/// What a guest under emulation does in a few seconds.
+/// Programs that a guest under emulation completes in a few seconds.
 const MATRIX: &[&str] = &[
     "ib_send_bw -n 20",
     "ib_write_bw -n 20",

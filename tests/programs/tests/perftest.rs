@@ -91,8 +91,8 @@ fn both_directions_work_at_once() {
     }
 }
 
-/// What an unreliable transport loses is lost, and perftest waits for it for ever: neither end may be deaf
-/// while it sends.
+/// An unreliable transport does not repeat lost packets, and perftest waits for them for ever: neither end
+/// may stop receiving while it sends.
 #[test]
 fn unreliable_transports_lose_nothing_when_both_ends_send_all_sizes() {
     let pair = pair(1500);
@@ -230,7 +230,7 @@ fn every_program_and_transport_passes_on_one_host_with_private_and_shared_memory
 }
 
 /// Lost packets are sent again after an ACK timeout, which would not show here: so there is none
-/// (`-u 0`), and others want the processors meanwhile.
+/// (`-u 0`), and other processes use the processors meanwhile.
 #[test]
 fn no_ack_timeout_is_needed_on_one_host() {
     let alone = loopback();

@@ -29,7 +29,7 @@ fn everywhere(run: impl Fn(&Namespace, &Namespace, &str)) {
     }
 }
 
-/// The same with the two ends of a program, where `{}` stands for the address. The client has to say `said`.
+/// The same with the two ends of a program, with `{}` as the address. The client has to print `said`.
 fn expect_everywhere(server: &str, client: &str, said: &str) {
     everywhere(|left, right, address| {
         let lines = [server, client].map(|line| line.replace("{}", address));
@@ -115,7 +115,7 @@ fn streams_and_mapped_memory() {
     }
 }
 
-/// udpong has room for 2,048 bytes, whatever it is told to send; 2,000 are more than a short frame takes.
+/// udpong has room for 2,048 bytes, whatever size it is given; 2,000 are more than a short frame takes.
 #[test]
 fn datagrams_of_all_sizes() {
     everywhere(|left, right, address| {

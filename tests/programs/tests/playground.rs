@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// A run in WebAssembly, on a busy machine.
 const SECONDS: u64 = 240;
-/// The page has run what it was asked to.
+/// The page has completed the run.
 const IDLE: &str = "document.body?.dataset.state === 'idle' && document.querySelector('#report h2') !== null";
 /// Everything that a link has to restore.
 const SHOWN: &str = "JSON.stringify([text.value, report.innerHTML, \

@@ -19,7 +19,7 @@ const MANY: u64 = 100;
 const NOBODY: &str = "65534";
 const OTHER_USER: &str = "65533";
 
-/// What comes before a program at one end, or nothing.
+/// The command before a program at one end, or nothing.
 type Before<'a> = &'a [&'a str];
 
 /// Which transport and copy method two programs use.
@@ -35,7 +35,7 @@ struct Methods {
 const BY_RINGS: Methods = Methods { memory: 2, packets: 0, direct: false };
 const BY_PACKETS: Methods = Methods { memory: 0, packets: 2, direct: false };
 
-/// What follows a name in `rockery devices --json`, each time.
+/// The number after a name in `rockery devices --json`, each time.
 fn numbers(json: &str, name: &str) -> Vec<u64> {
     let name = format!("\"{name}\":");
     let after = json.split(&name).skip(1);
@@ -178,7 +178,7 @@ fn the_other_end_may_be_in_a_container_of_the_same_network() {
     }
 }
 
-/// Port 4791 of a network namespace belongs to one user: another one is told so, and reaches nothing.
+/// Port 4791 of a network namespace belongs to one user: another one gets an error, and reaches nothing.
 #[test]
 fn another_user_gets_no_device_and_sees_no_programs() {
     let place = Place::for_all();

@@ -195,7 +195,7 @@ fn tcp_segments(host: &Namespace) -> u64 {
     tcp.split_whitespace().nth(10).and_then(|word| word.parse().ok()).expect("Linux counts segments")
 }
 
-/// Runs a client again until it has found its server, and returns what it said.
+/// Runs a client again until it has found its server, and returns its output.
 fn patiently(server: &mut dyn Job, client: &Namespace, line: &str) -> String {
     let mut output = String::new();
     let done = until(SECONDS, || {
@@ -264,7 +264,7 @@ fn curl_downloads_from_a_server_in_c() {
     server.kill().unwrap();
 }
 
-/// Python's own web server; with processes of its own for its clients, both ends are told so.
+/// Python's own web server; with processes of its own for its clients, both ends get the variable for forks.
 #[test]
 fn curl_downloads_from_a_server_in_python() {
     let (pair, folder) = (with_sockets(9000), TempDir::new().unwrap());
@@ -306,8 +306,7 @@ fn programs_that_wait_with_epoll_get_every_byte() {
     assert!(segments < 200, "{segments} segments went over TCP");
 }
 
-/// A connection on which nothing is said shows that it is there, with the message that rdma-core has for it:
-/// an immediate without data.
+/// An idle connection is kept alive with the message that rdma-core has for it: an immediate without data.
 #[test]
 fn an_idle_connection_is_kept_alive() {
     const KEEP_ALIVE: &str = "e0000001";

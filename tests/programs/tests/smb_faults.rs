@@ -13,7 +13,7 @@ const SECONDS: u64 = 150;
 const REQUESTS: u64 = 100;
 const UNSIGNED: &str = "--option=client signing=disabled";
 
-/// Who is killed.
+/// The party that is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Party {
     Client,
@@ -22,14 +22,14 @@ enum Party {
     Samba,
 }
 
-/// What the client does meanwhile, each over memory windows (Channel 2).
+/// The load of the client meanwhile, over memory windows (Channel 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Load {
     Reads,
     Writes,
 }
 
-/// What a process holds: open descriptors, and mappings of shared memory.
+/// The resources that a process holds: open descriptors, and mappings of shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Held {
     descriptors: usize,
@@ -97,7 +97,7 @@ fn kill_under_load(party: Party, load: Load) {
     }
     let ended = client.wait(SECONDS).expect("smbclient ends");
     assert!(!ended.succeeded(), "{party:?} was killed, and smbclient reports no error");
-    // Those that live say that the connection has ended.
+    // The others log that the connection has ended.
     for (process, reported, is_killed) in [
         (&mut chain.dial, reported[0], party == Party::Dial),
         (&mut chain.gateway, reported[1], party == Party::Gateway),
@@ -150,7 +150,7 @@ fn a_killed_samba_leaves_nothing() {
 }
 
 /// A session that is silent for `ROCKERY_TEST_SMB_IDLE` seconds, 2 if that is not set, is still there. After
-/// 120 both ends ask each other for a message, and end connections that give none.
+/// 120 both ends request a message of each other, and end connections that give none.
 #[test]
 fn a_silent_session_stays() {
     let chain = SmbChain::new();

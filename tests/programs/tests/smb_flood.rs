@@ -15,10 +15,10 @@ const SECONDS: u64 = 120;
 const CONNECTIONS: usize = 1000;
 /// Connections of one address without a session, at most (`rockery smb` has this limit).
 const ADDRESS_MAX: usize = 128;
-/// What these, and as many that are half-open, may take.
+/// The most memory in bytes, and descriptors, that these and as many half-open ones may take.
 const MEMORY_MAX: u64 = 96 << 20;
 const DESCRIPTORS_MAX: usize = 8 * 2 * ADDRESS_MAX;
-/// What may be left: of a connection that ended this moment, and of the log.
+/// Descriptors that may be left: of a connection that ended this moment, and of the log.
 const DESCRIPTORS_LEFT: usize = 4;
 
 /// The line of `/proc/ID/status` with this name, in bytes.
@@ -29,7 +29,7 @@ fn memory(process: &Process, name: &str) -> u64 {
     kib << 10
 }
 
-/// What the descriptors of a process lead to.
+/// The files of the descriptors of a process.
 fn open_files(process: &Process) -> Vec<String> {
     let entries = std::fs::read_dir(format!("/proc/{}/fd", process.id())).expect("it runs").flatten();
     let mut all: Vec<String> =
@@ -96,7 +96,7 @@ fn silent_connections_cost_little_and_clients_are_served() {
     let words = format!("dial --listen {dial} --server {server}");
     let _near = Smb::start(left, &folder, "near", &words);
     let _far = Smb::start(right, &folder, "far", &words);
-    // What is kept for each peer process, as its shared memory, is there before.
+    // The resources for each peer process, such as its shared memory, are there before.
     assert!(is_served(right, &folder, dial) && is_served(left, &folder, dial), "before the flood");
     assert!(until(SECONDS, || Ok(gateway.connections(left) == 0)).expect("it answers"));
     let files = open_files(&gateway.process);

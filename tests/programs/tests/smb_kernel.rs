@@ -98,7 +98,7 @@ fn the_kernel_mounts_samba_through_the_gateway() {
 fn the_kernel_binds_four_channels_through_the_gateway() {
     let place = SmbPlace::new();
     let address = place.host.address();
-    // The kernel opens several channels to one interface only if that is said to have several queues (RSS).
+    // The kernel opens several channels to one interface only if that reports several queues (RSS).
     let interfaces = format!("interfaces = \"{address};capability=RSS,capability=RDMA,speed=10000000000\"");
     let samba = place.samba(&[&interfaces]);
     let _gateway = place.gateway(&samba);

@@ -1,5 +1,5 @@
-//! What operators of an SMB gateway and dial use: metrics, read by Prometheus' own library while files are
-//! copied and compared with what was copied; configuration files; other verbs libraries.
+//! The tools of operators of an SMB gateway and dial: metrics, read by Prometheus' own library while files
+//! are copied and compared with the copies; configuration files; other verbs libraries.
 
 use std::collections::BTreeMap;
 use std::io::Write;

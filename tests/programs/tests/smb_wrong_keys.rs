@@ -46,8 +46,8 @@ fn times(log: &str, text: &str) -> usize {
     log.matches(text).count()
 }
 
-/// Copies once more than `RIGHT` requests allow: the copy fails, and the program that named wrong memory says
-/// why it ended.
+/// Copies once more than `RIGHT` requests allow: the copy fails, and the program that named wrong memory
+/// prints why it ended.
 fn copy_fails(chain: &SmbChain, through: SocketAddr, commands: &str, mut wrong: Process) -> String {
     let argv = smbclient(through, SHARE, &[UNSIGNED], commands);
     let copied = samba::run(&chain.namespace, &argv, SECONDS).expect("smbclient ends");

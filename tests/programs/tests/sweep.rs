@@ -32,7 +32,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
-/// What a folder holds, by name.
+/// The files of a folder, by name.
 fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let read =
         |path: PathBuf| (path.file_name().expect("a name").into(), std::fs::read(path).expect("a file"));
@@ -56,7 +56,7 @@ fn a_sweep_gives_the_same_bytes_on_cores_and_on_dask() {
     assert_eq!(results.len(), 7, "six runs and the list of them");
     assert_eq!(results, contents(&dask));
     assert_ne!(results[0].1, results[1].1, "another point is another result");
-    // What is there is not made again, and never mixed with another sweep's.
+    // Results that exist are not made again, and never mixed with another sweep's.
     let again = driver(&file, &cores, &[]);
     assert!(again.status.success() && !said(&again).contains(".json"), "{}", said(&again));
     let other = driver(&file, &cores, &["--set", "sweep.seed=[7]"]);

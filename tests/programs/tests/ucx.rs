@@ -144,7 +144,7 @@ fn mpi_ranks_on_one_host_exchange_what_they_check() {
     }
 }
 
-/// What mpirun calls to have its daemon started on another host, as it would call ssh.
+/// The program that mpirun runs, in place of ssh, to start its daemon on another host.
 fn launch_agent(pair: &Pair, folder: &Path) -> PathBuf {
     let path = folder.join("agent");
     let (left, right) = (pair.left.netns(), pair.right.netns());
@@ -159,8 +159,8 @@ fn launch_agent(pair: &Pair, folder: &Path) -> PathBuf {
     path
 }
 
-/// Each rank talks to one on the other host, and where there are four to one on its own as well. UCX is told
-/// of no device: it must not take the loopback's, which each host has, for a way to the other.
+/// Each rank talks to one on the other host, and where there are four to one on its own as well. UCX is given
+/// no device: it must not take the loopback's, which each host has, for a way to the other.
 #[test]
 fn mpi_ranks_on_two_hosts_exchange_what_they_check() {
     let (probe, folder) = (mpi_program(), TempDir::new().unwrap());

@@ -20,7 +20,7 @@ use wire::nvme::Io;
 
 /// The page and the programs, on a busy machine.
 const SECONDS: u64 = 120;
-/// What a page of another user's making would run.
+/// Markup with a script, which a page that does not escape it would run.
 const MARKUP: &str = "<img src=x onerror=window.attacked=1>";
 
 /// The runtime folder of a user of its own, and what runs there.

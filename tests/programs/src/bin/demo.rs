@@ -10,7 +10,7 @@ const MTU: u32 = 9000;
 const SECONDS: u64 = 60;
 const MIB_PER_S_IN_GBIT_PER_S: f64 = 8.0 * 1_048_576.0 / 1e9;
 
-/// What is run, and how it is called in the table. A second each, on a machine that does nothing else.
+/// The programs, with their names in the table. Each takes a second on an otherwise idle machine.
 const BANDWIDTH: &[(&str, &str)] = &[
     ("RDMA WRITE", "ib_write_bw -s 65536 -n 50000"),
     ("RDMA READ", "ib_read_bw -s 65536 -n 50000"),

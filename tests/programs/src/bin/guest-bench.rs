@@ -1,8 +1,8 @@
 //! `guest-bench [--json] [PROCESSORS]`: rockery beside the kernel's rxe in one guest, by the same programs.
 //!
 //! Both ends of each program run in the guest and go by its address. A guest runs under software emulation,
-//! so its figures mean nothing by themselves; their ratio says which of the two does the same work with
-//! fewer instructions. The kernel's device is measured first and then unloaded, because both want UDP port
+//! so its figures mean nothing by themselves; their ratio shows which of the two does the same work with
+//! fewer instructions. The kernel's device is measured first and then unloaded, because both need UDP port
 //! 4791.
 
 use bench::Table;
@@ -15,7 +15,7 @@ const ROUNDS: usize = 3;
 const MTU: u32 = 9000;
 /// More than any machine's tests have to emulate.
 const PROCESSORS_MAX: u32 = 8;
-/// What is tried again, when an end could not measure the clock of the processor that it is on.
+/// Attempts of a run, which fails when an end could not measure the clock of the processor that it is on.
 const ATTEMPTS_MAX: usize = 3;
 
 /// Which column of perftest's table counts, and whether more of it is better.
@@ -65,7 +65,7 @@ const FIGURES: [(&str, Unit); 12] = [
     ("ib_atomic_lat -n 100", Unit::MicrosecondsP50),
 ];
 
-/// What one guest gave.
+/// The figures of one guest.
 struct Comparison {
     processors: u32,
     kernel: Vec<Option<f64>>,

@@ -21,10 +21,10 @@ const ENTRIES: u16 = 16;
 /// How long the target may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const BLOCK: usize = 4096;
-/// What its memory holds before the target writes there.
+/// The byte that fills its memory before the target writes there.
 const UNTOUCHED: u8 = 0xee;
 
-/// What came of something.
+/// The outcome of a command or of a violation.
 #[derive(Debug)]
 enum Outcome {
     Completed(Completion),
@@ -93,7 +93,7 @@ impl Line {
         self.connection.send(buffer, bytes.len(), invalidate, 1).map_err(|(error, _)| error)
     }
 
-    /// What comes next.
+    /// Waits for the next completion, the end of the connection, or the timeout.
     fn outcome(&mut self) -> Outcome {
         let deadline = Instant::now() + TIMEOUT;
         loop {
@@ -238,7 +238,7 @@ fn wrong_commands(place: &Place) {
 
 type Breach = (&'static str, fn(&mut Line) -> Outcome);
 
-/// What ends a connection, and how.
+/// Violations that end a connection.
 const BREACHES: [Breach; 11] = [
     ("a key that grants nothing, to write", |line| {
         let (address, key) = line.remote();
@@ -303,14 +303,14 @@ fn wrong_messages(place: &Place) {
     }
 }
 
-/// Why a connection did not come about.
+/// Why a connection was not established.
 fn reason(error: &Error) -> String {
     let Error::Rejected { private_data, .. } = error else { return error.to_string() };
     let reject = Reject::split(private_data).map(|(reject, _)| reject.status);
     format!("refused ({})", reject.map_or_else(String::new, |status| status.to_string()))
 }
 
-/// Connections that say the wrong thing.
+/// Connections with wrong private data or a wrong first command.
 fn wrong_connections(place: &Place) {
     let refused = |private: &[u8]| {
         Line::open(place.address, private).map_or_else(|error| reason(&error), |_| "admitted".to_owned())
@@ -330,7 +330,7 @@ fn wrong_connections(place: &Place) {
     say("untouched by all that", line.untouched());
 }
 
-/// As many connections as may say nothing, and one more. When they are gone, this address is admitted again.
+/// As many connections as may send nothing, and one more. When they are gone, this address is admitted again.
 fn crowd(place: &Place) {
     let (sizes, private) =
         (Sizes { send: 1, receive: 1, reads: 0, rnr_retry: 7 }, private(0, 0xffff).to_bytes());

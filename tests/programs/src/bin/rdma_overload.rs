@@ -29,7 +29,7 @@ const HOSTS: u64 = 4;
 const COMMANDS: u16 = 14;
 const LENGTH: usize = 1 << 20;
 const BLOCK: usize = 4096;
-/// What a queue may keep for requests that no completion has reported.
+/// The memory that a queue may keep for requests that no completion has reported.
 const UNREPORTED_BYTES: usize = 64 << 10;
 const ENTRIES: u16 = 16;
 /// How long the target may take for anything, on a busy machine.
@@ -43,7 +43,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A target at two addresses, because hosts are told apart by address.
+/// A target at two addresses, because it distinguishes hosts by address.
 fn start() -> (Server, [SocketAddr; 2]) {
     let addresses = ["127.0.0.1:4420", "[::1]:4420"].map(|it| it.parse().expect("an address"));
     let port = |address| PortConfig {

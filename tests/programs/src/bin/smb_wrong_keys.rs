@@ -28,7 +28,7 @@ const MEMORY_BYTES: usize = 64 << 20;
 /// Pause between two looks at what has happened.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What is wrong.
+/// The kind of wrong memory.
 #[derive(Clone, Copy)]
 enum Wrong {
     /// The key of no memory.

@@ -19,12 +19,12 @@ const BLOCKS: usize = 8192;
 const DEPTH: u16 = 32;
 /// One round of everything.
 const ROUND: Duration = Duration::from_secs(5);
-/// What is had before it counts: every kind of memory has been used once.
+/// Rounds before memory is compared: after them, every kind of memory has been used once.
 const WARM_UP_ROUNDS: u32 = 2;
 /// How much more memory may be held than after the first rounds: allocators keep some, a leak does not stop.
 const GROWTH_KB_MAX: u64 = 8 << 10;
 
-/// What the server holds.
+/// The resources that the server holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     resident_kb: u64,

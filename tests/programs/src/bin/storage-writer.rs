@@ -1,5 +1,5 @@
-//! A host that writes a disk by seed, and connects again whenever its connection breaks, until it is told to
-//! stop; then it reads all that it wrote. What the target acknowledged has to be there, each time.
+//! A host that writes a disk by seed, and connects again whenever its connection breaks, until a file stops
+//! it; then it reads all that it wrote. All writes that the target acknowledged have to be there, each time.
 //!
 //! `storage-writer ADDRESS:PORT TRANSPORT STOP`: it stops when there is a file STOP.
 

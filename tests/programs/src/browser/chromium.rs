@@ -67,7 +67,7 @@ impl Chromium {
     /// One command of the protocol, and its result.
     ///
     /// # Errors
-    /// [`Error::Failed`] with what the browser says, or when it says nothing in time.
+    /// [`Error::Failed`] with the browser's message, or when there is none in time.
     pub fn command(&mut self, method: &str, parameters: Value) -> Result<Value, Error> {
         let failed = |output: String| Error::Failed { command: method.to_owned(), output };
         self.number += 1;

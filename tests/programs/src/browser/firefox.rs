@@ -16,8 +16,8 @@ use crate::Error;
 
 /// The program, and the package that has it.
 const PROGRAM: &str = "firefox-esr";
-/// Settings of the profile: the protocol's port is any free one, nothing is asked of other servers, colours
-/// are dark.
+/// Settings of the profile: the protocol's port is any free one, no requests are sent to other servers,
+/// colours are dark.
 const SETTINGS: &str = "user_pref('marionette.port', 0);
 user_pref('app.update.enabled', false);
 user_pref('app.normandy.enabled', false);
@@ -82,7 +82,7 @@ impl Firefox {
         let connection = connect(&profile.join(PORT))?;
         connection.set_read_timeout(Some(COMMAND_TIMEOUT)).map_err(failed("a connection"))?;
         let mut connection = BufReader::new(connection);
-        // Firefox speaks first: the version of the protocol.
+        // Firefox sends the first message: the version of the protocol.
         receive(&mut connection)?;
         let process =
             process.0.take().ok_or_else(|| failed("a process")(std::io::ErrorKind::Other.into()))?;
@@ -96,9 +96,9 @@ impl Firefox {
     /// One command of the protocol, and its result.
     ///
     /// # Errors
-    /// [`Error::Failed`] with what the browser says, or when it says nothing in time.
+    /// [`Error::Failed`] with the browser's message, or when there is none in time.
     pub fn command(&mut self, name: &str, parameters: Value) -> Result<Value, Error> {
-        /// What stands first in a command, and in an answer.
+        /// The type of a command: the first element of its array.
         const COMMAND: u8 = 0;
         self.number += 1;
         let message = json!([COMMAND, self.number, name, parameters]).to_string();

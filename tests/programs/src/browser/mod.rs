@@ -20,7 +20,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two looks at the page.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What tests do with a browser.
+/// The operations of tests on a browser.
 pub trait Browser {
     /// Opens another page, to which all further commands go.
     ///

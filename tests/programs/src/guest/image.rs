@@ -18,7 +18,7 @@ pub(crate) enum Kernel {
     Smb,
 }
 
-/// Builds the image if that has not happened yet, and says where it lies.
+/// Builds the image if that has not happened yet, and returns its path.
 pub(super) fn build(kernel: Kernel) -> Result<PathBuf, Error> {
     // Tests run side by side, and one build is enough: within this process by the first lock, and among the
     // several test programs by the second.

@@ -174,8 +174,8 @@ pub(crate) fn garbage(effort: Effort) -> Outcome {
     Ok(format!("{} datagrams; a host reads", sent.packets))
 }
 
-/// REQs in the peer's name for queue pair numbers of a whole range: each says that the peer's queue pair of
-/// this number is new, so that a connection with the same number looks stale (IBTA 12.9.8.3.1).
+/// REQs in the peer's name for queue pair numbers of a whole range: each claims a new queue pair
+/// of the peer with this number, so that a connection with the same number looks stale (IBTA 12.9.8.3.1).
 pub(crate) fn stale(effort: Effort) -> Outcome {
     let place = Place::new().map_err(text)?;
     let seconds = (effort.seconds() + 10).to_string();

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use place::Effort;
 
-/// What an attack has shown: what the victim lost, in figures; or what it must not have lost.
+/// The result of an attack: the losses of the victim in figures; or the loss that it must not have.
 type Outcome = Result<String, String>;
 
 /// An attack: what the attacker does, what the victim must still do, and the function that tries it.

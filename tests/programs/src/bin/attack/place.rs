@@ -41,7 +41,7 @@ pub(crate) struct Place {
     _segment: Segment,
 }
 
-/// What the attacker says it has done.
+/// The report of the attacker.
 pub(crate) struct Blasted {
     pub(crate) packets: u64,
 }

@@ -1,4 +1,4 @@
-//! `make bench`: rockery beside the limits of what it stands on and beside other programs, in one run.
+//! `make bench`: rockery beside the limits of its machine and beside other programs, in one run.
 //!
 //! Machines differ and their speed varies while they work, so what counts are ratios: each figure is
 //! measured several times, each time between two measurements of its limits, and the median ratio is taken.
@@ -106,7 +106,7 @@ fn measure(rows: &[Row], other: Option<&Place>, rounds: usize) -> Result<Results
     Ok(results)
 }
 
-/// What is printed: all rows as they would be in the page, or beside the other build.
+/// The printed text: all rows as they would be in the page, or beside the other build.
 fn shown(results: &Results) -> String {
     let compared =
         results.rows.iter().map(|row| Some((row, row.against_other()?))).collect::<Option<Vec<_>>>();

@@ -9,11 +9,11 @@ use crate::row::{Bound, Unit};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Measured {
-    /// What was measured.
+    /// The name of the row.
     pub(crate) name: String,
     /// The unit of the figures.
     pub(crate) unit: Unit,
-    /// What the figure shall be.
+    /// The bound of the figure, if it has one.
     pub(crate) goal: Option<Bound>,
     /// The figure of each round.
     pub(crate) figures: Vec<f64>,
@@ -27,9 +27,9 @@ pub(crate) struct Measured {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Beside {
-    /// What was measured.
+    /// The name of the limit.
     pub(crate) name: String,
-    /// What the figure, divided by the limit, shall be.
+    /// The bound of the figure divided by the limit, if there is one.
     pub(crate) goal: Option<Bound>,
     /// In each round, the mean of what was measured before and after the figure.
     pub(crate) limits: Vec<f64>,
@@ -71,7 +71,7 @@ impl Measured {
         format!("{} ({})", self.unit.text(summary.median), summary.spread())
     }
 
-    /// What the figure is in each limit, with the limit.
+    /// The figure divided by each limit, with the limit.
     pub(crate) fn ratios(&self) -> String {
         let ratio = |beside: &Beside| {
             let ratio = Summary::of_ratios(&self.figures, &beside.limits);

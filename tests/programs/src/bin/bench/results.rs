@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measured::Measured;
 
-/// What a run measured, and where.
+/// The results of a run, and the machine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Results {

@@ -10,23 +10,23 @@ pub(crate) type Measure = Box<dyn Fn(&Place) -> Result<f64, Error>>;
 
 /// A line of the table.
 pub(crate) struct Row {
-    /// What is measured. It names the row in `--row` and in the results that are kept.
+    /// The name of the row, in `--row` and in the results that are kept.
     pub(crate) name: String,
     /// The unit of the figure and of its limits.
     pub(crate) unit: Unit,
-    /// What the figure shall be.
+    /// The bound of the figure, if it has one.
     pub(crate) goal: Option<Bound>,
     /// Measures the figure.
     pub(crate) ours: Measure,
-    /// What the figure is held against.
+    /// The limits that the figure is compared with.
     pub(crate) limits: Vec<Limit>,
 }
 
-/// What a figure is held against in the same run: a limit of the machine, or another program.
+/// A figure for comparison, measured in the same run: a limit of the machine, or another program.
 pub(crate) struct Limit {
     /// Its name in the table.
     pub(crate) name: String,
-    /// What the figure, divided by the limit, shall be.
+    /// The bound of the figure divided by the limit, if there is one.
     pub(crate) goal: Option<Bound>,
     /// Measures the limit.
     pub(crate) measure: Measure,
@@ -118,7 +118,7 @@ impl Unit {
     }
 }
 
-/// What a figure or a ratio shall be.
+/// The bound of a figure or a ratio.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Bound {

@@ -14,7 +14,7 @@ pub(crate) fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// What a program printed.
+/// The output of a program.
 ///
 /// # Errors
 /// When it failed.
@@ -67,7 +67,7 @@ pub(crate) fn on_one_host(place: &Place, line: &str, column: Column) -> Result<f
     perftest(alone, alone, line, column)
 }
 
-/// What the receiver of iperf3 counted, in Gb/s, from what the client printed.
+/// The rate at the receiver of iperf3 in Gb/s, from the output of the client.
 pub(crate) fn iperf3_rate(output: &str) -> Result<f64, Error> {
     let gbit = output.lines().rev().find(|line| line.ends_with("receiver")).and_then(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

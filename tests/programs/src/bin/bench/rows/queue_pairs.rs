@@ -1,4 +1,4 @@
-//! What a queue pair costs that does nothing, and what a message costs among many.
+//! The cost of an idle queue pair, and of a message among many queue pairs.
 
 use programs::{Error, Machine};
 

@@ -16,7 +16,7 @@ const SIZE: &str = "256M";
 const PORT: u16 = 4420;
 const NBD_PORT: u16 = 10809;
 
-/// What is measured: as rockery names it, as fio does, and which of the figures counts.
+/// A load: its job for rockery, its options for fio, and the figure that counts.
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
@@ -47,7 +47,7 @@ impl Figure {
         }
     }
 
-    /// What the figure is at least of a peer's. Less time is better, and more of the rest.
+    /// The bound beside a peer's figure: at most for times, at least for the others.
     fn beside_a_peer(self, ratio: f64) -> Bound {
         match self {
             Self::PerSecond | Self::Gigabytes => Bound::AtLeast(ratio),
@@ -135,7 +135,7 @@ impl Drop for Target<'_> {
         let Self { process, server } = self;
         let killed = process.kill();
         let is_gone = || Ok(process.finished()?.is_some() && !server.awaits_requests()?);
-        // The next target says what is wrong, if anything is.
+        // The next target reports an error, if there is one.
         _ = killed.and_then(|()| until(SECONDS, is_gone));
     }
 }
