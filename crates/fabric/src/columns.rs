@@ -1,16 +1,16 @@
-//! Cells of text tables, filled up with blanks to the width of their column. `format!` panics where a width
-//! is above 65,535, and names in files of others may be that long.
+//! Cells of text tables, padded with blanks to the width of their column. `format!` panics where a width is
+//! above 65,535, and names in users' files may be that long.
 
 use alloc::string::String;
 
-/// The text, with blanks behind it.
+/// The text, padded on the right.
 pub fn left(cell: &str, width: usize) -> String {
     let mut text = String::from(cell);
     text.extend(blanks(cell, width));
     text
 }
 
-/// The text, with blanks before it.
+/// The text, padded on the left.
 pub fn right(cell: &str, width: usize) -> String {
     let mut text: String = blanks(cell, width).collect();
     text += cell;

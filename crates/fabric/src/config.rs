@@ -1,5 +1,5 @@
-//! What a switch is configured with, in the form that it runs on. Ports that are configured alike share a
-//! [`Profile`].
+//! The configuration of a switch, in the form that the switch uses while it runs. Ports that are configured
+//! alike share a [`Profile`].
 
 use crate::time::{Rate, Span};
 use alloc::vec::Vec;
@@ -13,12 +13,12 @@ pub const PORTS_MAX: usize = 1024;
 /// Profiles of one switch at most.
 pub const PROFILES_MAX: usize = 256;
 
-/// Everything about a switch.
+/// The configuration of a whole switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchConfig {
     /// The ports, in the order of their numbers.
     pub ports: Vec<PortConfig>,
-    /// What ports refer to by index.
+    /// Profiles, to which ports refer by index.
     pub profiles: Vec<Profile>,
     /// The packet memory.
     pub buffer: BufferConfig,
@@ -50,13 +50,13 @@ pub struct PortConfig {
 /// How ports treat traffic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Profile {
-    /// Which header decides, and what it decides.
+    /// Trusted headers, and the traffic class of each of their values.
     pub map: ClassMap,
     /// Queues by traffic class.
     pub queues: [QueueConfig; CLASSES],
-    /// What weights of [`QueueConfig`] count.
+    /// The unit in which weights of [`QueueConfig`] count.
     pub weigh: Weigh,
-    /// Priority groups: what arrives of a traffic class is charged to `group_of_class[class]`.
+    /// Priority group by traffic class: arriving packets of a class are charged to `group_of_class[class]`.
     pub group_of_class: [u8; CLASSES],
     /// Ingress limits by priority group.
     pub groups: [GroupConfig; CLASSES],
@@ -64,22 +64,23 @@ pub struct Profile {
     pub pfc: PfcConfig,
 }
 
-/// What decides the traffic class of an arriving packet, and whether it is rewritten.
+/// Classification: how headers determine the traffic class of an arriving packet, and whether it is
+/// rewritten.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClassMap {
-    /// IP packets go by their DSCP.
+    /// Whether IP packets are classified by their DSCP.
     pub trust_dscp: bool,
-    /// Tagged packets go by their priority code point, unless the DSCP is trusted.
+    /// Whether tagged packets are classified by their priority code point, unless the DSCP is trusted.
     pub trust_pcp: bool,
     /// How packets are treated by their DSCP.
     pub dscp: [Treatment; 64],
-    /// By priority code point.
+    /// How packets are treated by their priority code point.
     pub pcp: [Treatment; 8],
-    /// For what carries no trusted header.
+    /// How packets without a trusted header are treated.
     pub default: Treatment,
 }
 
-/// What becomes of a packet on arrival.
+/// Treatment of a packet on arrival: its class, and rewritten header fields.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Treatment {
     /// Its traffic class.
@@ -90,28 +91,28 @@ pub struct Treatment {
     pub pcp: Option<u8>,
 }
 
-/// What weights count.
+/// The unit in which weights count.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Weigh {
-    /// Bytes: deficit round robin, as 802.1Qaz's ETS means it.
+    /// Bytes: deficit round robin, for enhanced transmission selection (802.1Qaz).
     #[default]
     Bytes,
-    /// Packets, whatever their size: what some switch chips do.
+    /// Packets, whatever their size, as some switch chips do.
     Packets,
 }
 
 /// One queue of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueConfig {
-    /// A queue of a higher level goes first, always; queues of one level share by weight.
+    /// Strict level: a queue of a higher level is always served first; queues of one level share by weight.
     pub level: u8,
     /// Share within the level, at least 1.
     pub weight: u16,
-    /// No more than this.
+    /// The shaper that limits the rate, if any.
     pub shaper: Option<Shaper>,
     /// Random early marking, or dropping where the sender does not take part in ECN.
     pub red: Option<Red>,
-    /// How much may wait.
+    /// How many bytes may wait.
     pub limit: Limit,
 }
 
@@ -126,7 +127,7 @@ impl Default for QueueConfig {
 pub struct Shaper {
     /// Long-term rate, of whole frames with preamble and gap.
     pub rate: Rate,
-    /// What may leave at once after a rest.
+    /// Bucket size: bytes that may leave at once after the queue was idle.
     pub burst_bytes: u32,
 }
 
@@ -134,24 +135,24 @@ pub struct Shaper {
 /// chips have it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Red {
-    /// Below this nothing happens.
+    /// Queue length below which no packet is chosen.
     pub min_bytes: u32,
-    /// Above this it happens always.
+    /// Queue length above which every packet is chosen.
     pub max_bytes: u32,
     /// Probability at `max_bytes`, in units of 2^-32.
     pub probability: u32,
-    /// ECN-capable packets are marked (RFC 3168).
+    /// Whether chosen ECN-capable packets are marked (RFC 3168).
     pub mark: bool,
-    /// Others are dropped.
+    /// Whether other chosen packets are dropped.
     pub drop: bool,
     /// When the length of the queue is compared with the thresholds.
     pub at: RedAt,
 }
 
-/// When random early detection looks at the queue.
+/// The moment at which random early detection examines the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum RedAt {
-    /// When a packet leaves: the mark tells of the queue behind it, and arrives earlier.
+    /// When a packet leaves: the mark reflects the queue behind the packet, and reaches the sender earlier.
     #[default]
     Dequeue,
     /// When a packet arrives.
@@ -161,12 +162,12 @@ pub enum RedAt {
 /// A limit on how much of the shared buffer something may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// The shared buffer alone.
+    /// No limit but the size of the shared buffer.
     None,
-    /// So many bytes.
+    /// A fixed number of bytes.
     Static(u32),
-    /// Dynamic threshold (Choudhury and Hahne, 1998): this factor times what is free of the shared buffer, in
-    /// units of 2^-16.
+    /// Dynamic threshold (Choudhury and Hahne, 1998): this factor times the free part of the shared buffer,
+    /// in units of 2^-16.
     Dynamic(u32),
 }
 
@@ -178,9 +179,9 @@ pub const ALPHA_ONE: u32 = 1 << 16;
 pub struct GroupConfig {
     /// Bytes that no other group may use.
     pub reserve_bytes: u32,
-    /// Above this the peer is paused, if the group is lossless; else packets are dropped.
+    /// Use above which the peer is paused, if the group is lossless, or packets are dropped, if it is not.
     pub limit: Limit,
-    /// What may still arrive after that: 0 makes the group lossy.
+    /// Bytes that may still arrive after the pause; 0 makes the group lossy.
     pub headroom_bytes: u32,
     /// Xon is sent when the use is this far below the limit.
     pub xon_offset_bytes: u32,
@@ -199,14 +200,14 @@ pub struct PfcConfig {
     pub send: u8,
     /// The priority that is named in the pause frames of each group.
     pub priority_of_group: [u8; CLASSES],
-    /// Priorities at whose pause frames we stop, one bit each.
+    /// Priorities at whose pause frames the port stops, one bit each.
     pub obey: u8,
     /// The queues that each priority stops, one bit each.
     pub queues_of_priority: [u8; CLASSES],
-    /// Pause time asked for, in units of 512 bit times.
+    /// Pause time that is requested, in quanta of 512 bit times.
     pub quanta: u16,
-    /// From the last bit of a pause frame until we stop, at the end of the frame that is then on its way
-    /// (802.3 annex 31B.3.7 sets the longest).
+    /// Time from the last bit of a pause frame until the port stops, at the end of the frame that it is
+    /// sending then (802.3 annex 31B.3.7 sets the longest).
     pub response: Span,
 }
 
@@ -227,7 +228,7 @@ impl Default for PfcConfig {
 /// The packet memory of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferConfig {
-    /// All of it. What is neither reserve nor headroom is shared.
+    /// Total size. Memory that is neither reserve nor headroom is shared.
     pub total_bytes: u32,
     /// Headroom is taken from a common pool of this size, instead of being set aside for each group: smaller
     /// than the sum when not all ports are paused at once.

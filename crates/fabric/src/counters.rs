@@ -1,4 +1,4 @@
-//! What ports count, as the counters of real switches have it.
+//! Counters of ports, as real switches have them.
 
 use crate::config::CLASSES;
 use alloc::boxed::Box;
@@ -29,7 +29,7 @@ impl Drop {
     pub const ALL: [Self; Self::COUNT] =
         [Self::Ingress, Self::Egress, Self::Early, Self::Storm, Self::HopLimit, Self::NoRoute];
 
-    /// Its name in tables.
+    /// The name of the reason in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ingress => "no-buffer",
@@ -41,8 +41,8 @@ impl Drop {
         }
     }
 
-    /// Whether it is the queue that has no room, which switches count where packets leave. Other reasons they
-    /// count where packets arrive.
+    /// Whether the queue had no room; switches count this where packets leave, and the other reasons where
+    /// packets arrive.
     pub const fn is_of_queue(self) -> bool {
         matches!(self, Self::Egress | Self::Early | Self::Storm)
     }
@@ -58,14 +58,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts one more.
+    /// Counts a packet.
     pub fn count(&mut self, bytes: u16) {
         self.packets += 1;
         self.bytes += u64::from(bytes);
     }
 }
 
-/// The sum of some.
+/// Adds packets and bytes.
 impl core::iter::Sum for Tally {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), |sum, one| Self {
@@ -75,7 +75,7 @@ impl core::iter::Sum for Tally {
     }
 }
 
-/// Of one queue of one port.
+/// Counters of one queue of one port.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct QueueCounters {
     /// Packets that left this queue.
@@ -92,7 +92,8 @@ pub struct QueueCounters {
     pub paused_ps: u64,
 }
 
-/// Of what arrives at one port. In memory order: what each packet counts comes first.
+/// Counters of packets that arrive at one port. Fields are in memory order: those that each packet counts
+/// come first.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(C)]
 pub struct IngressCounters {
@@ -112,34 +113,33 @@ pub struct IngressCounters {
     pub headroom_peak_bytes: u32,
 }
 
-/// Of one priority group of one port.
+/// Counters of one priority group of one port.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GroupCounters {
-    /// Most bytes that it ever had of the shared buffer.
+    /// Most bytes of the shared buffer in use at once.
     pub shared_peak_bytes: u32,
-    /// Most bytes that it ever had of headroom.
+    /// Most bytes of headroom in use at once.
     pub headroom_peak_bytes: u32,
 }
 
-/// What most ports never see; a port has it once something of it has happened.
+/// Counters of rare events; a port has them once one of these events has happened.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Incidents {
-    /// Frames of priority flow control sent that speak about each priority, whether it is to stop or to go
-    /// on.
+    /// Sent PFC frames that name each priority, Xoff or Xon.
     pub pfc_sent: [u64; CLASSES],
-    /// The same received.
+    /// Received PFC frames that name each priority, Xoff or Xon.
     pub pfc_received: [u64; CLASSES],
     /// How often the watchdog found each queue in a storm.
     pub storms_detected: [u32; CLASSES],
-    /// How often it found that the storm was over.
+    /// How often the watchdog found that the storm was over.
     pub storms_restored: [u32; CLASSES],
-    /// What arrived here and its priority group had no room for.
+    /// Packets dropped on arrival at this port for lack of room in their priority group, by group.
     pub refused: [Tally; CLASSES],
-    /// What was dropped on its way into each queue, or in it, by [`Drop`].
+    /// Packets dropped before or in each queue, by class and [`Drop`].
     pub dropped: [[Tally; Drop::COUNT]; CLASSES],
 }
 
-/// What happened on the links that end at a port. Whoever drives the links knows it.
+/// Counters of the links that end at a port, which the driver of the links fills in.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LinkCounters {
     /// Frames that arrived damaged, pause frames included: their check sequence was wrong, and they go no
@@ -149,38 +149,38 @@ pub struct LinkCounters {
     pub lost: u64,
 }
 
-/// All that a port of a switch counted.
+/// All counters of a switch port.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct PortCounters {
-    /// What arrived at the port, and what became of it.
+    /// Packets that arrived at the port, and drops.
     pub ingress: IngressCounters,
     /// Its queues, by class.
     pub queues: [QueueCounters; CLASSES],
     /// Its priority groups.
     pub groups: [GroupCounters; CLASSES],
-    /// What most ports never see.
+    /// Counters of rare events, if any has happened.
     pub incidents: Option<Box<Incidents>>,
-    /// What was lost on the way here; nothing unless the driver fills it in.
+    /// Losses on the link to this port; zero unless the driver fills them in.
     pub link: LinkCounters,
 }
 
 impl PortCounters {
-    /// What was dropped on its way into a queue, or in it, for some reasons.
+    /// Packets dropped before or in a queue for the selected reasons.
     pub fn dropped(&self, class: usize, reasons: impl Fn(Drop) -> bool) -> Tally {
         let all = self.incidents.iter().flat_map(|incidents| Drop::ALL.iter().zip(incidents.dropped[class]));
         all.filter(|(why, _)| reasons(**why)).map(|(_, tally)| tally).sum()
     }
 }
 
-/// What was used of a switch's packet memory at most.
+/// Use of a switch's packet memory, now and at most.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BufferCounters {
     /// Bytes in use now.
     pub bytes: u32,
     /// Most bytes in use at once.
     pub peak_bytes: u32,
-    /// Most bytes of what is shared.
+    /// Most bytes of the shared part in use at once.
     pub shared_peak_bytes: u32,
-    /// Most bytes of headroom.
+    /// Most bytes of headroom in use at once.
     pub headroom_peak_bytes: u32,
 }

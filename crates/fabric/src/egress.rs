@@ -15,8 +15,8 @@ use alloc::boxed::Box;
 /// A pause frame is of the shortest length that Ethernet has (802.3 annex 31B.2).
 pub const PAUSE_FRAME_BYTES: u32 = 64;
 
-/// A port's next frame is decided on this long before the last one has left, when nothing else waits: as the
-/// FIFO of a MAC takes it. Frames of slightly different lengths then follow each other without a queue.
+/// Bytes before the end of a frame at which a port commits to the next frame, when nothing else waits, as the
+/// transmit FIFO of a MAC does. Frames of slightly different lengths then follow each other without a queue.
 pub(crate) const COMMITMENT_BYTES: u32 = 64;
 
 /// One quantum of pause time is 512 bits of the link (802.3 annex 31B.2).
@@ -33,7 +33,7 @@ pub struct PauseFrame {
     pub quanta: u16,
 }
 
-/// What leaves a port.
+/// A frame that leaves a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
     /// A packet, by its number.
@@ -42,7 +42,7 @@ pub enum Frame {
     Pause(PauseFrame),
 }
 
-/// What a port does next.
+/// The next action of a port: send a packet, send a pause frame, wait, or nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// This packet leaves now; its last bit at `end`.
@@ -65,13 +65,13 @@ pub enum Next {
     Idle,
 }
 
-/// The sending half of a port. In memory order: the first cache line has all that a packet touches which
-/// finds the port free.
+/// The sending half of a port. Fields are in memory order: the first cache line holds all that is read for a
+/// packet that finds the port free.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Egress {
     busy_until: Time,
-    /// The wake that was asked for; `NEVER` when none is.
+    /// The time of the requested wake; `NEVER` when none is requested.
     wake_at: Time,
     /// Queues that hold packets, queues that the peer stopped, queues with a shaper: one bit each.
     occupied: u8,
@@ -141,13 +141,13 @@ impl Egress {
         self.commitment = rate.time_of(COMMITMENT_BYTES);
     }
 
-    /// Queues hold one packet at a time from now on, and get the next one when it has left. An empty queue is
-    /// then no idle one, and keeps what it may still send in this round.
+    /// Limits queues to one packet at a time from now on: a queue gets its next packet when the one before
+    /// has left. An empty queue then does not count as idle, and keeps its deficit for this round.
     pub const fn set_fed(&mut self) {
         self.is_fed = true;
     }
 
-    /// Schedules and pauses from now on as another profile says; its shapers are those of before.
+    /// Applies the scheduling and PFC of another profile from now on; the shapers stay as they are.
     pub fn follow(&mut self, now: Time, profile: &Profile) {
         self.levels = Levels::of(&profile.queues);
         self.obey_only(now, &profile.pfc);
@@ -162,7 +162,7 @@ impl Egress {
             .for_each(|class| self.resume_queue(class, now));
     }
 
-    /// Looks for queues that were paused for too long; those in a storm, one bit each.
+    /// Runs the PFC watchdog at `now`. Returns the queues in a storm, one bit each.
     pub(crate) fn watch(&mut self, now: Time, watchdog: &Watchdog) -> u8 {
         self.end_pauses(now);
         for class in 0..CLASSES {
@@ -181,7 +181,7 @@ impl Egress {
         self.storming
     }
 
-    /// What most ports never see, if this one has.
+    /// Counters of rare events, if this port has had any.
     pub fn incidents(&self) -> Option<&Incidents> {
         self.incidents.as_deref()
     }
@@ -271,7 +271,7 @@ impl Egress {
         }
     }
 
-    /// What telemetry says of the port when a frame begins to leave.
+    /// The telemetry record of the port at the time at which a frame begins to leave.
     pub(crate) fn hop(&self, port: u32) -> Hop {
         let bytes = |queue: &Queue| queue.sent_bytes + queue.sent_packets * u64::from(FRAME_OVERHEAD_BYTES);
         Hop {
@@ -317,7 +317,7 @@ impl Egress {
         self.busy_until
     }
 
-    /// Chooses what leaves now. After a frame, ask again when it has ended.
+    /// Chooses the frame that leaves now. After a frame, it has to be called again when the frame has ended.
     pub fn next(&mut self, now: Time, profile: &Profile, packets: &mut Packets, random: &mut Pcg32) -> Next {
         if now < self.busy_until {
             return Next::Wait(self.busy_until);
@@ -340,7 +340,7 @@ impl Egress {
         self.send(class, now, &profile.queues[class], packets, random)
     }
 
-    /// Whether there is a reason to ask [`Self::next`] again when the port is free.
+    /// Whether [`Self::next`] has to be called again when the port is free.
     #[inline]
     pub const fn has_more(&self) -> bool {
         self.occupied | self.announce | self.xoff_sent != 0
@@ -355,7 +355,7 @@ impl Egress {
         if self.xoff_sent != 0 { self.refresh_at } else { Time::NEVER }
     }
 
-    /// Notes that a wake at `at` is wanted; false if an earlier one is on its way.
+    /// Records that a wake at `at` is wanted; returns false if an earlier one is already requested.
     #[inline]
     pub fn wants_wake(&mut self, at: Time) -> bool {
         let earlier = at < self.wake_at;
@@ -365,7 +365,7 @@ impl Egress {
         earlier
     }
 
-    /// A wake came; false if it is one that was replaced by an earlier one.
+    /// Records that a wake came; returns false if an earlier wake has replaced it.
     #[inline]
     pub fn take_wake(&mut self, now: Time) -> bool {
         let wanted = self.wake_at == now;
@@ -375,8 +375,8 @@ impl Egress {
         wanted
     }
 
-    /// A pause frame pauses queues or lets them send again (802.1Q clause 36.1.3.3). Returns whether any
-    /// queue may send again.
+    /// Applies a received pause frame, which pauses queues or lets them send again (802.1Q clause 36.1.3.3).
+    /// Returns whether any queue may send again.
     pub fn handle_pause(&mut self, frame: PauseFrame, now: Time, pfc: &PfcConfig) -> bool {
         // A pause that has run out by itself must not count until now, nor run on as if it never ended.
         self.end_pauses(now);
@@ -431,7 +431,7 @@ impl Egress {
         }
     }
 
-    /// Ends pauses whose time is over because the peer did not repeat Xoff. [`Self::next`] does it by itself.
+    /// Ends pauses whose time is over because the peer did not repeat Xoff. [`Self::next`] calls it.
     #[inline]
     pub fn end_pauses(&mut self, now: Time) {
         if self.paused == 0 {
@@ -466,7 +466,8 @@ impl Egress {
         shaped.filter(|class| self.queues[*class].eligible_at > now).fold(0, |mask, class| mask | 1 << class)
     }
 
-    /// When the next packet may leave, or Xoff has to be repeated: a pause ends or a shaper has tokens.
+    /// The time at which the next packet may leave or Xoff has to be repeated: a pause ends or a shaper has
+    /// tokens.
     fn wait(&self) -> Next {
         let mut at = if self.xoff_sent != 0 { self.refresh_at } else { Time::NEVER };
         for class in (0..CLASSES).filter(|class| self.occupied >> class & 1 == 1) {
@@ -528,7 +529,7 @@ impl Egress {
     }
 }
 
-/// Counts a frame for each of the priorities that it speaks about.
+/// Counts a frame once for each priority that it names.
 fn count_priorities(counters: &mut [u64; CLASSES], priorities: u8) {
     for (priority, counter) in counters.iter_mut().enumerate() {
         *counter += u64::from(priorities >> priority & 1);

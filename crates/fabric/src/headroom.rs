@@ -5,7 +5,7 @@ use crate::egress::{COMMITMENT_BYTES, PAUSE_FRAME_BYTES};
 use crate::packet::FRAME_OVERHEAD_BYTES;
 use crate::time::{Rate, Span};
 
-/// What the sum depends on.
+/// The inputs of the sum of 802.1Q annex N.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headroom {
     /// Speed of the link.
@@ -17,11 +17,11 @@ pub struct Headroom {
     pub our_frame_max_bytes: u32,
     /// The longest frame that the peer may have begun when it stops.
     pub peer_frame_max_bytes: u32,
-    /// What the peer takes to stop after it has received the pause (802.3 annex 31B.3.7 sets the longest).
+    /// Time from the pause's arrival until the peer stops (802.3 annex 31B.3.7 sets the longest).
     pub response: Span,
     /// Bytes per cell of the buffer.
     pub cell_bytes: u32,
-    /// The shortest frame that may fill cells badly.
+    /// The shortest frame, which may fill cells badly.
     pub frame_min_bytes: u32,
 }
 
@@ -37,7 +37,7 @@ impl Headroom {
         // Both sides may have committed themselves to a frame that has not begun.
         let begun = self.peer_frame_max_bytes + FRAME_OVERHEAD_BYTES + 2 * COMMITMENT_BYTES;
         let sent = self.rate.bytes_in(time) + u64::from(begun);
-        // The frame whose arrival made us decide may itself not fit below the threshold.
+        // The frame whose arrival caused the pause may itself not fit below the threshold.
         let arrived = sent + u64::from(self.peer_frame_max_bytes);
         let shortest = self.frame_min_bytes.max(1);
         let cells = shortest.next_multiple_of(self.cell_bytes.max(1));

@@ -1,5 +1,4 @@
-//! One direction of a link on which packets overtake each other: those that are in flight, in the order in
-//! which they arrive.
+//! One direction of a link on which packets overtake each other: packets in flight, in the order of arrival.
 
 use crate::packet::{PacketId, Packets};
 use crate::time::Time;
@@ -18,8 +17,8 @@ impl Default for InFlight {
 }
 
 impl InFlight {
-    /// Adds a packet that may overtake others: those that arrive at the same time stay in order. Whether it
-    /// is the first. It takes time in proportion to what is in flight.
+    /// Adds a packet, which may overtake others; packets with the same arrival time stay in order. Returns
+    /// whether the packet is the first. Takes time in proportion to the number of packets in flight.
     pub fn insert(&mut self, id: PacketId, at: Time, packets: &mut Packets) -> bool {
         packets[id].arrives = at;
         let (mut before, mut next) = (PacketId::NONE, self.head);
@@ -35,12 +34,12 @@ impl InFlight {
         before == PacketId::NONE
     }
 
-    /// When the first packet arrives.
+    /// The arrival time of the first packet.
     pub fn first_at(&self, packets: &Packets) -> Option<Time> {
         (!self.is_empty()).then(|| packets[self.head].arrives)
     }
 
-    /// Takes the packet that arrives first; and when the one after it does.
+    /// Removes the packet that arrives first. Returns it with the arrival time of the next one, if any.
     #[inline]
     pub fn pop(&mut self, packets: &Packets) -> Option<(PacketId, Option<Time>)> {
         let id = self.head;

@@ -1,16 +1,16 @@
-//! Admission: what a packet that arrives may take of the buffer, and when its sender gets Xoff.
+//! Admission: how much buffer an arriving packet may take, and when its sender gets Xoff.
 //!
 //! Each priority group of each port has a reserve of its own, then a part of the shared buffer up to a limit
-//! that may move with what is free, then, if it is lossless, headroom for what was on its way when the
-//! pause was sent (802.1Q annex N gives the sum). What leaves is returned in the opposite order.
+//! that may depend on the free part, then, if it is lossless, headroom for packets that were on their way
+//! when the pause was sent (802.1Q annex N gives the sum). Memory is returned in the opposite order.
 
 use crate::config::{BufferConfig, CLASSES, GroupConfig, Limit, Profile};
 use crate::counters::{BufferCounters, GroupCounters, IngressCounters};
 
-/// What a port's priority group has in the buffer.
+/// Bytes of a port's priority group in the buffer.
 #[derive(Clone, Copy, Default, Debug)]
 struct Use {
-    /// Reserve and shared.
+    /// Bytes of reserve and shared buffer.
     bytes: u32,
     headroom: u32,
     peaks: GroupCounters,
@@ -32,19 +32,19 @@ impl Default for Ingress {
     }
 }
 
-/// What all ports share.
+/// The shared part of the packet memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     shared_bytes: u32,
     shared_used: u32,
-    /// Left in the common pool of headroom; `None` when each group has its own.
+    /// Bytes left in the common pool of headroom; `None` when each group has its own.
     headroom_left: Option<u32>,
     headroom_used: u32,
     cell_bytes: u32,
     pub(crate) counters: BufferCounters,
 }
 
-/// What a receiver tells its peer of one priority (802.1Q clause 36).
+/// A PFC signal of a receiver to its peer for one priority (802.1Q clause 36).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PfcSignal {
     /// Nothing has changed.
@@ -56,7 +56,7 @@ pub enum PfcSignal {
 }
 
 impl Buffer {
-    /// What is neither reserve nor headroom is shared.
+    /// Makes the buffer. Memory that is neither reserve nor headroom is shared.
     pub(crate) fn new<'a>(config: &BufferConfig, ports: impl Iterator<Item = &'a Profile>) -> Self {
         let (mut reserve, mut headroom) = (0_u64, 0_u64);
         for group in ports.flat_map(|profile| &profile.groups) {
@@ -205,7 +205,7 @@ impl Ingress {
         self.uses[group].bytes + self.uses[group].headroom
     }
 
-    /// Has these groups signal anew, from their next packet on.
+    /// Makes these groups send their signal again, from their next packet on.
     pub(crate) fn forget_xoff(&mut self, groups: u8) {
         self.xoff_sent &= !groups;
     }

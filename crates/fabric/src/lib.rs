@@ -1,5 +1,5 @@
 //! The network, sans-IO: switches, ports, links and topologies as state machines in integer picoseconds. It
-//! runs in virtual time, driven by `sim`, and knows nothing of what packets carry.
+//! runs in virtual time, driven by `sim`, and does not depend on the content of packets.
 //!
 //! # Drive contract
 //!
@@ -8,8 +8,8 @@
 //!
 //! A driver calls a [`Switch`] for three reasons, at moments that never run backwards:
 //! - [`Switch::handle_packet`]: the last bit of a packet arrived at a port,
-//! - [`Switch::handle_pause`]: so did a pause frame,
-//! - [`Switch::handle_wake`]: a moment came that it had asked for.
+//! - [`Switch::handle_pause`]: a pause frame arrived,
+//! - [`Switch::handle_wake`]: the time of a wake that it requested has come.
 //!
 //! Within each call it answers through a [`Wire`]: a frame starts to leave and ends then; wake this port at
 //! that moment; this packet is dropped, and why. A wake that is no longer wanted does nothing. Each call does

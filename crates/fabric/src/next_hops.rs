@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 const UNKNOWN: u16 = u16::MAX;
 
 /// The next hops of a switch. Most destinations share one of few groups of ports, and most switches of a
-/// regular network have the same table as others: a network of 65,536 hosts has some dozens of these tables,
-/// so that what a packet looks up stays in the cache.
+/// regular network share their table with others: a network of 65,536 hosts has some dozens of these tables,
+/// so that lookups stay in the cache.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct NextHops {
-    /// By destination switch: which group of ports leads there.
+    /// By destination switch: the group of ports that leads to it.
     group_of_leaf: Vec<u16>,
-    /// Where a group begins in `ports`, and how many it has.
+    /// By group: its first index in `ports`, and its length.
     groups: Vec<(u32, u16)>,
     ports: Vec<u16>,
 }
@@ -26,19 +26,19 @@ impl NextHops {
         known
     }
 
-    /// Notes the ports that lead to `leaf`, in ascending order.
+    /// Records the ports that lead to `leaf`, in ascending order.
     pub(crate) fn add(&mut self, leaf: u32, ports: &[u16]) {
         let group = self.group(ports);
         self.put(leaf, group);
     }
 
-    /// Notes that `leaf` is the switch itself: no packet looks that up, and an equal entry makes most tables
+    /// Records that `leaf` is the switch itself. It is never looked up; an equal entry makes most tables
     /// equal.
     pub(crate) fn pass_over(&mut self, leaf: u32) {
         self.put(leaf, 0);
     }
 
-    /// The ports that lead to a switch. For the switch itself they mean nothing.
+    /// The ports that lead to a switch; without meaning for the switch itself.
     #[inline]
     pub fn to(&self, leaf: u32) -> &[u16] {
         let group = self.group_of_leaf.get(leaf as usize).copied().unwrap_or(UNKNOWN);
@@ -56,7 +56,7 @@ impl NextHops {
 
     /// The number of the group with these ports.
     fn group(&mut self, ports: &[u16]) -> u16 {
-        // The last one first: destinations that are numbered in a row often lie behind the same ports.
+        // Searched from the last group on: destinations with successive numbers often have the same ports.
         let same = |(from, count): &(u32, u16)| {
             &self.ports[*from as usize..*from as usize + usize::from(*count)] == ports
         };

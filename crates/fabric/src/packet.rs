@@ -1,5 +1,5 @@
-//! Packets as the network sees them: what decides their path and their treatment, and nothing of their
-//! content. What a packet carries stays with the driver of the fabric, under the same number.
+//! Packets as the network handles them: the fields that decide their path and their treatment, without
+//! content. The driver of the fabric stores the content of a packet under the same number.
 
 use crate::telemetry::{Hop, Records, Telemetry};
 use crate::time::Time;
@@ -26,10 +26,10 @@ pub const FRAME_OVERHEAD_BYTES: u32 = 20;
 /// One packet. Small, so that a hop touches one cache line of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// When it arrives at the end of the link that it is on.
+    /// The time at which it arrives at the end of the link that it is on.
     pub(crate) arrives: Time,
-    /// What ECMP hashes: a digest of the five-tuple, the UDP source port being the sender's entropy
-    /// (IBTA A17.3.2.1).
+    /// Input of the ECMP hash: a digest of the five-tuple, in which the UDP source port is the sender's
+    /// entropy (IBTA A17.3.2.1).
     pub entropy: u32,
     /// The switch that the destination is attached to.
     pub leaf: u32,
@@ -45,7 +45,7 @@ pub struct Packet {
     pub hop_limit: u8,
     /// Whether it may take another path than the packets before it: [`crate::Spread`] sprays only such.
     pub sprayable: bool,
-    /// The traffic class that the switch in which it is put it into: its queue.
+    /// The traffic class, and so the queue, that the current switch put it into.
     pub(crate) class: u8,
     /// The priority group that it is charged to, on port `ingress` of that switch.
     pub(crate) group: u8,
@@ -76,19 +76,19 @@ impl Packet {
         }
     }
 
-    /// The same, with the time at which it arrives at the end of its link.
+    /// Returns the packet with the time at which it arrives at the end of its link.
     #[inline]
     pub const fn arriving(self, at: Time) -> Self {
         Self { arrives: at, ..self }
     }
 
-    /// When it arrives there, where that was said.
+    /// The time of arrival that [`Self::arriving`] has set.
     #[inline]
     pub const fn arrives(&self) -> Time {
         self.arrives
     }
 
-    /// Puts it into a traffic class: what an adapter does, which has no [`crate::config::ClassMap`].
+    /// Puts it into a traffic class, for adapters, which have no [`crate::config::ClassMap`].
     #[inline]
     pub const fn put_into_class(&mut self, class: u8) {
         self.class = class & (crate::config::CLASSES as u8 - 1);
@@ -111,8 +111,8 @@ impl Packet {
     }
 }
 
-/// All packets of a network, or of the part of it that one thread drives. Slots are used again, the last one
-/// first, so that what is touched is what is in the cache.
+/// All packets of a network, or of the part of it that one thread drives. Slots are used again, the last
+/// freed one first, because it is probably still in the cache.
 #[derive(Debug)]
 pub struct Packets {
     slots: Vec<Packet>,
@@ -173,18 +173,18 @@ impl Packets {
         packet
     }
 
-    /// Has a packet carry telemetry; it is not made longer by that.
+    /// Adds telemetry to a packet; its length stays the same.
     pub fn set_telemetry(&mut self, id: PacketId, telemetry: Telemetry) {
         self.records.set(id.0 as usize, telemetry);
     }
 
-    /// What a packet carries of telemetry.
+    /// The telemetry that a packet carries.
     #[inline]
     pub fn telemetry(&self, id: PacketId) -> Option<Telemetry> {
         self.records.get(id.0 as usize)
     }
 
-    /// Adds what a switch says of a port to a packet that asks for it and has room.
+    /// Appends the record of a port to a packet that collects telemetry and has room.
     #[inline]
     pub(crate) fn stamp(&mut self, id: PacketId, hop: impl FnOnce() -> Hop) {
         self.records.stamp(id.0 as usize, hop);

@@ -9,7 +9,7 @@ use crate::time::Time;
 pub(crate) struct Queue {
     head: PacketId,
     tail: PacketId,
-    /// What waits, in bytes of buffer.
+    /// Bytes of the packets in the queue.
     pub(crate) bytes: u32,
     pub(crate) packets: u32,
     pub(crate) peak_bytes: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Queue {
     pub(crate) sent_bytes: u64,
     pub(crate) marked_packets: u64,
     pub(crate) marked_bytes: u64,
-    /// When the shaper lets the next packet go.
+    /// The time at which the shaper allows the next packet.
     pub(crate) eligible_at: Time,
 }
 
@@ -65,7 +65,7 @@ impl Queue {
         (self.packets > 0).then_some(self.head)
     }
 
-    /// All that waits.
+    /// The packets of the queue, the oldest first.
     #[inline]
     pub(crate) fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = &'a Packet> + use<'a> {
         let (mut next, count) = (self.head, self.packets);
@@ -76,7 +76,7 @@ impl Queue {
         })
     }
 
-    /// Takes the oldest, which there must be.
+    /// Removes the oldest packet. The queue must not be empty.
     #[inline]
     pub(crate) fn pop(&mut self, bytes: u32, packets: &Packets) -> PacketId {
         debug_assert!(self.packets > 0, "the caller saw a packet");

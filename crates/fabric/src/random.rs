@@ -1,5 +1,5 @@
-//! The generator: PCG32 (O'Neill, 2014: XSH-RR 64/32). Small, value-stable, and one for each switch, so that
-//! what one does never changes what another draws.
+//! The random number generator: PCG32 (O'Neill, 2014: XSH-RR 64/32). It is small, and its values are stable.
+//! Each switch has its own, so that draws of one switch never change those of another.
 
 /// A PCG32 generator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -9,8 +9,7 @@ pub struct Pcg32 {
 }
 
 impl Pcg32 {
-    /// The generator of `stream` within the run `seed`. Seeds are mixed, because those of people are small
-    /// numbers.
+    /// The generator of `stream` within the run `seed`. Seeds are mixed, because users choose small numbers.
     pub const fn new(seed: u64, stream: u64) -> Self {
         Self::seeded(mix(seed), stream)
     }
@@ -61,7 +60,7 @@ mod tests {
         assert_eq!(golden.map(|_| generator.next_u32()), golden);
     }
 
-    /// The seed, mixed, is that of the reference implementation: the same seed gives the same run for ever.
+    /// The mixed seed is that of the reference implementation: a seed gives the same run in all versions.
     #[test]
     fn values_never_change_and_streams_differ() {
         assert_eq!(Pcg32::new(1, 1), Pcg32::seeded(mix(1), 1));

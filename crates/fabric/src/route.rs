@@ -24,7 +24,7 @@ pub enum Spread {
     Flowlet(Span),
 }
 
-/// What a switch makes of a packet's entropy; `salt` is its salt, mixed.
+/// The hash of a packet's entropy in a switch; `salt` is the switch's salt, mixed.
 #[inline]
 fn hash_of(entropy: u32, salt: u64) -> u32 {
     mix(u64::from(entropy) ^ salt) as u32
@@ -35,10 +35,10 @@ pub fn ecmp_select(entropy: u32, salt: u64, count: u16) -> u16 {
     ((u64::from(hash_of(entropy, mix(salt))) * u64::from(count)) >> 32) as u16
 }
 
-/// Flowlets that a switch can tell apart.
+/// Flowlets that a switch can distinguish.
 const FLOWLETS: usize = 4096;
 
-/// A switch's next hops, how it selects among them, and what selection remembers.
+/// A switch's next hops, how it selects among them, and the state of the selection.
 #[derive(Clone, Debug)]
 pub struct Routes {
     next_hops: Arc<NextHops>,
@@ -61,7 +61,7 @@ impl Routes {
         self.next_hops = next_hops;
     }
 
-    /// The port for a packet to another switch by the hash alone.
+    /// The port for a packet to another switch, selected by the hash alone.
     #[inline]
     pub(crate) fn by_hash(&self, packet: &Packet) -> Option<u16> {
         let ports = self.next_hops.to(packet.leaf);
@@ -69,7 +69,7 @@ impl Routes {
         ports.get(((u64::from(hash) * ports.len() as u64) >> 32) as usize).copied()
     }
 
-    /// The port for a packet to another switch; `load` tells how many bytes wait at a port.
+    /// The port for a packet to another switch; `load` returns how many bytes wait at a port.
     #[inline]
     pub(crate) fn choose(
         &mut self,
@@ -139,7 +139,8 @@ mod tests {
         assert_eq!(taken(Spread::Flowlet(Span(1)), true).len(), 1);
     }
 
-    /// A gap of 10: packets that follow within it stay, whatever the queues; after it the shortest is taken.
+    /// Packets within a gap of 10 ps keep their port, whatever the queues; after it the shortest queue is
+    /// taken.
     #[test]
     fn flowlets_move_to_the_shortest_queue_after_a_gap_and_not_before() {
         let next_hops: [&[u16]; 1] = [&[0, 1, 2]];

@@ -1,9 +1,9 @@
-//! Which queue goes next: strict levels, and shares within a level by deficit round robin (Shreedhar and
-//! Varghese, 1995), which is how 802.1Qaz's enhanced transmission selection is built.
+//! Selection of the next queue: strict levels, and shares within a level by deficit round robin (Shreedhar
+//! and Varghese, 1995), which implements enhanced transmission selection (802.1Qaz).
 
 use crate::config::{CLASSES, QueueConfig, Weigh};
 
-/// What a queue of weight 1 may send per round, in bytes. Small against a frame, so that large weights do not
+/// Credit per round of a queue of weight 1, in bytes. Small against a frame, so that large weights do not
 /// make long bursts.
 const QUANTUM_BYTES: i32 = 256;
 
@@ -43,13 +43,13 @@ impl Levels {
 pub(crate) struct RoundRobin {
     /// The queue whose turn it is, by level.
     turn: [u8; CLASSES],
-    /// Whether that queue has got this round's quantum.
+    /// Whether that queue has received this round's quantum.
     credited: u8,
 }
 
 impl RoundRobin {
     /// Chooses among `candidates`, which is not empty. `head_bytes` is the length of a queue's first packet,
-    /// `deficits` what each is owed.
+    /// `deficits` the credit of each queue.
     pub(crate) fn choose(
         &mut self,
         (level, candidates): (usize, u8),

@@ -1,4 +1,5 @@
-//! The switch: what arrives is classified, routed, admitted to the buffer, queued, scheduled and sent.
+//! The switch: packets that arrive are classified, routed, admitted to the buffer, queued, scheduled and
+//! sent.
 
 use crate::config::{
     CLASSES, ClassMap, Limit, PORTS_MAX, PortConfig, Profile, RedAt, SwitchConfig, Treatment,
@@ -14,19 +15,19 @@ use crate::watchdog::Watchdog;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What a switch asks of its driver.
+/// Requests of a switch to its driver.
 pub trait Wire {
     /// A frame begins to leave `port` now, and its last bit leaves at `end`.
     fn send(&mut self, port: u16, frame: Frame, end: Time, packets: &mut Packets);
 
-    /// [`Switch::handle_wake`] is wanted at `at`.
+    /// Requests a call of [`Switch::handle_wake`] at `at`.
     fn wake(&mut self, port: u16, at: Time);
 
-    /// The packet goes no further; its number may be used again.
+    /// Reports that the packet was dropped; its number may be used again.
     fn dropped(&mut self, port: u16, id: PacketId, why: Drop, packets: &mut Packets);
 }
 
-/// In memory order: what every arrival touches is one cache line.
+/// A port. Fields are in memory order: all that every arrival touches is in one cache line.
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct SwitchPort {
@@ -35,8 +36,8 @@ struct SwitchPort {
     egress: Egress,
 }
 
-/// A lossless switch with its ports, queues, routes and buffer. In memory order: what every arrival reads
-/// comes first.
+/// A lossless switch with its ports, queues, routes and buffer. Fields are in memory order: those that every
+/// arrival reads come first.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Switch {
@@ -79,7 +80,7 @@ impl Switch {
         }
     }
 
-    /// The last bit of a packet arrived.
+    /// Handles a packet whose last bit arrived.
     #[inline]
     pub fn handle_packet(
         &mut self,
@@ -123,7 +124,7 @@ impl Switch {
         self.enqueue(now, port, out, id, packets, wire);
     }
 
-    /// A pause frame arrived and has been understood: the driver adds the response time.
+    /// Handles a pause frame that arrived; the driver calls this after the response time.
     pub fn handle_pause(
         &mut self,
         now: Time,
@@ -139,7 +140,7 @@ impl Switch {
         }
     }
 
-    /// A moment came that was asked for with [`Wire::wake`].
+    /// Handles a wake that was requested with [`Wire::wake`].
     #[inline]
     pub fn handle_wake(&mut self, now: Time, port: u16, packets: &mut Packets, wire: &mut impl Wire) {
         if self.ports[usize::from(port)].egress.take_wake(now) {
@@ -158,21 +159,21 @@ impl Switch {
         &self.ports[usize::from(port)].egress
     }
 
-    /// The port by which a packet that arrives will leave, as far as its addresses and the hash of them say:
-    /// for drivers that read in advance what the packet needs.
+    /// The port by which an arriving packet will leave, by its addresses and their hash alone: for drivers
+    /// that prefetch the data that the packet needs.
     #[inline]
     pub fn expected_port(&self, packet: &Packet) -> Option<u16> {
         let port = if packet.leaf == self.number { Some(packet.exit) } else { self.routes.by_hash(packet) };
         port.filter(|port| usize::from(*port) < self.ports.len())
     }
 
-    /// What a port received, and what became of it.
+    /// Counters of packets that arrived at a port.
     #[inline]
     pub fn counters(&self, port: u16) -> &IngressCounters {
         &self.ports[usize::from(port)].ingress.counters
     }
 
-    /// All that a port counted until `now`; what happened on its link the driver knows.
+    /// All counters of a port until `now`. Those of its link are zero: the driver adds them.
     pub fn port_counters(&self, port: u16, now: Time) -> PortCounters {
         let SwitchPort { ingress, egress, .. } = &self.ports[usize::from(port)];
         PortCounters {
@@ -204,7 +205,7 @@ impl Switch {
         found
     }
 
-    /// What is used of the packet memory, and was at most.
+    /// Use of the packet memory, now and at most.
     pub fn buffer(&self) -> BufferCounters {
         self.buffer.counters
     }
@@ -214,7 +215,7 @@ impl Switch {
         wire.dropped(port, id, why, packets);
     }
 
-    /// A packet that came from one port and was for a queue of the other.
+    /// Drops a packet from one port at a queue of another port.
     fn drop_at_queue(
         &mut self,
         (from, out): (u16, u16),
@@ -259,7 +260,7 @@ impl Switch {
         self.advance(now, out, packets, wire);
     }
 
-    /// The queue's limit, and random early detection where it looks at arrivals.
+    /// Applies the queue's limit, and random early detection where it is configured for arrivals.
     fn early(&mut self, out: u16, packet: &mut Packet) -> Result<(), Drop> {
         let SwitchPort { egress, profile, .. } = &mut self.ports[usize::from(out)];
         let class = usize::from(packet.class);
@@ -288,9 +289,9 @@ impl Switch {
         self.routes.set_next_hops(next_hops);
     }
 
-    /// Replaces what ports are configured with while packets are in them. Returns `false`, and changes
-    /// nothing, where ports or reserves differ: packets in the buffer are charged by them. The buffer stays
-    /// divided as it was, and shapers stay as they are.
+    /// Replaces the configuration of ports while they hold packets. Returns `false`, and changes nothing,
+    /// where ports or reserves differ, because packets in the buffer are charged to these. The division of
+    /// the buffer and the shapers stay as they are.
     pub fn reconfigure(
         &mut self,
         now: Time,
@@ -331,8 +332,8 @@ impl Switch {
         self.watchdog = watchdog;
     }
 
-    /// Drops what waits in queues that were paused for too long, and what arrives for them, until they have
-    /// not been paused for a while (what SONiC's `pfcwd` does with action `drop`).
+    /// Runs the PFC watchdog: drops packets in queues that were paused for too long, and packets that arrive
+    /// for these queues until they have not been paused for a while (action `drop` of SONiC's `pfcwd`).
     pub fn poll_watchdog(&mut self, now: Time, packets: &mut Packets, wire: &mut impl Wire) {
         let Some(watchdog) = self.watchdog else { return };
         for port in 0..self.ports() {
@@ -346,7 +347,7 @@ impl Switch {
         }
     }
 
-    /// Lets a port send what it may, and asks for the wake that it needs.
+    /// Sends what a port may send now, and requests the wake that it needs.
     fn advance(&mut self, now: Time, port: u16, packets: &mut Packets, wire: &mut impl Wire) {
         let SwitchPort { egress, profile, .. } = &mut self.ports[usize::from(port)];
         let profile = &self.profiles[usize::from(*profile)];
@@ -385,13 +386,13 @@ impl Switch {
     }
 }
 
-/// A number for a port of a switch that no other has.
+/// A number that identifies a port of a switch in the whole network.
 fn port_number(switch: u32, port: u16) -> u32 {
     switch.wrapping_mul(PORTS_MAX as u32).wrapping_add(u32::from(port))
 }
 
 impl ClassMap {
-    /// Decides a packet's class, and rewrites what is to be rewritten.
+    /// Decides a packet's class, and rewrites its DSCP and priority code point where configured.
     #[inline]
     fn apply(&self, packet: &mut Packet) {
         let Treatment { class, dscp, pcp } = if self.trust_dscp {

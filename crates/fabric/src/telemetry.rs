@@ -1,54 +1,54 @@
-//! In-band network telemetry: packets that ask for it collect what each switch says of the port by which they
-//! leave it, as HPCC wants to know it (Li et al., SIGCOMM 2019, section 4.1 and figure 7).
+//! In-band network telemetry: packets that request it collect a record of each switch port by which they
+//! leave, as HPCC needs it (Li et al., SIGCOMM 2019, section 4.1 and figure 7).
 
 use crate::time::{Rate, Time};
 
 /// Switches that a packet has room for: paths in a data centre network cross five at most.
 pub const HOPS_MAX: usize = 5;
 
-/// What the room for them takes of each packet, and of each acknowledgement: 2 bytes, and 8 for each switch.
+/// Bytes by which telemetry lengthens each packet and each acknowledgement: 2, and 8 for each switch.
 pub const TELEMETRY_BYTES: u32 = 2 + 8 * HOPS_MAX as u32;
 
-/// What a switch says of a port, at the moment at which a packet's last bit leaves.
+/// The record of a switch port, taken when a frame begins to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// The switch's number and the port's: by them a sender sees that packets take another path.
+    /// A number of switch and port, by which a sender notices that packets take another path.
     pub port: u32,
-    /// The moment at which the frame began to leave.
+    /// The time at which the frame began to leave.
     pub at: Time,
     /// Bytes that the port has sent, with preamble and gap: a port that always sends sends at its rate.
     pub sent_bytes: u64,
-    /// Bytes that wait there.
+    /// Bytes that wait at the port.
     pub queued_bytes: u32,
     /// The bit rate of the port.
     pub rate: Rate,
 }
 
-/// What a packet carries of it.
+/// Telemetry that a packet carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Telemetry {
     hops: [Option<Hop>; HOPS_MAX],
-    /// Whether switches add to it; otherwise it is what a receiver sends back.
+    /// Whether switches append to it; otherwise a receiver is returning it.
     collects: bool,
 }
 
 impl Telemetry {
-    /// Nothing yet, to be collected.
+    /// An empty list, to which switches append.
     pub const EMPTY: Self = Self { hops: [None; HOPS_MAX], collects: true };
 
-    /// The same, as it is sent back.
+    /// Returns the same records, as a receiver sends them back.
     pub const fn returned(mut self) -> Self {
         self.collects = false;
         self
     }
 
-    /// What was collected, in the order of the path.
+    /// The collected records, in the order of the path.
     pub fn hops(&self) -> impl Iterator<Item = &Hop> {
         self.hops.iter().flatten()
     }
 }
 
-/// The telemetry of packets, by the index of each. It has no entries until one asks for it.
+/// The telemetry of packets, by the index of each. It has no entries until a packet carries telemetry.
 #[derive(Debug, Default)]
 pub(crate) struct Records(alloc::vec::Vec<Option<Telemetry>>);
 

@@ -1,8 +1,8 @@
-//! Time and rates. Integers: picoseconds, in which one byte at 400 Gb/s is 20.
+//! Time and rates as integers. Times are in picoseconds: one byte at 400 Gb/s takes 20.
 
 use core::ops::{Add, AddAssign, Sub};
 
-/// A moment, in picoseconds since the start. 2^64 of them are 213 days.
+/// A time, in picoseconds since the start. 2^64 of them are 213 days.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(pub u64);
 
@@ -11,7 +11,7 @@ pub struct Time(pub u64);
 pub struct Span(pub u64);
 
 impl Time {
-    /// Later than everything.
+    /// A time later than all others.
     pub const NEVER: Self = Self(u64::MAX);
 
     /// Whole nanoseconds, rounded down: the device's unit.
@@ -19,14 +19,14 @@ impl Time {
         self.0 / 1_000
     }
 
-    /// The start of a nanosecond of the device's.
+    /// The time of so many whole nanoseconds.
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns.saturating_mul(1_000))
     }
 }
 
 impl Span {
-    /// None at all.
+    /// No time.
     pub const ZERO: Self = Self(0);
 
     /// The span of so many whole nanoseconds.
@@ -39,7 +39,7 @@ impl Span {
         Self(us.saturating_mul(1_000_000))
     }
 
-    /// Twice as long, and so on.
+    /// The span times a number.
     pub const fn times(self, count: u64) -> Self {
         Self(self.0.saturating_mul(count))
     }
@@ -78,7 +78,7 @@ impl AddAssign for Span {
     }
 }
 
-/// Picoseconds that a bit takes at 1 bit/s.
+/// Picoseconds of a bit at 1 bit/s.
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
 
 /// Fraction bits of [`Rate`]'s time per byte: the error over the longest frame stays below a picosecond.
@@ -99,7 +99,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// From bits per second, brought into [`RATE_BPS_MIN`] to [`RATE_BPS_MAX`].
+    /// The rate of so many bits per second, limited to [`RATE_BPS_MIN`] to [`RATE_BPS_MAX`].
     pub const fn from_bps(bps: u64) -> Self {
         let bps = match bps {
             ..RATE_BPS_MIN => RATE_BPS_MIN,
@@ -110,24 +110,24 @@ impl Rate {
         Self { scaled_ps: scaled as u64, bps }
     }
 
-    /// From gigabits per second.
+    /// The rate of so many gigabits per second.
     pub const fn from_gbps(gbps: u64) -> Self {
         Self::from_bps(gbps * 1_000_000_000)
     }
 
-    /// Bits per second.
+    /// The rate in bits per second.
     pub const fn bps(self) -> u64 {
         self.bps
     }
 
-    /// How long so many bytes take, rounded to the nearest picosecond. For bytes of one frame: far more than
-    /// 2^20 overflow.
+    /// The time of so many bytes, rounded to the nearest picosecond. For bytes of one frame: numbers far
+    /// above 2^20 overflow.
     #[inline]
     pub const fn time_of(self, bytes: u32) -> Span {
         Span((bytes as u64 * self.scaled_ps + (1 << (FRACTION_BITS - 1))) >> FRACTION_BITS)
     }
 
-    /// How many whole bytes pass in so much time.
+    /// The number of whole bytes in so much time.
     pub const fn bytes_in(self, span: Span) -> u64 {
         ((span.0 as u128 * self.bps as u128) / (8 * PS_PER_SECOND)) as u64
     }

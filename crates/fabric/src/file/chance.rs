@@ -6,14 +6,14 @@ use crate::topology::Chance;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Below this Pareto's distribution has no mean.
+/// Shape at and below which Pareto's distribution has no mean.
 const SHAPE_MIN: f64 = 1.0;
 
-/// Above this it hardly differs from its least value.
+/// Shape above which nearly all values are close to the least one.
 const SHAPE_MAX: f64 = 1000.0;
 
 impl LinkTable {
-    /// What its fields say; or which field is wrong, why, and what to write.
+    /// The random delay of the link; or the field that is wrong, why, and an example of what to write.
     pub(super) fn chance(&self) -> Result<Chance, (&'static str, String, &'static str)> {
         let spread = self.extra_spread.0;
         match self.extra_law {

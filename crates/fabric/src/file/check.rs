@@ -1,4 +1,4 @@
-//! Fields that there are not, found by the schema, all at once, each with the one that was meant.
+//! Unknown fields, found by the schema and reported all at once, each with the most similar known field.
 
 use super::document::Document;
 use super::error::{FileError, Mistake, Problem, nearest};
@@ -21,10 +21,10 @@ pub fn json_schema() -> Value {
 }
 
 impl Document {
-    /// The file's fields.
+    /// Reads the file's fields.
     ///
     /// # Errors
-    /// Unknown fields, all at once; or the first value that its field cannot have.
+    /// All unknown fields; or the first value that its field cannot have.
     pub fn fields(&self) -> Result<FabricFile, FileError> {
         let tree = self.grow().unwrap_or_default();
         let unknown = unknown_fields(self, &tree);
@@ -98,7 +98,7 @@ struct Checker<'a> {
     problems: Vec<Problem>,
 }
 
-/// The schema behind references and choices: of `null` or something, the something.
+/// Follows references and choices of a schema: of `null` or something, the something.
 pub(crate) fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let choices = schema["anyOf"].as_array().and_then(|all| all.iter().find(|one| one["type"] != "null"));
     let schema = choices.unwrap_or(schema);

@@ -5,7 +5,7 @@ use crate::time::{Rate, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which congestion control.
+/// The congestion control algorithm of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Congestion {
@@ -18,8 +18,8 @@ pub enum Congestion {
     /// Swift (Kumar et al., SIGCOMM 2020): a window steered by delay. `window` is where it begins, and its
     /// largest.
     Swift,
-    /// HPCC (Li et al., SIGCOMM 2019): a window steered by what switches tell of their queues and links in
-    /// the packets that cross them. Each packet of data and each acknowledgement is 42 bytes longer for that.
+    /// HPCC (Li et al., SIGCOMM 2019): a window steered by telemetry of queues and links that switches write
+    /// into packets. Each packet of data and each acknowledgement is 42 bytes longer for that.
     Hpcc,
 }
 
@@ -29,11 +29,11 @@ pub enum Congestion {
 pub struct Hpcc {
     /// T: a round trip in the empty network, a little more than the longest.
     pub base_rtt: Timespan,
-    /// eta: how full links may be.
+    /// eta: the target utilisation of links.
     pub utilisation: Ratio,
     /// maxStage: round trips in a row in which the window only grows by steps.
     pub stages: u8,
-    /// W_AI: what a step is.
+    /// W_AI: bytes that the window grows by in a step.
     pub additive: Size,
 }
 
@@ -41,23 +41,24 @@ pub struct Hpcc {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Swift {
-    /// The delay, from a packet's leaving to its acknowledgement, below which the window grows: without hops
-    /// and with a large window.
+    /// The delay, from a packet's departure to its acknowledgement, below which the window grows: without
+    /// hops and with a large window.
     pub target: Timespan,
-    /// What the target grows by for each switch on the way, as the hop limits of acknowledgements tell.
+    /// Growth of the target for each switch on the path. The hop limits of acknowledgements give their
+    /// number.
     pub hop: Timespan,
-    /// fs_range: what the target grows by at most as the window shrinks, so that many senders to one aim at
-    /// a longer delay than few. `"0us"` is never.
+    /// fs_range: the most by which the target grows as the window shrinks, so that many senders to one
+    /// receiver aim at a longer delay than few. `"0us"` turns this off.
     pub flow_range: Timespan,
     /// fs_min_cwnd: the window at which the target has grown by `flow-range`, as a part of a packet.
     pub flow_min: Ratio,
-    /// fs_max_cwnd: the window in packets from which on the target does not grow.
+    /// fs_max_cwnd: the window in packets above which the target does not grow.
     pub flow_max: u16,
-    /// ai: what the window grows by per round trip.
+    /// ai: growth of the window per round trip.
     pub additive: Size,
-    /// beta: how strongly it shrinks with the part of the delay that is above the target.
+    /// beta: how strongly the window shrinks with the part of the delay that is above the target.
     pub beta: Ratio,
-    /// max_mdf: the largest part by which it shrinks at once, which is once per round trip.
+    /// max_mdf: the largest part by which the window shrinks at once, which is once per round trip.
     pub max_decrease: Ratio,
 }
 
@@ -65,11 +66,11 @@ pub struct Swift {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Dcqcn {
-    /// Rates never fall below this.
+    /// The lowest rate.
     pub minimum_rate: Bandwidth,
     /// g: weight of a new observation in alpha; a power of two below 1.
     pub g: Ratio,
-    /// N: at most one notification per queue pair in this time.
+    /// N: the least time between two notifications of a queue pair.
     pub cnp_interval: Timespan,
     /// K: alpha decays when no notification came for this long.
     pub alpha_interval: Timespan,
@@ -77,21 +78,21 @@ pub struct Dcqcn {
     pub increase_interval: Timespan,
     /// B: bytes between rate increases.
     pub increase_bytes: Size,
-    /// F: increases by halving the distance, before additive ones.
+    /// F: the number of increases that halve the distance to the target, before additive ones.
     pub fast_recovery_steps: u8,
     /// R_AI: additive increase.
     pub additive_rate: Bandwidth,
     /// R_HAI: hyper increase.
     pub hyper_rate: Bandwidth,
-    /// As adapters' firmware has it, if given: alpha moves by the clock of `alpha-interval`, and the rate is
-    /// cut at most once in this time (`rate_reduce_monitor_period`).
+    /// Behaviour of adapters' firmware, if given: alpha changes by the clock of `alpha-interval`, and the
+    /// rate is cut at most once in this time (`rate_reduce_monitor_period`).
     pub cut_interval: Option<Timespan>,
     /// With `cut-interval`: a cut that follows another without an increase between lowers the target too.
     pub clamp_target: bool,
 }
 
 impl Default for Dcqcn {
-    /// The paper's (SIGCOMM 2015, section 5.2 and figure 14).
+    /// The values of the paper (SIGCOMM 2015, section 5.2 and figure 14).
     fn default() -> Self {
         Self {
             minimum_rate: Bandwidth(Rate::from_bps(10_000_000)),
@@ -110,8 +111,8 @@ impl Default for Dcqcn {
 }
 
 impl Default for Swift {
-    /// The paper names few of its constants. Those of htsim's model of it (`sim/swift.cpp`, which calls them
-    /// guesses); hops and windows do not move the target unless that is asked for.
+    /// Constants of htsim's model of Swift (`sim/swift.cpp`, which calls them guesses), since the paper names
+    /// few of them. By default, hops and windows do not change the target.
     fn default() -> Self {
         Self {
             target: Timespan(Span::from_us(25)),
@@ -127,7 +128,7 @@ impl Default for Swift {
 }
 
 impl Default for Hpcc {
-    /// Those of the paper's section 5.1.
+    /// The values of the paper's section 5.1.
     fn default() -> Self {
         Self {
             base_rtt: Timespan(Span::from_us(13)),

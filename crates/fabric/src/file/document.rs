@@ -1,5 +1,5 @@
-//! From texts to one tree: includes are merged, the command line's settings put in, and everything keeps its
-//! place for messages.
+//! From texts to one tree: merges included files, applies settings of the command line, and records the place
+//! of every value for messages.
 
 use super::error::{FileError, Mistake, Problem};
 use super::source::{Sources, TextSpan};
@@ -16,8 +16,8 @@ pub const INCLUDES_MAX: usize = 64;
 /// Levels of a path that sets a value at most: the fields of the file have six.
 pub const PATH_LEVELS_MAX: usize = 16;
 
-/// Reads a file that another one names: from its name, relative to the fabric file, to its text or to what
-/// is wrong.
+/// Reads a file that another one names: maps its name, relative to the fabric file, to its text or to an
+/// error message.
 pub type ReadFile<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
 
 /// A fabric file with everything it includes, and what the command line sets.
@@ -34,7 +34,7 @@ impl Document {
     /// Reads `text`, called `name` in messages, and what it includes.
     ///
     /// # Errors
-    /// Bad syntax, and files that cannot be read.
+    /// Invalid syntax, and files that cannot be read.
     pub fn read(name: &str, text: &str, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let mut document = Self::default();
         let mut included = Included { open: alloc::vec![plain_path(name)], merged: Vec::new() };
@@ -95,7 +95,7 @@ impl Document {
     /// entry. The value is TOML, or text without quotes.
     ///
     /// # Errors
-    /// A path into something that is not a table, or an entry that is not there.
+    /// A path into something that is not a table, or to an entry that does not exist.
     pub fn set(&mut self, path: &str, value: &str) -> Result<(), FileError> {
         let path = path.trim();
         let number = self.sources.add("--set", &format!("{path} = {value}"));

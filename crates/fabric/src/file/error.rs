@@ -1,41 +1,41 @@
-//! What is wrong with a fabric file, where, and what to write instead.
+//! Mistakes in a fabric file: their kind, their place, and a correction.
 
 use super::source::SourceLine;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What kind of mistake it is.
+/// The kind of a mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mistake {
     /// The text is not TOML.
     Syntax,
-    /// A field that there is not.
+    /// A field that does not exist.
     UnknownField,
     /// A value that the field cannot have.
     Value,
-    /// A name that nothing has.
+    /// A name that no table or node has.
     UnknownName,
     /// Fields that contradict each other, or one that is missing.
     Combination,
-    /// A file that is referred to and cannot be read.
+    /// A file that is named and cannot be read.
     Reference,
-    /// Beyond one of our limits.
+    /// Beyond one of rockery's limits.
     Limit,
 }
 
 /// One mistake in a fabric file, where it stands, and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// Of which kind.
+    /// The kind of the mistake.
     pub mistake: Mistake,
     /// The field, from the top: `switch[0].qos`. Empty where that is not known.
     pub field: String,
-    /// What is wrong.
+    /// A description of the mistake.
     pub what: String,
-    /// What to do about it.
+    /// The correction, where one is known.
     pub instead: Option<String>,
-    /// Where it stands.
+    /// The line in the file, where it is known.
     pub line: Option<SourceLine>,
 }
 

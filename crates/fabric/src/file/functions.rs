@@ -15,10 +15,10 @@ pub const FUNCTIONS_MAX: u32 = 256;
 pub const VLAN_MAX: u16 = 4094;
 
 /// SR-IOV: virtual functions (VFs) of the adapter. A host with such an adapter is the physical function; its
-/// functions are hosts of their own in workloads, called by the host's name, `v` and a number: `h0v3`. All of
-/// them share the adapter's PCIe slot (`pcie` is required) and the port, through a switch inside the adapter,
-/// which is called `h0.eswitch`. It forwards between functions: such traffic crosses the slot twice, once in
-/// each direction, and not the port.
+/// virtual functions are hosts of their own in workloads, named by the host's name, `v` and a number: `h0v3`.
+/// All of them share the adapter's PCIe slot (`pcie` is required) and the port, through a switch inside the
+/// adapter, which is named `h0.eswitch`. It forwards between functions: such traffic crosses the slot twice,
+/// once in each direction, and not the port.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Functions {
@@ -28,7 +28,7 @@ pub struct Functions {
     #[serde(default)]
     pub eswitch: Eswitch,
     /// Settings by number or range of numbers: `[nic.NAME.functions.vf.3]`, `[nic.NAME.functions.vf."0-7"]`.
-    /// Where both name a function, the narrower one counts, field by field.
+    /// Where two entries name a function, the narrower one applies, field by field.
     #[serde(default)]
     pub vf: BTreeMap<String, Function>,
 }
@@ -61,12 +61,12 @@ pub struct Function {
     pub min_rate: Option<Bandwidth>,
     /// The rate at which the function sends at most (`max_tx_rate`).
     pub max_rate: Option<Bandwidth>,
-    /// Whether packets are dropped whose source MAC or GID is not the function's (`spoofchk`): true without.
+    /// Whether packets are dropped whose source MAC or GID is not the function's (`spoofchk`). Default: true.
     pub spoof_check: Option<bool>,
-    /// Whether the function may change its MAC address (`trust`): the check of source MACs lets it pass, that
-    /// of GIDs does not. False without.
+    /// Whether the function may change its MAC address (`trust`): the check of source MACs then accepts any
+    /// address, that of GIDs does not. Default: false.
     pub trust: Option<bool>,
-    /// State of the function's link (`state`): `auto` without.
+    /// State of the function's link (`state`). Default: `auto`.
     pub state: Option<FunctionLink>,
 }
 
@@ -74,10 +74,10 @@ pub struct Function {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FunctionLink {
-    /// As the adapter's port: down while that is.
+    /// As the adapter's port: down while the port is down.
     #[default]
     Auto,
-    /// Up, also while the port is down: functions of one adapter then still reach each other.
+    /// Up, also while the port is down: functions of one adapter can then still reach each other.
     Enable,
     /// Down: the function sends and receives nothing.
     Disable,
@@ -94,7 +94,7 @@ pub struct FunctionSettings {
     pub qos: u8,
     /// Share of the port in bits per second that is kept for the function; 0 is none.
     pub min_bps: u64,
-    /// Bits per second that it may send; 0 is no limit.
+    /// Highest rate of the function in bits per second; 0 is no limit.
     pub max_bps: u64,
     /// Whether its source addresses are checked.
     pub spoof_check: bool,
@@ -105,7 +105,7 @@ pub struct FunctionSettings {
 }
 
 impl Functions {
-    /// The settings of a function as they are written, the narrowest entry first for each field.
+    /// The settings of a function as written in the file, the narrowest entry first for each field.
     ///
     /// # Errors
     /// The key of an entry that names no function.

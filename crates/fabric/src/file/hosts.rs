@@ -1,4 +1,4 @@
-//! The fabric file's tables about hosts that store: processors, drives, and the storage between them.
+//! The fabric file's tables about storage hosts: processors, drives, and the storage between them.
 
 use super::units::{Bandwidth, Ratio, Size, Timespan};
 use crate::time::{Rate, Span};
@@ -8,51 +8,52 @@ use alloc::vec::Vec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A processor: what storage costs it. A host polls for completions over RDMA; over TCP it waits for
-/// interrupts.
+/// A processor: the processor time that storage takes. A host polls for completions over RDMA; over TCP it
+/// waits for interrupts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "Processor")]
 pub struct ProcessorTable {
     /// Cores. The n-th job of a host runs on core n modulo this.
     pub cores: u32,
-    /// What software takes for one I/O besides talking to the adapter, at each end.
+    /// Software time for one I/O at each end, besides the calls of the adapter.
     pub io: Timespan,
-    /// RDMA: what posting a work request takes, and what taking a completion does.
+    /// RDMA: time to post a work request, and time to take a completion.
     pub request: Timespan,
-    /// TCP: what a system call and the stack take to send or receive a message.
+    /// TCP: time of a system call and the stack to send or receive a message.
     pub call: Timespan,
-    /// TCP: what the stack takes for a packet besides.
+    /// TCP: additional time of the stack for each packet.
     pub packet: Timespan,
-    /// TCP: how fast one core copies.
+    /// TCP: copy rate of one core.
     pub copy: Bandwidth,
-    /// How fast memory is for all cores together; without it, it is no limit. A byte over TCP passes it
-    /// three times: between adapter and kernel, out of there, and into the program's buffer. A byte over
-    /// RDMA passes it once, which is a limit of the PCIe link (`pcie`).
+    /// Memory bandwidth of all cores together; without it, memory is no limit. A byte over TCP crosses it
+    /// three times: from the adapter to the kernel, out of the kernel, and into the program's buffer. A byte
+    /// over RDMA crosses it once, which is a limit of the PCIe link (`pcie`).
     pub memory: Option<Bandwidth>,
-    /// TCP: how long the adapter holds an interrupt back, so that more arrives with it.
+    /// TCP: interrupt moderation: how long the adapter delays an interrupt, so that one interrupt reports
+    /// more packets.
     pub moderation: Timespan,
-    /// TCP: what an interrupt takes until the program runs: handler, softirq, wake-up, change of context.
+    /// TCP: time from an interrupt until the program runs: handler, softirq, wake-up, context switch.
     pub interrupt: Timespan,
-    /// TCP: chance that the core is busy with something else, or asleep, when an interrupt comes.
+    /// TCP: chance that the core is busy with something else, or asleep, when an interrupt arrives.
     pub late: Ratio,
-    /// TCP: how long it then takes at most to come; evenly from 0.
+    /// TCP: the longest delay of the interrupt in that case; uniformly distributed from 0.
     pub late_by: Timespan,
 }
 
-/// A model of drive: latencies, rates, and commands per second.
+/// A drive model: latencies, rates, and commands per second.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Drive {
     /// From a read command until its first byte.
     pub read_latency: Timespan,
-    /// From a write's last byte until it is safe.
+    /// From a write's last byte until it is durable.
     pub write_latency: Timespan,
-    /// The mean of a random time that both take longer; exponentially distributed.
+    /// Mean of a random time that is added to both latencies; exponentially distributed.
     pub tail: Timespan,
-    /// How fast it reads.
+    /// Read rate.
     pub read: Bandwidth,
-    /// How fast it writes.
+    /// Write rate.
     pub write: Bandwidth,
     /// Commands per second at most.
     pub commands: u32,
@@ -65,17 +66,17 @@ pub struct Storage {
     /// Its name in results.
     #[serde(default = "storage")]
     pub name: String,
-    /// Hosts that ask.
+    /// Hosts that issue I/Os.
     pub from: Vec<String>,
-    /// Hosts whose drives are asked; each of `from` asks each of them.
+    /// Hosts with the drives; each host of `from` accesses each of them.
     pub to: Vec<String>,
-    /// What is asked for.
+    /// The type of the I/Os.
     #[serde(default = "reads")]
     pub operation: Access,
     /// Bytes of one I/O.
     #[serde(default = "block")]
     pub block: Size,
-    /// I/Os that a job has under way.
+    /// Outstanding I/Os of a job.
     #[serde(default = "one")]
     pub depth: u32,
     /// Jobs per pair of hosts: each has a core and a queue pair of its own.
@@ -83,18 +84,18 @@ pub struct Storage {
     pub jobs: u32,
     /// I/Os of each job; without it, as many as the duration lasts.
     pub ios: Option<u64>,
-    /// When it begins.
+    /// Time at which it begins.
     #[serde(default = "at_once")]
     pub start: Timespan,
 }
 
-/// What is asked of storage.
+/// The type of an I/O.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
-    /// Data comes from the drives.
+    /// Data is read from the drives.
     Read,
-    /// Data goes there.
+    /// Data is written to the drives.
     Write,
 }
 
@@ -120,16 +121,15 @@ fn at_once() -> Timespan {
 
 impl Default for ProcessorTable {
     fn default() -> Self {
-        // Which of these could be looked up and which not, docs/fabric.md says. call: Peter et al., Arrakis
-        // (OSDI 2014), table 1: Linux' stack takes 1.26 us in and 1.05 us out, a call 0.1 us and the way
-        // back 0.1 us. copy, packet: Cai et al., Understanding host network stack overheads (SIGCOMM
-        // 2021): one core receives 42 Gb/s in frames of 9,000 bytes, half of its time it copies; the rest
-        // is 0.86 us for each, 0.39 us for 4,096 bytes. request: Kalia et al., Datacenter RPCs can be
-        // general and fast (NSDI 2019): one core makes ten million small calls per second, each of which
-        // posts a message and takes one off. io: Zhong et al., XRP (OSDI 2022), table 1: block layer and
-        // NVMe driver take 0.38 and 0.11 us. moderation: Linux' mlx4_en, MLX4_EN_RX_COAL_TIME. interrupt:
-        // by Arrakis a receiver that sleeps takes 2.4 us of scheduling; the same again is for the kernel's
-        // thread that NVMe/TCP works in.
+        // docs/fabric.md says which of these values are published. call: Peter et al., Arrakis (OSDI 2014),
+        // table 1: Linux' stack takes 1.26 us in and 1.05 us out, a call 0.1 us and the way back 0.1 us.
+        // copy, packet: Cai et al., Understanding host network stack overheads (SIGCOMM 2021): one core
+        // receives 42 Gb/s in frames of 9,000 bytes and copies for half of its time; the rest is 0.86 us for
+        // each, 0.39 us for 4,096 bytes. request: Kalia et al., Datacenter RPCs can be general and fast (NSDI
+        // 2019): one core makes ten million small calls per second, each of which posts a message and takes
+        // one off. io: Zhong et al., XRP (OSDI 2022), table 1: block layer and NVMe driver take 0.38 and 0.11
+        // us. moderation: Linux' mlx4_en, MLX4_EN_RX_COAL_TIME. interrupt: in Arrakis a receiver that sleeps
+        // takes 2.4 us of scheduling; the same again is for the kernel's thread that NVMe/TCP works in.
         let ns = |ns| Timespan(Span::from_ns(ns));
         Self {
             cores: 48,

@@ -1,8 +1,8 @@
 //! The fabric file: hosts, switches, links, routing and workloads in TOML.
 //!
 //! Reading is sans-IO as the rest of this crate: the caller has the text, calls [`Document::read`] with it
-//! and with a function that gets the files that it names, sets what the command line sets, and asks for
-//! [`Document::fields`]. [`Network::build`] makes of them what switches run on.
+//! and with a function that reads the files that it names, applies the settings of the command line, and
+//! calls [`Document::fields`]. [`Network::build`] makes the configurations of switches from the fields.
 
 mod chance;
 mod check;

@@ -1,4 +1,4 @@
-//! Names of hosts and switches, and patterns that stand for several.
+//! Names of hosts and switches, and patterns that match several.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
         let tail = name.len() - name.chars().rev().take_while(char::is_ascii_digit).count();
         return !digits.is_empty() && numbered(tail);
     }
-    // What stands between stars is taken where it comes first: a later place leaves less for the rest.
+    // Text between stars is matched at its first occurrence: a later one leaves less for the rest.
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|head| name.strip_prefix(head)) else { return false };
     let Some(tail) = parts.next_back() else { return rest.is_empty() };
@@ -37,7 +37,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(tail)
 }
 
-/// Whether it can stand for more than one.
+/// Whether the name contains `*` or a range, and so can match several names.
 pub(crate) fn is_pattern(name: &str) -> bool {
     name.contains(['*', '['])
 }
@@ -112,7 +112,7 @@ mod tests {
         assert!(!matches("h[2-11]", "h12") && !matches("h[2-11]", "h") && !matches("h[x]", "h1"));
     }
 
-    /// With a search that goes back at every star this takes longer than the age of the universe.
+    /// With backtracking at every star this would not end in practice.
     #[test]
     fn many_stars_are_matched_in_one_pass() {
         let name = "a".repeat(NAME_BYTES_MAX);

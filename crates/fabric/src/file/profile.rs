@@ -1,4 +1,4 @@
-//! From `[qos.NAME]` to what a port runs on.
+//! From `[qos.NAME]` to the profile of a port.
 
 use super::schema::{Ecn, MarkAt, Qos, Trust, WeighBy};
 use crate::config::{
@@ -17,7 +17,7 @@ pub(crate) const FRAME_MAX_BYTES: u32 = 9216;
 /// The shortest frame of Ethernet.
 const FRAME_MIN_BYTES: u32 = 64;
 
-/// What is wrong: the field below the table, and why.
+/// A mistake: the field below the table, and the reason.
 pub(crate) type Wrong = (String, String);
 
 impl Qos {
@@ -52,7 +52,7 @@ impl Qos {
         Ok(Profile { map: self.class_map()?, queues: self.queues()?, weigh, group_of_class, groups, pfc })
     }
 
-    /// What a lossless class of a port with this link may take of the buffer.
+    /// Buffer limits of a lossless class at a port with this link.
     fn lossless_group(&self, class: usize, link: &LinkConfig) -> Result<GroupConfig, Wrong> {
         let own = self.pfc.class.get(&format!("{class}")).cloned().unwrap_or_default();
         let xon = own.xon.as_ref().map(|xon| bytes(xon.0, &format!("pfc.class.{class}.xon"))).transpose()?;
@@ -171,7 +171,7 @@ pub(crate) fn bytes(size: u64, field: &str) -> Result<u32, Wrong> {
     u32::try_from(size).map_err(|_| (field.into(), "more than 4 GiB".into()))
 }
 
-/// Whether a limit can ever let anything in.
+/// Whether a limit never admits anything.
 pub(crate) fn is_closed(limit: Limit) -> bool {
     matches!(limit, Limit::Static(0) | Limit::Dynamic(0))
 }

@@ -80,12 +80,12 @@ fn choices_of<'a>(field: &'a Value, root: &'a Value) -> Option<&'a Vec<Value>> {
     all.iter().all(|one| one["const"].is_string()).then_some(all)
 }
 
-/// One line, as cells of a table want it.
+/// A text in one line, for the cells of a table.
 fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 
-/// As it stands in TOML.
+/// The value in TOML syntax.
 fn literal(value: &Value) -> String {
     match value {
         Value::Object(table) => {

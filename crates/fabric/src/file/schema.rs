@@ -1,4 +1,4 @@
-//! The fabric file, field by field. The documentation and the JSON schema are made of these comments.
+//! The fields of the fabric file. The documentation and the JSON schema are generated from these comments.
 
 use super::congestion::{Congestion, Dcqcn, Hpcc, Swift};
 pub use super::workload::{Operation, Pattern, Sizes, Workload};
@@ -15,11 +15,11 @@ use alloc::vec::Vec;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A network, what runs in it, and what is to be seen of it.
+/// A network, its traffic, and the parameters of the run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FabricFile {
-    /// What the file is about, for titles.
+    /// Title of the file in reports and pages.
     pub title: String,
     /// Files that are read before this one, relative to it. Tables are merged and this file wins; arrays of
     /// tables (`[[host]]` and so on) are appended.
@@ -44,7 +44,7 @@ pub struct FabricFile {
     pub switch: Vec<SwitchTable>,
     /// Links between hosts and switches.
     pub link: Vec<LinkTable>,
-    /// What is transferred.
+    /// Transfers between hosts.
     pub workload: Vec<Workload>,
     /// Kinds of processors, by name. Hosts that name none have the one called `default`.
     pub processor: BTreeMap<String, ProcessorTable>,
@@ -56,7 +56,7 @@ pub struct FabricFile {
     pub sweep: BTreeMap<String, Vec<Scalar>>,
 }
 
-/// A value of a sweep: what would stand in the file.
+/// A value of a sweep, as the field itself would have it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -70,7 +70,7 @@ pub enum Scalar {
     Text(String),
 }
 
-/// A topology in a line.
+/// The parameters of a generated topology.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Generator {
@@ -88,14 +88,14 @@ pub struct Generator {
     pub servers: Option<u32>,
     /// `rail`: rails; each is a leaf to which the adapters of its number are attached.
     pub rails: Option<u32>,
-    /// `dragonfly`: how many groups of switches.
+    /// `dragonfly`: groups of switches.
     pub groups: Option<u32>,
     /// `dragonfly`: switches per group, each linked with each other of its group.
     pub routers: Option<u32>,
     /// Speed of the links of hosts.
     #[serde(default = "hundred_gigabit")]
     pub rate: Bandwidth,
-    /// Speed of the links among switches; that of the hosts if not given.
+    /// Speed of the links among switches. Default: that of the hosts' links.
     pub fabric_rate: Option<Bandwidth>,
     /// One-way delay of every link.
     #[serde(default = "microsecond")]
@@ -106,7 +106,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// What its links are like.
+    /// Speed, delay and bit errors of the links.
     pub(super) fn speeds(&self) -> crate::topology::Speeds {
         let link = |rate: Bandwidth| crate::topology::LinkConfig {
             bit_errors: self.bit_errors.0,
@@ -142,9 +142,9 @@ pub struct Routing {
     pub spread: SpreadKind,
     /// `flowlet`: the pause after which a flow may take another path.
     pub flowlet_gap: Timespan,
-    /// Seed of the hashes, besides the run's; each switch has its own all the same.
+    /// Seed of the hashes, besides the run's; each switch hashes differently all the same.
     pub hash_seed: u64,
-    /// How long switches take to reroute when a link goes down, and when it is up again. Without it routes
+    /// Time that switches take to reroute when a link goes down, and when it is up again. Without it routes
     /// stay as they are.
     pub reaction: Option<Timespan>,
 }
@@ -165,38 +165,39 @@ pub enum SpreadKind {
     Flowlet,
 }
 
-/// An adapter, and how it talks.
+/// An adapter, and the transport parameters of its queue pairs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "Nic")]
 pub struct NicTable {
-    /// What storage is carried by. Plain workloads are RDMA.
+    /// The transport of storage. Plain workloads are RDMA.
     pub protocol: Protocol,
     /// Path MTU: payload bytes per packet; 256, 512, 1024, 2048 or 4096.
     pub mtu: u32,
-    /// Speed of the adapter, if it is below its link's.
+    /// Speed of the adapter, if it is below the link's.
     pub rate: Option<Bandwidth>,
     /// The PCIe link between adapter and memory. Without it the PCIe link is no limit.
     pub pcie: Option<Pcie>,
-    /// Virtual functions (SR-IOV); without it the adapter is the host's alone.
+    /// Virtual functions (SR-IOV); without this table the adapter has none.
     pub functions: Option<Functions>,
-    /// Place packets wherever they belong, in whatever order they arrive; every packet of a WRITE then
-    /// carries its address. Needed at both ends. Otherwise a packet out of order is sent again (go-back-N).
+    /// Whether packets are placed in whatever order they arrive; every packet of a WRITE then carries its
+    /// address. Needed at both ends. Otherwise packets are sent again from the first missing one on
+    /// (go-back-N).
     pub out_of_order: bool,
-    /// Out-of-order receive: how many packets ahead of a hole may be placed.
+    /// Out-of-order receive: how many packets beyond a missing one may be placed.
     pub reorder_window: u32,
-    /// Bytes that a queue pair may have in the network without acknowledgement.
+    /// Bytes that a queue pair may have outstanding without acknowledgement.
     pub window: Size,
-    /// The same in packets: PSNs that may be outstanding. The smaller of both counts.
+    /// The same in packets: PSNs that may be outstanding. The smaller limit applies.
     pub outstanding: Option<u32>,
-    /// How long a queue pair takes to go back after a sequence error.
+    /// Time that a queue pair takes to retransmit after a sequence error.
     pub recovery: Timespan,
-    /// An acknowledgement is asked for after so many packets at the latest.
+    /// The most packets between two acknowledgement requests.
     pub ack_interval: u32,
-    /// Time without an acknowledgement after which is sent again, as verbs have it: 4.096 us times two to
-    /// this power (IBTA 9.7.6.1.3). 14 is 67 ms; 0 is never.
+    /// Retransmission timeout, as verbs encode it: 4.096 us times two to this power (IBTA 9.7.6.1.3). 14 is
+    /// 67 ms; 0 is never.
     pub timeout: u8,
-    /// How often is sent again before the queue pair fails; at most 7.
+    /// Retransmissions before the queue pair fails; at most 7.
     pub retries: u8,
     /// DSCP of data.
     pub dscp: u8,
@@ -206,16 +207,16 @@ pub struct NicTable {
     pub cnp_dscp: u8,
     /// Priority of congestion notification packets within the adapter.
     pub cnp_priority: u8,
-    /// DSCP of acknowledgements; that of data if not given.
+    /// DSCP of acknowledgements. Default: that of data.
     pub ack_dscp: Option<u8>,
-    /// Priority of acknowledgements within the adapter; that of data if not given.
+    /// Priority of acknowledgements within the adapter. Default: that of data.
     pub ack_priority: Option<u8>,
-    /// Bytes of data frames besides payload, for comparisons with models that count otherwise. Without it,
-    /// headers are those of RoCEv2.
+    /// Bytes of data frames besides payload, for comparisons with models that count headers differently.
+    /// Without it, headers are those of RoCEv2.
     pub data_overhead: Option<Size>,
     /// The same, of acknowledgements and notifications.
     pub control_overhead: Option<Size>,
-    /// Whether data says that it takes part in ECN.
+    /// Whether data packets are ECN-capable (ECT).
     pub ecn: bool,
     /// Priority of data within the adapter: its queue, and the pause frames that stop it.
     pub priority: u8,
@@ -233,7 +234,7 @@ pub struct NicTable {
     pub hpcc: Hpcc,
 }
 
-/// What storage is carried by.
+/// The transport of storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
@@ -254,14 +255,14 @@ pub struct Pcie {
     pub width: u8,
     /// Payload bytes per packet on the bus (`MaxPayload`).
     pub payload: u32,
-    /// From a request for memory until its data is here.
+    /// Time from a read request to memory until its data arrives.
     pub read_latency: Timespan,
-    /// From the last byte of a packet until it is in memory.
+    /// Time from the last byte of a packet until it is in memory.
     pub write_latency: Timespan,
-    /// What the processor takes to post a work request.
+    /// Processor time to post a work request.
     pub doorbell: Timespan,
-    /// What the adapter can hold while the PCIe link is slower than the network; then it pauses the switch,
-    /// or drops.
+    /// Bytes that the adapter can hold while the PCIe link is slower than the network; when it is full, the
+    /// adapter pauses the switch, or drops.
     pub receive_buffer: Size,
 }
 
@@ -275,7 +276,7 @@ pub struct Qos {
     pub cell: Size,
     /// A common pool for headroom; without it each lossless class of each port has its own.
     pub headroom_pool: Option<Size>,
-    /// Which header decides about a packet's class.
+    /// The header that determines a packet's class.
     pub trust: Trust,
     /// Class of packets without a trusted header, or with a value that has no entry.
     pub default_class: u8,
@@ -285,7 +286,7 @@ pub struct Qos {
     pub pcp: BTreeMap<String, u8>,
     /// Queues by class: `[qos.default.queue.3]`. Missing ones share what is left, with weight 1.
     pub queue: BTreeMap<String, QueueTable>,
-    /// What weights count.
+    /// The unit in which weights count.
     pub weigh: WeighBy,
     /// When a packet is forwarded. Cutting through works between ports of one speed; else packets are stored.
     pub forwarding: Forwarding,
@@ -302,17 +303,18 @@ pub struct Qos {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
-    /// With its last bit.
+    /// When the last bit has arrived.
     StoreAndForward,
-    /// With its first: where a port is faster than the one it came from, it is stored all the same.
+    /// When the first bits have arrived. Packets for a port that is faster than the one they arrived at are
+    /// stored all the same.
     CutThrough,
 }
 
-/// Which header decides.
+/// The header that determines a packet's class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
-    /// None: everything is in the default class.
+    /// None: every packet is in the default class.
     None,
     /// The DSCP of IP packets.
     Dscp,
@@ -322,12 +324,12 @@ pub enum Trust {
     Both,
 }
 
-/// What weights count.
+/// The unit in which weights count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(rename = "Weigh")]
 pub enum WeighBy {
-    /// Weights count bytes: deficit round robin, as 802.1Qaz has it.
+    /// Bytes: deficit round robin, for enhanced transmission selection (802.1Qaz).
     Bytes,
     /// Packets, whatever their size, as some chips do.
     Packets,
@@ -338,16 +340,16 @@ pub enum WeighBy {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "Queue")]
 pub struct QueueTable {
-    /// Queues of a higher level go first, always; those of one level share by weight. For strict priority
-    /// give each its own.
+    /// Strict level: queues of a higher level are always served first; those of one level share by weight.
+    /// For strict priority give each queue its own level.
     pub level: u8,
     /// Share within the level, at least 1.
     pub weight: u16,
-    /// No more than this leaves.
+    /// The highest rate of the queue.
     pub rate: Option<Bandwidth>,
-    /// What may leave at once after a rest, when there is a `rate`.
+    /// Bytes that may leave at once after the queue was idle, when there is a `rate`.
     pub burst: Size,
-    /// ECN marking of this queue; no marking if not given.
+    /// ECN marking of this queue; without it, no packet is marked.
     pub ecn: Option<Ecn>,
     /// How much may wait in one queue of one port.
     pub limit: Threshold,
@@ -357,11 +359,11 @@ pub struct QueueTable {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ecn {
-    /// Nothing is marked below.
+    /// Queue length below which no packet is marked.
     pub min: Size,
-    /// Everything is marked above.
+    /// Queue length above which every packet is marked.
     pub max: Size,
-    /// Chance of a mark at `max`; from 0 at `min` it grows evenly.
+    /// Chance of a mark at `max`; it grows linearly from 0 at `min`.
     pub probability: Ratio,
     /// When the length of the queue is compared with the thresholds.
     pub at: MarkAt,
@@ -369,7 +371,7 @@ pub struct Ecn {
     pub drop: bool,
 }
 
-/// When marking looks at the queue.
+/// The moment at which marking examines the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkAt {
@@ -383,26 +385,28 @@ pub enum MarkAt {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Pfc {
-    /// Lossless classes, which are priorities as well: those that the switch pauses, and at whose pause
-    /// frames it stops.
+    /// Lossless classes, which are priorities as well: the switch pauses its peer for them, and stops at its
+    /// peer's pause frames for them.
     pub classes: Vec<u8>,
     /// How much of the shared buffer a lossless class of one port may use before its sender is paused.
     pub xoff: Threshold,
     /// Xon is sent when the use is this far below `xoff`.
     pub xon: Size,
-    /// What may still arrive after the pause: `"auto"` is the sum of 802.1Q annex N for the port's link.
+    /// Buffer for packets that arrive after the pause: `"auto"` is the sum of 802.1Q annex N for the port's
+    /// link.
     pub headroom: HeadroomSize,
-    /// What single classes have instead: `[qos.NAME.pfc.class.4]`.
+    /// Settings of single classes, which replace those of all classes: `[qos.NAME.pfc.class.4]`.
     pub class: BTreeMap<String, PfcClass>,
-    /// Pause time asked for, in quanta of 512 bit times.
+    /// Pause time that is requested, in quanta of 512 bit times.
     pub quanta: u16,
-    /// From the last bit of a pause frame until its receiver stops (802.3 annex 31B.3.7 sets the longest).
+    /// Time from the last bit of a pause frame until its receiver stops (802.3 annex 31B.3.7 sets the
+    /// longest).
     pub response: Timespan,
-    /// The watchdog: drops what waits in queues that are paused for too long.
+    /// The watchdog, which drops packets in queues that are paused for too long.
     pub watchdog: Option<WatchdogTable>,
 }
 
-/// What one lossless class has instead of what all have.
+/// Settings of one lossless class, which replace those of all classes.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PfcClass {
@@ -421,7 +425,7 @@ pub struct PfcClass {
 pub struct WatchdogTable {
     /// A queue that is paused for this long without a break is in a storm.
     pub detect: Timespan,
-    /// It is out of it when it was not paused for this long.
+    /// The storm ends when the queue was not paused for this long.
     pub restore: Timespan,
 }
 
@@ -430,9 +434,9 @@ pub struct WatchdogTable {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "Host")]
 pub struct HostTable {
-    /// Its name. With `*` it stands for every host that is there already and matches.
+    /// Its name. With `*` the entry applies to every existing host that matches.
     pub name: String,
-    /// So many, called by the name and a number from 0.
+    /// Number of hosts, named by the name and a number from 0.
     pub count: Option<u32>,
     /// Its adapter: a table `[nic.NAME]`.
     #[serde(default = "default_name")]
@@ -443,10 +447,10 @@ pub struct HostTable {
     /// Its drives: a table `[drive.NAME]`.
     #[serde(default = "default_name")]
     pub drive: String,
-    /// How many drives; I/Os take them in turn.
+    /// Number of drives; I/Os use them in turn.
     #[serde(default = "one")]
     pub drives: u32,
-    /// `rockery lab` runs programs in it. If no host is live, all are; `rockery sim` ignores it.
+    /// Whether `rockery lab` runs programs in it. If no host is live, all are; `rockery sim` ignores it.
     #[serde(default)]
     pub live: bool,
 }
@@ -456,11 +460,11 @@ pub struct HostTable {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "Switch")]
 pub struct SwitchTable {
-    /// Its name. With `*` it stands for every switch that is there already and matches.
+    /// Its name. With `*` the entry applies to every existing switch that matches.
     pub name: String,
-    /// So many, called by the name and a number from 0.
+    /// Number of switches, named by the name and a number from 0.
     pub count: Option<u32>,
-    /// How it treats traffic: a table `[qos.NAME]`.
+    /// Traffic classes and buffers: a table `[qos.NAME]`.
     #[serde(default = "default_name")]
     pub qos: String,
     /// RouterOS scripts with `/interface ethernet switch qos` menus, relative to this file, run one after the
@@ -471,7 +475,7 @@ pub struct SwitchTable {
     pub sonic: Option<String>,
 }
 
-/// A link between two ports, or the same from each of several.
+/// A link between two ports, or equal links from several hosts or switches.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "Link")]
@@ -486,11 +490,12 @@ pub struct LinkTable {
     pub delay: Option<Timespan>,
     /// Length of the cable, instead of `delay`: 5 ns per metre.
     pub length: Option<Length>,
-    /// Delay beyond that, of what goes from the first end to the second: policers, middleboxes, longer paths.
+    /// Delay beyond that in the direction from the first end to the second: policers, middleboxes, longer
+    /// paths.
     #[serde(default = "at_once")]
     pub extra_delay: Timespan,
-    /// A random delay besides, for each packet of its own: packets then overtake each other. What it
-    /// means `extra-law` says.
+    /// A random delay besides, for each packet of its own: packets then overtake each other. `extra-law` says
+    /// how it is distributed.
     #[serde(default = "at_once")]
     pub extra_spread: Timespan,
     /// The distribution of the random delay.
@@ -499,21 +504,22 @@ pub struct LinkTable {
     /// `pareto`: its shape, above 1; the smaller, the heavier the tail.
     #[serde(default = "heavy")]
     pub extra_shape: f64,
-    /// `measured`: delays, of which each two neighbours are as likely as others; evenly between them.
+    /// `measured`: delays. In ascending order, the intervals between neighbours are equally likely, and
+    /// values within them are uniformly distributed.
     #[serde(default)]
     pub extra_samples: Vec<Timespan>,
-    /// Chance that a frame arrives damaged, whatever its length.
+    /// Chance that a frame arrives damaged, independent of its length.
     #[serde(default = "never")]
     pub loss: Ratio,
-    /// Chance that a bit arrives wrong, which damages the frame: longer ones more often. What is left after
-    /// forward error correction.
+    /// Chance that a bit arrives wrong, which damages the frame: longer frames more often. It is the residual
+    /// error rate after forward error correction.
     #[serde(default)]
     pub bit_errors: BitErrors,
-    /// So many of them side by side.
+    /// Number of parallel links.
     #[serde(default = "one")]
     pub count: u32,
-    /// When it is down: what is sent then is lost. Routes stay as they are, unless `routing` has a
-    /// `reaction`.
+    /// Times when the link is down: frames sent then are lost. Routes stay as they are, unless `routing` has
+    /// a `reaction`.
     #[serde(default)]
     pub down: Vec<Down>,
 }
@@ -522,16 +528,17 @@ pub struct LinkTable {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Law {
-    /// Evenly from none to `extra-spread`.
+    /// Uniformly from zero to `extra-spread`.
     #[default]
     Uniform,
-    /// Around `extra-delay` with the standard deviation `extra-spread`, and never below none.
+    /// Normally distributed around `extra-delay` with the standard deviation `extra-spread`, and never below
+    /// zero.
     Normal,
-    /// Exponentially with the mean `extra-spread`.
+    /// Exponentially distributed with the mean `extra-spread`.
     Exponential,
-    /// By Pareto's distribution: `extra-spread` at least, and `extra-shape`.
+    /// Pareto-distributed: at least `extra-spread`, with the shape `extra-shape`.
     Pareto,
-    /// As `extra-samples` say.
+    /// By the measured delays of `extra-samples`.
     Measured,
 }
 
@@ -539,14 +546,14 @@ pub enum Law {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Down {
-    /// When it goes down.
+    /// Time at which the link goes down.
     pub at: Timespan,
-    /// For how long.
+    /// Duration of the outage.
     pub lasts: Timespan,
-    /// How often the link goes down.
+    /// Number of outages.
     #[serde(default = "one")]
     pub times: u32,
-    /// From one time to the next.
+    /// Time from the start of one outage to the start of the next.
     #[serde(default = "at_once")]
     pub every: Timespan,
 }
@@ -680,7 +687,8 @@ impl Default for QueueTable {
 }
 
 impl Default for Ecn {
-    /// What the model of HPCC's authors has for 100 Gb/s (their `KMIN_MAP`, `KMAX_MAP` and `PMAX_MAP`).
+    /// The thresholds of the model of HPCC's authors for 100 Gb/s (their `KMIN_MAP`, `KMAX_MAP` and
+    /// `PMAX_MAP`).
     fn default() -> Self {
         Self {
             min: Size(400_000),

@@ -1,5 +1,5 @@
-//! Where things stand in the texts that a fabric file is made of: the file, what it includes, and what the
-//! command line sets. Each text has a stretch of positions of its own, so that one number says where.
+//! Places in the texts that a fabric file consists of: the file, included files, and settings of the command
+//! line. Each text has its own range of positions, so that one number identifies text and place.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -23,20 +23,20 @@ pub(crate) struct Sources {
     sources: Vec<Source>,
 }
 
-/// A line of a text, for a person.
+/// A line of a text, for messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SourceLine {
     /// The file's name.
     pub file: String,
     /// The line's number, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// The column, from 1, in characters.
     pub column: usize,
-    /// What stands there; of a long line, what is around the column.
+    /// The line, or, if it is long, the part around the column.
     pub text: String,
-    /// How many characters of the line stand before `text`.
+    /// How many characters of the line are before `text`.
     pub skipped: usize,
-    /// How many characters of it are meant.
+    /// How many characters are marked, from the column on.
     pub width: usize,
 }
 
@@ -62,7 +62,7 @@ impl Sources {
         self.sources.get(number).map_or("", |source| &source.text)
     }
 
-    /// Which line that is.
+    /// The line of a position.
     pub(crate) fn line(&self, place: &TextSpan) -> Option<SourceLine> {
         let source = self.sources.iter().rfind(|source| source.start <= place.start)?;
         let text = source.text.as_str();

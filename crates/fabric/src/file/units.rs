@@ -1,5 +1,5 @@
-//! Quantities as people write them: a number, and a unit that says what it counts. A number alone is refused,
-//! since every reader takes it for something else.
+//! Quantities in text form: a number and its unit. A number alone is refused, since its unit would be
+//! ambiguous.
 
 use crate::time::{RATE_BPS_MAX, RATE_BPS_MIN, Rate, Span};
 use alloc::borrow::{Cow, ToOwned};
@@ -11,13 +11,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A quantity with its text form.
 pub trait Quantity: Sized {
-    /// What it is called in messages and in the documentation.
+    /// The name of the quantity in messages and in the documentation.
     const NAME: &'static str;
-    /// What to write, with examples.
+    /// The accepted forms, with examples.
     const GRAMMAR: &'static str;
-    /// Reads it; `None` when the text is something else or out of range.
+    /// Parses the text; `None` when it is something else or out of range.
     fn parse(text: &str) -> Option<Self>;
-    /// Reads a number without a unit, where that can only mean one thing.
+    /// Converts a number without a unit, where only one unit is possible.
     fn from_number(_number: f64) -> Option<Self> {
         None
     }
@@ -203,7 +203,7 @@ impl Quantity for Length {
 }
 
 impl Length {
-    /// How long light takes for it.
+    /// Propagation delay of the cable.
     pub const fn delay(self) -> Span {
         Span(self.0.saturating_mul(PS_PER_METRE / 1_000))
     }
@@ -221,7 +221,7 @@ impl Quantity for Ratio {
 }
 
 impl Ratio {
-    /// As a 32-bit chance, in which all is one less than the whole.
+    /// The ratio as a 32-bit chance, in which certainty is one less than the whole.
     pub const fn chance(self) -> u32 {
         if self.0 >= WHOLE { u32::MAX } else { self.0 as u32 }
     }

@@ -20,10 +20,10 @@ pub struct Workload {
     /// Hosts that send; `*` stands for anything in a name.
     #[serde(default = "everyone")]
     pub from: Vec<String>,
-    /// Hosts that receive. For a READ, those that are read from.
+    /// Hosts that receive. For a READ, the hosts that data is read from.
     #[serde(default = "everyone")]
     pub to: Vec<String>,
-    /// What is posted.
+    /// The operation that is posted.
     #[serde(default = "write")]
     pub operation: Operation,
     /// Bytes of one message.
@@ -33,33 +33,33 @@ pub struct Workload {
     pub messages: Option<u64>,
     /// Bytes of each queue pair, instead of `messages`.
     pub bytes: Option<Size>,
-    /// Messages that a queue pair has posted at once.
+    /// Outstanding messages of a queue pair.
     #[serde(default = "one")]
     pub depth: u32,
     /// Queue pairs per pair of hosts.
     #[serde(default = "one")]
     pub qps: u32,
-    /// When it begins.
+    /// Time at which it begins.
     #[serde(default = "at_once")]
     pub start: Timespan,
-    /// Messages arrive at random times (Poisson), as many as use this part of each sender's link, until the
-    /// duration ends (a Poisson process). Each has a queue pair of its own and goes to one of `to`; the
-    /// pattern does not matter.
+    /// Messages arrive at random times (a Poisson process), as many as use this part of each sender's link,
+    /// until the duration ends. Each has a queue pair of its own and goes to one of `to`; the pattern has no
+    /// effect.
     pub load: Option<Ratio>,
-    /// With `load`: how long messages are; without it all are as `message` says.
+    /// With `load`: the distribution of message lengths; without it all have the length `message`.
     pub sizes: Option<Sizes>,
     /// A record of verbs calls (`rockery run --record`), relative to this file: each queue pair that the
-    /// recorded program posted to becomes one between each pair of hosts, and posts the same requests. Only
-    /// `from`, `to`, `pattern`, `qps` and `start` count besides.
+    /// recorded program posted to becomes one between each pair of hosts, and posts the same requests.
+    /// Besides, only `from`, `to`, `pattern`, `qps` and `start` have an effect.
     pub replay: Option<String>,
-    /// With `replay`: what the program took between its calls counts, and its wait for messages of its peer.
-    /// Otherwise requests wait for completions alone.
+    /// With `replay`: whether the program's time between its calls is replayed, and its wait for messages of
+    /// its peer. Otherwise requests wait for completions alone.
     #[serde(default = "yes")]
     pub gaps: bool,
-    /// A host whose GID the packets of `from` bear in place of their own. Functions with `spoof-check` drop
-    /// them.
+    /// A host whose GID replaces the source GID in packets of `from`. Functions with `spoof-check` drop such
+    /// packets.
     pub source_gid: Option<String>,
-    /// A host whose MAC address the frames of `from` bear in place of their own.
+    /// A host whose MAC address replaces the source address in frames of `from`.
     pub source_mac: Option<String>,
 }
 
@@ -81,13 +81,13 @@ pub enum Pattern {
     Pairs,
     /// Each of `from` to each of `to`, but not to itself: with one receiver, an incast.
     Each,
-    /// Each of `from` to a random one of them, none twice, none to itself.
+    /// Each of `from` to a random one of `to`, none of which is chosen twice, and none to itself.
     Permutation,
     /// Each of `from` to the next one, the last to the first.
     Ring,
 }
 
-/// What is posted.
+/// The operation that a workload posts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
@@ -97,9 +97,9 @@ pub enum Operation {
     Send,
     /// RDMA READ on a reliable connection.
     Read,
-    /// RDMA WRITE over an unreliable connection: what is lost stays so.
+    /// RDMA WRITE over an unreliable connection: lost packets are not sent again.
     UnreliableWrite,
-    /// SEND as unreliable datagrams (UD): messages of one packet. What is lost stays so.
+    /// SEND as unreliable datagrams (UD): messages of one packet, which are not sent again when lost.
     Datagram,
 }
 

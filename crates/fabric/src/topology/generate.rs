@@ -1,4 +1,4 @@
-//! Topologies in a line.
+//! Generators of the topologies star, leaf-spine and fat tree.
 
 use super::{Extent, LinkConfig, LinkError, Node, Topology, product, sum};
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(different.len(), 1 + 8 + 1, "all edges share one table, as do all cores and each pod");
     }
 
-    /// Four billion names are some hundred gigabytes.
+    /// Names of four billion hosts would be some hundred gigabytes.
     #[test]
     fn sizes_are_checked_before_anything_is_allocated() {
         const MOST: u32 = u32::MAX;

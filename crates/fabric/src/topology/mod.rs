@@ -1,4 +1,4 @@
-//! What is connected to what, and the next hops of the shortest paths through it.
+//! Hosts, switches and the links between them, and the next hops of the shortest paths.
 
 mod dragonfly;
 mod generate;
@@ -33,7 +33,7 @@ pub struct End {
     pub port: u16,
 }
 
-/// What a link is like, the same in both directions.
+/// Properties of a link, the same in both directions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkConfig {
     /// The bit rate of the link.
@@ -47,7 +47,7 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// A link that damages nothing.
+    /// A link without losses and bit errors.
     pub const fn new(rate: Rate, delay: Span) -> Self {
         Self { rate, delay, loss: 0, bit_errors: 0 }
     }
@@ -68,23 +68,23 @@ pub const BIT_ERRORS_MAX: u64 = u64::MAX / 1_000_000;
 pub struct Link {
     /// The two ports that the link connects.
     pub ends: [End; 2],
-    /// What it is like.
+    /// Rate, delay and error rates of the link.
     pub config: LinkConfig,
 }
 
 /// A random delay, for each packet of its own: packets of the link then overtake each other.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Chance {
-    /// There is none.
+    /// No random delay.
     #[default]
     None,
-    /// From none to this, evenly.
+    /// Evenly distributed from zero to this.
     Uniform(Span),
-    /// Around [`Extra::base`] with this standard deviation, and never below none.
+    /// Normally distributed around [`Extra::base`] with this standard deviation, and never below zero.
     Normal(Span),
-    /// With this mean, by the exponential distribution.
+    /// Exponentially distributed with this mean.
     Exponential(Span),
-    /// By Pareto's distribution: this at least, and the shape in thousandths.
+    /// Pareto-distributed: the least delay, and the shape in thousandths.
     Pareto(Span, u32),
     /// As measured: evenly between neighbours of these, which are in ascending order.
     Measured(Arc<[Span]>),
@@ -93,16 +93,17 @@ pub enum Chance {
 /// Delay beyond a link's own, in one direction: policers, middleboxes, longer paths.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Extra {
-    /// Of every packet.
+    /// The delay of every packet.
     pub base: Span,
     /// A random delay that is added for each packet.
     pub chance: Chance,
-    /// Less by what a packet's bits take: the switch at its end acts on the first of them.
+    /// Whether the time of a packet's bits is subtracted, because the switch at the link's end acts on the
+    /// first bit.
     pub cut_through: bool,
 }
 
 impl Extra {
-    /// The same for all.
+    /// The same delay for all packets.
     pub const fn of(base: Span) -> Self {
         Self { base, chance: Chance::None, cut_through: false }
     }
@@ -120,16 +121,16 @@ pub struct Topology {
     outages: BTreeMap<u32, Vec<(Time, Time)>>,
 }
 
-/// Why a link cannot be.
+/// Why nodes cannot be linked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LinkError {
-    /// A node that was not added.
+    /// One of the nodes was not added.
     #[error("there is no such node")]
     NoSuchNode,
-    /// A host has one port.
+    /// The host's only port is in use.
     #[error("host {0} is connected already: a host has one port")]
     HostConnected(u32),
-    /// No more ports.
+    /// The switch has no port left.
     #[error("switch {0} has no port left: {max} at most", max = crate::config::PORTS_MAX)]
     SwitchFull(u32),
     /// A generated switch would have too many ports.
@@ -209,8 +210,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Gives a link another node in place of one at its end, of which the next free port is taken. The port
-    /// of a host is free again.
+    /// Moves one end of a link to the next free port of another node. The port of a host that was there is
+    /// free again.
     ///
     /// # Errors
     /// [`LinkError`] when the other node has no port, or there is no such link.
@@ -229,12 +230,12 @@ impl Topology {
         self.extras.insert((link, direction), extra);
     }
 
-    /// Takes a link down from one time until another: what is on it or sent then is lost.
+    /// Takes a link down from one time until another: frames on it or sent in that time are lost.
     pub fn take_down(&mut self, link: u32, from: Time, until: Time) {
         self.outages.entry(link).or_default().push((from, until));
     }
 
-    /// When links are down.
+    /// The times during which links are down, by link.
     pub const fn outages(&self) -> &BTreeMap<u32, Vec<(Time, Time)>> {
         &self.outages
     }
@@ -302,7 +303,7 @@ impl Topology {
         self.next_hops_without(&BTreeSet::new())
     }
 
-    /// The same, when some links do not count.
+    /// The next hops when some links do not count.
     pub fn next_hops_without(&self, down: &BTreeSet<u32>) -> Vec<Arc<NextHops>> {
         let neighbours = self.neighbours(down);
         let mut leaves: Vec<u32> = self.attachments().iter().flatten().map(|(switch, _)| *switch).collect();

@@ -1,4 +1,4 @@
-//! What a switch counted, for the tables that vendors' switches print of it.
+//! Counters of a switch, for the tables in the formats of vendors' commands.
 
 use crate::counters::{BufferCounters, PortCounters};
 use crate::time::{Rate, Span};
@@ -8,20 +8,20 @@ use alloc::vec::Vec;
 /// A port that a link is attached to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CountedPort {
-    /// The name of the port or switch.
+    /// The name of the port.
     pub name: String,
     /// The bit rate of the port.
     pub rate: Rate,
-    /// What it counted.
+    /// The counters of the port.
     pub counters: PortCounters,
 }
 
-/// What a switch counted, under the names of its ports.
+/// Counters of a switch, with the names of its ports.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct CountedSwitch {
-    /// For how long it counted.
+    /// The time over which events were counted.
     pub elapsed: Span,
-    /// Its packet memory.
+    /// Counters of the packet memory.
     pub buffer: BufferCounters,
     /// Ports in use.
     pub ports: Vec<CountedPort>,

@@ -21,9 +21,9 @@ pub struct ImportError {
     pub file: String,
     /// The line's number, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The part that is not understood, and why.
     pub what: String,
-    /// What to write instead.
+    /// The text to write instead, where one is known.
     pub instead: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct LossyClass<'a> {
     pub lossless: u8,
 }
 
-/// A setting that causes what was seen, and what to set instead.
+/// A setting that causes an observed fault, and its replacement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Advice {
     /// The setting, in the vendor's terms.
@@ -93,7 +93,7 @@ impl Imported {
         }
     }
 
-    /// What to set for ECN marking.
+    /// The setting that enables ECN marking.
     pub const fn ecn_setting(&self) -> &'static str {
         match self {
             Self::RouterOs(_) => routeros::ECN_ON,

@@ -1,4 +1,4 @@
-//! What fields mean.
+//! The meaning of fields.
 
 use super::{build, document};
 use fabric::config::{ALPHA_ONE, Limit};

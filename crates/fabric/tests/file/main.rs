@@ -10,7 +10,7 @@ mod sonic;
 
 use fabric::file::{Document, FabricFile, FileError, Network};
 
-/// Reads a file that includes nothing.
+/// Reads a file without includes.
 fn document(text: &str) -> Result<(Document, FabricFile), FileError> {
     let document = Document::read("lab.toml", text, &mut |name| Err(format!("no file {name} in this test")))?;
     let file = document.fields()?;

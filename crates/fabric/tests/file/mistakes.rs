@@ -1,4 +1,4 @@
-//! Messages: each names line and field, and what to write instead.
+//! Messages: each names line and field, and a correction.
 
 use super::{build, build_with, document};
 use fabric::file::{Document, FileError};
@@ -172,7 +172,7 @@ fn names_and_titles_have_a_length() {
     }
 }
 
-/// Each of these is a line of text that asks for millions or billions of names.
+/// Each of these is a line of text that requires millions or billions of names.
 #[test]
 fn sizes_are_checked_before_anything_is_allocated() {
     for (text, expected) in [

@@ -1,4 +1,4 @@
-//! The script of the CRS504 lab, and what the switch printed after it.
+//! The script of the CRS504 lab, and the output of the switch after it.
 
 use super::build_with;
 use fabric::config::{Limit, Weigh};

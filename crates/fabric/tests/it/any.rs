@@ -1,4 +1,4 @@
-//! Whatever the ports, rates, lengths of cable and frames: a lossless class loses nothing.
+//! For arbitrary ports, rates, lengths of cable and frames, a lossless class loses no packet.
 
 use crate::driver::{Net, profile};
 use crate::lossless::headroom;

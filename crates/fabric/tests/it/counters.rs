@@ -1,4 +1,4 @@
-//! What is counted is what happened, by port, queue, priority group and reason.
+//! Counters match the events, by port, queue, priority group and reason.
 
 use crate::driver::{Net, profile};
 use fabric::config::{BufferConfig, CLASSES, GroupConfig, Limit, Profile, Red, RedAt};
@@ -40,7 +40,7 @@ fn drops_are_counted_where_switches_count_them() {
         let ports = counters(&net);
         let total = net.counted_drops(why);
         assert!(total > 10 && total == net.dropped.packets, "{why:?}: {total}");
-        // At the port where they would have left, in their queue.
+        // Queue drops are counted at the port where the packets would have left, in their queue.
         let queues: Vec<_> = (0..CLASSES).map(|queue| ports[3].dropped(queue, |is| is == why)).collect();
         assert_eq!(queues.iter().map(|tally| tally.packets).sum::<u64>(), total);
         assert_eq!(queues.iter().map(|tally| tally.bytes).sum::<u64>(), total * 4178);
@@ -50,7 +50,7 @@ fn drops_are_counted_where_switches_count_them() {
                 .iter()
                 .all(|port| (0..CLASSES).all(|queue| port.dropped(queue, |_| true).packets == 0))
         );
-        // What a priority group refused is counted where it arrived as well, and nothing else is.
+        // Packets that a priority group refused are counted where they arrived as well, and no others are.
         let refused: u64 = ports
             .iter()
             .filter_map(|port| port.incidents.as_ref())
@@ -98,7 +98,8 @@ fn pause_frames_are_counted_by_priority_at_both_ends() {
     let net = contend(profile(group), 8 << 20);
     for (sender, port) in counters(&net)[..3].iter().enumerate() {
         let sent = port.incidents.as_ref().unwrap().pfc_sent;
-        // Each sender has one class: its priority is paused and let go, and no other is spoken of.
+        // Each sender has one class: its priority is paused and resumed, and no other is named in a pause
+        // frame.
         assert!(sent[sender + 1] >= 2, "{sent:?}");
         assert_eq!(sent.iter().sum::<u64>(), sent[sender + 1]);
         assert!(sent[sender + 1] >= port.ingress.pauses_sent + port.ingress.resumes_sent);
@@ -106,7 +107,7 @@ fn pause_frames_are_counted_by_priority_at_both_ends() {
     }
 }
 
-/// A common pool of headroom is what all groups together may take: a small one loses, and never more is used.
+/// A common pool of headroom limits the sum of all groups: a small one loses packets, and is never exceeded.
 #[test]
 fn a_pool_of_headroom_is_shared_and_has_its_end() {
     let group = GroupConfig {
@@ -129,7 +130,7 @@ fn a_pool_of_headroom_is_shared_and_has_its_end() {
     assert!(lost > 0 && most <= used / 2, "{lost} lost with {most} of {} bytes", used / 2);
 }
 
-/// A packet whose DSCP says class 1 and whose priority code point says class 5.
+/// A packet whose DSCP is mapped to class 1 and whose priority code point is mapped to class 5.
 #[test]
 fn the_header_that_is_trusted_decides_about_the_class() {
     for (dscp, pcp, tagged, class) in

@@ -64,7 +64,7 @@ impl Wire for Cables<'_> {
     }
 }
 
-/// What became of the packets of a class.
+/// Counts of a class's packets.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) packets: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Net {
     pub(crate) switch: Switch,
     pub(crate) packets: Packets,
     pub(crate) senders: Vec<Egress>,
-    /// By class, which the DSCP tells.
+    /// By class, which the DSCP determines.
     pub(crate) received: [Tally; CLASSES],
     pub(crate) dropped: Tally,
     pub(crate) offered: Tally,
@@ -179,7 +179,7 @@ impl Net {
         self.senders[usize::from(sender)].wants_wake(Time(0));
     }
 
-    /// Runs until `end`, or until nothing happens any more.
+    /// Runs until `end`, or until no events are left.
     pub(crate) fn run_until(&mut self, end: Time) {
         let due = |event: &Reverse<(Time, u64, What)>| event.0.0 <= end;
         while self.events.heap.peek().is_some_and(due) {

@@ -1,4 +1,4 @@
-//! With headroom nothing is lost; without it what is lost is counted.
+//! With headroom no packet is lost; without it losses are counted.
 
 use crate::driver::{Net, RESPONSE, profile};
 use fabric::config::{GroupConfig, Limit};

@@ -1,6 +1,6 @@
-//! Priority flow control against 802.1Q clause 36 (802.1Qbb), whatever frames come when: a pause stops its
-//! priorities and no others, for as long as it says, from when it says; a pause of zero lets them go on; and
-//! who holds a peer tells it again before its time is over.
+//! Priority flow control against 802.1Q clause 36 (802.1Qbb), for arbitrary sequences of frames: a pause
+//! stops its priorities and no others, from its time on and for its duration; a pause of zero ends it; and a
+//! receiver that pauses its peer repeats the pause before it ends.
 
 use crate::driver::profile;
 use fabric::config::{CLASSES, GroupConfig};
@@ -99,7 +99,7 @@ proptest! {
         let rate = Rate::from_gbps(gbps);
         let mut port = Port::new(rate, 0);
         port.profile.pfc.quanta = count;
-        // What the peer was told last: until when it is to stop, by priority.
+        // The peer's state by the last pause frame: until when it has to stop, by priority.
         let (mut told, mut xoff_sent, mut news) = ([0_u64; CLASSES], 0_u8, 0_u8);
         let mut now = 0;
         for (after, priority, stop) in changes {

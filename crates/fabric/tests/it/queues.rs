@@ -29,7 +29,7 @@ fn a_higher_level_goes_first() {
     let mut profile = profile(GroupConfig::default());
     profile.queues[6].level = 1;
     let net = contend(profile, [(1, 4178), (6, 4178)]);
-    // Before the first of class 6 is there, and in no other moment, class 1 may send.
+    // Class 1 may send only before the first packet of class 6 has arrived.
     assert!(net.received[1].packets <= 2, "{:?}", net.received);
     assert!(net.received[6].packets > 1000, "{:?}", net.received);
 }

@@ -6,10 +6,10 @@ use fabric::config::{CLASSES, GroupConfig, Profile};
 use fabric::{Egress, Next, Packet, Packets, Pcg32, Rate, Time};
 use proptest::prelude::*;
 
-/// What a queue of weight 1 is given per round (`schedule.rs`).
+/// Credit per round of a queue of weight 1 (`schedule.rs`).
 const QUANTUM_BYTES: f64 = 256.0;
 
-/// A port, and what is known of it from outside.
+/// A port, with its state as seen from outside.
 struct Port {
     egress: Egress,
     profile: Profile,
@@ -114,7 +114,8 @@ proptest! {
         prop_assert!(port.packets.is_empty());
     }
 
-    /// While all wait for a long time, each has what its weight says, to the byte of a round.
+    /// While all queues are backlogged for a long time, each gets the share of its weight, to the byte of a
+    /// round.
     #[test]
     fn shares_are_exact_over_any_time(
         weights in prop::array::uniform8(1_u16..=100),

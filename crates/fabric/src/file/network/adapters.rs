@@ -1,4 +1,4 @@
-//! What each host consists of: adapter, processor and drives, by the tables that its entry names.
+//! Adapter, processor and drives of each host, from the tables that its entry names.
 
 use super::{NamedHost, NetworkBuilder};
 use crate::file::error::{Mistake, nearest};
@@ -55,7 +55,7 @@ impl NetworkBuilder<'_> {
                 hosts.push(NamedHost { name, nic, processor, drive, drives, live });
             }
         }
-        // Where a table is missing the list has gaps, and the file is refused anyway.
+        // If a table is missing, the list has gaps; the file is refused then.
         for adapter in self.shared.iter().filter(|_| self.problems.is_empty()) {
             for function in &adapter.functions {
                 set_function(&mut hosts[function.host as usize].nic, &function.settings);
@@ -68,7 +68,7 @@ impl NetworkBuilder<'_> {
         hosts
     }
 
-    /// Checks what storage allocates for each host: cores and drives.
+    /// Checks the sizes of per-host allocations for storage: cores and drives.
     fn check_storage_tables(&mut self) {
         let file = self.file;
         for (name, processor) in &file.processor {
@@ -132,7 +132,7 @@ impl NetworkBuilder<'_> {
     }
 }
 
-/// What a function has of its own of the adapter: its tag, and the rate at which it sends.
+/// Sets the fields of a function's own adapter: the priority of its tag, and its rate.
 fn set_function(nic: &mut NicTable, settings: &FunctionSettings) {
     if settings.vlan > 0 {
         nic.pcp = Some(settings.qos);

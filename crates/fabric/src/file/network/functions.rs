@@ -20,15 +20,15 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Between a function and the embedded switch there is no cable: frames pass so fast that neither the time of
-/// their bits nor the delay is seen beside those of slot and port. The engine needs a delay that is not 0.
+/// The link between a function and the embedded switch, which is not a cable: serialization and delay are
+/// negligible beside those of slot and port. The engine needs a delay that is not 0.
 const INSIDE: LinkConfig = LinkConfig::new(Rate::from_gbps(1_000), Span::from_ns(100));
 
-/// What the transmit buffer holds of all functions together, divided by their shares of the port. Adapters do
-/// not publish it; it matters only while the port is paused.
+/// Size of the transmit buffer of all functions together, divided by their shares of the port. Adapters do
+/// not publish it; it has an effect only while the port is paused.
 const TRANSMIT_BYTES: u32 = 256 << 10;
 
-/// From the last bit of a pause frame until its receiver stops, at the port (802.3 annex 31B.3.7).
+/// Time from the last bit of a pause frame until its receiver stops, at the port (802.3 annex 31B.3.7).
 const RESPONSE: Span = Span::from_ns(600);
 
 /// An adapter with functions.
@@ -59,8 +59,8 @@ pub struct NamedFunction {
 }
 
 impl SharedAdapter {
-    /// Weights by which functions share the port: the physical function's first. Rates that are kept for a
-    /// function count as they are; the others share what is left, a hundredth of the port at least.
+    /// Weights by which functions share the port, the physical function's first. Guaranteed rates count as
+    /// they are; functions without one share the rest, at least a hundredth of the port.
     pub fn weights(&self) -> Vec<u64> {
         let kept = self.functions.iter().map(|function| function.settings.min_bps);
         let total: u64 = kept.clone().sum();
@@ -81,7 +81,7 @@ impl SharedAdapter {
 }
 
 impl NetworkBuilder<'_> {
-    /// Gives each host whose adapter has functions its embedded switch, and adds the functions as hosts.
+    /// Replaces each adapter with functions by its embedded switch, and adds the functions as hosts.
     pub(super) fn add_functions(&mut self) {
         let file = self.file;
         let tables: Vec<(&String, &Functions)> =
@@ -176,7 +176,7 @@ impl NetworkBuilder<'_> {
         self.shared.push(adapter);
     }
 
-    /// Takes the last link, a function's, down as its state asks, or as the uplink is.
+    /// Takes the last link, a function's, down as its state requires, or together with the uplink.
     fn set_link_state(&mut self, state: FunctionLink, uplink: u32) {
         let own = self.topology.links().len() as u32 - 1;
         match state {
@@ -189,7 +189,7 @@ impl NetworkBuilder<'_> {
         }
     }
 
-    /// Checks what a table says of its functions.
+    /// Checks the entries for functions in a table.
     fn check_functions(&mut self, nic: &str, functions: &Functions) {
         let field = format!("nic.{nic}.functions");
         if !(1..=FUNCTIONS_MAX).contains(&functions.count) {
@@ -246,7 +246,7 @@ impl NetworkBuilder<'_> {
                 profiles.push(profile);
                 profiles.len() - 1
             });
-            // More different shares than profiles share the last one's limit.
+            // At most 256 profiles exist: shares beyond these use the last profile.
             ports.push(PortConfig { rate: INSIDE.rate, profile: index.min(255) as u8 });
         }
         profiles.truncate(256);
@@ -255,7 +255,7 @@ impl NetworkBuilder<'_> {
             profiles,
             buffer: BufferConfig { total_bytes: u32::MAX, headroom_pool_bytes: None, cell_bytes: 1 },
         };
-        // What functions may hold has its place besides the receive buffer, and so has all headroom.
+        // The transmit buffer is added to the receive buffer, and so is all headroom.
         config.buffer.total_bytes = 0;
         let reserved = config.overcommitted().unwrap_or(0);
         let receive = nic.pcie.as_ref().map_or(0, |pcie| pcie.receive_buffer.0);
@@ -267,7 +267,7 @@ impl NetworkBuilder<'_> {
     }
 }
 
-/// What is wrong with one entry: its field, and why.
+/// A mistake in one entry: its field, and the reason.
 fn mistake(entry: &Function, single: bool) -> Option<(&'static str, String)> {
     if let Some(mac) = &entry.mac {
         if parse_mac(mac).is_none() {
@@ -306,7 +306,7 @@ fn settings(written: &Function, host: u32, number: u32) -> FunctionSettings {
     }
 }
 
-/// Classes as the adapter itself has them, so that a pause stops the queue that the packets wait in.
+/// Classes by the adapter's own priorities, so that a pause stops the queue that the packets wait in.
 fn class_map(nic: &NicTable) -> ClassMap {
     let mut dscp = [Treatment::default(); 64];
     let mut set = |value: u8, class: u8| {
@@ -326,7 +326,7 @@ fn class_map(nic: &NicTable) -> ClassMap {
     }
 }
 
-/// Queues as those of an adapter's port: notifications and what is above them go first.
+/// Queues as those of an adapter's port: notifications and higher priorities are served first.
 fn queues() -> [QueueConfig; CLASSES] {
     core::array::from_fn(|class| QueueConfig { level: u8::from(class >= 6), ..QueueConfig::default() })
 }
@@ -344,7 +344,7 @@ fn headroom(link: &LinkConfig, response: Span) -> u32 {
     headroom.bytes()
 }
 
-/// The uplink: priorities of `nic.pfc` are lossless, and pause frames of the switch outside are obeyed.
+/// The uplink: priorities of `nic.pfc` are lossless, and pause frames of the external switch are obeyed.
 fn port(nic: &NicTable, map: ClassMap, link: &LinkConfig) -> Profile {
     let lossless = nic.pfc.iter().fold(0_u8, |mask, class| mask | 1 << (class & 7));
     let receive = nic.pcie.as_ref().map_or(1 << 19, |pcie| pcie.receive_buffer.0);
@@ -365,7 +365,7 @@ fn port(nic: &NicTable, map: ClassMap, link: &LinkConfig) -> Profile {
     }
 }
 
-/// The port of a function. Nothing is lost inside the adapter: each class stops at its source.
+/// The port of a function. No packet is dropped inside the adapter: each class stops at its source.
 fn inside(map: ClassMap, limit: u32) -> Profile {
     let group = GroupConfig {
         reserve_bytes: 0,

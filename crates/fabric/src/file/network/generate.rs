@@ -1,4 +1,4 @@
-//! Generated topologies: the sizes that a `topology` table asks for, and the names of its hosts and switches.
+//! Generated topologies: their sizes, from a `topology` table, and the names of their hosts and switches.
 
 use super::NetworkBuilder;
 use crate::file::error::Mistake;

@@ -1,4 +1,4 @@
-//! `[[link]]`: which ports it connects, its delay, its faults, and when it is down.
+//! `[[link]]`: connected ports, delay, faults, and outages.
 
 use super::NetworkBuilder;
 use crate::file::error::{Mistake, nearest};

@@ -41,7 +41,7 @@ pub struct NamedHost {
     pub drive: Drive,
     /// How many drives of that model the host has.
     pub drives: u32,
-    /// Whether the file calls it live.
+    /// Whether the file marks the host as live.
     pub live: bool,
 }
 
@@ -97,11 +97,11 @@ struct NetworkBuilder<'a> {
 }
 
 impl Network {
-    /// Builds it. `files` gets what `routeros` and `sonic` name.
+    /// Builds the network. `files` reads the files that `routeros` and `sonic` name.
     ///
     /// # Errors
-    /// Names that nothing has, values out of range, and what vendors' files hold that is not understood; as
-    /// many at once as can be told.
+    /// Names that do not exist, values out of range, and lines of vendors' files that are not understood; as
+    /// many at once as can be found.
     pub fn build(
         document: &Document,
         file: &FabricFile,
@@ -168,7 +168,7 @@ impl Network {
         Some((number, functions.get(number as usize)?))
     }
 
-    /// What a port is called: `sw0:3`, or `h4` for a host's only one.
+    /// The name of a port: `sw0:3`, or `h4` for a host's only one.
     pub fn port_name(&self, end: End) -> String {
         match end.node {
             Node::Host(host) => self.hosts[host as usize].name.clone(),
@@ -181,7 +181,7 @@ impl Network {
 }
 
 impl NetworkBuilder<'_> {
-    /// Notes a mistake in a field; nothing happens after the first [`PROBLEMS_MAX`].
+    /// Records a mistake in a field; ignored after the first [`PROBLEMS_MAX`].
     fn wrong(&mut self, mistake: Mistake, field: &str, what: String, instead: &str) {
         if self.problems.len() >= PROBLEMS_MAX {
             return;

@@ -1,4 +1,4 @@
-//! What each switch runs on: the `[qos.NAME]` table or the vendor's files that its entry names.
+//! The configuration of each switch, from the `[qos.NAME]` table or the vendor's files that its entry names.
 
 use super::port_profiles::PortProfiles;
 use super::vendors::VendorSwitch;
@@ -51,7 +51,7 @@ impl NetworkBuilder<'_> {
         switches
     }
 
-    /// Links whose far end acts on first bits: into switches that cut through, as fast as any there.
+    /// Sets cut-through on links into switches that cut through, where no port of the switch is faster.
     fn cut_through(&mut self) {
         let cuts = |entry: &Option<usize>| {
             let entry = entry.map(|entry| &self.file.switch[entry]);

@@ -10,7 +10,7 @@ use alloc::string::String;
 pub(crate) const ECN_ON: &str = "/interface ethernet switch qos tx-manager set ecn=yes numbers=0";
 
 impl RouterOsConfig {
-    /// Why the class that data is in is not a lossless one; `name` is that of the switch.
+    /// The reason why the class of data is not lossless; `name` is the name of the switch.
     pub(crate) fn why_lossy(&self, name: &str, lossy: &LossyClass<'_>) -> Advice {
         let LossyClass { port, class, dscp, lossless } = *lossy;
         let (cause, instead) = self.lossy_setting(name, port, (class, dscp, lossless));

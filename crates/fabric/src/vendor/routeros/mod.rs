@@ -1,7 +1,7 @@
 //! The QoS of RouterOS switches (MikroTik, chips with WRED, ECN and PFC; RouterOS 7.17).
 //!
-//! What each property does is from MikroTik's manual, "Quality of Service" for Marvell Prestera chips. Where
-//! that leaves something open it is said here, and in `docs/fabric-file.md`.
+//! The meaning of each property is from MikroTik's manual, "Quality of Service" for Marvell Prestera chips.
+//! Where the manual leaves something open, comments here and `docs/fabric-file.md` say how it was decided.
 
 mod advice;
 mod model;
@@ -16,10 +16,10 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Everything that the script can say, with the values that a new switch has.
+/// All settings of a script, with the defaults of a new switch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RouterOsConfig {
-    /// `qos-hw-offloading`: the chip knows nothing of QoS without it.
+    /// `qos-hw-offloading`: without it the chip applies no QoS.
     pub offloaded: bool,
     /// The property `lldp-dcbx`: whether DCBX is offered.
     pub dcbx: bool,
@@ -35,7 +35,7 @@ pub struct RouterOsConfig {
     pub pfc: Vec<PfcProfile>,
     /// `qos port` by name.
     pub ports: BTreeMap<String, RouterOsPort>,
-    /// What the menu `qos settings` holds.
+    /// Properties of the menu `qos settings`.
     pub settings: Settings,
     /// `l2mtu` of `interface ethernet` in bytes: the largest that the script sets.
     pub l2mtu: Option<u32>,
@@ -85,11 +85,11 @@ pub struct TxQueue {
 /// The group of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Schedule {
-    /// Before all groups, the higher class first.
+    /// Served before all groups, the higher class first.
     Strict,
-    /// Before the low group.
+    /// Served before the low group.
     High,
-    /// After the high group.
+    /// Served after the high group.
     Low,
 }
 
@@ -98,11 +98,11 @@ pub enum Schedule {
 pub struct PfcProfile {
     /// The name that other menus refer to.
     pub name: String,
-    /// The classes, one bit each.
+    /// The paused traffic classes, one bit each.
     pub traffic_classes: u8,
     /// Whether pause frames are obeyed.
     pub rx: bool,
-    /// Whether they are sent.
+    /// Whether pause frames are sent.
     pub tx: bool,
     /// Bytes at which the peer is paused, or automatic.
     pub pause_threshold: Option<u32>,
@@ -113,33 +113,33 @@ pub struct PfcProfile {
 /// An entry of `qos port`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RouterOsPort {
-    /// For packets without a trusted header.
+    /// The QoS profile of packets without a trusted header.
     pub profile: String,
-    /// What becomes of the priority code point.
+    /// Whether the priority code point is trusted, and rewritten.
     pub trust_l2: TrustMode,
-    /// What becomes of the DSCP.
+    /// Whether the DSCP is trusted, and rewritten.
     pub trust_l3: TrustMode,
-    /// Its transmit manager.
+    /// The transmit manager of the port.
     pub tx_manager: String,
-    /// Its flow control.
+    /// The name of the port's PFC profile.
     pub pfc: String,
     /// `egress-rate-queueN` in bits per second.
     pub egress_rates: [Option<u64>; 8],
 }
 
-/// Whether a header decides.
+/// Whether a header field determines the class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrustMode {
-    /// It does not.
+    /// The field is ignored.
     Ignore,
-    /// It does, and is rewritten from the profile.
+    /// The field determines the class, and is rewritten from the profile.
     Trust,
-    /// It does, and stays as it is.
+    /// The field determines the class, and keeps its value.
     Keep,
 }
 
 impl TrustMode {
-    /// As RouterOS writes it.
+    /// The value in RouterOS.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ignore => "ignore",
@@ -165,7 +165,7 @@ pub struct Settings {
 pub enum WredThreshold {
     /// Marking begins early.
     Low,
-    /// What a new switch has.
+    /// Medium, the default of a new switch.
     #[default]
     Medium,
     /// Marking begins late.

@@ -1,8 +1,8 @@
-//! What a RouterOS configuration means for the chip's queues and buffers.
+//! Translation of a RouterOS configuration into the chip's queues and buffers.
 //!
-//! Two things the manual leaves open and are chosen here: what `auto` means for a queue's own buffers (what
-//! is neither shared nor for multicast, divided by ports and queues in use), and for the pause threshold
-//! (half of the shared pool, divided by ports in use; the other half takes what arrives after the pause).
+//! Two values that the manual leaves open are chosen here: `auto` of a queue's own buffers (memory that is
+//! neither shared nor for multicast, divided by ports and queues in use), and of the pause threshold (half of
+//! the shared pool, divided by ports in use; the other half takes packets that arrive after the pause).
 
 use super::{
     PfcProfile, QosProfile, RouterOsConfig, RouterOsPort, Schedule, TrustMode, TxManager, WredThreshold,
@@ -32,11 +32,11 @@ const WRED_BLOCKS: u32 = 4_096;
 /// Blocks with which a queue without buffers of its own can still work.
 const QUEUE_BLOCKS_MIN: u32 = 8;
 
-/// What a shaper may send at once: MikroTik does not say; two of the largest frames.
+/// Burst of a shaper: two of the largest frames, since MikroTik does not document it.
 const BURST_BYTES: u32 = 2 * 9_600;
 
-/// From a pause frame to the last bit. The chip's is not published: this is assumed, a third of what 802.3
-/// annex 31B.3.7 allows a 100 Gb/s port (394 quanta).
+/// Time from a pause frame until the port stops. The chip's value is not published: assumed is a third of the
+/// maximum of 802.3 annex 31B.3.7 for a 100 Gb/s port (394 quanta).
 const RESPONSE: Span = Span::from_ns(670);
 
 impl RouterOsConfig {
@@ -160,12 +160,13 @@ impl RouterOsConfig {
                 drop: queue.wred,
                 at: RedAt::Enqueue,
             }),
-            // What is paused at the ingress is not dropped at the egress.
+            // Lossless queues have no limit: their packets are paused at the ingress instead of dropped at
+            // the egress.
             limit: if lossless { Limit::None } else { Limit::Static(own + shared) },
         }
     }
 
-    /// Which profile packets get, by the manual's table of trust.
+    /// Classification by the manual's table of trust.
     fn class_map(&self, port: &RouterOsPort) -> ClassMap {
         if !self.offloaded {
             let untreated = Treatment::default();

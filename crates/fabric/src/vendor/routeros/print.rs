@@ -1,4 +1,4 @@
-//! The tables that RouterOS prints: the configuration as it came to be, and what the switch counted.
+//! The tables that RouterOS prints: the resulting configuration, and the counters of the switch.
 
 use super::model::{BLOCK_BYTES, MEMORY_BYTES};
 use super::{RouterOsConfig, Schedule, TxQueue};
@@ -150,7 +150,7 @@ impl RouterOsConfig {
         format!("[port print stats]\n{}", entries.collect::<String>())
     }
 
-    /// What queues held at most; `byte-use`, what they hold now, is nothing once everything has arrived.
+    /// Most bytes that queues held. `byte-use`, the bytes held now, is 0 once all packets have arrived.
     fn print_usage(counters: &CountedSwitch) -> String {
         let entry = |port: &CountedPort| {
             let queues = port.counters.queues.iter().enumerate().filter(|(_, queue)| queue.sent_packets > 0);
@@ -162,7 +162,7 @@ impl RouterOsConfig {
         format!("[port print usage]\n{}", counters.ports.iter().map(entry).collect::<String>())
     }
 
-    /// What the MACs counted: `/interface ethernet print stats`.
+    /// Counters of the MACs: `/interface ethernet print stats`.
     fn print_ethernet(counters: &CountedSwitch) -> String {
         let entry = |port: &CountedPort| {
             let (ingress, link) = (&port.counters.ingress, &port.counters.link);
@@ -230,8 +230,8 @@ fn sent(port: &CountedPort) -> Tally {
     port.counters.queues.iter().map(of).sum()
 }
 
-/// What was sent and what was dropped that should have been, in all and by queue: those in use, as the
-/// manual's example has them.
+/// Sent and dropped packets and bytes of a port: totals, and those of queues in use, as in the manual's
+/// example.
 fn stats(port: &CountedPort) -> Vec<(String, String)> {
     let queues = &port.counters.queues;
     let dropped: [Tally; 8] = core::array::from_fn(|queue| port.counters.dropped(queue, |_| true));

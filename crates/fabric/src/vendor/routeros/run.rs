@@ -1,4 +1,4 @@
-//! Running a script against the configuration that is there.
+//! Applies the commands of a script to a configuration.
 
 use super::script::{Command, commands};
 use super::{
@@ -12,7 +12,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Entries of one menu at most: what the chips have.
+/// Entries of one menu at most, a limit of the chips.
 const ENTRIES_MAX: usize = 1024;
 
 /// Why a command is not understood, and what to write instead.
@@ -20,7 +20,7 @@ type Refusal = (String, Option<String>);
 
 const QOS: &str = "interface ethernet switch qos ";
 
-/// Menus that have to do with QoS and that we understand.
+/// Menus of QoS that are supported.
 const MENUS: &[&str] = &[
     "profile",
     "map",
@@ -37,7 +37,7 @@ impl RouterOsConfig {
     /// Runs a script, called `file` in messages.
     ///
     /// # Errors
-    /// The first line that is not understood. Menus that have nothing to do with QoS are passed over.
+    /// The first line that is not understood. Menus that do not concern QoS are skipped.
     pub fn run(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
         for command in commands(file, text)? {
             self.apply(&command).map_err(|(what, instead)| {
@@ -297,7 +297,7 @@ impl RouterOsConfig {
         Ok(())
     }
 
-    /// Names that lead nowhere.
+    /// Checks that all referenced names exist.
     fn check(&self) -> Result<(), String> {
         let profile = |name: &String| self.profiles.iter().any(|profile| profile.name == *name);
         for (value, name) in self.dscp.iter().chain(&self.pcp) {
@@ -381,7 +381,7 @@ fn set_port(port: &mut RouterOsPort, name: &str, value: &str) -> Result<(), Refu
     Ok(())
 }
 
-/// The entries that `set` is about: numbers, names, `numbers=`, or a query.
+/// The entries that a `set` selects: by numbers, names, `numbers=`, or a query.
 fn chosen(command: &Command, names: &[String]) -> Result<Vec<usize>, Refusal> {
     if let Some(conditions) = query(command) {
         let matches = |name: &String| {

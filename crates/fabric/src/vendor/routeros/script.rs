@@ -15,7 +15,7 @@ pub(crate) struct Command {
     pub(crate) menu: String,
     /// `add`, `set`, …
     pub(crate) verb: String,
-    /// What stands without `=`: numbers and names of entries, or the words of `[ find … ]`.
+    /// Words without `=`: numbers and names of entries, or the words of `[ find … ]`.
     pub(crate) entries: Vec<String>,
     /// `name=value`, in order.
     pub(crate) properties: Vec<(String, String)>,

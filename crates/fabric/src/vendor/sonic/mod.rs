@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde_json::{Map, Value};
 
-/// Tables of QoS that are understood; other tables of the file have nothing to do with it.
+/// Tables of QoS that are supported; other tables of the file do not concern QoS.
 const TABLES: &[&str] = &[
     "PORT",
     "PORT_QOS_MAP",
@@ -38,30 +38,30 @@ const TABLES: &[&str] = &[
     "CABLE_LENGTH",
 ];
 
-/// The packet memory where `BUFFER_POOL` says nothing: that of a Trident 3.
+/// The packet memory where `BUFFER_POOL` has no size: that of a Trident 3.
 const MEMORY_BYTES: u32 = 32 << 20;
 
 /// Cells of Broadcom's chips since Trident 3.
 const CELL_BYTES: u32 = 254;
 
-/// What a shaper may send at once where `pbs` says nothing.
+/// Burst of a shaper where `pbs` is missing.
 const BURST_BYTES: u32 = 2 * 9_216;
 
-/// From a pause frame until a port stops; chips do not publish it.
+/// Time from a pause frame until a port stops; assumed, since chips do not publish it.
 const RESPONSE: Span = Span::from_ns(670);
 
 /// The tables, read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SonicConfig {
-    /// What is set for each port, by name.
+    /// Settings of each port, by name.
     pub ports: BTreeMap<String, SonicPort>,
     total_bytes: u32,
     headroom_pool_bytes: Option<u32>,
-    /// What the pool that arrivals are charged to is called.
+    /// The name of the pool that arriving packets are charged to.
     pool: String,
 }
 
-/// The name of that pool where the file has none: that of SONiC's templates.
+/// The name of that pool where the file has none, as in SONiC's templates.
 const POOL: &str = "ingress_lossless_pool";
 
 /// The configuration of one port.
@@ -97,7 +97,8 @@ struct Group {
 /// Reads the file, called `name` in messages.
 ///
 /// # Errors
-/// What is no JSON, references that lead nowhere and values that are not understood, with their line.
+/// A text that is not JSON, references to missing entries, and values that are not understood, with their
+/// line.
 pub fn read(name: &str, text: &str) -> Result<SonicConfig, ImportError> {
     let root: Value = serde_json::from_str(text).map_err(|error| ImportError {
         file: name.to_owned(),
@@ -124,7 +125,7 @@ impl<'a> Reader<'a> {
         ImportError { file: self.file.to_owned(), line, what: format!("{}: {what}", path.join(" ")), instead }
     }
 
-    /// QoS tables that we do not know are refused: what they say would silently not happen.
+    /// Refuses QoS tables that are not supported: their settings would silently have no effect.
     fn check_tables(&self) -> Read<()> {
         let Some(tables) = self.root.as_object() else {
             return Err(self.wrong(&[], "the file is a table of tables".to_owned(), None));
@@ -190,7 +191,7 @@ impl<'a> Reader<'a> {
             let path = ["BUFFER_POOL", name];
             let size = self.optional(&path, pool, "size", u64::from(u32::MAX))?.unwrap_or(0);
             if pool.get("type").and_then(Value::as_str) == Some("ingress") {
-                // The one with headroom is for what must not be lost.
+                // The pool with headroom is the one of lossless traffic.
                 if total == 0 || pool.get("xoff").is_some() {
                     shared.clone_from(name);
                 }

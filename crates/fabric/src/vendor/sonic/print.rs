@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 /// Columns are this much wider than their heads at least, as the `tabulate` that SONiC prints with has it.
 const HEAD_PADDING: usize = 2;
 
-/// What is not counted at all.
+/// A counter that is not counted.
 const NOT_COUNTED: &str = "N/A";
 
 /// A table: right-aligned, a line under the heads.
@@ -54,7 +54,7 @@ impl SonicTable {
 }
 
 impl SonicConfig {
-    /// What the commands print that show counters and watermarks: first the command, then its table.
+    /// The output of the commands that show counters and watermarks: each command, then its table.
     pub fn print(&self, switch: &CountedSwitch) -> String {
         let (shared, headroom) = (switch.buffer.shared_peak_bytes, switch.buffer.headroom_peak_bytes);
         let commands = [
@@ -79,7 +79,7 @@ impl SonicConfig {
         format!("{title}\n{}", table.text())
     }
 
-    /// Queues that a watchdog watches and that it found in a storm, as SONiC lists them: once they have been.
+    /// Queues that a watchdog has found in a storm, as SONiC lists them.
     fn watchdog(&self, switch: &CountedSwitch) -> String {
         let heads = ["QUEUE", "STATUS", "STORM DETECTED/RESTORED", "TX OK/DROP", "RX OK/DROP"];
         let mut table = SonicTable::new(heads.into_iter().chain(["TX LAST OK/DROP", "RX LAST OK/DROP"]));
