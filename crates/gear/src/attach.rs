@@ -1,5 +1,5 @@
-//! What a fabric file says of switches and hosts whose facts were read: which one it is, what it is meant to
-//! do, and what it is attached to.
+//! Attaches a fabric file's plan to switches and hosts whose facts were read: the node of the file, its
+//! planned settings, and its links.
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ fn stem(file: &str) -> &str {
     Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or(file)
 }
 
-/// Says what a switch is meant to do: the one of this name, else that of the file's name, else the only one.
-/// Whether the fabric file has it.
+/// Attaches the plan to a switch: that of the switch with this name, else with the file's name, else of the
+/// only one. Returns whether the fabric file has such a switch.
 ///
 /// # Errors
 /// A name that the fabric file does not have.
@@ -45,14 +45,14 @@ pub fn plan_switch(
     Ok(true)
 }
 
-/// Says what a host is meant to do and which switches it is attached to: the host of this name, else that of
-/// the file's name. Whether the fabric file has it.
+/// Attaches the plan and the links to switches to a host: those of the host with this name, else with the
+/// file's name. Returns whether the fabric file has such a host.
 pub fn attach_host(network: &Network, host: &mut HostFacts, name: Option<&str>) -> bool {
     let wanted = name.unwrap_or_else(|| stem(&host.name));
     let Some(number) = network.hosts.iter().position(|own| own.name == wanted) else { return false };
     let named = &network.hosts[number];
     let nic = &named.nic;
-    // Hosts with functions are attached to the switch inside their adapter, and that to others.
+    // Hosts with functions are attached to the switch inside their adapter, which is attached to others.
     let inside = network.adapters.iter().find(|adapter| adapter.host as usize == number);
     let links = match inside {
         Some(adapter) => links_of(network, Node::Switch(adapter.switch)),

@@ -1,4 +1,4 @@
-//! What a setting costs: the same small network is simulated with and without it. Three senders write to one
+//! The cost of a setting: the same small network is simulated with and without it. Three senders write to one
 //! receiver, as storage clients do, and goodput and latency are compared.
 
 use core::fmt;
@@ -23,17 +23,17 @@ const LOADS: [u32; 2] = [1, 4];
 /// Time that a signal takes for a metre of cable.
 pub const NS_PER_METRE: u32 = 5;
 
-/// Changes below this part are noise of the model.
+/// Relative changes below this are noise of the model.
 const NOTABLE: f64 = 0.02;
 
-/// How a host talks, as far as it matters here.
+/// The settings of a host's adapter that have an effect here.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Talk {
     /// DSCP of data.
     pub dscp: u8,
     /// Priority code point of data, where frames are tagged.
     pub pcp: Option<u8>,
-    /// Whether data takes part in ECN, and senders slow down when they are told.
+    /// Whether data takes part in ECN, and senders reduce their rate on notifications.
     pub ecn: bool,
     /// Priority of data within the adapter.
     pub priority: u8,
@@ -127,7 +127,7 @@ impl Case {
     }
 }
 
-/// What a run gave.
+/// The results of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Outcome {
     /// Payload of all senders in Gb/s.
@@ -183,7 +183,7 @@ impl Case {
         text
     }
 
-    /// Runs the case; `None` where the settings do not make a network.
+    /// Runs the case; `None` where the settings are not a valid network.
     pub fn run(&self) -> Option<Outcome> {
         let text = self.fabric_file();
         let document = Document::read("consequence", &text, &mut |_| Err("no files".to_owned())).ok()?;
@@ -192,7 +192,7 @@ impl Case {
     }
 }
 
-/// What a fault costs: the same load with and without it.
+/// The cost of a fault: results of the same load with and without it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
     /// With the fault.
@@ -201,11 +201,11 @@ pub struct Cost {
     pub fixed: Outcome,
     /// Hosts that write to one, and queue pairs of each.
     pub load: (u32, u32),
-    /// Who writes to whom besides.
+    /// The pattern of the load.
     pub shape: Shape,
 }
 
-/// Who writes to whom in a simulated network.
+/// The traffic pattern of a simulated network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// Some hosts write to one.
@@ -216,8 +216,8 @@ pub enum Shape {
     Exchange,
 }
 
-/// Compares a network with the same one after the fix, under both loads; that under which the fix gains more
-/// is returned.
+/// Compares a network with the fixed one under both loads; returns the comparison in which the fix gains
+/// more.
 pub fn compare(now: &Case, fixed: &Case) -> Option<Cost> {
     let mut worst: Option<Cost> = None;
     for qps in LOADS {
@@ -236,7 +236,7 @@ pub fn compare(now: &Case, fixed: &Case) -> Option<Cost> {
 }
 
 impl Cost {
-    /// How much the fix gains: the part of goodput, else a little of the part of latency.
+    /// The gain of the fix: the part of goodput where it is notable, else the part of latency.
     fn weight(&self) -> f64 {
         let lost = 1.0 - self.now.gbps / self.fixed.gbps.max(1e-9);
         if lost > NOTABLE { 1.0 + lost } else { 1.0 - self.fixed.p99_us / self.now.p99_us.max(1e-9) }

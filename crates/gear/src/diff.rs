@@ -1,4 +1,4 @@
-//! What differs between two intents.
+//! Differences between two intents.
 
 use core::fmt;
 

@@ -10,10 +10,10 @@ use crate::dialect::routeros_intents;
 use crate::intent::{Ecn, HostSettings, Intent, Pause, Port, Queue, Schedule, Trust};
 use crate::text::mask;
 
-/// Light in a cable: picoseconds per metre, as fabric files have it.
+/// Propagation delay in a cable: picoseconds per metre, as in fabric files.
 const PS_PER_METRE: u64 = 5000;
 
-/// The MTU of hosts: what carries RoCE's largest MTU, and what adapters and drivers have in common.
+/// The MTU of hosts: it carries RoCE's largest MTU, and adapters and drivers have it in common.
 const HOST_MTU: u32 = 9000;
 
 /// Why a fabric file gives no intent.
@@ -22,11 +22,11 @@ pub enum SourceError {
     /// No switch or host of this name.
     #[error("the fabric file has no {kind} \"{name}\"; there are: {there}")]
     NoSuchNode {
-        /// Whether a switch or a host was asked for.
+        /// The kind of the missing node: switch or host.
         kind: &'static str,
-        /// The name that was asked for.
+        /// The name that does not exist.
         name: String,
-        /// Some that there are.
+        /// Some of the existing names.
         there: String,
     },
     /// Marks that are not in different classes.
@@ -35,12 +35,12 @@ pub enum SourceError {
     /// Ports that give classes different shares, and no name of a host that chooses one.
     #[error("the ports of the fabric file's switches have different shares: name this machine's host")]
     DifferentShares,
-    /// A vendor's configuration that is about no port.
+    /// A vendor's configuration that covers no port.
     #[error("the configuration of \"{0}\" is about no port")]
     NoPorts(String),
 }
 
-/// What a switch of the fabric file is meant to do. Ports without names get those of `dialect`.
+/// The intent of a switch of the fabric file. Ports without names get the default names of `dialect`.
 ///
 /// # Errors
 /// When there is no such switch.
@@ -135,21 +135,21 @@ fn weights_of(profile: &Profile, dscps: &[u8]) -> Result<Vec<(u8, u32)>, SourceE
     Ok(dscps.iter().map(|dscp| (*dscp, weight(*dscp))).collect())
 }
 
-/// Names of a switch's ports by number, as a configuration of its system has them.
+/// Names of a switch's ports by number, as a configuration of its system names them.
 pub(crate) fn port_names(switch: &NamedSwitch, dialect: Dialect) -> Vec<String> {
     let own = switch.imported.is_some() && matches!(dialect, Dialect::Sonic | Dialect::RouterOs);
     let name = |(index, name): (usize, &String)| if own { name.clone() } else { dialect.port_name(index) };
     switch.ports.iter().enumerate().map(name).collect()
 }
 
-/// Ports by number, under the names of another system.
+/// Names ports by number, as another system does.
 fn name_ports(intent: &mut Intent, dialect: Dialect) {
     for (index, port) in intent.ports.iter_mut().enumerate() {
         port.name = dialect.port_name(index);
     }
 }
 
-/// What a simulated port does, as an intent.
+/// The intent of a simulated port.
 pub(crate) fn of_profile(profile: &Profile) -> Intent {
     let mut queues = [Queue { schedule: Schedule::Weighted(1), ecn: None }; 8];
     for (queue, own) in queues.iter_mut().zip(&profile.queues) {
@@ -193,7 +193,7 @@ fn host_number(network: &Network, name: &str) -> Result<usize, SourceError> {
     })
 }
 
-/// What a host of the fabric file is meant to do.
+/// The intent of a host of the fabric file.
 ///
 /// # Errors
 /// When there is no such host.

@@ -1,15 +1,15 @@
-//! How a network treats its traffic classes, without the words of any vendor.
+//! The treatment of traffic classes in a network, independent of any vendor's terms.
 
 use crate::text::classes;
 
-/// Bytes at which marking begins and becomes certain where nothing is said: what NVIDIA's switches have in
-/// their RoCE mode (Cumulus Linux, "RDMA over Converged Ethernet").
+/// Default ECN thresholds, at which marking begins and becomes certain: those of NVIDIA's switches in RoCE
+/// mode (Cumulus Linux, "RDMA over Converged Ethernet").
 pub const ECN_DEFAULT: Ecn = Ecn::Thresholds { min: 150_000, max: 1_500_000, percent: 100 };
 
-/// The MTU of switch ports where nothing is said.
+/// The default MTU of switch ports.
 pub const MTU_DEFAULT: u32 = 9216;
 
-/// What one switch or host is meant to do.
+/// The planned or configured QoS of one switch or host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Intent {
     /// The header that decides about a packet's class.
@@ -34,7 +34,7 @@ pub struct Intent {
     pub dcbx: bool,
     /// The largest payload of an Ethernet frame in bytes.
     pub mtu: u32,
-    /// Ports that the configuration is for.
+    /// Ports that the configuration applies to.
     pub ports: Vec<Port>,
     /// Settings that only hosts have.
     pub host: Option<HostSettings>,
@@ -122,14 +122,14 @@ pub struct Pause {
     pub headroom: Option<u32>,
 }
 
-/// A port that the configuration is for.
+/// A port that the configuration applies to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Port {
     /// The name of the port in its system.
     pub name: String,
-    /// Speed of the link in Gb/s, where the configuration says it.
+    /// Speed of the link in Gb/s, where the configuration has it.
     pub gbps: Option<u32>,
-    /// Length of the cable in metres, where the configuration says it.
+    /// Length of the cable in metres, where the configuration has it.
     pub metres: Option<u32>,
 }
 
@@ -154,12 +154,12 @@ pub struct HostSettings {
     pub functions: u16,
 }
 
-/// One difference between an intent and what a dialect can say.
+/// One difference between an intent and what a dialect can express.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Note(pub String);
 
 impl Intent {
-    /// The same intent with one value for what does not matter: maps of headers that are not trusted.
+    /// The same intent with settings that have no effect, maps of untrusted headers, set to one value.
     #[must_use]
     pub fn normal(mut self) -> Self {
         if !self.trust.dscp() {
@@ -201,7 +201,7 @@ impl Intent {
             let largest = (0..8).max_by_key(|index| percents[*index]).unwrap_or(0);
             percents[largest] -= 1;
         }
-        // What rounding left goes to the largest share.
+        // The largest share gets the remainder of rounding.
         let largest = (0..8).max_by_key(|index| percents[*index]).unwrap_or(0);
         percents[largest] += 100 - percents.iter().sum::<u32>();
         percents.map(|percent| percent as u8)
@@ -277,7 +277,7 @@ impl HostSettings {
     }
 }
 
-/// Collects what a dialect cannot say while an intent is made to fit.
+/// Collects the settings that a dialect cannot express while an intent is made to fit.
 #[derive(Default, Debug)]
 pub struct Fit {
     notes: Vec<Note>,
@@ -338,7 +338,7 @@ impl Fit {
         }
     }
 
-    /// Thresholds are written out, in steps of so many bytes.
+    /// Writes thresholds out, in steps of so many bytes.
     pub(crate) fn thresholds(&mut self, intent: &mut Intent, step: u32) {
         for (class, queue) in intent.queues.iter_mut().enumerate() {
             let (min, max, percent) = match queue.ecn {
@@ -401,7 +401,7 @@ impl Fit {
 }
 
 impl Intent {
-    /// What a device does that was told nothing: one class, and neither PFC nor ECN.
+    /// The settings of an unconfigured device: one class, and neither PFC nor ECN.
     pub(crate) fn nothing() -> Self {
         Self {
             trust: Trust::None,
@@ -422,8 +422,8 @@ impl Intent {
 }
 
 impl Fit {
-    /// What all hosts have in common: the priority code point is the priority, packets without a mark have
-    /// priority 0, marking is the switches' work, and buffers are the adapter's.
+    /// Applies the properties that all hosts have in common: the priority code point is the priority, packets
+    /// without a mark have priority 0, switches do the marking, and the adapter sizes its buffers.
     pub(crate) fn host(&mut self, intent: &mut Intent) {
         if intent.default_class != 0 {
             self.note("packets without a mark have priority 0");

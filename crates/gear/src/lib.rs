@@ -1,6 +1,6 @@
-//! Configurations of real switches, adapters and hosts. An [`Intent`] says how a network treats its traffic
-//! classes; each [`Dialect`] writes an intent as one system's configuration and reads it back. Nothing here
-//! applies a configuration to a device.
+//! Configurations of real switches, adapters and hosts. An [`Intent`] describes how a network treats its
+//! traffic classes; each [`Dialect`] writes an intent as one system's configuration and reads it back. This
+//! crate never applies a configuration to a device.
 #![forbid(unsafe_code)]
 
 mod attach;

@@ -10,7 +10,7 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// What follows some words at the beginning of the command.
+    /// The rest of the command after some words at its beginning.
     pub(super) fn after(&self, words: &str) -> Option<&'a str> {
         let rest = self.line.text.strip_prefix(words)?;
         if rest.is_empty() || rest.starts_with(char::is_whitespace) { Some(rest.trim()) } else { None }
@@ -37,7 +37,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// How deep commands are nested at most.
+/// The deepest nesting of commands.
 const DEPTH_MAX: usize = 16;
 
 /// A text as blocks, by indentation.

@@ -10,10 +10,10 @@ use crate::text::{ReadError, classes, list, mask, number};
 /// Name of the profile that is written.
 const PROFILE: &str = "ROCKERY";
 
-/// Class by class of service on a new switch: 0 and 1 change places.
+/// Class by class of service on a new switch: 0 and 1 are exchanged.
 const COS: [u8; 8] = [1, 0, 2, 3, 4, 5, 6, 7];
 
-/// Class by DSCP on a new switch: eights of DSCP, with 0 and 1 in each other's place.
+/// Class by DSCP on a new switch: the DSCP divided by eight, with 0 and 1 exchanged.
 fn dscp_default() -> [u8; 64] {
     core::array::from_fn(|value| COS[value / 8])
 }
@@ -102,7 +102,7 @@ fn write_queue(text: &mut String, class: usize, queue: &Queue) {
     }
 }
 
-/// What a `qos profile`, or an interface itself, says.
+/// The settings of a `qos profile`, or of an interface itself.
 #[derive(Clone)]
 struct Profile {
     pfc_on: bool,
@@ -249,7 +249,7 @@ fn read_interface(
     (dscp, cos): (&[u8; 64], &[u8; 8]),
 ) -> Result<Option<Intent>, ReadError> {
     let (mut own, mut about, mut cos_default) = (Profile::default(), false, 0);
-    // Switched ports trust the class of service until they are told otherwise.
+    // By default, switched ports trust the class of service.
     let mut trust = Trust::Pcp;
     let (mut mtu, mut dcbx) = (9214, false);
     for line in &block.below {

@@ -1,4 +1,4 @@
-//! Linux hosts with iproute2's `dcb`, and what `mlnx` shares with them: marking, MTU, pause, firmware and
+//! Linux hosts with iproute2's `dcb`, and the parts that `mlnx` shares: marking, MTU, pause, firmware and
 //! SR-IOV (manual pages of iproute2; rdma-core's and NVIDIA's tools).
 
 use std::fmt::Write;
@@ -27,7 +27,7 @@ pub(super) fn fit_host(intent: &mut Intent, fit: &mut Fit) {
     host.cnp_priority &= 7;
 }
 
-/// The unit that runs the script at every start, since what `dcb` and `mlnx_qos` set is lost at a reboot.
+/// The unit that runs the script at every start, since settings of `dcb` and `mlnx_qos` are lost at a reboot.
 pub(crate) const UNIT: &str = "[Unit]\nDescription=QoS of the RDMA adapter\nAfter=network-pre.target \
     systemd-modules-load.service\nBefore=network-online.target\n\n[Service]\n\
     Type=oneshot\nRemainAfterExit=yes\n\
@@ -108,7 +108,7 @@ pub(super) fn write_host(text: &mut String, intent: &Intent) {
     );
 }
 
-/// What was read of a host.
+/// The settings read of a host.
 pub(super) struct Reading {
     pub(super) intent: Intent,
     pub(super) host: HostSettings,
@@ -150,7 +150,7 @@ impl Reading {
         self.intent
     }
 
-    /// Commands that `linux` and `mlnx` share; whether it is one.
+    /// Applies commands that `linux` and `mlnx` share; returns whether the command is one.
     pub(super) fn shared(&mut self, file: &str, command: &Command) -> Result<bool, ReadError> {
         let value = |word: &str, max| number(file, command.line, word, 0..=max);
         match command.parts().as_slice() {

@@ -37,7 +37,7 @@ pub(super) fn write(intent: &Intent) -> String {
     let trust = if intent.trust.dscp() { "dscp" } else { "pcp" };
     let _ = writeln!(text, "mlnx_qos -i {port} --dcbx os\nmlnx_qos -i {port} --trust {trust}");
     if intent.trust.dscp() {
-        // An adapter has eights of DSCP in its priorities until it is told otherwise.
+        // The default priority of an adapter is the DSCP divided by eight.
         for value in (0..64_u8).filter(|value| intent.dscp[usize::from(*value)] != value / 8) {
             let class = intent.dscp[usize::from(value)];
             let _ = writeln!(text, "mlnx_qos -i {port} --dscp2prio set,{value},{class}");

@@ -1,4 +1,4 @@
-//! The configurations of single systems: what each can say, and how it says it.
+//! The configuration languages of single systems.
 
 mod blocks;
 mod eos;
@@ -72,7 +72,7 @@ pub enum UnknownVersion {
     Range {
         /// The name of the dialect.
         dialect: &'static str,
-        /// The version that was asked for.
+        /// The requested version.
         version: String,
         /// The oldest known version.
         from: Version,
@@ -88,11 +88,11 @@ pub struct Written {
     pub file: &'static str,
     /// The configuration itself.
     pub text: String,
-    /// What the configuration says: the intent, as far as the dialect can say it.
+    /// The intent that the configuration expresses: the nearest one that the dialect can.
     pub expressed: Intent,
     /// Files that belong to it, with their names.
     pub more: Vec<(&'static str, String)>,
-    /// Differences between the intent and what the configuration says.
+    /// Differences between the intent and the configuration.
     pub notes: Vec<Note>,
 }
 
@@ -134,10 +134,10 @@ impl Dialect {
     /// The oldest and the newest version whose configurations are known.
     pub const fn versions(self) -> (Version, Version) {
         match self {
-            // 7.23 maps DSCP from profiles by itself, and has lossless classes of its own.
+            // 7.23 maps DSCP from profiles by itself, and has its own lossless classes.
             Self::RouterOs => (Version(7, 15), Version(7, 22)),
             Self::Sonic => (Version(202_205, 0), Version(202_505, 0)),
-            // 5.15 says `enabled` where earlier versions say `on`.
+            // 5.15 writes `enabled` where earlier versions write `on`.
             Self::Nvue => (Version(5, 3), Version(5, 14)),
             Self::Eos => (Version(4, 27), Version(4, 36)),
             Self::NxOs => (Version(9, 3), Version(10, 5)),
@@ -179,7 +179,7 @@ impl Dialect {
         if (from..=to).contains(&parsed) { Ok((dialect, parsed)) } else { Err(range()) }
     }
 
-    /// The name of a port by its number, where nothing else names it.
+    /// The default name of a port by its number.
     pub fn port_name(self, index: usize) -> String {
         match self {
             Self::RouterOs => format!("qsfp28-{}-1", index + 1),
@@ -194,7 +194,7 @@ impl Dialect {
         }
     }
 
-    /// The nearest intent that the dialect can say, with what differs.
+    /// The nearest intent that the dialect can express, with the differences.
     pub fn fit(self, intent: &Intent) -> (Intent, Vec<Note>) {
         let (mut fitted, mut fit) = (intent.clone().normal(), Fit::default());
         if fitted.ports.is_empty() {

@@ -1,5 +1,5 @@
-//! Commands of NVIDIA's NVUE (Cumulus Linux, "Quality of Service" and the NVUE command reference). Everything
-//! is written out instead of `nv set qos roce`, whose meaning depends on the chip.
+//! Commands of NVIDIA's NVUE (Cumulus Linux, "Quality of Service" and the NVUE command reference). Settings
+//! are written one by one instead of by `nv set qos roce`, whose meaning depends on the chip.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -114,7 +114,7 @@ struct Link {
     dcbx: bool,
 }
 
-/// What was read so far.
+/// The settings read so far.
 struct Reading<'a> {
     file: &'a str,
     intent: Intent,
@@ -130,7 +130,7 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// What a switch has before any command.
+    /// The settings of a switch before any command.
     fn new(file: &'a str) -> Self {
         let mut intent = Intent { trust: Trust::Pcp, pcp: [0, 1, 2, 3, 4, 5, 6, 7], ..Intent::default() };
         (0_u8..).zip(&mut intent.dscp).for_each(|(value, class)| *class = value / 8);
@@ -140,7 +140,7 @@ impl<'a> Reading<'a> {
         Self { file, intent, pfc: 0, tx: true, rx: true, strict: 0, percents, ecn: 1, min, max, links }
     }
 
-    /// What `nv set qos roce` sets in its lossless mode.
+    /// Applies `nv set qos roce`, in its lossless or lossy mode.
     fn roce(&mut self, lossless: bool) {
         self.intent.trust = Trust::Both;
         self.pfc = if lossless { 1 << 3 } else { 0 };
@@ -262,7 +262,7 @@ impl<'a> Reading<'a> {
             ["link", "mtu", word] => mtu = Some(number(word)?),
             ["link", "speed", word] => gbps = word.strip_suffix('G').map(number).transpose()?,
             ["lldp", "dcbx-pfc-tlv", word] => dcbx = Some(self.able(line, word)?),
-            // Other settings of interfaces have nothing to do with QoS.
+            // Other settings of interfaces do not concern QoS.
             _ => return Ok(()),
         }
         for name in expanded(names) {

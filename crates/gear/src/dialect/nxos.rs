@@ -15,7 +15,7 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.symmetric_pfc(intent);
     fit.no_buffers(intent);
     fit.bare_ports(intent);
-    // A header without matches decides nothing.
+    // A header without matches has no effect.
     let default = intent.default_class;
     let decides = |values: &[u8]| values.iter().any(|class| *class != default);
     intent.trust =
@@ -103,7 +103,7 @@ fn write_queue(text: &mut String, queue: &Queue, level: &mut u8) {
     }
 }
 
-/// What is read, by name.
+/// Class maps and policies read so far, by name.
 #[derive(Default)]
 struct Policies<'a> {
     /// DSCP and CoS values of each class map.

@@ -104,7 +104,7 @@ fn write_policies(text: &mut String, intent: &Intent) {
     text.push_str("system qos\n ets mode on\n");
 }
 
-/// What is read, by name.
+/// Class maps and policies read so far, by name.
 #[derive(Default)]
 struct Policies<'a> {
     dscp: BTreeMap<&'a str, [u8; 64]>,
@@ -123,7 +123,7 @@ struct Policies<'a> {
 pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
     let blocks = blocks(file, text)?;
     let mut policies = Policies::default();
-    // What policies refer to comes first, wherever it stands.
+    // The first pass reads the definitions that policies refer to, wherever they are in the text.
     for pass in 0..2 {
         for block in &blocks {
             policies.block(file, block, pass)?;
@@ -159,7 +159,7 @@ impl<'a> Policies<'a> {
                         return Err(line.wrong(file, "this line of a qos-map is not known"));
                     };
                     let queue = number(file, line.line.number, queue, 0..=7)? as u8;
-                    // Groups that share queue 0 with group 0 are what Dell's examples have.
+                    // Groups that share queue 0 with group 0 appear in Dell's examples.
                     if queue != 0 && list(file, line.line.number, groups, 7)? != [queue] {
                         return Err(
                             line.wrong(file, "a queue of another number than its group is not supported")

@@ -1,5 +1,5 @@
-//! RouterOS scripts (`/interface ethernet switch qos`; MikroTik, "Quality of Service"). They are read by the
-//! importer of fabric files, so that what is simulated there and what is compared here is one thing.
+//! RouterOS scripts (`/interface ethernet switch qos`; MikroTik, "Quality of Service"). The importer of
+//! fabric files reads them, so that simulation and comparison use the same configuration.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::text::{ReadError, classes, lines, ranges};
 /// The class of the built-in profile `default`, which headers without a map entry get.
 const UNMAPPED_CLASS: u8 = 1;
 
-/// The lanes of a 100G port, which are interfaces of their own.
+/// The lanes of a 100G port, each of which is an interface.
 const LANES: u8 = 4;
 
 pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
@@ -197,7 +197,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
     Ok(of_config(&config))
 }
 
-/// The intents of the ports that a configuration is about.
+/// The intents of the ports that a configuration covers.
 pub(crate) fn of_config(config: &RouterOsConfig) -> Vec<Intent> {
     let mut found: Vec<Intent> = Vec::new();
     for (name, port) in config.ports.iter().filter(|(_, port)| **port != RouterOsPort::default()) {

@@ -1,6 +1,5 @@
-//! SONiC's `config_db.json` (sonic-net, `sonic-yang-models`). The QoS tables are read by the importer of
-//! fabric
-//! files; ports, cables and buffer profiles are read here.
+//! SONiC's `config_db.json` (sonic-net, `sonic-yang-models`). The importer of fabric files reads the QoS
+//! tables; ports, cables and buffer profiles are read here.
 
 use fabric::topology::LinkConfig;
 use fabric::vendor::{Imported, PortPlace};
@@ -192,7 +191,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
     ports
         .map(|(index, name)| {
             let place = PortPlace { name: Some(name), index, count };
-            // Headroom that the switch computes is not looked at, so the link does not matter.
+            // The link does not matter, because headroom that the switch computes is not used.
             let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(10));
             let (_, profile) = config.port(&place, &link).map_err(|what| failed(1, what))?;
             let mut intent = of_profile(&profile);

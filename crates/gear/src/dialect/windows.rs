@@ -7,7 +7,7 @@ use super::shell::{Command, split};
 use crate::intent::{Fit, HostSettings, Intent, Port, Schedule, Trust};
 use crate::text::{ReadError, classes, lines, list, mask, number};
 
-/// What `*JumboPacket` counts besides the payload.
+/// Bytes that `*JumboPacket` counts besides the payload.
 const ETHERNET_HEADER: u32 = 14;
 
 pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
@@ -200,7 +200,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             _ => return Err(cmdlet.command.wrong(file, "this cmdlet is not known")),
         }
     }
-    // What is not given to a class belongs to the default class, which has priority 0.
+    // Bandwidth that no class is given belongs to the default class, which has priority 0.
     percents[0] =
         100_u8.saturating_sub(percents[1..].iter().fold(0, |sum, percent| sum.saturating_add(*percent)));
     for (class, queue) in intent.queues.iter_mut().enumerate() {

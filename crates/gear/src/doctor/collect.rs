@@ -1,6 +1,5 @@
-//! The facts of this host, as a snapshot: outputs of tools and files of sysfs. Nothing is changed, and
-//! nothing
-//! needs root; what is not allowed or not installed is left out.
+//! The facts of this host, as a snapshot: outputs of tools and files of sysfs. Nothing is changed, and root
+//! is not needed; files and tools that are not accessible or not installed are left out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -58,7 +57,7 @@ pub fn snapshot() -> String {
         interface_files(&mut sysfs, netdev);
     }
     text += &sysfs;
-    // Without adapters, no tool has anything to say.
+    // Without adapters, the tools have no output.
     if netdevs.is_empty() {
         return text;
     }
@@ -173,7 +172,7 @@ fn file(text: &mut String, path: &str) {
 fn section<'a>(text: &mut String, command: &str, lines: impl Iterator<Item = &'a str>) {
     let _ = writeln!(text, "==> {command} <==");
     for line in lines {
-        // Characters that are no text would make the snapshot unreadable.
+        // Control characters would make the snapshot unreadable.
         let clean: String = line.chars().filter(|letter| !letter.is_control() || *letter == '\t').collect();
         let _ = writeln!(text, "{clean}");
     }
@@ -219,7 +218,7 @@ fn kernel_options(text: &mut String) {
             }
         }
     }
-    // Only where files could be read does their silence say anything.
+    // The absence of a line shows something only if files could be read.
     if seen {
         section(text, "grep -rlE \"mlnx_qos|dcb pfc\" /etc", found.iter().map(String::as_str));
     }

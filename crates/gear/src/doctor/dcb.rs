@@ -7,8 +7,8 @@ use super::facts::{Adapter, HostFacts};
 use super::sections::Section;
 use crate::text::{Line, ReadError};
 
-/// Takes the facts of `dcb -j pfc|app|ets show dev IF`. Other objects, and output that is not JSON, hold
-/// nothing that a rule looks at.
+/// Takes the facts of `dcb -j pfc|app|ets show dev IF`. Other objects, and output that is not JSON, are not
+/// used by any rule.
 pub(super) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     let (Some(object), Some(name)) = (section.argument("-j"), section.argument("dev")) else { return Ok(()) };
     let Some(first) = section.lines.iter().find(|line| !line.text.trim().is_empty()) else { return Ok(()) };
@@ -57,7 +57,8 @@ fn pfc(
     Ok(())
 }
 
-/// The map of DSCPs: what it does not list has priority 0. Without entries it is unknown which header counts.
+/// The map of DSCPs: those without an entry have priority 0. Without entries it is unknown whether the DSCP
+/// is trusted.
 fn applications(
     section: &Section<'_>,
     line: &Line<'_>,
@@ -143,7 +144,7 @@ mod tests {
         };
         assert!(found(&host(&off, "[26,3]")).contains(&"pfc-off"));
         assert!(!found(&host(ON, "[26,3]")).contains(&"pfc-off"));
-        // Without entries nothing is known of the header that counts.
+        // Without entries it is unknown whether the DSCP is trusted.
         let host_without = read_host("host", &host(ON, "")).unwrap();
         assert!(host_without.adapters[0].dscp.is_none() && host_without.adapters[0].trusts_dscp.is_none());
         for (pfc, app) in [("true", "[26,3]"), (ON, "[64,3]"), (ON, "[26]"), (ON, "[26,3")] {

@@ -1,4 +1,4 @@
-//! What is known of a host, each fact with the line that it comes from. What was not seen is `None`.
+//! Facts of a host, each with the line that it comes from. A fact that was not observed is `None`.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ impl fmt::Display for Evidence {
 pub struct Fact<T> {
     /// The value itself.
     pub value: T,
-    /// The line that says it.
+    /// The line that shows it.
     pub seen: Evidence,
 }
 
@@ -43,7 +43,7 @@ pub struct GidEntry {
 }
 
 impl GidEntry {
-    /// Whether packets with this address are routed: no link-local address.
+    /// Whether packets with this address are routed: it is not link-local.
     pub fn is_routable(&self) -> bool {
         match self.address {
             std::net::IpAddr::V4(_) => true,
@@ -84,9 +84,9 @@ impl fmt::Display for PcieLink {
 /// A PCIe device of a host.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PcieFacts {
-    /// What the card can do (`LnkCap`).
+    /// The speed and width that the card supports (`LnkCap`).
     pub capable: Option<Fact<PcieLink>>,
-    /// What the link trained to (`LnkSta`).
+    /// The speed and width that the link trained to (`LnkSta`).
     pub trained: Option<Fact<PcieLink>>,
     /// The largest read request in bytes.
     pub max_read_request: Option<Fact<u32>>,
@@ -94,7 +94,7 @@ pub struct PcieFacts {
     pub relaxed_ordering: Option<Fact<bool>>,
 }
 
-/// What is known of an RDMA adapter's port.
+/// Facts of an RDMA adapter's port.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Adapter {
     /// The RDMA device, or the name of the Windows adapter.
@@ -117,7 +117,7 @@ pub struct Adapter {
     pub gids: Vec<Fact<GidEntry>>,
     /// The PCIe link.
     pub pcie: PcieFacts,
-    /// The NUMA node; -1 where the firmware does not say.
+    /// The NUMA node; -1 where the firmware does not report it.
     pub numa_node: Option<Fact<i32>>,
     /// Whether DSCP is trusted, and PCP otherwise.
     pub trusts_dscp: Option<Fact<bool>>,
@@ -155,7 +155,7 @@ pub struct Adapter {
     pub ethernet: Option<Fact<bool>>,
 }
 
-/// What is known of SMB and DCB on Windows.
+/// Facts of SMB and DCB on Windows.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct WindowsFacts {
     /// The edition: `Microsoft Windows Server 2022 Standard`.
@@ -178,7 +178,7 @@ pub struct WindowsFacts {
     pub technology: Option<Fact<u32>>,
 }
 
-/// What a fabric file says of a host and its adapter.
+/// The plan of a fabric file for a host and its adapter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlannedHost {
     /// The name of the host.
@@ -207,7 +207,7 @@ pub struct PlannedHost {
     pub functions: u32,
     /// Percent of bandwidth by class: those of the switch at the other end.
     pub shares: [u8; 8],
-    /// What the first switch that it is attached to is meant to do.
+    /// The planned settings of the first switch that the host is attached to.
     pub switch: Intent,
     /// Its links with switches.
     pub links: Vec<PlannedLink>,
@@ -243,14 +243,14 @@ pub struct SmbMount {
     pub rdma: bool,
 }
 
-/// What is known of a host.
+/// Facts of a host.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct HostFacts {
     /// The name of the snapshot, or `this host`.
     pub name: String,
     /// The RDMA adapters of the host.
     pub adapters: Vec<Adapter>,
-    /// PCIe bandwidth that the kernel found limited, in the words of its log.
+    /// PCIe bandwidth in Gb/s to which the kernel found a device limited, from its log.
     pub pcie_limited: Vec<Fact<f64>>,
     /// Rules of the firewall that drop RoCEv2.
     pub dropped_4791: Vec<Fact<()>>,
@@ -262,7 +262,7 @@ pub struct HostFacts {
     pub smb_mounts: Vec<Fact<SmbMount>>,
     /// Software RDMA devices (rxe, siw), and the interfaces that they are on.
     pub software_devices: Vec<Fact<String>>,
-    /// Whether GPUs were seen.
+    /// GPUs, with their NUMA nodes where known.
     pub gpus: Vec<Fact<Option<i32>>>,
     /// PCI bridges that redirect peer-to-peer requests (ACS).
     pub acs_redirects: Vec<Fact<()>>,
@@ -270,11 +270,11 @@ pub struct HostFacts {
     pub iommu_translates: Option<Fact<bool>>,
     /// `NCCL_IB_GID_INDEX` and the like: variable and index.
     pub gid_variables: Vec<Fact<(String, u32)>>,
-    /// Whether something sets DCB again after a reboot.
+    /// Whether a service or script restores DCB after a reboot.
     pub persistent: Option<Fact<bool>>,
-    /// What only Windows has.
+    /// Facts that only Windows hosts have.
     pub windows: Option<WindowsFacts>,
-    /// What it is meant to do, where a fabric file says so.
+    /// The host's plan, where a fabric file has one.
     pub planned: Option<PlannedHost>,
 }
 

@@ -435,7 +435,7 @@ fn environment(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadEr
     Ok(())
 }
 
-/// `grep … /etc` for what sets DCB at start, and for options of the kernel.
+/// `grep … /etc` for files that set DCB at start, and for options of the kernel.
 fn grep(section: &Section<'_>, host: &mut HostFacts) {
     if section.command.contains("mlnx_qos") {
         let fact = match section.lines.first() {

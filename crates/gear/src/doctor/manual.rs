@@ -1,14 +1,13 @@
-//! Where more is written about each rule: its section in the manual, and the specification of what it looks
-//! at.
+//! References of each rule: its section in the manual, and the specification of the setting.
 
-/// A rule, and where more is written about it.
+/// A rule, and its references.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The name of the rule.
     pub rule: &'static str,
     /// Its section in the manual.
     pub link: &'static str,
-    /// The specification of what it looks at.
+    /// The specification of the setting that it examines.
     pub specification: &'static str,
 }
 
@@ -145,7 +144,7 @@ pub(crate) fn link(rule: &str) -> &'static str {
     entry(rule).map_or("docs/gear.md#rules", |entry| entry.link)
 }
 
-/// The specification of what a rule looks at; empty for a rule that is not in the manual.
+/// The specification of a rule; empty for a rule that is not in the manual.
 pub(crate) fn specification(rule: &str) -> &'static str {
     entry(rule).map_or("", |entry| entry.specification)
 }

@@ -1,6 +1,5 @@
-//! `doctor`: facts of hosts and switches, and what is wrong with them. A fact that was not seen is
-//! unknown: no
-//! rule finds it right or wrong.
+//! `doctor`: facts of hosts and switches, and their faults. A fact that was not observed is unknown: no rule
+//! evaluates it.
 
 pub mod collect;
 mod dcb;
@@ -39,18 +38,18 @@ pub struct SwitchFacts {
     pub text: String,
     /// Ports that are configured alike; none where no configuration was seen.
     pub groups: Vec<Intent>,
-    /// What it prints about itself.
+    /// Facts from the outputs of its commands.
     pub shown: Shown,
-    /// What it is meant to do, and its name, where a fabric file says so.
+    /// The switch's plan, where a fabric file has one.
     pub planned: Option<Planned>,
 }
 
-/// What a fabric file says of a switch.
+/// The plan of a fabric file for a switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Planned {
     /// The name of the switch.
     pub name: String,
-    /// What it is meant to do, as far as its system can say it.
+    /// The planned settings, as far as the switch's system can express them.
     pub intent: Intent,
     /// Names of its ports, by number.
     pub ports: Vec<String>,
@@ -65,7 +64,7 @@ impl SwitchFacts {
         planned.ports.get(usize::from(number)).map(String::as_str)
     }
 
-    /// What the configuration says of the port with this number: of that of its name, else of most ports.
+    /// The configured settings of the port with this number: of the port of that name, else of most ports.
     pub fn group(&self, number: u16) -> Option<&Intent> {
         let name = self.port_name(number);
         let is_own =
@@ -75,39 +74,39 @@ impl SwitchFacts {
     }
 }
 
-/// What a fault costs.
+/// The consequence of a fault.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Consequence {
     /// The simulated difference.
     Simulated(Cost),
     /// No packet of RDMA arrives.
     NothingArrives,
-    /// RDMA is not used: programs go on over TCP.
+    /// RDMA is not used: programs use TCP.
     FallsBackToTcp,
-    /// Settings are lost with the next start: until then nothing changes.
+    /// Settings are lost at the next boot: until then nothing changes.
     AfterReboot(Cost),
-    /// What the simulator does not model; the figure is not known.
+    /// A consequence that the simulator does not model; no figure is known.
     NotSimulated(&'static str),
 }
 
-/// Something that is wrong.
+/// A fault.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
     /// The name of the rule.
     pub rule: &'static str,
     /// The host or switch, with its port.
     pub place: String,
-    /// What is wrong.
+    /// A description of the fault.
     pub what: String,
-    /// The lines that say so.
+    /// The lines that show it.
     pub evidence: Vec<Evidence>,
-    /// What it costs.
+    /// The consequence of the fault.
     pub consequence: Consequence,
-    /// What to do, in the words of that system.
+    /// The correction, in the terms of that system.
     pub fix: String,
-    /// Where more is written about it.
+    /// The section of the manual.
     pub link: &'static str,
-    /// The specification of what it is about.
+    /// The specification of the setting.
     pub specification: &'static str,
 }
 
@@ -146,13 +145,13 @@ impl fmt::Display for Finding {
 pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
     let mut host = HostFacts { name: file.to_owned(), ..HostFacts::default() };
     for section in sections::sections(file, text)? {
-        // Sections of other commands hold nothing that a rule looks at.
+        // Sections of other commands are not used by any rule.
         let _ = linux::take(&section, &mut host)? || windows::take(&section, &mut host)?;
     }
     Ok(host)
 }
 
-/// Reads what is known of a switch: its configuration, or outputs of its commands, or both.
+/// Reads the facts of a switch: its configuration, or outputs of its commands, or both.
 ///
 /// # Errors
 /// A system that is not known, and the first line that is not understood.

@@ -1,4 +1,4 @@
-//! What neighbours say by LLDP and DCBX, from a capture or frame by frame.
+//! Facts of neighbours from LLDP and DCBX, from a capture or frame by frame.
 
 use std::fmt::Write as _;
 
@@ -33,7 +33,7 @@ pub struct Neighbour {
     pub pfc: Option<PfcFacts>,
     /// Priority, selector and protocol of applications.
     pub applications: Vec<(u8, u8, u16)>,
-    /// Whether it speaks the form of DCBX before 802.1Qaz.
+    /// Whether it sends the form of DCBX before 802.1Qaz (CEE).
     pub cee: bool,
     /// TLVs that could not be read.
     pub errors: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Neighbour {
 /// ETS of a neighbour.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct EtsFacts {
-    /// Whether it takes a recommendation.
+    /// Whether it accepts a recommendation.
     pub willing: bool,
     /// Traffic class by priority.
     pub class_of_priority: [u8; 8],
@@ -55,7 +55,7 @@ pub struct EtsFacts {
 /// PFC of a neighbour.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct PfcFacts {
-    /// Whether it takes the peer's setting.
+    /// Whether it accepts the peer's setting.
     pub willing: bool,
     /// How many priorities may have PFC at once.
     pub capability: u8,
@@ -66,7 +66,7 @@ pub struct PfcFacts {
 /// Neighbours of a capture (classic pcap, Ethernet), each as its last frame describes it.
 ///
 /// # Errors
-/// What is no capture of Ethernet.
+/// A file that is not a capture of Ethernet.
 pub fn neighbours(file: &str, bytes: &[u8]) -> Result<Vec<Neighbour>, ReadError> {
     let no = |what: &str| ReadError::new(file, 1, what.to_owned());
     let word =
@@ -92,8 +92,8 @@ pub fn neighbours(file: &str, bytes: &[u8]) -> Result<Vec<Neighbour>, ReadError>
     Ok(found)
 }
 
-/// Adds what a frame says; a later frame of the same port replaces an earlier one. Frames of other protocols
-/// add nothing.
+/// Adds the facts of a frame; a later frame of the same port replaces an earlier one. Frames of other
+/// protocols are ignored.
 pub fn hear(found: &mut Vec<Neighbour>, frame: &[u8]) {
     let Some(neighbour) = of_frame(frame) else { return };
     let same = |other: &&mut Neighbour| other.source == neighbour.source && other.port == neighbour.port;
@@ -103,7 +103,7 @@ pub fn hear(found: &mut Vec<Neighbour>, frame: &[u8]) {
     }
 }
 
-/// What one frame says, if it is one of LLDP.
+/// The facts of one frame; `None` where it is not LLDP.
 fn of_frame(frame: &[u8]) -> Option<Neighbour> {
     let (ethernet, payload) = Ethernet::parse(frame).ok()?;
     if ethernet.ethertype != EtherType::LLDP {
@@ -157,7 +157,7 @@ fn of_pfc(pfc: PfcTlv) -> PfcFacts {
     PfcFacts { willing: pfc.willing, capability: pfc.capability, enabled: classes(pfc.enabled).collect() }
 }
 
-/// Neighbours as a page, with what does not fit together on the link.
+/// Neighbours as a page, with the settings that differ between the two ends of the link.
 pub fn page(neighbours: &[Neighbour]) -> String {
     let mut text = String::new();
     for neighbour in neighbours {
@@ -207,7 +207,7 @@ pub fn page(neighbours: &[Neighbour]) -> String {
     text + &mismatches(neighbours)
 }
 
-/// Two neighbours of one capture are the two ends of its link.
+/// Settings that differ between the two neighbours of a capture, which are the two ends of its link.
 fn mismatches(neighbours: &[Neighbour]) -> String {
     let [one, other] = neighbours else { return String::new() };
     let (Some(a), Some(b)) = (&one.pfc, &other.pfc) else { return String::new() };

@@ -16,7 +16,7 @@ pub(super) struct Section<'a> {
 /// The sections of a snapshot.
 ///
 /// # Errors
-/// Lines before the first section, and lines that are no text.
+/// Lines before the first section, and lines that are not text.
 pub(super) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'a>>, ReadError> {
     let mut found: Vec<Section<'a>> = Vec::new();
     for line in lines(file, text, &[])? {
@@ -24,7 +24,7 @@ pub(super) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'
         match (command, found.last_mut()) {
             (Some(command), _) => found.push(Section { file, command, head: line, lines: Vec::new() }),
             (None, Some(section)) => section.lines.push(line),
-            // Notes on where a snapshot comes from.
+            // Comments on the origin of a snapshot.
             (None, None) if line.text.starts_with('#') => {}
             (None, None) => {
                 let what = "a snapshot begins with \"==> COMMAND <==\"; rockery doctor snapshot writes one";

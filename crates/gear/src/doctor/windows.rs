@@ -37,7 +37,7 @@ pub(super) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
             }
             "Get-SmbClientConfiguration" | "Get-SmbServerConfiguration" => match pair {
                 Some(("EnableMultiChannel", value)) => {
-                    // It takes both the client's and the server's.
+                    // The setting applies if both the client's and the server's are on.
                     let on = boolean(section, line, value)?;
                     if windows.multichannel.as_ref().is_none_or(|fact| fact.value) {
                         windows.multichannel = Some(section.fact(line, on));
@@ -60,7 +60,7 @@ pub(super) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
             _ => {}
         }
     }
-    // A list of policies without one for SMB Direct says that there is none.
+    // A list of policies without one for SMB Direct shows that there is none.
     if program == "Get-NetQosPolicy" && windows.smb_policy.is_none() {
         windows.smb_policy = Some(section.fact(&section.head, None));
     }
@@ -134,7 +134,7 @@ fn property(
     windows: &mut WindowsFacts,
 ) -> Result<(), ReadError> {
     match pair {
-        // The property counts the Ethernet header with most drivers.
+        // With most drivers the property counts the Ethernet header.
         Some(("*JumboPacket", value)) => {
             let bytes: u32 = section.number(line, value)?;
             adapter.mtu =

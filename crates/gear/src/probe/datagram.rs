@@ -41,7 +41,7 @@ pub struct Ends {
     pub destination_port: u16,
 }
 
-/// What a packet holds.
+/// The content of a packet of a probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Heard {
     /// A datagram of connection management.
@@ -97,7 +97,7 @@ impl Ends {
         self.datagram(GSI, Deth { qkey: GSI_QKEY, source: GSI }, &mad.to_bytes())
     }
 
-    /// A message whose IP packet has so many bytes, if that is more than the message needs.
+    /// A message, padded to an IP packet of so many bytes if that is more than the message needs.
     pub fn message(&self, message: ProbeMessage, packet_bytes: usize) -> Vec<u8> {
         let around = AROUND + udp_overhead(self.destination);
         let payload = message.to_bytes(packet_bytes.saturating_sub(around));
@@ -127,7 +127,7 @@ impl Ends {
         icrc.finish()
     }
 
-    /// What a UDP payload with these ends holds; `None` for damage and for anything else.
+    /// Parses a UDP payload with these addresses and ports; `None` where it is damaged or anything else.
     pub fn parse(&self, datagram: &[u8]) -> Option<Heard> {
         let (transport, received) = split_icrc(datagram)?;
         let computed = self.icrc(transport);

@@ -1,5 +1,5 @@
-//! What is wrong with what was observed, what it costs, and what to do. What was not observed is unknown:
-//! nothing is said of it.
+//! Findings of a probe: observed faults, their cost, and their correction. A property that was not observed
+//! is unknown, and never a finding.
 
 use super::load::StreamOutcome;
 use super::shares::Share;
@@ -9,7 +9,7 @@ use crate::consequence::{Case, Talk, compare};
 use crate::doctor::{Consequence, Evidence, Finding, manual};
 use crate::intent::Schedule;
 
-/// The DSCP of notifications in the simulation, and the first one that is tried beside that of data.
+/// The DSCP of notifications in the simulation, and the first one that is tried besides that of data.
 const CNP_DSCP: u8 = 48;
 
 fn cost(gbps: u32, change: impl Fn(&mut Case)) -> Consequence {
@@ -52,7 +52,7 @@ impl Observed {
     }
 }
 
-/// What is wrong between this machine and a host whose links have this speed.
+/// Faults between this machine and a host whose links have this speed.
 pub fn survey_findings(observed: &Observed, gbps: u32) -> Vec<Finding> {
     let mut found = Vec::new();
     reach(observed, &mut found);
@@ -147,7 +147,7 @@ fn rewritten(observed: &Observed, mark: &Mark, gbps: u32) -> Finding {
     observed.say("probe-dscp-rewritten", what, vec![observed.evidence(mark.line)], consequence, fix)
 }
 
-/// How load was sent.
+/// The parameters of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadShape {
     /// Speed of the links in Gb/s, for simulations.
@@ -156,8 +156,8 @@ pub struct LoadShape {
     pub dscp: u8,
 }
 
-/// What is wrong under load: `alone` are streams of one host at a time, `together` those of all hosts at once
-/// to this machine.
+/// Faults under load: `alone` are streams of one host at a time, `together` those of all hosts at once to
+/// this machine.
 pub fn load_findings(alone: &[StreamOutcome], together: &[StreamOutcome], shape: LoadShape) -> Vec<Finding> {
     let mut found = slow(alone, shape);
     if !together.iter().all(StreamOutcome::is_of_the_network) {
@@ -201,7 +201,7 @@ pub fn load_findings(alone: &[StreamOutcome], together: &[StreamOutcome], shape:
     found
 }
 
-/// Classes that get less of a link than they are to have, while others get more. `streams` are those that the
+/// Classes that get less of a link than their share, while others get more. `streams` are those that the
 /// shares were measured with.
 pub fn share_findings(shares: &[Share], streams: &[StreamOutcome], shape: LoadShape) -> Vec<Finding> {
     let all: Vec<&StreamOutcome> = streams.iter().collect();

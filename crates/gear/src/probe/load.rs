@@ -1,13 +1,14 @@
-//! Load: when a packet is due, and what became of the packets.
+//! Load: the times at which packets are due, and the results of streams.
 
 use std::time::Duration;
 
 use super::message::{LoadEnd, LoadOrder};
 
-/// Packets that may be sent late in one go: a scheduler's pause is caught up with, a longer one is not.
+/// Packets that may be sent late in one burst: a short pause by the scheduler is made up for, a longer one is
+/// not.
 const BURST: u64 = 64;
 
-/// What a sender of load does next.
+/// The next action of a sender of load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Due {
     /// Send the packet with this number.
@@ -40,7 +41,7 @@ impl Pacer {
         Self { interval, total, slot: 0, blocked: false, end }
     }
 
-    /// What is due at this time after the start.
+    /// The action that is due at this time after the start.
     pub fn due(&mut self, now: Duration) -> Due {
         let current = (now.as_nanos() / self.interval.as_nanos()) as u64;
         let late_by = current.min(self.total).saturating_sub(self.slot);
@@ -62,12 +63,12 @@ impl Pacer {
         (self.slot, self.end.sent, self.blocked) = (self.slot + 1, self.end.sent + 1, false);
     }
 
-    /// The interface took no packet.
+    /// Records that the interface took no packet.
     pub fn blocked(&mut self) {
         self.blocked = true;
     }
 
-    /// What became of the stream.
+    /// The sender's counters of the stream.
     pub fn end(&self) -> LoadEnd {
         self.end
     }
@@ -76,7 +77,7 @@ impl Pacer {
 /// Arrivals are counted in parts of the time of this length.
 pub(super) const SLOT: Duration = Duration::from_millis(10);
 
-/// What arrived of a stream.
+/// Packets of a stream that arrived.
 #[derive(Clone, Default, Debug)]
 pub struct Tally {
     arrived: Vec<bool>,
@@ -84,20 +85,20 @@ pub struct Tally {
     pub slots: Vec<u32>,
     /// Packets with the mark of a congested switch.
     pub marked: u32,
-    /// The end, as the sender says it.
+    /// The sender's report at the end of the stream.
     pub end: Option<LoadEnd>,
-    /// The highest rate that the sender would have sent at, when it refused.
+    /// The highest rate that the sender allows, when it refused.
     pub refused: Option<u32>,
 }
 
-/// A stream has at most so many packets: 100 Gb/s of 4096 bytes for ten seconds.
+/// Most packets of a stream: 100 Gb/s of 4096 bytes for ten seconds.
 const STREAM_MAX: usize = 1 << 25;
 
-/// Arrivals later than a minute after the order are counted as of its end.
+/// Slots are counted up to a minute after the order; later arrivals are counted in the last slot.
 const SLOTS_MAX: usize = 6000;
 
 impl Tally {
-    /// A packet arrived, so long after the streams were ordered.
+    /// Records a packet that arrived so long after the streams were ordered.
     pub fn arrived(&mut self, index: u32, traffic_class: u8, since: Duration) {
         let index = index as usize;
         if index >= STREAM_MAX {
@@ -128,14 +129,14 @@ impl Tally {
     }
 }
 
-/// What became of a stream, seen from both ends.
+/// The result of a stream, seen from both ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamOutcome {
     /// The host that sent it.
     pub host: String,
-    /// What was asked for.
+    /// The requested load.
     pub order: LoadOrder,
-    /// What the sender says; `None` when it says nothing.
+    /// The sender's report; `None` when it sent none.
     pub end: Option<LoadEnd>,
     /// The highest rate that the sender allows, when it refused.
     pub refused: Option<u32>,
@@ -160,19 +161,19 @@ impl StreamOutcome {
         self.end.map_or(0, |end| end.sent.saturating_sub(self.arrived))
     }
 
-    /// Whether both programs kept up, so that what is missing is missing in the network.
+    /// Whether both programs kept up, so that missing packets were lost in the network.
     pub fn is_of_the_network(&self) -> bool {
         let behind = self.end.map_or(u32::MAX, |end| end.behind);
         self.offered() > 0 && u64::from(behind) * 10 <= u64::from(self.offered()) && self.overrun == 0
     }
 
-    /// A packet in 1000 was lost, and more than stray ones.
+    /// Whether a packet in 1000 was lost, and more than stray ones.
     pub fn loses(&self) -> bool {
         let sent = self.end.map_or(0, |end| end.sent);
         self.lost() >= 3 && u64::from(self.lost()) * 1000 >= u64::from(sent)
     }
 
-    /// A packet in 50 waited for the interface.
+    /// Whether a packet in 50 waited for the interface.
     pub fn is_held_back(&self) -> bool {
         let held_back = self.end.map_or(0, |end| end.held_back);
         u64::from(held_back) * 50 >= u64::from(self.offered()) && held_back > 0

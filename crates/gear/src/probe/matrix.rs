@@ -1,4 +1,4 @@
-//! A matrix of hosts: what each host's probe says of every other one, from their JSON.
+//! A matrix of hosts: the results of each host's probe of every other one, from their JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,22 +10,22 @@ use crate::text::ReadError;
 /// Rows and columns at most.
 const HOSTS_MAX: usize = 1024;
 
-/// What the probe of one host printed.
+/// The JSON output of one host's probe.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct MatrixRow {
-    /// The host that asked.
+    /// The host that sent the probes.
     pub from: String,
-    /// The hosts that it asked.
+    /// The hosts that it probed.
     pub hosts: Vec<MatrixCell>,
-    /// What is wrong.
+    /// The faults that it found.
     #[serde(default)]
     pub findings: Vec<MatrixFinding>,
 }
 
-/// What one host saw of another one.
+/// The results of one host's probe of another one.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct MatrixCell {
-    /// The host that was asked.
+    /// The host that was probed.
     pub host: String,
     /// Whether RoCE answers, in a word.
     pub roce: String,
@@ -41,15 +41,15 @@ pub struct MatrixCell {
 pub struct MatrixFinding {
     /// The name of the rule.
     pub rule: String,
-    /// What is wrong.
+    /// A description of the fault.
     pub what: String,
-    /// What it costs.
+    /// The cost of the fault.
     pub consequence: String,
-    /// What to do.
+    /// The correction.
     pub fix: String,
 }
 
-/// Where a fault is, as far as pairs tell it.
+/// The location of a fault, as far as pairs show it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Whereabouts {
@@ -68,24 +68,24 @@ pub enum Whereabouts {
 pub struct MatrixFault {
     /// The name of the rule.
     pub rule: String,
-    /// Pairs of asking and asked host.
+    /// Pairs of the probing and the probed host.
     pub pairs: Vec<(String, String)>,
-    /// What the pairs have in common.
+    /// The location that the pairs have in common.
     pub whereabouts: Whereabouts,
-    /// What is wrong, as the first of the pairs says it.
+    /// A description of the fault, from the first of the pairs.
     pub what: String,
-    /// What it costs.
+    /// The cost of the fault.
     pub consequence: String,
-    /// What to do.
+    /// The correction.
     pub fix: String,
 }
 
-/// What one host saw of another one, with both names.
+/// The results of one host's probe of another one, with both names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct MatrixPair {
-    /// The host that asked.
+    /// The host that sent the probes.
     pub from: String,
-    /// The host that was asked.
+    /// The host that was probed.
     pub to: String,
     /// Whether RoCE answers, in a word.
     pub roce: String,
@@ -95,7 +95,7 @@ pub struct MatrixPair {
     pub rules: Vec<String>,
 }
 
-/// Hosts, and what each sees of each other.
+/// Hosts, and the results of each pair.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Matrix {
     hosts: Vec<String>,
@@ -103,10 +103,10 @@ pub struct Matrix {
     findings: BTreeMap<usize, Vec<MatrixFinding>>,
 }
 
-/// Reads what one probe printed with `--json`.
+/// Reads the output of one probe with `--json`.
 ///
 /// # Errors
-/// The line at which it is something else.
+/// The line at which the text is something else.
 pub fn read_row(file: &str, text: &str) -> Result<MatrixRow, ReadError> {
     let row: MatrixRow = serde_json::from_str(text).map_err(|error| {
         let last = text.lines().count().max(1);
@@ -124,7 +124,8 @@ pub fn read_row(file: &str, text: &str) -> Result<MatrixRow, ReadError> {
 }
 
 impl Matrix {
-    /// Puts rows together. A second row of a host replaces what the first one says of the same hosts.
+    /// Makes a matrix of rows. A second row of a host replaces the results of the first one for the same
+    /// hosts.
     pub fn new(rows: Vec<MatrixRow>) -> Self {
         let mut matrix = Self::default();
         for row in rows {
@@ -146,7 +147,7 @@ impl Matrix {
         })
     }
 
-    /// Pairs of which something is known.
+    /// Pairs with results.
     pub fn pairs(&self) -> Vec<MatrixPair> {
         let of = |(pair, cell): (&(usize, usize), &MatrixCell)| {
             let (from, to) = self.named(*pair);
@@ -156,7 +157,7 @@ impl Matrix {
         self.cells.iter().map(of).collect()
     }
 
-    /// Pairs of which nothing is known.
+    /// Pairs without results.
     pub fn unknown(&self) -> Vec<(String, String)> {
         let all = (0..self.hosts.len()).flat_map(|from| (0..self.hosts.len()).map(move |to| (from, to)));
         let missing = all.filter(|(from, to)| from != to && !self.cells.contains_key(&(*from, *to)));
@@ -177,7 +178,7 @@ impl Matrix {
         let has = |cell: &MatrixCell| cell.rules.iter().any(|own| own == rule);
         let pairs: BTreeSet<(usize, usize)> =
             self.cells.iter().filter(|(_, cell)| has(cell)).map(|(pair, _)| *pair).collect();
-        // Rows hold the findings of all hosts in order, so those of a row tell what the rule says.
+        // The texts are those of the rule's first finding in the row of the first pair.
         let from = pairs.first().map(|(from, _)| *from);
         let found = from.and_then(|from| self.findings.get(&from));
         let first = found.into_iter().flatten().find(|finding| finding.rule == rule);
@@ -198,7 +199,7 @@ impl Matrix {
         }
         let seen_with =
             |host: usize| self.cells.keys().filter(move |(from, to)| *from == host || *to == host);
-        // A single pair does not tell which of its two ends it is.
+        // A single pair does not show which of its two ends has the fault.
         let all_of = |host: &usize| {
             let pairs: Vec<_> = seen_with(*host).collect();
             let peers: BTreeSet<usize> =
@@ -245,7 +246,7 @@ impl Matrix {
         text
     }
 
-    /// A row for each host that asks, a column for each that is asked.
+    /// A row for each probing host, a column for each probed host.
     fn table(&self) -> String {
         let count = self.hosts.len();
         let mut rows = vec![std::iter::once("from".to_owned()).chain(self.hosts.iter().cloned()).collect()];
@@ -356,7 +357,7 @@ mod tests {
             whereabouts(vec![row("a", &[("b", MTU)]), row("b", &[("a", MTU)])]),
             Whereabouts::Everywhere
         );
-        // Of two hosts nobody knows which one it is.
+        // With two hosts, the fault cannot be assigned to one of them.
         assert_eq!(whereabouts(vec![row("a", &[("b", MTU)])]), Whereabouts::Pairs);
     }
 

@@ -1,4 +1,4 @@
-//! What two ends of a probe say to each other, as payload of UD packets. Integers are big-endian.
+//! Messages between two ends of a probe, as payload of UD packets. Integers are big-endian.
 //!
 //! ```text
 //! magic 0..8, kind 8..12, eight words 12..44, padding up to the size that is tested
@@ -10,7 +10,7 @@ const WORDS: usize = 8;
 /// Bytes of a message without padding.
 pub const MESSAGE_BYTES: usize = MAGIC.len() + 4 + 4 * WORDS;
 
-/// What the other end saw of a packet.
+/// The report of a received packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Seen {
     /// The number of the question.
@@ -21,9 +21,10 @@ pub struct Seen {
     pub hop_limit: u8,
     /// Bytes of the UDP payload.
     pub bytes: u32,
-    /// Has to be repeated in a [`LoadOrder`]: whoever forges a source address does not see it.
+    /// Random value that a [`LoadOrder`] has to repeat: the sender of a forged source address does not
+    /// receive it.
     pub nonce: u64,
-    /// The load that this end sends on request, in kb/s; 0 where it sends none.
+    /// The highest load in kb/s that this end sends on request; 0 where it sends none.
     pub load_kbps: u32,
 }
 
@@ -44,7 +45,7 @@ pub struct LoadOrder {
     pub millis: u32,
 }
 
-/// How a stream went at its sender.
+/// The sender's counters of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LoadEnd {
     /// The name of the stream.
@@ -53,13 +54,13 @@ pub struct LoadEnd {
     pub sent: u32,
     /// Packets that were due while the interface took none: it was paused, or is slower than the rate.
     pub held_back: u32,
-    /// Packets that were due while the sender itself had no time.
+    /// Packets that were due while the sender's program was not scheduled.
     pub behind: u32,
 }
 
 impl LoadEnd {
-    /// The same, where the sender's own interface has dropped so many of the packets that it was handed: they
-    /// were held back, and not lost in the network.
+    /// Returns the counters where the sender's own interface has dropped so many of the packets that it was
+    /// handed: they were held back, and not lost in the network.
     #[must_use]
     pub fn without_own_drops(mut self, dropped: u32) -> Self {
         let dropped = dropped.min(self.sent);
@@ -71,7 +72,7 @@ impl LoadEnd {
 /// A message between two ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeMessage {
-    /// Asks what the other end sees of this packet; the answer is to have this traffic class.
+    /// Requests a report on this packet; the answer has this traffic class.
     Look {
         /// The number of the question.
         question: u32,
@@ -80,9 +81,9 @@ pub enum ProbeMessage {
     },
     /// The answer to a look.
     Seen(Seen),
-    /// Asks for load.
+    /// Requests load.
     Order(LoadOrder),
-    /// Load is not sent: not allowed, or not at this rate.
+    /// Refuses load: not allowed, or not at this rate.
     Refused {
         /// The name of the stream.
         stream: u32,
@@ -98,7 +99,7 @@ pub enum ProbeMessage {
     },
     /// The end of a stream.
     Ended(LoadEnd),
-    /// The sender, a host of a mesh, asks nothing more.
+    /// The sender, a host of a mesh, has no more requests.
     Finished,
 }
 
@@ -131,7 +132,7 @@ impl ProbeMessage {
         out
     }
 
-    /// Reads a message; `None` for what is none.
+    /// Parses a message; `None` for anything else.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(&MAGIC)?;
         let word = |index: usize| {
@@ -140,7 +141,7 @@ impl ProbeMessage {
         };
         let byte = |index| word(index).and_then(|word| u8::try_from(word).ok());
         let both = |index| Some(u64::from(word(index)?) << 32 | u64::from(word(index + 1)?));
-        // All messages have room for all words, so that none is shorter than what it answers.
+        // All messages have room for all words, so that a request is never shorter than its answer.
         word(WORDS)?;
         Some(match word(0)? {
             1 => Self::Look { question: word(1)?, traffic_class: byte(2)? },

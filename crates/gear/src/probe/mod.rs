@@ -1,8 +1,9 @@
-//! `doctor probe`: does RoCEv2 reach another host, at which packet size, with which marks, and does the
-//! network keep its promises under load. It asks from user space, so neither end needs an RDMA adapter.
+//! `doctor probe`: measures whether RoCEv2 reaches another host, with which packet size and marks, and
+//! whether the network is lossless and fair under load. It runs in user space, so neither end needs an RDMA
+//! adapter.
 //!
-//! Nothing here touches a socket: [`survey`] puts questions to an [`Ask`], [`Pacer`] says when a packet of
-//! load is due, [`Tally`] counts what arrived, and [`findings`] judges what was observed.
+//! This module uses no socket: [`survey`] sends questions through an [`Ask`], [`Pacer`] computes when a
+//! packet of load is due, [`Tally`] counts arrivals, and [`findings`] evaluates the observations.
 
 mod datagram;
 mod findings;

@@ -1,23 +1,23 @@
-//! Shares of a link: hosts send in several classes at once, and what arrives of each class is compared with
-//! what the switch is configured to give it.
+//! Shares of a link: hosts send in several classes at once, and the traffic that arrives of each class is
+//! compared with the configured share.
 
 use std::collections::BTreeMap;
 
 use super::load::{SLOT, StreamOutcome};
 
-/// Part of the time of a load in which nothing is counted, at its begin (queues fill, and orders arrive one
-/// after the other) and at its end, in percent.
+/// Parts of the duration of a load that are not counted, in percent: at the begin (queues fill, and orders
+/// arrive one after the other) and at the end.
 const BEGIN: u64 = 20;
 const END: u64 = 10;
 
-/// A class that gets this part of what it sent waits for nothing.
+/// Part of its traffic above which a class is not limited by its share.
 const SATISFIED: f64 = 0.95;
 
-/// A class that gets less than this part of its share is starved: packets and rounds of a scheduler are no
-/// continuous quantities, and programs do not send evenly.
+/// Part of its share below which a class is starved. Packets and scheduler rounds are discrete, and programs
+/// do not send evenly, hence the margin.
 const STARVED: f64 = 0.8;
 
-/// The part of a link that a class is to have while all of these classes send.
+/// The part of a link that is configured for a class while all of these classes send.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Expected {
     /// A DSCP of the class.
@@ -26,21 +26,21 @@ pub struct Expected {
     pub percent: f64,
 }
 
-/// What a class got.
+/// The measured share of a class.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Share {
     /// The DSCP of the class.
     pub dscp: u8,
-    /// The part that it is to have, in percent.
+    /// The configured part in percent.
     pub expected: f64,
-    /// The part of what arrived, in percent.
+    /// The part of the traffic that arrived, in percent.
     pub measured: f64,
     /// Whether it sent more than arrived, so that it would have used a larger part.
     pub limited: bool,
 }
 
 impl Share {
-    /// Whether it got less than it is to have, while it sent enough to use that.
+    /// Whether it got less than its share, while it sent enough to use that.
     pub fn is_starved(&self) -> bool {
         self.limited && self.measured < self.expected * STARVED
     }
@@ -53,10 +53,10 @@ pub fn expected_of(weights: &[(u8, u32)]) -> Vec<Expected> {
     weights.iter().map(|(dscp, weight)| Expected { dscp: *dscp, percent: percent(*weight) }).collect()
 }
 
-/// What each class got of the link.
+/// Measures the share of each class.
 ///
 /// # Errors
-/// Why the streams say nothing about it.
+/// The reason why the streams do not show the shares.
 pub fn measured(streams: &[StreamOutcome], expected: &[Expected]) -> Result<Vec<Share>, &'static str> {
     if streams.iter().any(|stream| stream.end.is_none()) {
         return Err("not all hosts sent");
@@ -96,8 +96,8 @@ impl StreamOutcome {
         self.slots[slot(from)..slot(to)].iter().sum()
     }
 
-    /// Packets that the sender meant to send in that time. What was due while its program had no time is left
-    /// out.
+    /// Packets that the sender was due to send in that time, without those that were due while its program
+    /// was not scheduled.
     fn due_within(&self, from: u64, to: u64) -> f64 {
         let behind = self.end.map_or(0, |end| end.behind);
         let due = f64::from(self.offered() - behind);

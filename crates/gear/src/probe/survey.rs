@@ -1,4 +1,4 @@
-//! What is asked of one host, one question at a time, and what the answers mean together.
+//! The survey of one host: one question at a time, and conclusions from the answers.
 
 use core::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use super::message::Seen;
 /// Payloads of RoCE packets, the largest first.
 const MTUS: [u32; 5] = [4096, 2048, 1024, 512, 256];
 
-/// How often a question is asked until somebody answers.
+/// How often a question is repeated until an answer arrives.
 const TRIES: usize = 3;
 
 /// The mark of a sender that takes part in ECN: ECT(0).
@@ -21,7 +21,7 @@ pub fn packet_bytes(mtu: u32, address: IpAddr) -> usize {
     mtu as usize + 36 + udp_overhead(address)
 }
 
-/// A packet that asks for an answer.
+/// A packet that requests an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Question {
     /// A REQ to queue pair 1, which every RoCE stack answers.
@@ -30,7 +30,7 @@ pub enum Question {
     Closed(usize),
     /// An ICMP echo request, with so many bytes of IP packet.
     Echo(usize),
-    /// A packet that a cooperating end answers with what it saw.
+    /// A packet that a cooperating end answers with a report of its arrival.
     Look {
         /// DSCP and ECN of the packet, and of the answer.
         traffic_class: u8,
@@ -39,7 +39,7 @@ pub enum Question {
     },
 }
 
-/// What came back.
+/// The answer to a question.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// A message of connection management, or the answer to an echo request.
@@ -60,19 +60,19 @@ pub enum Answer {
     PortClosed(IpAddr),
     /// Another ICMP error, with the address that sent it.
     Unreachable(IpAddr, String),
-    /// The packet is too long for a link: the router that says so and its MTU.
+    /// The packet is too long for a link: the router that reports it, and its MTU.
     TooLong(IpAddr, u32),
     /// The packet is too long for this machine's own interface.
     TooLongHere,
     /// No answer in time.
     Silent,
-    /// This machine did not send it.
+    /// This machine could not send it.
     NotSent(String),
 }
 
 /// Sends one packet and waits for the answer.
 pub trait Ask {
-    /// Puts the question once.
+    /// Sends the question once.
     fn ask(&mut self, question: Question) -> Answer;
 }
 
@@ -81,22 +81,22 @@ pub trait Ask {
 pub enum Reach {
     /// It answered the REQ.
     Answered,
-    /// The host says that nothing listens on UDP port 4791.
+    /// The host reports by ICMP that UDP port 4791 has no listener.
     NoStack,
     /// No answer to the REQ, and the host answers other packets.
     Blocked,
     /// No answer to anything.
     Nothing,
-    /// This machine could not ask.
+    /// This machine could not send the question.
     NotSent,
 }
 
-/// What limits the packet size.
+/// The cause that limits the packet size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SizeLimit {
-    /// A router says so: its address and MTU.
+    /// A router reports it: its address and MTU.
     Router(IpAddr, u32),
-    /// Longer packets vanish, shorter ones before and after them do not.
+    /// Longer packets are dropped without an ICMP error, and shorter ones before and after them arrive.
     Vanish,
     /// The interface of this machine, so that nothing is known of longer packets.
     ThisMachine,
@@ -124,12 +124,12 @@ pub struct Mark {
     pub line: usize,
 }
 
-/// All that was observed of one host.
+/// All observations of one host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Observed {
-    /// The name that was given.
+    /// The host's name on the command line.
     pub host: String,
-    /// The address that was asked.
+    /// The address that was probed.
     pub address: IpAddr,
     /// Each question with its answer.
     pub log: Vec<String>,
@@ -137,7 +137,7 @@ pub struct Observed {
     pub reach: Reach,
     /// The packet sizes that get through.
     pub sizes: Sizes,
-    /// What a cooperating end reports; `None` where there is none.
+    /// The report of a cooperating end; `None` where there is none.
     pub cooperates: Option<Seen>,
     /// The marks that arrive; empty without a cooperating end.
     pub marks: Vec<Mark>,
@@ -146,7 +146,7 @@ pub struct Observed {
     pub hops: Option<(u8, bool)>,
 }
 
-/// Asks a host everything. `dscps` are the marks to try, that of data first.
+/// Probes a host. `dscps` are the marks to try, that of data first.
 pub fn survey(host: &str, address: IpAddr, dscps: &[u8], network: &mut dyn Ask) -> Observed {
     let observed = Observed {
         host: host.to_owned(),
@@ -173,7 +173,7 @@ struct Survey<'a> {
 }
 
 impl Survey<'_> {
-    /// Asks until an answer comes, and notes both.
+    /// Sends a question until an answer arrives, and logs both.
     fn ask(&mut self, question: Question) -> Answer {
         let mut tries = 0;
         let answer = loop {
@@ -215,7 +215,7 @@ impl Survey<'_> {
             let sent = dscp << 2 | ECT;
             let question = Question::Look { traffic_class: sent, bytes: 0 };
             let Answer::Seen { seen, traffic_class } = self.ask(question) else {
-                // An end that does not cooperate answers no other look either.
+                // An end that does not cooperate does not answer further looks.
                 if self.observed.cooperates.is_none() {
                     return;
                 }
@@ -265,14 +265,14 @@ impl Survey<'_> {
             Answer::Seen { .. } | Answer::Answered { .. } => Ok(()),
             Answer::PortClosed(from) if from == self.observed.address => Ok(()),
             Answer::TooLong(router, mtu) => Err(SizeLimit::Router(router, mtu)),
-            // What this machine did not send says nothing about the network.
+            // A packet that this machine did not send shows nothing of the network.
             Answer::TooLongHere | Answer::NotSent(_) => Err(SizeLimit::ThisMachine),
             _ => Err(SizeLimit::Vanish),
         }
     }
 }
 
-/// Systems begin with 64, 128 or 255.
+/// Guesses the number of hops, assuming that systems send with a hop limit of 64, 128 or 255.
 const fn guessed_hops(hop_limit: u8) -> u8 {
     match hop_limit {
         0..=64 => 64 - hop_limit,
@@ -353,7 +353,7 @@ mod tests {
         let observed = surveyed(|_| Answer::PortClosed(HOST));
         assert_eq!((observed.hops, observed.sizes.largest), (Some((3, false)), Some(4096)));
         assert!(observed.marks.is_empty() && survey_findings(&observed, 100).is_empty());
-        // One look, which was tried three times, is enough to know that there is no listener.
+        // One look, repeated three times, is enough to find that there is no listener.
         assert_eq!(observed.log.iter().filter(|line| line.contains("RoCE packet")).count(), 1);
     }
 

@@ -23,7 +23,7 @@ fn derived(name: &str, replacements: &[(&str, &str)]) -> String {
 
 type Host = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// The rule that must find it, the fixture, and what is replaced.
+/// The rule that must find it, the fixture, and the replacements.
 const FAULTS: &[Host] = &[
     (
         "pcie-width",
@@ -146,7 +146,7 @@ const FAULTS: &[Host] = &[
     ),
 ];
 
-/// Hosts that differ from each other, and have nothing wrong.
+/// Hosts that differ from each other, and have no faults.
 const HEALTHY: &[Host] = &[
     ("as it is", "mlx5.txt", &[]),
     ("as it is", "gpu.txt", &[]),
@@ -239,7 +239,7 @@ const HEALTHY: &[Host] = &[
     ("no fix of the marks is known", "mlx5.txt", &[("/sys/kernel/config/rdma_cm/", "/unknown/")]),
 ];
 
-/// Rules about what the simulator has no mechanism for; each says so.
+/// Rules for faults that the simulator has no mechanism for; their findings say so.
 const UNSIMULATED: &[&str] = &[
     "pcie-relaxed-ordering",
     "acs",

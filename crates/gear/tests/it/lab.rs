@@ -1,4 +1,4 @@
-//! The CRS504 lab: its script, and what is planned for its fabric file.
+//! The CRS504 lab: its script, and the plan of its fabric file.
 
 use std::fs;
 use std::path::PathBuf;

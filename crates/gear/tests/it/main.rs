@@ -1,4 +1,4 @@
-//! Configurations and facts as users meet them.
+//! Configurations and facts, through the public interface.
 
 mod garbled;
 mod hosts;

@@ -1,4 +1,4 @@
-//! What a dialect writes, it reads as the same intent, and that simulates as the intent does.
+//! Each dialect reads its own configurations as the intent that was written, and both simulate alike.
 
 use gear::consequence::Case;
 use gear::intent::{Ecn, HostSettings, Pause, Port, Queue, Schedule, Trust};
@@ -77,7 +77,7 @@ fn check(dialect: Dialect) {
             .read("written", &written.text)
             .map_err(|error| TestCaseError::fail(format!("{error}\n{}", written.text)))?;
         prop_assert_eq!(&read, &written.expressed, "{}", written.text);
-        // What was read says the same again, without any difference left.
+        // The intent that was read is written again without any difference.
         let again = dialect.write(&read, newest);
         prop_assert_eq!(&again.text, &written.text);
         prop_assert!(again.notes.is_empty(), "{:?}\n{}", again.notes, written.text);
@@ -140,7 +140,7 @@ fn freebsd() {
     check(Dialect::FreeBsd);
 }
 
-/// The usual intent is said by every switch's dialect, and gives the same goodput with each.
+/// Every switch's dialect expresses the usual intent, and the goodput is the same with each.
 #[test]
 fn the_default_intent_simulates_alike_in_all_switches() {
     let intent =

@@ -28,7 +28,7 @@ fn rules(found: &[Finding]) -> Vec<&'static str> {
 
 type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// The rule, the fixture, and what is replaced.
+/// The rule, the fixture, and the replacements.
 const FAULTS: &[Case] = &[
     ("shown-storm", "sonic", &[("Ethernet0:3  operational", "Ethernet0:3      stormed")]),
     (
@@ -105,7 +105,7 @@ const FAULTS: &[Case] = &[
     ("shown-storm", "nxos-queuing", &[("QOS GROUP 3 [Active]", "QOS GROUP 3 [Shutdown]")]),
 ];
 
-/// Outputs in which nothing is wrong.
+/// Outputs without faults.
 const FIXTURES: [&str; 9] =
     ["sonic", "eos", "eos-status", "eos-json", "nxos", "nxos-queuing", "nvue", "nvue-json", "routeros"];
 
@@ -130,7 +130,7 @@ fn healthy_outputs_have_no_findings_and_say_what_they_do_not_show() {
     for name in FIXTURES {
         let switch = read_switch(name, &fixture(&format!("switches/{name}.txt"))).expect("it is read");
         assert_eq!(switch.dialect.name(), name.split('-').next().unwrap_or(name));
-        // Without a configuration there are no groups, and nothing is made up for them.
+        // Without a configuration there are no groups, and none are assumed.
         assert_eq!(switch.groups.is_empty(), name != "eos", "{:?}", switch.groups);
         assert!(switch.shown.ports.iter().any(|port| port.pfc.is_some()), "{name}");
         let found = check(&[], &[switch]);
@@ -320,7 +320,7 @@ fn a_host_is_paired_with_the_switch_that_it_is_attached_to() {
     assert!(plan_switch(&network(), &mut switch, Some("spine")).is_err());
 }
 
-/// The rule, what the fabric file has besides, and what is replaced in the snapshot.
+/// The rule, additional text of the fabric file, and the replacements in the snapshot.
 const HOSTS: &[Case] = &[
     (
         "host-rate",
@@ -346,7 +346,7 @@ const HOSTS: &[Case] = &[
     ),
     ("host-functions", "pcie = {}\nfunctions = { count = 2 }", &[]),
     ("host-functions", "", &[("sriov_numvfs: 0", "sriov_numvfs: 8")]),
-    // What the adapter alone shows is not said twice.
+    // A finding of the adapter alone is not reported twice.
     ("pfc-off", "", &[("enabled     0   0   0   1", "enabled     0   0   0   0")]),
     ("tos-zero", "", &[("default_roce_tos: 106", "default_roce_tos: 0")]),
 ];
@@ -382,7 +382,7 @@ fn a_host_is_compared_with_the_adapter_that_the_fabric_file_gives_it() {
 
 #[test]
 fn what_the_fabric_file_means_is_no_fault_of_a_host() {
-    // Notifications with DSCP 4, no ECN and no PFC are faults only where nothing says that they are meant.
+    // Notifications with DSCP 4, no ECN and no PFC are faults only where no plan has them.
     let nic = "cnp-dscp = 4\necn = false\npfc = []\nmtu = 1024\ncongestion = \"off\"";
     let network = network_of(&format!("{FABRIC}\n[nic.default]\n{nic}\n"));
     let text = derived(

@@ -1,4 +1,4 @@
-//! A switch against the fabric file: settings that differ from what is planned.
+//! A switch against the fabric file: settings that differ from the plan.
 
 use super::switch::One;
 use super::{DATA_DSCP, Finding, SwitchFacts, cost};
@@ -8,13 +8,13 @@ use crate::{Change, Dialect, Intent, changes};
 /// Settings that belong together.
 struct Area {
     rule: &'static str,
-    /// How changes of it begin.
+    /// Beginnings of the names of its changes.
     begins: &'static [&'static str],
-    /// Rules of the switch alone that say the same.
+    /// Rules of the switch alone that report the same fault.
     known: &'static [&'static str],
-    /// Words of a line that shows it.
+    /// Words of a configuration line that shows it.
     needles: &'static [&'static str],
-    /// Takes the planned settings over.
+    /// Copies the planned settings.
     take: fn(&mut Intent, &Intent),
 }
 
@@ -93,7 +93,7 @@ pub(super) fn check(switch: &SwitchFacts, found: &mut Vec<Finding>) {
     let Some(planned) = &switch.planned else { return };
     for group in &switch.groups {
         let wanted = Intent { ports: group.ports.clone(), ..planned.intent.clone() };
-        // What the file leaves to the device may be anything.
+        // Settings that the file leaves to the device may have any value.
         let all: Vec<Change> =
             changes(group, &wanted).into_iter().filter(|change| change.to != "automatic").collect();
         for area in AREAS {

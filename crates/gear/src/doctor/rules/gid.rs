@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{Adapter, Consequence, Finding, Found, HostFacts, cost, cost_of, gbps, names, usual};
 
-/// What RoCE's largest MTU needs of the interface: 4096 bytes and the headers (IPv6, UDP, BTH, RETH, ICRC).
+/// Interface MTU that RoCE's largest MTU needs: 4096 bytes and the headers (IPv6, UDP, BTH, RETH, ICRC).
 const MTU_NEEDED: u32 = 4096 + 40 + 8 + 12 + 16 + 4;
 
 pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {

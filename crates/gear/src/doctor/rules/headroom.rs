@@ -8,7 +8,7 @@ use super::{Finding, SwitchFacts, cost};
 use crate::consequence::{Case, NS_PER_METRE};
 use crate::intent::{Intent, Port};
 
-/// What a peer takes to stop, in the headroom that is proposed.
+/// Response time of the peer in nanoseconds, in the headroom that is proposed.
 const RESPONSE_NS: u64 = 600;
 
 pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {

@@ -1,4 +1,4 @@
-//! A host against the fabric file: its host's adapter, and the links that it has there.
+//! A host against the fabric file: the planned adapter, and the planned links.
 
 use super::{Adapter, Consequence, Evidence, Finding, Found, HostFacts, cost, is_of_interest, names};
 use crate::consequence::{Case, Talk};
@@ -23,8 +23,8 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
     own.functions(found);
 }
 
-/// Whether the fabric file means this adapter. Of a host with more adapters than links in the file it means
-/// those with the speed of these links.
+/// Whether this is the planned adapter. Of a host with more adapters than links in the file, those with the
+/// speed of these links are planned.
 fn is_of_file(host: &HostFacts, adapter: &Adapter, planned: &PlannedHost) -> bool {
     let count = host.adapters.iter().filter(|adapter| is_of_interest(host, adapter)).count();
     let gbps = adapter.gbps.as_ref().map(|gbps| gbps.value);
@@ -42,7 +42,7 @@ impl Own<'_> {
         Found { rule, host: self.host, adapter: self.adapter }
     }
 
-    /// Whether the adapter alone was found to have this fault.
+    /// Whether a finding of the adapter alone reports this fault already.
     fn is_known(&self, rules: &[&str], found: &[Finding]) -> bool {
         let place = self.found("").place();
         found.iter().any(|finding| rules.contains(&finding.rule) && finding.place == place)
@@ -65,7 +65,7 @@ impl Own<'_> {
         Case::incast(&planned.switch, planned.gbps().unwrap_or(100)).talking(&talk)
     }
 
-    /// What another setting of all adapters costs.
+    /// The cost of another setting of all adapters.
     fn cost(&self, change: impl Fn(&mut Talk)) -> Consequence {
         let fixed = self.as_planned();
         let mut now = fixed.clone();
@@ -249,7 +249,7 @@ impl Own<'_> {
              /sys/class/net/{netdev}/device/sriov_numvfs"
         );
         let consequence = match is < wanted {
-            // Hosts of the file that do not exist.
+            // Planned hosts that do not exist.
             true => Consequence::NothingArrives,
             false => Consequence::NotSimulated(
                 "functions that the file does not have are no hosts of its simulation, and send nothing \

@@ -1,4 +1,4 @@
-//! The rules: what is wrong with facts, what it costs, and what to do.
+//! The rules: they find faults in facts, their consequences, and their corrections.
 
 mod fabric;
 mod gid;
@@ -18,13 +18,13 @@ use crate::Intent;
 use crate::consequence::{Case, Talk, compare};
 use crate::intent::{Schedule, Trust};
 
-/// The DSCP of data where nothing says another one.
+/// The default DSCP of data.
 const DATA_DSCP: u8 = 26;
 
-/// The DSCP of notifications where nothing says another one.
+/// The default DSCP of notifications.
 const CNP_DSCP: u8 = 48;
 
-/// Finds what is wrong with hosts and switches, each alone and with each other.
+/// Finds the faults of hosts and switches, each alone and in combination.
 pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
     let mut found = Vec::new();
     for host in hosts {
@@ -49,8 +49,8 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
     found
 }
 
-/// Ports that are down are left out while another one is up: they are not in use. Links of InfiniBand are not
-/// RoCE.
+/// Whether an adapter is examined. Ports that are down are left out while another one is up: they are not in
+/// use. InfiniBand links are not RoCE.
 fn is_of_interest(host: &HostFacts, adapter: &Adapter) -> bool {
     let up = |adapter: &Adapter| adapter.up.as_ref().is_none_or(|up| up.value);
     let ethernet = adapter.ethernet.as_ref().is_none_or(|ethernet| ethernet.value);
@@ -72,13 +72,13 @@ fn usual(adapter: &Adapter) -> Case {
     Case::incast(&Intent::default(), gbps(adapter))
 }
 
-/// What a change of the usual settings costs.
+/// The cost of a network with a fault against the fixed one.
 fn cost(now: &Case, fixed: &Case) -> Consequence {
     compare(now, fixed)
         .map_or(Consequence::NotSimulated("the settings make no network"), Consequence::Simulated)
 }
 
-/// What other settings of all adapters cost.
+/// The cost of other settings of all adapters.
 fn cost_of(adapter: &Adapter, change: impl Fn(&mut Talk)) -> Consequence {
     let fixed = usual(adapter);
     let mut now = fixed.clone();
@@ -87,8 +87,8 @@ fn cost_of(adapter: &Adapter, change: impl Fn(&mut Talk)) -> Consequence {
     cost(&now, &fixed)
 }
 
-/// What a smaller share of the link costs data, beside a host that writes in another class: a port with these
-/// weights, for ETS is the same at an adapter's port and at a switch's.
+/// The cost of a smaller share of the link for data, beside a host that writes in another class, at a switch
+/// port with these weights: ETS is the same there as at an adapter's port.
 fn share_cost(network: &Case, (percent, wanted): (u8, u8)) -> Consequence {
     let with = |percent: u8| {
         let mut case = network.clone();
@@ -146,7 +146,7 @@ fn names(adapter: &Adapter) -> (&str, &str) {
     (adapter.netdev.as_ref().map_or("IF", |netdev| netdev.value.as_str()), adapter.device.as_str())
 }
 
-/// A value that was seen.
+/// The value of a fact, if it is known.
 fn value<T: Copy>(fact: Option<&Fact<T>>) -> Option<T> {
     fact.map(|fact| fact.value)
 }

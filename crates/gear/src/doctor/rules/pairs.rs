@@ -25,7 +25,7 @@ pub(super) fn check(hosts: &[HostFacts], switches: &[SwitchFacts], found: &mut V
     }
 }
 
-/// Whether a link between both is possible: a fabric file may say that there is none.
+/// Whether a link between both is possible: a fabric file may exclude it.
 fn may_be_linked(host: &HostFacts, switch: &SwitchFacts) -> bool {
     match (&host.planned, &switch.planned) {
         (Some(host), Some(planned)) => host.links.iter().any(|link| link.switch == planned.name),
@@ -128,7 +128,7 @@ fn pair(
             switch.file
         );
         let fix = format!("PFC for priority {class} at both ends");
-        // A host whose own map already disagrees was reported with that.
+        // A host whose own map disagrees is reported with that already.
         let known = |finding: &Finding| {
             matches!(finding.rule, "pfc-priority" | "dscp-map") && finding.evidence.contains(&pfc.seen)
         };

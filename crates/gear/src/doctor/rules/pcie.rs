@@ -6,7 +6,7 @@ use crate::doctor::PcieLink;
 /// Read requests of this size or less are answered in packets that are mostly headers.
 const SMALL_READ_REQUEST: u32 = 256;
 
-/// What memory of another NUMA node takes longer: assumed, between published 60 and 150 ns.
+/// Additional latency in nanoseconds of memory at another NUMA node: assumed, between published 60 and 150.
 const REMOTE_NS: u32 = 120;
 
 /// Part of the link's speed below which the PCIe link is the limit: headers take some of it.
@@ -60,7 +60,7 @@ fn limit(adapter: &Adapter, is: PcieLink, can: Option<PcieLink>) -> Consequence 
     cost(&now, &fixed)
 }
 
-/// The kernel's log says the same where lspci was not seen.
+/// Finds the same fault in the kernel's log where there is no output of lspci.
 fn kernel_log(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let slow = |limited: &&super::Fact<f64>| limited.value < f64::from(gbps(adapter)) * HEADROOM;
     let Some(limited) = host.pcie_limited.iter().find(slow) else { return };

@@ -46,7 +46,7 @@ fn marking(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let (_, device) = names(adapter);
     let Some(tos) = &adapter.tos else { return };
     let fix = format!("cma_roce_tos -d {device} -p 1 -t 106   # DSCP 26 and ECT(0)");
-    // A fabric file may mean it so.
+    // A fabric file may plan it so.
     let planned = host.planned.as_ref();
     if tos.value >> 2 == 0 && planned.is_none_or(|planned| planned.dscp != 0) {
         let what = format!("connections leave with ToS {}: DSCP 0, the class of everything else", tos.value);
@@ -77,7 +77,7 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         found.push(own("trust").say(what, &[&trust.seen], cost_of(adapter, |talk| talk.priority = 0), fix));
         return;
     }
-    // PFC is as the fabric file has it: what else may be wrong is compared with the file.
+    // PFC is as planned: other differences are found by the comparison with the file.
     if planned.is_some_and(|planned| planned.pfc == pfc.value) {
         return;
     }
@@ -102,7 +102,7 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         let mut seen = vec![&pfc.seen];
         seen.extend(map.map(|map| &map.seen));
         let standard = dscp == DATA_DSCP && priority == 3;
-        // Which of both is meant the usual map decides.
+        // The usual map decides which of both is intended.
         let (rule, fix) = match standard {
             true => ("pfc-priority", command(1 << priority)),
             false => ("dscp-map", format!("mlnx_qos -i {netdev} --dscp2prio set,{dscp},{on}")),
@@ -188,7 +188,7 @@ fn notifications(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
 }
 
 fn shares(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
-    // Shares of a fabric file are compared with that.
+    // Shares are compared with the fabric file's elsewhere.
     if host.planned.is_some() {
         return;
     }
@@ -198,7 +198,7 @@ fn shares(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let Some(share) = adapter.shares.get(class) else { return };
     let Some(percent) = share.value.filter(|percent| *percent < SHARE_MIN) else { return };
     let (netdev, _) = names(adapter);
-    // Eight equal shares are what an adapter has that was told nothing.
+    // Eight equal shares are the default of an adapter.
     let others = adapter.shares.values().filter_map(|share| share.value);
     if others.max().is_none_or(|most| most <= percent * 2) {
         return;

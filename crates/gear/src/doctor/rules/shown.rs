@@ -1,4 +1,4 @@
-//! What a switch shows of its ports, against its configuration and the fabric file.
+//! The state of ports as a switch shows it, against its configuration and the fabric file.
 
 use super::switch::One;
 use super::{Consequence, Evidence, Finding, SwitchFacts, cost, manual};
@@ -7,11 +7,11 @@ use crate::doctor::{Fact, ShownPort};
 use crate::text::{classes, ranges};
 use crate::{Dialect, Intent};
 
-/// What RoCE's largest packet needs.
+/// Interface MTU that RoCE's largest packet needs.
 const MTU_NEEDED: u32 = 4200;
 
 pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
-    // Ports that were looked at, and their findings.
+    // Ports that were examined, and their findings.
     let mut seen: Vec<(&ShownPort, Option<&Intent>, core::ops::Range<usize>)> = Vec::new();
     for port in switch.shown.each() {
         // A link that is down is not in use.
@@ -36,7 +36,7 @@ pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
     }
 }
 
-/// Whether two ports are meant to do the same: they are of one group.
+/// Whether two ports have the same planned settings: they are of one group.
 fn is_same(one: Option<&Intent>, other: Option<&Intent>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => core::ptr::eq(one, other),
@@ -44,7 +44,7 @@ fn is_same(one: Option<&Intent>, other: Option<&Intent>) -> bool {
     }
 }
 
-/// Whether two ports show the same, whatever lines it is in.
+/// Whether two ports show the same values, whatever lines these are in.
 fn are_alike(one: &ShownPort, other: &ShownPort) -> bool {
     fn values<T: Copy>(of: &std::collections::BTreeMap<u8, Fact<T>>) -> Vec<(u8, T)> {
         of.iter().map(|(queue, fact)| (*queue, fact.value)).collect()
@@ -63,7 +63,7 @@ fn are_alike(one: &ShownPort, other: &ShownPort) -> bool {
         && values(&one.marked) == values(&other.marked)
 }
 
-/// What a port is meant to do: its configuration, else the fabric file.
+/// The intended settings of a port: its configuration, else the fabric file.
 fn expected<'a>(switch: &'a SwitchFacts, port: &ShownPort) -> Option<&'a Intent> {
     let is_own = |group: &&Intent| group.ports.iter().any(|own| port.is_called(&own.name));
     let configured = switch.groups.iter().find(is_own);
@@ -102,7 +102,7 @@ impl Port<'_> {
         self.intent().class_of_dscp(self.dscp)
     }
 
-    /// The cost of a change to what the port is meant to do.
+    /// The cost of a change to the intended settings of the port.
     fn cost_of(&self, change: impl Fn(&mut Case)) -> Consequence {
         let fixed = Case::incast(&self.intent(), 100);
         let mut now = fixed.clone();
@@ -244,7 +244,7 @@ impl Port<'_> {
         let Some(mtu) = self.port.mtu.as_ref().filter(|mtu| mtu.value < MTU_NEEDED && is_used) else {
             return;
         };
-        // The configuration says the same: it was reported with its own line.
+        // The configuration has the same fault, which was reported with its own line.
         if self.expected.is_some_and(|intent| intent.mtu == mtu.value) {
             return;
         }

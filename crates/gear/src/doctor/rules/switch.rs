@@ -8,7 +8,7 @@ use crate::intent::ECN_DEFAULT;
 use crate::text::{classes, ranges};
 use crate::{Dialect, Intent};
 
-/// What RoCE's largest packet needs.
+/// Interface MTU that RoCE's largest packet needs.
 const MTU_NEEDED: u32 = 4200;
 
 pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
@@ -104,7 +104,7 @@ impl One<'_> {
         found.push(self.say(rule, what, self.evidence(needles), consequence, fix));
     }
 
-    /// The first line that has one of some words, in the order of the words.
+    /// The first line that contains one of the words, in the order of the words.
     pub(super) fn evidence(&self, needles: &[&str]) -> Evidence {
         let lines = || (1..).zip(self.switch.text.lines());
         let found = needles.iter().find_map(|needle| lines().find(|(_, line)| line.contains(needle)));
@@ -142,7 +142,7 @@ impl One<'_> {
         }
     }
 
-    /// RouterOS's own words, from what the simulator knows of the scripts.
+    /// Advice in RouterOS's terms, from the simulator's importer of scripts.
     fn routeros_advice(&self) -> Option<String> {
         let imported = Imported::read(false, &[(&self.switch.file, self.switch.text.clone())]).ok()?;
         let port = &self.intent.ports.first()?.name;
@@ -228,8 +228,8 @@ impl One<'_> {
         }
     }
 
-    /// A receiver whose PCIe link is slower than the network link pauses the switch. That it is not
-    /// obeyed is the same as a receiver that sends no pauses.
+    /// The cost of pauses that the switch does not obey: those of a receiver whose PCIe link is slower than
+    /// the network link. It is simulated as a receiver that sends no pauses.
     fn not_obeyed(&self) -> Consequence {
         let mut fixed = Case::incast(self.intent, self.gbps());
         let width = |lanes: &u8| 8.0 * 128.0 / 130.0 * f64::from(*lanes) < f64::from(self.gbps()) * 0.8;
@@ -259,7 +259,7 @@ impl One<'_> {
             let seen = self.evidence(&["rx=", "rx ", "egress-rate", "pfc"]);
             found.push(self.say("switch-pfc-receive", what, seen, self.not_obeyed(), fix));
         }
-        // RouterOS scripts that do not set the MTU say nothing about it.
+        // RouterOS scripts that do not set the MTU do not show it.
         let said = ["mtu", "MTU"].iter().any(|word| self.switch.text.contains(word));
         if said && self.intent.mtu < MTU_NEEDED {
             let fits = [2048, 1024, 512].into_iter().find(|roce| self.intent.mtu >= roce + 80).unwrap_or(256);

@@ -137,7 +137,7 @@ pub(super) fn marked(section: &Section<'_>, shown: &mut Shown) -> Result<(), Rea
 }
 
 /// `show interfaces counters queue detail | json`: dropped packets of unicast queues by drop precedence.
-/// Traffic classes that are counted together (`TC0-2`) say nothing of one of them.
+/// Traffic classes that are counted together (`TC0-2`) show nothing of a single one.
 pub(super) fn drops(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
     let ports = json::read(section)?.and_then(|all| all.at(&["egressQueueCounters", "interfaces"]));
     let Some(ports) = ports else { return Ok(()) };

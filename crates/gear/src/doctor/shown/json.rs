@@ -1,4 +1,4 @@
-//! JSON that a command prints, with the line that each value stands in.
+//! JSON that a command prints, with the line of each value.
 
 use serde_json::Value;
 
@@ -13,8 +13,8 @@ pub(super) struct Node<'s, 'a> {
     keys: Vec<String>,
 }
 
-/// The first JSON value of an output; `None` where the output is empty. What follows the value, such as the
-/// next prompt, is not looked at.
+/// The first JSON value of an output; `None` where the output is empty. Text after the value, such as the
+/// next prompt, is ignored.
 ///
 /// # Errors
 /// The line at which the output is no JSON.
@@ -78,7 +78,7 @@ impl<'s, 'a> Node<'s, 'a> {
     /// A setting that is on or off.
     ///
     /// # Errors
-    /// Values that do not say which.
+    /// Values that are neither.
     pub(super) fn is_on(&self) -> Result<bool, ReadError> {
         match (&self.value, self.value.as_str()) {
             (Value::Bool(on), _) => Ok(*on),

@@ -1,4 +1,4 @@
-//! What a switch prints about itself: outputs of `show …`, each below a line `==> COMMAND <==` or below the
+//! Facts from the outputs of a switch's commands: `show …`, each below a line `==> COMMAND <==` or below the
 //! prompt with the command. A file may hold the running configuration as well.
 
 mod eos;
@@ -16,7 +16,7 @@ use super::sections::Section;
 use crate::Dialect;
 use crate::text::{ReadError, lines};
 
-/// Facts of a port, as the switch shows it. What was not seen is `None`.
+/// Facts of a port, as the switch shows it. A fact that was not shown is `None`.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ShownPort {
     /// The name of the port.
@@ -43,7 +43,7 @@ pub struct ShownPort {
     pub dscp: Option<Fact<[Option<u8>; 64]>>,
 }
 
-/// What a file of outputs holds.
+/// Facts of a file of outputs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Shown {
     /// Ports in the order in which they appear.
@@ -79,12 +79,12 @@ impl ShownPort {
         }
     }
 
-    /// The name for people.
+    /// The name in messages.
     pub fn title(&self) -> &str {
         if self.name.is_empty() { "all ports" } else { &self.name }
     }
 
-    /// Whether a configuration means this port by a name: `Et1` and `Ethernet1` are one port.
+    /// Whether a configuration's name is of this port: `Et1` and `Ethernet1` are one port.
     pub fn is_called(&self, name: &str) -> bool {
         let number =
             |name: &str| name.trim_start_matches(|letter: char| letter.is_ascii_alphabetic()).to_owned();
@@ -128,10 +128,10 @@ pub(super) fn has_outputs(text: &str) -> bool {
     text.lines().any(|line| command(line).is_some())
 }
 
-/// Reads outputs. Commands that are not known hold nothing that a rule looks at.
+/// Reads outputs. Commands that are not known are not used by any rule.
 ///
 /// # Errors
-/// Lines that should be understood and are not.
+/// Lines of a known command that are not understood.
 pub(super) fn read(file: &str, text: &str) -> Result<Outputs, ReadError> {
     let mut found = Outputs { shown: Shown::default(), dialect: None, configuration: None };
     let mut sections: Vec<Section<'_>> = Vec::new();
@@ -139,7 +139,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Outputs, ReadError> {
         match (command(line.text), sections.last_mut()) {
             (Some(command), _) => sections.push(Section { file, command, head: line, lines: Vec::new() }),
             (None, Some(section)) => section.lines.push(line),
-            // Notes on where outputs come from.
+            // Comments on the origin of outputs.
             (None, None) if line.text.starts_with('#') => {}
             (None, None) => {
                 let what = "outputs begin with \"==> COMMAND <==\" or with the prompt and the command";

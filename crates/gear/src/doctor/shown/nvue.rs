@@ -22,7 +22,7 @@ pub(super) fn roce(section: &Section<'_>, port: &mut ShownPort) -> Result<(), Re
         }
     }
     if let Some((line, value)) = priority {
-        // Without both directions pauses are either not sent or not obeyed.
+        // If a direction is off, pauses are either not sent or not obeyed.
         let on = directions.iter().all(|on| *on);
         port.pfc = Some(section.fact(line, if on { value } else { 0 }));
     }

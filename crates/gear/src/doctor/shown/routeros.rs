@@ -1,5 +1,5 @@
-//! MikroTik RouterOS: what `print` shows in the menus below `/interface/ethernet/switch/qos`, as tables, as
-//! `print detail`, and with a column for each port (`print stats`, `print pfc`).
+//! MikroTik RouterOS: the output of `print` in the menus below `/interface/ethernet/switch/qos`, as tables,
+//! as `print detail`, and with a column for each port (`print stats`, `print pfc`).
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use crate::text::{Line, ReadError, list, mask};
 /// The menus, whose words may be shortened.
 const MENU: [&str; 4] = ["interface", "ethernet", "switch", "qos"];
 
-/// What several menus say together.
+/// Facts that result from several menus together.
 #[derive(Default, Debug)]
 pub(super) struct Menus {
     /// Traffic class by name of the QoS profile.
     classes: BTreeMap<String, u8>,
     /// Profile by map and DSCP.
     profiles: BTreeMap<String, Vec<(u8, String)>>,
-    /// Classes that a PFC profile pauses: those that are sent for.
+    /// Classes for which a PFC profile sends pause frames.
     pauses: BTreeMap<String, u8>,
     /// Queues with ECN by transmission manager.
     marks: BTreeMap<String, u8>,
-    /// What a port refers to.
+    /// The profiles that ports refer to.
     ports: Vec<PortRow>,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn is_export(command: &str) -> bool {
     command.starts_with(['/', '>']) && words.any(|word| word == "export")
 }
 
-/// Takes the facts of one menu; whether it is known.
+/// Takes the facts of one menu; returns whether the menu is known.
 pub(super) fn take(
     section: &Section<'_>,
     words: &[&str],
@@ -122,7 +122,7 @@ fn ports(section: &Section<'_>, menus: &mut Menus, shown: &mut Shown) -> Result<
     Ok(())
 }
 
-/// `tx-manager queue print`. What the chip does (`ecn-actual`) counts where it is shown.
+/// `tx-manager queue print`. The state of the chip (`ecn-actual`) is used where it is shown.
 fn queues(section: &Section<'_>, menus: &mut Menus) -> Result<(), ReadError> {
     for row in rows(section) {
         let (Some(manager), Some(class)) = (row.get("tx-manager"), row.get("traffic-class")) else {
@@ -139,7 +139,7 @@ fn queues(section: &Section<'_>, menus: &mut Menus) -> Result<(), ReadError> {
 }
 
 impl Menus {
-    /// Says of each port what the menus say together.
+    /// Adds to each port the facts that the menus give together.
     pub(super) fn finish(self, shown: &mut Shown) {
         for port in &self.ports {
             let own = shown.port(&port.name);

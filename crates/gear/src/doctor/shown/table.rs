@@ -70,7 +70,7 @@ fn cells(line: &Line<'_>, columns: &[(usize, usize)]) -> Option<Vec<String>> {
         let column = columns.iter().position(|(from, to)| (*from..*to).contains(&at));
         match column {
             Some(column) => cells[column].push(letter),
-            // What is longer than the dashes of the last column belongs to it.
+            // Text beyond the dashes of the last column belongs to that column.
             None if columns.last().is_some_and(|(_, end)| at >= *end) => {
                 cells[columns.len() - 1].push(letter)
             }
