@@ -1,8 +1,9 @@
-//! A device plugin of Kubernetes, by the kubelet's interface `v1beta1`: gRPC over Unix sockets in one folder.
+//! A Kubernetes device plugin for the kubelet's interface `v1beta1`: gRPC over Unix sockets in one folder.
 //!
-//! The plugin listens at a socket of its own and registers at the kubelet's. The kubelet then calls it: once
-//! for the list of devices, which stays open for changes, and for each container that asks for some of them.
-//! A kubelet that starts again forgets its plugins, and makes its socket anew, by which this one notices.
+//! The plugin listens at its own socket and registers at the kubelet's. The kubelet then calls the plugin:
+//! once for the list of devices, which stays open for changes, and for each container that requests some of
+//! them. A kubelet that starts again has no registrations, and creates its socket anew, by which the plugin
+//! detects it.
 //!
 //! Reading order: [`message`], [`service`], [`registration`].
 #![forbid(unsafe_code)]
@@ -29,9 +30,9 @@ use service::PluginService;
 pub const FOLDER: &str = "/var/lib/kubelet/device-plugins";
 /// The kubelet's socket in it.
 const KUBELET: &str = "kubelet.sock";
-/// How often sockets and health are looked at.
+/// Interval at which sockets and health are checked.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The most devices: the list is one message, of which gRPC takes 4 MiB.
+/// The most devices: the list is one message, which gRPC limits to 4 MiB.
 pub const DEVICES_MAX: u32 = 10_000;
 
 /// A file or folder of the node that a container gets, read-only.
@@ -43,7 +44,7 @@ pub struct Mount {
     pub container: String,
 }
 
-/// What a container gets with the resource.
+/// The contents of a container's allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Allocation {
     /// Files and variables.
@@ -63,7 +64,7 @@ pub struct Plugin {
     pub resource: String,
     /// How many containers of the node may have it at a time.
     pub count: u32,
-    /// What each of them gets.
+    /// The allocation of each container.
     pub allocation: Allocation,
     /// Folder of the sockets, [`FOLDER`] on a node.
     pub folder: PathBuf,
@@ -71,7 +72,7 @@ pub struct Plugin {
     pub is_healthy: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-/// A change that an operator wants to see in the log.
+/// A change of state, for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// The plugin is registered.
@@ -81,7 +82,7 @@ pub enum Notice {
         /// The plugin's socket.
         socket: PathBuf,
     },
-    /// The kubelet could not be reached, or refused; it is tried again.
+    /// The kubelet could not be reached, or refused; the plugin tries again.
     NotRegistered(String),
     /// The kubelet or another process removed or replaced a socket: the plugin registers again.
     SocketsChanged,
@@ -106,7 +107,7 @@ impl fmt::Display for Notice {
 /// Why a plugin does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
-    /// Not a name of a resource.
+    /// Not a valid name of a resource.
     #[error("{0:?} is no name of a resource: write DOMAIN/NAME, such as rdma/hca_shared_devices_a")]
     Resource(String),
     /// None, or more than a message can list.
@@ -126,7 +127,7 @@ pub enum PluginError {
 }
 
 impl Plugin {
-    /// Whether name and number are such as the kubelet accepts.
+    /// Checks that the kubelet accepts name and number.
     fn check(&self) -> Result<(), PluginError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         // Kubernetes' qualified names begin and end with a letter or digit.
@@ -153,7 +154,8 @@ impl Plugin {
     }
 }
 
-/// Which file is at a path: device and inode number, and when it changed, because numbers are given again.
+/// The identity of the file at a path: device and inode number, and the time of change, because inode numbers
+/// are reused.
 fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
     let it = path.metadata().ok()?;
     Some((it.dev(), it.ino(), it.ctime(), it.ctime_nsec()))
@@ -162,7 +164,7 @@ fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
 /// Offers the resource until the process ends.
 ///
 /// # Errors
-/// When a name or number is not allowed, or the plugin cannot listen. A kubelet that is not there is awaited.
+/// An invalid name or number, or a socket that cannot be created. A missing kubelet is awaited.
 pub fn serve(plugin: Plugin, notify: impl Fn(&Notice)) -> Result<(), PluginError> {
     plugin.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -180,7 +182,7 @@ pub fn serve(plugin: Plugin, notify: impl Fn(&Notice)) -> Result<(), PluginError
 async fn once(plugin: &Arc<Plugin>, notify: &impl Fn(&Notice)) -> Result<(), PluginError> {
     let socket = plugin.folder.join(plugin.endpoint());
     let cannot = |source| PluginError::Socket { path: socket.clone(), source };
-    // One of an earlier process: nobody listens there.
+    // A socket of an earlier process, which no process listens on.
     match std::fs::remove_file(&socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
         _ => {}
@@ -200,7 +202,7 @@ async fn once(plugin: &Arc<Plugin>, notify: &impl Fn(&Notice)) -> Result<(), Plu
     ended.map_err(|error| PluginError::Server(error.to_string()))
 }
 
-/// Registers, and looks at sockets and health until a socket is replaced.
+/// Registers, and checks sockets and health until a socket is replaced.
 async fn attend(
     plugin: &Plugin,
     socket: &Path,
@@ -223,7 +225,7 @@ async fn attend(
                 }
                 Err(reason) => Notice::NotRegistered(reason),
             };
-            // The same reason each half second says nothing new.
+            // The same reason is reported once, not each half second.
             if last.as_ref() != Some(&notice) {
                 notify(&notice);
                 last = Some(notice);

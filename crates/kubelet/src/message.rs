@@ -20,7 +20,7 @@ pub(crate) const UNHEALTHY: &str = "Unhealthy";
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub(crate) struct Empty {}
 
-/// Calls that the kubelet makes besides; both fields absent: none.
+/// Optional calls that the plugin requests; both fields absent: none.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub(crate) struct DevicePluginOptions {
     #[prost(bool, tag = "1")]
@@ -29,7 +29,7 @@ pub(crate) struct DevicePluginOptions {
     pub(crate) get_preferred_allocation_available: bool,
 }
 
-/// A plugin introduces itself to the kubelet.
+/// The registration of a plugin at the kubelet.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct RegisterRequest {
     #[prost(string, tag = "1")]
@@ -43,7 +43,7 @@ pub(crate) struct RegisterRequest {
     pub(crate) options: Option<DevicePluginOptions>,
 }
 
-/// A unit of the resource. Topology is left out: software has no NUMA node.
+/// A device. Topology is left out: software has no NUMA node.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct Device {
     #[prost(string, tag = "1")]
@@ -73,14 +73,14 @@ pub(crate) struct ContainerAllocateRequest {
     pub(crate) devices_ids: Vec<String>,
 }
 
-/// What the containers get, in the order of the requests.
+/// The allocations of the containers, in the order of the requests.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct AllocateResponse {
     #[prost(message, repeated, tag = "1")]
     pub(crate) container_responses: Vec<ContainerAllocateResponse>,
 }
 
-/// What one container gets.
+/// The allocation of one container.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct ContainerAllocateResponse {
     #[prost(map = "string, string", tag = "1")]

@@ -12,7 +12,7 @@ use tonic_prost::ProstCodec;
 use crate::Plugin;
 use crate::message::{DevicePluginOptions, Empty, REGISTER, RegisterRequest, VERSION};
 
-/// How long the kubelet may take.
+/// Time limit of the call.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Registers the plugin.
@@ -26,7 +26,7 @@ pub(crate) async fn register(plugin: &Plugin, kubelet: &Path) -> Result<(), Stri
 }
 
 async fn call(plugin: &Plugin, kubelet: &Path) -> Result<(), String> {
-    // The library's error of a missing file says no more than "transport error".
+    // The library's error for a missing socket is only "transport error".
     kubelet.metadata().map_err(|error| error.to_string())?;
     let path = kubelet.to_str().ok_or("the path is not UTF-8")?;
     let endpoint = Endpoint::from_shared(format!("unix://{path}")).map_err(|error| error.to_string())?;

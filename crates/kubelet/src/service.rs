@@ -1,4 +1,4 @@
-//! The calls of the kubelet.
+//! The service that the kubelet calls.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -20,7 +20,7 @@ use crate::message::{
 };
 use crate::{Allocation, Plugin};
 
-/// The plugin as gRPC has it.
+/// The plugin as a gRPC service.
 #[derive(Clone)]
 pub(crate) struct PluginService {
     plugin: Arc<Plugin>,
@@ -58,7 +58,7 @@ impl Service<http::Request<Body>> for PluginService {
     }
 }
 
-/// Answers which optional calls the plugin wants: none.
+/// Answers that the plugin needs no optional calls.
 struct Options;
 
 impl UnaryService<Empty> for Options {
@@ -104,7 +104,7 @@ fn devices(plugin: &Plugin, is_healthy: bool) -> ListAndWatchResponse {
     ListAndWatchResponse { devices: devices.collect() }
 }
 
-/// Answers what containers get that were given devices.
+/// Answers with the allocations of containers.
 struct Allocate(Arc<Plugin>);
 
 impl UnaryService<AllocateRequest> for Allocate {
@@ -118,7 +118,7 @@ impl UnaryService<AllocateRequest> for Allocate {
     }
 }
 
-/// What a container gets. Every device is the same, and several of them are no more than one.
+/// The allocation of a container. All devices are alike, so several of them give the same allocation as one.
 fn container(plugin: &Plugin, asked: &ContainerAllocateRequest) -> Result<ContainerAllocateResponse, Status> {
     let is_unknown = |asked: &&String| !plugin.ids().any(|id| id == **asked);
     if let Some(id) = asked.devices_ids.iter().find(is_unknown) {
