@@ -8,11 +8,11 @@ use libc::timespec;
 
 /// The operation of a `futex(2)`, without its flags.
 const OPERATION: c_int = !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
-/// Waits until a deadline on the clock that the flag says; the operation is younger than the constants of
-/// the C library (linux/futex.h).
+/// Waits until a deadline on the clock that the flag selects; the C library's constants do not have this
+/// operation (linux/futex.h).
 const FUTEX_LOCK_PI2: c_int = 13;
 
-/// The time with which a futex operation is called: how long, or until when. Operations that do not wait have
+/// The time argument of a futex operation: a duration, or a deadline. Operations that do not wait have
 /// another argument there.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! The lab that this process is in.
+//! The clock of the lab that this process is in.
 
 use crate::real;
 use crate::scale::{SECOND, Scale, nanoseconds, time_of};
@@ -8,18 +8,19 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// `EPOCH,SLOWDOWN,WALL`: nanoseconds of the machine's clocks when the lab began, and the slowdown between.
 const VARIABLE: &CStr = c"ROCKERY_LAB_CLOCK";
-/// The machine's clocks are read one after the other: what is between them is not exact to the nanosecond.
+/// Unit to which the difference of two clocks is rounded: they are read one after the other, so the
+/// difference is not exact.
 const SUSPENDED_STEP: i64 = 1_000_000;
 
-// Written by the first call, or by several at once, which find the same.
+// Written by the first call, or by several at once, which write the same values.
 static EPOCH: AtomicI64 = AtomicI64::new(0);
 static WALL: AtomicI64 = AtomicI64::new(0);
 static BOOT_AHEAD: AtomicI64 = AtomicI64::new(0);
 static TAI_AHEAD: AtomicI64 = AtomicI64::new(0);
-/// 0 until the others are there.
+/// 0 until the other values are stored.
 static SLOWDOWN: AtomicI64 = AtomicI64::new(0);
 
-/// The clock of the lab; `None` where it is the machine's.
+/// The clock of the lab; `None` where the program uses the machine's.
 pub(crate) fn scale() -> Option<Scale> {
     let slowdown = match SLOWDOWN.load(Ordering::Acquire) {
         0 => look(),
@@ -34,7 +35,7 @@ pub(crate) fn scale() -> Option<Scale> {
     })
 }
 
-/// Looks in the environment, before the program can change it.
+/// Reads the environment before the program can change it.
 #[cfg_attr(not(test), used)]
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 #[cfg_attr(test, allow(dead_code))]
@@ -45,7 +46,7 @@ static LOOK: extern "C" fn() = {
     begin
 };
 
-/// Reads the variable. Without one, or with a wrong one, the machine's clock is the program's.
+/// Reads the variable. Without a valid one, the program uses the machine's clocks.
 fn look() -> i64 {
     // SAFETY: the name ends with a zero, and so does what is there; nothing has changed it yet.
     let text = unsafe {
@@ -75,7 +76,7 @@ fn parse(text: &str) -> Option<(i64, i64, i64)> {
     numbers.next().is_none().then_some(three)
 }
 
-/// What a clock of the machine shows.
+/// The time of a clock of the machine.
 pub(crate) fn machine(clock: clockid_t) -> i64 {
     let mut time = time_of(0);
     // SAFETY: room for a time.
@@ -83,13 +84,13 @@ pub(crate) fn machine(clock: clockid_t) -> i64 {
     nanoseconds(&time).unwrap_or(0)
 }
 
-/// What a clock shows in the lab; `None` where that is what the machine's shows.
+/// The time of a clock in the lab; `None` where it is the machine's.
 pub(crate) fn reading(clock: clockid_t) -> Option<i64> {
     let scale = scale()?;
     Some(scale.reading(scale.origin(clock)?, machine(libc::CLOCK_MONOTONIC)))
 }
 
-/// How long a wait takes that lasts so long in the lab; `None` where it takes what it says.
+/// The duration on the machine of a wait that has this duration in the lab; `None` where both are equal.
 ///
 /// # Safety
 /// `time` is NULL, or points to a time.
@@ -99,18 +100,18 @@ pub(crate) unsafe fn stretched(time: *const timespec) -> Option<timespec> {
     Some(time_of(scale()?.stretch(nanoseconds(time)?)))
 }
 
-/// The same for times in microseconds.
+/// Converts a wait in microseconds as [`stretched`] does.
 pub(crate) fn stretched_micros(time: &timeval) -> Option<timeval> {
     let nanoseconds = crate::scale::nanoseconds_of_micros(time)?;
     Some(crate::scale::micros_of(scale()?.stretch(nanoseconds)))
 }
 
-/// What is left of such a wait.
+/// The lab's time for the rest of a wait on the machine.
 pub(crate) fn shrunk(time: &timespec) -> Option<timespec> {
     Some(time_of(scale()?.shrink(nanoseconds(time)?)))
 }
 
-/// The same for times in microseconds.
+/// Converts the rest of a wait in microseconds as [`shrunk`] does.
 pub(crate) fn shrunk_micros(time: &timeval) -> Option<timeval> {
     let nanoseconds = crate::scale::nanoseconds_of_micros(time)?;
     Some(crate::scale::micros_of(scale()?.shrink(nanoseconds)))
@@ -124,26 +125,26 @@ pub(crate) fn stretched_millis(time: c_int) -> c_int {
     }
 }
 
-/// When a deadline is on the same clock of the machine; `None` where it is the deadline itself.
+/// The machine's time of a deadline on the same clock; `None` where both are equal.
 pub(crate) fn deadline(clock: clockid_t, time: &timespec) -> Option<timespec> {
     let (scale, time) = (scale()?, nanoseconds(time)?);
     let at = scale.machine_at(scale.origin(clock)?, time);
     Some(time_of(match clock {
         libc::CLOCK_MONOTONIC => at,
-        // The other clock may be set meanwhile, as on a machine that is not slowed down.
+        // The machine's clock may be set meanwhile, as on a machine that is not slowed down.
         _ => machine(clock).saturating_add(at.saturating_sub(machine(libc::CLOCK_MONOTONIC))),
     }))
 }
 
-/// How long it is until a time of a timer, at least a nanosecond: zero would turn it off. The timer does not
-/// say which clock it is of.
+/// Time until a timer expires, at least a nanosecond, because zero would turn the timer off. The clock of the
+/// timer is derived from the time.
 pub(crate) fn left(time: i64) -> Option<i64> {
     let scale = scale()?;
     let at = scale.machine_at(scale.origin(scale.clock_of(time))?, time);
     Some(at.saturating_sub(machine(libc::CLOCK_MONOTONIC)).max(1))
 }
 
-/// The pointer to what a function is to be called with: a time that was converted, or the caller's.
+/// The pointer to pass on: to a converted time, or the caller's.
 pub(crate) fn or_given<T>(converted: &Option<T>, given: *const T) -> *const T {
     converted.as_ref().map_or(given, core::ptr::from_ref)
 }

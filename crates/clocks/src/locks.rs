@@ -7,10 +7,10 @@ use crate::scale::nanoseconds;
 use core::ffi::{c_int, c_void};
 use libc::{clockid_t, timespec};
 
-/// The object that is waited for, which is only passed on.
+/// The object that is waited for; it is passed on unchanged.
 type Object = *mut c_void;
 
-/// When a deadline is on the machine's clock; `None` where it is the deadline itself.
+/// The machine's time of a deadline; `None` where both are equal.
 ///
 /// # Safety
 /// `time` is NULL, or points to a time.
@@ -19,7 +19,7 @@ unsafe fn on(clock: clockid_t, time: *const timespec) -> Option<timespec> {
     lab::deadline(clock, unsafe { time.as_ref() }?)
 }
 
-/// The same where the program has chosen a clock when it made the object.
+/// The same for functions whose clock was chosen when the object was created.
 ///
 /// # Safety
 /// `time` is NULL, or points to a time.

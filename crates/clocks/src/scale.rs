@@ -5,24 +5,24 @@ use libc::{clockid_t, timespec, timeval};
 pub(crate) const SECOND: i64 = 1_000_000_000;
 const MICROSECOND: i64 = 1000;
 
-/// A lab's clock beside the machine's: both have the same time when the lab begins, and from then on the
-/// lab's is slower by a factor.
+/// The lab's clock as a function of the machine's: both are equal when the lab begins, and from then on the
+/// lab's runs slower by a factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Scale {
     /// `CLOCK_MONOTONIC` when the lab began.
     pub(crate) epoch: i64,
     /// `CLOCK_REALTIME` at that moment.
     pub(crate) wall: i64,
-    /// By what `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`: the time that the machine was suspended.
+    /// Difference of `CLOCK_BOOTTIME` and `CLOCK_MONOTONIC`: the time that the machine was suspended.
     pub(crate) boot_ahead: i64,
-    /// By what `CLOCK_TAI` is ahead of `CLOCK_REALTIME`: leap seconds.
+    /// Difference of `CLOCK_TAI` and `CLOCK_REALTIME`: leap seconds.
     pub(crate) tai_ahead: i64,
-    /// How many nanoseconds of the machine are one of the lab.
+    /// Nanoseconds of the machine per nanosecond of the lab.
     pub(crate) slowdown: i64,
 }
 
 impl Scale {
-    /// What a clock showed when the lab began; `None` for clocks that are not slowed. All clocks follow the
+    /// The time of a clock when the lab began; `None` for clocks that are not slowed. All clocks follow the
     /// machine's monotonic one, so that none jumps and all hosts of the lab agree.
     pub(crate) fn origin(&self, clock: clockid_t) -> Option<i64> {
         match clock {
@@ -38,46 +38,48 @@ impl Scale {
         }
     }
 
-    /// What a clock that had `origin` when the lab began shows when the machine's monotonic clock shows
-    /// `machine`.
+    /// The time in the lab of a clock that had `origin` when the lab began, when the machine's monotonic
+    /// clock has `machine`.
     pub(crate) fn reading(&self, origin: i64, machine: i64) -> i64 {
         origin + (machine - self.epoch) / self.slowdown
     }
 
-    /// When, by the machine's monotonic clock, a clock that had `origin` when the lab began shows a time.
+    /// The time of the machine's monotonic clock when a clock that had `origin` when the lab began has
+    /// `time`.
     pub(crate) fn machine_at(&self, origin: i64, time: i64) -> i64 {
         self.epoch.saturating_add(self.stretch(time.saturating_sub(origin)))
     }
 
-    /// How long the machine takes for a time of the lab.
+    /// The duration on the machine of a time of the lab.
     pub(crate) fn stretch(&self, time: i64) -> i64 {
         time.saturating_mul(self.slowdown)
     }
 
-    /// How much a time of the machine is on the lab's clock, rounded up: what is left of a wait is not over.
+    /// The lab's time for a duration on the machine, rounded up, so that a wait that is not over never has
+    /// zero left.
     pub(crate) fn shrink(&self, time: i64) -> i64 {
         time / self.slowdown + i64::from(time % self.slowdown > 0)
     }
 
-    /// A time that the kernel took from the machine's `CLOCK_REALTIME`, as the lab's shows it.
+    /// The lab's time for a time that the kernel took from the machine's `CLOCK_REALTIME`.
     pub(crate) fn wall_reading(&self, machine: i64) -> i64 {
         self.wall + (machine - self.wall) / self.slowdown
     }
 
-    /// The clock on which a deadline is: the functions that take one do not say. The time since 1970 is
+    /// The clock of a deadline, derived from its value, because callers do not know it: a time since 1970 is
     /// longer than any machine has run.
     pub(crate) fn clock_of(&self, deadline: i64) -> clockid_t {
         if deadline > self.wall / 2 { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC }
     }
 }
 
-/// A time as a number; `None` if it is not valid, which is for the C library to report.
+/// Nanoseconds of a time; `None` if it is not valid, which the C library reports.
 pub(crate) fn nanoseconds(time: &timespec) -> Option<i64> {
     let is_valid = time.tv_sec >= 0 && (0..SECOND).contains(&time.tv_nsec);
     is_valid.then(|| time.tv_sec.saturating_mul(SECOND).saturating_add(time.tv_nsec))
 }
 
-/// A number as a time. Below zero there is none: it is zero.
+/// The time of so many nanoseconds; negative numbers give zero.
 pub(crate) fn time_of(nanoseconds: i64) -> timespec {
     let nanoseconds = nanoseconds.max(0);
     timespec { tv_sec: nanoseconds / SECOND, tv_nsec: nanoseconds % SECOND }

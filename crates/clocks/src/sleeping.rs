@@ -7,7 +7,7 @@ use crate::scale::{SECOND, nanoseconds, time_of};
 use core::ffi::{c_int, c_uint};
 use libc::{clockid_t, timespec};
 
-/// Has what is left of an interrupted sleep as time of the lab.
+/// Converts the rest of an interrupted sleep to the lab's time.
 ///
 /// # Safety
 /// `left` is NULL, or points to a time.

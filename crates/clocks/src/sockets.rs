@@ -1,4 +1,4 @@
-//! Times of sockets: the limits of sends and receives, and when the kernel received a packet.
+//! Times of sockets: time limits of sends and receives, and receive timestamps of the kernel.
 
 use crate::lab;
 use crate::next::replace;
@@ -8,26 +8,26 @@ use core::ffi::{c_int, c_void};
 use core::mem::size_of;
 use libc::{cmsghdr, msghdr, socklen_t, timespec, timeval};
 
-/// Timestamps of messages, by the options that request them; the second of each is for 64-bit times, which
-/// all are here.
+/// Control messages with a timestamp in microseconds; the second option is for 64-bit times, and all times
+/// are 64-bit here.
 const IN_MICROSECONDS: [c_int; 2] = [libc::SCM_TIMESTAMP, 63];
 const IN_NANOSECONDS: [c_int; 2] = [libc::SCM_TIMESTAMPNS, 64];
-/// Three times, of which those that the kernel does not have are zero.
+/// Control messages with three times; those that the kernel does not have are zero.
 const SEVERAL: [c_int; 2] = [libc::SCM_TIMESTAMPING, 65];
 
-/// Whether an option is a limit for waiting.
+/// Whether an option is a time limit.
 fn is_limit(level: c_int, option: c_int, length: socklen_t) -> bool {
     level == libc::SOL_SOCKET
         && [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO].contains(&option)
         && length as usize >= size_of::<timeval>()
 }
 
-/// The wall time of the lab when the machine had a time.
+/// The lab's wall time for a wall time of the machine.
 fn in_lab(machine: i64) -> i64 {
     lab::scale().map_or(machine, |scale| scale.wall_reading(machine))
 }
 
-/// Has the timestamps of a message as times of the lab.
+/// Converts the timestamps of a message to the lab's time.
 ///
 /// # Safety
 /// `message` is one that the kernel has filled in.

@@ -1,4 +1,4 @@
-//! The C library's timers: one of the process (`alarm`), POSIX timers, and timers that are descriptors.
+//! The C library's timers: the process's timer (`alarm`), POSIX timers, and timer descriptors.
 
 use crate::lab;
 use crate::next::replace;
@@ -8,8 +8,8 @@ use core::ffi::{c_int, c_uint, c_void};
 use libc::{clockid_t, itimerspec, itimerval, timer_t};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Timers of clocks that are not slowed, which programs have few of: their numbers and 1, or 0. Further ones
-/// are slowed.
+/// Timers of clocks that are not slowed: their numbers plus 1, or 0. Programs have few; timers beyond the
+/// table are slowed.
 static UNSLOWED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
 fn replace_unslowed(number: usize, by: usize) -> bool {
@@ -27,8 +27,8 @@ fn is_slowed(timer: timer_t) -> bool {
     UNSLOWED.iter().all(|place| place.load(Ordering::Relaxed) != entry(timer))
 }
 
-/// The setting of a timer for the kernel: its interval, and what is left until it expires, both in the
-/// machine's time.
+/// The setting of a timer for the kernel: its interval, and the time until it expires, both in the machine's
+/// time.
 fn stretched(setting: &itimerspec, is_absolute: bool) -> Option<itimerspec> {
     let scale = lab::scale()?;
     let (first, interval) = (nanoseconds(&setting.it_value)?, nanoseconds(&setting.it_interval)?);
@@ -37,7 +37,7 @@ fn stretched(setting: &itimerspec, is_absolute: bool) -> Option<itimerspec> {
     Some(itimerspec { it_value: time_of(first), it_interval: time_of(scale.stretch(interval)) })
 }
 
-/// What a timer has left, and its interval, in the lab's time.
+/// Converts a timer's remaining time and interval to the lab's time.
 ///
 /// # Safety
 /// `setting` is NULL, or points to a setting.
@@ -72,7 +72,7 @@ fn alarm_in(first: i64, interval: i64) -> itimerval {
     itimerval { it_value: micros_of(first), it_interval: micros_of(interval) }
 }
 
-/// What the process's timer had left, in nanoseconds.
+/// The remaining time of the process's timer, in nanoseconds.
 fn left_of(setting: &itimerval) -> i64 {
     nanoseconds_of_micros(&setting.it_value).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The C library's functions that wait for descriptors, signals or semaphores of System V, with a limit.
+//! The C library's functions that wait for descriptors, signals or System V semaphores, with a time limit.
 
 use crate::lab;
 use crate::next::replace;
@@ -30,7 +30,7 @@ replace! {
             return real::select(count, read, write, except, time);
         };
         let ready = real::select(count, read, write, except, &mut stretched);
-        // Linux has the function write what is left of the time.
+        // Linux writes the remaining time to the caller's structure.
         if let Some(left) = lab::shrunk_micros(&stretched) {
             time.write(left);
         }
