@@ -1,5 +1,5 @@
-//! Arguments of functions that C calls. A raw pointer becomes a type that says what the manual page promises
-//! about it, once, at the boundary: the function's body then reads and writes through safe methods.
+//! Arguments of functions that C calls. A raw pointer is converted once, at the boundary, to a type with the
+//! guarantees of the manual page: the function's body then reads and writes through safe methods.
 
 use crate::Errno;
 use core::ffi::CStr;
@@ -13,14 +13,14 @@ pub trait Argument {
     /// The type of the parameter in C's prototype.
     type Raw;
 
-    /// The argument behind C's value.
+    /// Converts the C value.
     ///
     /// # Safety
-    /// What the type says of a pointer is true as long as the function runs.
+    /// A pointer satisfies the guarantees of the type while the function runs.
     unsafe fn from_raw(raw: Self::Raw) -> Self;
 }
 
-/// Numbers are taken as they are.
+/// Numbers are taken unchanged.
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl Argument for $number {
@@ -36,7 +36,7 @@ macro_rules! numbers {
 
 numbers! { u8 u16 u32 u64 usize i16 i32 i64 isize }
 
-/// A pointer that is stored or compared; a function that follows it has a reason of its own.
+/// A pointer that is stored or compared; code that dereferences it needs an `unsafe` block of its own.
 impl<T> Argument for *mut T {
     type Raw = Self;
 
@@ -46,7 +46,7 @@ impl<T> Argument for *mut T {
     }
 }
 
-/// A pointer that is stored or compared; a function that follows it has a reason of its own.
+/// A pointer that is stored or compared; code that dereferences it needs an `unsafe` block of its own.
 impl<T> Argument for *const T {
     type Raw = Self;
 
@@ -58,7 +58,7 @@ impl<T> Argument for *const T {
 
 /// A raw pointer, which C declares with or without `const`.
 pub trait Pointer: Copy {
-    /// What it points to.
+    /// The type that it points to.
     type Target;
 
     /// The pointer with `const`.
@@ -160,13 +160,13 @@ impl<T> Argument for Out<'_, T> {
 }
 
 impl<T> Out<'_, T> {
-    /// Whether there is no place.
+    /// Whether the pointer is NULL.
     #[inline(always)]
     pub const fn is_null(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Checks that there is a place, before anything is done of which the result is written there.
+    /// Checks that the pointer is not NULL before an operation whose result is written there.
     ///
     /// # Errors
     /// `EINVAL` for NULL.
@@ -216,7 +216,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A struct of a library whose first field is what C sees of it.
+/// A struct of a library whose first field is the struct of the C header.
 ///
 /// # Safety
 /// The struct is `repr(C)` and begins with a `C`. C gets pointers to it from `Box::into_raw` alone.
@@ -309,8 +309,8 @@ impl<T: BeginsWith<C>, C> Deref for Live<'_, T, C> {
     }
 }
 
-/// An object that the program gives up: NULL, or a live object that nothing uses after the function has
-/// freed it. Where the function fails before that, the object stays.
+/// An object that the program gives up: NULL, or a live object that is not used after the function has freed
+/// it. If the function fails before that, the object stays.
 #[derive(Debug)]
 pub struct GivenUp<T, C>(*mut C, PhantomData<T>);
 
@@ -341,7 +341,7 @@ impl<T: BeginsWith<C>, C> GivenUp<T, C> {
         (!self.0.is_null()).then(|| unsafe { Box::from_raw(self.0.cast::<T>()) })
     }
 
-    /// Frees the object; NULL is nothing.
+    /// Frees the object; NULL is ignored.
     pub fn free(self) {
         drop(self.take());
     }

@@ -1,4 +1,4 @@
-//! Functions that C calls, in the log.
+//! Log messages for functions that C calls.
 
 use crate::Errno;
 use core::fmt::Debug;
@@ -9,7 +9,7 @@ use tracing::{debug, trace};
 #[derive(Clone, Copy, Debug)]
 pub struct Call(pub &'static str);
 
-/// What the names of functions on the data path begin with: these are logged at the level `trace`.
+/// Beginnings of the names of functions on the data path: these are logged at the level `trace`.
 const DATA_PATH: &[&str] = &[
     "post_",
     "poll_cq",

@@ -1,4 +1,4 @@
-//! The C library's clocks and waits, whatever is preloaded.
+//! The C library's own clocks and waits, even if a library that replaces them is preloaded.
 
 use core::ffi::{CStr, c_void};
 
