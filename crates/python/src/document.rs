@@ -1,4 +1,4 @@
-//! Fabric files, and running what they describe.
+//! Fabric files, and runs of their experiments.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ impl Stop {
 #[pyclass(frozen, module = "rockery._rockery")]
 pub(crate) struct Document {
     document: fabric::file::Document,
-    /// Where the names of further files begin.
+    /// Folder to which names of further files are relative.
     folder: PathBuf,
     points: Vec<Point>,
 }
@@ -70,7 +70,7 @@ impl Document {
         })
     }
 
-    /// Takes a file's text. Names of further files begin in `folder`.
+    /// Takes a file's text. Names of further files are relative to `folder`.
     #[staticmethod]
     fn parse(
         py: Python<'_>,
@@ -82,7 +82,7 @@ impl Document {
         py.detach(|| new(name, text, folder, &settings))
     }
 
-    /// What each run of the sweep sets: paths and values; one empty list without a sweep.
+    /// The settings of each run of the sweep: paths and values; one empty list without a sweep.
     #[getter]
     fn points(&self) -> Vec<Point> {
         self.points.clone()

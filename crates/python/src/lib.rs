@@ -1,5 +1,5 @@
 //! The Python extension module `rockery._rockery`: experiments in virtual time, and their results as tables.
-//! The package's Python files are in the folder `rockery` beside this one, and wrap what is here.
+//! The package's Python files are in the folder `rockery` beside this one, and wrap this module.
 #![forbid(unsafe_code)]
 
 mod document;

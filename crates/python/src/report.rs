@@ -1,4 +1,4 @@
-//! What a run found.
+//! The results of a run.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use sim::report::{Severity, flows_csv, hops_csv, ports_csv, table};
 use crate::html;
 use crate::table::Table;
 
-/// One thing that a run says about the configuration.
+/// A finding of a run about the configuration.
 #[pyclass(frozen, eq, get_all, module = "rockery._rockery")]
 #[derive(Clone, PartialEq)]
 pub(crate) struct Finding {
     /// ``"broken"``: data was lost, or a transfer failed; ``"slow"``; or ``"note"``.
     severity: &'static str,
-    /// What was seen, with its numbers.
+    /// The observation, with its numbers.
     seen: String,
     /// The setting that causes it.
     cause: String,
-    /// What to set instead, as a command of the switch's vendor where the file names one.
+    /// The correction, as a command of the switch's vendor where the file names one.
     instead: String,
 }
 
@@ -90,7 +90,7 @@ impl Report {
         self.0.seed
     }
 
-    /// What the sweep set: paths and values.
+    /// The settings of the sweep: paths and values.
     #[getter]
     fn settings(&self) -> Vec<(String, String)> {
         self.0.settings.clone()
@@ -114,7 +114,7 @@ impl Report {
         self.0.events
     }
 
-    /// What is wrong, or worth knowing, the worst first.
+    /// Faults and notes, the worst first.
     #[getter]
     fn findings(&self) -> Vec<Finding> {
         let finding = |finding: &sim::report::Finding| Finding {

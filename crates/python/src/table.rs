@@ -138,7 +138,7 @@ impl Table {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // The interface lets a producer give another schema than the one that was asked for.
+        // The interface lets a producer export another schema than the requested one.
         drop(requested_schema);
         let batch = self.batch().map_err(refused)?;
         let schema = batch.schema();
