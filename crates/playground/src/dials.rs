@@ -9,9 +9,9 @@ use serde::Serialize;
 pub(crate) struct Dial {
     /// The path, as `--set` takes it.
     pub(crate) path: String,
-    /// The name that people know it by.
+    /// The name that the page shows.
     pub(crate) label: String,
-    /// Values as they stand in the file.
+    /// Values as they are written in the file.
     pub(crate) values: Vec<String>,
     /// The index of the file's own value.
     pub(crate) at: usize,

@@ -1,5 +1,5 @@
-//! The page that runs fabric files in a browser. [`answer`] is everything that the page asks for: WebAssembly
-//! gives it to a worker, and `rockery web` to an HTTP client. [`PAGE`] is the page itself.
+//! The page that runs fabric files in a browser. [`answer`] handles all requests of the page: WebAssembly
+//! calls it in a worker, and `rockery web` for an HTTP client. [`PAGE`] is the page itself.
 
 mod dials;
 mod examples;
@@ -19,7 +19,7 @@ const JAVASCRIPT: &str = "text/javascript";
 /// A file of the page: its name, its media type, and its text.
 pub type PageFile = (&'static str, &'static str, &'static str);
 
-/// The files of the page, but for `engine.js`: that one says where the simulator is.
+/// The files of the page, except `engine.js`, which selects the simulator.
 pub const PAGE: &[PageFile] = &[
     ("index.html", "text/html; charset=utf-8", include_str!("../static/index.html")),
     ("style.css", "text/css; charset=utf-8", include_str!("../static/style.css")),
@@ -35,11 +35,11 @@ pub const PAGE: &[PageFile] = &[
     ("worker.js", JAVASCRIPT, include_str!("../static/worker.js")),
 ];
 
-/// `engine.js` where the page is served by a rockery that simulates.
+/// `engine.js` for a page that is served by a rockery that simulates.
 pub const SERVER_ENGINE: PageFile = ("engine.js", JAVASCRIPT, include_str!("../static/engine-server.js"));
 
 /// Answers one request of the page, both in JSON; a capture is answered with the bytes of a pcap file.
-/// `watch` is told the part of a run that is done, from 0 to 1, and stops it by `false`.
+/// `watch` is called with the part of a run that is done, from 0 to 1; it returns `false` to stop the run.
 pub fn answer(request: &[u8], watch: &mut dyn FnMut(f64) -> bool) -> Vec<u8> {
     let request: Request = match serde_json::from_slice(request) {
         Ok(request) => request,
@@ -57,7 +57,7 @@ pub fn answer(request: &[u8], watch: &mut dyn FnMut(f64) -> bool) -> Vec<u8> {
 }
 
 fn bytes(answer: &Value) -> Vec<u8> {
-    // Numbers, texts and lists: nothing that JSON cannot say.
+    // Numbers, texts and lists can always be written as JSON.
     serde_json::to_vec(answer).unwrap_or_default()
 }
 

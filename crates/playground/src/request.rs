@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// The name of the edited file in messages.
 pub(crate) const EDITED: &str = "file";
 
-/// The page's question, and the files that it is about.
+/// A request of the page, with its files.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Request {

@@ -11,27 +11,28 @@ use sim::report::{Report, flows_csv, ports_csv, table, vendor_tables, write_pcap
 use crate::request::Request;
 use crate::{dials, problems};
 
-/// Samples of all ports together, about: what a page can draw.
+/// Samples of all ports together, about: as many as a page can draw.
 const SAMPLES_MAX: u64 = 400_000;
 
 /// Samples of one port, at least and at most.
 const SAMPLES: std::ops::RangeInclusive<u64> = 20..=200;
 
-/// Time between two samples where the end of the run is not known, for the most samples of a port.
+/// Time between two samples where the end of the run is not known, for the largest number of samples of a
+/// port.
 const SAMPLE_UNKNOWN: Span = Span::from_us(20);
 
-/// Told the part of the run that is done, from 0 to 1; `false` stops the run.
+/// Called with the part of the run that is done, from 0 to 1; returns `false` to stop the run.
 type Watch<'a> = &'a mut dyn FnMut(f64) -> bool;
 
 /// A request's experiment, and the fields of its file without settings.
 struct Prepared {
     experiment: Experiment,
     file: FabricFile,
-    /// Everything that was set.
+    /// Settings of the request and of the sweep.
     settings: Point,
 }
 
-/// Reads the file, and sets what the sliders say; of a sweep, the first values of the others.
+/// Reads the file, and applies the sliders' settings; for other fields of a sweep, the first values.
 fn prepare(request: &Request) -> Result<Prepared, Value> {
     let refused = |error: fabric::file::FileError| problems::of(&error);
     let mut document: Document = request.document().map_err(refused)?;
@@ -100,7 +101,7 @@ pub(crate) fn capture(request: &Request, watch: Watch<'_>) -> Result<Vec<u8>, Va
     Ok(file)
 }
 
-/// Runs with samples, and where there would be too many, without.
+/// Runs with samples, or, if that would be too many, without.
 fn run(experiment: &mut Experiment, watch: Watch<'_>) -> Result<Ran, Value> {
     let mut progress = |progress: sim::experiment::Progress| watch(progress.done);
     if let Ok(ran) = experiment.run(&mut progress) {

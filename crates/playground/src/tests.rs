@@ -102,7 +102,7 @@ fn dials_of_every_example_stand_at_the_value_of_the_file() {
             set.set(&dial.path, &dial.values[dial.at]).unwrap();
             let fields = |document: &fabric::file::Document| {
                 let mut file = document.fields().unwrap();
-                // What the file does not name has its defaults.
+                // Tables that the file does not contain have their defaults.
                 file.qos.entry("default".to_owned()).or_default();
                 file.nic.entry("default".to_owned()).or_default();
                 file
