@@ -11,7 +11,7 @@ const BOTTOM: f64 = 40.0;
 const TOP: f64 = 12.0;
 const RIGHT: f64 = 12.0;
 
-/// Points of one line that are drawn at most: more than there are pixels say nothing.
+/// Points of one line that are drawn at most: more points than pixels are not visible.
 const POINTS_MAX: usize = 800;
 
 /// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
@@ -39,7 +39,7 @@ pub struct Chart<'a> {
     pub step: bool,
 }
 
-/// From values to places.
+/// A mapping from values to positions.
 struct Scale {
     from: f64,
     to: f64,
@@ -87,7 +87,7 @@ fn label(value: f64) -> String {
 }
 
 impl Chart<'_> {
-    /// The chart as a figure; nothing if there is nothing in it.
+    /// The chart as a figure; empty if no line has points.
     pub fn svg(&self) -> String {
         let all = || self.lines.iter().flat_map(|line| &line.points);
         if all().next().is_none() {

@@ -37,7 +37,7 @@ pub fn head(title: &str) -> String {
     )
 }
 
-/// Text that is nothing but text.
+/// Escapes the characters of markup.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
