@@ -1,5 +1,5 @@
-//! What the benchmarks share: `make bench`, `guest-bench`, `world-bench` and `rockery bench`. A benchmark
-//! measures; this crate takes medians, reads clocks, and writes tables.
+//! Common parts of the benchmarks `make bench`, `guest-bench`, `world-bench` and `rockery bench`: medians,
+//! clocks and tables. The benchmarks themselves measure.
 #![forbid(unsafe_code)]
 
 mod clock;

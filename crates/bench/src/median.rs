@@ -18,7 +18,7 @@ impl Spread {
         Self(figures.fold([f64::MAX, 0.0], |[low, high], it| [low.min(it), high.max(it)]))
     }
 
-    /// How far both are from the median, in percent.
+    /// Differences of both from the median, in percent.
     pub fn percent_of(self, median: f64) -> String {
         let [low, high] = self.0.map(|end| (end / median.max(1.0) - 1.0) * 100.0);
         format!("{low:+.0}/{high:+.0}%")

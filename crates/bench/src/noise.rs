@@ -1,5 +1,5 @@
-//! The machine's own noise: a loop that does the same work each time. What its time varies by, figures vary
-//! by as well, whatever is measured.
+//! The machine's noise: the time of a loop that does the same work each time. Measured figures vary by as
+//! much as this time does.
 
 use std::hint::black_box;
 use std::time::Instant;
