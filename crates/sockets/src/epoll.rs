@@ -198,7 +198,7 @@ fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: 
     }
     let mut count = 0;
     if list[0].revents != 0 {
-        // SAFETY: room for as many as are asked for.
+        // SAFETY: room for as many as are requested.
         let from_kernel = unsafe {
             real::epoll_pwait(number, events.as_mut_ptr(), events.len() as c_int, 0, core::ptr::null())
         };

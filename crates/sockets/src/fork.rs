@@ -25,7 +25,7 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 const LOCK_RETRY: Duration = Duration::from_millis(1);
 const READY: [u8; 4] = [0; 4];
 
-/// Replaces a TCP connection by an rsocket. If that fails, TCP is used on.
+/// Replaces a TCP connection by an rsocket. If that fails, the connection stays on TCP.
 ///
 /// # Safety
 /// `fd` is a pending connection of the program.
