@@ -38,8 +38,8 @@ pub fn text(file: File) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, what))
 }
 
-/// Gets the files that a fabric file in `folder` names, relative to it, as
-/// [`Experiment::new`](crate::experiment::Experiment::new) asks for them.
+/// Reads the files that a fabric file in `folder` names, relative to it: the `files` argument of
+/// [`Experiment::new`](crate::experiment::Experiment::new).
 pub fn reader(folder: &Path) -> impl FnMut(&str) -> Result<String, String> {
     move |name| regular(&folder.join(name)).and_then(text).map_err(|error| error.to_string())
 }

@@ -50,7 +50,7 @@ fn the_same_seed_gives_the_same_run() {
     }
 }
 
-/// Stories that are told over the network and over a channel.
+/// Scenarios that run over the network and over a channel.
 const STORIES: u64 = 4_000;
 
 #[test]

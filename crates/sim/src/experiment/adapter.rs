@@ -84,7 +84,7 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
     }
 }
 
-/// What may be unacknowledged, by bytes and by packets.
+/// The limit of unacknowledged data, from bytes and from packets.
 fn window_bytes(nic: &NicTable) -> u32 {
     let packets = nic.outstanding.map_or(u64::MAX, |packets| u64::from(packets) * u64::from(nic.mtu));
     u32::try_from(nic.window.0.min(packets)).unwrap_or(u32::MAX)

@@ -29,17 +29,17 @@ pub struct Experiment {
     pub file: FabricFile,
     /// Hosts and switches by name.
     pub network: Network,
-    /// What the engine takes.
+    /// The input of the engine.
     pub scenario: Scenario,
     /// Names of the workloads, by the number that flows have.
     pub workloads: Vec<String>,
 }
 
 impl Experiment {
-    /// Makes the experiment that a file describes. `files` gets what it names.
+    /// Makes the experiment that a file describes. `files` reads the files that it names.
     ///
     /// # Errors
-    /// What is wrong, with its place in the file.
+    /// The first error of the file, with its place.
     pub fn new(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let file = document.fields()?;
         let network = Network::build(document, &file, files)?;

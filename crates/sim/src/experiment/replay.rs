@@ -11,7 +11,7 @@ use wire::record::{Call, Line, Transport, Verb, lines};
 /// Work requests of one record at most.
 const STEPS_MAX: usize = 1 << 22;
 
-/// What one queue pair posted.
+/// The work requests that one queue pair posted.
 #[derive(Clone, Debug)]
 pub(super) struct Recorded {
     operation: Transfer,
@@ -25,7 +25,7 @@ pub(super) struct Recorded {
 struct Reading {
     steps: Vec<Step>,
     transport: Option<Transport>,
-    /// Requests that have not completed: whether each asked for a completion, and is replayed.
+    /// Requests that have not completed: whether each is signaled, and is replayed.
     outstanding: VecDeque<(bool, bool)>,
     completed: u64,
     last_ns: Option<u64>,
@@ -52,10 +52,10 @@ impl Reading {
                 }
                 self.last_ns = Some(line.at_ns);
             }
-            // What the peer takes to send is part of the time until the next post.
+            // The time that the peer takes to send is part of the time until the next post.
             Call::Receive { .. } | Call::Done { operation: Verb::Receive, .. } => {}
             Call::Done { .. } => {
-                // A completion is of the first request that asked for one, and of all before it.
+                // A completion is of the first signaled request, and of all before it.
                 while let Some((signaled, replayed)) = self.outstanding.pop_front() {
                     self.completed += u64::from(replayed);
                     if signaled {

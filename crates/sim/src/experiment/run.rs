@@ -26,15 +26,15 @@ pub struct Progress {
 /// A run and its results.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ran {
-    /// What came of it.
+    /// Its results.
     pub results: Results,
     /// Whether it was stopped before its end.
     pub partial: bool,
 }
 
 impl Experiment {
-    /// Runs it. `watch` is told of the progress many times a second; when it says `false`, the run stops and
-    /// what has happened so far is returned.
+    /// Runs it. `watch` is called with the progress many times a second; when it returns `false`, the run
+    /// stops and the results so far are returned.
     ///
     /// # Errors
     /// When the scenario does not fit together, or has more samples than fit.

@@ -87,7 +87,7 @@ pub(super) fn flows(
     Ok(repeated.map(flow).collect())
 }
 
-/// Whose addresses the packets of a workload bear.
+/// The owner of the addresses in a workload's packets.
 fn forgery(
     document: &Document,
     field: &str,
@@ -181,7 +181,8 @@ fn permutation(from: &[u32], to: &[u32], dice: &mut Dice) -> Vec<(u32, u32)> {
     }
     for index in 0..from.len().min(to.len()) {
         if from[index] == to[index] {
-            // Whoever else's receiver this becomes is not its own: receivers are in the list once.
+            // The receiver goes to another sender: receivers are in the list once, so it is not that sender's
+            // own.
             let other = (index + 1) % to.len();
             to.swap(index, other);
         }

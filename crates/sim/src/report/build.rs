@@ -16,7 +16,7 @@ use fabric::{
 use std::collections::BTreeMap;
 
 impl Report {
-    /// What the results of an experiment mean. `partial`: the run was stopped before its end.
+    /// Makes the report of an experiment's results. `partial`: the run was stopped before its end.
     pub fn new(experiment: &Experiment, results: &Results, partial: bool) -> Self {
         let flows = flows(experiment, results);
         let mut report = Self {
@@ -59,7 +59,7 @@ fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
         let completion = result.completion_ps();
         let path = paths.between(flow.from, flow.to);
         let alone = path.map(|path| experiment.alone(&path, flow.from, result.bytes));
-        // What an unreliable connection sent is not what arrived.
+        // Packets of an unreliable connection can be lost: only received bytes count.
         let unreliable = flow.operation.is_unreliable();
         let bytes = if unreliable { result.receiver.received_bytes } else { result.bytes };
         let interval = interval([(flow, result)], results.end);

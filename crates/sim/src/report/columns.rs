@@ -217,7 +217,7 @@ fn samples(report: &Report) -> Vec<(&Series, usize)> {
     series.flat_map(|series| (0..series.at_us.len()).map(move |at| (series, at))).collect()
 }
 
-/// Ports over time: one row for each port and moment, where samples were asked for.
+/// Ports over time: one row for each port and moment, if samples were requested.
 pub fn sample_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
     Rows::new(reports, samples)
         .text("port", |_, (series, _)| series.port.clone())

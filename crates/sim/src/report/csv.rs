@@ -16,7 +16,7 @@ fn number(value: Option<f64>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// One row per flow. With `run`, its number stands in front: for sweeps.
+/// One row per flow. With `run`, its number is in the first column: for sweeps.
 pub fn flows_csv(report: &Report, run: Option<usize>, head: bool) -> String {
     let mut text = String::new();
     if head {
@@ -83,7 +83,7 @@ pub fn hops_csv(report: &Report, run: Option<usize>, head: bool) -> String {
     text
 }
 
-/// What was set, as columns: names or values.
+/// The settings besides the file, as columns: names or values.
 fn settings(report: &Report, names: bool) -> String {
     report
         .settings

@@ -21,7 +21,7 @@ const VICTIM_SLOWDOWN: f64 = 1.5;
 /// A port that is busy for less than this is not full.
 const FREE_LOAD: f64 = 0.5;
 
-/// Findings of one kind at most: the first tell what the others would.
+/// Findings of one kind at most: the first show what the others would.
 const SAME_MAX: usize = 4;
 
 pub(super) fn findings(experiment: &Experiment, results: &Results, report: &Report) -> Vec<Finding> {
@@ -86,7 +86,7 @@ impl View<'_> {
         self.experiment.network.port_name(end)
     }
 
-    /// What is attached to a switch's port.
+    /// The far end of the link at a switch's port.
     fn peer(&self, switch: u32, port: u16) -> Option<End> {
         let here = End { node: Node::Switch(switch), port };
         let links = self.experiment.network.topology.links();
@@ -535,7 +535,7 @@ impl View<'_> {
         findings
     }
 
-    /// What vendors' configurations say that makes the rest of them have no effect.
+    /// Findings on vendors' configurations in which a setting makes the rest have no effect.
     fn without_effect(&self) -> Vec<Finding> {
         let one = |switch: &NamedSwitch| {
             let advice = switch.imported.as_ref()?.without_effect()?;

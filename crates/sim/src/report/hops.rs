@@ -6,7 +6,7 @@ use super::{FlowReport, HopReport, Report};
 use crate::experiment::Experiment;
 use crate::world::FlowHop;
 
-/// What the flows of a workload met at one port, all together.
+/// The counters of a workload's flows at one port, all together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PortShare {
     /// Flows that crossed it.

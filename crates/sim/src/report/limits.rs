@@ -1,4 +1,4 @@
-//! What limits each workload: the link, PCIe link, drive or processor that it keeps busy most of the time.
+//! The limit of each workload: the link, PCIe link, drive or processor that it keeps busy most of the time.
 
 use super::Report;
 use crate::experiment::{Experiment, pcie_name};
@@ -7,10 +7,10 @@ use fabric::topology::Node;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What is busy for less than this part of the time limits no workload.
+/// A resource that is busy for less than this part of the time limits no workload.
 const FULL: f64 = 0.85;
 
-/// What a workload is limited by.
+/// The resource that limits a workload.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Bottleneck {
     /// Which link, PCIe link, drive or processor.

@@ -1,4 +1,4 @@
-//! What a run means: results by name, added up by workload and by port, with what they say about the
+//! The report of a run: results by name, added up by workload and by port, with findings about the
 //! configuration. Plain data: programs get it as JSON, people as a table or a page.
 
 mod build;
@@ -29,7 +29,7 @@ pub fn counted(count: u64, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// What an embedded switch dropped at the port of one function.
+/// Packets that an embedded switch dropped at the port of one function.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FunctionReport {
     /// Name of the function.
@@ -46,11 +46,11 @@ pub struct Report {
     pub title: String,
     /// The run's seed.
     pub seed: u64,
-    /// What was set besides the file: paths and values.
+    /// Settings besides the file: paths and values.
     pub settings: Vec<(String, String)>,
     /// Virtual time at the end, in seconds.
     pub end_s: f64,
-    /// How much of it was skipped, in seconds, and in how many pieces, where that was asked for. Hops,
+    /// How much of it was skipped, in seconds, and in how many pieces, if skipping was requested. Hops,
     /// events, latencies and the order of packets are those of the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<Skipped>,
@@ -60,7 +60,7 @@ pub struct Report {
     pub hops: u64,
     /// Events that the engine handled.
     pub events: u64,
-    /// What became of each workload, in the order of the file.
+    /// The results of each workload, in the order of the file.
     pub workloads: Vec<WorkloadReport>,
     /// By flow, in the order of the file.
     pub flows: Vec<FlowReport>,
@@ -72,11 +72,11 @@ pub struct Report {
     /// Functions of adapters at whose ports packets were dropped because of their addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionReport>,
-    /// What each switch counted, in the order of the file.
+    /// The counters of each switch, in the order of the file.
     pub switches: Vec<SwitchReport>,
-    /// What is wrong, or worth knowing, the worst first.
+    /// Findings about the configuration, the worst first.
     pub findings: Vec<Finding>,
-    /// Ports over time, where that was asked for.
+    /// Ports over time, if samples were requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
     /// Packets that were lost on links.
@@ -85,7 +85,7 @@ pub struct Report {
     pub left: u32,
 }
 
-/// What was skipped of a run: times in which all transfers went on at steady rates.
+/// The skipped time of a run, in which all transfers went on at steady rates.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Skipped {
     /// Their sum in seconds.
@@ -124,7 +124,7 @@ pub struct StoreReport {
     pub memory_busy_percent: f64,
 }
 
-/// What became of one workload, all of its queue pairs together.
+/// The results of one workload, all of its queue pairs together.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WorkloadReport {
     /// The name that the fabric file gives.
@@ -166,7 +166,7 @@ pub struct WorkloadReport {
     /// Packets of data that arrived after one with a higher sequence number, of a hundred (RFC 4737, section
     /// 3.3).
     pub late_percent: f64,
-    /// What it is limited by, if anything is full.
+    /// The resource that limits it, if one is full.
     pub limit: Option<Bottleneck>,
     /// By reorder distance: entry n counts distances from 2^n to 2^(n+1) - 1.
     pub reorder_distances: Vec<u64>,
@@ -187,7 +187,7 @@ pub struct FlowReport {
     pub bytes: u64,
     /// When it began, in microseconds.
     pub start_us: f64,
-    /// What it took, in microseconds, if it finished.
+    /// The time that it took, in microseconds, if it finished.
     pub completion_us: Option<f64>,
     /// The same as a multiple of what it takes alone.
     pub slowdown: Option<f64>,
@@ -200,12 +200,12 @@ pub struct FlowReport {
     pub notifications: u64,
     /// Its queue pair failed.
     pub failed: bool,
-    /// Ports that its data crossed, in the order of the path, where that was asked for.
+    /// Ports that its data crossed, in the order of the path, if hops were requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<HopReport>,
 }
 
-/// What became of one flow's data at one port.
+/// The counters of one flow's data at one port.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct HopReport {
     /// The port that sends.
@@ -277,7 +277,7 @@ pub struct PortReport {
 }
 
 impl PortReport {
-    /// What did not get on from here, or not here, by reason.
+    /// Packets that were lost at this port or on its link, by reason.
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let link = [("damaged", self.fcs_errors), ("link-down", self.lost_link_down)];
         self.dropped.iter().copied().chain(link).filter(|(_, count)| *count > 0)
@@ -290,7 +290,7 @@ impl PortReport {
     }
 }
 
-/// What one queue of a port counted.
+/// The counters of one queue of a port.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct QueueReport {
     /// The traffic class of the queue.
@@ -331,7 +331,7 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What one switch counted, all of its ports together.
+/// The counters of one switch, all of its ports together.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SwitchReport {
     /// The name that the fabric file gives.
@@ -360,16 +360,16 @@ pub enum Severity {
     Note,
 }
 
-/// What the run says about the configuration.
+/// A finding about the configuration.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// What was seen, with its numbers.
+    /// The observation, with its numbers.
     pub seen: String,
     /// The setting that causes it.
     pub cause: String,
-    /// What to set instead.
+    /// The setting to use instead.
     pub instead: String,
 }
 

@@ -19,11 +19,11 @@ const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const LINKTYPE_ETHERNET: u32 = 1;
 const SNAP_BYTES: u32 = 65_535;
 
-/// Writes what was captured of one link, in both directions. `stations` gives source and destination of a
+/// Writes the captured packets of one link, in both directions. `stations` gives source and destination of a
 /// flow's packets, by flow and sender: [`crate::experiment::Experiment::stations`].
 ///
 /// # Errors
-/// What writing says.
+/// An error that `out` returns.
 pub fn write_pcap(
     out: &mut impl Write,
     link: u32,
@@ -37,7 +37,7 @@ pub fn write_pcap(
     Ok(())
 }
 
-/// What a file begins with.
+/// The header of a capture file.
 pub fn pcap_header() -> Vec<u8> {
     let mut header = Vec::with_capacity(24);
     header.extend(MAGIC_NANOSECONDS.to_le_bytes());
@@ -48,7 +48,7 @@ pub fn pcap_header() -> Vec<u8> {
     header
 }
 
-/// A frame with its time, as it stands in a file.
+/// A frame with its time, as a record of a capture file.
 pub fn pcap_record(at: Time, frame: &[u8]) -> Vec<u8> {
     let ns = at.ns();
     let mut record = Vec::with_capacity(16 + frame.len());
@@ -97,7 +97,7 @@ struct Marks {
 fn roce([from, to]: [Station; 2], marks: &Marks, packet: &Packet, payload: u32) -> Vec<u8> {
     let mut transport = [0; MAX_HEADERS];
     let pad = wire::pad_of(payload as usize);
-    // What the device sent encodes: its headers never contradict each other.
+    // The device's packets encode: their headers never contradict each other.
     let transport_bytes = packet.encode(pad, &mut transport).unwrap_or(0);
     let body = transport_bytes + payload as usize + usize::from(pad);
     let datagram = UDP_SIZE + body + ICRC_SIZE;

@@ -133,7 +133,7 @@ fn workloads(workloads: &[WorkloadReport]) -> String {
     rows.text()
 }
 
-/// What is full, by workload.
+/// The resource that is full, by workload.
 fn limits(workloads: &[WorkloadReport]) -> String {
     let mut text = String::new();
     for workload in workloads {

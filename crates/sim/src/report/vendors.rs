@@ -1,4 +1,4 @@
-//! What switches with a vendor's configuration would print of a run.
+//! The counter tables that switches with a vendor's configuration would print for a run.
 
 use crate::experiment::Experiment;
 use crate::world::Results;
@@ -6,12 +6,12 @@ use fabric::Span;
 use fabric::topology::{End, Node};
 use fabric::vendor::{CountedPort, CountedSwitch, Imported};
 
-/// What a switch prints.
+/// The output of a switch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Printed {
     /// The switch's name.
     pub switch: String,
-    /// What it runs.
+    /// The operating system of the switch.
     pub system: &'static str,
     /// The tables, as the switch's system prints them.
     pub text: String,
@@ -32,7 +32,7 @@ pub fn vendor_tables(experiment: &Experiment, results: &Results) -> Vec<Printed>
     switches.filter_map(print).collect()
 }
 
-/// What a switch counted at the ports that links are attached to.
+/// The counters of a switch, of the ports that links are attached to.
 fn counted(experiment: &Experiment, results: &Results, number: u32) -> Option<CountedSwitch> {
     let (named, result) =
         (experiment.network.switches.get(number as usize)?, results.switches.get(number as usize)?);

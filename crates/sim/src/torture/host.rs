@@ -22,7 +22,7 @@ pub(super) struct TestHost {
     free: usize,
 }
 
-/// Ends a channel where its time has come, and lets those go on that wait for room.
+/// Ends a channel where its time has come, and resumes queue pairs that wait for room.
 pub(super) fn tend(channel: &mut ShmChannel, hosts: &mut [TestHost; 2], now: Instant) {
     for (side, host) in hosts.iter_mut().enumerate() {
         if channel.end(side, now) {
@@ -156,7 +156,7 @@ impl TestHost {
         self.device.post_receive(qpn, &ReceiveRequest { id, sges: &sges }, now)
     }
 
-    /// Sends all that waits. Returns what the device told unasked.
+    /// Sends all that waits. Returns the device's events.
     pub(super) fn pump(
         &mut self,
         to: usize,

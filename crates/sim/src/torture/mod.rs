@@ -27,7 +27,7 @@ const LIVENESS_NS: u64 = 60_000_000_000;
 /// Virtual time of the bad half at most.
 const FAULTS_NS: u64 = 2_000_000_000;
 
-/// What a run did.
+/// The counts of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Summary {
     /// Requests that completed.
@@ -51,7 +51,7 @@ pub struct Failure {
     pub seed: u64,
     /// Of which kind.
     pub between: Between,
-    /// What was wrong.
+    /// The error, as text.
     pub what: String,
 }
 
@@ -68,7 +68,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What is between the two devices.
+/// The connection between the two devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Between {
     /// The network alone.
@@ -154,8 +154,8 @@ impl Run {
         self.check_channel()
     }
 
-    /// On a shared-memory channel that stays open nothing is lost, so nothing is asked for twice but by those
-    /// that were not ready.
+    /// On a shared-memory channel that stays open nothing is lost, so nothing is sent again except after RNR
+    /// NAKs.
     fn check_channel(&self) -> Verdict {
         if !self.network.channel.as_ref().is_some_and(ShmChannel::lasts) {
             return Ok(());

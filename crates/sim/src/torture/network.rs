@@ -14,7 +14,7 @@ use wire::icrc::{Flow, split_icrc};
 use wire::ipv4::Identification;
 use wire::{Packet, Qpn, Reth};
 
-/// What the network does to a packet, in thousandths, and how long it may hold one back.
+/// The faults of the network: their chances per packet, in thousandths, and how long it may hold one back.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Faults {
     pub(super) drop: u64,

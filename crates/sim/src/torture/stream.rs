@@ -1,5 +1,5 @@
-//! One direction of a connection: what is asked, and a model of what must come of it. The model knows nothing
-//! of packets.
+//! One direction of a connection: its requests, and a model of their results. The model does not depend on
+//! packets.
 
 use super::arena::Slot;
 use super::host::{QKEY, TestHost};
@@ -20,10 +20,10 @@ const RECEIVES: usize = 8;
 /// Bytes that a UD receive has before the payload.
 const GRH: usize = 40;
 
-/// What must be true once a request has completed.
+/// The condition that must hold once a request has completed.
 #[derive(Clone, Copy, Debug)]
 enum Promise {
-    /// A message is on its way to the receiver, who checks it.
+    /// A message is on its way to the receiver, which checks it.
     Message,
     /// The remote slot has the pattern.
     Written { remote: Slot, tag: u64 },
@@ -76,7 +76,7 @@ pub(super) struct Stream {
     pub(super) completed: u64,
 }
 
-/// What went wrong, in a sentence.
+/// The result of a check; the error describes the failure in a sentence.
 pub(super) type Verdict = Result<(), String>;
 
 impl Stream {

@@ -1,5 +1,5 @@
-//! The same story told twice, over a network without faults and over a shared-memory channel: each completion
-//! and each byte has to be the same, errors and what is flushed after them included.
+//! The same scenario run twice, over a network without faults and over a shared-memory channel: each
+//! completion and each byte has to be the same, errors and what is flushed after them included.
 
 use super::arena::Slot;
 use super::channel::{CHANNEL, ShmChannel, senders_to};
@@ -11,12 +11,12 @@ use rnic::{Completion, Config, CongestionConfig, Data, Instant, Mtu, Operation, 
 use rnic::{SendRequest, Sge};
 use wire::{Psn, Qpn, Rkey, Tail};
 
-/// Requests of a story at most: what the send queue holds.
+/// Requests of a scenario at most: the depth of the send queue.
 const REQUESTS_MAX: u64 = 32;
-/// Virtual time after which a story is stuck.
+/// Virtual time after which a scenario is stuck.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// What is asked.
+/// A request, with its operation and its buffer.
 #[derive(Clone, Debug)]
 struct Request {
     operation: Operation,
@@ -35,17 +35,17 @@ struct Story {
     receives: Vec<Slot>,
 }
 
-/// What can be seen of it at the end: completions without their time, and memory, of both sides.
+/// The visible outcome: completions without their time, and memory, of both sides.
 #[derive(PartialEq, Eq, Debug)]
 struct Outcome {
     completions: [Vec<Completion>; 2],
     memory: [Vec<u8>; 2],
 }
 
-/// Tells the story of a seed twice.
+/// Runs the scenario of a seed over the network and over a channel.
 ///
 /// # Errors
-/// [`Failure`] says what differs.
+/// [`Failure`] names the first difference.
 pub fn compare(seed: u64) -> Result<u64, Failure> {
     let failed = |what: String| Failure { seed, between: Between::Both, what };
     let set_up = |error: rnic::Error| failed(format!("set-up: {error}"));
@@ -136,7 +136,7 @@ impl Story {
     }
 }
 
-/// Where a story is told.
+/// A run of a scenario: the hosts and what is between them.
 struct Stage<'a> {
     story: &'a Story,
     hosts: [TestHost; 2],

@@ -74,7 +74,7 @@ pub enum ScenarioError {
     Device {
         /// The host's number.
         host: u32,
-        /// What the device said.
+        /// The device's error.
         reason: rnic::Error,
     },
     /// Storage where there are no drives, or no processor.
@@ -107,7 +107,7 @@ pub const SAMPLES_MAX: usize = 1 << 22;
 /// Events are expected this far ahead at most, however long links are: 18 minutes.
 const REACH_PS_MAX: u64 = 1 << 50;
 
-/// The parts, and how far each may run before it hears of the others.
+/// The parts, and how far each may run before it exchanges events with the others.
 pub(super) struct Built {
     pub(super) parts: Vec<Part>,
     pub(super) lookahead: Span,
@@ -327,8 +327,8 @@ impl<'a> WorldBuilder<'a> {
         (0..self.parts).map(empty).collect()
     }
 
-    /// What a part of the network consists of: hosts first, then switches. Captures are in the order of time,
-    /// for which all have to be driven together.
+    /// The nodes of a part of the network: hosts first, then switches. `None` if all have to be driven
+    /// together, as for captures, which are in the order of time.
     fn nodes(&self, part: u8, table: &[LinkDirection]) -> Option<Nodes> {
         let count = |places: &[(u8, u32)]| places.iter().filter(|place| place.0 == part).count();
         let hosts = count(&self.host_at);
@@ -355,7 +355,7 @@ impl<'a> WorldBuilder<'a> {
         self.scenario.watch.captures.is_empty().then_some(nodes)
     }
 
-    /// What keeps where data waits, if that is wanted.
+    /// The trace that records where data waits, if the scenario watches hops.
     fn trace(&self, table: &[LinkDirection]) -> Option<Box<Trace>> {
         let links = self.scenario.topology.links();
         let hosts = self.host_rates();
@@ -375,7 +375,7 @@ impl<'a> WorldBuilder<'a> {
 
     fn attachments(&self) -> Vec<Attachment> {
         let found = self.scenario.topology.attachments();
-        // Hosts that are linked with each other have no switch to ask.
+        // Hosts that are linked with each other have no switch.
         let at = |place: Option<(u32, u16)>| place.map_or((u32::MAX, 0), |place| place);
         let all = found.into_iter().map(at).map(|(leaf, exit)| Attachment { leaf, exit, vlan: 0 });
         let mut all: Vec<Attachment> = all.collect();
@@ -557,12 +557,12 @@ impl<'a> WorldBuilder<'a> {
     }
 }
 
-/// What one function has of the receive buffer: an even share, and a few frames at least.
+/// The part of the receive buffer that one function has: an even share, and a few frames at least.
 fn share_of_buffer(card: &CardConfig, pcie: PcieConfig, frame_bytes: u32) -> u32 {
     (pcie.receive_buffer_bytes / card.functions.len() as u32).max(8 * frame_bytes)
 }
 
-/// What makes the switches of a run hash differently from each other, and from those of another seed.
+/// The hash salt of a switch: it differs between the switches of a run, and between seeds.
 pub fn salt_of(seed: u64, switch: u32) -> u64 {
     seed ^ (u64::from(switch) << 32)
 }

@@ -1,6 +1,6 @@
 //! An adapter with virtual functions: its hosts share the PCIe slot and the port.
 //!
-//! # Who sends next
+//! # Arbitration
 //!
 //! An adapter fetches a packet's data when it may leave, so that nothing waits inside. Functions that have
 //! something to send take turns by start-time fair queueing (Goyal, Vin and Cheng, 1996): the one goes next
@@ -15,7 +15,7 @@ use fabric::{Rate, Span, Time};
 /// Frames of the largest MTU that may wait for the port: one that leaves, and one behind it.
 const AHEAD_FRAMES: u64 = 2;
 
-/// What a function with a maximum rate may send at once after a rest.
+/// Bytes that a function with a maximum rate may send at once after a rest.
 const BURST_BYTES: u32 = 16 << 10;
 
 /// Where a packet goes: through the port, or to a function of the same adapter.
@@ -32,7 +32,7 @@ pub(super) struct Seat {
     pub(super) card: u32,
     /// The function: 0 is the physical one.
     pub(super) function: u32,
-    /// What is checked of what it sends.
+    /// The embedded switch's checks of packets that the function sends.
     pub(super) guard: Guard,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Card {
     last: Way,
 }
 
-/// What is known of a function that has something to send.
+/// The scheduling state of a function.
 #[derive(Clone, Debug)]
 struct Turn {
     weight: u64,
@@ -85,7 +85,7 @@ struct Turn {
     tags: [u64; 2],
     /// Where its last packet went. The next one is taken to go there as well.
     way: Way,
-    /// When it was told to ask again; it is ready to send until then.
+    /// The time of its next call of [`Card::ask`]; it is ready to send until then.
     due: Time,
 }
 
@@ -119,7 +119,8 @@ impl Card {
         }
     }
 
-    /// Whether a function that has something to send may: if not, when it is to ask again.
+    /// Whether a function that has something to send may send it; if not, the error is the time of its next
+    /// call.
     pub(super) fn ask(&mut self, function: u32, now: Time) -> Result<(), Time> {
         let index = function as usize;
         let turn = &mut self.turns[index];
@@ -147,7 +148,7 @@ impl Card {
             .filter(|(_, turn)| turn.way == turn_of)
             .min_by_key(|(index, turn)| (turn.tags[turn_of as usize], *index));
         match next {
-            // Those that were told to ask at this moment have done so when the next one comes.
+            // Functions whose next call is due at this moment have made it when the next one comes.
             Some((next, _)) if next != index => {
                 self.turns[index].due = Time(now.0 + 1);
                 Err(Time(now.0 + 1))
@@ -160,7 +161,7 @@ impl Card {
     pub(super) fn sent(&mut self, function: u32, now: Time, bytes: [u64; 2]) {
         let turn = &mut self.turns[function as usize];
         if let Some(rate) = turn.rate {
-            // What it waited for its turn is not lost, up to a burst.
+            // The time that it waited for its turn is not lost, up to a burst.
             let from = turn.paced_until.max(Time(now.0.saturating_sub(rate.time_of(BURST_BYTES).0)));
             turn.paced_until = from + rate.time_of(u32::try_from(bytes[0] + bytes[1]).unwrap_or(u32::MAX));
         }
@@ -202,7 +203,7 @@ mod tests {
         Card::new(&config, Slot::new(pcie.rate), 1_000)
     }
 
-    /// Lets all functions ask, in their order, whenever they were told to.
+    /// Calls [`Card::ask`] for all functions, in their order, whenever they are due.
     fn drive(card: &mut Card, functions: u32, until: Time) -> Vec<u64> {
         let mut bytes = vec![0; functions as usize];
         let mut due = vec![Time(1); functions as usize];

@@ -1,4 +1,4 @@
-//! What drives a world with live hosts: it makes hosts live, runs up to the time of a clock, and changes
+//! The control of a world with live hosts: makes hosts live, runs up to the time of a clock, and changes
 //! links and switches while they work.
 
 use super::link_state::{SwitchPorts, kind};
@@ -21,7 +21,7 @@ impl World {
         }
     }
 
-    /// Has a live host ask for packets at `at`, or now if that is over.
+    /// Has a live host poll for packets at `at`, or now if that is over.
     pub fn wake_live(&mut self, host: u32, at: Time) {
         let Some((part, index)) = self.host_at.get(host as usize).copied() else { return };
         let part = &mut self.parts[usize::from(part)];

@@ -8,7 +8,7 @@ use fabric::headroom::Headroom;
 use fabric::topology::{Link, Node, Topology};
 use fabric::{Rate, Span};
 
-/// What switches have in common.
+/// The settings that switches have in common.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lossless {
     /// The packet memory of each.

@@ -1,12 +1,12 @@
-//! What happens when: a wheel of short slots for the near future, a heap for the far one.
+//! The event queue: a wheel of short slots for the near future, a heap for the far one.
 //!
 //! # Order
 //!
 //! The events of a node come out in the order of (time, key), whatever the order in which they were put in
-//! and however wide the slots are: so a run is the same on any number of threads. A key stands for one thing
-//! that can happen, and tells events of the same moment apart.
+//! and however wide the slots are: so a run is the same on any number of threads. A key identifies one thing
+//! that can happen, and distinguishes events of the same moment.
 //!
-//! What a node does reaches no other before the delay of a link has passed. Within a window of that length
+//! No event of a node reaches another before the delay of a link has passed. Within a window of that length
 //! each node can therefore be driven for itself, one after the other, while what belongs to it is in the
 //! cache. Where links are too short for that, all nodes are driven together, as if they were one.
 
@@ -70,7 +70,7 @@ const LARGE: usize = 2048;
 /// with 24; but with 17 hosts, where all slots are in the cache, it took a quarter longer.
 const EVENTS_PER_SLOT_MIN: u32 = 24;
 
-/// So many events tell how full slots are.
+/// So many events show how full slots are.
 const TUNE_AFTER: u32 = 4096;
 
 /// Slots of a window in which nodes are driven one by one: what they hold is nearly in order.
@@ -82,7 +82,8 @@ const WINDOW_PS_MIN: u64 = 100_000;
 /// Which node an event belongs to, and how long nodes can be driven by themselves.
 #[derive(Debug)]
 pub(crate) struct Nodes {
-    /// By the number of the lane: who receives from it (for keys that are even), and who sends into it.
+    /// By the number of the lane: the node that receives from it (for keys that are even), and the one that
+    /// sends into it.
     pub(crate) ends: Vec<[u32; 2]>,
     /// How many nodes there are.
     pub(crate) count: usize,
@@ -199,7 +200,7 @@ pub(crate) struct Events {
     shift: u32,
     far: BinaryHeap<Reverse<Event>>,
     division: Option<Division>,
-    /// What is being taken out of slots.
+    /// Events that are being taken out of slots.
     window: Vec<Event>,
     /// Events and windows that were taken since the width of slots was last thought about.
     taken: u32,
@@ -278,7 +279,7 @@ impl Events {
         self.put(Event::new(at, key, NO_PACKET));
     }
 
-    /// What happens to a packet.
+    /// Adds an event of a packet.
     #[inline]
     pub(crate) fn push_packet(&mut self, at: Time, key: u32, id: PacketId) {
         self.put(Event::new(at, key, id.0));
@@ -352,12 +353,12 @@ impl Events {
         Some(Due { at: Time(event.at()), key: event.key(), packet: event.packet() })
     }
 
-    /// What is known of this node's events.
+    /// The events of this node that are still to be handled: keys, and packets where they name one.
     pub(crate) fn ahead(&self) -> impl Iterator<Item = (u32, Option<PacketId>)> {
         self.current[self.done..].iter().map(|event| (event.key(), event.packet()))
     }
 
-    /// When the next event is. Not to be asked for while a window is being worked on.
+    /// The time of the next event. Not to be called while a window is being worked on.
     pub(crate) fn next_at(&self) -> Option<Time> {
         let near = self.next_occupied().and_then(|slot| {
             let events = &self.slots[slot as usize & (self.slots.len() - 1)];

@@ -1,5 +1,5 @@
-//! What counters would have counted in a time that was skipped: as many as in the windows before it, times
-//! the ratio of their lengths. Peaks and levels stay as they are.
+//! Extrapolation of counters over a time that was skipped: the counts of the windows before it, times the
+//! ratio of their lengths. Peaks and levels stay as they are.
 
 use super::results::{HostResult, Results, SwitchResult};
 use fabric::{Incidents, IngressCounters, LinkCounters, PortCounters, QueueCounters, Span, Tally};
@@ -12,7 +12,7 @@ pub(super) struct Repetition {
 }
 
 impl Repetition {
-    /// What becomes of a number that the windows had.
+    /// Scales a count of the windows to the skipped time.
     pub(super) fn of(self, count: u64) -> u64 {
         let product = u128::from(count) * u128::from(self.skipped.0);
         u64::try_from(product / u128::from(self.windows.0.max(1))).unwrap_or(u64::MAX)
@@ -129,7 +129,7 @@ growing! {
     HostResult { device, queues, pauses_received, pauses_sent, incidents, link, dropped, pcie_busy_ps }
 }
 
-/// What was counted in all the times that were skipped.
+/// The counts that were added for all times that were skipped.
 #[derive(Debug)]
 pub(super) struct Skipped {
     /// Of each flow: the queue pair that sends, and the one that receives.

@@ -1,5 +1,5 @@
-//! Where each flow's data waits, is marked, paused and lost, port by port. Only where that is asked for:
-//! every packet then takes the careful way over its links.
+//! Where each flow's data waits, is marked, paused and lost, port by port. Only if the scenario watches hops:
+//! every packet then takes the slower path over its links.
 
 use super::lane::{Content, LinkDirection};
 use super::results::FlowHop;
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 /// Pauses of one queue that are remembered: those before them were over before anything waits that now does.
 const PAUSES_KEPT: usize = 4096;
 
-/// What packets leave a host with (`Packet::new`).
+/// The hop limit of packets that leave a host (`Packet::new`).
 const HOP_LIMIT: u8 = 64;
 
-/// What became of one flow's data at one port.
+/// The counters of one flow's data at one port.
 #[derive(Clone, Copy, Default, Debug)]
 struct HopTally {
     hop: FlowHop,
@@ -148,7 +148,7 @@ impl Trace {
         }
     }
 
-    /// What was counted, by flow.
+    /// The counters of each flow at each port.
     pub(super) fn hops(&self) -> impl Iterator<Item = ((u32, u32), FlowHop)> + '_ {
         self.tallies.iter().map(|(key, tally)| (*key, tally.hop))
     }
@@ -172,7 +172,8 @@ pub(super) fn merge<'a>(traces: impl Iterator<Item = &'a Trace>, sources: &[u32]
 }
 
 impl FlowHop {
-    /// What another part of the network counted: one of them sent, the other one may have lost.
+    /// Adds the counters of another part of the network: one of them sent, the other one may have lost
+    /// packets.
     fn add(&mut self, other: &Self) {
         let lost = self.lost + other.lost;
         if other.packets > 0 {

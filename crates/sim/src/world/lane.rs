@@ -3,7 +3,7 @@
 use fabric::topology::LinkConfig;
 use fabric::{Rate, Span};
 
-/// What the packets of the fabric carry.
+/// The content of a packet of the fabric.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Content {
     pub(super) headers: wire::Packet,
@@ -37,7 +37,7 @@ pub(super) struct LinkDirection {
     pub(super) from_host: bool,
     pub(super) from_part: u8,
     pub(super) crosses: bool,
-    /// Whose chances of damage are.
+    /// The link's configuration, with its chances of damage.
     pub(super) config: LinkConfig,
     /// Packets have random delays, and overtake each other.
     pub(super) overtakes: bool,

@@ -14,7 +14,7 @@ use fabric::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// What each event touches of a lane: two fit a cache line.
+/// The fields of a lane that each event touches: two lanes fit a cache line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HotDirection {
     delay: Span,
@@ -45,7 +45,7 @@ impl HotDirection {
     }
 }
 
-/// What can happen; an event's key is the lane's number times four plus this.
+/// The kinds of events; an event's key is the lane's number times four plus this.
 pub(super) mod kind {
     /// A packet arrives: the one that the event names, or the first of a lane on which packets overtake each
     /// other.
@@ -58,8 +58,8 @@ pub(super) mod kind {
     pub(in super::super) const CLOCK: u32 = 3;
 }
 
-/// What crosses from one part of the network to another, and so from one processor's cache to another's. The
-/// packet says when it arrives.
+/// A packet or pause frame that crosses from one part of the network to another, and so from one processor's
+/// cache to another's. The packet holds the time of its arrival.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) enum Crossing {
@@ -90,7 +90,7 @@ pub(super) struct LinkState {
     overtaking: BTreeMap<u32, InFlight>,
     /// Pause frames under way, by lane: few lanes ever have any.
     pauses: Vec<VecDeque<(Time, PauseFrame)>>,
-    /// What leaves for other parts, by part.
+    /// Packets and pause frames that leave for other parts, by part.
     pub(super) crossing: Vec<Vec<Crossing>>,
     rngs: Vec<Option<Box<LinkRng>>>,
     pub(super) captured: Vec<Captured>,

@@ -23,9 +23,9 @@ pub struct LivePacket {
     pub length: u16,
     /// Bytes that the adapter reads from memory for it, and that the receiver's writes there.
     pub payload: u16,
-    /// Whose source address it bears. The embedded switch of an adapter drops forged ones, where it checks.
+    /// The owner of its source address. The embedded switch of an adapter drops forged ones, where it checks.
     pub forgery: Forgery,
-    /// What ECMP hashes.
+    /// The input of the ECMP hash.
     pub entropy: u32,
     /// How many switches it may cross.
     pub hop_limit: u8,
@@ -35,14 +35,14 @@ pub struct LivePacket {
     pub token: u32,
 }
 
-/// What a live host has to send.
+/// The answer of a live host to a poll for packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offer {
     /// This packet, now.
     Packet(LivePacket),
     /// A packet at a later time, in one of the wanted classes.
     At(Time),
-    /// Nothing: [`super::World::wake_live`] tells when there is something.
+    /// Nothing, until a call of [`super::World::wake_live`].
     Nothing,
 }
 

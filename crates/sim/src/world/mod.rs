@@ -348,7 +348,7 @@ impl World {
         }
     }
 
-    /// What came of it so far.
+    /// The results so far.
     pub fn results(&self) -> Results {
         let mut results = self.engine_results();
         if let Some(skipper) = &self.skipper {
@@ -417,7 +417,7 @@ impl World {
         .collect()
     }
 
-    /// Where each flow's data waited, by flow; nothing where that was not asked for.
+    /// Where each flow's data waited, by flow; empty if the scenario does not watch hops.
     fn traced(&self) -> Vec<Vec<FlowHop>> {
         let posters = || self.parts.iter().flat_map(|part| &part.hosts).flat_map(|host| &host.posters);
         let traces = self.parts.iter().filter_map(|part| part.links.trace.as_deref());

@@ -26,7 +26,7 @@ impl Pace {
         self.alone_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Lets one thread drive all parts for a while, because a thread had no processor. The rests get longer
+    /// Has one thread drive all parts for a while, because a thread had no processor. The rests get longer
     /// until threads have been together for longer than the last one.
     pub(super) fn rest(&mut self, together: Duration) {
         if together > self.rest {

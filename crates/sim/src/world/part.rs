@@ -21,12 +21,12 @@ pub(super) struct Part {
     pub(super) hosts: Vec<Host>,
     pub(super) kinds: Arc<[Kind]>,
     pub(super) attachments: Arc<[Attachment]>,
-    /// What arrives, by flow.
+    /// The counters of received data, by flow.
     pub(super) receiving: Vec<Receiving>,
     pub(super) poster_of_flow: Arc<[u32]>,
     /// Flows whose ECMP hash is set, instead of computed from addresses and ports.
     pub(super) entropies: BTreeMap<u32, u32>,
-    /// What is to be sent back of telemetry.
+    /// Telemetry that is to be sent back.
     pub(super) echoes: Echoes,
     /// Adapters with functions.
     pub(super) cards: Vec<Card>,
@@ -49,7 +49,7 @@ impl Part {
         self.events += handled;
     }
 
-    /// Lets the switches' watchdogs look.
+    /// Polls the switches' watchdogs.
     pub(super) fn poll_watchdogs(&mut self, now: Time) {
         for PlacedSwitch { switch, first_lane, .. } in &mut self.switches {
             let mut ports = SwitchPorts { links: &mut self.links, first_lane: *first_lane };
@@ -80,7 +80,7 @@ impl Part {
         while let Some(due) = context.links.events.next() {
             handled += 1;
             let line = &context.links.lanes[(due.key >> 2) as usize];
-            // What arrives is for the far end of a lane, everything else for the port that sends into it.
+            // Arrivals are for the far end of a lane, everything else for the port that sends into it.
             let (node, port, is_host) = match due.key & 3 {
                 kind::ARRIVAL | kind::PAUSE => (line.node, line.port, line.to_host),
                 _ => (line.from_node, line.from_port, line.from_host),

@@ -26,7 +26,7 @@ impl Slot {
         Self { rate, read_until: Time(0), write_until: Time(0), read_busy_ps: 0, write_busy_ps: 0 }
     }
 
-    /// When data for another packet can be asked for.
+    /// When data of another packet can be requested.
     pub(super) fn read_until(&self) -> Time {
         self.read_until
     }
@@ -58,7 +58,7 @@ pub(super) struct PcieLink {
     config: PcieConfig,
     /// Of a function the adapter has it.
     slot: Slot,
-    /// What arrived and is being stored, with the time when it is.
+    /// Packets that arrived and are being stored, with the time when they are, and bytes.
     arriving: VecDeque<(Time, PacketId, u32)>,
     waiting_bytes: u32,
     pub(super) peak_bytes: u32,
@@ -87,7 +87,7 @@ impl PcieLink {
         }
     }
 
-    /// When data for another packet can be asked for.
+    /// When data of another packet can be requested.
     pub(super) fn readable_at(&self) -> Time {
         self.slot.read_until()
     }
@@ -144,7 +144,7 @@ impl PcieLink {
         delay.0 > 0
     }
 
-    /// A flow of whose message the adapter knows by now.
+    /// The next flow whose message the adapter has fetched by now.
     pub(super) fn posted(&mut self, now: Time) -> Option<u32> {
         take_due(&mut self.posts, |(at, _)| *at <= now).map(|(_, poster)| poster)
     }

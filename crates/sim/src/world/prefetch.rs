@@ -52,8 +52,8 @@ fn read_ahead(links: &LinkState, hosts: &[Host], switches: &[PlacedSwitch], pack
     std::hint::black_box(sum);
 }
 
-/// What a switch reads when a packet arrives: the receiving half of the port, and the sending half of the one
-/// by which the packet leaves.
+/// Reads the data that a switch needs when a packet arrives: the receiving half of the port, and the sending
+/// half of the one by which the packet leaves.
 #[inline]
 fn arrival(switch: &Switch, port: u16, id: PacketId, packets: &Packets) -> u32 {
     let packet = &packets[id];
@@ -62,7 +62,7 @@ fn arrival(switch: &Switch, port: u16, id: PacketId, packets: &Packets) -> u32 {
     u32::from(packet.length) ^ switch.counters(port).packets as u32 ^ queued
 }
 
-/// What a switch reads when a port is free: the packets that leave first.
+/// Reads the data that a switch needs when a port is free: the packets that leave first.
 #[inline]
 fn wake(switch: &Switch, port: u16, packets: &Packets) -> u32 {
     let egress = switch.egress(port);

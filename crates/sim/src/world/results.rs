@@ -1,4 +1,4 @@
-//! What comes out of a run. Everything is in the order of the scenario: flows, hosts, links.
+//! The results of a run. Everything is in the order of the scenario: flows, hosts, links.
 
 use super::card::FunctionDrops;
 use fabric::config::CLASSES;
@@ -18,11 +18,11 @@ pub struct Results {
     pub hops: u64,
     /// Events that the engine handled.
     pub events: u64,
-    /// What became of each flow, in the order of the scenario.
+    /// The results of each flow, in the order of the scenario.
     pub flows: Vec<FlowResult>,
-    /// What each host counted.
+    /// The counters of each host.
     pub hosts: Vec<HostResult>,
-    /// What each switch counted.
+    /// The counters of each switch.
     pub switches: Vec<SwitchResult>,
     /// Packets damaged on links.
     pub damaged: u64,
@@ -34,8 +34,8 @@ pub struct Results {
     pub captured: Vec<Captured>,
     /// Samples in order of time.
     pub samples: Vec<Sample>,
-    /// Times that were skipped, where the scenario asks for that: hops, events, latencies and the order of
-    /// packets are of the rest of the run.
+    /// Times that were skipped, if the scenario allows that: hops, events, latencies and the order of packets
+    /// are of the rest of the run.
     pub skips: Vec<Skip>,
 }
 
@@ -48,7 +48,7 @@ pub struct Skip {
     pub span: Span,
 }
 
-/// What became of one flow.
+/// The results of one flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowResult {
     /// When its first message was posted; `NEVER` if the run ended before.
@@ -78,12 +78,12 @@ pub struct FlowResult {
     pub receiver: QpCounters,
     /// Rate that congestion control allows at the end, in bits per second, where it sets one.
     pub rate_bps: Option<u64>,
-    /// Ports that its data crossed, in the order of the path, where that was asked for
+    /// Ports that its data crossed, in the order of the path, if the scenario watches them
     /// ([`super::Watch::hops`]).
     pub hops: Vec<FlowHop>,
 }
 
-/// What became of one flow's data at one port, and on the link behind it.
+/// The counters of one flow's data at one port, and on the link behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FlowHop {
     /// Link in the topology.
@@ -140,7 +140,7 @@ pub struct Latency {
     pub buckets: Vec<u64>,
 }
 
-/// What one host counted.
+/// The counters of one host.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct HostResult {
     /// The device's counters.
@@ -153,7 +153,7 @@ pub struct HostResult {
     pub pauses_sent: u64,
     /// Frames of priority flow control by priority, where there were any.
     pub incidents: Option<Box<Incidents>>,
-    /// What was lost on the link to it.
+    /// Losses on the link to it.
     pub link: LinkCounters,
     /// Packets dropped because the PCIe link was slower, where the adapter sends no pause frames.
     pub dropped: u64,
@@ -171,7 +171,7 @@ pub struct HostResult {
     pub drives_busy_ps: Vec<u64>,
 }
 
-/// What one switch counted.
+/// The counters of one switch.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct SwitchResult {
     /// The counters of each port.
@@ -200,11 +200,11 @@ pub struct Captured {
     pub link: u32,
     /// 0: from the link's first end; 1: from its second.
     pub direction: u8,
-    /// What it is.
+    /// The frame's content.
     pub frame: CapturedFrame,
 }
 
-/// What a captured frame is.
+/// The content of a captured frame.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CapturedFrame {
     /// A packet of a host's.

@@ -1,4 +1,4 @@
-//! What the engine takes: a network, the hosts in it, what they transfer, and a seed. All of it plain data
+//! The input of the engine: a network, the hosts in it, their transfers, and a seed. All of it plain data
 //! that a fabric file, a test or a program fills in.
 
 use super::steady::SkipSteady;
@@ -18,7 +18,7 @@ pub struct Scenario {
     pub switches: Vec<SwitchConfig>,
     /// How switches spread traffic over next hops of equal cost.
     pub spread: Spread,
-    /// What hashes depend on besides `seed`.
+    /// Seed of the hashes, besides `seed`.
     pub hash_seed: u64,
     /// How long switches take to reroute around links that are down; never without.
     pub reaction: Option<Span>,
@@ -28,7 +28,7 @@ pub struct Scenario {
     pub cards: Vec<CardConfig>,
     /// Recorded work requests, which [`Flow::trace`] names by index.
     pub traces: Vec<Arc<[Step]>>,
-    /// What is transferred.
+    /// The transfers.
     pub flows: Vec<Flow>,
     /// Seed of all that is left to chance.
     pub seed: u64,
@@ -36,7 +36,7 @@ pub struct Scenario {
     pub end: Time,
     /// Threads, at least 1.
     pub threads: u32,
-    /// What is written down besides counters.
+    /// Records that are kept besides counters.
     pub watch: Watch,
     /// Whether time is skipped in which all flows go on at steady rates; never without.
     pub skip_steady: Option<SkipSteady>,
@@ -57,7 +57,7 @@ pub struct HostConfig {
     pub reorder_window: u32,
     /// Bytes that a queue pair may have unacknowledged.
     pub window_bytes: u32,
-    /// An acknowledgement is asked for after so many packets at the latest.
+    /// An acknowledgement is requested after so many packets at the latest.
     pub ack_interval: u32,
     /// How long a requester takes to go back after a sequence error.
     pub recovery: Span,
@@ -80,11 +80,11 @@ pub struct HostConfig {
     pub congestion: CongestionConfig,
     /// The PCIe link and the memory behind it; none is no limit.
     pub pcie: Option<PcieConfig>,
-    /// What it needs to store, or to use others' storage.
+    /// Its storage settings, if it has drives or uses those of others.
     pub storage: Option<StorageConfig>,
 }
 
-/// What a packet is marked with, and the adapter's queue that it goes through.
+/// The marks of a packet (priority code point, DSCP, ECN), and the adapter's queue that it goes through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marking {
     /// Queue of the adapter, and the priority whose pause frames stop it.
@@ -124,7 +124,7 @@ impl Headers {
 /// A PCIe link, and the memory behind it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PcieConfig {
-    /// What it carries of payload in one direction, its packets' headers subtracted.
+    /// Payload bits per second in one direction, its packets' headers subtracted.
     pub rate: Rate,
     /// From a request for memory until its data is here.
     pub read_latency: Span,
@@ -133,7 +133,7 @@ pub struct PcieConfig {
     /// Bytes that the adapter can hold while the PCIe link is slower than the network: above, its PFC stops
     /// the switch; without PFC, packets are dropped.
     pub receive_buffer_bytes: u32,
-    /// What the processor takes to post a work request, until the adapter knows of it.
+    /// The processor's time to post a work request, until the adapter has it.
     pub doorbell: Span,
 }
 
@@ -164,11 +164,11 @@ pub struct CardFunction {
     pub rate: Option<Rate>,
     /// VLAN that it is in; 0 is untagged, as all hosts are that are no functions.
     pub vlan: u16,
-    /// What is checked of what it sends.
+    /// The embedded switch's checks of packets that it sends.
     pub guard: Guard,
 }
 
-/// What the embedded switch checks of a function's packets.
+/// The checks of a function's packets by the embedded switch.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Guard {
     /// Source addresses are to be the function's own.
@@ -177,7 +177,7 @@ pub struct Guard {
     pub trust: bool,
 }
 
-/// Whose source address the packets bear that a flow's sender of data sends.
+/// The owner of the source address in packets from a flow's sender of data.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Forgery {
     /// The sender's own addresses.
@@ -208,7 +208,7 @@ pub struct Flow {
     pub start: Time,
     /// Which workload it belongs to: results are added up by it.
     pub workload: u32,
-    /// Whose addresses its packets bear.
+    /// The owner of the source address in its packets.
     pub forgery: Forgery,
     /// Index of the recorded work requests that it posts, in place of messages that are all alike.
     pub trace: Option<u32>,
@@ -217,17 +217,17 @@ pub struct Flow {
 /// A recorded work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What it does.
+    /// The kind of the work request.
     pub action: Action,
     /// Bytes of payload.
     pub bytes: u32,
     /// How many requests before it had completed when it was posted: it waits for as many.
     pub after: u64,
-    /// What the program took from the call before: another post, or the completion that it waited for.
+    /// The program's time since the call before: another post, or the completion that it waited for.
     pub gap: Span,
 }
 
-/// What a recorded work request does.
+/// The kind of a recorded work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// RDMA WRITE, which needs no receive at the peer.
@@ -263,13 +263,13 @@ impl Transfer {
         matches!(self, Self::UnreliableWrite | Self::Datagram)
     }
 
-    /// Whether it is asked for by commands, between programs that take time.
+    /// Whether commands request the transfer, between programs that take time.
     pub const fn is_storage(self) -> bool {
         matches!(self, Self::StorageRead | Self::StorageWrite)
     }
 }
 
-/// What is written down besides counters. Nothing costs nothing.
+/// Records that are kept besides counters. A record that is off costs nothing.
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     /// Links (by their number in the topology) whose packets are kept, in both directions.
@@ -316,7 +316,7 @@ impl HostConfig {
 }
 
 impl HostConfig {
-    /// Bytes that its packets have for what switches tell: none, unless its congestion control wants to know.
+    /// Bytes of each packet for telemetry by switches; 0 unless its congestion control uses it.
     pub const fn telemetry_bytes(&self) -> u32 {
         match self.congestion {
             CongestionConfig::Hpcc(_) => TELEMETRY_BYTES,

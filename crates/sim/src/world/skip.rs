@@ -24,7 +24,7 @@ const RECOVERIES: u64 = 16;
 #[derive(Debug)]
 pub(super) struct Skipper {
     windows: Windows,
-    /// What everything had counted when the windows began.
+    /// All counters at the time when the windows began.
     at_begin: Option<Box<Results>>,
     /// By flow: bytes of a message that it has not posted in full.
     carried: Vec<u64>,

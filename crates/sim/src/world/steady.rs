@@ -42,7 +42,7 @@ pub(super) struct Activity {
     pub(super) unfinished: u64,
 }
 
-/// What to do at a check.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// Nothing before the next check.
@@ -128,7 +128,7 @@ impl Windows {
     }
 }
 
-/// Whether counts are samples of one mean, which they tell within the tolerance.
+/// Whether counts are samples of one mean, which they determine within the tolerance.
 fn is_steady(counts: &[f64; WINDOWS], tolerance_ppm: u32) -> bool {
     let mean_of = |counts: &[f64]| counts.iter().sum::<f64>() / counts.len() as f64;
     let mean = mean_of(counts);

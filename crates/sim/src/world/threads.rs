@@ -34,8 +34,8 @@ pub(super) struct Stretch {
     pub(super) limit: Time,
 }
 
-/// What a thread says of its part before others read it. Two lines of the cache, since they are fetched in
-/// pairs.
+/// The values that a thread publishes for its part before others read them. Two cache lines, since they are
+/// fetched in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Said {
@@ -51,10 +51,10 @@ struct Said {
 #[repr(align(128))]
 struct Apart(AtomicUsize);
 
-/// What is for a part, by the part that it comes from.
+/// Packets and pause frames for a part, by the part that they come from.
 type Mail = Vec<Mutex<Vec<Crossing>>>;
 
-/// What the threads share; what changes from window to window, twice.
+/// The state that threads share; there are two of what changes from window to window.
 struct Shared {
     said: [Vec<Said>; 2],
     mail: [Vec<Mail>; 2],

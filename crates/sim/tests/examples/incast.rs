@@ -38,7 +38,7 @@ fn a_deadlock_in_a_ring_is_named_port_by_port() {
     assert_eq!((ran.dropped(), ran.report.workloads[0].bytes), (0, 0), "nobody gets on");
 }
 
-/// What waits at a port, on average and at most, from some moment on.
+/// The bytes queued at a port, on average and at most, from some moment on.
 fn queue_at(ran: &Ran, port: &str, from_us: f64) -> (f64, f64) {
     let series = ran.report.series.iter().find(|series| series.port == port).unwrap();
     let settled = series.at_us.iter().zip(&series.queued_bytes).filter(|(at, _)| **at > from_us);
@@ -98,7 +98,7 @@ fn hpcc_keeps_the_queue_near_zero_and_the_line_at_eta() {
         experiment.scenario.watch.sample_every = Some(Span::from_us(5));
     });
     let incast = &ran.report.workloads[0];
-    // 42 bytes of each packet are for what switches tell.
+    // 42 bytes of each packet are for telemetry by switches.
     let line = 100e9 * 1024.0 / (1024.0 + 82.0 + 42.0);
     let load = incast.goodput_bps / line;
     assert!((0.94..=0.96).contains(&load), "{load} of the line");

@@ -28,7 +28,7 @@ fn its_commands_show_what_happened() {
     let errors = number(interface("Ethernet12")[6]);
     assert!(errors > 0 && errors == port("tor:Ethernet12").fcs_errors, "{text}");
     assert_eq!(number(interface("Ethernet4")[6]), 0);
-    // What senders sent arrived, except what was damaged or was still on its way.
+    // All sent packets arrived, except those that were damaged or still on their way.
     let arrived = number(interface("Ethernet4")[2]);
     assert!(port("sender0").packets - arrived <= 2, "{arrived} of {}", port("sender0").packets);
     let part: f64 = interface("Ethernet0")[12].trim_end_matches('%').parse().unwrap();

@@ -140,7 +140,7 @@ fn within(what: &str, ours: f64, theirs: f64, part: f64) {
     assert!((ours / theirs - 1.0).abs() <= part, "{what}: {ours}, not {theirs} within {} %", part * 100.0);
 }
 
-/// What becomes of so many flows, held against the chance of a mark that a model has.
+/// Compares the steady state of so many flows with the model's chance of a mark.
 fn settles(flows: u32, cnp_us: u64, model: fn(&Model, f64) -> f64) {
     let config = DcqcnConfig { cnp_interval_ns: Nanos::from_micros(cnp_us), ..DcqcnConfig::default() };
     let fixed = Model::new(flows, &config);

@@ -1,4 +1,4 @@
-//! What the PCIe link of an adapter costs.
+//! The cost of an adapter's PCIe link.
 
 use fabric::topology::{LinkConfig, star};
 use fabric::{Rate, Span, Spread, Time};

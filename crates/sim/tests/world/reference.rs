@@ -57,8 +57,8 @@ fn host() -> HostConfig {
         burst_bytes: 0,
         firmware: Some(FirmwareDcqcn { cut_interval_ns: Nanos(4_000), clamp_target: false }),
     };
-    // `ACK_HIGH_PRIO` reaches the hosts only (`ack_q_idx`): nobody sets it of the switches, whose queue for
-    // an acknowledgement is that of its data.
+    // `ACK_HIGH_PRIO` reaches the hosts only (`ack_q_idx`): it is not set on switches, whose queue for an
+    // acknowledgement is that of its data.
     let control = Marking { class: 6, dscp: 26, pcp: None, ecn: false };
     HostConfig {
         mtu: Mtu::B4096,

@@ -85,7 +85,7 @@ const SCENARIOS: [(&str, Make); 7] = [
     ("fat-tree-64", |threads| permutation_on_tree(64, Mtu::B4096, 20_000, threads)),
 ];
 
-/// Tells runs with different results apart.
+/// A digest of results, which distinguishes runs with different ones.
 struct Digest(u64);
 
 impl std::fmt::Write for Digest {

@@ -164,8 +164,8 @@ impl Host {
         self.look(now, context);
     }
 
-    /// What a packet brings of telemetry: what came with data goes back with an acknowledgement, what came
-    /// with an answer is for the device.
+    /// Takes the telemetry of a packet: that of data goes back with an acknowledgement, that of an answer is
+    /// for the device.
     pub(super) fn take_telemetry(&mut self, content: &Content, telemetry: &Telemetry, echoes: &mut Echoes) {
         if matches!(content.headers.message, Message::Write { .. } | Message::Send { .. }) {
             echoes.insert((self.number, content.flow), *telemetry);
@@ -183,7 +183,7 @@ impl Host {
         self.device.handle_telemetry(content.headers.dest, &hops[..filled]);
     }
 
-    /// The port is free, or was asked to be looked at.
+    /// The port is free, or a wake-up is due.
     #[inline]
     pub(in crate::world) fn handle_wake(&mut self, now: Time, context: &mut Context<'_>) {
         if self.egress.take_wake(now) {
@@ -204,7 +204,7 @@ impl Host {
         }
     }
 
-    /// Sends what may leave now, and asks to be called again when more may.
+    /// Sends packets that may leave now, and schedules a call for when more may.
     #[inline]
     pub(in crate::world) fn pump(&mut self, now: Time, context: &mut Context<'_>) {
         if self.is_live {
@@ -262,7 +262,7 @@ impl Host {
                 wake = wake.min(until);
             }
         }
-        // What an unreliable connection sends is complete with its last packet.
+        // Requests of an unreliable connection are complete with their last packet.
         if self.look(now, context) {
             pending = self.device.pending() != Pending::Nothing;
         }
@@ -276,7 +276,7 @@ impl Host {
         self.set_clock(context.links);
     }
 
-    /// Asks for the next moment at which the device, or a flow that begins, wants to be called.
+    /// Schedules the next moment at which the device, or a flow that begins, has to be called.
     #[inline]
     pub(in crate::world) fn set_clock(&mut self, links: &mut LinkState) {
         let mut at = self.device.next_timeout().map_or(Time::NEVER, |at| Time::from_ns(at.0));
@@ -344,7 +344,7 @@ impl Sink for PortSink<'_, '_> {
         let mark = self.kind.marks[role];
         let to = host_of(&path.destination);
         let Attachment { leaf, exit, .. } = self.context.attachments[to as usize];
-        // The flow label is the flow's number: nothing else knows it here.
+        // The flow label is the flow's number, which is stored nowhere else here.
         let flow = path.flow_label - 1;
         let forgery = self.forgery(flow);
         if self.is_spoofed(forgery) {
@@ -389,7 +389,7 @@ impl Sink for PortSink<'_, '_> {
 }
 
 impl PortSink<'_, '_> {
-    /// Whose address a packet of a flow bears.
+    /// The owner of the source address in a flow's packets.
     #[inline]
     fn forgery(&self, flow: u32) -> Forgery {
         if self.context.forgeries.is_empty() {
@@ -407,7 +407,8 @@ impl PortSink<'_, '_> {
         self.seat.is_some_and(|seat| self.drops.forged(seat.guard, forgery))
     }
 
-    /// What a packet has room for: data collects, acknowledgements return what data collected.
+    /// The telemetry header of a packet: empty in data, which collects; acknowledgements return the one of
+    /// data.
     fn telemetry(&mut self, role: usize, headers: &wire::Packet, flow: u32) -> Option<Telemetry> {
         if is_data(&headers.message) {
             return Some(Telemetry::EMPTY);

@@ -34,7 +34,7 @@ impl From<Marking> for Mark {
     }
 }
 
-/// What carries data, and what switches may spray.
+/// Whether a packet carries data, and switches may spray it.
 pub(super) fn is_data(message: &Message) -> bool {
     matches!(message, Message::Write { .. } | Message::Send { .. } | Message::ReadResponse { .. })
 }
@@ -43,7 +43,7 @@ pub(super) fn is_data(message: &Message) -> bool {
 #[inline]
 fn transport_bytes(packet: &wire::Packet) -> u32 {
     match packet.message {
-        // What most packets are, said without composing an opcode: BTH, and RETH or AETH (IBTA 9.2, 9.3).
+        // Most packets, without composing an opcode: BTH, and RETH or AETH (IBTA 9.2, 9.3).
         Message::Write { position, tail: Tail::None, .. } if packet.service == Service::Rc => {
             if position.starts() { 12 + 16 } else { 12 }
         }

@@ -106,7 +106,7 @@ impl Host {
         self.seat.is_some_and(|seat| self.function_drops.forged(seat.guard, forgery))
     }
 
-    /// Whether a call at `at` has to be asked for: no earlier one is on its way.
+    /// Whether a call at `at` has to be scheduled: no earlier one is on its way.
     pub(in crate::world) fn wants_clock(&mut self, at: Time) -> bool {
         let wanted = self.clocks.last().is_none_or(|next| at < *next);
         if wanted {
@@ -115,7 +115,7 @@ impl Host {
         wanted
     }
 
-    /// Fills the queues that are empty; returns when to ask again.
+    /// Fills the queues that are empty; returns the time of the next call.
     fn refill(&mut self, now: Time, context: &mut Context<'_>) -> Time {
         loop {
             let wanted = !self.egress.occupied();

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// The address of hosts' buffers: the simulation has no memory there.
 pub(super) const BUFFER_ADDRESS: u64 = 1 << 20;
 
-/// What hosts of one kind share.
+/// The settings that hosts of one kind share.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Kind {
     pub(super) config: HostConfig,
@@ -71,7 +71,7 @@ pub(super) struct Host {
     pub(super) pd: Pd,
     pub(super) cq: Cq,
     pub(super) keys: RegionKeys,
-    /// Moments that were asked for and have not come, the next one last: each is asked for once.
+    /// Moments that were scheduled and have not come, the next one last: each is scheduled once.
     clocks: Vec<Time>,
     /// Flows that begin here, those that begin last first.
     pub(super) posters: Vec<Poster>,
@@ -96,7 +96,7 @@ pub(super) struct Host {
 /// Telemetry of switches in the last packet of each flow that a host received, until the host returns it.
 pub(super) type Echoes = BTreeMap<(u32, u32), Telemetry>;
 
-/// What a host works with that belongs to its part of the network.
+/// The state of a part of the network that its hosts work with.
 pub(super) struct Context<'a> {
     pub(super) packets: &'a mut Packets,
     pub(super) links: &'a mut LinkState,

@@ -37,8 +37,8 @@ pub(in crate::world) struct Poster {
     pub(in crate::world) first_completion: Time,
     pub(in crate::world) last_completion: Time,
     pub(in crate::world) latency: Latency,
-    /// What it posts in place of messages that are all alike; how many of it the device has, and when the
-    /// next is posted.
+    /// The recorded work requests that it posts in place of messages that are all alike; how many of them the
+    /// device has, and when the next is posted.
     pub(in crate::world) trace: Option<Arc<[Step]>>,
     pub(in crate::world) handed: u64,
     pub(in crate::world) ready_at: Time,

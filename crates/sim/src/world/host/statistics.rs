@@ -1,4 +1,5 @@
-//! What a host counts: totals at the end of the run, and the order and number of bytes in which flows arrive.
+//! The counters of a host: totals at the end of the run, and the order and number of bytes in which flows
+//! arrive.
 
 use super::Host;
 use super::frame::is_data;
@@ -6,7 +7,7 @@ use crate::world::results::{HostResult, Order};
 use fabric::{LinkCounters, Time};
 use std::collections::BTreeSet;
 
-/// What arrives of a flow, at the receiver of its data.
+/// The counters of a flow at the receiver of its data.
 #[derive(Clone, Debug, Default)]
 pub struct Receiving {
     /// The highest PSN that arrived, and the last.
@@ -26,7 +27,7 @@ pub struct Receiving {
 }
 
 impl Host {
-    /// What the host counted.
+    /// The counters of the host.
     pub(in crate::world) fn result(&self, now: Time) -> HostResult {
         HostResult {
             device: *self.device.port().counters(),

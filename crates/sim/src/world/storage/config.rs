@@ -1,19 +1,19 @@
-//! What a scenario says about storage.
+//! The settings of storage in a scenario.
 
 use fabric::{Rate, Span};
 
-/// What a host needs to store, or to use others' storage.
+/// The storage settings of a host that has drives, or uses those of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StorageConfig {
-    /// What its software costs.
+    /// The time that its software takes.
     pub processor: Processor,
-    /// What it stores on.
+    /// The drives that it stores data on.
     pub drives: Drives,
     /// Over a byte stream instead of RDMA.
     pub stream: bool,
 }
 
-/// What software costs.
+/// The time that software takes on its cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Processor {
     /// Cores, at least 1.
@@ -40,14 +40,14 @@ pub struct Processor {
     pub late_by: Span,
 }
 
-/// What a host stores on.
+/// The drives of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drives {
     /// How many; I/Os take them in turn.
     pub count: u32,
-    /// What reading takes.
+    /// The time that reading takes.
     pub read: Media,
-    /// What writing takes.
+    /// The time that writing takes.
     pub write: Media,
     /// The mean of the random time that an I/O takes longer; exponentially distributed.
     pub tail: Span,

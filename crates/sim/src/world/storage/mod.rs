@@ -1,5 +1,6 @@
-//! NVMe over Fabrics between hosts: programs that ask and answer, on processors that take time, over RDMA or
-//! over a byte stream. The network carries what they say; the drives take the time that drives take.
+//! NVMe over Fabrics between hosts: programs that send commands and responses, on processors that take time,
+//! over RDMA or over a byte stream. The network carries the messages; the drives take the time that drives
+//! take.
 //!
 //! ```text
 //! RDMA, read:   command ─▶ drive ─▶ WRITE of the data, response
@@ -61,12 +62,12 @@ pub(super) struct Store {
     posting: Span,
     mtu: u32,
     cores: Vec<Core>,
-    /// What copies keep busy, whichever core makes them.
+    /// The memory bandwidth that copies keep busy, whichever core makes them.
     memory: Core,
     shelf: Shelf,
     sessions: Vec<Session>,
     by_qpn: BTreeMap<u32, u32>,
-    /// What waits for an interrupt, by core: session, word, number, bytes.
+    /// Messages that wait for an interrupt, by core: session, word, number, bytes.
     waiting: Vec<Vec<(u32, Word, u64, u32)>>,
     steps: BinaryHeap<Reverse<(Time, u64, Step)>>,
     /// Steps that ever were: those of one moment are done in their order.
@@ -153,7 +154,7 @@ impl Store {
         self.work(now, session, Span(copied.0.saturating_sub(done.0)))
     }
 
-    /// The job asks for as many I/Os as its depth allows.
+    /// Sends commands for as many I/Os as the job's depth allows.
     fn ask(&mut self, now: Time, session: u32) {
         loop {
             let this = &mut self.sessions[session as usize];

@@ -1,4 +1,4 @@
-//! What is said about an I/O, and what is to be done about it when.
+//! The messages of an I/O, and the steps that are due at some time.
 
 use crate::world::scenario::Flow;
 use fabric::Time;
@@ -6,10 +6,10 @@ use rnic::RegionKeys;
 use std::collections::BTreeMap;
 use wire::Qpn;
 
-/// What a message says.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Word {
-    /// An I/O is asked for.
+    /// A command: requests an I/O.
     Command,
     /// TCP: data may come.
     Ready,
@@ -28,7 +28,7 @@ const NUMBER_BITS: u32 = 29;
 const NUMBER_MASK: u32 = (1 << NUMBER_BITS) - 1;
 
 impl Word {
-    /// As it travels: the number of the I/O stands for NVMe's command identifier.
+    /// The message as immediate data, with the number of the I/O in place of NVMe's command identifier.
     pub(super) const fn immediate(self, number: u64) -> [u8; 4] {
         ((self as u32) << NUMBER_BITS | number as u32 & NUMBER_MASK).to_be_bytes()
     }
@@ -47,7 +47,7 @@ impl Word {
     }
 }
 
-/// What is posted to the adapter.
+/// A work request for the adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Work {
     /// Sends a message of NVMe over Fabrics.
@@ -58,7 +58,7 @@ pub(super) enum Work {
     Fetch { number: u64, bytes: u32 },
 }
 
-/// What is to be done at a time.
+/// A step that is due at some time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Step {
     /// The adapter learns of work.
@@ -77,10 +77,10 @@ pub(super) struct Session {
     pub(super) flow: Flow,
     pub(super) qpn: Qpn,
     pub(super) peer: RegionKeys,
-    /// The end that asks: which poster of its host it is.
+    /// The end that sends commands: the index of its poster at its host.
     pub(super) poster: Option<u32>,
     pub(super) core: u32,
-    /// I/Os that were asked for.
+    /// I/Os that were requested.
     pub(super) issued: u64,
     /// When those under way were, by number.
     pub(super) open: BTreeMap<u64, Time>,

@@ -1,4 +1,4 @@
-//! What storage waits for besides the network: cores that work, drives that serve.
+//! The service stations of storage besides the network: cores that work, drives that serve.
 
 use super::config::{Drives, Processor};
 use crate::dice::natural_log;

@@ -14,7 +14,7 @@ fn tails_of_small_reads_are_as_published() {
     near(tcp.max, 200.0);
 }
 
-/// Fitted: a PCIe link of 2.0 x8 in the hosts that speak TCP.
+/// Fitted: a PCIe link of 2.0 x8 in the hosts that use TCP.
 #[test]
 fn large_reads_over_tcp_have_the_published_rate() {
     near(throughput("nvme/tcp.toml", "read"), 3.8);

@@ -70,7 +70,8 @@ fn threads_help_until_the_drive_is_full() {
     assert!(four < 0.95 * more && eight > 0.95 * more, "{four} {eight} {more}");
 }
 
-/// What is full is named: the PCIe link with large blocks, cores with small ones, memory where it is slow.
+/// The report names the limit: the PCIe link with large blocks, cores with small ones, memory where it is
+/// slow.
 #[test]
 fn what_limits_storage_is_named() {
     let limit = |sets: &[(&str, &str)]| {
