@@ -1,7 +1,7 @@
-//! What one packet costs in this crate, beside the CRC rate that nothing here can beat.
+//! The cost of one packet in this crate, beside the CRC rate, which is its upper bound.
 //!
-//! `cargo bench -p rockery-wire` measures. A test run comes through here as well, with a handful of rounds,
-//! so that this neither rots nor measures work that was optimised away: the digest at the end is the same in
+//! `cargo bench -p rockery-wire` measures. A test run executes it as well, with a handful of rounds, so that
+//! it keeps compiling and measures no work that was optimised away: the digest at the end is the same in
 //! both, and on every machine.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 

@@ -92,7 +92,7 @@ impl<'a> Bth<'a> {
         Qpn::new(u32::from_be_bytes([0, self.0[5], self.0[6], self.0[7]]))
     }
 
-    /// Whether the sender asks for an acknowledgement (bit AckReq).
+    /// Whether the sender requests an acknowledgement (bit AckReq).
     #[inline]
     pub const fn ack_req(self) -> bool {
         self.0[8] & ACK_REQ != 0

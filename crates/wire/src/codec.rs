@@ -1,6 +1,6 @@
 //! From bytes to [`Packet`] and back.
 //!
-//! What the two promise together: `parse` never panics, whatever the bytes; when `encode` succeeds, `parse`
+//! The guarantees of both together: `parse` never panics, whatever the bytes; when `encode` succeeds, `parse`
 //! gives the same packet back; and encoding what was parsed gives the same bytes back when their reserved
 //! bits were clear (receivers ignore reserved bits, senders clear them: IBTA 9.2).
 
@@ -36,7 +36,7 @@ pub enum ParseError {
     /// The packet ends before an extended header does.
     #[error("opcode {opcode:#04x}: packet ends within {}", header.name())]
     Truncated {
-        /// The opcode that asks for the header.
+        /// The opcode that requires the header.
         opcode: u8,
         /// The header that is cut off.
         header: HeaderKind,

@@ -87,7 +87,7 @@ pub fn combine(first: u32, second: u32, second_length: usize) -> u32 {
     shift(first, second_length) ^ second
 }
 
-/// What a difference between two CRCs becomes when both messages are continued by the same `length` bytes.
+/// The difference between two CRCs after both messages are continued by the same `length` bytes.
 pub fn shift(mut difference: u32, length: usize) -> u32 {
     for _ in 0..(length % 4) * 8 {
         difference = times_x(difference);

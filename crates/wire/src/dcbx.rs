@@ -1,5 +1,5 @@
-//! What the two ends of a link agree on by DCBX (802.1Q clause 38): which of both settings a port operates
-//! with, after each end has said its own by LLDP.
+//! The agreement of both ends of a link by DCBX (802.1Q clause 38): the one of both settings that a port
+//! operates with, after each end has sent its own by LLDP.
 //!
 //! PFC is a symmetric attribute: both ends have to have the same priorities, so a willing port takes what its
 //! peer has. ETS is an asymmetric one: each end may serve its classes otherwise, so a willing port takes what
@@ -44,7 +44,7 @@ impl<'a> Advertisement<'a> {
     /// Reads the payload of a frame. Of TLVs that come twice, the last one counts.
     ///
     /// # Errors
-    /// What a receiver discards the frame for.
+    /// The reason for which a receiver discards the frame.
     pub fn parse(payload: &'a [u8]) -> Result<Self, AdvertisementError> {
         let mut tlvs = LldpTlvs::new(payload);
         let mut next = || tlvs.next().transpose();

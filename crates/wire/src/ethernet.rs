@@ -25,7 +25,7 @@ impl MacAddress {
     /// The broadcast address, ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether it stands for a group: the lowest bit of the first byte.
+    /// Whether it is a group address: the lowest bit of the first byte.
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 != 0
     }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What the payload of a frame is.
+/// The protocol of a frame's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EtherType(pub u16);
 

@@ -52,7 +52,7 @@ impl Reth {
 }
 
 impl Syndrome {
-    /// What the syndrome byte says.
+    /// Parses the syndrome byte.
     #[inline]
     pub const fn parse(byte: u8) -> Self {
         match (byte & SYNDROME_KIND, byte & SYNDROME_VALUE) {

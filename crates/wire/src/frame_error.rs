@@ -16,7 +16,7 @@ pub enum FrameError {
     /// Neither IPv4 nor IPv6.
     #[error("{ethertype:?} is not IP")]
     EtherType {
-        /// What it is.
+        /// The frame's EtherType.
         ethertype: EtherType,
     },
     /// The packet ends within its IP header.
@@ -54,7 +54,7 @@ pub enum FrameError {
     /// The protocol is not UDP.
     #[error("IP: protocol {protocol} is not UDP (17)")]
     Protocol {
-        /// What it is.
+        /// The packet's IP protocol number.
         protocol: u8,
     },
     /// The datagram ends within its UDP header.

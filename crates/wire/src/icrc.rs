@@ -11,10 +11,10 @@
 //! ```
 //!
 //! IPv4 Identification and its flags are covered, yet a UDP socket sees neither. So
-//! [`explain_identification`] says which identification makes a received ICRC right, or that none does. Its
-//! price: a packet with random damage passes if its CRC happens to fit one of 2^17 headers, so with a
-//! probability of 2^-15 instead of 2^-32. Whoever sees the header, or knows that the peer sends 0, compares
-//! exactly instead.
+//! [`explain_identification`] returns the identification with which a received ICRC is right, if there is
+//! one. Its price: a packet with random damage passes if its CRC happens to fit one of 2^17 headers, so with
+//! a probability of 2^-15 instead of 2^-32. A receiver that sees the header, or has a peer that sends 0,
+//! compares exactly instead.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -151,7 +151,7 @@ pub fn explain_identification(
     })
 }
 
-/// What stays the same in IP and UDP headers between two ports: the ICRC of it is computed once, the fields
+/// The part of IP and UDP headers that is constant between two ports: its ICRC is computed once, the fields
 /// that vary per packet are then a few table look-ups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flow {
@@ -213,7 +213,7 @@ fn udp_without_length(source_port: u16, destination_port: u16) -> [u8; UDP_SIZE]
     udp
 }
 
-/// What each value of a 16-bit field, so many bytes before the BTH, adds to the CRC of the headers.
+/// CRC differences of the headers for each value of a 16-bit field that is so many bytes before the BTH.
 struct Field {
     high: [u32; 256],
     low: [u32; 256],
@@ -231,8 +231,8 @@ impl Field {
     }
 }
 
-/// What ones instead of zeros in the variant byte of the BTH add, by how many words follow the word that it
-/// begins.
+/// CRC differences of ones instead of zeros in the variant byte of the BTH, by the number of words that
+/// follow the word that it begins.
 static VARIANT_ONES: [u32; crc32::WORDS] = crc32::differences_of([0xff, 0, 0, 0]);
 const _: () = assert!(BTH_VARIANT_BYTE == 4);
 

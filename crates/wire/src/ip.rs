@@ -1,4 +1,4 @@
-//! What IPv4 and IPv6 have in common.
+//! The common part of IPv4 and IPv6.
 
 use crate::frame_error::FrameError;
 use crate::ipv4::{IPV4_SIZE, Ipv4};
@@ -43,7 +43,7 @@ impl Ip {
         }
     }
 
-    /// What the payload is: [`PROTOCOL_UDP`](crate::udp::PROTOCOL_UDP), for one.
+    /// The protocol of the payload: [`PROTOCOL_UDP`](crate::udp::PROTOCOL_UDP), for one.
     pub const fn protocol(&self) -> u8 {
         match self {
             Self::V4(header) => header.protocol,

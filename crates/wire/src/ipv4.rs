@@ -11,7 +11,7 @@ pub const IPV4_SIZE: usize = 20;
 const VERSION_AND_LENGTH: u8 = 0x45;
 const DONT_FRAGMENT: u16 = 0x4000;
 
-/// What IPv4 Identification and flags of a packet are, which the ICRC covers.
+/// IPv4 Identification and DF flag of a packet, which the ICRC covers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Identification {
     /// The identification field of the IPv4 header.
@@ -21,7 +21,8 @@ pub struct Identification {
 }
 
 impl Identification {
-    /// What Linux sends from an unconnected UDP socket with path MTU discovery set to "do".
+    /// The identification that Linux sends from an unconnected UDP socket with path MTU discovery set to
+    /// "do".
     pub const ZERO: Self = Self { value: 0, dont_fragment: true };
 
     /// The identification of packet `index` of a batch that begins with this one: segmentation offload counts
@@ -44,7 +45,7 @@ pub struct Ipv4 {
     pub identification: Identification,
     /// Time to live.
     pub ttl: u8,
-    /// What the payload is.
+    /// The protocol number of the payload.
     pub protocol: u8,
     /// Address of the sender.
     pub source: Ipv4Addr,

@@ -19,7 +19,7 @@ pub struct Ipv6 {
     pub flow_label: u32,
     /// Everything behind this header, in bytes.
     pub payload_length: u16,
-    /// What the payload is.
+    /// The protocol number of the payload.
     pub next_header: u8,
     /// Hop limit, which each router lowers by one.
     pub hop_limit: u8,

@@ -1,7 +1,7 @@
 //! Little-endian structures as tables: each field is one line that gives its place, as the figures of the
 //! specifications do, and reading and writing come from the same line. NVMe and SMB count bytes from 0.
 
-/// What can be a field: it knows its size and its bytes.
+/// A type that can be a field: its size, and how its bytes are read and written.
 pub(crate) trait Field: Sized {
     const SIZE: usize;
     fn load(bytes: &[u8]) -> Self;
@@ -101,7 +101,7 @@ macro_rules! layouts {
             /// Bytes of the structure.
             pub const SIZE: usize = $size;
 
-            /// What stands in its bytes. Reserved bytes are not looked at.
+            /// Parses its bytes. Reserved bytes are ignored.
             #[inline]
             pub fn parse(bytes: &[u8; $size]) -> Self {
                 $crate::layout::Field::load(bytes)

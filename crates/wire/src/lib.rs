@@ -1,8 +1,8 @@
 //! Every byte layout that crosses a rockery wire.
 //!
 //! Two levels: fixed-size views over bytes ([`bth`], [`ext`], [`ipv4`] and so on), which cannot panic because
-//! their size is part of their type, and above them one decoded form, [`Packet`], that says what a RoCEv2
-//! packet means. The device works on [`Packet`]; a simulation never encodes at all.
+//! their size is part of their type, and above them one decoded form, [`Packet`]. The device works on
+//! [`Packet`]; a simulation never encodes at all.
 //!
 //! ```text
 //! frame ──FrameHeaders::parse──▶ datagram ──split_icrc──▶ transport ──Packet::parse──▶ Packet, payload
@@ -12,9 +12,9 @@
 //!
 //! The payload of a UD packet to queue pair 1 is a [`mad`], and with RoCEv2 one of [`cm`]'s messages.
 //!
-//! [`nvme`] holds what storage says over it.
+//! [`nvme`] has the structures of NVMe over Fabrics, [`smb`] those of SMB Direct and SMB2.
 //!
-//! What every function here promises: no bytes make it panic, nothing is allocated, and what parses is
+//! The guarantees of every function here: no bytes make it panic, nothing is allocated, and what parses is
 //! encoded to the same bytes again, reserved bits and padding cleared.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -91,7 +91,7 @@ pub struct EtsTlv {
     pub willing: bool,
     /// Whether the sender has the credit-based shaper.
     pub credit_based: bool,
-    /// How many traffic classes the sender has; 0 stands for 8.
+    /// The number of traffic classes that the sender has; 0 encodes 8.
     pub classes_max: u8,
     /// Traffic class by priority.
     pub class_of_priority: [u8; 8],

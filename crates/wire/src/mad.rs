@@ -16,7 +16,7 @@ pub const GSI_QKEY: u32 = 0x8001_0000;
 pub const BASE_VERSION: u8 = 1;
 /// The class of connection management (IBTA table 145).
 pub const CLASS_CM: u8 = 0x07;
-/// The version of connection management that this crate speaks (IBTA 12.6.2).
+/// The version of connection management that this crate implements (IBTA 12.6.2).
 pub const CLASS_VERSION_CM: u8 = 2;
 /// The method Send, which every connection management message uses (IBTA 12.6.2).
 pub const METHOD_SEND: u8 = 0x03;
@@ -44,7 +44,7 @@ pub struct MadHeader {
     pub modifier: u32,
 }
 
-/// Why bytes are no datagram of the class that was asked for. Each is a reason to drop it without an answer.
+/// The reason why bytes are no datagram of the expected class. Each is a reason to drop it without an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum MadError {
     /// Not 256 bytes.

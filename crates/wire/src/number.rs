@@ -66,7 +66,7 @@ impl Qpn {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Rkey(pub u32);
 
-/// Partition key (IBTA 10.9.1): the top bit is full membership. RoCE knows only the default one.
+/// Partition key (IBTA 10.9.1): the top bit is full membership. RoCE uses the default one only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PartitionKey(pub u16);
 

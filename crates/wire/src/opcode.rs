@@ -9,8 +9,8 @@ use crate::bth::BTH_SIZE;
 use crate::ext;
 use crate::packet::Service;
 
-/// What a packet does: the lower five bits of its opcode, and the congestion notification that stands
-/// outside.
+/// The operation of a packet: the lower five bits of its opcode, or the congestion notification, which has an
+/// opcode outside of these.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are those of IBTA table 38")]
@@ -49,7 +49,7 @@ pub const CNP: u8 = 0x81;
 /// Bytes after the BTH of a congestion notification packet, reserved and zero (Annex A17.9.3).
 pub const CNP_RESERVED_SIZE: usize = 16;
 
-/// What may follow a BTH, in the order of this list where several do.
+/// The headers that may follow a BTH, in the order of this list where several do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HeaderKind {
     /// Datagram: in every UD packet.
@@ -150,7 +150,7 @@ pub const OPERATIONS: [Row; 25] = {
         row(O::SendLastInvalidate, RELIABLE, &[Ieth], true),
         row(O::SendOnlyInvalidate, RELIABLE, &[Ieth], true),
         row(O::AtomicWrite, RELIABLE, &[Reth], true),
-        // The service of a CNP has no meaning; Rc stands for it.
+        // The service of a CNP has no meaning; the table has Rc.
         row(O::Congestion, &[Service::Rc], &[CnpReserved], false),
     ]
 };
@@ -180,7 +180,7 @@ impl Opcode {
         Self::parse(compose(service, operation))
     }
 
-    /// What the byte says; `None` for a reserved one.
+    /// Parses an opcode byte; `None` for a reserved one.
     #[inline]
     pub const fn parse(byte: u8) -> Option<Self> {
         LOOKUP[byte as usize]
@@ -279,7 +279,7 @@ const TABLE: [Option<Opcode>; 256] = {
 
 static LOOKUP: [Option<Opcode>; 256] = TABLE;
 
-/// What is asked of an opcode for each packet, worked out beforehand.
+/// Properties of an opcode that each packet needs, precomputed.
 #[derive(Clone, Copy)]
 struct Facts {
     header_size: u8,

@@ -1,4 +1,4 @@
-//! What a RoCEv2 packet means: the decoded form that the device and the simulation work on.
+//! RoCEv2 packets in the decoded form that the device and the simulation work on.
 
 use crate::number::{PartitionKey, Psn, Qpn, Rkey};
 
@@ -50,7 +50,7 @@ impl Position {
     }
 }
 
-/// What the last packet of a SEND or WRITE carries besides payload.
+/// Immediate data, or the key to invalidate, in the last packet of a SEND or WRITE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Tail {
     /// The message ends without either.
@@ -116,9 +116,9 @@ pub struct AtomicEth {
     pub address: u64,
     /// The responder's key for it.
     pub rkey: Rkey,
-    /// What to swap in, or what to add.
+    /// The value to swap in, or to add.
     pub swap_add: u64,
-    /// What to compare with; unused by FetchAdd.
+    /// The value to compare with; unused by FetchAdd.
     pub compare: u64,
 }
 
@@ -190,7 +190,7 @@ pub enum Message {
 pub struct Packet {
     /// Transport service. For [`Message::Congestion`] it has no meaning and is `Rc`.
     pub service: Service,
-    /// Solicited event: the receiver's completion raises an event even when only those are asked for.
+    /// Solicited event: the receiver's completion raises an event even when only those are requested.
     pub solicited: bool,
     /// Migration state bit. HCAs set it, Linux's software device does not; receivers take both.
     pub migreq: bool,

@@ -17,12 +17,12 @@ const PARAMETERS_SIZE: usize = FRAME_SIZE_MIN - ETHERNET_SIZE - 2;
 const CLASS_VECTOR: usize = 0;
 const QUANTA: usize = 2;
 
-/// What is to be stopped, and for how long.
+/// The traffic to stop, and for how long.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Pause {
-    /// Everything, for so many quanta; 0 lets it go on.
+    /// Everything, for so many quanta of 512 bit times; 0 resumes it.
     Link(u16),
-    /// Single priorities: `Some(quanta)` for each that the frame speaks about, 0 lets it go on.
+    /// Single priorities: `Some(quanta)` for each that the frame enables, 0 resumes it.
     Priorities([Option<u16>; PRIORITIES]),
 }
 
@@ -30,7 +30,7 @@ impl Pause {
     /// Where pause frames go (802.3 annex 31B.1).
     pub const DESTINATION: MacAddress = MacAddress([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
 
-    /// What follows the Ethernet header of a MAC control frame.
+    /// Parses the payload of a MAC control frame, behind the Ethernet header.
     ///
     /// # Errors
     /// [`FrameError::MacControl`] for another opcode, [`FrameError::Ethernet`] when the frame ends early.

@@ -25,7 +25,7 @@ pub const HEADER: &str = "rockery-verbs-record 1";
 /// Bytes of the longest line, its end included.
 pub const LINE_BYTES_MAX: usize = 128;
 
-/// What a work request does.
+/// The kind of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
     /// RDMA WRITE, also with immediate data.
@@ -60,13 +60,13 @@ pub enum Transport {
 pub enum Call {
     /// A send request was posted.
     Post {
-        /// What it does.
+        /// The kind of the request.
         operation: Verb,
         /// Bytes of payload.
         bytes: u32,
         /// Of its queue pair.
         transport: Transport,
-        /// Whether it asks for a completion.
+        /// Whether it is signaled: it generates a completion.
         signaled: bool,
     },
     /// A receive request was posted.
@@ -76,7 +76,7 @@ pub enum Call {
     },
     /// The program took a completion.
     Done {
-        /// What kind of request completed.
+        /// The kind of the request that completed.
         operation: Verb,
         /// Bytes that it moved, where the completion says that.
         bytes: u32,
@@ -94,7 +94,7 @@ pub struct Line {
     pub process: u32,
     /// Number of the queue pair.
     pub qpn: u32,
-    /// What was called.
+    /// The call, with its arguments or result.
     pub call: Call,
 }
 

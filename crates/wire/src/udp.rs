@@ -20,7 +20,7 @@ pub struct Udp {
     pub destination_port: u16,
     /// Header and payload, in bytes; never below 8.
     pub length: u16,
-    /// The checksum as it stands; 0 for none, which RoCEv2 asks for (Annex A17.3.2.4) (the ICRC covers more).
+    /// The checksum field; 0 for none, which RoCEv2 requires (Annex A17.3.2.4) (the ICRC covers more).
     pub checksum: u16,
 }
 

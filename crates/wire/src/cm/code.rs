@@ -6,7 +6,8 @@ use super::layout::number_field;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct CommId(pub u32);
 
-/// What a REQ or SIDR_REQ asks for. RDMA-CM makes them from a port space and a port: [`ServiceId::ip`].
+/// The service that a REQ or SIDR_REQ requests. RDMA-CM makes service IDs from a port space and a port:
+/// [`ServiceId::ip`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct ServiceId(pub u64);
 
@@ -42,11 +43,11 @@ pub enum Subject {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct RejectReason(pub u16);
 
-/// What became of a service ID resolution (IBTA table 121).
+/// The result of a service ID resolution (IBTA table 121).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct SidrStatus(pub u8);
 
-/// What became of an alternate path (IBTA table 117).
+/// The result of loading an alternate path (IBTA table 117).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct AprStatus(pub u8);
 
@@ -106,7 +107,7 @@ impl RejectReason {
     pub const NO_RESOURCES: Self = Self(3);
     /// The sender gave up waiting. The additional information is its GUID.
     pub const TIMEOUT: Self = Self(4);
-    /// The request asks for something that is not supported.
+    /// The request is for something that is not supported.
     pub const UNSUPPORTED: Self = Self(5);
     /// The communication ID is not known.
     pub const INVALID_COMM_ID: Self = Self(6);

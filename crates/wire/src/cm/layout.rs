@@ -4,7 +4,7 @@
 use crate::mad::MAD_DATA_SIZE;
 use crate::number::{PartitionKey, Psn, Qpn};
 
-/// What follows the common header.
+/// The bytes behind the common header.
 pub(crate) type Data = [u8; MAD_DATA_SIZE];
 
 /// Where (a part of) a field lies: bytes from the end of the common header, then bits from the most
@@ -59,7 +59,7 @@ pub(crate) fn set_number(data: &mut Data, base: usize, places: &[Place], mut val
     }
 }
 
-/// What can be a field. Bits of a value that the place has no room for are not written.
+/// A type that can be a field. Bits of a value that the place has no room for are not written.
 pub(crate) trait BitField: Sized {
     fn load(data: &Data, base: usize, places: &[Place]) -> Self;
     fn store(&self, data: &mut Data, base: usize, places: &[Place]);
@@ -163,7 +163,7 @@ macro_rules! layouts {
         }
 
         impl $name {
-            /// What stands in the bytes behind the common header. Reserved bits are not looked at.
+            /// Parses the bytes behind the common header. Reserved bits are ignored.
             pub fn parse(data: &[u8; $crate::mad::MAD_DATA_SIZE]) -> Self {
                 $crate::cm::layout::BitField::load(data, 0, &[])
             }

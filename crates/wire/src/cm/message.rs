@@ -56,14 +56,14 @@ layouts! {
         local_ack_timeout: u8 = (43, 0, 5);
     }
 
-    /// Request for communication: the active side asks for a connection (IBTA 12.6.5, table 106).
+    /// Request for communication: the active side requests a connection (IBTA 12.6.5, table 106).
     Req {
         /// Names the connection at the sender.
         local_comm_id: CommId = (0, 0, 32);
         /// Vendor ID that defines the options in the header's modifier (IBTA A18: enhanced connection
         /// establishment).
         vendor_id: u32 = (5, 0, 24);
-        /// What is asked for.
+        /// The requested service.
         service_id: ServiceId = (8, 0, 64);
         /// The sender's channel adapter.
         local_ca_guid: u64 = (16, 0, 64);
@@ -119,7 +119,7 @@ layouts! {
         local_comm_id: CommId = (0, 0, 32);
         /// Names the connection at the receiver.
         remote_comm_id: CommId = (4, 0, 32);
-        /// What was received.
+        /// The message that was received.
         subject: Subject = (8, 0, 2);
         /// How long the answer may take: 4.096 µs times 2 to this power.
         service_timeout: u8 = (9, 0, 5);
@@ -133,13 +133,13 @@ layouts! {
         local_comm_id: CommId = (0, 0, 32);
         /// Names the connection at the receiver.
         remote_comm_id: CommId = (4, 0, 32);
-        /// What is rejected.
+        /// The message that is rejected.
         subject: Subject = (8, 0, 2);
         /// How many bytes of `information` mean something.
         information_length: u8 = (9, 0, 7);
         /// The reason for the rejection.
         reason: RejectReason = (10, 0, 16);
-        /// More about the reason, in the form that it asks for (IBTA table 109).
+        /// More about the reason, in the form that the reason defines (IBTA table 109).
         information: [u8; INFORMATION] = (12, 0, 576);
         /// For the program.
         private_data: [u8; REJ_PRIVATE_DATA] = (84, 0, 1184);
@@ -257,7 +257,7 @@ layouts! {
         remote_comm_id: CommId = (4, 0, 32);
         /// How many bytes of `information` mean something.
         information_length: u8 = (8, 0, 8);
-        /// What became of the path.
+        /// The result of loading the path.
         status: AprStatus = (9, 0, 8);
         /// More about the status.
         information: [u8; INFORMATION] = (12, 0, 576);
@@ -271,7 +271,7 @@ layouts! {
         request_id: CommId = (0, 0, 32);
         /// The partition of the sender's queue pair.
         partition_key: PartitionKey = (4, 0, 16);
-        /// What is asked for.
+        /// The requested service.
         service_id: ServiceId = (8, 0, 64);
         /// For RDMA-CM services it begins with a [`super::CmaHeader`].
         private_data: [u8; SIDR_REQ_PRIVATE_DATA] = (16, 0, 1728);
@@ -289,9 +289,9 @@ layouts! {
         vendor_id: u32 = (6, 0, 16) (11, 0, 8);
         /// The queue pair that serves.
         qpn: Qpn = (8, 0, 24);
-        /// What was asked for.
+        /// The service of the request.
         service_id: ServiceId = (12, 0, 64);
-        /// What must be presented to the queue pair.
+        /// The Q_Key that datagrams to the queue pair must have.
         qkey: u32 = (20, 0, 32);
         /// More about the status.
         information: [u8; INFORMATION] = (24, 0, 576);

@@ -23,13 +23,13 @@ pub struct CmMad {
     pub transaction: u64,
     /// Options of enhanced connection establishment in REQ, REP and SIDR_REP (IBTA A18); otherwise 0.
     pub modifier: u32,
-    /// What it says.
+    /// The message.
     pub message: CmMessage,
 }
 
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident = $attribute:literal;)+) => {
-        /// What a connection management datagram says.
+        /// The message of a connection management datagram.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum CmMessage {
             $($(#[$doc])* $name($name),)+
@@ -39,7 +39,7 @@ macro_rules! messages {
             /// The attributes of all messages (IBTA table 105).
             pub const ATTRIBUTES: &[u16] = &[$($attribute),+];
 
-            /// What stands in the bytes behind the common header.
+            /// Parses the bytes behind the common header.
             ///
             /// # Errors
             /// [`MadError::Attribute`] when no message has this attribute.

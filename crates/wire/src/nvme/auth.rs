@@ -7,14 +7,14 @@ use crate::layout::layouts;
 layouts! {
     /// The head of every message.
     Head[8] {
-        /// Whose message it is: [`COMMON`] or [`DHCHAP`].
+        /// The authentication type: [`COMMON`] or [`DHCHAP`].
         class: u8 = 0;
         /// Which: see [`message`].
         id: u8 = 1;
         /// Transaction identifier (T_ID), chosen by the host.
         transaction: u16 = 4;
     }
-    /// What a host can do. [`Protocol`]s follow.
+    /// The authentication protocols that a host supports. [`Protocol`]s follow.
     Negotiate[8] {
         /// Authentication type: [`COMMON`].
         class: u8 = 0;
@@ -38,7 +38,7 @@ layouts! {
         /// The hash functions, then from place 30 on the groups.
         list: [u8; 60] = 4;
     }
-    /// What the host has to answer. The challenge follows, then the controller's public value.
+    /// The controller's challenge. The challenge value follows, then the controller's public value.
     Challenge[16] {
         /// Authentication type: [`DHCHAP`].
         class: u8 = 0;
@@ -140,7 +140,7 @@ pub enum Explanation {
     Failed = 1,
     /// No protocol in common.
     Protocol = 2,
-    /// A secure channel was asked for, or not.
+    /// Secure channel concatenation mismatch.
     SecureChannel = 3,
     /// No hash function in common.
     Hash = 4,

@@ -7,9 +7,9 @@ use crate::layout::layouts;
 pub const COMMAND_SIZE: usize = 64;
 
 layouts! {
-    /// A command as it stands in a capsule.
+    /// A command as it is laid out in a capsule.
     Command[64] {
-        /// What to do: see [`super::opcode`].
+        /// The opcode: see [`super::opcode`].
         opcode: u8 = 0;
         /// Fused operation in bits 0 and 1, how data are described in 6 and 7.
         flags: u8 = 1;

@@ -7,9 +7,9 @@ use crate::layout::layouts;
 pub const COMPLETION_SIZE: usize = 16;
 
 layouts! {
-    /// A completion as it stands in a capsule.
+    /// A completion as it is laid out in a capsule.
     Completion[16] {
-        /// What the command returns: a feature's value, a property, a controller id.
+        /// The value that the command returns: a feature's value, a property, a controller id.
         result: u64 = 0;
         /// How far the controller has taken commands from the submission queue.
         sq_head: u16 = 8;

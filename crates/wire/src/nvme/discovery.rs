@@ -36,7 +36,7 @@ layouts! {
         subsystem: [u8; 256] = 256;
         /// Transport address (TRADDR), padded with spaces.
         address: [u8; 256] = 512;
-        /// What the transport adds.
+        /// The transport's own part (TSAS).
         specific: [u8; 256] = 768;
     }
 }
@@ -57,7 +57,7 @@ pub mod family {
     pub const IPV6: u8 = 2;
 }
 
-/// What an entry leads to.
+/// The kind of subsystem of an entry (SUBTYPE).
 pub mod kind {
     /// Another discovery service.
     pub const REFERRAL: u8 = 1;
@@ -78,7 +78,7 @@ pub mod flag {
 /// The transport may run without submission queue flow control.
 pub const REQUIREMENT_NO_FLOW_CONTROL: u8 = 1 << 2;
 
-/// What RDMA adds: reliable connected queue pairs, RoCEv2's connection manager.
+/// RDMA's part of an entry: reliable connected queue pairs, RoCEv2, its connection manager.
 pub const fn rdma_specific() -> [u8; 256] {
     let mut bytes = [0; 256];
     bytes[0] = 1;
@@ -87,7 +87,7 @@ pub const fn rdma_specific() -> [u8; 256] {
     bytes
 }
 
-/// What TCP adds: the kind of security, 0 none or 2 TLS 1.3.
+/// TCP's part of an entry: the kind of security, 0 none or 2 TLS 1.3.
 pub const fn tcp_specific(tls: bool) -> [u8; 256] {
     let mut bytes = [0; 256];
     bytes[0] = if tls { 2 } else { 0 };

@@ -4,7 +4,7 @@ use super::{Command, opcode};
 use crate::layout::layouts;
 
 layouts! {
-    /// What Connect sends along (Base 6.3).
+    /// The data of Connect (Base 6.3).
     ConnectData[1024] {
         /// The host, as a UUID.
         host_id: [u8; 16] = 0;
@@ -73,7 +73,7 @@ pub struct Property {
     pub wide: bool,
     /// Where it stands.
     pub offset: u32,
-    /// What to set it to.
+    /// The value to set.
     pub value: u64,
 }
 
@@ -141,7 +141,7 @@ impl SecurityExchange {
     }
 }
 
-/// What a Connect that failed for its parameters returns: where the wrong one stands.
+/// The result of a Connect that failed for its parameters: the place of the wrong one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidParameter {
     /// Bytes from the start of the command or of the data.

@@ -33,21 +33,21 @@ pub const RESERVATION_PERSISTENCE: u8 = 0x83;
 /// Namespace write protection.
 pub const WRITE_PROTECTION: u8 = 0x84;
 
-/// Which value Get Features asks for: bits 8 to 10 of dword 10.
+/// The value that Get Features requests: bits 8 to 10 of dword 10.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Select {
-    /// What holds now.
+    /// The current value.
     Current,
-    /// What holds after a reset.
+    /// The default value, which holds after a reset.
     Default,
-    /// What was saved.
+    /// The saved value.
     Saved,
-    /// What can be done with it.
+    /// The capabilities of the feature.
     Capabilities,
 }
 
 impl Select {
-    /// What dword 10 says.
+    /// Parses dword 10.
     pub const fn parse(cdw10: u32) -> Option<Self> {
         Some(match cdw10 >> 8 & 7 {
             0 => Self::Current,
@@ -71,7 +71,7 @@ pub mod events {
     pub const DISCOVERY: u32 = 1 << 31;
 }
 
-/// What an asynchronous event's completion says in dword 0 (Base 5.2).
+/// Dword 0 of an asynchronous event's completion (Base 5.2).
 pub const fn event(kind: u8, information: u8, log_page: u8) -> u64 {
     kind as u64 | (information as u64) << 8 | (log_page as u64) << 16
 }

@@ -1,11 +1,11 @@
-//! What Identify returns (Base 5.17, NVM 4.1.5).
+//! The data that Identify returns (Base 5.17, NVM 4.1.5).
 
 use crate::layout::layouts;
 
 /// Bytes of everything that Identify returns.
 pub const IDENTIFY_SIZE: usize = 4096;
 
-/// What is asked for: the low byte of dword 10.
+/// The requested data structure (CNS): the low byte of dword 10.
 pub mod cns {
     /// Identify Namespace, of the NVM command set.
     pub const NAMESPACE: u8 = 0x00;
@@ -84,7 +84,7 @@ layouts! {
         event_requests: u8 = 259;
         /// Firmware slots: read only in bit 0, count in bits 1 to 3.
         firmware_slots: u8 = 260;
-        /// What log pages can do.
+        /// Log page attributes (LPA).
         log_pages: u8 = 261;
         /// Entries of the error log, less one.
         error_entries: u8 = 262;
@@ -181,7 +181,7 @@ layouts! {
         reservations: u8 = 31;
         /// How far a format has come.
         format_progress: u8 = 32;
-        /// What reads of deallocated blocks return.
+        /// The values that reads of deallocated blocks return.
         deallocated: u8 = 33;
         /// Blocks, less one.
         atomic_write: u16 = 34;

@@ -152,7 +152,7 @@ impl AnaState {
 pub struct Request {
     /// Log page identifier (LID).
     pub page: u8,
-    /// What the page makes of it.
+    /// The field that the log page defines (LSP).
     pub specific: u8,
     /// Whether reading leaves the event that led here pending.
     pub retain: bool,
@@ -175,7 +175,7 @@ impl Request {
         }
     }
 
-    /// The command that asks for it. Of the length, whole dwords are taken.
+    /// The Get Log Page command for it. Of the length, whole dwords are taken.
     pub fn to_command(self, cid: u16, nsid: u32) -> super::Command {
         let dwords = (self.length / 4).saturating_sub(1) as u32;
         super::Command {

@@ -14,7 +14,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// What the low two bits of an opcode, or of a fabrics command's type, say.
+    /// The direction in the low two bits of an opcode, or of a fabrics command's type.
     #[inline]
     pub const fn of(opcode: u8) -> Self {
         match opcode & 3 {
@@ -54,7 +54,7 @@ macro_rules! opcodes {
                 }
             }
 
-            /// What the specification calls it.
+            /// The name of the specification.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$case => $text,)+

@@ -19,7 +19,7 @@ pub const SUBSYSTEM_RESET_VALUE: u32 = 0x4e56_4d65;
 /// Base specification 2.0, as [`VERSION`] says it.
 pub const VERSION_2_0: u32 = 0x0002_0000;
 
-/// What a controller can do.
+/// The controller capabilities (CAP).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
     /// Entries of the longest queue, less one.
@@ -39,7 +39,7 @@ impl Capabilities {
         self.entries_max as u64 | (self.ready_timeout as u64) << 24 | page << 48 | page << 52 | fixed
     }
 
-    /// What the property says of these.
+    /// Parses the property's value.
     pub const fn parse(bits: u64) -> Self {
         let page_min = (bits >> 48) as u8 & 0xf;
         Self { entries_max: bits as u16, ready_timeout: (bits >> 24) as u8, page_min }

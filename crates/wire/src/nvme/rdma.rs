@@ -1,4 +1,4 @@
-//! What travels as private data while an RDMA connection is made (RDMA transport 1.0, 2.2).
+//! The private data with which an RDMA connection is made (RDMA transport 1.0, 2.2).
 
 use crate::layout::layouts;
 

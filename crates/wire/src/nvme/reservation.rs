@@ -51,21 +51,21 @@ impl ReservationType {
 }
 
 layouts! {
-    /// What Register sends.
+    /// The data of Reservation Register.
     RegisterData[16] {
         /// The key that the host has.
         current: u64 = 0;
         /// The key that it shall have.
         new: u64 = 8;
     }
-    /// What Acquire sends.
+    /// The data of Reservation Acquire.
     AcquireData[16] {
         /// The key that the host has.
         current: u64 = 0;
         /// The key of whom it pushes out.
         preempted: u64 = 8;
     }
-    /// What Release sends.
+    /// The data of Reservation Release.
     ReleaseData[8] {
         /// The key that the host has.
         current: u64 = 0;

@@ -35,7 +35,7 @@ pub enum Sgl {
         length: u32,
         /// Remote key of the host's memory region.
         key: u32,
-        /// Whether the host asks that the key be taken back with the response.
+        /// Whether the host requests that the controller invalidate the key with the response.
         invalidate: bool,
     },
     /// Descriptors in the capsule, the last of them or not.

@@ -1,4 +1,4 @@
-//! What became of a command: type and code (Base 3.3.3.2.1, NVM 3.1, Fabrics 3.3).
+//! The status of a command: type and code (Base 3.3.3.2.1, NVM 3.1, Fabrics 3.3).
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ macro_rules! statuses {
         impl Status {
             $($(#[$doc])* #[doc = $text] pub const $name: Self = Self($code);)+
 
-            /// What the specification calls it.
+            /// The name of the specification.
             pub const fn text(self) -> &'static str {
                 match self.0 & CODE_MASK {
                     $($code => $text,)+

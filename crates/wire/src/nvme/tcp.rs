@@ -46,7 +46,7 @@ layouts! {
     Terminate[16] {
         /// Fatal error status, a [`Fatal`].
         status: u16 = 0;
-        /// What it makes of this.
+        /// More about the error, as its status defines (FEI).
         information: u32 = 2;
     }
     /// H2CData and C2HData, behind the common header.
@@ -68,7 +68,7 @@ layouts! {
         tag: u16 = 2;
         /// From which byte of the command's data.
         offset: u32 = 4;
-        /// Length of the data asked for, in bytes.
+        /// Length of the requested data, in bytes.
         length: u32 = 8;
     }
 }
@@ -105,7 +105,7 @@ pub enum Kind {
     HostData = 6,
     /// Data to the host.
     ControllerData = 7,
-    /// The controller asks for data.
+    /// The controller requests data.
     ReadyToTransfer = 9,
 }
 
@@ -181,7 +181,7 @@ pub enum Fatal {
     HeaderDigest = 3,
     /// Data came for bytes that were not requested.
     DataRange = 4,
-    /// More data than asked for, or more R2Ts than agreed.
+    /// More data than requested, or more R2Ts than agreed.
     Limit = 5,
     /// A parameter that is not supported.
     Unsupported = 6,
@@ -217,10 +217,10 @@ pub enum PduError {
     Length {
         /// The PDU type byte.
         kind: u8,
-        /// The length that the header tells, in bytes.
+        /// The length in the header, in bytes.
         length: u32,
     },
-    /// Flags that say no digest where one was agreed, or one where none was.
+    /// Flags without a digest where one was agreed, or with one where none was.
     #[error("PDU type {kind:#04x} with flags {flags:#04x}, which are not what was agreed")]
     Flags {
         /// The PDU type byte.
@@ -231,7 +231,7 @@ pub enum PduError {
 }
 
 impl PduError {
-    /// What to say to the sender, and which byte of the header was wrong.
+    /// The fatal error status for the sender, and the byte of the header that was wrong.
     pub const fn fatal(self) -> (Fatal, u32) {
         match self {
             Self::Kind { .. } => (Fatal::HeaderField, 0),
@@ -258,7 +258,7 @@ impl Digests {
         self.header as u8 | (self.data as u8) << 1
     }
 
-    /// What ICReq or ICResp says.
+    /// Parses the digest bits of ICReq or ICResp.
     pub const fn parse(bits: u8) -> Self {
         Self { header: bits & 1 != 0, data: bits & 2 != 0 }
     }
@@ -368,7 +368,7 @@ impl Frame {
     }
 }
 
-/// What the header behind the common one says.
+/// The header behind the common one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Header {
     /// Initialize Connection Request (ICReq).
@@ -425,8 +425,8 @@ impl Header {
     }
 
     /// Writes header and common header to the start of `out`, padding up to the data cleared, and returns
-    /// where data (or the end) are. The digest of the header is left for the caller, who knows CRC-32C: its
-    /// place is [`Kind::header_length`] bytes in.
+    /// where data (or the end) are. The caller computes the digest of the header (CRC-32C): its place is
+    /// [`Kind::header_length`] bytes in.
     #[inline]
     pub fn encode(
         &self,

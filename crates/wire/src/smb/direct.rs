@@ -6,8 +6,8 @@ use crate::layout::layouts;
 
 /// The only version of the protocol (MS-SMBD 2.2.1).
 pub const VERSION: u16 = 0x0100;
-/// The flag of a data transfer that asks for a message in return at once
-/// (`SMB_DIRECT_RESPONSE_REQUESTED`, MS-SMBD 2.2.3).
+/// The flag of a data transfer that requests a message in return at once (`SMB_DIRECT_RESPONSE_REQUESTED`,
+/// MS-SMBD 2.2.3).
 pub const RESPONSE_REQUESTED: u16 = 0x0001;
 /// Where the data of a data transfer message begin: behind the header and four bytes of padding.
 pub const DATA_OFFSET: usize = 24;
@@ -23,9 +23,9 @@ pub const STATUS_NOT_SUPPORTED: u32 = 0xc000_00bb;
 layouts! {
     /// Negotiate request: the first message of the side that connected (MS-SMBD 2.2.1).
     NegotiateRequest[20] {
-        /// The lowest version that the sender speaks.
+        /// The lowest version that the sender supports.
         min_version: u16 = 0;
-        /// The highest version that the sender speaks.
+        /// The highest version that the sender supports.
         max_version: u16 = 2;
         /// How many send credits the sender wants, at least 1.
         credits_requested: u16 = 6;
@@ -38,11 +38,11 @@ layouts! {
     }
     /// Negotiate response: the first message of the side that listened (MS-SMBD 2.2.2).
     NegotiateResponse[32] {
-        /// The lowest version that the sender speaks.
+        /// The lowest version that the sender supports.
         min_version: u16 = 0;
-        /// The highest version that the sender speaks.
+        /// The highest version that the sender supports.
         max_version: u16 = 2;
-        /// The version that both sides speak from now on.
+        /// The version that both sides use from now on.
         negotiated_version: u16 = 4;
         /// How many send credits the sender wants, at least 1.
         credits_requested: u16 = 8;
@@ -94,7 +94,7 @@ pub enum DataTransferError {
         /// The bytes of the message.
         length: usize,
     },
-    /// The peer asks for no credits, which the specification forbids.
+    /// The peer requests no credits, which the specification forbids.
     #[error("SMB Direct: a data transfer requests 0 credits, at least 1 is needed")]
     NoCreditsRequested,
     /// The data lie outside of the message, within its header, or not at a multiple of 8.

@@ -12,7 +12,7 @@ pub const COMPRESSION_PROTOCOL_ID: [u8; 4] = [0xfc, b'S', b'M', b'B'];
 /// The value of StructureSize in the header.
 pub const HEADER_STRUCTURE_SIZE: u16 = 64;
 
-/// The commands that a gateway tells apart (MS-SMB2 2.2.1.2).
+/// The commands that a gateway distinguishes (MS-SMB2 2.2.1.2).
 pub mod command {
     /// `SMB2_NEGOTIATE`: the two sides agree on a dialect.
     pub const NEGOTIATE: u16 = 0x0000;
@@ -61,7 +61,7 @@ pub const STATUS_PENDING: u32 = 0x0000_0103;
 layouts! {
     /// The header of a message (MS-SMB2 2.2.1).
     Header[64] {
-        /// What kind of message it is: [`PROTOCOL_ID`].
+        /// The protocol identifier: [`PROTOCOL_ID`].
         protocol_id: [u8; 4] = 0;
         /// Size of the header: [`HEADER_STRUCTURE_SIZE`].
         structure_size: u16 = 4;
@@ -71,7 +71,7 @@ layouts! {
         status: u32 = 8;
         /// The command, one of [`command`].
         command: u16 = 12;
-        /// How many credits are asked for or granted.
+        /// The number of credits that are requested or granted.
         credits: u16 = 14;
         /// The bits of [`flag`].
         flags: u32 = 16;
@@ -92,14 +92,14 @@ layouts! {
         structure_size: u16 = 0;
         /// Bit 0: signing is enabled; bit 1: it is required.
         security_mode: u16 = 2;
-        /// The dialect that both sides speak from now on.
+        /// The dialect that both sides use from now on.
         dialect: u16 = 4;
     }
     /// The beginning of the TREE_CONNECT response, behind the header (MS-SMB2 2.2.10).
     TreeConnectResponse[8] {
         /// Size of the whole structure: 16.
         structure_size: u16 = 0;
-        /// What is shared: [`SHARE_DISK`], a named pipe (2) or a printer (3).
+        /// The kind of the share: [`SHARE_DISK`], a named pipe (2) or a printer (3).
         share_type: u8 = 2;
         /// Properties of the share.
         share_flags: u32 = 4;

@@ -106,7 +106,7 @@ fn bytes_in(field: &'static str, bytes: &[u8]) -> Expected {
     (field, bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// What Wireshark should read; it knows six of the eleven messages.
+/// The fields that Wireshark should read; it supports six of the eleven messages.
 fn expected_of(message: &CmMessage) -> Vec<Expected> {
     match message {
         CmMessage::Req(m) => [expected_of_req(m), expected_of_paths(m)].concat(),

@@ -1,4 +1,5 @@
-//! What parsing and encoding promise for any bytes whatever: checked here for random ones, and by the fuzzer.
+//! The guarantees of parsing and encoding for any bytes whatever: checked here for random ones, and by the
+//! fuzzer.
 
 use wire::cm::{CMA_HEADER_SIZE, CmMad, CmMessage, CmaHeader};
 use wire::frame::FRAME_HEADERS_MAX;

@@ -1,4 +1,4 @@
-//! What we encode, Wireshark reads: each opcode, each header around it, and the frames that pause a link.
+//! Wireshark reads our encoded frames: each opcode, each header around it, and the frames that pause a link.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -60,10 +60,10 @@ const FIELDS: &[&str] = &[
     "macc.cbfc.pause_time.c7",
 ];
 
-/// What a field should hold.
+/// The expected values of fields.
 type Expected = HashMap<&'static str, u64>;
 
-/// What Wireshark reads in each frame: a map from field to value, absent fields left out.
+/// Wireshark's fields of each frame: a map from field to value, absent fields left out.
 fn dissect(name: &str, frames: &[Vec<u8>]) -> Vec<HashMap<&'static str, String>> {
     dissect_fields(name, frames, FIELDS)
 }
@@ -303,8 +303,8 @@ pub(crate) fn frame_of(mut headers: FrameHeaders, packet: &Packet, payload: &[u8
     ([&out[..length], &transport, &icrc].concat(), icrc)
 }
 
-/// Whether Wireshark 4 knows what lies behind this BTH: of XRC, ATOMIC WRITE and the CNP it reads the BTH
-/// alone.
+/// Whether Wireshark 4 dissects the headers behind this BTH: of XRC, ATOMIC WRITE and the CNP it reads the
+/// BTH alone.
 fn extensions_are_known(opcode: Opcode) -> bool {
     opcode.service != Service::Xrc
         && !matches!(opcode.operation, Operation::AtomicWrite | Operation::Congestion)

@@ -15,7 +15,7 @@ use wire::nvme::{
 };
 use wire::{Message, Qpn};
 
-/// Data of one direction of one connection: who sends, and the bytes in order.
+/// Data of one direction of one connection: ports of sender and receiver, and the bytes in order.
 fn tcp_streams(name: &str) -> BTreeMap<(u16, u16), Vec<u8>> {
     let mut segments = BTreeMap::<(u16, u16), BTreeMap<u32, Vec<u8>>>::new();
     for frame in read_pcap(&captures().join(name)) {
@@ -174,7 +174,7 @@ fn what_the_kernel_says_over_rdma_is_understood() {
     assert!(commands > 20 && keyed > 5, "{commands} commands, {keyed} with keys");
 }
 
-/// What parses a structure's first bytes and writes them again.
+/// A function that parses a structure's first bytes and writes them again.
 type Again = fn(&[u8]) -> Option<(Vec<u8>, &'static [core::ops::Range<usize>])>;
 
 macro_rules! structures {

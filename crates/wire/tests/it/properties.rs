@@ -68,7 +68,7 @@ struct Extensions {
 }
 
 impl Extensions {
-    /// The message that an opcode stands for, with the table's word on which headers it has.
+    /// A message of an opcode, with the headers that the table gives it.
     fn message(&self, opcode: Opcode) -> Message {
         use Operation as O;
         let headers = opcode.row().headers;

@@ -10,7 +10,7 @@ use wire::smb::direct::{
 use wire::smb::message::{self, Header, ReadRequest, WriteRequest, channel, command, flag};
 use wire::{Message, Qpn, Service};
 
-/// What the capture has.
+/// The content of the capture.
 #[derive(Default)]
 struct Capture {
     /// The messages of each direction, by the queue pair that receives them.

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: captures from and to files.
+//! Functions that the tests of this crate share: captures from and to files.
 
 use std::path::{Path, PathBuf};
 use std::{fs, process};
