@@ -47,7 +47,8 @@ impl Symbol<'_> {
     }
 }
 
-/// Writes `symbols.rs` and the version script of the library whose table is `table`, and tells the linker.
+/// Writes `symbols.rs` and the version script of the library whose table is `table`, and passes the linker
+/// its options.
 pub(crate) fn generate(table: &str, soname: &str) -> Result<(), Box<dyn Error>> {
     let path = format!("../abi/symbols/{table}.tsv");
     println!("cargo:rerun-if-changed={path}");

@@ -22,7 +22,7 @@ const CALLS: &[&str] = &[
     "timerfd_settime",
 ];
 
-/// Writes `machine.rs`, which the library includes, and tells the linker.
+/// Writes `machine.rs`, which the library includes, and passes the linker its options.
 pub(crate) fn calls() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=../abi/symbols/machine.rs");
     for name in CALLS {
@@ -61,7 +61,7 @@ fn labels() -> Result<String, std::fmt::Error> {
     Ok(text)
 }
 
-/// What binds the calls.
+/// The source of the initializer that binds the calls.
 const BINDING: &str = r#"
 /// Before the library is used, its calls are bound to the C library's functions.
 #[used]

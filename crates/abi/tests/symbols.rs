@@ -8,8 +8,8 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Whether a row of a table stands for a symbol: `IBVERBS_PRIVATE_*` stands for every private node, and `*`
-/// in a name for the node's number.
+/// Whether a row of a table matches a symbol: `IBVERBS_PRIVATE_*` matches every private node, and `*` in a
+/// name the node's number.
 fn stands_for(row: &str, symbol: &str, node: &str) -> bool {
     let mut fields = row.split('\t');
     let (Some(name), Some(of)) = (fields.next(), fields.next()) else { return false };
