@@ -574,7 +574,7 @@ impl Connection {
         Some(ibv_sge { addr: buffer.as_ptr() as u64, length, lkey })
     }
 
-    /// Posts the lists, and appends completed requests to `out`: one signaled completion stands for all
+    /// Posts the lists, and appends completed requests to `out`: one signaled completion completes all
     /// requests before it. Returns the number of completions.
     ///
     /// # Errors
@@ -582,7 +582,7 @@ impl Connection {
     pub fn poll(&mut self, out: &mut Vec<Completion>) -> Result<usize, Error> {
         self.flush()?;
         let cq = self.queues.completions.as_ptr();
-        // SAFETY: the queue's own table of functions, and room for as many as are asked for.
+        // SAFETY: the queue's own table of functions, and room for `BATCH` completions.
         let count = unsafe {
             let poll = (*(*cq).context).ops.poll_cq;
             poll.map_or(-1, |poll| poll(cq, BATCH as c_int, self.found.as_mut_ptr()))

@@ -1,5 +1,5 @@
-//! Registration of buffers: a protection domain makes buffers that requests of its connections can use, and
-//! knows their keys.
+//! Registration of buffers: a protection domain registers buffers that requests of its connections can use,
+//! and has their keys.
 
 use std::ffi::c_int;
 use std::ptr::{self, NonNull};
@@ -63,8 +63,8 @@ impl Domain {
         self.with_access(Buffer::zeroed(length), LOCAL_WRITE)
     }
 
-    /// A buffer that peers of this domain's connections may read and write, as long as it lives, if they are
-    /// told [`Domain::remote`]. A peer may write at any time, so the contents have to be validated before
+    /// A buffer that peers of this domain's connections may read and write, as long as it lives, if they have
+    /// received [`Domain::remote`]. A peer may write at any time, so the contents have to be validated before
     /// use. Peers on this host can map it.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl Domain {
         Ok(buffer)
     }
 
-    /// Registers a buffer's memory. The caller lets the buffer keep the registration.
+    /// Registers a buffer's memory. The caller stores the registration in the buffer.
     fn register(self: &Arc<Self>, buffer: &Buffer, access: c_int) -> Result<Registration, Error> {
         let (start, size) = (buffer.start().as_ptr().cast(), buffer.len());
         // SAFETY: the memory belongs to the buffer, which drops its registrations before it frees the memory,

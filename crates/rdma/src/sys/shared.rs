@@ -115,7 +115,7 @@ impl fmt::Debug for SharedReceives {
 
 impl Drop for SharedReceives {
     fn drop(&mut self) {
-        // SAFETY: connections that use it hold an Arc of it, and are gone. The device then lets go of all
+        // SAFETY: connections that use it hold an Arc of it, and are gone. The device then uses none of the
         // buffers.
         unsafe { (self.domain.library.ibv_destroy_srq)(self.raw.as_ptr()) };
     }

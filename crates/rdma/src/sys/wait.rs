@@ -23,7 +23,7 @@ pub struct Watched {
     pub writes: bool,
 }
 
-/// What has ended a wait. All false: the time was over, or a signal came.
+/// The reason why a wait has ended. All false: the time was over, or a signal came.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Woken {
     /// [`Connection::poll`] may find completions.
@@ -35,12 +35,12 @@ pub struct Woken {
     pub other: Option<bool>,
 }
 
-/// What [`Library::wait_cq`](super::library::Library) returns.
+/// Bits that [`Library::wait_cq`](super::library::Library) returns.
 const COMPLETIONS: c_int = 1;
 const LOOKED: c_int = 2;
 
 fn polled(descriptor: RawFd, events: i16) -> libc::pollfd {
-    // Errors of a descriptor are reported whatever was asked for: a negative number is not looked at.
+    // `poll` reports errors of a descriptor whatever the events: it ignores a negative number.
     libc::pollfd { fd: if events == 0 { -1 } else { descriptor }, events, revents: 0 }
 }
 
