@@ -84,7 +84,7 @@ fn register_buffer(
     register(domain, addr, length, iova, bits as u32, Backing::Program)
 }
 
-/// What `ibv_mr_init_attr` asks for. Fields without their bit of `comp_mask` have their defaults.
+/// The arguments in `ibv_mr_init_attr`. Fields without their bit of `comp_mask` have their defaults.
 struct Asked {
     length: usize,
     access: c_int,

@@ -82,8 +82,8 @@ door! {
         given_up.free();
     }
 
-    /// An imported region has keys and a length. Its address field is NULL, because only the exporter knows
-    /// it.
+    /// An imported region has keys and a length. Its address field is NULL, because only the exporter has the
+    /// address.
     fn ibv_import_mr(domain: PdArg<'_>, handle: u32) -> pointer(*mut ibv_mr) {
         let length = domain.get()?.context.objects().regions.get(&handle).copied();
         let length = length.ok_or(Errno::INVALID)?;

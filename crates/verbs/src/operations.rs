@@ -8,8 +8,8 @@ use core::mem::size_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-/// Stands in table slots that only programs built before `static inline` verbs call: a function, so that such
-/// a call returns an error instead of jumping to NULL.
+/// Fills table slots that only programs built before `static inline` verbs call: a function, so that such a
+/// call returns an error instead of jumping to NULL.
 unsafe extern "C" fn compat() -> *mut c_void {
     crate::absent::null()
 }
@@ -35,7 +35,7 @@ fn operations() -> ibv_context_ops {
     }
 }
 
-/// A NULL slot tells `static inline` callers that a verb is not supported.
+/// A NULL slot means to `static inline` callers that a verb is not supported.
 fn table(device: *mut ibv_device, async_fd: i32, cmd_fd: i32) -> verbs_context {
     let context = ibv_context {
         device,

@@ -20,7 +20,7 @@ pub(crate) struct Qp {
     pub(crate) context: ContextRef,
     /// Whether every send request completes, whatever its flags.
     pub(crate) signal_all: bool,
-    /// Whether the program asked for the `ibv_wr_…` functions.
+    /// Whether the program requested the `ibv_wr_…` functions.
     pub(crate) extended: bool,
     /// Whether destroying it destroys the device's queue pair. False for one that was opened by number
     /// (`ibv_open_qp`).
@@ -72,8 +72,8 @@ door! {
         Ok(())
     }
 
-    /// Fills in every attribute, whatever `mask` asks for. The field `state` of the queue pair itself changes
-    /// only where the mask has the state, as with rdma-core: UCX asserts this.
+    /// Fills in every attribute, whatever the `mask`. The field `state` of the queue pair itself changes only
+    /// where the mask has the state, as with rdma-core: UCX asserts this.
     fn ibv_query_qp(
         raw: QpArg<'_>, attr: Out<'_, ibv_qp_attr>, mask: i32, init: Out<'_, ibv_qp_init_attr>,
     ) -> code(i32) {

@@ -93,7 +93,7 @@ fn device_attr(owner: &Context) -> ibv_device_attr {
         max_res_rd_atom: max_rd_atom.saturating_mul(count(limits.max_qp)),
         max_qp_init_rd_atom: max_rd_atom,
         max_ee_init_rd_atom: 0,
-        // The weaker guarantee, as adapters and rxe report it: UCX 1.13 knows no other. `pci_atomic_caps`
+        // The weaker guarantee, as adapters and rxe report it: UCX 1.13 supports no other. `pci_atomic_caps`
         // reports that atomics are the processor's own.
         atomic_cap: abi::IBV_ATOMIC_HCA,
         max_ee: 0,

@@ -1,7 +1,7 @@
 //! Recording of verbs calls: `rockery run --record FILE`. The format is [`wire::record`].
 //!
-//! Without a recording each call costs one load, which says that there is none. With one, lines are collected
-//! and written in blocks, since a system call per line would be more than what is recorded.
+//! Without a recording each call costs one load of a flag. With one, lines are collected and written in
+//! blocks, since a system call per line would take longer than the recorded calls.
 
 use core::fmt::Write as _;
 use rnic::{Completion, CompletionKind, Data};
@@ -22,7 +22,7 @@ const BLOCK_NS: u64 = 100_000_000;
 
 static RECORDER: OnceLock<Recorder> = OnceLock::new();
 
-/// Where calls of this process go.
+/// The file to which calls of this process are recorded.
 pub(crate) struct Recorder {
     file: File,
     pending: Mutex<Pending>,
@@ -30,7 +30,8 @@ pub(crate) struct Recorder {
 
 /// Lines that are not written yet.
 struct Pending {
-    /// Whose they are: a child of `fork` has a copy of its parent's, which the parent writes.
+    /// The process that they belong to: a child of `fork` has a copy of its parent's, which the parent
+    /// writes.
     process: u32,
     text: String,
     written_ns: u64,
@@ -43,7 +44,7 @@ pub(crate) fn active() -> Option<&'static Recorder> {
     RECORDER.get()
 }
 
-/// Begins to record, where the environment asks for it. Called when a device is opened.
+/// Begins to record, if the environment requests it. Called when a device is opened.
 pub(crate) fn begin() {
     let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
     if RECORDER.get().is_some() {

@@ -18,7 +18,7 @@ fn text(output: &Output) -> String {
 /// Versions of the private node that the library defines, those of future releases included.
 const PRIVATE_NODES: std::ops::RangeInclusive<u32> = 25..=99;
 
-/// Rows of the table: symbol and node, with a row for each private node where the table stands for all.
+/// Rows of the table: symbol and node, with a row for each private node where the table's row matches all.
 fn table() -> Vec<(String, String)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../abi/symbols/libibverbs.tsv");
     let rows = std::fs::read_to_string(path).expect("the table is there");
