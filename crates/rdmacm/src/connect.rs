@@ -203,7 +203,7 @@ unsafe fn connect(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno>
     }
 }
 
-/// Sends a SIDR_REQ, which asks for the queue pair of a datagram service.
+/// Sends a SIDR_REQ, which requests the queue pair of a datagram service.
 ///
 /// # Safety
 /// `param` is NULL or as the manual page requires.

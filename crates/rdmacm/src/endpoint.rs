@@ -92,7 +92,7 @@ door! {
         let new = Id::new(process()?, null_mut(), null_mut(), space, qp_type)?;
         // SAFETY: the identifier was just made; the other arguments are as the manual page requires.
         if let Err(error) = unsafe { create_endpoint_qp(&*new, info, pd, attr) } {
-            // SAFETY: nobody else knows the identifier.
+            // SAFETY: the pointer to the identifier has not been returned yet.
             unsafe { destroy_endpoint(new.cast()) };
             return Err(error);
         }

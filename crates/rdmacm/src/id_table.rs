@@ -138,8 +138,8 @@ impl Owner for IdTable {
             CmEvent::Reply { id, reply, ece } => {
                 self.queue_event(id, |key, state| replied(key, state, &reply, ece))
             }
-            // As in Linux's rdma_cm, the RTU's private data is dropped: libfabric's XRC tells the two sides
-            // of a connection apart by whether ESTABLISHED has any.
+            // As in Linux's rdma_cm, the RTU's private data is dropped: libfabric's XRC distinguishes the two
+            // sides of a connection by whether ESTABLISHED has any.
             CmEvent::Established { id, .. } => self.queue_event(id, |key, state| {
                 state.step = Step::Connected;
                 Some(Pending::conn(key, RDMA_CM_EVENT_ESTABLISHED))

@@ -25,12 +25,12 @@ pub(crate) struct Negotiated {
 }
 
 impl Negotiated {
-    /// Knows the path only.
+    /// Attributes with the path only.
     pub(crate) fn of_path(path: Path) -> Self {
         Self { path: Some(path), ..Self::default() }
     }
 
-    /// Knows the path, its MTU and its packet lifetime: the state before a REQ is sent.
+    /// Attributes with the path, its MTU and its packet lifetime: the state before a REQ is sent.
     pub(crate) fn of_route(path: Path, mtu: u8, packet_lifetime: u8) -> Self {
         Self { mtu, packet_lifetime, ..Self::of_path(path) }
     }

@@ -68,8 +68,8 @@ impl Process {
         self.connector()?.with(calls)
     }
 
-    /// The connection manager, for calls that ask the agent: they take its lock themselves, and do not hold
-    /// it meanwhile. No identifier's lock may be held.
+    /// The connection manager, for calls that send requests to the agent: they take its lock themselves, and
+    /// do not hold it meanwhile. No identifier's lock may be held.
     ///
     /// # Errors
     /// As [`Self::with`].

@@ -59,7 +59,7 @@ impl Drop for Resolving {
 }
 
 door! {
-    /// `RAI_SA` asks the subnet administrator of InfiniBand: `EOPNOTSUPP`. Without a flag the C library
+    /// `RAI_SA` requires the subnet administrator of InfiniBand: `EOPNOTSUPP`. Without a flag the C library
     /// resolves the name, as with `RAI_DNS`.
     fn rdma_resolve_addrinfo(id: IdArg<'_>, node: *const c_char, service: *const c_char,
         hints: In<'_, *const rdma_addrinfo>) -> status(c_int) {

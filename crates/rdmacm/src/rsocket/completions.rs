@@ -63,7 +63,7 @@ impl Completions {
 
     /// Takes completions, at most a batch.
     pub(super) fn take<'a>(&mut self, into: &'a mut [ibv_wc; BATCH]) -> Result<&'a [ibv_wc], Errno> {
-        // SAFETY: room for as many as are asked for.
+        // SAFETY: room for `BATCH` completions.
         let count = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, into.as_mut_ptr()) };
         let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
         into.get(..count).ok_or(Errno::INVALID)

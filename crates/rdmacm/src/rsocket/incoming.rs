@@ -124,8 +124,8 @@ impl Incoming {
         self.has_room() || self.received.wrapping_sub(self.credits_due_at) as i16 >= 0
     }
 
-    /// The number up to which the peer may send messages, which it is about to be told, and the half that it
-    /// is granted, if one is free.
+    /// The number up to which the peer may send messages, for the next message to the peer, and the half that
+    /// it is granted, if one is free.
     pub(super) fn renew(&mut self) -> (u16, Option<Range>) {
         self.credits_due_at = self.received.wrapping_add(self.depth / 2);
         let range = self.has_room().then(|| self.half_at(self.granted_at));

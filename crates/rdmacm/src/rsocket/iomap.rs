@@ -20,7 +20,7 @@ struct Mapping {
     /// Index in the peer's table of mappings, and whether the peer has the entry.
     index: u32,
     is_announced: bool,
-    /// Unmapped by the program; removed once the peer has been told.
+    /// Unmapped by the program; removed once the peer has the changed entry.
     gone: bool,
 }
 
@@ -77,7 +77,7 @@ impl Mappings {
         Ok(offset as i64)
     }
 
-    /// Unmaps a range, which is removed once the peer has been told.
+    /// Unmaps a range, which is removed once the peer has the changed entry.
     pub(super) fn unmap(&mut self, memory: *mut c_void, length: usize) -> Result<(), Errno> {
         // SAFETY: registered as long as the mapping is there.
         let mr = |mapping: &Mapping| unsafe { ((*mapping.mr).addr, (*mapping.mr).length) };
@@ -88,7 +88,7 @@ impl Mappings {
         Ok(())
     }
 
-    /// Removes unmapped ranges without telling the peer: the connection has ended.
+    /// Removes unmapped ranges without notifying the peer: the connection has ended.
     pub(super) fn remove_unmapped(&mut self) {
         self.0.retain(|mapping| !mapping.gone);
     }

@@ -1,4 +1,4 @@
-//! What a stream knows of its peer: where its tables are, and how many messages it can receive.
+//! The state of a stream's peer: the places of its tables, and the number of messages that it can receive.
 
 use super::protocol::{Connect, MAPPING_BYTES, RANGE_BYTES, Range};
 

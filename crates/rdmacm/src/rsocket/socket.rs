@@ -79,7 +79,7 @@ struct CmEvent {
 impl Inner {
     /// Creates the state, with an identifier of its own.
     fn new() -> Result<Self, Errno> {
-        // SAFETY: NULL is told apart.
+        // SAFETY: NULL is checked for.
         let channel = Errno::check_pointer(unsafe { rdma_create_event_channel() })?;
         let mut inner = Self {
             id: null_mut(),
@@ -220,7 +220,7 @@ impl Inner {
     }
 
     fn of_request(request: &Request, options: Options) -> Result<Self, Errno> {
-        // SAFETY: NULL is told apart.
+        // SAFETY: NULL is checked for.
         let channel = Errno::check_pointer(unsafe { rdma_create_event_channel() })?;
         // SAFETY: ours.
         super::set_nonblocking(unsafe { (*channel).fd })?;

@@ -79,7 +79,7 @@ pub(super) fn source(bytes: &[u8], route: &[u8]) -> Option<(SocketAddr, usize)> 
 /// Kinds of datagrams between UDP sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// Data; asks the receiver for its queue pair number.
+    /// Data; requests the receiver's queue pair number.
     Data,
     /// The answer, with the sender's queue pair number.
     Answer,

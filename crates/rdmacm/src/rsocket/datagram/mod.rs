@@ -31,7 +31,7 @@ const UD_QPS_MAX: usize = 64;
 const PEERS_MAX: usize = 4096;
 /// Longest datagram: that of UDP over IPv4, less the header.
 const DATAGRAM_BYTES_MAX: usize = 65_507 - SERVICE_BYTES_MAX;
-/// A datagram goes by UDP this often, to ask for the peer's queue pair number again: a restarted peer has
+/// A datagram goes by UDP this often, to request the peer's queue pair number again: a restarted peer has
 /// another.
 const QPN_QUERY_INTERVAL: Duration = Duration::from_secs(1);
 /// The UDP socket is read at most this often while a program polls, because each read is a system call.
@@ -148,7 +148,8 @@ impl Datagrams {
     fn add_peer(&mut self, address: SocketAddr) -> Result<(), Errno> {
         if !self.peers.contains_key(&address) {
             let ud_qp = self.ud_qp_for(address)?;
-            // Peers ask again. Address handles may be destroyed only when no request uses them.
+            // Peers request the number again. Address handles may be destroyed only when no request uses
+            // them.
             if self.peers.len() >= PEERS_MAX && self.ud_qps.iter().all(UdQp::is_idle) {
                 self.peers.clear();
             }
@@ -233,7 +234,7 @@ impl Datagrams {
         }
         if service.purpose == Purpose::Data {
             let header = header::of_service(Purpose::Answer, ud_qp.address, ud_qp.qpn());
-            // If the answer is lost, the peer asks again.
+            // If the answer is lost, the peer requests it again.
             _ = self.udp.send(from, &[header.as_slice()]);
             if self.accepts(from) && self.arrived.len() < ud_qp::slots_of_receives(&self.sizes) as usize {
                 let bytes = bytes.get(service.length..).unwrap_or_default();
