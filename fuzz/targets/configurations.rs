@@ -12,8 +12,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let error = match Dialect::ALL.get(usize::from(which % 14)) {
         Some(dialect) => match dialect.read_groups("input", &text) {
             Ok(intents) => {
-                // What was read can be written and read again. Names of ports may be ones that no system has,
-                // so that they need not read back.
+                // Parsed settings can be written and read again. Names of ports may be ones that no system
+                // has, so that they need not read back.
                 for intent in intents {
                     let written = dialect.write(&intent, dialect.versions().1);
                     let _ = dialect.read("written", &written.text);

@@ -1,4 +1,4 @@
-//! An SMB Direct peer that says anything: to a listener, to an initiator, and after a negotiation.
+//! An SMB Direct peer that sends arbitrary messages: to a listener, to an initiator, and after a negotiation.
 //!
 //! The input is a byte that chooses the role, then messages: a byte that is their length, and bytes. A length
 //! of 255 lets 10 seconds pass.
@@ -55,7 +55,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Posts what is asked for, and sends what there is to be sent.
+/// Posts the receives that the connection needs, and sends its messages.
 fn act(connection: &mut Connection, posted: &mut u32, now: Duration) {
     let count = connection.receives_to_post();
     connection.receives_posted(count);

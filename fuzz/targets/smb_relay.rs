@@ -1,7 +1,7 @@
-//! A client and a server that say anything to a gateway, or to a dial.
+//! A client and a server that send arbitrary messages to a gateway, or to a dial.
 //!
-//! The input is a byte that chooses which, then steps: a byte that says who speaks and how the bytes are
-//! framed, a length, and bytes.
+//! The input is a byte that chooses between these, then steps: a byte that chooses the sender and how the
+//! bytes are framed, a length, and bytes.
 #![no_main]
 
 use std::ops::Range;

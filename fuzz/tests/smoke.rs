@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process, thread};
 
-/// How long each fuzzer may run in CI, when nobody says otherwise.
+/// How long each fuzzer may run in CI, unless `FUZZ_SECONDS` sets another time.
 const SECONDS: u32 = 10;
 
 /// How long the canary gets: it has been found within a second of work each time, on a machine shared by
@@ -21,7 +21,7 @@ const CANARY_SECONDS: u32 = 120;
 struct Fuzzer {
     name: &'static str,
     program: &'static str,
-    /// What of each captured frame is a seed.
+    /// Extracts the seed from a captured frame.
     seed: fn(&[u8]) -> Option<Vec<u8>>,
     /// How many of these the captures have at least.
     seeds_min: usize,
@@ -93,7 +93,7 @@ fn ringed(frame: &[u8]) -> Option<Vec<u8>> {
     Some([&[0; 8][..], &address(1)[..], &address(2)[..], &[0, 64, 0, 192], &transport[..length]].concat())
 }
 
-/// What a TCP segment to or from a target brings.
+/// The payload of a TCP segment to or from a target.
 fn nvme_of(frame: &[u8]) -> Option<Vec<u8>> {
     let is_tcp = frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&6);
     let ports = [frame.get(34..36)?, frame.get(36..38)?];
