@@ -33,8 +33,7 @@ impl Dice {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// A span by chance, exponentially distributed with this mean: between events that know nothing of each
-    /// other.
+    /// A random span, exponentially distributed with this mean: between independent events.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         let part = ((self.next_u64() >> 11) + 1) as f64 / 9_007_199_254_740_992.0;
         -natural_log(part) * mean

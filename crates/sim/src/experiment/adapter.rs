@@ -1,4 +1,4 @@
-//! From `[nic.NAME]` to what the engine runs.
+//! From `[nic.NAME]` to the engine's configuration.
 
 use crate::world::{Drives, Headers, HostConfig, Marking, Media, PcieConfig, Processor, StorageConfig};
 use fabric::config::PfcConfig;

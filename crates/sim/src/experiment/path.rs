@@ -1,5 +1,4 @@
-//! The shortest path between two hosts without other traffic: what completion times are
-//! compared with.
+//! The shortest path between two hosts without other traffic, with which completion times are compared.
 
 use super::Experiment;
 use crate::world::Headers;

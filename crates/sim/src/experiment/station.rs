@@ -15,7 +15,7 @@ pub struct Station {
 }
 
 impl Experiment {
-    /// Source and destination of a packet of a flow that says it comes from this host.
+    /// Source and destination of a packet of a flow whose source address is this host's.
     pub fn stations(&self, flow: u32, from: u32) -> [Station; 2] {
         let Some(flow) = self.scenario.flows.get(flow as usize) else {
             return [self.station(from), self.station(from)];

@@ -22,7 +22,7 @@ pub(super) fn flows(
     };
     let from = hosts(document, network, &format!("{field}.from"), &storage.from)?;
     let to = hosts(document, network, &format!("{field}.to"), &storage.to)?;
-    // Checked before the pairs are listed: two patterns on a large network stand for billions.
+    // Checked before the pairs are listed: two patterns on a large network match billions.
     let jobs = from.len().saturating_mul(to.len()).saturating_mul(storage.jobs as usize);
     if jobs > JOBS_MAX {
         return wrong("jobs", format!("{jobs} jobs, where 1 to {JOBS_MAX} can be"), "");

@@ -113,7 +113,7 @@ fn forgery(
     }
 }
 
-/// How many queue pairs a workload has, before they are listed: two patterns on a large network stand for
+/// The number of queue pairs of a workload, before they are listed: two patterns on a large network match
 /// billions of pairs of hosts.
 fn queue_pairs(workload: &Workload, from: usize, to: usize) -> usize {
     let pairs = match workload.pattern {
@@ -124,7 +124,7 @@ fn queue_pairs(workload: &Workload, from: usize, to: usize) -> usize {
     pairs.saturating_mul(workload.qps as usize)
 }
 
-/// The hosts that patterns stand for.
+/// The hosts that match patterns.
 pub(super) fn hosts(
     document: &Document,
     network: &Network,

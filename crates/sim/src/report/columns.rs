@@ -1,5 +1,5 @@
 //! Reports as tables of columns, for Parquet and Arrow: one row each for flows, ports and so on. Every table
-//! begins with the number of the run, what the sweep set, and the seed.
+//! begins with the number of the run, the settings of the sweep, and the seed.
 
 use super::{FlowReport, HopReport, Percentiles, PortReport, Report, Series, WorkloadReport};
 use std::borrow::Borrow;

@@ -1,4 +1,4 @@
-//! Which setting causes what was seen. Each rule looks at counters first: a setting without a
+//! Findings: the settings that cause an observation. Each rule looks at counters first: a setting without a
 //! measurable effect is no finding.
 
 use super::{Finding, Report, Severity, counted};
@@ -12,7 +12,7 @@ use fabric::topology::{End, Node};
 use fabric::vendor::{LossyClass, class_list};
 use rnic::CongestionConfig;
 
-/// Of the time that a port is paused, what counts as a storm.
+/// The part of the time that a port is paused from which on it is a storm.
 const STORM_PART: f64 = 0.25;
 
 /// A flow this many times slower than alone, through ports that are not full, is a victim.
@@ -94,7 +94,7 @@ impl View<'_> {
         link.ends.into_iter().find(|end| *end != here)
     }
 
-    /// Some host whose data enters the network, for questions about markings: that of the first flow.
+    /// Some host whose data enters the network, for checks of markings: that of the first flow.
     fn sender(&self) -> Option<&HostConfig> {
         let hosts = &self.experiment.scenario.hosts;
         // Programs of live hosts send without flows.
@@ -321,7 +321,7 @@ impl View<'_> {
         )]
     }
 
-    /// Ports that are paused much of the time, and what would have slowed senders down instead.
+    /// Ports that are paused much of the time, and the setting that would have slowed senders down instead.
     fn storms(&self) -> Vec<Finding> {
         if !self.results.deadlocks.is_empty() {
             // Whatever is paused is so because of that.
@@ -363,7 +363,7 @@ impl View<'_> {
 
     fn why_storm(&self) -> Option<(String, String)> {
         let sender = self.sender()?;
-        // The PCIe link of a receiver may be what pauses the switch.
+        // The PCIe link of a receiver may cause the pauses of the switch.
         let hosts = self.results.hosts.iter().zip(&self.experiment.network.hosts);
         if let Some((_, host)) =
             hosts.max_by_key(|(result, _)| result.pauses_sent).filter(|(result, _)| result.pauses_sent > 0)
@@ -440,7 +440,7 @@ impl View<'_> {
         findings
     }
 
-    /// Packets out of order and sent again though nothing was lost.
+    /// Packets out of order and sent again although none was lost.
     fn reordering(&self) -> Vec<Finding> {
         let lost: u64 =
             self.report.switches.iter().map(|switch| switch.dropped).sum::<u64>() + self.report.damaged;

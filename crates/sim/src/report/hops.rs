@@ -59,7 +59,7 @@ pub fn port_shares(report: &Report, workload: usize) -> Vec<PortShare> {
 }
 
 /// A workload's flow whose data was on its way the longest for its size: by slowdown where it finished, else
-/// by what it waited.
+/// by the time that it waited.
 pub fn slowest(report: &Report, workload: usize) -> Option<&FlowReport> {
     let flows = report.flows.iter().filter(|flow| flow.workload == workload && !flow.hops.is_empty());
     let waited = |flow: &FlowReport| flow.hops.iter().map(|hop| hop.waited_us + hop.paused_us).sum::<f64>();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 impl Report {
     /// The report as JSON, one document.
     pub fn json(&self) -> String {
-        // Numbers, texts and lists: nothing that JSON cannot say.
+        // Numbers, texts and lists: all of them have a form in JSON.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 

@@ -19,7 +19,7 @@ pub struct Bottleneck {
     pub busy_percent: f64,
 }
 
-/// By workload; none where nothing is full, and transfers wait for round trips and for each other.
+/// The limits by workload; none where nothing is full, and transfers wait for round trips and for each other.
 pub(super) fn limits(experiment: &Experiment, results: &Results, report: &Report) -> Vec<Option<Bottleneck>> {
     let one = |workload: usize| {
         let flows = experiment.scenario.flows.iter().filter(|flow| flow.workload as usize == workload);

@@ -116,7 +116,7 @@ pub struct StoreReport {
     pub host: String,
     /// Cores that worked for storage.
     pub cores: usize,
-    /// How much of the time they did, of a hundred, on average. What polls for nothing does not work.
+    /// How much of the time they did, of a hundred, on average. Polling without a result is no work.
     pub cores_busy_percent: f64,
     /// How much of the time its drives moved data or commands, on average.
     pub drives_busy_percent: f64,
@@ -313,7 +313,7 @@ pub struct QueueReport {
     pub storms: u32,
 }
 
-/// A priority group: what arrives of some classes.
+/// A priority group: the arriving packets of some classes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct GroupReport {
     /// The priority group's number.
@@ -356,7 +356,7 @@ pub enum Severity {
     Broken,
     /// It works, and much worse than it could.
     Slow,
-    /// Good to know.
+    /// A remark: neither an error nor a loss of performance.
     Note,
 }
 

@@ -6,7 +6,7 @@ use super::{
 use fabric::columns;
 use std::fmt::Write;
 
-/// Ports that are listed: those with the most to say.
+/// Ports that are listed: those with the highest weight.
 const PORTS_SHOWN: usize = 16;
 
 /// Rows with columns as wide as their widest cell; the first column is text, the others are numbers.
@@ -234,7 +234,7 @@ fn hops(report: &Report) -> String {
     text
 }
 
-/// How much a port has to say.
+/// The weight of a port in the choice of those that are listed.
 fn weight(port: &PortReport) -> f64 {
     let lost: u64 = port.losses().map(|(_, count)| count).sum();
     let peak = port.queues.iter().map(|queue| queue.peak_bytes).max().unwrap_or(0);

@@ -17,7 +17,7 @@ pub struct Printed {
     pub text: String,
 }
 
-/// For each switch with a vendor's configuration, what it would print.
+/// For each switch with a vendor's configuration, the output that it would print.
 pub fn vendor_tables(experiment: &Experiment, results: &Results) -> Vec<Printed> {
     let switches = (0_u32..).zip(&experiment.network.switches);
     let print = |(number, switch): (u32, &fabric::file::NamedSwitch)| {

@@ -1,8 +1,8 @@
-//! Two devices, a bad network, random work: every byte and every completion held against a model.
+//! Two devices, a faulty network, random work: every byte and every completion compared with a model.
 //!
-//! A run has two halves. In the first the network does its worst (which faults, and how bad, comes from the
-//! seed) and nothing wrong may happen. In the second it is healed, and everything must complete in bounded
-//! virtual time.
+//! A run has two halves. In the first the network has faults, whose kind and rate come from the seed, and no
+//! result may be wrong. In the second the network has none, and everything must complete in bounded virtual
+//! time.
 
 mod arena;
 mod channel;
@@ -82,7 +82,7 @@ pub enum Between {
 /// Runs one seed.
 ///
 /// # Errors
-/// [`Failure`] says which promise was broken.
+/// [`Failure`] names the guarantee that was broken.
 pub fn run(seed: u64, between: Between) -> Result<Summary, Failure> {
     let failed = |what: String| Failure { seed, between, what };
     let mut run = Run::new(seed, between).map_err(|error| failed(format!("set-up: {error}")))?;

@@ -25,7 +25,7 @@ pub(super) struct Faults {
     pub(super) late_ns_max: u64,
 }
 
-/// A packet on its way: what UDP carries, and what the IP header says.
+/// A packet on its way: the payload of UDP, and fields of the IP header.
 #[derive(Clone, Debug)]
 pub(super) struct Datagram {
     bytes: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Datagram {
     destination: Gid,
     source_port: u16,
     traffic_class: u8,
-    /// It goes by the channel.
+    /// Whether it travels by the channel.
     pub(super) by_channel: bool,
 }
 
@@ -93,7 +93,7 @@ impl LossyNetwork {
     }
 }
 
-/// Sends what the device of one side makes into the network.
+/// Sends the packets of one side's device into the network.
 pub(super) struct Port<'a> {
     pub(super) arena: &'a Arena,
     pub(super) network: &'a mut LossyNetwork,
@@ -152,7 +152,7 @@ impl Channels for Port<'_> {
         false
     }
 
-    /// Nothing is executed directly here, but requests wait as they would for it.
+    /// No request is executed directly here, but they wait as they would for it.
     fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
         match self.dice.below(20) {
             0 => Execution::Later,

@@ -29,7 +29,7 @@ enum Promise {
     Written { remote: Slot, tag: u64 },
     /// The local slot has the pattern of the remote one.
     Read { local: Slot, tag: u64 },
-    /// The local word is what the remote one was.
+    /// The local word has the value that the remote one had.
     Original { local: Slot, before: u64 },
 }
 
@@ -59,8 +59,7 @@ pub(super) struct Stream {
     peer: Qpn,
     message_max: usize,
     posted: VecDeque<Posted>,
-    /// Slots for what is under way: ours, and the peer's. The tag is what a finished WRITE's slot was painted
-    /// with.
+    /// Slots of requests under way: ours, and the peer's. The tag is the pattern of a finished WRITE's slot.
     places: Vec<(Slot, Slot, Option<u64>)>,
     free_places: Vec<usize>,
     sent: VecDeque<Sent>,
@@ -118,7 +117,7 @@ impl Stream {
         self.kind == QpType::Rc
     }
 
-    /// Whether nothing is left to do, or to wait for.
+    /// Whether no request is left or outstanding, or the connection is dead.
     pub(super) fn is_done(&self) -> bool {
         self.dead
             || (self.left == 0 && self.posted.is_empty() && (self.sent.is_empty() || !self.is_reliable()))

@@ -111,7 +111,7 @@ impl Story {
             let flags = flag(dice, SendFlags::SIGNALED) | flag(dice, SendFlags::FENCE);
             story.requests.push(Request { operation, local, foreign: dice.per_mille(15), flags });
         }
-        // A key, or a place, that grants nothing.
+        // A key, or a place, without access rights.
         for request in &mut story.requests {
             match &mut request.operation {
                 Operation::Write { address, rkey, .. } | Operation::Read { address, rkey } => {
@@ -142,7 +142,7 @@ struct Stage<'a> {
     hosts: [TestHost; 2],
     qpns: [Qpn; 2],
     network: LossyNetwork,
-    /// Decides what may differ between the tellings: how full the channel is.
+    /// Random choices in which both runs may differ: how full the channel is.
     dice: Dice,
     now: Instant,
 }

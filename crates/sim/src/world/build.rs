@@ -32,7 +32,7 @@ pub const DEPTH_MAX: u32 = 4096;
 /// Queue pairs of one host at most.
 pub const QUEUE_PAIRS_MAX: u32 = 1 << 16;
 
-/// READs that a queue pair has under way at once: what adapters allow.
+/// READs that a queue pair has under way at once: the limit of adapters.
 const READS_MAX: u8 = 16;
 
 /// Why a scenario cannot run.
@@ -591,7 +591,7 @@ fn kind_numbers(hosts: &[HostConfig], kinds: &[&HostConfig]) -> Vec<u16> {
     hosts.iter().map(find).collect()
 }
 
-/// The sending half of an adapter's port: what `fabric` calls a profile.
+/// The sending half of an adapter's port: a profile of `fabric`.
 fn port_profile(config: &HostConfig) -> Profile {
     let treat = |_| Treatment::default();
     let queue = |class: usize| QueueConfig { level: config.levels[class], ..QueueConfig::default() };

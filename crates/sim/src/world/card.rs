@@ -3,10 +3,10 @@
 //! # Arbitration
 //!
 //! An adapter fetches a packet's data when it may leave, so that nothing waits inside. Functions that have
-//! something to send take turns by start-time fair queueing (Goyal, Vin and Cheng, 1996): the one goes next
-//! whose packets so far, divided by its weight, are the least. What goes to the port is fetched no faster
-//! than the port sends; what goes to another function of the adapter, as fast as the slot allows. Where both
-//! wait they alternate.
+//! something to send take turns by start-time fair queueing (Goyal, Vin and Cheng, 1996): the function goes
+//! next whose bytes sent so far, divided by its weight, are the least. Data for the port is fetched no faster
+//! than the port sends; data for another function of the adapter, as fast as the slot allows. Where both wait
+//! they alternate.
 
 use super::pcie_link::Slot;
 use super::scenario::{CardConfig, CardFunction, Forgery, Guard};
@@ -69,7 +69,7 @@ pub(super) struct Card {
     /// How long before that more may be fetched.
     ahead: Span,
     turns: Vec<Turn>,
-    /// By way: the tag of what was sent last.
+    /// By way: the tag of the packet that was sent last.
     virtual_time: [u64; 2],
     last: Way,
 }
@@ -126,7 +126,8 @@ impl Card {
         let turn = &mut self.turns[index];
         let way = turn.way as usize;
         if turn.due < now {
-            // It had nothing to send for a while, which gives it no claim on what others sent then.
+            // It had nothing to send for a while, which gives it no claim on the bandwidth that others used
+            // then.
             turn.tags[way] = turn.tags[way].max(self.virtual_time[way]);
         }
         let port_at = match turn.way {

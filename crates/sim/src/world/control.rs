@@ -45,7 +45,7 @@ impl World {
         self.parts.iter_mut().for_each(|part| part.links.set_link(link, up, now));
     }
 
-    /// Gives a link another rate, delay, and chance of damage. What is on it arrives as it would have. The
+    /// Gives a link another rate, delay, and chance of damage. Packets on it arrive as they would have. The
     /// delay must not be below the shortest of the scenario: nodes are driven by themselves for so long.
     pub fn set_link_config(&mut self, link: u32, ends: [Node; 2], config: LinkConfig) {
         self.parts.iter_mut().for_each(|part| part.links.set_config(link, config));
@@ -76,8 +76,8 @@ impl World {
         host.egress.follow(now, &part.kinds[number].profile);
     }
 
-    /// Gives a function of an adapter other rates, another VLAN and other checks: what of its packets is on
-    /// its way is checked by these when it arrives.
+    /// Gives a function of an adapter other rates, another VLAN and other checks. These checks apply to its
+    /// packets that are still on their way, too.
     pub fn set_function(&mut self, function: &CardFunction) {
         let Some((part, index)) = self.host_at.get(function.host as usize).copied() else { return };
         let part = &mut self.parts[usize::from(part)];
@@ -108,7 +108,7 @@ impl World {
         self.parts.iter_mut().for_each(|part| part.links.set_capture(link, on, captured_max));
     }
 
-    /// Takes what was captured since the last call, in order of time.
+    /// Takes the packets captured since the last call, in order of time.
     pub fn take_captured(&mut self) -> Vec<Captured> {
         let mut all: Vec<Captured> =
             self.parts.iter_mut().flat_map(|part| part.links.captured.drain(..)).collect();

@@ -50,7 +50,7 @@ pub(super) fn find(parts: &[Part], now: Time) -> Vec<Deadlock> {
     found
 }
 
-/// For each queue that is paused and not empty: the paused queues of the next switch that hold what came over
+/// For each queue that is paused and not empty: the paused queues of the next switch that hold packets from
 /// this link.
 fn waits(parts: &[Part]) -> BTreeMap<PausedQueue, Vec<PausedQueue>> {
     let mut waits = BTreeMap::new();

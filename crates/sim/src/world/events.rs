@@ -14,7 +14,7 @@ use fabric::{PacketId, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// When, in picoseconds (64 bits), what (32), and to which packet (32): one number, which compares at once.
+/// Time in picoseconds (64 bits), key (32), and packet (32): one number, which compares at once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Event(u128);
 
@@ -23,7 +23,7 @@ struct Event(u128);
 pub(crate) struct Due {
     pub(crate) at: Time,
     pub(crate) key: u32,
-    /// To which packet, where it was said.
+    /// The packet, if the event names one.
     pub(crate) packet: Option<PacketId>,
 }
 
@@ -49,7 +49,7 @@ impl Event {
     }
 }
 
-/// Slots at most: with what is in them they fit into the second level cache.
+/// Slots at most: with their events they fit into the second level cache.
 const SLOTS_MAX: usize = 1 << 12;
 
 /// So few sources of events need no wheel: one list, in a slot without end,
@@ -59,7 +59,7 @@ const FEW_SHIFT: u32 = 63;
 /// unless it gets this long: much is under way on a long link.
 const FEW_EVENTS_MAX: usize = 256;
 
-/// Events that are done with, and still stand in the list.
+/// Events that have been handled, and are still in the list.
 const DONE_MAX: usize = 64;
 
 /// From so many sources on, a slot is to hold at least [`EVENTS_PER_SLOT_MIN`].
@@ -73,10 +73,10 @@ const EVENTS_PER_SLOT_MIN: u32 = 24;
 /// So many events show how full slots are.
 const TUNE_AFTER: u32 = 4096;
 
-/// Slots of a window in which nodes are driven one by one: what they hold is nearly in order.
+/// Slots of a window in which nodes are driven one by one: their events are nearly in order.
 const SLOTS_PER_WINDOW: u64 = 16;
 
-/// Windows that are shorter than this are not worth it: a node has few events in them.
+/// Windows that are shorter than this take more time than they save: a node has few events in them.
 const WINDOW_PS_MIN: u64 = 100_000;
 
 /// Which node an event belongs to, and how long nodes can be driven by themselves.
@@ -103,7 +103,7 @@ impl Nodes {
 #[derive(Debug)]
 struct Division {
     nodes: Nodes,
-    /// The events of the window by node, and whose each was before they were.
+    /// The events of the window by node, and the node of each before they were sorted.
     events: Vec<Event>,
     owners: Vec<u32>,
     /// The nodes that have any, in ascending order; those before `next` had their turn.
@@ -190,8 +190,8 @@ pub(crate) struct Events {
     /// The events of the node that is being driven, in order; `done` of them are done with.
     current: Vec<Event>,
     done: usize,
-    /// Where the window ends that is being worked on: all before it is taken out of the slots, and what comes
-    /// anew before it is of the node that is being driven.
+    /// Where the window ends that is being worked on: all before it is taken out of the slots, and new events
+    /// before it are of the node that is being driven.
     limit: u64,
     /// Events behind it, unordered, by number of the slot since the start of time.
     slots: Vec<Vec<Event>>,
@@ -212,7 +212,7 @@ pub(crate) struct Events {
 
 impl Events {
     /// `reach_ps` is how far ahead most events lie, `sources` how many things make events: a slot is to hold
-    /// few. With `nodes` they are driven one by one, where that is worth it.
+    /// few. With `nodes` they are driven one by one, where that takes less time.
     pub(crate) fn new(reach_ps: u64, sources: usize, nodes: Option<Nodes>) -> Self {
         if sources <= FEW {
             return Self::with_slots((reach_ps, sources), 64, FEW_SHIFT);
@@ -460,8 +460,8 @@ mod tests {
 
     const FAR_PS: u64 = 1 << 36;
 
-    /// Each event makes up to two others: of its own node at any time, of others after the delay. Returns
-    /// what came out.
+    /// Each event makes up to two others: of its own node at any time, of others after the delay. Returns the
+    /// events in the order in which they came out.
     fn run(mut events: Events, lanes: u64, delay_ps: u64) -> Vec<(u64, u32)> {
         let (mut dice, mut expected, mut got) = (Dice::new(7), BinaryHeap::new(), Vec::new());
         let mut number = vec![0_u32; lanes as usize];

@@ -4,7 +4,7 @@
 use super::results::{HostResult, Results, SwitchResult};
 use fabric::{Incidents, IngressCounters, LinkCounters, PortCounters, QueueCounters, Span, Tally};
 
-/// The length of what was skipped, beside that of the windows that it repeats.
+/// The length of the skipped time, beside that of the windows that it repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Repetition {
     pub(super) skipped: Span,
@@ -21,10 +21,10 @@ impl Repetition {
 
 /// Counters that grow.
 pub(super) trait Extrapolate {
-    /// Adds what was counted between `earlier` and `later`, repeated.
+    /// Adds the counts between `earlier` and `later`, repeated.
     fn extrapolate(&mut self, later: &Self, earlier: &Self, by: Repetition);
 
-    /// Adds what others counted.
+    /// Adds the counts of another.
     fn add(&mut self, more: &Self);
 }
 
@@ -140,7 +140,7 @@ pub(super) struct Skipped {
 }
 
 impl Skipped {
-    /// Nothing, for a network of the size that results have.
+    /// Zero counts, for a network of the size that results have.
     pub(super) fn none(results: &Results) -> Self {
         let ports = |switch: &SwitchResult| SwitchResult {
             ports: vec![PortCounters::default(); switch.ports.len()],
@@ -154,7 +154,7 @@ impl Skipped {
         }
     }
 
-    /// Adds a repetition of what was counted from one moment to a later one.
+    /// Adds a repetition of the counts from one moment to a later one.
     pub(super) fn repeat(&mut self, later: &Results, earlier: &Results, by: Repetition) {
         for ((mine, later), earlier) in self.flows.iter_mut().zip(&later.flows).zip(&earlier.flows) {
             mine[0].extrapolate(&later.sender, &earlier.sender, by);

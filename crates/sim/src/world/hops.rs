@@ -78,7 +78,7 @@ impl Trace {
         let class = usize::from(packet.class());
         let key = (content.flow, lane);
         let left_at = self.tallies.get(&key).and_then(|tally| tally.left_at);
-        // A host's packet is made when it may leave: what it waits for is its port.
+        // A host's packet is made when it may leave: it waits for its port.
         let since = if info.from_host { left_at.unwrap_or(start) } else { arrived };
         let paused =
             self.paused_ps((lane, class), start).saturating_sub(self.paused_ps((lane, class), since));
@@ -154,8 +154,8 @@ impl Trace {
     }
 }
 
-/// Adds what several parts counted, and puts it in the order of the path: first what comes from the flow's
-/// `from`, then what comes back.
+/// Adds the counters of several parts, and sorts them in the order of the path: first the hops from the
+/// flow's `from`, then those back.
 pub(super) fn merge<'a>(traces: impl Iterator<Item = &'a Trace>, sources: &[u32]) -> Vec<Vec<FlowHop>> {
     let mut sums: BTreeMap<(u32, u32), FlowHop> = BTreeMap::new();
     for (key, hop) in traces.flat_map(Trace::hops) {

@@ -333,7 +333,7 @@ impl LinkState {
         self.events.push(at, lane * 4 + kind::PAUSE);
     }
 
-    /// Takes in what comes from another part.
+    /// Takes in a packet or pause frame from another part.
     pub(super) fn cross(&mut self, crossing: Crossing, packets: &mut Packets) {
         match crossing {
             Crossing::Packet { lane, packet, content, telemetry } => {

@@ -2,8 +2,8 @@
 //! switches and links between them are the simulated ones; the driver runs the world up to the time of a
 //! clock, and implements [`LiveHosts`].
 //!
-//! A live host has what a simulated one has outside its device: the queues of its port, which pauses stop.
-//! A packet is taken from outside only when its class may leave, so a pause is felt where packets are made.
+//! A live host has the queues of a port, which pauses stop, as a simulated host has outside its device. A
+//! packet is taken from outside only when its class may leave, so a pause delays the host's own sending.
 
 use super::scenario::Forgery;
 use fabric::Time;

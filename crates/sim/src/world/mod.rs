@@ -279,7 +279,7 @@ impl World {
             if self.is_live && next.is_none() {
                 self.now = at.min(self.end);
             }
-            // Nothing happens for a while: the checks in between would find what this one found.
+            // Nothing happens for a while: the checks in between would have the result of this one.
             if let Some(next) = next.filter(|_| !self.done && self.sample_every.is_none()) {
                 let before = Time(next.0 / CHECK_EVERY.0 * CHECK_EVERY.0);
                 self.now = self.now.max(before).min(at).min(self.end);
@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// Runs until `stop`, or on to `limit` while nothing is to be looked at; until when it came.
+    /// Runs until `stop`, or on to `limit` while checks have nothing to do; returns the time that it reached.
     fn run_parts(&mut self, stop: Time, limit: Time, live: &mut Option<&mut dyn LiveHosts>) -> Time {
         match &mut self.parts[..] {
             [only] => {
@@ -357,7 +357,7 @@ impl World {
         results
     }
 
-    /// Results by the engine's clock, without what was skipped.
+    /// Results by the engine's clock, without the skipped times.
     fn engine_results(&self) -> Results {
         let mut flows = vec![None; self.flows];
         let mut hops = self.traced();

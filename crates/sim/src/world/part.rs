@@ -1,4 +1,4 @@
-//! A part of the network: what one thread drives.
+//! A part of the network, which one thread drives.
 
 use super::card::Card;
 use super::events::Due;
@@ -57,7 +57,7 @@ impl Part {
         }
     }
 
-    /// Handles the events of the node whose turn it is; how many.
+    /// Handles the events of the current node; returns their number.
     fn drive(&mut self, live: &mut Option<&mut dyn LiveHosts>) -> u64 {
         let mut handled = 0;
         let mut context = Context {

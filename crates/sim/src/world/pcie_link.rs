@@ -65,7 +65,7 @@ pub(super) struct PcieLink {
     pub(super) dropped: u64,
     pub(super) xoff_sent: bool,
     pub(super) pauses_sent: u64,
-    /// Flows whose next message the adapter learns of then.
+    /// Flows whose next message the adapter has at that time.
     posts: VecDeque<(Time, u32)>,
     /// When the program sees completions.
     looks: VecDeque<Time>,
@@ -134,7 +134,7 @@ impl PcieLink {
         Some((id, PfcSignal::None))
     }
 
-    /// The program posts a message of a flow: the adapter learns of it, and has its first data, later. False
+    /// The program posts a message of a flow: the adapter has the request, and its first data, later. False
     /// if that takes no time.
     pub(super) fn post(&mut self, now: Time, poster: u32) -> bool {
         let delay = self.config.doorbell + self.config.read_latency;

@@ -16,7 +16,7 @@ const CACHED_PORTS: usize = 1024;
 /// Packets of a queue that are read in advance: so many long ones leave within a microsecond.
 const QUEUED_MAX: usize = 3;
 
-/// Reads what the next events of a part need, where the network is larger than the cache.
+/// Reads the data that the next events of a part need, where the network is larger than the cache.
 #[inline]
 pub(super) fn prefetch(links: &LinkState, hosts: &[Host], switches: &[PlacedSwitch], packets: &Packets) {
     if links.lanes.len() >= CACHED_PORTS {

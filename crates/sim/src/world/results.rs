@@ -12,7 +12,7 @@ pub(super) const LIVE_FLOW: u32 = 1 << 31;
 /// All that a run left.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Results {
-    /// When the run ended: all flows done, nothing happening any more, or the scenario's end.
+    /// When the run ended: all flows done, no event left, or the scenario's end.
     pub end: Time,
     /// Packets that crossed a link, acknowledgements included; pause frames are not counted.
     pub hops: u64,

@@ -93,7 +93,7 @@ pub struct Marking {
     pub dscp: u8,
     /// 802.1Q priority code point; untagged without.
     pub pcp: Option<u8>,
-    /// Whether it says that its sender takes part in ECN (ECT(0)).
+    /// Whether the ECN field is ECT(0): the sender takes part in ECN.
     pub ecn: bool,
 }
 
@@ -194,7 +194,7 @@ pub enum Forgery {
 pub struct Flow {
     /// Where data comes from.
     pub from: u32,
-    /// Where it goes.
+    /// The host that data goes to.
     pub to: u32,
     /// How it is moved.
     pub operation: Transfer,
@@ -247,7 +247,7 @@ pub enum Transfer {
     Send,
     /// RDMA READ, posted by the receiver of the data.
     Read,
-    /// WRITE over an unreliable connection: what is lost stays so.
+    /// WRITE over an unreliable connection: lost packets are not sent again.
     UnreliableWrite,
     /// SEND as unreliable datagrams: messages of one packet.
     Datagram,
@@ -258,7 +258,7 @@ pub enum Transfer {
 }
 
 impl Transfer {
-    /// Whether no acknowledgement says that it arrived.
+    /// Whether no acknowledgement confirms its arrival.
     pub const fn is_unreliable(self) -> bool {
         matches!(self, Self::UnreliableWrite | Self::Datagram)
     }

@@ -56,7 +56,7 @@ impl Skipper {
         before.fold(at, |at, (_, span)| at + *span)
     }
 
-    /// Results with the model's times, and with what was counted in the times that were skipped.
+    /// Results with the model's times, and with the counts of the times that were skipped.
     pub(super) fn complete(&self, results: &mut Results) {
         if let Some(skipped) = &self.skipped {
             skipped.add_to(results);
@@ -121,7 +121,7 @@ impl World {
         (0..self.flows).map(|flow| self.delivered_bytes(flow)).collect()
     }
 
-    /// How much time can be skipped before something changes, if that is worth it.
+    /// How much time can be skipped before something changes, if it is enough to skip.
     fn skippable(&self, at_begin: &[u64], windows: Span) -> Option<Span> {
         let reroutes = self.rerouting.as_ref().is_some_and(|rerouting| rerouting.next_at() != Time::NEVER);
         if reroutes || self.now <= self.links_change_until {
@@ -183,7 +183,7 @@ impl World {
 }
 
 impl Poster {
-    /// Whether nothing more comes of the flow.
+    /// Whether the flow has ended.
     fn is_over(&self) -> bool {
         self.failed || self.completed == self.flow.messages
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Turns of waiting for the others before a thread sleeps: about what a window takes.
+/// Turns of waiting for the others before a thread sleeps: about the time of a window.
 const SPINS: u32 = 2_000;
 
 /// A thread that sleeps for this long, and for twice its own work, waits for one that has no processor.
@@ -28,9 +28,9 @@ const CROWDED: Duration = Duration::from_micros(200);
 pub(super) struct Stretch {
     /// The shortest delay between two parts.
     pub(super) lookahead: Span,
-    /// The first moment of looking.
+    /// The time of the first check.
     pub(super) stop: Time,
-    /// Up to here they may go on by themselves, where looking would find nothing to do.
+    /// Up to here they may go on by themselves, where checks would find nothing to do.
     pub(super) limit: Time,
 }
 
@@ -217,7 +217,7 @@ impl Stretch {
         Some((earliest + self.lookahead).min(self.stop))
     }
 
-    /// Whether looking at `stop` would find nothing to do, while the next event is at `earliest`.
+    /// Whether a check at `stop` would find nothing to do, while the next event is at `earliest`.
     fn goes_on(&self, stop: Time, earliest: Time) -> bool {
         let is_check = stop.0.is_multiple_of(CHECK_EVERY.0);
         let searches = (stop.0 / CHECK_EVERY.0).is_multiple_of(DEADLOCK_CHECKS);
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Runs in pieces; `is_alone` says of each piece whether one thread drives all parts.
+    /// Runs in pieces; `is_alone` returns for each piece whether one thread drives all parts.
     fn run(threads: u32, is_alone: impl Fn(u64) -> bool) -> Results {
         let mut world = World::new(&scenario(threads)).expect("it fits together");
         for piece in 0.. {

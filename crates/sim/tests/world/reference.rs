@@ -98,7 +98,7 @@ fn completion_times(run: &str, seed: u64, place: impl Fn(&Topology, &Flow) -> Op
     let common = Lossless {
         buffer_bytes: 32 << 20,
         xoff: Limit::Dynamic(fabric::config::ALPHA_ONE / 8),
-        // Three times what the link holds.
+        // Three times the bytes that the link holds.
         headroom_bytes: Some(37_500),
         red: Some(red),
         ..Lossless::default()

@@ -96,7 +96,7 @@ impl std::fmt::Write for Digest {
     }
 }
 
-/// Of what hosts saw. (How many events it took is not a result.)
+/// The digest of the results of flows and hosts. (The number of events is not a result.)
 fn digest(results: &Results) -> u32 {
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
     // Writing into a number cannot fail.

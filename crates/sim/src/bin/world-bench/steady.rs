@@ -7,7 +7,7 @@ use rnic::{CongestionConfig, Mtu};
 use sim::world::{Flow, Results, Scenario, SkipSteady, World};
 use std::process::ExitCode;
 
-/// Messages of a transfer: what is skipped is a number of messages.
+/// Bytes of a transfer's messages: the skipped part is a number of whole messages.
 const MESSAGE_BYTES: u32 = 256 << 10;
 
 type Make = fn(u32) -> Option<Scenario>;

@@ -1,4 +1,4 @@
-//! The adapter of a host: what arrives goes through the PCIe link to the device, and what the device sends
+//! The adapter of a host: arriving packets go through the PCIe link to the device, and the device's packets
 //! through the port.
 
 use super::frame::{frame_bytes, is_data};
@@ -12,8 +12,8 @@ use rnic::simulation::Simulated as _;
 use rnic::{Arrival, Fault, Gather, Instant, Memory, Path, Payload, Pending, Piece, Sink};
 use wire::{Message, Service};
 
-/// Memory of a host: nothing is stored, and what would be is counted. Devices write each byte of a message
-/// once, however often it is sent.
+/// Memory of a host: no bytes are stored, only counted. Devices write each byte of a message once, however
+/// often it is sent.
 struct Phantom {
     written_bytes: u64,
 }
@@ -102,7 +102,7 @@ impl Host {
         }
     }
 
-    /// Handles what the PCIe link has moved by now.
+    /// Handles packets and messages that the PCIe link has moved by now.
     pub(super) fn handle_pcie(&mut self, now: Time, context: &mut Context<'_>) {
         while let Some((id, signal)) = self.pcie.as_mut().and_then(|pcie| pcie.stored(now)) {
             self.signal(signal, context);
@@ -289,14 +289,14 @@ impl Host {
         }
     }
 
-    /// Whether others than the device may want to be called.
+    /// Whether programs, the PCIe link or storage may have to be called.
     #[inline]
     fn has_plans(&self) -> bool {
         let programs = !self.starts.is_empty() || !self.thinking.is_empty();
         programs || self.pcie.is_some() || self.store.is_some()
     }
 
-    /// When they want it.
+    /// The time of their next call.
     fn planned_at(&self) -> Time {
         let start = self.starts.last().map_or(Time::NEVER, |index| self.posters[*index as usize].flow.start);
         let slot = self.pcie.as_ref().map_or(Time::NEVER, |pcie| pcie.next_at());
@@ -317,8 +317,8 @@ struct PortSink<'a, 'c> {
     context: &'a mut Context<'c>,
     /// Bytes of payload that left.
     payload: u32,
-    /// The place in a shared adapter, what its switch drops, and bytes of frames that left by the port and to
-    /// other functions.
+    /// The place in a shared adapter, the counters of drops by its switch, and bytes of frames that left by
+    /// the port and to other functions.
     seat: Option<Seat>,
     drops: &'a mut FunctionDrops,
     sent_bytes: [u64; 2],

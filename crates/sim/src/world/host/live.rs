@@ -1,5 +1,5 @@
-//! The port of a live host: see [`crate::world::LiveHosts`]. The PCIe slot of its adapter, and what functions
-//! share, are those of simulated hosts.
+//! The port of a live host: see [`crate::world::LiveHosts`]. The PCIe slot of its adapter, and the state that
+//! functions share, are those of simulated hosts.
 
 use super::{Context, Host};
 use crate::world::lane::Content;
@@ -21,8 +21,8 @@ impl Host {
         }
     }
 
-    /// Sends what may leave now. Each queue holds one packet at most, and gets the next one when that has
-    /// left: everything else waits where it was made.
+    /// Sends packets that may leave now. Each queue holds one packet at most, and gets the next one when that
+    /// has left: all others wait outside of the simulation.
     pub(super) fn pump_live(&mut self, now: Time, context: &mut Context<'_>) {
         self.egress.end_pauses(now);
         let mut later = self.refill(now, context);

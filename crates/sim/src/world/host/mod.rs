@@ -33,7 +33,7 @@ pub(super) struct Kind {
     pub(super) profile: Profile,
     /// Data, acknowledgements, notifications.
     marks: [Mark; 3],
-    /// Bytes that packets have for what switches signal.
+    /// Bytes of each packet for telemetry by switches.
     telemetry_bytes: u32,
 }
 

@@ -25,7 +25,7 @@ impl Poster {
 }
 
 impl Host {
-    /// Posts what programs have prepared by now.
+    /// Posts the requests that programs have prepared by now.
     pub(super) fn think(&mut self, now: Time) {
         while self.thinking.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             if let Some(Reverse((_, index))) = self.thinking.pop() {

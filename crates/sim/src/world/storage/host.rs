@@ -1,4 +1,4 @@
-//! The host's side: what storage says goes through the device, and comes from it.
+//! The host's side of storage: its messages go through the device, and come from it.
 
 use super::session::{Step, Word, Work};
 use crate::world::host::{BUFFER_ADDRESS, Context, Host};
@@ -21,7 +21,7 @@ impl Host {
         }
     }
 
-    /// Does what is due.
+    /// Carries out the steps that are due.
     pub(in super::super) fn handle_store(&mut self, now: Time, context: &mut Context<'_>) {
         while let Some(store) = &mut self.store {
             match store.due(now) {
@@ -129,7 +129,7 @@ impl Host {
         store.ask(now, session);
     }
 
-    /// The queue pair is gone, and the job with it.
+    /// The queue pair has failed, and its job with it.
     fn fail_storage(&mut self, session: u32, context: &mut Context<'_>) {
         let Some(store) = &mut self.store else { return };
         let Some(poster) = store.sessions[session as usize].poster else { return };

@@ -34,16 +34,16 @@ const RESPONSE_BYTES: u32 = 16;
 const TCP_COMMAND_BYTES: u32 = 72;
 const TCP_HEADER_BYTES: u32 = 24;
 
-/// Data over TCP travels in pieces of this size: what segmentation offload takes at once.
+/// Data over TCP travels in pieces of this size: the most that segmentation offload takes at once.
 const PIECE_BYTES: u32 = 64 << 10;
 
-/// Data up to this travels with its command over TCP: what Linux' target offers (`inline_data_size`).
+/// Data up to this travels with its command over TCP: the `inline_data_size` of Linux' target.
 const INLINE_BYTES: u32 = 8 << 10;
 
 /// How often a byte of the stream passes memory: moved by the adapter, read, and written by the copy.
 const PASSES: u64 = 3;
 
-/// The number of a message travels as an immediate, besides what NVMe has.
+/// The number of a message travels as an immediate, in addition to the NVMe headers.
 const NUMBER_BYTES: u32 = 4;
 
 /// Work requests and receives that a storage queue pair needs.
@@ -209,7 +209,7 @@ impl Store {
         let index = self.sessions[session as usize].core;
         let core = &mut self.cores[index as usize];
         if core.is_busy(now) && !core.interrupted {
-            // It looks for more before it goes back to sleep.
+            // The core polls for more before it sleeps again.
             return self.receive(now, session, word, number, bytes);
         }
         self.waiting[index as usize].push((session, word, number, bytes));

@@ -19,7 +19,7 @@ pub(super) enum Word {
     Part,
     /// An I/O is done.
     Response,
-    /// RDMA: data was read from its owner. Said by the adapter, not by the peer.
+    /// RDMA: data was read from its owner. A message of the adapter, not of the peer.
     Fetched,
 }
 
@@ -52,7 +52,7 @@ impl Word {
 pub(super) enum Work {
     /// Sends a message of NVMe over Fabrics.
     Say { word: Word, number: u64, bytes: u32 },
-    /// RDMA: data goes into the asker's memory.
+    /// RDMA: data goes into the initiator's memory.
     Place { bytes: u32 },
     /// RDMA: data comes from there.
     Fetch { number: u64, bytes: u32 },
@@ -61,7 +61,7 @@ pub(super) enum Work {
 /// A step that is due at some time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Step {
-    /// The adapter learns of work.
+    /// The adapter gets a work request.
     Post { session: u32, work: Work },
     /// An interrupt comes to a core.
     Interrupt { core: u32 },

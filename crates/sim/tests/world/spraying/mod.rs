@@ -18,8 +18,8 @@ const MESSAGE_BYTES: u32 = 64 << 10;
 /// 4,096 bytes and 98 of headers, preamble and gap at 100 Gb/s.
 const PACKET_PS: u64 = (4096 + 98) * 80;
 
-/// Round trip without extra delay: what links and the frames on them take, and what packets wait: in the last
-/// router, where paths meet, and for the acknowledgement that three more share.
+/// Round trip without extra delay: the delays of links, the time of frames on them, and the time that packets
+/// wait: in the last router, where paths meet, and for the acknowledgement that three more share.
 const RTT_PS: u64 = 8_000_000;
 
 /// The last part of it, in packets.
@@ -48,7 +48,7 @@ impl Router {
         topology.connect(hosts[1], routers[1], link).unwrap();
         for packets in &self.paths {
             topology.connect(routers[0], routers[1], link).unwrap();
-            // Only what goes to the receiver is delayed.
+            // Only packets to the receiver are delayed.
             topology.slow_down(topology.links().len() as u32 - 1, 0, Extra::of(Span(packets * PACKET_PS)));
         }
         let host = HostConfig {

@@ -1,4 +1,4 @@
-//! Figures that nothing in the model is fitted to.
+//! Figures to which nothing in the model is fitted.
 
 use super::{PACKET_PS, QUIET, RTT_PS, Router, WINDOW_PACKETS, eight_paths, gbps, go_back_n, near};
 
@@ -50,8 +50,8 @@ fn go_back_n_sends_as_many_packets_per_recovery_whatever_that_takes() {
     }
 }
 
-/// A reorder distance of 200 packets costs nothing, as measured. Further ones cost what does not fit into the
-/// window of unacknowledged packets, and nothing is sent again.
+/// A reorder distance of 200 packets has no cost, as measured. For further ones the cost is the part that
+/// does not fit into the window of unacknowledged packets, and nothing is sent again.
 #[test]
 fn far_reordering_is_limited_by_what_may_be_unacknowledged() {
     let law = |distance: u64| {
