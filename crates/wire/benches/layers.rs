@@ -61,7 +61,7 @@ fn main() {
     println!("digest {:016x}", bench.digest);
 }
 
-/// A packet of one size, and what belongs to it.
+/// A packet of one size, with its ICRC flow and encoded bytes.
 struct Case {
     packet: Packet,
     header_length: usize,

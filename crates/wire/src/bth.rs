@@ -29,7 +29,7 @@ const ACK_REQ: u8 = 0x80;
 pub struct Bth<'a>(pub &'a [u8; BTH_SIZE]);
 
 impl<'a> Bth<'a> {
-    /// The header at the start of `bytes` and what follows it; `None` when there are fewer than twelve bytes.
+    /// The header at the start of `bytes` and the rest; `None` when there are fewer than twelve bytes.
     #[inline]
     pub const fn split(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         match bytes.split_first_chunk() {
@@ -56,7 +56,7 @@ impl<'a> Bth<'a> {
         self.0[1] & MIGREQ != 0
     }
 
-    /// How many bytes of padding stand between payload and ICRC: 0 to 3.
+    /// The number of bytes of padding between payload and ICRC: 0 to 3.
     #[inline]
     pub const fn pad(self) -> u8 {
         self.0[1] >> 4 & 3

@@ -62,10 +62,10 @@ pub enum ParseError {
 /// Why a [`Packet`] has no bytes: its fields contradict each other. A fault of the caller, never of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum EncodeError {
-    /// The service does not know the operation, or the operation not the tail.
+    /// The service does not support the operation, or the operation not the tail.
     #[error("no opcode says this message on this service")]
     Opcode,
-    /// A header that the opcode demands is absent, or one that it does not know is present.
+    /// A header that the opcode requires is absent, or one that it does not have is present.
     #[error("{} is absent where the opcode has it, or present where it has not", .0.name())]
     HeaderKind(HeaderKind),
 }
@@ -77,12 +77,11 @@ pub const fn pad_of(payload_length: usize) -> u8 {
 }
 
 impl Packet {
-    /// Takes apart what lies between the UDP header and the ICRC, both exclusive; returns the packet and its
+    /// Parses the bytes between the UDP header and the ICRC, both exclusive; returns the packet and its
     /// payload without padding, which lies in `bytes`.
     ///
     /// # Errors
-    /// [`ParseError`] names the field that is wrong. The contents of padding and reserved bits are not looked
-    /// at.
+    /// [`ParseError`] names the field that is wrong. The contents of padding and reserved bits are ignored.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let Some((bth, mut rest)) = Bth::split(bytes) else {
@@ -143,7 +142,7 @@ impl Packet {
         Ok(writer.length)
     }
 
-    /// The opcode that says this packet's service and message; `None` where there is no such opcode.
+    /// The opcode of this packet's service and message; `None` where there is no such opcode.
     #[inline]
     pub const fn opcode(&self) -> Option<Opcode> {
         match self.message.operation() {
@@ -160,7 +159,7 @@ impl Packet {
 }
 
 impl Message {
-    /// The operation that says this; `None` where a tail stands that its position or kind does not have.
+    /// The operation of a message; `None` where its position or kind does not allow its tail.
     #[inline]
     const fn operation(&self) -> Option<Operation> {
         use Operation as O;
@@ -215,7 +214,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// The headers that the table lists for the operation, and what they mean.
+    /// Parses the headers that the table lists for the operation.
     #[inline]
     fn message(&mut self, opcode: Opcode) -> Result<Message, ParseError> {
         use Operation as O;

@@ -5,7 +5,7 @@
 //! nothing else. That allows CRCs to be joined, a field to be varied without running over the message again,
 //! and the other way round, to work out which change of a field explains a difference.
 //!
-//! Polynomials stand reflected in a `u32`: the top bit is the coefficient of x^0, the lowest that of x^31.
+//! Polynomials are reflected in a `u32`: the top bit is the coefficient of x^0, the lowest that of x^31.
 
 /// The generator x^32 + x^26 + … + 1, its x^32 left out.
 const GENERATOR: u32 = 0xedb8_8320;
@@ -16,7 +16,7 @@ const ONE: u32 = 0x8000_0000;
 /// IPv4 packet with 4,096 bytes of payload, for which one load and one multiplication then suffice.
 pub(crate) const WORDS: usize = 1056;
 
-/// `FORWARD[n]` is x^(32 n): what four times n bytes appended do to a CRC.
+/// `FORWARD[n]` is x^(32 n): the effect of four times n appended bytes on a CRC.
 static FORWARD: [u32; WORDS] = powers(false);
 
 /// `BACKWARD[n]` is x^(-32 n).
@@ -95,15 +95,15 @@ pub fn shift(mut difference: u32, length: usize) -> u32 {
     multiply_by_words(difference, length / 4, &FORWARD)
 }
 
-/// By what the CRCs of two messages differ that agree but for four bytes, followed by `length_after` more:
-/// `bits` are the bits in which the four bytes differ.
+/// The difference between the CRCs of two messages that agree but for four bytes, followed by `length_after`
+/// more: `bits` are the bits in which the four bytes differ.
 pub fn difference_of(bits: [u8; 4], length_after: usize) -> u32 {
     shift(u32::from_le_bytes(bits), 4 + length_after)
 }
 
 /// Undoes [`difference_of`]: the bits in four bytes, followed by `words_after` times four more, whose change
-/// explains a `difference` between two CRCs. There is always exactly one answer: whether it makes sense is
-/// for the caller to say.
+/// explains a `difference` between two CRCs. There is always exactly one answer: the caller decides whether
+/// it makes sense.
 pub fn bits_that_explain(difference: u32, words_after: usize) -> [u8; 4] {
     multiply_by_words(difference, words_after + 1, &BACKWARD).to_le_bytes()
 }

@@ -15,13 +15,13 @@ pub struct Advertisement<'a> {
     pub chassis: (u8, &'a [u8]),
     /// Subtype and identifier of the port.
     pub port: (u8, &'a [u8]),
-    /// Seconds for which it is valid; with 0 the sender takes back what it said.
+    /// Seconds for which it is valid; with 0 the sender withdraws it.
     pub seconds: u16,
-    /// The name of the system, if it is said.
+    /// The name of the system, if the frame has it.
     pub system: &'a [u8],
     /// How the sender serves its own traffic classes.
     pub ets: Option<EtsTlv>,
-    /// How the sender wants its peer to serve them.
+    /// The ETS configuration that the sender recommends to its peer.
     pub recommended: Option<EtsTlv>,
     /// Priorities for which the sender has PFC.
     pub pfc: Option<PfcTlv>,

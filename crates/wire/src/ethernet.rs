@@ -59,7 +59,7 @@ impl fmt::Debug for MacAddress {
 /// An 802.1Q tag.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct VlanTag {
-    /// Priority code point, 0 to 7: what PFC and ETS go by where DSCP is not trusted.
+    /// Priority code point, 0 to 7: PFC and ETS use it where DSCP is not trusted.
     pub pcp: u8,
     /// Drop eligible indicator (IEEE 802.1Q, DEI).
     pub dei: bool,
@@ -92,7 +92,7 @@ pub struct Ethernet {
 }
 
 impl Ethernet {
-    /// The header at the start of `frame`, and what follows it.
+    /// The header at the start of `frame`, and the rest.
     ///
     /// # Errors
     /// [`FrameError::Ethernet`] when the frame ends within the header.

@@ -21,8 +21,8 @@ pub const DETH_SIZE: usize = 8;
 /// Size of the XRC extended header (Annex A14) in bytes.
 pub const XRC_ETH_SIZE: usize = 4;
 
-/// The top byte of an AETH syndrome: bits 6 and 5 say what the low five mean; bit 7 is reserved as 0
-/// (IBTA 9.7.5.2.4, table 45).
+/// The top byte of an AETH syndrome: bits 6 and 5 are the kind of the low five; bit 7 is reserved as 0 (IBTA
+/// 9.7.5.2.4, table 45).
 const SYNDROME_KIND: u8 = 0xe0;
 const SYNDROME_VALUE: u8 = 0x1f;
 const SYNDROME_ACK: u8 = 0x00;

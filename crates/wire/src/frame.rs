@@ -15,7 +15,7 @@ pub const FRAME_HEADERS_MAX: usize = ETHERNET_SIZE_MAX + IPV6_SIZE + UDP_SIZE;
 /// The headers of a frame that carries a UDP datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FrameHeaders {
-    /// Ethernet. On encoding its EtherType is what `ip` is.
+    /// Ethernet. On encoding its EtherType is that of `ip`.
     pub ethernet: Ethernet,
     /// The IPv4 or IPv6 header.
     pub ip: Ip,

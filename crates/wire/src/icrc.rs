@@ -73,8 +73,8 @@ impl Icrc {
     #[inline]
     pub fn transport(&mut self, bytes: &[u8]) {
         // Nearly always the byte to be taken as ones is zero. Then one pass over the bytes as they are is
-        // corrected afterwards by what ones would have changed, which the length alone decides. Half the time
-        // of two passes for a small packet.
+        // corrected afterwards by the difference that ones make, which depends on the length alone. Half the
+        // time of two passes for a small packet.
         let masked_later = match bytes.get(BTH_VARIANT_BYTE) {
             Some(0) if bytes.len().is_multiple_of(4) => VARIANT_ONES.get((bytes.len() / 4).wrapping_sub(2)),
             _ => None,

@@ -15,8 +15,8 @@ pub enum Ip {
 }
 
 impl Ip {
-    /// The header at the start of `bytes`, and its payload; what follows that (the padding of a short frame)
-    /// is left out. The version is the one that the first byte names.
+    /// The header at the start of `bytes`, and its payload; bytes behind that (the padding of a short frame)
+    /// are left out. The version is that of the first byte.
     ///
     /// # Errors
     /// [`FrameError`] names the field that is wrong.

@@ -54,7 +54,7 @@ pub struct Ipv4 {
 }
 
 impl Ipv4 {
-    /// The header at the start of `bytes`, and its payload as long as the header says.
+    /// The header at the start of `bytes`, and its payload, as long as the total length.
     ///
     /// # Errors
     /// [`FrameError`] names the field that is wrong. Options and fragments are errors: no part of rockery

@@ -30,7 +30,7 @@ pub struct Ipv6 {
 }
 
 impl Ipv6 {
-    /// The header at the start of `bytes`, and its payload as long as the header says.
+    /// The header at the start of `bytes`, and its payload, as long as the payload length.
     ///
     /// # Errors
     /// [`FrameError`] names the field that is wrong.

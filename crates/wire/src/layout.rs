@@ -46,8 +46,8 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-/// Declares structures of a fixed size whose fields stand at fixed places: `field: type = first byte;`. A
-/// place is checked to lie within the structure and behind the field before it when the crate is compiled.
+/// Declares structures of a fixed size whose fields are at fixed places: `field: type = first byte;`. A place
+/// is checked to lie within the structure and behind the field before it when the crate is compiled.
 macro_rules! layouts {
     ($(
         $(#[$doc:meta])*
@@ -107,7 +107,7 @@ macro_rules! layouts {
                 $crate::layout::Field::load(bytes)
             }
 
-            /// The structure at the start of `bytes`, and what follows it.
+            /// The structure at the start of `bytes`, and the rest.
             #[inline]
             pub fn split(bytes: &[u8]) -> Option<(Self, &[u8])> {
                 let (first, rest) = bytes.split_first_chunk()?;

@@ -85,7 +85,7 @@ impl Tsa {
 /// ETS configuration or recommendation (802.1Q D.2.8 and D.2.9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EtsTlv {
-    /// Whether it is a recommendation to the peer; then the next three fields mean nothing.
+    /// Whether it is a recommendation to the peer; then the next three fields have no meaning.
     pub recommendation: bool,
     /// Whether the sender takes the peer's recommendation.
     pub willing: bool,
@@ -181,7 +181,7 @@ pub enum LldpTlv<'a> {
     Other(u8, &'a [u8]),
 }
 
-/// The TLVs of a frame, from what follows its Ethernet header.
+/// The TLVs of a frame, from the bytes behind its Ethernet header.
 #[derive(Clone, Copy, Debug)]
 pub struct LldpTlvs<'a> {
     bytes: &'a [u8],

@@ -1,5 +1,5 @@
-//! Management datagrams: what queue pair 1 sends and receives (IBTA 13.4). On RoCEv2 they are UD SENDs of 256
-//! bytes, and connection management is the one class that is spoken.
+//! Management datagrams: the packets of queue pair 1 (IBTA 13.4). On RoCEv2 they are UD SENDs of 256 bytes,
+//! and connection management is the one class in use.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 pub const MAD_SIZE: usize = 256;
 /// Size of the common header in bytes (IBTA figure 153).
 pub const MAD_HEADER_SIZE: usize = 24;
-/// Size of what follows the common header, in bytes.
+/// Size of the data behind the common header, in bytes.
 pub const MAD_DATA_SIZE: usize = MAD_SIZE - MAD_HEADER_SIZE;
 
 /// The queue key of queue pair 1 (IBTA 10.2.5).

@@ -62,7 +62,7 @@ impl Qpn {
     }
 }
 
-/// Remote key: what a peer must present to touch a memory region or window.
+/// Remote key: a peer must present it to access a memory region or window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Rkey(pub u32);
 

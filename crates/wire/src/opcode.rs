@@ -1,5 +1,5 @@
-//! The opcode byte (IBTA 9.2.1, table 38; Annexes A14, A17 and A19): one table says for each operation which
-//! services know it, which extended headers follow the BTH, and whether payload may follow those.
+//! The opcode byte (IBTA 9.2.1, table 38; Annexes A14, A17 and A19): one table has for each operation the
+//! services that support it, the extended headers that follow the BTH, and whether payload may follow those.
 //!
 //! The upper three bits of an opcode are the service, the lower five the operation. The discriminants of
 //! [`Operation`] are those five bits, so that composing an opcode needs no search; taking one apart is one
@@ -58,7 +58,7 @@ pub enum HeaderKind {
     XrcEth,
     /// RDMA: where a WRITE goes or a READ comes from.
     Reth,
-    /// Atomic: what to do with eight bytes.
+    /// Atomic: the operands for eight bytes.
     AtomicEth,
     /// ACK extended header (AETH).
     Aeth,
@@ -109,7 +109,7 @@ impl HeaderKind {
 pub struct Row {
     /// The operation that the opcode names.
     pub operation: Operation,
-    /// The services that know it.
+    /// The services that support it.
     pub services: &'static [Service],
     /// Extended headers behind those of the service (DETH for UD, XRCETH for requests on XRC).
     pub headers: &'static [HeaderKind],
@@ -174,7 +174,7 @@ pub struct Opcode {
 }
 
 impl Opcode {
-    /// The opcode for `operation` on `service`, `None` where that service does not know it.
+    /// The opcode for `operation` on `service`, `None` where that service does not support it.
     #[inline]
     pub const fn new(service: Service, operation: Operation) -> Option<Self> {
         Self::parse(compose(service, operation))
@@ -260,7 +260,7 @@ const fn compose(service: Service, operation: Operation) -> u8 {
     bits | operation as u8
 }
 
-/// From the opcode byte to what it says.
+/// From the opcode byte to its service and operation.
 const TABLE: [Option<Opcode>; 256] = {
     let mut lookup = [None; 256];
     let mut line = 0;
@@ -328,7 +328,7 @@ mod tests {
                 count += 1;
             }
         }
-        // RC and XRC know 24 operations each, UC the 12 SENDs and WRITEs, UD 2; and there is the CNP.
+        // RC and XRC have 24 operations each, UC the 12 SENDs and WRITEs, UD 2; and there is the CNP.
         assert_eq!(count, 24 + 24 + 12 + 2 + 1);
     }
 

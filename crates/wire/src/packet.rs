@@ -15,7 +15,7 @@ pub enum Service {
     Xrc,
 }
 
-/// Where in its message a packet stands.
+/// The position of a packet in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Position {
     /// More packets follow.
@@ -181,7 +181,7 @@ pub enum Message {
         /// `None` or `Immediate`.
         tail: Tail,
     },
-    /// Congestion notification packet (IBTA A17.9.3): says that packets to its receiver's peer were marked.
+    /// Congestion notification packet (IBTA A17.9.3): packets to its receiver's peer were marked.
     Congestion,
 }
 

@@ -1,4 +1,4 @@
-//! Recorded verbs calls: what `rockery run --record` writes and a `replay` of the simulator reads.
+//! Recorded verbs calls: `rockery run --record` writes them and a `replay` of the simulator reads them.
 //!
 //! A text file: the line [`HEADER`], then one line per call, in the order in which each process made them.
 //!
@@ -15,7 +15,7 @@
 //! - `receive BYTES`: a receive request, and what it has room for;
 //! - `done OPERATION BYTES STATUS`: a completion that the program took, with the status of `ibv_wc`.
 //!
-//! A reader refuses versions that it does not know. Fields are added at the end of a line by a later version.
+//! A reader refuses unsupported versions. A later version adds fields at the end of a line.
 
 use core::fmt;
 
@@ -55,7 +55,7 @@ pub enum Transport {
     Xrc,
 }
 
-/// A call of the program, or what it got from one.
+/// A call of the program, or its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     /// A send request was posted.
@@ -78,7 +78,7 @@ pub enum Call {
     Done {
         /// The kind of the request that completed.
         operation: Verb,
-        /// Bytes that it moved, where the completion says that.
+        /// Bytes that it moved, where the completion has that number.
         bytes: u32,
         /// 0, or the error.
         status: u32,
@@ -104,7 +104,7 @@ pub enum RecordError {
     /// The file does not begin as a record.
     #[error("this is no record: it does not begin with \"{HEADER}\"")]
     NoHeader,
-    /// A version that this reader does not know.
+    /// An unsupported version.
     #[error("a record of another version: this program reads version 1")]
     Version,
     /// A field is missing or something else.

@@ -8,7 +8,7 @@ pub enum Ecn {
     NotCapable = 0,
     /// ECN-capable transport, code point 1.
     Capable1 = 1,
-    /// ECN-capable transport, code point 0: what RoCEv2 senders use.
+    /// ECN-capable transport, code point 0: RoCEv2 senders use it.
     Capable0 = 2,
     /// A switch on the way was congested.
     CongestionExperienced = 3,

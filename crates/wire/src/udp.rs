@@ -25,12 +25,12 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// The header at the start of `bytes`, and its payload as long as the header says. The checksum is not
+    /// The header at the start of `bytes`, and its payload, as long as the length field. The checksum is not
     /// checked.
     ///
     /// # Errors
     /// [`FrameError::Udp`] when the datagram ends within the header, [`FrameError::UdpLength`] when the
-    /// length field is below 8 or exceeds what is there.
+    /// length field is below 8 or exceeds the bytes.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), FrameError> {
         let Some(([s0, s1, d0, d1, l0, l1, c0, c1], _)) = bytes.split_first_chunk::<UDP_SIZE>() else {

@@ -80,11 +80,11 @@ impl CmaHeader {
         }
     }
 
-    /// Takes the header off the front of private data: version 0, IP version in the upper half of byte 1,
+    /// Parses the header at the start of private data: version 0, IP version in the upper half of byte 1,
     /// port 2, source 4..20, destination 20..36, with IPv4 addresses in the last four bytes of their room.
     ///
     /// # Errors
-    /// [`CmaError`] names the version that is not known.
+    /// [`CmaError`] names the version that is not supported.
     pub fn parse(b: &[u8; CMA_HEADER_SIZE]) -> Result<Self, CmaError> {
         if b[0] != 0 {
             return Err(CmaError::Version { version: b[0] });

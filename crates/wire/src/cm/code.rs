@@ -101,15 +101,15 @@ impl ServiceId {
 }
 
 impl RejectReason {
-    /// No queue pair could be had.
+    /// No queue pair is available.
     pub const NO_QP: Self = Self(1);
-    /// No other resource could be had.
+    /// Another resource is not available.
     pub const NO_RESOURCES: Self = Self(3);
     /// The sender gave up waiting. The additional information is its GUID.
     pub const TIMEOUT: Self = Self(4);
     /// The request is for something that is not supported.
     pub const UNSUPPORTED: Self = Self(5);
-    /// The communication ID is not known.
+    /// The communication ID is unknown.
     pub const INVALID_COMM_ID: Self = Self(6);
     /// Communication ID, queue pair and service do not belong together.
     pub const INVALID_COMM_INSTANCE: Self = Self(7);
@@ -125,22 +125,22 @@ impl RejectReason {
     pub const INVALID_MTU: Self = Self(26);
     /// More responder resources are needed.
     pub const INSUFFICIENT_RESPONDER_RESOURCES: Self = Self(27);
-    /// The program said no.
+    /// The program rejected the request.
     pub const CONSUMER: Self = Self(28);
     /// The communication ID is in use already.
     pub const DUPLICATE_LOCAL_COMM_ID: Self = Self(30);
-    /// The class version is not spoken. The additional information is the one that is.
+    /// The class version is not supported. The additional information is the one that is.
     pub const INVALID_CLASS_VERSION: Self = Self(31);
     /// An option of enhanced connection establishment is not supported.
     pub const VENDOR_OPTION: Self = Self(35);
 }
 
 impl SidrStatus {
-    /// Here is the queue pair.
+    /// The queue pair is in the answer.
     pub const VALID: Self = Self(0);
     /// No program listens on the service ID.
     pub const UNSUPPORTED: Self = Self(1);
-    /// The program said no.
+    /// The program rejected the request.
     pub const REJECTED: Self = Self(2);
     /// There is no queue pair.
     pub const NO_QP: Self = Self(3);
@@ -149,11 +149,11 @@ impl SidrStatus {
 impl AprStatus {
     /// The path is loaded.
     pub const LOADED: Self = Self(0);
-    /// The communication ID is not known.
+    /// The communication ID is unknown.
     pub const INVALID_COMM_ID: Self = Self(1);
     /// Alternate paths are not supported.
     pub const UNSUPPORTED: Self = Self(2);
-    /// The program said no.
+    /// The program rejected the request.
     pub const REJECTED: Self = Self(3);
 }
 

@@ -113,7 +113,7 @@ impl<const N: usize> BitField for [u8; N] {
     }
 }
 
-/// Declares structs whose fields stand at fixed places of a message: `name: type = (byte, bit, width);`, with
+/// Declares structs whose fields are at fixed places of a message: `name: type = (byte, bit, width);`, with
 /// more than one place where the specification splits a field.
 macro_rules! layouts {
     ($(

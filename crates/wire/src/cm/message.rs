@@ -42,7 +42,7 @@ layouts! {
         remote_gid: [u8; 16] = (20, 0, 128);
         /// The flow label, of 20 bits.
         flow_label: u32 = (36, 0, 20);
-        /// A static rate code (IBTA 9.11.1); 0 where the sender does not know.
+        /// A static rate code (IBTA 9.11.1); 0 where the sender does not set it.
         packet_rate: u8 = (39, 2, 6);
         /// DSCP and ECN.
         traffic_class: u8 = (40, 0, 8);
@@ -301,7 +301,7 @@ layouts! {
 }
 
 impl RequestPath {
-    /// Whether this is a path at all: an alternate path that is not wanted has all bits clear (IBTA 12.6.5).
+    /// Whether this is a path at all: an unused alternate path has all bits clear (IBTA 12.6.5).
     pub fn is_some(&self) -> bool {
         *self != Self::default()
     }

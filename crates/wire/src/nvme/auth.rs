@@ -27,7 +27,7 @@ layouts! {
         /// Protocols that follow.
         protocols: u8 = 7;
     }
-    /// A protocol that a host can, with what it can of it.
+    /// A protocol that a host supports, with its hash functions and groups.
     Protocol[64] {
         /// Authentication protocol identifier: [`DHCHAP`].
         id: u8 = 0;

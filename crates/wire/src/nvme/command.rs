@@ -43,7 +43,7 @@ layouts! {
 /// Whether a command and its neighbour are one operation (Base 3.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fuse {
-    /// It stands alone.
+    /// It is not fused.
     No,
     /// It is the first of two.
     First,
@@ -53,12 +53,12 @@ pub enum Fuse {
     Reserved,
 }
 
-/// The values of [`Command::flags`] that say how data are described.
+/// The position of the SGL bits (PSDT) in [`Command::flags`].
 const PSDT_SHIFT: u8 = 6;
-/// "SGL, metadata in one buffer": what fabrics demand (Base 3.3.3.1).
+/// "SGL, metadata in one buffer", which fabrics require (Base 3.3.3.1).
 pub const PSDT_SGL: u8 = 1;
 
-/// Blocks that a command covers, as Read, Write, Compare and their like say it (NVM 3.2).
+/// The range of blocks that a command covers: Read, Write, Compare and their like (NVM 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocks {
     /// The first logical block (SLBA).

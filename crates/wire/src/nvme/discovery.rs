@@ -20,7 +20,7 @@ layouts! {
         family: u8 = 1;
         /// One of [`kind`].
         kind: u8 = 2;
-        /// Requirements: bits 0 and 1 of secure channels, bit 2 says that flow control can be off.
+        /// Requirements: bits 0 and 1 of secure channels, bit 2 whether flow control can be off.
         requirements: u8 = 3;
         /// The target's name for the port.
         port_id: u16 = 4;

@@ -17,9 +17,10 @@ layouts! {
     }
 }
 
-/// "Give me a controller."
+/// Controller ID of a request for any controller (dynamic controller model).
 pub const CONTROLLER_DYNAMIC: u16 = 0xffff;
-/// "Give me a controller that keeps what the host set before."
+/// Controller ID of a request for a controller that keeps the host's earlier settings (static controller
+/// model).
 pub const CONTROLLER_STATIC: u16 = 0xfffe;
 
 /// The name that every discovery controller answers to.
@@ -55,7 +56,7 @@ impl Connect {
         }
     }
 
-    /// The command that says this.
+    /// The Connect command.
     pub fn to_command(self, cid: u16) -> Command {
         Command {
             cdw10: u32::from(self.format) | u32::from(self.queue_id) << 16,
@@ -71,7 +72,7 @@ impl Connect {
 pub struct Property {
     /// Whether it has eight bytes instead of four.
     pub wide: bool,
-    /// Where it stands.
+    /// The offset of the property.
     pub offset: u32,
     /// The value to set.
     pub value: u64,
@@ -129,7 +130,7 @@ impl SecurityExchange {
         }
     }
 
-    /// The command that says this.
+    /// The Property Get or Set command.
     pub fn to_command(self, kind: opcode::Fabrics, cid: u16) -> Command {
         Command {
             cdw10: u32::from(self.protocol) << 24
@@ -151,7 +152,7 @@ pub struct InvalidParameter {
 }
 
 impl InvalidParameter {
-    /// The completion's result that says this.
+    /// The completion's result with these values.
     pub const fn result(self) -> u64 {
         self.offset as u64 | (self.in_data as u64) << 16
     }

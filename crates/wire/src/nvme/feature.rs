@@ -1,4 +1,4 @@
-//! Features, what Get and Set Features name (Base 5.27).
+//! Features, which Get and Set Features read and write (Base 5.27).
 
 /// Arbitration among submission queues.
 pub const ARBITRATION: u8 = 0x01;

@@ -13,7 +13,7 @@ pub mod cns {
     pub const CONTROLLER: u8 = 0x01;
     /// The numbers of active namespaces.
     pub const ACTIVE: u8 = 0x02;
-    /// How a namespace is known elsewhere.
+    /// Namespace Identification Descriptors: identifiers of a namespace that are unique worldwide.
     pub const DESCRIPTORS: u8 = 0x03;
     /// A namespace in terms of its command set.
     pub const COMMAND_SET_NAMESPACE: u8 = 0x05;

@@ -23,7 +23,7 @@ pub const DISCOVERY: u8 = 0x70;
 /// Page 0x80: reservation notifications.
 pub const RESERVATIONS: u8 = 0x80;
 
-/// Namespaces that [`CHANGED_NAMESPACES`] can name; when there are more it says 0xffffffff instead.
+/// Namespaces that [`CHANGED_NAMESPACES`] can name; when there are more its first entry is 0xffffffff.
 pub const CHANGED_NAMESPACES_MAX: usize = 1024;
 
 layouts! {

@@ -1,6 +1,5 @@
-//! NVM Express: commands and completions, what Identify and Get Log Page return, and how the three travel
-//! over
-//! a fabric: over TCP in PDUs ([`tcp`]), over RDMA in messages whose data are named by keys ([`Sgl`]).
+//! NVM Express: commands and completions, the data of Identify and Get Log Page, and how the three travel
+//! over a fabric: over TCP in PDUs ([`tcp`]), over RDMA in messages whose data are named by keys ([`Sgl`]).
 //!
 //! Sections are of NVM Express Base 2.0 and, where said, of its command set, TCP and RDMA transport
 //! specifications. All numbers are little-endian.

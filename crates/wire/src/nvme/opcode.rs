@@ -1,4 +1,4 @@
-//! Opcodes. The low two bits of each say which way data go (Base 3.3.3.1).
+//! Opcodes. The low two bits of each are the direction of data (Base 3.3.3.1).
 
 /// Which way the data of a command go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,7 +9,7 @@ pub enum Direction {
     FromHost,
     /// To the host.
     ToHost,
-    /// Both ways: no command that is known here.
+    /// Both ways: not used by any command here.
     Both,
 }
 
@@ -42,7 +42,7 @@ macro_rules! opcodes {
         }
 
         impl $name {
-            /// All that are known.
+            /// All that are supported.
             pub const ALL: &[Self] = &[$(Self::$case),+];
 
             /// The opcode that is written so.

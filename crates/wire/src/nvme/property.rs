@@ -16,7 +16,7 @@ pub const READY_TIMEOUTS: u32 = 0x68;
 /// "NVMe" in [`SUBSYSTEM_RESET`] resets the subsystem.
 pub const SUBSYSTEM_RESET_VALUE: u32 = 0x4e56_4d65;
 
-/// Base specification 2.0, as [`VERSION`] says it.
+/// Base specification 2.0, as a value of [`VERSION`].
 pub const VERSION_2_0: u32 = 0x0002_0000;
 
 /// The controller capabilities (CAP).

@@ -9,7 +9,7 @@ layouts! {
         format: u16 = 0;
         /// The queue that this connection is going to be.
         queue_id: u16 = 2;
-        /// Entries of the host's receive queue, less nothing.
+        /// Entries of the host's receive queue: unlike `send_size` the full number.
         receive_size: u16 = 4;
         /// Entries of the host's send queue, less one.
         send_size: u16 = 6;

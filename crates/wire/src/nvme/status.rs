@@ -103,14 +103,14 @@ impl Status {
         self.0 & DO_NOT_RETRY != 0
     }
 
-    /// The same, and the error log says more.
+    /// The same with the "more" bit: the error log has more information.
     #[inline]
     #[must_use]
     pub const fn with_more(self) -> Self {
         Self(self.0 | MORE)
     }
 
-    /// Without the bits that do not say what happened.
+    /// Type and code, without "more" and "do not retry".
     #[inline]
     #[must_use]
     pub const fn plain(self) -> Self {

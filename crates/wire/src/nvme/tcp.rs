@@ -35,7 +35,7 @@ layouts! {
     Initialize[120] {
         /// Version of the format: 0.
         format: u16 = 0;
-        /// Data alignment that the sender wants, in dwords less one.
+        /// Data alignment that the sender requires, in dwords less one.
         alignment: u8 = 2;
         /// Digests: bit 0 of headers, bit 1 of data.
         digests: u8 = 3;
@@ -145,7 +145,7 @@ impl Kind {
         matches!(self, Self::InitializeRequest | Self::HostTermination | Self::Command | Self::HostData)
     }
 
-    /// Whether data may stand behind its header.
+    /// Whether data may follow its header.
     pub const fn may_have_data(self) -> bool {
         matches!(
             self,
@@ -173,7 +173,7 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Fatal {
-    /// A field of a header is wrong; which, the information says.
+    /// A field of a header is wrong; the information is its offset.
     HeaderField = 1,
     /// A PDU came that must not come now.
     Sequence = 2,
@@ -187,7 +187,7 @@ pub enum Fatal {
     Unsupported = 6,
 }
 
-/// Why bytes are no PDU, as the [`Terminate`] that answers them says it.
+/// The reason why bytes are no PDU, as the [`Terminate`] that answers them reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum PduError {
     /// The type is reserved.
@@ -253,7 +253,7 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// As ICReq and ICResp say it.
+    /// The digest bits of ICReq and ICResp.
     pub const fn bits(self) -> u8 {
         self.header as u8 | (self.data as u8) << 1
     }
@@ -264,7 +264,7 @@ impl Digests {
     }
 }
 
-/// Where the parts of a PDU lie, checked against each other: what a receiver needs before it reads on.
+/// Offsets of the parts of a PDU, checked against each other: a receiver needs them before it reads on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// Type of the PDU.
@@ -275,11 +275,11 @@ pub struct Frame {
     pub before_data: usize,
     /// Bytes of the header alone.
     pub header: usize,
-    /// Whether a digest stands behind the header.
+    /// Whether a digest follows the header.
     pub header_digest: bool,
     /// Bytes of data.
     pub data: usize,
-    /// Whether a digest stands behind the data.
+    /// Whether a digest follows the data.
     pub data_digest: bool,
 }
 
@@ -392,7 +392,7 @@ pub enum Header {
 }
 
 impl Header {
-    /// Reads what stands behind the common header; `None` when `bytes` are fewer than its type has.
+    /// Parses the header behind the common one; `None` when `bytes` are fewer than its type has.
     #[inline]
     pub fn parse(kind: Kind, bytes: &[u8]) -> Option<Self> {
         Some(match kind {

@@ -1,12 +1,12 @@
 //! Text in fields of a fixed size: ASCII padded with spaces, or UTF-8 that ends with the first zero.
 
-/// `text` in `N` bytes, the rest spaces: serial numbers, model names, service ids (Base 1.4.2). What does not
-/// fit is cut off.
+/// `text` in `N` bytes, the rest spaces: serial numbers, model names, service ids (Base 1.4.2). Longer text
+/// is cut off.
 pub fn spaced<const N: usize>(text: &str) -> [u8; N] {
     filled(text, b' ')
 }
 
-/// `text` in `N` bytes, the rest zeros: qualified names. What does not fit is cut off, a zero always ends it.
+/// `text` in `N` bytes, the rest zeros: qualified names. Longer text is cut off, a zero always ends it.
 pub fn zeroed<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = filled(text, 0);
     if let Some(last) = bytes.last_mut() {

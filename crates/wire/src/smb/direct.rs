@@ -27,7 +27,7 @@ layouts! {
         min_version: u16 = 0;
         /// The highest version that the sender supports.
         max_version: u16 = 2;
-        /// How many send credits the sender wants, at least 1.
+        /// The number of send credits that the sender requests, at least 1.
         credits_requested: u16 = 6;
         /// The size of message that the sender prefers to send, in bytes.
         preferred_send_size: u32 = 8;
@@ -44,7 +44,7 @@ layouts! {
         max_version: u16 = 2;
         /// The version that both sides use from now on.
         negotiated_version: u16 = 4;
-        /// How many send credits the sender wants, at least 1.
+        /// The number of send credits that the sender requests, at least 1.
         credits_requested: u16 = 8;
         /// How many send credits the sender grants.
         credits_granted: u16 = 10;
@@ -61,7 +61,7 @@ layouts! {
     }
     /// The header of a data transfer message (MS-SMBD 2.2.3).
     DataTransfer[20] {
-        /// How many send credits the sender wants, at least 1.
+        /// The number of send credits that the sender requests, at least 1.
         credits_requested: u16 = 0;
         /// How many send credits the sender grants with this message.
         credits_granted: u16 = 2;

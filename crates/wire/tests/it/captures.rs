@@ -1,5 +1,5 @@
-//! Every RoCEv2 packet of the golden captures comes apart, goes together again to the same bytes, and has the
-//! ICRC that we compute; what we read in them is what their index says.
+//! Every RoCEv2 packet of the golden captures is parsed, encoded again to the same bytes, and has the ICRC
+//! that we compute; its fields are those of the captures' index.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -14,7 +14,7 @@ use wire::{
     Service, Syndrome, explain_identification, pad_of, split_icrc,
 };
 
-/// How many RoCEv2 packets the captures hold, as their README says.
+/// The number of RoCEv2 packets in the captures, from their README.
 const PACKETS: usize = 1830;
 
 /// A frame taken apart.

@@ -1,4 +1,4 @@
-//! Connection management messages against what Linux sent, what Wireshark reads, and random bytes.
+//! Connection management messages against Linux' packets, Wireshark's fields, and random bytes.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ fn patterned(attribute: u16) -> [u8; MAD_DATA_SIZE] {
     })
 }
 
-/// A field of Wireshark's and what it should hold.
+/// A field of Wireshark's and its expected value.
 type Expected = (&'static str, String);
 
 fn number_in(field: &'static str, value: impl Into<u64>) -> Expected {

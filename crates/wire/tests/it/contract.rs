@@ -55,7 +55,7 @@ pub(crate) fn frame(bytes: &[u8]) {
     let length = headers.encode(&mut again);
     let mut original = bytes[..length].to_vec();
     if let Ip::V4(_) = headers.ip {
-        // Ones' complement has two zeros: a checksum of 0xffff is as right as 0, which is what we write.
+        // Ones' complement has two zeros: a checksum of 0xffff is as right as 0, which we write.
         let checksum = length - 8 - 10;
         if original[checksum..checksum + 2] == [0xff, 0xff] {
             original[checksum..checksum + 2].fill(0);
@@ -84,7 +84,7 @@ pub(crate) fn mad(bytes: &[u8]) {
 fn defined_bits(attribute: u16) -> [u8; MAD_SIZE] {
     let message = CmMessage::parse(attribute, &[0xff; MAD_DATA_SIZE]).expect("it was parsed before");
     let mut bits = [0xff; MAD_SIZE];
-    // Status, class specific, and what is reserved in the common header.
+    // Status, class specific, and the reserved bits of the common header.
     bits[4..8].fill(0);
     bits[18..20].fill(0);
     bits[MAD_HEADER_SIZE..].copy_from_slice(&message.to_bytes());

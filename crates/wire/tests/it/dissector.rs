@@ -125,7 +125,7 @@ fn check(what: &str, read: &HashMap<&'static str, String>, expected: &Expected) 
         };
         assert_eq!(found, *value, "{what}: {field} is {text}, should be {value:#x}");
     }
-    // Nothing more than expected, as far as extended headers go.
+    // No other extended headers than expected.
     for field in read.keys().filter(|field| is_extension(field)) {
         assert!(expected.contains_key(field), "{what}: {field} should not be there: {read:?}");
     }

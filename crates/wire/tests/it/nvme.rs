@@ -1,4 +1,4 @@
-//! NVMe against what Linux sent over TCP and RDMA, and random bytes.
+//! NVMe against Linux' packets over TCP and RDMA, and random bytes.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ fn every_tcp_pdu_is_encoded_to_the_bytes_that_linux_sent() {
             for (header, frame, pdu) in pdus(&stream) {
                 let mut again = [0; ENCODED_MAX];
                 let end = header.encode(frame.flags, Digests::default(), frame.data, 4, &mut again);
-                // Linux says where data would begin even where there are none.
+                // Linux sets the offset of data even where there are none.
                 if frame.data == 0 {
                     again[3] = pdu[3];
                 }

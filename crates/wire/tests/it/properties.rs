@@ -235,7 +235,7 @@ proptest! {
     }
 }
 
-/// Solving for the identification costs what its documentation says: one damaged packet in 2^15 is excused.
+/// The cost of solving for the identification, as documented: one damaged packet in 2^15 is accepted.
 #[test]
 fn damage_is_excused_as_seldom_as_promised() {
     let mut state = 1u32;

@@ -1,5 +1,5 @@
-//! The kernel's SMB Direct client and server, captured: every message comes apart and goes together again to
-//! the same bytes, and the memory that RDMA reads and writes is what descriptors of READ and WRITE named.
+//! Captures of the kernel's SMB Direct client and server: every message is parsed and encoded again to the
+//! same bytes, and descriptors of READ and WRITE name the memory that RDMA reads and writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
