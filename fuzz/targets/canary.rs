@@ -1,5 +1,5 @@
-//! A parser with a fault in it, behind comparisons that no blind search passes in time. A fuzzer that does
-//! not find it would find nothing elsewhere either.
+//! A parser with a fault in it, behind comparisons that no random search passes in time. A fuzzer that does
+//! not find it would miss other faults as well.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

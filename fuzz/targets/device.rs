@@ -1,6 +1,6 @@
-//! A device in the middle of its work, and packets from an address that it trusts.
+//! A device with traffic in progress, and packets from an address that it trusts.
 //!
-//! The input is a list of steps: a byte that says what happens, a length, and the bytes of a packet from the
+//! The input is a list of steps: a byte that chooses the event, a length, and the bytes of a packet from the
 //! BTH on.
 #![no_main]
 
@@ -12,7 +12,7 @@ use bench::{ALL, BASE, Bench, START};
 use rnic::{Config, Operation, QpType, ReceiveRequest, Sge};
 use wire::{Message, Packet, Psn, Reth, Rkey, Tail};
 
-/// Steps of one input at most: what matters shows early.
+/// Steps of one input at most: faults show early.
 const STEPS_MAX: usize = 64;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -10,7 +10,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     contract::frame(&with_checksum(bytes));
 });
 
-/// A checksum is a wall that mutations do not climb: the same frame with the one that IPv4 wants.
+/// The same frame with a correct IPv4 checksum, which mutations do not find.
 fn with_checksum(bytes: &[u8]) -> Vec<u8> {
     let mut frame = bytes.to_vec();
     if let Some(header) = frame.get_mut(14..34) {

@@ -1,4 +1,4 @@
-//! Records in the ring of a lab host's device: what enters the network is for a host that there is.
+//! Records in the ring of a lab host's device: packets that enter the network are for a host that exists.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

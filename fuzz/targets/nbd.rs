@@ -1,4 +1,4 @@
-//! An NBD client that says anything: demands stay within the export, and answers go out.
+//! An NBD client that sends arbitrary bytes: requests stay within the export, and replies are sent.
 #![no_main]
 
 use nvme::nbd::{Demand, Errno, Export, Session, flag};
@@ -8,7 +8,7 @@ const SIZE: u64 = 1 << 20;
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let flags = flag::HAS_FLAGS | flag::FLUSH | flag::FUA | flag::TRIM | flag::WRITE_ZEROES;
     let mut session = Session::new(Export { name: "disk".to_owned(), size: SIZE, block_size: 512, flags });
-    // The first byte says in which pieces the rest comes.
+    // The first byte chooses the pieces in which the rest comes.
     let Some((piece, mut rest)) = bytes.split_first() else { return };
     while !rest.is_empty() {
         let (now, later) = rest.split_at(rest.len().min(usize::from(*piece).max(1)));

@@ -1,8 +1,8 @@
 //! Both sides of DH-HMAC-CHAP: messages of one side reach the other as they are, damaged, or as bytes of
 //! the input.
 //!
-//! The input is a byte that says whether both know the same secret, then steps: a byte that says what
-//! happens, a length, and bytes.
+//! The input is a byte that chooses whether both have the same secret, then steps: a byte that chooses the
+//! event, a length, and bytes.
 #![no_main]
 
 use nvme::auth::{Authenticator, Group, Progress, Secret, Secrets, Supplicant};

@@ -1,6 +1,6 @@
-//! A host that is connected to a target and says anything: raw bytes, or commands that are framed well.
+//! A host that is connected to a target and sends arbitrary bytes, or commands that are framed well.
 //!
-//! The input is a byte that chooses digests, then steps: a byte that says what happens, a length, and bytes.
+//! The input is a byte that chooses digests, then steps: a byte that chooses the event, a length, and bytes.
 #![no_main]
 
 #[path = "../../crates/nvme/tests/it/support.rs"]
@@ -11,7 +11,7 @@ use support::{Host, Line, target};
 use wire::nvme::tcp::{Digests, Header};
 use wire::nvme::{Admin, Command, Io, Sgl};
 
-/// Steps of one input at most: what matters shows early.
+/// Steps of one input at most: faults show early.
 const STEPS_MAX: usize = 32;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,5 +1,5 @@
-//! Outputs of switches: the first byte chooses the command, the rest is what it printed. Each reader is
-//! reached that way, and the fuzzer need not find its command.
+//! Outputs of switches: the first byte chooses the command, the rest is its output. Each reader is reached
+//! that way, and the fuzzer need not find its command.
 #![no_main]
 
 use gear::doctor::read_switch;

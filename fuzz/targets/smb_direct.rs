@@ -9,7 +9,7 @@ use std::time::Duration;
 use smb::direct::{Connection, Parameters};
 use wire::smb::direct::{DataTransfer, NegotiateRequest, NegotiateResponse, VERSION};
 
-/// Steps of one input at most: what matters shows early.
+/// Steps of one input at most: faults show early.
 const STEPS_MAX: usize = 64;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -16,7 +16,7 @@ use smb::relay::gateway::Gateway;
 use smb::relay::trees::Trees;
 use wire::smb::direct::BufferDescriptor;
 
-/// Steps of one input at most: what matters shows early.
+/// Steps of one input at most: faults show early.
 const STEPS_MAX: usize = 32;
 
 /// The SMB Direct side, without memory behind it.

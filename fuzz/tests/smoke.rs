@@ -1,7 +1,7 @@
-//! Runs each fuzzer for a short while, one on each processor. `cargo test` here is what CI does: an optimized
-//! build takes longer than the fuzzers run. `FUZZ_SECONDS=600` and `--release` make it a night's work.
+//! Runs each fuzzer for a short while, one on each processor. CI runs this by `cargo test`: an optimized
+//! build takes longer than the fuzzers run. Long runs use `FUZZ_SECONDS=600` and `--release`.
 
-// The instructions for coverage are in this program too, and want the runtime they call.
+// The coverage instructions are in this program too, and require the runtime that they call.
 use libfuzzer_sys as _;
 
 use std::num::NonZero;
@@ -17,7 +17,7 @@ const SECONDS: u32 = 10;
 /// seven.
 const CANARY_SECONDS: u32 = 120;
 
-/// A fuzzer, and what it starts from.
+/// A fuzzer, with its program and its seeds.
 struct Fuzzer {
     name: &'static str,
     program: &'static str,
