@@ -11,7 +11,7 @@ const EVENTS_PER_PIECE: u64 = 1 << 16;
 /// The first piece of virtual time, and the shortest.
 const PIECE_PS_MIN: u64 = 50_000_000;
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
     /// The virtual time that the run has reached.

@@ -1,4 +1,4 @@
-//! Which hosts use the storage of which targets.
+//! The pairs of hosts and targets that use storage.
 
 use super::workload::hosts;
 use crate::world::{DEPTH_MAX, Flow, Forgery, Transfer};

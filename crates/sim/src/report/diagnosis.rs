@@ -182,7 +182,7 @@ impl View<'_> {
         damaged.map(one).collect()
     }
 
-    /// Why packets are dropped that arrive at a port.
+    /// The reason why arriving packets are dropped at a port.
     fn dropped(&self, switch: u32, port: u16, why: Drop) -> Option<Finding> {
         let name = &self.switch(switch).name;
         let (cause, instead) = match why {
@@ -266,7 +266,7 @@ impl View<'_> {
         )
     }
 
-    /// Why the class that data is in is not a lossless one.
+    /// The reason why the class of data is not a lossless one.
     fn why_lossy(&self, switch: u32, port: u16, class: u8, sender: &HostConfig) -> (String, String) {
         let profile = self.profile(switch, port);
         let name = &self.switch(switch).name;

@@ -13,9 +13,9 @@ const FULL: f64 = 0.85;
 /// The resource that limits a workload.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// Which link, PCIe link, drive or processor.
+    /// The link, PCIe link, drive or processor.
     pub what: String,
-    /// Of a hundred, for how much of the time it was busy.
+    /// The part of the time that it was busy, in percent.
     pub busy_percent: f64,
 }
 

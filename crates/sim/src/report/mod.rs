@@ -244,7 +244,7 @@ pub struct PortReport {
     pub direction: u8,
     /// Its speed in bits per second.
     pub rate_bps: u64,
-    /// Of the time, how much it was sending, from 0 to 1.
+    /// The part of the time that it was sending, from 0 to 1.
     pub load: f64,
     /// Packets that left here.
     pub packets: u64,
@@ -348,7 +348,7 @@ pub struct SwitchReport {
     pub pauses_sent: u64,
 }
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -363,7 +363,7 @@ pub enum Severity {
 /// A finding about the configuration.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity of the finding.
     pub severity: Severity,
     /// The observation, with its numbers.
     pub seen: String,

@@ -49,7 +49,7 @@ pub struct Summary {
 pub struct Failure {
     /// The seed of the run that failed.
     pub seed: u64,
-    /// Of which kind.
+    /// The connection between its devices.
     pub between: Between,
     /// The error, as text.
     pub what: String,

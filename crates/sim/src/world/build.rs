@@ -35,7 +35,7 @@ pub const QUEUE_PAIRS_MAX: u32 = 1 << 16;
 /// READs that a queue pair has under way at once: the limit of adapters.
 const READS_MAX: u8 = 16;
 
-/// Why a scenario cannot run.
+/// The reason why a scenario cannot run.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// Numbers of switches differ.

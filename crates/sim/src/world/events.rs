@@ -79,7 +79,7 @@ const SLOTS_PER_WINDOW: u64 = 16;
 /// Windows that are shorter than this take more time than they save: a node has few events in them.
 const WINDOW_PS_MIN: u64 = 100_000;
 
-/// Which node an event belongs to, and how long nodes can be driven by themselves.
+/// The node of each event, and how long nodes can be driven by themselves.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     /// By the number of the lane: the node that receives from it (for keys that are even), and the one that

@@ -84,7 +84,7 @@ pub struct World {
     /// The ports that are sampled: host or switch and port, with link and direction.
     sampled: Vec<Sampled>,
     sample_every: Option<Span>,
-    /// Why the run ended early, where it did: the next samples would not have fitted.
+    /// The reason why the run ended early, where it did: the next samples would not have fitted.
     sampling_failed: Option<ScenarioError>,
     samples: Vec<Sample>,
     deadlocks: Vec<Deadlock>,
@@ -219,7 +219,7 @@ impl World {
         self.done
     }
 
-    /// Why sampling ended the run before its time, if it did: [`SAMPLES_MAX`] was reached.
+    /// The reason why sampling ended the run before its time, if it did: [`SAMPLES_MAX`] was reached.
     pub fn sampling_error(&self) -> Option<ScenarioError> {
         self.sampling_failed.clone()
     }

@@ -1,5 +1,5 @@
-//! Which part of the network each thread drives: hosts with their switch, switches with most of their
-//! neighbours. The division decides about speed alone, never about results.
+//! The division of the network into parts, one for each thread: hosts with their switch, switches with most
+//! of their neighbours. It affects speed alone, never results.
 
 use super::scenario::Scenario;
 use fabric::topology::Node;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Everything that a run depends on. The same scenario gives the same results, whatever `threads`.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Which port is connected to which.
+    /// The links: pairs of ports.
     pub topology: Topology,
     /// Switches by number; each has at least as many ports as the topology uses.
     pub switches: Vec<SwitchConfig>,
@@ -65,11 +65,11 @@ pub struct HostConfig {
     pub timeout: u8,
     /// Retries before a queue pair fails; at most 7.
     pub retries: u8,
-    /// How data packets are marked.
+    /// The marks of data packets.
     pub data: Marking,
-    /// How acknowledgements are marked.
+    /// The marks of acknowledgements.
     pub acknowledgements: Marking,
-    /// How congestion notification packets are marked.
+    /// The marks of congestion notification packets.
     pub notifications: Marking,
     /// Pause frames: which the adapter obeys, and which it sends when the PCIe link is slower than the
     /// network.
@@ -196,7 +196,7 @@ pub struct Flow {
     pub from: u32,
     /// The host that data goes to.
     pub to: u32,
-    /// How it is moved.
+    /// The operation that moves it.
     pub operation: Transfer,
     /// Bytes of a message.
     pub message_bytes: u32,
@@ -206,7 +206,7 @@ pub struct Flow {
     pub depth: u32,
     /// When the first are posted.
     pub start: Time,
-    /// Which workload it belongs to: results are added up by it.
+    /// The workload that it belongs to: results are added up by it.
     pub workload: u32,
     /// The owner of the source address in its packets.
     pub forgery: Forgery,
@@ -238,7 +238,7 @@ pub enum Action {
     Read,
 }
 
-/// How data is moved.
+/// The operation that moves data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Transfer {
     /// RDMA WRITE, posted by the sender of the data.
@@ -276,9 +276,9 @@ pub struct Watch {
     pub captures: Vec<u32>,
     /// Packets that are kept at most, over all links.
     pub captured_max: usize,
-    /// How often queues, rates and pauses are looked at; never without.
+    /// The interval between samples of queues, rates and pauses; none are taken without.
     pub sample_every: Option<Span>,
-    /// Whether is kept where each flow's data waits: [`super::FlowResult::hops`].
+    /// Whether the waiting times of each flow's data are kept: [`super::FlowResult::hops`].
     pub hops: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Skips time in which nothing new happens.
+//! Skips time in which flows are in a steady state.
 //!
-//! The engine's clock and its events stay as they are. What is skipped lies between the engine's clock and
-//! the time of the model: it moves what is scheduled for later (the start of flows, the end of the run)
-//! closer, and takes from each flow the messages that it would have posted. A flow's messages are posted at
-//! the rate at which its bytes arrived in the windows before; a part of a message is kept for the next time.
+//! The engine's clock and its events stay as they are. The skipped time lies between the engine's clock and
+//! the time of the model: it moves later events (the start of flows, the end of the run) closer, and takes
+//! from each flow the messages that it would have posted. A flow's messages are posted at the rate at which
+//! its bytes arrived in the windows before; a part of a message is kept for the next time.
 //!
 //! Packets in flight, queues, pauses and the state of congestion control are those at the end of the windows.
 

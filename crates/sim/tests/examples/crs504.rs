@@ -1,4 +1,4 @@
-//! The 100G lab: the RouterOS script imported, and what becomes of storage traffic when a setting is wrong.
+//! The 100G lab: the RouterOS script imported, and the effect of wrong settings on storage traffic.
 
 use super::{Ran, run};
 use sim::report::{Severity, vendor_tables};

@@ -1,4 +1,4 @@
-//! Functions of one adapter: rates, shares, and what the embedded switch drops.
+//! Functions of one adapter: rates, shares, and drops by the embedded switch.
 
 use super::{Ran, run};
 
@@ -7,8 +7,8 @@ fn gbps(ran: &Ran, name: &str) -> f64 {
     workload.goodput_bps / 1e9
 }
 
-/// Figures that nothing in the model is fitted to. What iperf3's frames were is not published: 9.57 Gb/s is
-/// more than TCP can move in frames of 1,500 bytes (9.49), so they were larger. Here payloads are 4,096
+/// Figures to which nothing in the model is fitted. The size of iperf3's frames is not published: 9.57 Gb/s
+/// is more than TCP can move in frames of 1,500 bytes (9.49), so they were larger. Here payloads are 4,096
 /// bytes.
 mod prediction {
     use super::*;

@@ -1,4 +1,4 @@
-//! Many to one: what pauses alone do, what DCQCN does, and pauses in a circle.
+//! Many to one: the effect of pauses alone, of DCQCN, and of pauses in a circle.
 
 use super::{Ran, run, run_with};
 use fabric::Span;
@@ -81,7 +81,7 @@ fn swift_scales_its_target_by_hops_and_by_windows() {
     // Three switches.
     let by_hops = delay_us(&[("nic.default.swift.hop", "10us")]) - plain;
     assert!((22.0..38.0).contains(&by_hops), "{by_hops} us for three switches at 10 us");
-    // Sixteen windows fill the line for the delay that they aim at: 25 us and what their size adds.
+    // Sixteen windows fill the line for the delay that they aim at: 25 us and the addition for their size.
     let by_flows = delay_us(&[("nic.default.swift.flow-range", "100us")]);
     let target = |delay: f64| {
         let packets = delay * 5_000.0 / 1106.0 / 16.0;
@@ -91,7 +91,7 @@ fn swift_scales_its_target_by_hops_and_by_windows() {
     assert!((by_flows / wanted - 1.0).abs() < 0.3, "{by_flows} us, {wanted} by the formula");
 }
 
-/// HPCC's paper, section 3.2 and figure 13: links are used to eta, next to nothing waits, shares are fair.
+/// HPCC's paper, section 3.2 and figure 13: links are used to eta, queues are almost empty, shares are fair.
 #[test]
 fn hpcc_keeps_the_queue_near_zero_and_the_line_at_eta() {
     let ran = run_with("incast/hpcc.toml", &[], |experiment| {
@@ -104,7 +104,7 @@ fn hpcc_keeps_the_queue_near_zero_and_the_line_at_eta() {
     assert!((0.94..=0.96).contains(&load), "{load} of the line");
     assert!(incast.fairness.unwrap() > 0.99, "{:?}", incast.fairness);
     let (mean, most) = queue_at(&ran, "s0:0", 2_000.0);
-    // Two packets on average, and never a quarter of what the link and its acknowledgements hold.
+    // Two packets on average, and never a quarter of the bytes that the link and its acknowledgements hold.
     assert!(mean < 2.0 * 1148.0 && most < 62_500.0 / 4.0, "{mean} and {most} bytes");
     let pauses: u64 = ran.report.switches.iter().map(|switch| switch.pauses_sent).sum();
     assert_eq!((pauses, ran.dropped()), (0, 0));

@@ -22,7 +22,7 @@ fn what_is_sent_over_a_link_that_is_down_is_lost_and_sent_again() {
     assert!(lost(&once) > 100 && lost(&flaps) > 5 * lost(&once), "{} {}", lost(&once), lost(&flaps));
     let workload = |ran: &Ran| ran.report.workloads[0].clone();
     assert!(workload(&once).retransmitted > 0 && workload(&once).failed == 0);
-    // A fiftieth of the time, and what it takes to notice.
+    // A fiftieth of the time, and the time to detect it.
     assert!(workload(&once).goodput_bps > 0.9 * 98e9, "{:.2e}", workload(&once).goodput_bps);
     assert!(workload(&flaps).goodput_bps < workload(&once).goodput_bps);
 }
@@ -116,7 +116,7 @@ fn bit_errors_are_counted_where_the_frames_arrive_and_longer_ones_have_more() {
     for (mtu, rate, chance) in [("4096", "1e-7", 1e-7), ("1024", "4e-7", 4e-7), ("4096", "1e-6", 1e-6)] {
         let (errors, bits) = errors(mtu, rate);
         let expected = bits * chance;
-        // Three standard deviations, and what the second of two wrong bits of a frame does not count.
+        // Three standard deviations, and the second of two wrong bits of a frame, which does not count.
         assert!(
             (errors - expected).abs() < 3.0 * expected.sqrt() + 0.02 * expected,
             "{errors}, not {expected}"

@@ -13,7 +13,7 @@ const LENGTH: u16 = PAYLOAD + 62;
 
 /// Hosts that always have a packet for another one.
 struct Senders {
-    /// By sender: the receiver, and whose address its packets bear.
+    /// By sender: the receiver, and the owner of the source address in its packets.
     sends: BTreeMap<u32, (u32, Forgery)>,
     /// Packets that arrived, by sender, and packets that were lost.
     arrived: BTreeMap<u32, u64>,

@@ -1,4 +1,4 @@
-//! The experiments of `examples/`: each fabric file is run, and what must come out comes out.
+//! The experiments of `examples/`: each fabric file is run, and its results are checked.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod crs504;

@@ -58,7 +58,7 @@ fn a_capture_holds_whole_packets_with_their_icrc_and_pause_frames() {
     assert!(data > 100 && pauses > 0, "{data} packets, {pauses} pause frames");
 }
 
-/// Every number, text and list, with what is left out where it is empty.
+/// Every number, text and list, with those that are left out where they are empty.
 #[test]
 fn reports_are_read_back_from_json() {
     for name in ["incast.toml", "crs504/ecn-off.toml"] {

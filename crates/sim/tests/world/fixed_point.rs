@@ -57,7 +57,8 @@ impl Model {
     }
 
     /// The same from cut to cut, where the fluid model has averages: a notification keeps others away for an
-    /// interval, within which recovery goes on; and what is not recovered before the next cut is lost.
+    /// interval, within which recovery goes on; and the rate that is not recovered before the next cut is
+    /// lost.
     fn cycle(&self, p: f64) -> f64 {
         // The chance that no notification comes for so many packets after one.
         let quiet = |packets: f64| (1.0 - p).powf((packets - self.notify).max(0.0));
@@ -164,7 +165,7 @@ fn marks_and_queue_are_where_the_fluid_model_has_them() {
 }
 
 /// With the 50 us between notifications that the papers have, it takes more marks than in the fluid model (a
-/// third more), by as much as the cycles between two cuts say.
+/// third more), by as much as the cycles between two cuts predict.
 #[test]
 fn with_fewer_notifications_it_takes_more_marks() {
     settles(2, 50, Model::cycle);

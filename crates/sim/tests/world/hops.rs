@@ -1,4 +1,4 @@
-//! Where flows wait, held against what the ports themselves count.
+//! The waiting times of flows, compared with the counters of the ports themselves.
 
 use fabric::config::{Limit, Red, RedAt};
 use fabric::topology::{LinkConfig, star};

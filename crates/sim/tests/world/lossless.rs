@@ -1,5 +1,5 @@
 //! Priority flow control: nothing is lost with the headroom of the formula, circles of waits are found, and
-//! what congestion control saves.
+//! the effect of congestion control.
 
 use fabric::config::{ALPHA_ONE, Limit, Red, RedAt};
 use fabric::topology::{LinkConfig, Node, Speeds, Topology, leaf_spine, star};
@@ -33,8 +33,8 @@ fn scenario(topology: Topology, common: &Lossless, host: HostConfig, flows: Vec<
     }
 }
 
-/// A network by chance: leaves and spines or one switch, rates, lengths, MTU, thresholds, how ways are
-/// chosen; senders that nothing but pauses holds back.
+/// A random network: leaves and spines or one switch, rates, lengths, MTU, thresholds, spreading; senders
+/// that only pauses hold back.
 fn any_network(seed: u64, headroom_part: u64) -> Scenario {
     let mut dice = Dice::new(seed);
     let mut link = |rates: &[u64]| {

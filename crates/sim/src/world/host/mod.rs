@@ -103,7 +103,7 @@ pub(super) struct Context<'a> {
     pub(super) kinds: &'a [Kind],
     pub(super) attachments: &'a [Attachment],
     pub(super) receiving: &'a mut [Receiving],
-    /// Which poster of its host a flow is.
+    /// The poster of each flow at its host.
     pub(super) poster_of_flow: &'a [u32],
     pub(super) entropies: &'a BTreeMap<u32, u32>,
     pub(super) echoes: &'a mut Echoes,

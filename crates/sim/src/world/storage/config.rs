@@ -28,7 +28,7 @@ pub struct Processor {
     pub packet: Span,
     /// Stream: how fast a core copies.
     pub copy: Rate,
-    /// How fast memory is for all cores together.
+    /// The bandwidth of memory, for all cores together.
     pub memory: Option<Rate>,
     /// Stream: how long the adapter holds an interrupt back.
     pub moderation: Span,
@@ -60,6 +60,6 @@ pub struct Drives {
 pub struct Media {
     /// Besides moving the data.
     pub latency: Span,
-    /// How fast data moves.
+    /// The bandwidth for data.
     pub rate: Rate,
 }

@@ -1,4 +1,4 @@
-//! Figures that constants of the model are fitted to: they say that the fit holds, not that the model is
+//! Figures to which constants of the model are fitted: they show that the fit holds, not that the model is
 //! right.
 
 use super::{near, run, storage, throughput};

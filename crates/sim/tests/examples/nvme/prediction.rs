@@ -1,4 +1,4 @@
-//! Figures that nothing in the model is fitted to.
+//! Figures to which nothing in the model is fitted.
 
 use super::{near, run, storage, throughput};
 use sim::report::StoreReport;
@@ -54,7 +54,7 @@ fn many_small_reads_are_limited_by_the_drive_or_by_the_processor_and_the_line() 
     assert!(hosts.iter().all(|host| host.cores_busy_percent < 15.0), "{hosts:?}");
     let (rate, _) = ios("nvme/tcp.toml", "128", "16", "500");
     assert!((800_000.0..1_100_000.0).contains(&rate), "{rate}");
-    // On few cores these are what is full.
+    // On few cores these are full.
     let (rate, hosts) = ios("nvme/tcp.toml", "128", "4", "1000");
     assert!((0.8 * 800_000.0..1_150_000.0).contains(&rate), "{rate}");
     assert!(hosts[0].cores_busy_percent > 90.0, "{hosts:?}");

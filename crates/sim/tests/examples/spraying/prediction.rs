@@ -1,4 +1,4 @@
-//! Figures that nothing in the model is fitted to.
+//! Figures to which nothing in the model is fitted.
 
 use super::{IN_ORDER, PACKET_US, gbps, run};
 
