@@ -1,4 +1,4 @@
-//! The cost of one packet in this crate, beside the CRC rate, which is its upper bound.
+//! The time that one packet takes in this crate, beside that of its CRC alone, the lower bound.
 //!
 //! `cargo bench -p rockery-wire` measures. A test run executes it as well, with a handful of rounds, so that
 //! it keeps compiling and measures no work that was optimised away: the digest at the end is the same in

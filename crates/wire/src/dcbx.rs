@@ -1,5 +1,5 @@
-//! The agreement of both ends of a link by DCBX (802.1Q clause 38): the one of both settings that a port
-//! operates with, after each end has sent its own by LLDP.
+//! DCBX (802.1Q clause 38): the choice between a port's own settings and its peer's, after each end has sent
+//! its own by LLDP.
 //!
 //! PFC is a symmetric attribute: both ends have to have the same priorities, so a willing port takes what its
 //! peer has. ETS is an asymmetric one: each end may serve its classes otherwise, so a willing port takes what

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::ethertype::EtherType;
 
-/// Why bytes are not a frame that rockery understands.
+/// The reason why bytes are not a frame that rockery supports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FrameError {
     /// The frame ends within its Ethernet header.

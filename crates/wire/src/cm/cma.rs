@@ -36,7 +36,7 @@ pub enum CmaAddresses {
     },
 }
 
-/// Why private data does not begin with a [`CmaHeader`].
+/// The reason why private data does not begin with a [`CmaHeader`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum CmaError {
     /// Another version than 0.

@@ -4,27 +4,27 @@ use super::code::{AprStatus, CommId, RejectReason, ServiceId, SidrStatus, Subjec
 use super::layout::layouts;
 use crate::number::{PartitionKey, Psn, Qpn};
 
-/// How much private data a [`Req`] carries, in bytes.
+/// Bytes of private data in a [`Req`].
 pub const REQ_PRIVATE_DATA: usize = 92;
-/// How much private data a [`Mra`] carries, in bytes.
+/// Bytes of private data in a [`Mra`].
 pub const MRA_PRIVATE_DATA: usize = 222;
-/// How much private data a [`Rej`] carries, in bytes.
+/// Bytes of private data in a [`Rej`].
 pub const REJ_PRIVATE_DATA: usize = 148;
-/// How much private data a [`Rep`] carries, in bytes.
+/// Bytes of private data in a [`Rep`].
 pub const REP_PRIVATE_DATA: usize = 196;
-/// How much private data a [`Rtu`] carries, in bytes.
+/// Bytes of private data in a [`Rtu`].
 pub const RTU_PRIVATE_DATA: usize = 224;
-/// How much private data a [`Dreq`] carries, in bytes.
+/// Bytes of private data in a [`Dreq`].
 pub const DREQ_PRIVATE_DATA: usize = 220;
-/// How much private data a [`Drep`] carries, in bytes.
+/// Bytes of private data in a [`Drep`].
 pub const DREP_PRIVATE_DATA: usize = 224;
-/// How much private data a [`SidrReq`] carries, in bytes.
+/// Bytes of private data in a [`SidrReq`].
 pub const SIDR_REQ_PRIVATE_DATA: usize = 216;
-/// How much private data a [`SidrRep`] carries, in bytes.
+/// Bytes of private data in a [`SidrRep`].
 pub const SIDR_REP_PRIVATE_DATA: usize = 136;
-/// How much private data a [`Lap`] carries, in bytes.
+/// Bytes of private data in a [`Lap`].
 pub const LAP_PRIVATE_DATA: usize = 168;
-/// How much private data an [`Apr`] carries, in bytes.
+/// Bytes of private data in an [`Apr`].
 pub const APR_PRIVATE_DATA: usize = 148;
 /// Room for additional information in [`Rej`], [`SidrRep`] and [`Apr`], in bytes.
 pub const INFORMATION: usize = 72;
