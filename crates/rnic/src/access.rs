@@ -1,4 +1,4 @@
-//! What a memory region, window or queue pair permits.
+//! Access rights of memory regions, memory windows and queue pairs.
 
 bitflags::bitflags! {
     /// Access rights; the bits are those of `ibv_access_flags`.
@@ -16,20 +16,20 @@ bitflags::bitflags! {
         const BIND_WINDOW = 1 << 4;
         /// Addresses count from zero, not from the virtual address.
         const ZERO_BASED = 1 << 5;
-        /// Pages may come and go: every access is checked.
+        /// On-demand paging: the application may unmap and map pages, so every access is checked.
         const ON_DEMAND = 1 << 6;
-        /// Asks for huge pages behind on-demand paging: accepted, without effect.
+        /// Requests huge pages for on-demand paging: accepted, without effect.
         const HUGETLB = 1 << 7;
         /// Peers may FLUSH to global visibility.
         const FLUSH_GLOBAL = 1 << 8;
         /// Peers may FLUSH to persistence.
         const FLUSH_PERSISTENT = 1 << 9;
-        /// Optional: PCIe may reorder. No meaning for a software device.
+        /// Optional: permits PCIe to reorder accesses. No meaning for a software device.
         const RELAXED_ORDERING = 1 << 20;
     }
 }
 
 impl Access {
-    /// Everything that a peer may do.
+    /// All rights of peers.
     pub const REMOTE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_READ).union(Self::REMOTE_ATOMIC);
 }

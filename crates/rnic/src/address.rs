@@ -12,8 +12,8 @@ impl Gid {
         Self((0xffff << 32 | u32::from_be_bytes([a, b, c, d]) as u128).to_be_bytes())
     }
 
-    /// Whether this is the same address. In halves: an address that was put together a moment ago is not yet
-    /// in memory as one piece, and comparing it as one would wait for that.
+    /// Whether both are the same address. Compares two 64-bit halves: a GID that was assembled a moment ago
+    /// is not yet in memory as one piece, and a 128-bit load of it would stall.
     #[inline(always)]
     pub(crate) fn is(&self, other: &Self) -> bool {
         let halves = |gid: &Self| {
@@ -68,12 +68,12 @@ impl core::fmt::Debug for Gid {
     }
 }
 
-/// How to reach a peer, as `ibv_ah_attr` gives it. On RoCEv2 the global route is all there is.
+/// Route to a peer, as `ibv_ah_attr` gives it. RoCEv2 uses only the global route (GRH).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AddressVector {
     /// Address of the peer.
     pub destination: Gid,
-    /// Our own address: an index into the GID table.
+    /// Index of the source address in the GID table.
     pub source_index: u8,
     /// DSCP in the upper six bits, ECN in the lower two.
     pub traffic_class: u8,
@@ -85,16 +85,17 @@ pub struct AddressVector {
     pub service_level: u8,
 }
 
-/// Where a packet goes: what the network layers need to know, looked up once per queue pair.
+/// Path of a packet: the input of the network layers, looked up once per queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Path {
     /// Source address of the packets.
     pub source: Gid,
-    /// The peer's, or a multicast group.
+    /// Destination address: that of the peer, or of a multicast group.
     pub destination: Gid,
     /// UDP source port, 0xc000 and above: entropy for ECMP and receive-side scaling (IBTA A17.3.2.1).
     pub source_port: u16,
-    /// DSCP and ECN. The device asks for ECN-capable transport (ECT(0)) only where the program or DCQCN does.
+    /// DSCP and ECN. The device sets ECN-capable transport (ECT(0)) only where the program or DCQCN requests
+    /// it.
     pub traffic_class: u8,
     /// Hop limit (IPv4: TTL).
     pub hop_limit: u8,
@@ -102,8 +103,8 @@ pub struct Path {
     pub service_level: u8,
     /// IPv6 flow label.
     pub flow_label: u32,
-    /// 0 is the network. Other numbers are shared-memory channels that the driver has between devices of one
-    /// host, and has given to the queue pair ([`crate::SharedMemory::set_channel`]).
+    /// Number of the shared-memory channel; 0 is the network. The driver has such channels between devices of
+    /// one host, and assigns one to the queue pair ([`crate::SharedMemory::set_channel`]).
     pub channel: u16,
 }
 
@@ -117,27 +118,27 @@ pub struct Senders {
 }
 
 impl Senders {
-    /// Whether a queue pair is one of them.
+    /// Whether a queue pair number is in the range.
     pub fn have(&self, qpn: Qpn) -> bool {
         qpn.value().checked_sub(self.first.value()).is_some_and(|distance| distance < self.count)
     }
 }
 
-/// The shared-memory channel by which something arrives.
+/// The shared-memory channel on which a packet arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Channel {
-    /// Its number, as in [`Path::channel`].
+    /// Number of the channel, as in [`Path::channel`].
     pub number: u16,
-    /// The queue pairs at its other end.
+    /// The queue pairs at the other end of the channel.
     pub senders: Senders,
 }
 
-/// What the network layers saw of an arriving packet.
+/// Fields of the IP header of an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Arrival {
     /// Source address of the IP header.
     pub source: Gid,
-    /// IP destination: one of ours, or a multicast group.
+    /// Destination address of the IP header: one of the device's, or a multicast group.
     pub destination: Gid,
     /// IPv4 TOS or IPv6 traffic class; the lower two bits 3 mean congestion experienced.
     pub traffic_class: u8,

@@ -8,9 +8,9 @@ use wire::{Qpn, Rkey};
 pub enum Status {
     /// The request was executed.
     Success = 0,
-    /// A message was too long for its buffer, or longer than 2^31.
+    /// A message was longer than its buffer, or longer than 2^31 bytes.
     LocalLength = 1,
-    /// The queue pair could not do it for a local reason.
+    /// The queue pair could not execute the request for a local reason.
     LocalQpOperation = 2,
     /// A local key, range or right was wrong.
     LocalProtection = 4,
@@ -18,15 +18,15 @@ pub enum Status {
     Flushed = 5,
     /// Binding a memory window failed.
     WindowBind = 6,
-    /// An answer made no sense.
+    /// A response was inconsistent with the request.
     BadResponse = 7,
     /// Local access error: an immediate write that could not be placed.
     LocalAccess = 8,
-    /// The peer found the request invalid.
+    /// The peer rejected the request as invalid.
     RemoteInvalidRequest = 9,
-    /// The peer refused the key, range or right.
+    /// The peer refused the key, range or access right.
     RemoteAccess = 10,
-    /// The peer could not do it.
+    /// The peer could not execute the request.
     RemoteOperation = 11,
     /// No answer, after all retries.
     RetryExceeded = 12,
@@ -36,7 +36,7 @@ pub enum Status {
     General = 21,
 }
 
-/// What completed; the values are those of `ibv_wc_opcode`.
+/// Operation that completed; the values are those of `ibv_wc_opcode`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
 pub enum CompletionKind {
@@ -62,19 +62,19 @@ pub enum CompletionKind {
     ReceiveWriteImmediate = 129,
 }
 
-/// What a receive completion carries besides its bytes.
+/// Data that a receive completion carries besides the received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Extra {
-    /// The completion has neither.
+    /// Neither immediate data nor an invalidated key.
     #[default]
     None,
     /// Immediate data, big-endian as on the wire.
     Immediate([u8; 4]),
-    /// This key of ours was invalidated by the sender.
+    /// The local key that the sender invalidated.
     Invalidated(Rkey),
 }
 
-/// What carried a received UD packet (IBTA A17.4.5.1: a flag in the completion says so).
+/// IP version of a received UD packet (IBTA A17.4.5.1: a flag in the completion gives it).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NetworkHeader {
     /// An IPv4 header, in the second half of the 40 bytes.
@@ -102,6 +102,6 @@ pub struct Completion {
     pub extra: Extra,
     /// UD receives: the header that the first 40 bytes of the buffer hold.
     pub grh: Option<NetworkHeader>,
-    /// When the device generated it, in nanoseconds of the driver's clock.
+    /// Time at which the device generated it, in nanoseconds of the driver's clock.
     pub at_ns: u64,
 }

@@ -18,15 +18,15 @@ pub struct CompletionQueues {
     queues: Slab<CompletionQueue>,
     queues_max: usize,
     entries_max: u32,
-    /// Queues that overran: the device fails their queue pairs after the call that found it.
+    /// Queues that overran: the device fails their queue pairs after the call in which they did.
     overrun: Vec<Cq>,
-    /// Queues whose event waits for company.
+    /// Queues whose event waits for further completions.
     moderated: Vec<Cq>,
 }
 
 /// Operations of programs on completion queues.
 impl CompletionQueues {
-    /// Makes a completion queue.
+    /// Creates a completion queue.
     pub fn create(&mut self, entries: u32) -> Result<Cq, Error> {
         self.check_size(entries)?;
         if self.queues.len() >= self.queues_max {
@@ -35,7 +35,7 @@ impl CompletionQueues {
         Ok(Cq(self.queues.insert(CompletionQueue::new(entries)) as u32))
     }
 
-    /// Changes the size. It cannot fall below what waits in the queue.
+    /// Changes the size. It cannot fall below the number of completions in the queue.
     pub fn resize(&mut self, cq: Cq, entries: u32) -> Result<(), Error> {
         self.check_size(entries)?;
         let queue = self.get_mut(cq)?;
@@ -46,7 +46,7 @@ impl CompletionQueues {
         Ok(())
     }
 
-    /// Says how long an armed queue waits with its event for further completions.
+    /// Sets how long an armed queue delays its event for further completions.
     pub fn moderate(&mut self, cq: Cq, moderation: Moderation) -> Result<(), Error> {
         self.get_mut(cq)?.moderate(moderation);
         Ok(())
@@ -61,20 +61,20 @@ impl CompletionQueues {
         Ok(())
     }
 
-    /// Asks for one [`Event::Completion`], for a completion that comes later.
+    /// Requests one [`Event::Completion`] for a later completion.
     pub fn arm(&mut self, cq: Cq, arm: Arm) -> Result<(), Error> {
         self.get_mut(cq)?.arm(arm);
         Ok(())
     }
 
-    /// Takes back what [`Self::arm`] asked for: the queue reports no completion until it is armed again.
+    /// Cancels the request of [`Self::arm`]: the queue reports no completion until it is armed again.
     pub fn disarm(&mut self, cq: Cq) {
         if let Ok(queue) = self.get_mut(cq) {
             queue.disarm();
         }
     }
 
-    /// Hands up to `most` completions to `take`, oldest first; returns how many.
+    /// Passes up to `most` completions to `take`, oldest first; returns how many.
     pub fn poll(&mut self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
         let Ok(queue) = self.get_mut(cq) else { return 0 };
         let mut taken = 0;
@@ -86,13 +86,13 @@ impl CompletionQueues {
         taken
     }
 
-    /// How many completions [`Self::poll`] would find.
+    /// Number of completions that [`Self::poll`] would return.
     #[inline]
     pub fn completions(&self, cq: Cq) -> usize {
         self.queues.get(cq.0 as usize).map_or(0, |queue| queue.len() as usize)
     }
 
-    /// Whether [`Self::poll`] would find something.
+    /// Whether [`Self::poll`] would return a completion.
     #[inline]
     pub fn has_completions(&self, cq: Cq) -> bool {
         self.completions(cq) > 0
@@ -106,7 +106,7 @@ impl CompletionQueues {
     }
 }
 
-/// For queue pairs and SRQs, which complete here.
+/// Operations of queue pairs and SRQs, which add completions.
 impl CompletionQueues {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl CompletionQueues {
         self.queues.get_mut(cq.0 as usize).ok_or(Error::NoSuchObject)
     }
 
-    /// Forgets the completions of a queue pair.
+    /// Drops the completions of a queue pair.
     pub(crate) fn purge(&mut self, cq: Cq, qpn: Qpn) {
         if let Some(queue) = self.queues.get_mut(cq.0 as usize) {
             queue.purge(qpn);
@@ -169,18 +169,18 @@ impl CompletionQueues {
         self.overrun.pop()
     }
 
-    /// Whether events wait for company.
+    /// Whether events wait for further completions.
     #[inline]
     pub(crate) fn is_moderating(&self) -> bool {
         !self.moderated.is_empty()
     }
 
-    /// When the first event that waits for company goes at last.
+    /// Deadline of the first event that waits for further completions.
     pub(crate) fn next_moderated(&self) -> Option<Instant> {
         self.moderated.iter().filter_map(|cq| self.queues.get(cq.0 as usize)?.due()).min()
     }
 
-    /// Lets events go that have waited long enough.
+    /// Raises the events that have waited long enough.
     pub(crate) fn release_moderated(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         let queues = &mut self.queues;
         self.moderated.retain(|cq| {

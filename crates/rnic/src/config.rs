@@ -1,4 +1,4 @@
-//! What a device is told at birth: its limits, numbers and policies.
+//! Configuration of a device at its creation: limits, numbers and policies.
 
 use crate::time::Nanos;
 
@@ -25,13 +25,13 @@ pub struct Config {
     pub max_srq: u32,
     /// Work requests per shared receive queue at most.
     pub max_srq_wr: u32,
-    /// READs and atomics that a queue pair takes at once, as responder and as initiator.
+    /// READs and atomics that a queue pair has outstanding at most, as responder and as initiator.
     pub max_rd_atomic: u8,
     /// Multicast groups at most, and queue pairs per group.
     pub max_mcast_groups: u32,
     /// Queue pairs attached to one multicast group at most.
     pub max_mcast_attach: u32,
-    /// Bytes of unacknowledged data that a queue pair keeps in the network at most.
+    /// Limit of unacknowledged bytes that a queue pair keeps in the network.
     pub window_bytes: u32,
     /// Place WRITEs and READ responses as they arrive, in any order, and give every WRITE packet a RETH, as
     /// ConnectX does with adaptive routing on. Off: go-back-N (IBTA 9.7.5.1.2).
@@ -39,12 +39,12 @@ pub struct Config {
     /// Give every packet of a WRITE without immediate a RETH even without out-of-order receive: each is a
     /// WRITE of its own to the peer. They are then equally long, which segmentation offload wants.
     pub write_only: bool,
-    /// How far ahead of the expected PSN a packet may be and still be placed; also how many packets a hole
-    /// may lie behind before it counts as lost.
+    /// How far ahead of the expected PSN a packet may be and still be placed; also how many packets may
+    /// arrive after a hole before it counts as lost.
     pub reorder_window: u32,
-    /// While more follows at once, an acknowledgement is asked for after so many packets at the latest.
+    /// Largest number of packets between two requests for an acknowledgement while more follow at once.
     pub ack_interval: u32,
-    /// How long the requester takes to go back after a sequence error: adapters do it in firmware.
+    /// Time that the requester takes to go back after a sequence error: adapters do it in firmware.
     pub recovery_ns: Nanos,
     /// Bytes of each packet besides its payload that pacing counts: headers, preamble and gap.
     pub overhead_bytes: u32,
@@ -55,7 +55,7 @@ pub struct Config {
 /// Which congestion control a queue pair runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CongestionConfig {
-    /// None: the window alone.
+    /// No algorithm: the window alone limits.
     Off,
     /// The window shrinks on loss and grows again: for networks without PFC, such as a socket buffer.
     Adaptive,
@@ -63,7 +63,7 @@ pub enum CongestionConfig {
     Dcqcn(DcqcnConfig),
     /// Swift (Kumar et al., SIGCOMM 2020) with these parameters.
     Swift(SwiftConfig),
-    /// HPCC (Li et al., SIGCOMM 2019) with these parameters: for networks whose switches tell of themselves,
+    /// HPCC (Li et al., SIGCOMM 2019) with these parameters: for networks whose switches add telemetry (INT),
     /// and drivers that pass it on ([`crate::simulation::Simulated::handle_telemetry`]).
     Hpcc(HpccConfig),
 }
@@ -71,15 +71,15 @@ pub enum CongestionConfig {
 /// Parameters of HPCC, as in its paper's section 3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HpccConfig {
-    /// Line rate in bits per second: where a flow starts.
+    /// Line rate in bits per second: the rate at which a flow starts.
     pub line_rate_bps: u64,
-    /// T: the round trip's time in an empty network, a little more than the longest.
+    /// T: the base round-trip time in an empty network, a little more than the longest.
     pub base_rtt_ns: Nanos,
-    /// eta: how full links may be, in units of 2^-16.
+    /// eta: target utilisation of links, in units of 2^-16.
     pub eta: u32,
-    /// maxStage: steps in a row by which the window only grows.
+    /// maxStage: consecutive steps in which the window only grows.
     pub stages_max: u8,
-    /// W_AI: bytes of a step.
+    /// W_AI: additive increase in bytes per step.
     pub additive_bytes: u32,
 }
 
@@ -99,29 +99,29 @@ impl Default for HpccConfig {
 /// Parameters of Swift, as in its paper's section 3.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwiftConfig {
-    /// The delay, from a packet's leaving to its acknowledgement, below which the window grows: without hops
-    /// and with a large window.
+    /// The target delay, from sending a packet to its acknowledgement, below which the window grows: without
+    /// hops and with a large window.
     pub target_ns: Nanos,
-    /// What the target grows by per switch on the way.
+    /// Increase of the target per switch on the path.
     pub hop_ns: Nanos,
-    /// fs_range: what it grows by at most as the window shrinks; 0 is none.
+    /// fs_range: the largest increase of the target as the window shrinks; 0 is none.
     pub flow_range_ns: Nanos,
-    /// fs_min_cwnd: the window at which it has grown by that, in units of 2^-16 packets.
+    /// fs_min_cwnd: the window at which the increase is largest, in units of 2^-16 packets.
     pub flow_min: u32,
-    /// fs_max_cwnd: the window from which on it does not grow, in units of 2^-16 packets.
+    /// fs_max_cwnd: the window from which on there is no increase, in units of 2^-16 packets.
     pub flow_max: u32,
-    /// ai: bytes that the window grows by per round trip.
+    /// ai: additive increase of the window in bytes per round trip.
     pub additive_bytes: u32,
-    /// beta: how strongly the window shrinks, in units of 2^-16.
+    /// beta: multiplicative decrease, in units of 2^-16.
     pub beta: u32,
-    /// max_mdf: the largest part by which it shrinks at once, in units of 2^-16.
+    /// max_mdf: the largest part by which the window shrinks at once, in units of 2^-16.
     pub decrease_max: u32,
 }
 
 impl Default for SwiftConfig {
-    /// The paper names few of its constants. Those of htsim's model of it (`sim/swift.cpp`, which calls them
-    /// guesses): 0.8, a half, 0.1 and 100 packets. A packet per round trip, and a target of 25 us that
-    /// neither hops nor windows move, unless that is asked for.
+    /// The paper gives few of its constants. Those of htsim's model of it (`sim/swift.cpp`, which calls them
+    /// guesses): 0.8, a half, 0.1 and 100 packets. One packet per round trip, and a target of 25 us that
+    /// neither hops nor windows change by default.
     fn default() -> Self {
         Self {
             target_ns: Nanos::from_micros(25),
@@ -139,15 +139,15 @@ impl Default for SwiftConfig {
 /// Parameters of DCQCN, named as in the paper's section 5.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DcqcnConfig {
-    /// Line rate in bits per second: where a flow starts.
+    /// Line rate in bits per second: the rate at which a flow starts.
     pub line_rate_bps: u64,
-    /// Rates never fall below this.
+    /// Lower limit of rates.
     pub minimum_rate_bps: u64,
     /// g: weight of a new observation in alpha, as a shift (1/256 is 8).
     pub g_shift: u8,
     /// N: at most one CNP per queue pair in this time.
     pub cnp_interval_ns: Nanos,
-    /// K: alpha decays when no CNP came for this long.
+    /// K: alpha decays when no CNP arrived for this time.
     pub alpha_interval_ns: Nanos,
     /// T: time between rate increases.
     pub increase_interval_ns: Nanos,
@@ -159,23 +159,23 @@ pub struct DcqcnConfig {
     pub additive_bps: u64,
     /// R_HAI: hyper increase in bits per second.
     pub hyper_bps: u64,
-    /// How many bytes may leave at once after the driver has asked late, or the queue pair had nothing to
-    /// send: the depth of the rate limiter's token bucket. 0 where the driver asks in time, as a simulator.
+    /// How many bytes may leave at once after the driver was late, or the queue pair had nothing to send: the
+    /// depth of the rate limiter's token bucket. 0 for a driver that is in time, such as a simulator.
     pub burst_bytes: u32,
-    /// As adapters' firmware has it, if given: in ticks of a clock instead of with each notification.
+    /// The variant in adapters' firmware, if given: clock ticks instead of a cut with each notification.
     pub firmware: Option<FirmwareDcqcn>,
 }
 
-/// What firmware does differently from DCQCN's paper: alpha moves up or down every `alpha_interval_ns`, by
-/// whether a notification came in it; the rate is cut at most once per `cut_interval_ns`; and the first step
-/// beyond fast recovery is additive, all later ones are hyper, by the clock alone. (Parameters
-/// `rate_reduce_monitor_period`, `dce_tcp_rtt` and `clamp_tgt_rate` of ConnectX; the model is that of
-/// HPCC's authors, SIGCOMM 2019.)
+/// Differences of adapters' firmware from DCQCN's paper: alpha moves up or down every `alpha_interval_ns`,
+/// depending on whether a notification arrived in it; the rate is cut at most once per `cut_interval_ns`; and
+/// the first step beyond fast recovery is additive, all later ones are hyper, by the clock alone. (Parameters
+/// `rate_reduce_monitor_period`, `dce_tcp_rtt` and `clamp_tgt_rate` of ConnectX; the model is that of HPCC's
+/// authors, SIGCOMM 2019.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirmwareDcqcn {
-    /// Time between cuts at least.
+    /// Least time between cuts.
     pub cut_interval_ns: Nanos,
-    /// A cut that follows another without an increase between them lowers the target too.
+    /// Whether a cut that follows another without an increase between them lowers the target too.
     pub clamp_target: bool,
 }
 

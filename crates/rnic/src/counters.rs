@@ -1,4 +1,4 @@
-//! What the device counts. Names follow `/sys/class/infiniband/*/ports/1/{counters,hw_counters}` where those
+//! Counters of the device. Names follow `/sys/class/infiniband/*/ports/1/{counters,hw_counters}` where those
 //! exist.
 
 macro_rules! counters {
@@ -15,7 +15,7 @@ macro_rules! counters {
                 [$((stringify!($field), self.$field),)*].into_iter()
             }
 
-            /// What an operation makes of each counter and the same counter of another set.
+            /// Applies an operation to each counter and the same counter of another set.
             #[must_use]
             pub fn zip_with(&self, other: &Self, operation: impl Fn(u64, u64) -> u64) -> Self {
                 Self { $($field: operation(self.$field, other.$field),)* }
@@ -31,7 +31,7 @@ counters! {
         sent_packets,
         /// Payload bytes sent.
         sent_bytes,
-        /// Packets received, whatever became of them.
+        /// Packets received, dropped ones included.
         received_packets,
         /// Payload bytes received.
         received_bytes,
@@ -53,7 +53,7 @@ counters! {
         dropped_no_receive,
         /// Packets of an unreliable message that lost its beginning.
         dropped_incomplete,
-        /// Answers to no outstanding request, and those that cannot come from the peer.
+        /// Responses to no outstanding request, and those that cannot come from the peer.
         dropped_unexpected_response,
         /// Requests that were executed before (responder).
         duplicate_request,
@@ -89,8 +89,8 @@ counters! {
         np_ecn_marked_roce_packets,
         /// Congestion notification packets handled (reaction point).
         rp_cnp_handled,
-        /// Congestion notification packets ignored (reaction point): nothing was sent that could have been
-        /// marked, or more came than a notification point sends.
+        /// Congestion notification packets ignored (reaction point): no packet that could have been marked
+        /// was sent, or more arrived than a notification point sends.
         rp_cnp_ignored,
     }
 }

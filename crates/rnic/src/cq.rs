@@ -6,26 +6,26 @@ use crate::handle::Cq;
 use crate::time::{Instant, Nanos};
 use alloc::collections::VecDeque;
 
-/// For which completion an armed queue raises its event.
+/// The completions for which an armed queue raises its event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arm {
-    /// An event for the next completion.
+    /// The next completion.
     Any,
-    /// The next that is solicited or failed.
+    /// The next completion that is solicited or failed.
     Solicited,
 }
 
-/// Events that wait for company: one for so many completions, or for the first after so much time. An event
-/// waits for nothing when either is 0.
+/// Interrupt moderation: an event is raised after so many completions, or so much time after the first. It is
+/// not delayed when either is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Moderation {
     /// Number of completions that an event waits for.
     pub count: u16,
-    /// Since the first of them.
+    /// Time since the first of them.
     pub period: Nanos,
 }
 
-/// What a completion means for the event.
+/// Kind of a completion, which decides whether it raises the event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Notice {
     Ordinary,
@@ -40,10 +40,10 @@ pub(crate) struct CompletionQueue {
     armed: Option<Arm>,
     overrun: bool,
     moderation: Moderation,
-    /// Completions that would have raised an event, and when the first of them lets it go at last.
+    /// Completions that wait for the event, and the deadline at which the first of them raises it.
     held: u16,
     due: Option<Instant>,
-    /// Queue pairs and SRQs that complete here: it cannot be destroyed before them.
+    /// Number of queue pairs and SRQs that complete here: the queue cannot be destroyed before them.
     pub(crate) users: u32,
 }
 
@@ -66,12 +66,12 @@ impl CompletionQueue {
         self.moderation = moderation;
     }
 
-    /// When an event that waits goes at last.
+    /// Deadline of an event that waits.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Lets an event go that has waited long enough.
+    /// Raises an event that has waited long enough.
     pub(crate) fn release(&mut self, cq: Cq, now: Instant) -> Option<Event> {
         self.due.filter(|due| *due <= now).map(|_| self.raise(cq))
     }
@@ -81,7 +81,7 @@ impl CompletionQueue {
         Event::Completion(cq)
     }
 
-    /// Whether one completion more is enough for an event; if not, it is held.
+    /// Whether one more completion raises the event; if not, it is counted as held.
     fn is_enough(&mut self, at: Instant) -> bool {
         self.held += 1;
         if self.moderation.period == Nanos(0) || self.held >= self.moderation.count {
@@ -92,7 +92,7 @@ impl CompletionQueue {
     }
 
     pub(crate) fn arm(&mut self, arm: Arm) {
-        // Asking for any completion is not taken back by asking for solicited ones (IBTA 11.4.2.2).
+        // A request for any completion is not cancelled by one for solicited completions (IBTA 11.4.2.2).
         if self.armed != Some(Arm::Any) {
             self.armed = Some(arm);
         }
@@ -106,7 +106,7 @@ impl CompletionQueue {
         self.ring.pop_front()
     }
 
-    /// Adds a completion. A full queue loses it, and is in error from then on (IBTA 10.8.2.1).
+    /// Adds a completion. A full queue drops it, and is in error from then on (IBTA 10.8.2.1).
     pub(crate) fn push(&mut self, cq: Cq, completion: Completion, notice: Notice) -> Option<Event> {
         if self.ring.len() >= self.capacity as usize {
             let first = !core::mem::replace(&mut self.overrun, true);
@@ -122,7 +122,7 @@ impl CompletionQueue {
         raises.then(|| self.raise(cq))
     }
 
-    /// Forgets the completions of a queue pair that is reset or destroyed (as `ibv_destroy_qp` promises).
+    /// Drops the completions of a queue pair that is reset or destroyed (as `ibv_destroy_qp` promises).
     pub(crate) fn purge(&mut self, qpn: wire::Qpn) {
         self.ring.retain(|completion| completion.qpn != qpn);
     }

@@ -1,9 +1,9 @@
-//! Why the device refuses a call.
+//! Errors of calls on the device.
 
-/// One closed list; `verbs` maps each to the errno that programs expect.
+/// Reasons for which a call is refused; `verbs` maps each to the errno that programs expect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// EINVAL: a handle that names nothing (any more).
+    /// EINVAL: a handle without an object, or whose object was removed.
     #[error("no such object")]
     NoSuchObject,
     /// EINVAL: an argument outside what the device or the object allows.
@@ -21,7 +21,7 @@ pub enum Error {
     /// EBUSY: something still uses the object.
     #[error("the object is in use")]
     Busy,
-    /// EOPNOTSUPP: the device does not do this.
+    /// EOPNOTSUPP: the device does not support this.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
 }

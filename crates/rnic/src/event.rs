@@ -1,14 +1,14 @@
-//! What the device tells its driver unasked: completion events and asynchronous events (IBTA 11.6.3).
+//! Events that the device reports to its driver: completion events and asynchronous events (IBTA 11.6.3).
 
 use crate::handle::{Cq, Srq};
 use wire::Qpn;
 
-/// Taken with [`crate::Device::poll_event`].
+/// An event, taken with [`crate::Device::poll_event`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// An armed completion queue got the completion that it waited for; it is disarmed now.
     Completion(Cq),
-    /// A completion queue overran: it lost a completion and is of no more use.
+    /// A completion queue overran: it lost a completion and cannot be used any more.
     CqError(Cq),
     /// The queue pair went to the error state because of an error that no completion reports.
     QpFatal(Qpn),
@@ -26,13 +26,13 @@ pub enum Event {
     SrqLimitReached(Srq),
     /// An SRQ failed.
     SrqError(Srq),
-    /// The port came up. The device's driver knows, and says so with [`crate::Device::set_port_active`].
+    /// The port came up. The driver reports it with [`crate::PortMut::set_active`].
     PortActive,
     /// The port went down.
     PortError,
-    /// The GID table changed after birth.
+    /// The GID table changed after the creation of the device.
     GidChange,
-    /// The device is gone for good, and everything on it. The driver knows, and says so with
-    /// [`crate::Device::set_removed`].
+    /// The device was removed, or has failed ([`crate::Device::fail`]): its objects cannot be used any more.
+    /// The driver reports a removal with [`crate::PortMut::set_removed`].
     DeviceFatal,
 }

@@ -1,49 +1,49 @@
-//! The GID table: which address stands at which index.
+//! The GID table: the address at each index.
 
 use crate::address::Gid;
 
-/// Entries of the GID table: programs walk all of it, so it is small.
+/// Entries of the GID table: it is small, since programs read all of it.
 pub(crate) const GID_TABLE_LENGTH: usize = 16;
 /// Indices that programs name without looking at the table: 0 by default, 1 and 3 as the RoCE v2 entries of
 /// adapters' first IPv4 address (3 on mlx5, where every address has a RoCE v1 entry before it).
 const COMMON_INDICES: usize = 4;
 
-/// The table. An address keeps its index for as long as it is there, because queue pairs and programs know it
-/// by that, and gets it back when it returns.
+/// The GID table. An address keeps its index for as long as the interface has it, because queue pairs and
+/// programs use the index, and gets it back when it returns.
 #[derive(Clone, Debug, Default)]
 pub struct GidTable {
     entries: [Option<Gid>; GID_TABLE_LENGTH],
-    /// What each index had last, to give it back.
+    /// The last address of each index, which gets the index back when it returns.
     former: [Option<Gid>; GID_TABLE_LENGTH],
 }
 
 impl GidTable {
-    /// The table of an interface with these addresses, in the order that Linux gives them (link-local, IPv4,
-    /// IPv6). Index 0 is for the link-local address. Indices up to 3 that no address takes repeat the first
-    /// IPv4 address, and so does index 0 without a link-local address; without IPv4 it repeats the first
-    /// address.
+    /// Creates the table of an interface with these addresses, in the order that Linux gives them
+    /// (link-local, IPv4, IPv6). Index 0 is for the link-local address. Indices up to 3 that no address takes
+    /// repeat the first IPv4 address, and so does index 0 without a link-local address; without IPv4 it
+    /// repeats the first address.
     pub fn new(addresses: &[Gid]) -> Self {
         let mut table = Self::default();
         table.follow(addresses);
         table
     }
 
-    /// The GID at an index, if there is one.
+    /// The GID at an index.
     pub fn get(&self, index: u8) -> Option<Gid> {
         self.entries.get(usize::from(index)).copied().flatten()
     }
 
-    /// All entries up to the last that is used. Those of [`Self::new`] have no gap.
+    /// All entries up to the last one in use. Those of [`Self::new`] have no gap.
     pub fn used(&self) -> impl Iterator<Item = Gid> {
         self.entries.iter().copied().flatten()
     }
 
-    /// Whether the address is in it.
+    /// Whether the table contains the address.
     pub fn contains(&self, gid: Gid) -> bool {
         self.entries.contains(&Some(gid))
     }
 
-    /// Whether each index has the same address in both.
+    /// Whether both tables have the same address at each index.
     pub(crate) fn has_same_entries(&self, other: &Self) -> bool {
         self.entries == other.entries
     }
@@ -55,10 +55,10 @@ impl GidTable {
         }
     }
 
-    /// Follows a change of the interface's addresses, ordered as for [`Self::new`]. The entries of an address
-    /// that is gone become empty, and are its own again when it returns. An address that was not there
-    /// before takes the first index that never had another one, or else the first that is empty. Addresses
-    /// beyond the table's length have no entry.
+    /// Updates the table after a change of the interface's addresses, ordered as for [`Self::new`]. The
+    /// entries of an address that was removed become empty, and are reserved for its return. A new address
+    /// takes the first index that never had another one, or else the first empty one. Addresses beyond the
+    /// table's length have no entry.
     pub(crate) fn follow(&mut self, addresses: &[Gid]) {
         for (entry, former) in self.entries.iter_mut().zip(&mut self.former) {
             *former = entry.or(*former);
@@ -83,8 +83,8 @@ impl GidTable {
         }
     }
 
-    /// Fills what is left of the common indices. One that had another address waits for that one: a queue
-    /// pair that uses the index must not send from another address.
+    /// Fills the common indices that are empty. One that had another address is reserved for that one: a
+    /// queue pair that uses the index must not send from another address.
     fn repeat(&mut self, addresses: &[Gid]) {
         let v4 = addresses.iter().copied().find(|gid| gid.ipv4().is_some());
         for (index, entry) in self.entries.iter_mut().enumerate().take(COMMON_INDICES) {
@@ -143,7 +143,7 @@ mod tests {
         let before = table.clone().entries;
         table.follow(&[LINK_LOCAL]);
         assert_eq!(entries(&table), [Some(LINK_LOCAL)]);
-        // In another order than before.
+        // Another order than before.
         table.follow(&[LINK_LOCAL, B]);
         assert_eq!(entries(&table), [Some(LINK_LOCAL), None, Some(B)]);
         table.follow(&all);
@@ -160,7 +160,7 @@ mod tests {
         let mut table = GidTable::new(&[A]);
         table.follow(&[LINK_LOCAL, A, B]);
         assert_eq!(entries(&table), [Some(A), Some(A), Some(A), Some(A), Some(LINK_LOCAL), Some(B)]);
-        // The index of an address that is gone is taken only where there is no other one.
+        // The index of a removed address is taken only when no other one is free.
         table.follow(&[A, B, GLOBAL]);
         assert_eq!(table.get(4), None);
         assert_eq!(table.get(6), Some(GLOBAL));

@@ -1,8 +1,8 @@
-//! What a peer may do to memory here, in a form that can be shown to it.
+//! Grants: the rights of a peer to access local memory, in a form that can be published to it.
 //!
-//! A peer on the same host that can reach our memory executes a WRITE or READ itself, if it finds that we
-//! would. The rules are these, here and there; where they say no, the request goes to the responder, whose
-//! refusal is the one that counts.
+//! A peer on the same host that can reach local memory executes a WRITE or READ itself, if it finds that the
+//! responder would. Both sides use these rules; where they refuse, the request goes to the responder, which
+//! decides.
 
 use crate::access::Access;
 use crate::address::Gid;
@@ -10,53 +10,53 @@ use crate::handle::Pd;
 use crate::memory::{Backing, Piece};
 use wire::{Qpn, Rkey};
 
-/// A region, or a bound window.
+/// Grant of a region, or of a bound window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionGrant {
-    /// Key by which peers name it.
+    /// Remote key of the region or window.
     pub rkey: Rkey,
     /// Its protection domain.
     pub pd: Pd,
-    /// Where its first byte is.
+    /// Address of its first byte in local memory.
     pub start: u64,
     /// Length in bytes.
     pub length: u64,
-    /// The address by which peers find the first byte.
+    /// Address by which peers name the first byte.
     pub iova: u64,
     /// Access rights of peers.
     pub access: Access,
-    /// The one queue pair that may use it (a window of type 2).
+    /// The only queue pair that may use it (a window of type 2).
     pub only: Option<Qpn>,
 }
 
-/// A queue pair that takes requests.
+/// Grant of a queue pair that accepts requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueGrant {
     /// Queue pair number.
     pub qpn: Qpn,
     /// Number of the connected queue pair.
     pub peer: Qpn,
-    /// Our address, as the peer was told.
+    /// Local address, as configured for the connection.
     pub source: Gid,
     /// Address of the peer.
     pub destination: Gid,
     /// Its protection domain.
     pub pd: Pd,
-    /// Its rights. Those to READ and to atomics are left out where it takes none.
+    /// Its rights. Those to READ and to atomics are left out where it accepts none.
     pub access: Access,
 }
 
-/// What happened to things that can be granted.
+/// An object whose grant has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// To the region or window with this key.
+    /// The region or window with this key.
     Region(Rkey),
-    /// To a queue pair.
+    /// A queue pair.
     Queue(Qpn),
 }
 
 impl RegionGrant {
-    /// The memory behind a range, if a queue pair of this protection domain may do this to all of it.
+    /// The memory of a range, if a queue pair of this protection domain has the rights `need` to all of it.
     #[inline(always)]
     pub fn piece(&self, pd: Pd, qpn: Qpn, address: u64, length: u32, need: Access) -> Option<Piece> {
         let granted = self.pd == pd && self.access.contains(need) && self.only.is_none_or(|only| only == qpn);

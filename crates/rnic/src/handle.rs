@@ -1,4 +1,4 @@
-//! Names of the device's objects. Queue pairs are named by their number, [`wire::Qpn`].
+//! Handles of the device's objects. Queue pairs are named by their number, [`wire::Qpn`].
 
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -12,7 +12,7 @@ macro_rules! handles {
                 self.0
             }
 
-            /// The handle of a number that [`Self::value`] gave.
+            /// The handle with a number that [`Self::value`] returned.
             pub const fn from_value(value: u32) -> Self {
                 Self(value)
             }
@@ -25,11 +25,11 @@ handles! {
     Pd;
     /// Handle of a completion queue.
     Cq;
-    /// Shared receive queue. XRC knows it by another number ([`crate::Srqs::number`]).
+    /// Shared receive queue. XRC uses another number for it ([`crate::Srqs::number`]).
     Srq;
     /// Handle of an XRC domain.
     Xrcd;
-    /// Local key: names a memory region to its owner, and is the handle by which it is deregistered.
+    /// Local key: identifies a memory region to its owner, and is the handle by which it is deregistered.
     Lkey;
     /// Handle of a memory window.
     Window;

@@ -9,7 +9,7 @@
 //! 1. [`Device::transmit`] with a [`Sink`] until it returns 0. Positive acknowledgements may be left for a
 //!    while ([`Device::pending`] says when there is nothing else), so that they travel with data.
 //! 2. [`Device::poll_event`] until `None`: completion channels and asynchronous events.
-//! 3. [`Device::next_timeout`]: when to come back at the latest.
+//! 3. [`Device::next_timeout`]: the deadline of the next call.
 //!
 //! Completions wait in their queues for [`CompletionQueues::poll`]. Each call does bounded work:
 //! `handle_packet` handles one packet, `transmit` at most its budget. A spurious timeout does nothing. No

@@ -1,44 +1,44 @@
-//! The one way in which the device reaches application memory.
+//! Access of the device to application memory.
 //!
-//! Live, addresses are real; in a simulation a phantom counts bytes. The device checks keys, ranges and
-//! rights before it calls, so an implementation sees only what a region covers.
+//! In a live device addresses are real; in a simulation a phantom counts bytes. The device checks keys,
+//! ranges and rights before each call, so an implementation sees only addresses that a region covers.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// A stretch of application memory.
+/// A contiguous range of application memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// Where it begins, as the application sees it.
+    /// Its first address, as the application sees it.
     pub address: u64,
     /// Length in bytes.
     pub length: u32,
-    /// What is behind it.
+    /// Kind of memory behind it.
     pub backing: Backing,
 }
 
-/// What is behind a stretch of memory.
+/// Kind of memory behind a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// Pages that stay.
+    /// Pinned pages, which stay mapped.
     Pinned,
-    /// The region was registered for on-demand paging: nothing promised that pages are there.
+    /// Memory registered for on-demand paging: pages may be unmapped.
     OnDemand,
-    /// Nothing: what is stored is gone, what is read is zeros. The address means nothing.
+    /// No memory: stores are discarded, loads give zeros. The address has no meaning.
     Null,
 }
 
 /// Payload of an arriving packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Payload<'a> {
-    /// Bytes that do not change meanwhile.
+    /// Bytes that do not change during the call.
     Bytes(&'a [u8]),
-    /// Simulated: a number of bytes without content.
+    /// A number of bytes without content, in a simulation.
     Phantom(u32),
-    /// Bytes that another process may change meanwhile (shared memory), at an address that means
-    /// something to the driver's [`Memory`] alone.
+    /// Bytes in shared memory that another process may change during the call, at an address that only the
+    /// driver's [`Memory`] can interpret.
     Foreign {
-        /// Where they are.
+        /// Address of the bytes.
         address: u64,
         /// Length in bytes.
         length: u32,
@@ -46,7 +46,7 @@ pub enum Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// A payload of no bytes.
+    /// An empty payload.
     pub const EMPTY: Self = Self::Bytes(&[]);
 
     /// Length in bytes.
@@ -57,12 +57,12 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the payload is empty.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first `length` bytes, and the rest. `length` is cut to what is there.
+    /// Splits after `length` bytes, or at the end if that is more.
     pub fn split_at(self, length: u32) -> (Self, Self) {
         let length = length.min(self.len());
         match self {
@@ -79,7 +79,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Where a packet that is to be sent finds its payload.
+/// Source of the payload of a packet that is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Gather<'a> {
     /// Bytes that the device holds: data posted inline, or generated.
@@ -89,7 +89,7 @@ pub enum Gather<'a> {
 }
 
 impl Gather<'_> {
-    /// A payload of no bytes.
+    /// An empty payload.
     pub const EMPTY: Self = Self::Inline(&[]);
 
     /// Length in bytes.
@@ -101,35 +101,34 @@ impl Gather<'_> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether the payload is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The memory is not there (an on-demand region whose pages the application does not have).
+/// The memory is not mapped (an on-demand region whose pages the application does not have).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("application memory is not mapped")]
 pub struct Fault;
 
-/// Application memory, as the device writes it and operates on it. (It is read by the sink, which sends
-/// packets:
-/// [`crate::Sink`].)
+/// Application memory, for writes and atomic operations of the device. (The sink, which sends packets, reads
+/// it: [`crate::Sink`].)
 pub trait Memory {
-    /// Stores payload at `piece`, whose length is the payload's. Ascending, the last bytes becoming visible
-    /// last: programs spin on the last byte of an RDMA WRITE.
+    /// Stores payload at `piece`, which has the same length. In ascending order, so that the last bytes
+    /// become visible last: programs poll the last byte of an RDMA WRITE.
     fn write(&mut self, piece: Piece, payload: Payload<'_>) -> Result<(), Fault>;
 
-    /// Adds to the eight bytes (host order) at `piece`; returns what was there.
+    /// Adds to the eight bytes (host order) at `piece`; returns the old value.
     fn fetch_add(&mut self, piece: Piece, add: u64) -> Result<u64, Fault>;
 
-    /// Stores `swap` if `compare` was there; returns what was there.
+    /// Stores `swap` if the old value equals `compare`; returns the old value.
     fn compare_swap(&mut self, piece: Piece, compare: u64, swap: u64) -> Result<u64, Fault>;
 
-    /// Stores eight bytes at once (ATOMIC WRITE). The bytes are as they were on the wire.
+    /// Stores eight bytes atomically (ATOMIC WRITE), in the byte order of the packet.
     fn store(&mut self, piece: Piece, bytes: [u8; 8]) -> Result<(), Fault>;
 
-    /// A copy of payload. A driver whose payload can be [`Payload::Foreign`] has to say how that is had.
+    /// Copies a payload. A driver whose payload can be [`Payload::Foreign`] must override this.
     fn keep(&mut self, payload: Payload<'_>) -> Box<[u8]> {
         match payload {
             Payload::Bytes(bytes) => bytes.into(),

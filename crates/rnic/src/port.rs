@@ -35,7 +35,7 @@ impl Port {
         self.gids.get(index)
     }
 
-    /// The MTU: the longest datagram.
+    /// The active MTU: the longest payload of a datagram.
     pub fn active_mtu(&self) -> Mtu {
         self.active_mtu
     }
@@ -45,15 +45,15 @@ impl Port {
         self.is_active
     }
 
-    /// What the port has counted.
+    /// Counters of the port.
     #[inline]
     pub fn counters(&self) -> &PortCounters {
         &self.counters
     }
 }
 
-/// The port of a device, for changes ([`crate::Device::port_mut`]). Changes of what programs have read raise
-/// events.
+/// The port of a device, for changes ([`crate::Device::port_mut`]). Changes of attributes that programs can
+/// query raise events.
 #[derive(Debug)]
 pub struct PortMut<'d> {
     pub(crate) port: &'d mut Port,
@@ -66,29 +66,29 @@ impl PortMut<'_> {
         self.port.gids.set(index, gid);
     }
 
-    /// Replaces the addresses, ordered as for [`GidTable::new`]; those that stay keep their indices.
+    /// Replaces the addresses, ordered as for [`GidTable::new`]; those that remain keep their indices.
     pub fn change_gids(&mut self, addresses: &[Gid]) {
         let before = self.port.gids.clone();
         self.port.gids.follow(addresses);
-        // What indices had before does not concern programs.
+        // The former addresses of indices are not visible to programs.
         if !self.port.gids.has_same_entries(&before) {
             self.events.push_back(Event::GidChange);
         }
     }
 
-    /// Sets the MTU: the longest datagram.
+    /// Sets the active MTU: the longest payload of a datagram.
     pub fn set_active_mtu(&mut self, mtu: Mtu) {
         self.port.active_mtu = mtu;
     }
 
-    /// Says whether the port is up. It is at birth.
+    /// Sets whether the port is up. It is up initially.
     pub fn set_active(&mut self, active: bool) {
         if core::mem::replace(&mut self.port.is_active, active) != active {
             self.events.push_back(if active { Event::PortActive } else { Event::PortError });
         }
     }
 
-    /// Says that the device is gone for good: what it stood for is no more.
+    /// Reports that the device was removed, because the interface that it represents was.
     pub fn set_removed(&mut self) {
         if !core::mem::replace(&mut self.port.is_removed, true) {
             self.events.push_back(Event::DeviceFatal);

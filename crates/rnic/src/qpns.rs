@@ -1,4 +1,4 @@
-//! Queue pair numbers: which are given out, and to whom.
+//! Queue pair numbers: allocation, and the table from number to queue pair.
 //!
 //! A host grants ranges; within them numbers are drawn at random, so that neither the next number nor a freed
 //! one can be guessed (ReDMArk, USENIX Security 2021).
@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use wire::Qpn;
 
-/// Draws before a free number is looked for in order.
+/// Limit of random draws before a free number is searched in order.
 const DRAWS_MAX: u32 = 32;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Qpns {
 }
 
 impl Qpns {
-    /// Adds numbers. Those that are there already, and the reserved ones, are left out.
+    /// Adds numbers. Those that were added before, and the reserved ones, are left out.
     pub(crate) fn add(&mut self, first: Qpn, count: u32) {
         let from = first.value().max(2);
         let to = first.value().saturating_add(count).min(Qpn::MULTICAST.value());
@@ -43,7 +43,7 @@ impl Qpns {
         self.ranges.iter().map(|range| range.slots.len() as u32 - range.used).sum()
     }
 
-    /// Gives a number to the queue pair with this index.
+    /// Allocates a number for the queue pair with this index.
     pub(crate) fn allocate(&mut self, index: usize, random: &mut Random) -> Option<Qpn> {
         let range = self.ranges.iter_mut().find(|range| (range.used as usize) < range.slots.len())?;
         let length = range.slots.len() as u32;

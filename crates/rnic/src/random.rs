@@ -1,9 +1,9 @@
-//! The device's one generator: ChaCha8, value-stable, seeded by the driver.
+//! The random generator of the device: ChaCha8, value-stable, seeded by the driver.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// Makes keys, queue pair numbers and salts unpredictable without the seed.
+/// Generates keys, queue pair numbers and salts that are unpredictable without the seed.
 #[derive(Debug)]
 pub(crate) struct Random(ChaCha8Rng);
 
@@ -16,8 +16,8 @@ impl Random {
         self.0.next_u32()
     }
 
-    /// Below `bound`, which is not 0. The bias of at most 2^-8 for 24-bit bounds does not matter here: the
-    /// number has to be hard to guess, not evenly spread.
+    /// A number below `bound`, which is not 0. The bias of at most 2^-8 for 24-bit bounds does not matter
+    /// here: the number has to be hard to guess, not uniformly distributed.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(self.next_u32()) * u64::from(bound)) >> 32) as u32
     }

@@ -6,8 +6,7 @@ use crate::work::{ReceiveRequest, Sge};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Work requests wait here until a message takes one. The elements of all stand in one ring, in the same
-/// order.
+/// A queue of receive work requests. The elements of all requests are in one ring, in the same order.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveQueue {
     requests: VecDeque<(u64, u32)>,
@@ -42,13 +41,13 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Bytes that the next request has room for.
+    /// Buffer size of the next request in bytes.
     pub(crate) fn next_room(&self) -> Option<u64> {
         let &(_, count) = self.requests.front()?;
         Some(self.sges.iter().take(count as usize).map(|sge| u64::from(sge.length)).sum())
     }
 
-    /// Takes the oldest request; its elements replace what is in `sges`.
+    /// Takes the oldest request; its elements replace those in `sges`.
     pub(crate) fn take(&mut self, sges: &mut Vec<Sge>) -> Option<u64> {
         let (id, count) = self.requests.pop_front()?;
         sges.clear();
@@ -73,14 +72,14 @@ impl ReceiveQueue {
 pub(crate) struct SharedReceiveQueue {
     pub(crate) pd: Pd,
     pub(crate) queue: ReceiveQueue,
-    /// Below this many requests, an event is raised once. 0 is disarmed.
+    /// Limit: with fewer requests than this, an event is raised once. 0 is disarmed.
     pub(crate) limit: u32,
     pub(crate) xrc: Option<(Xrcd, Cq)>,
     pub(crate) users: u32,
 }
 
 impl SharedReceiveQueue {
-    /// Takes a request; the flag says that the limit was passed just now.
+    /// Takes a request; the flag is true when the limit was passed just now.
     pub(crate) fn take(&mut self, sges: &mut Vec<Sge>) -> (Option<u64>, bool) {
         let id = self.queue.take(sges);
         let below = id.is_some() && self.limit > 0 && self.queue.len() < self.limit;

@@ -1,11 +1,11 @@
-//! Memory regions and windows, and the keys that name them.
+//! Memory regions and windows, and their keys.
 //!
 //! A key is 32 bits. The low byte is the consumer's part (type 2 windows choose it, IBTA 10.6.7.2.2); the
 //! upper 24 are the registration's serial number, hidden by a keyed permutation so that a known key does not
 //! help to guess another one (ReDMArk, USENIX Security 2021, attack on predictable keys). Serial numbers
 //! count up through all 2^24 values before one is used again, so that a deregistered key stays invalid for
-//! millions of registrations. The table has a power of two of slots, and an entry stands in the slot that the
-//! low bits of its serial number name. A look-up costs four multiplications and no hash table.
+//! millions of registrations. The number of slots of the table is a power of two, and an entry is in the slot
+//! with the low bits of its serial number. A look-up costs four multiplications and no hash table.
 
 use crate::access::Access;
 use crate::error::Error;
@@ -21,36 +21,36 @@ use wire::{Qpn, Rkey};
 /// Bits of a serial number: the part of a key that the consumer does not choose.
 const SERIAL_BITS: u32 = 24;
 
-/// Regions and windows at most. The table has at most twice as many slots, so each of its slots stands for
-/// eight serial numbers or more.
+/// Limit of regions and windows. The table has at most twice as many slots, so each slot is shared by eight
+/// serial numbers or more.
 const ENTRIES_MAX: u32 = 1 << 20;
 
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 64;
 
-/// A registered region.
+/// Keys of a registered region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionKeys {
-    /// For the owner's work requests.
+    /// Key for the owner's work requests.
     pub lkey: Lkey,
-    /// For peers; the same number. A region without remote rights refuses it.
+    /// Key for peers; the same number. A region without remote rights refuses it.
     pub rkey: Rkey,
 }
 
-/// What to register.
+/// Parameters of a registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionInit {
-    /// Where the memory is.
+    /// Address of the memory.
     pub address: u64,
     /// Length in bytes.
     pub length: u64,
-    /// The address by which keys find its first byte: `address` normally, 0 when zero-based.
+    /// I/O virtual address of the first byte: `address` normally, 0 when zero-based.
     pub iova: u64,
     /// Access rights of the owner and of peers.
     pub access: Access,
 }
 
-/// What `reregister` changes.
+/// Changes that `reregister` makes; `None` leaves a property as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RegionChange {
     /// New address, length and iova.
@@ -64,7 +64,7 @@ pub struct RegionChange {
 /// Memory window types (IBTA 10.6.7.2). Type 2 is 2B: bound to one queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WindowKind {
-    /// Bound by a verb; any queue pair of the domain may use it.
+    /// Bound by a verb; any queue pair of the protection domain may use it.
     Type1,
     /// Bound by a work request, invalidated before it can be bound again.
     Type2,
@@ -92,12 +92,12 @@ struct Entry {
     iova: u64,
     access: Access,
     kind: Kind,
-    /// A null region: there is no memory behind it.
+    /// Whether it is a null region, without memory.
     is_null: bool,
 }
 
 impl Entry {
-    /// The memory behind `length` bytes at `address`, if all of it belongs to the entry.
+    /// The memory at `address`, if all `length` bytes belong to the entry.
     #[inline(always)]
     fn piece(&self, address: u64, length: u32) -> Option<Piece> {
         let offset = address.checked_sub(self.iova)?;
@@ -130,7 +130,7 @@ pub(crate) struct Regions {
     used: u32,
     /// The last key that was looked up, and its serial number.
     last: Cell<(u32, u32)>,
-    /// Somebody wants to know which keys change.
+    /// Whether changes of keys are recorded in `changed`.
     pub(crate) is_watched: bool,
     pub(crate) changed: Vec<Rkey>,
 }
@@ -172,7 +172,7 @@ impl Regions {
         Ok(RegionKeys { lkey: Lkey(key), rkey: Rkey(key) })
     }
 
-    /// A region of all addresses with nothing behind them, for local use.
+    /// Registers a region of all addresses without memory, for local use.
     pub(crate) fn register_null(&mut self, pd: Pd, random: &mut Random) -> Result<Lkey, Error> {
         let (access, kind) = (Access::LOCAL_WRITE, Kind::Region { bindings: 0 });
         let entry = Entry { key: 0, pd, start: 0, length: u64::MAX, iova: 0, access, kind, is_null: true };
@@ -204,7 +204,7 @@ impl Regions {
         }
         entry.pd = change.pd.unwrap_or(entry.pd);
         if change.translation.is_none() && change.pd.is_none() {
-            // Other rights to the same memory: peers that hold the key go on with it, as Linux has it.
+            // Only the rights change: peers that hold the key continue to use it, as on Linux.
             let serial = self.serial(lkey.0);
             if let Some(known) = self.entry_mut(serial) {
                 *known = entry;
@@ -315,8 +315,8 @@ impl Regions {
         }
     }
 
-    /// The memory behind a local scatter/gather element. Part of its caller, as those below: what comes back
-    /// from a call through memory is read in other widths than it was written, and that waits.
+    /// The memory of a local scatter/gather element. Inlined, as those below: a result that a call returns
+    /// through memory is read in other widths than it was written, and the load stalls.
     #[inline(always)]
     pub(crate) fn local(&self, pd: Pd, sge: &Sge, need: Access) -> Option<Piece> {
         let entry = self.entry(sge.lkey.0)?;
@@ -338,7 +338,7 @@ impl Regions {
         self.grant(rkey)?.piece(pd, qpn, address, length, need)
     }
 
-    /// What a key grants; `None` for a window that is not bound.
+    /// The grant of a key; `None` for a window that is not bound.
     #[inline(always)]
     pub(crate) fn grant(&self, rkey: Rkey) -> Option<RegionGrant> {
         let entry = self.entry(rkey.0)?;
@@ -351,7 +351,7 @@ impl Regions {
         Some(RegionGrant { rkey, pd, start, length, iova, access, only })
     }
 
-    /// Notes that what a key grants may have changed.
+    /// Records that the grant of a key may have changed.
     fn note(&mut self, key: u32) {
         if self.is_watched {
             self.changed.push(Rkey(key));
@@ -401,7 +401,7 @@ impl Regions {
         if self.used as usize * 2 >= self.slots.len() {
             self.grow();
         }
-        // At least half of the slots are free, so this passes over fewer slots than registrations succeed.
+        // At least half of the slots are free, so this skips fewer slots than registrations succeed.
         while self.slots[self.slot(self.next_serial)].is_some() {
             self.advance_serial();
         }
@@ -418,7 +418,7 @@ impl Regions {
         self.next_serial = (self.next_serial + 1) & ((1 << SERIAL_BITS) - 1);
     }
 
-    /// Doubles the table. Two entries never meet in a slot: their serial numbers differed in fewer bits.
+    /// Doubles the table. Two entries never collide: their serial numbers differed in fewer bits.
     fn grow(&mut self) {
         let length = (self.slots.len() * 2).max(SLOTS_MIN);
         let entries = core::mem::replace(&mut self.slots, alloc::vec![None; length]);
@@ -446,7 +446,7 @@ impl Regions {
     }
 }
 
-/// Where the window's first byte is, if the region may carry the binding.
+/// Address of the window's first byte, if the region permits the binding.
 fn bindable(region: &Entry, pd: Pd, binding: &WindowBinding) -> Option<u64> {
     let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     let allowed = matches!(region.kind, Kind::Region { .. })

@@ -1,4 +1,4 @@
-//! Everything of the device that is not a queue pair, and that queue pairs use.
+//! State of the device that queue pairs use, other than the queue pairs themselves.
 
 use crate::access::Access;
 use crate::address::{AddressVector, Path};
@@ -28,17 +28,17 @@ pub(crate) struct Resources {
     pub(crate) srqs: SharedReceives,
     pub(crate) port: Port,
     pub(crate) events: VecDeque<Event>,
-    /// The pieces of the packet at hand; kept so that no packet allocates.
+    /// The pieces of the current packet; kept so that no packet allocates.
     pub(crate) pieces: Vec<Piece>,
-    /// Connections whose requests were forwarded so far.
+    /// Number of connections whose requests were forwarded so far.
     pub(crate) connections: u32,
     /// Close notices of XRC forwarding that are not sent yet, and their channels.
     pub(crate) close_notices: Vec<(u16, ForwardedRequest)>,
-    /// Queue pairs that grant something else now.
+    /// Queue pairs whose grant has changed.
     pub(crate) changed_queues: Vec<Qpn>,
 }
 
-/// A completion to be made, without the fields that most do not have.
+/// A new completion, with the fields that all completions have.
 pub(crate) fn completion(
     qpn: Qpn,
     id: u64,
@@ -75,7 +75,7 @@ impl Resources {
         }
     }
 
-    /// Notes that what a queue pair grants may have changed.
+    /// Records that the grant of a queue pair may have changed.
     pub(crate) fn note_queue(&mut self, qpn: Qpn) {
         if self.regions.is_watched {
             self.changed_queues.push(qpn);
@@ -109,7 +109,7 @@ impl Resources {
         })
     }
 
-    /// The memory behind `length` bytes from `offset` on of a list of elements.
+    /// The memory of `length` bytes from `offset` on in a list of elements.
     pub(crate) fn resolve<'a>(
         &mut self,
         pd: Pd,
@@ -136,7 +136,8 @@ impl Resources {
             length -= taken;
             offset = 0;
         }
-        // Counted, because a length read back together with the pointer waits for all stores before it.
+        // Counted, because a length that is read back together with the pointer waits for all stores before
+        // it.
         if length == 0 { Ok(self.pieces.get(..count).unwrap_or_default()) } else { Err(Unresolved::TooShort) }
     }
 }
@@ -158,11 +159,11 @@ pub(crate) fn scatter(
     Ok(())
 }
 
-/// TTL of a path that names none: Linux's default for RoCEv2.
+/// TTL of a path without one: Linux's default for RoCEv2.
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// Why a list of elements has no memory behind it. As wide as the first field of a [`Piece`], for which it
-/// stands in a `Result`: a narrower one is copied in parts, which the processor waits for.
+/// Reason why a list of elements has no memory. It is as wide as the first field of a [`Piece`], with which
+/// it shares a `Result`: a narrower one would be copied in parts, which stalls the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(crate) enum Unresolved {

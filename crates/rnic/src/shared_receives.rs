@@ -1,4 +1,4 @@
-//! The shared receive queues of a device, and who waits for a receive of one.
+//! The shared receive queues of a device, and the queue pairs that wait for their receives.
 
 use crate::error::Error;
 use crate::handle::{Pd, Srq};
@@ -10,7 +10,7 @@ use wire::Qpn;
 #[derive(Debug)]
 pub(crate) struct SharedReceives {
     queues: Slab<SharedReceiveQueue>,
-    /// The number of the first, and how many numbers there are.
+    /// The first number, and how many numbers there are.
     numbers: (u32, u32),
     /// Queue pairs whose peers, on shared-memory channels, wait for a receive of a shared queue.
     not_ready: Vec<(Srq, Qpn)>,
@@ -46,7 +46,7 @@ impl SharedReceives {
         self.queues.get_mut(srq.0 as usize).ok_or(Error::NoSuchObject)
     }
 
-    /// Whether any of them belongs to `pd`.
+    /// Whether any queue belongs to `pd`.
     pub(crate) fn uses(&self, pd: Pd) -> bool {
         self.queues.iter().any(|(_, srq)| srq.pd == pd)
     }
@@ -55,7 +55,7 @@ impl SharedReceives {
         self.numbers = (first.value(), count);
     }
 
-    /// Whether the next queue has a number.
+    /// Whether there is a number for the next queue.
     pub(crate) fn has_number(&self) -> bool {
         self.queues.vacant_key() < self.numbers.1 as usize
     }
@@ -65,20 +65,20 @@ impl SharedReceives {
         Qpn::new(self.numbers.0 + srq.0)
     }
 
-    /// The queue of ours that has this number, if it is one of our numbers at all.
+    /// The local queue with this number, if there is one.
     pub(crate) fn by_number(&self, number: Qpn) -> Option<Srq> {
         let (first, count) = self.numbers;
         number.value().checked_sub(first).filter(|index| *index < count).map(Srq)
     }
 
-    /// Notes a queue pair whose peer waits for a receive.
+    /// Records a queue pair whose peer waits for a receive.
     pub(crate) fn note_not_ready(&mut self, srq: Srq, qpn: Qpn) {
         if !self.not_ready.contains(&(srq, qpn)) {
             self.not_ready.push((srq, qpn));
         }
     }
 
-    /// The one that has waited longest; it is forgotten.
+    /// Removes and returns the queue pair that has waited longest.
     pub(crate) fn take_not_ready(&mut self, srq: Srq) -> Option<Qpn> {
         let place = self.not_ready.iter().position(|&(waits_for, _)| waits_for == srq)?;
         Some(self.not_ready.remove(place).1)

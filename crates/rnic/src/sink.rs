@@ -1,4 +1,4 @@
-//! Where packets go.
+//! Output of packets.
 
 use crate::address::Path;
 use crate::domain::{ForwardedRequest, SrqOwner};
@@ -6,7 +6,7 @@ use crate::memory::{Fault, Gather};
 use crate::time::Instant;
 use wire::{Packet, Qpn, Reth};
 
-/// A request that a peer on the same host may have executed for it.
+/// A request that a peer on the same host may execute directly.
 #[derive(Clone, Copy, Debug)]
 pub enum Direct<'a> {
     /// RDMA WRITE of these bytes.
@@ -17,24 +17,24 @@ pub enum Direct<'a> {
     FetchAdd {
         /// The value that is added.
         add: u64,
-        /// What was there goes here.
+        /// Destination of the old value.
         into: Gather<'a>,
     },
     /// Compare and swap.
     CompareSwap {
-        /// The value that must be there for the swap.
+        /// The value that the old one must equal for the swap.
         compare: u64,
-        /// The value that is stored then.
+        /// The new value.
         swap: u64,
-        /// What was there goes here.
+        /// Destination of the old value.
         into: Gather<'a>,
     },
 }
 
-/// How a WRITE or READ on a shared-memory channel is executed.
+/// Way of executing a WRITE or READ on a shared-memory channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Execution {
-    /// Through the channel, unless it happens to be alone in its queue.
+    /// Through the channel, unless nothing else is outstanding in its queue.
     ByChannel,
     /// Directly, when all requests before it have been answered.
     Direct,
@@ -42,7 +42,7 @@ pub enum Execution {
     Later,
 }
 
-/// What adapters mark, and drivers may queue, differently.
+/// Kind of a packet. Adapters mark, and drivers may queue, the kinds differently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketKind {
     /// Requests, READ responses, datagrams.
@@ -51,24 +51,23 @@ pub enum PacketKind {
     Acknowledgement,
 }
 
-/// Takes the packets that [`crate::Device::transmit`] makes, one call each, in the order in which they are to
-/// leave.
+/// Receives the packets that [`crate::Device::transmit`] makes, one per call, in the order of transmission.
 pub trait Sink {
     /// The driver's shared-memory channels; [`NoChannels`] where it has none.
     type Channels: Channels;
 
-    /// Sends one packet. The payload is read during the call: afterwards the program may have it back.
-    /// A `Fault` means that the payload could not be read; nothing is sent.
+    /// Sends one packet. The payload is read during the call: afterwards the program may reuse its buffer. A
+    /// `Fault` means that the payload could not be read; nothing is sent.
     fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault>;
 
-    /// When the driver will ask for the next packet at the earliest, if it knows: a queue pair that must not
-    /// send by then is not asked before its own time has come.
+    /// Earliest time at which the driver will request the next packet, if it is known: a queue pair that must
+    /// not send before it gets no turn until its pacing time.
     fn asks_again_at(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether the driver takes a packet of this kind for the network now. Where it does not, the queue pair
-    /// waits for [`crate::Device::resume`].
+    /// Whether the driver accepts a packet of this kind for the network now. Where it does not, the queue
+    /// pair waits for [`crate::Device::resume`].
     #[inline]
     fn has_room(&mut self, _path: &Path, _kind: PacketKind) -> bool {
         true
@@ -80,38 +79,39 @@ pub trait Sink {
     }
 }
 
-/// Shared-memory channels to other devices of the host. What is sent by one goes through [`Sink::send`] too,
-/// with the channel's number in [`Path::channel`].
+/// Shared-memory channels to other devices of the host. Packets for a channel are passed to [`Sink::send`]
+/// too, with the channel's number in [`Path::channel`].
 pub trait Channels {
     /// The shortest WRITE or READ, in bytes, whose execution the driver chooses: [`Self::execution`] and
-    /// [`Self::begins`] are called for no shorter one, which goes through the channel unless it happens to be
-    /// alone in its queue.
+    /// [`Self::begins`] are not called for shorter ones, which go through the channel unless nothing else is
+    /// outstanding in its queue.
     const CHOSEN_FROM: u32;
 
-    /// How many packets of a message, each as long as the path MTU, may be sent as one unit now. The unit has
-    /// the PSN of the first of them, and moves the receiver on by as many. 0 while the channel is full: then
-    /// the queue pair waits for [`crate::Device::resume`].
+    /// Number of packets of a message, each as long as the path MTU, that may be sent as one unit now. The
+    /// unit has the PSN of the first of them, and advances the receiver by as many. 0 while the channel is
+    /// full: then the queue pair waits for [`crate::Device::resume`].
     fn room(&mut self, path: &Path, mtu: u32) -> u32;
 
-    /// Executes a request of ours on the peer's memory here and now, if the peer grants it and the driver can
-    /// reach that memory. False where the request has to go through the channel; nothing is said about what
-    /// the range holds then.
+    /// Executes a request on the peer's memory here and now, if the peer grants it and the driver can reach
+    /// that memory. False where the request has to go through the channel; the contents of the range are then
+    /// undefined.
     fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool;
 
-    /// How a request that begins now is to be executed. `length` is that of its payload.
+    /// How to execute a request that begins now. `length` is that of its payload.
     fn execution(&mut self, path: &Path, is_read: bool, length: u32) -> Execution;
 
-    /// A WRITE or READ begins to go through the channel; `follows` others that are not answered yet.
+    /// Notifies the driver of a WRITE or READ that begins to go through the channel; `follows` is whether
+    /// earlier requests are not answered yet.
     fn begins(&mut self, path: &Path, is_read: bool, length: u32, follows: bool);
 
-    /// Whether requests on this path are executed so cheaply that it pays to wait until the peer has shown
-    /// that it is ready, and to execute all of them.
+    /// Whether direct execution on this path is so cheap that it pays to wait until the peer has answered for
+    /// the first time, and to execute all requests directly.
     fn prefers_to_execute(&mut self, path: &Path) -> bool;
 
     /// The channel for a datagram from one queue pair to another; 0 is the network.
     fn datagram_channel(&mut self, path: &Path, from: Qpn, to: Qpn) -> u16;
 
-    /// The owner of the XRC shared receive queue that a message to our queue pair names.
+    /// The owner of the XRC shared receive queue that a message to the local queue pair names.
     fn srq_owner(&mut self, front_end: Qpn, srq: Qpn) -> SrqOwner;
 
     /// Forwards a request to the other end of a channel, which takes it with

@@ -1,22 +1,22 @@
-//! What switches tell of themselves in the packets that cross them (in-band network telemetry).
+//! In-band network telemetry (INT): data that switches add to the packets that they forward.
 
 use crate::time::Instant;
 
-/// Switches of whose telemetry a queue pair takes note: what HPCC's packets have room for (Li et al., SIGCOMM
+/// Limit of switches whose telemetry a queue pair uses: the capacity of HPCC's packets (Li et al., SIGCOMM
 /// 2019, section 4.1).
 pub const HOPS_MAX: usize = 5;
 
-/// What one switch told about the port that a packet left it by, at the moment when it did.
+/// Telemetry of one switch about the egress port of a packet, at the time when the packet left it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Hop {
-    /// Which port of which switch it is.
+    /// Identifier of the port and its switch.
     pub port: u32,
-    /// By the switch's clock.
+    /// Time by the switch's clock.
     pub at: Instant,
     /// Bytes that the port sent since it came up.
     pub sent_bytes: u64,
-    /// Bytes that wait there.
+    /// Bytes in the port's queue.
     pub queued_bytes: u32,
-    /// Its speed, in bits per second.
+    /// Speed of the port in bits per second.
     pub rate_bps: u64,
 }

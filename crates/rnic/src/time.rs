@@ -1,17 +1,17 @@
-//! Time as the device sees it: nanoseconds since a moment that the driver chose.
+//! Time of the device: nanoseconds since an origin that the driver chooses.
 
 use core::ops::{Add, Sub};
 
-/// A moment, in nanoseconds.
+/// A point in time, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Instant(pub u64);
 
-/// A span of time, in nanoseconds.
+/// A duration, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Nanos(pub u64);
 
 impl Instant {
-    /// Later than everything: the deadline of what does not run.
+    /// Later than all others: the deadline of a timer that does not run.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 }
 

@@ -1,11 +1,11 @@
-//! Work requests: what a program posts.
+//! Work requests of programs.
 
 use crate::access::Access;
 use crate::address::AddressVector;
 use crate::handle::{Lkey, Window};
 use wire::{Qpn, Rkey, Tail};
 
-/// Scatter/gather element: local memory named by a local key.
+/// Scatter/gather element: local memory with a local key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sge {
     /// Address, or offset in a zero-based region.
@@ -16,16 +16,16 @@ pub struct Sge {
     pub lkey: Lkey,
 }
 
-/// Where the data of a send work request lies.
+/// Source of the data of a send work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Data<'a> {
     /// Registered memory, read when the packets are made.
     Sges(&'a [Sge]),
-    /// Bytes copied now (IBV_SEND_INLINE): the program may reuse its buffer at once.
+    /// Bytes copied at once (IBV_SEND_INLINE): the program may reuse its buffer after the call.
     Inline(&'a [u8]),
 }
 
-/// What to do.
+/// Operation of a send work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// SEND, plain, with immediate, or with invalidate.
@@ -36,7 +36,7 @@ pub enum Operation {
         address: u64,
         /// Key of the peer's memory region or window.
         rkey: Rkey,
-        /// Immediate data makes the peer's receive queue take part.
+        /// Immediate data; it consumes a receive of the peer.
         immediate: Option<[u8; 4]>,
     },
     /// RDMA READ from the peer's memory.
@@ -52,9 +52,9 @@ pub enum Operation {
         address: u64,
         /// Key of the peer's memory region or window.
         rkey: Rkey,
-        /// The value that must be there for the swap.
+        /// The value that the old one must equal for the swap.
         compare: u64,
-        /// The value that is stored then.
+        /// The new value.
         swap: u64,
     },
     /// Fetch and add on eight bytes.
@@ -66,7 +66,7 @@ pub enum Operation {
         /// The value that is added.
         add: u64,
     },
-    /// Eight bytes stored at once.
+    /// Stores eight bytes atomically.
     AtomicWrite {
         /// Remote address, a multiple of eight.
         address: u64,
@@ -84,10 +84,10 @@ pub enum Operation {
 pub struct WindowBinding {
     /// The window that is bound.
     pub window: Window,
-    /// Its new key (type 2: chosen by the program; type 1: the device's, see
-    /// [`crate::Device::next_window_key`]).
+    /// Its new key (type 2: chosen by the program; type 1: by the device, see
+    /// [`crate::RegisteredMemory::next_window_key`]).
     pub rkey: Rkey,
-    /// The region behind it.
+    /// Local key of the region behind it.
     pub region: Lkey,
     /// Address of the first byte of the range.
     pub address: u64,
@@ -97,10 +97,10 @@ pub struct WindowBinding {
     pub access: Access,
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destination {
-    /// How to get there.
+    /// Route to the peer.
     pub vector: AddressVector,
     /// The peer's queue pair.
     pub qpn: Qpn,
@@ -114,9 +114,9 @@ bitflags::bitflags! {
     pub struct SendFlags: u32 {
         /// Waits until earlier READs and atomics of this queue are done.
         const FENCE = 1;
-        /// Success is reported too.
+        /// Reports success too.
         const SIGNALED = 1 << 1;
-        /// The peer's completion raises an event even when only solicited ones are asked for.
+        /// The peer's completion raises an event even when only solicited ones are requested.
         const SOLICITED = 1 << 2;
     }
 }
@@ -124,9 +124,9 @@ bitflags::bitflags! {
 /// A send work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendRequest<'a> {
-    /// Comes back in the completion.
+    /// Identifier, returned in the completion.
     pub id: u64,
-    /// What to do.
+    /// Operation to execute.
     pub operation: Operation,
     /// Signaling, fence and solicited event.
     pub flags: SendFlags,
@@ -141,7 +141,7 @@ pub struct SendRequest<'a> {
 /// A receive work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiveRequest<'a> {
-    /// Comes back in the completion.
+    /// Identifier, returned in the completion.
     pub id: u64,
     /// Buffers, filled in this order.
     pub sges: &'a [Sge],

@@ -18,12 +18,12 @@ use wire::cm::{
     SidrReq, SidrStatus, Subject,
 };
 
-/// Why a REQ is answered with a REJ, or with nothing.
+/// Reason why a REQ is answered with a REJ, or dropped.
 enum Refusal {
     Reject(RejectReason),
-    /// With additional information: the first bytes count.
+    /// A REJ with additional information, of which the first bytes are valid.
     Inform(RejectReason, [u8; 16], usize),
-    /// The peer will ask again.
+    /// No answer: the peer repeats the REQ.
     Drop,
 }
 
@@ -49,14 +49,15 @@ impl Cm {
         }
     }
 
-    /// Whether the peer gives the name of a connection that is over to another: it is another process, that
-    /// draws from the same names. The time-wait of our queue pair goes on without the name.
+    /// Whether the peer uses the communication ID of a connection that is over for another queue pair:
+    /// another of its processes has drawn the same ID. The time-wait of the local queue pair goes on without
+    /// the ID.
     pub(super) fn has_forgotten(&self, id: CommId, qpn: Qpn) -> bool {
         let over = |it: &Connection| it.state == CmState::TimeWait && it.remote_qpn != qpn;
         self.connections.get(id).is_some_and(over)
     }
 
-    /// The peer's name for the connection is known already.
+    /// Handles a REQ whose communication ID is already that of a connection.
     fn handle_req_again(&mut self, id: CommId, arrival: &Arrival, mad: &CmMad, req: &Req, now: Instant) {
         let Some(connection) = self.connections.get(id) else { return };
         let (state, service_timeout) = (connection.state, self.config.service_timeout);
@@ -111,7 +112,7 @@ impl Cm {
         }
     }
 
-    /// Makes a connection of a REQ that a listener takes.
+    /// Creates a connection from a REQ that a listener takes.
     fn accept_req(
         &mut self,
         arrival: &Arrival,
@@ -148,14 +149,15 @@ impl Cm {
         self.answer(arrival, mad.transaction, compose::with_information(rej, more));
     }
 
-    /// A peer's queue pair is named in a new connection. Either the peer has forgotten this one (it has begun
-    /// anew, IBTA 12.9.8.3.1), or somebody else has sent the message in the peer's name: queue pair numbers
-    /// are few enough to try them all. So the peer is asked before a connection that works is given up.
+    /// Handles a new connection that names a peer's queue pair which is already in a connection. Either the
+    /// peer has lost the state of the old one (stale connection, IBTA 12.9.8.3.1), or a third host has forged
+    /// the message: queue pair numbers are few enough to try them all. So the peer is queried before a
+    /// working connection is given up.
     ///
-    /// The question is a DREQ for a queue pair that the connection does not have. A peer that knows the
+    /// The query is a DREQ for a queue pair that the connection does not have. A peer that knows the
     /// connection drops it, and one that does not answers with a DREP at once (Linux as well), which must
-    /// have both communication IDs and the transaction. A question or answer that is lost is asked again with
-    /// the next message of the new connection.
+    /// have both communication IDs and the transaction. A lost query or answer is repeated with the next
+    /// message of the new connection.
     pub(super) fn inquire(&mut self, id: CommId) {
         let transaction = u64::from(!self.transactions) << 32 | u64::from(id.0);
         let established = |it: &&mut Connection| it.state == CmState::Established;

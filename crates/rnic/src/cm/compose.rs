@@ -1,4 +1,4 @@
-//! Messages, put together from what a connection knows.
+//! Composition of messages from the state of a connection.
 
 use super::config::ack_timeout;
 use super::connection::Connection;
@@ -25,13 +25,13 @@ const EXTENDED_XRC: u8 = 1;
 /// where no flow is large.
 const SOURCE_PORT: u16 = 0xc000;
 
-/// The path back to the sender of a datagram.
+/// The reverse path, to the sender of a datagram.
 pub(super) fn path_back(arrival: &Arrival, hop_limit: u8) -> Path {
     Path {
         source: arrival.destination,
         destination: arrival.source,
         source_port: SOURCE_PORT,
-        // The DSCP is kept, a congestion mark is not handed back.
+        // The DSCP is kept, a congestion mark is not returned.
         traffic_class: arrival.traffic_class & !3,
         hop_limit,
         service_level: 0,
@@ -40,7 +40,7 @@ pub(super) fn path_back(arrival: &Arrival, hop_limit: u8) -> Path {
     }
 }
 
-/// The transport that a REQ asks for, if there is one.
+/// The transport service that a REQ requests, if it is supported.
 pub(super) fn transport_of(req: &Req) -> Option<Service> {
     match (req.transport, req.extended_transport) {
         (TRANSPORT_RC, _) => Some(Service::Rc),
@@ -95,7 +95,8 @@ pub(super) fn req(id: CommId, connect: &Connect, local: &LocalAddress, config: &
 }
 
 pub(super) fn rep(id: CommId, connection: &Connection, accept: &Accept, local: &LocalAddress) -> Rep {
-    // An XRC target is told in a field of its own, and always has shared receive queues (IBTA A14.3.2).
+    // The number of an XRC target is in a field of its own, and it always has shared receive queues (IBTA
+    // A14.3.2).
     let is_target = connection.transport == Service::Xrc;
     let (local_qpn, local_eecn) =
         if is_target { (Qpn::new(0), accept.qpn) } else { (accept.qpn, Qpn::new(0)) };
@@ -134,10 +135,10 @@ pub(super) fn mra(id: CommId, connection: &Connection, service_timeout: u8) -> M
     Mra { local_comm_id: id, remote_comm_id: connection.remote, subject, service_timeout, ..Mra::default() }
 }
 
-/// A rejection of what came last, in the state before it is sent.
+/// The rejection of the last message of the peer, composed in the state before it is sent.
 pub(super) fn rej(id: CommId, connection: &Connection, reject: &Reject) -> Rej {
     let (local_comm_id, subject) = match connection.state {
-        // The peer has not heard our name yet.
+        // The peer has not received the local communication ID yet.
         CmState::ReqReceived => (CommId(0), Subject::Request),
         CmState::ReqMraSent => (id, Subject::Request),
         CmState::RepReceived | CmState::RepMraSent => (id, Subject::Reply),
@@ -153,14 +154,15 @@ pub(super) fn rej(id: CommId, connection: &Connection, reject: &Reject) -> Rej {
     }
 }
 
-/// We waited long enough. By the GUID a peer finds the connection whose name at our end is all it knows.
+/// The rejection after a timeout. The peer, which knows only its own communication ID, finds the connection
+/// by the GUID.
 pub(super) fn rej_timeout(id: CommId, connection: &Connection, local: Option<&LocalAddress>) -> Rej {
     let guid = local.map_or(0, |local| local.ca_guid).to_be_bytes();
     let reject = Reject { reason: RejectReason::TIMEOUT, private_data: [0; wire::cm::REJ_PRIVATE_DATA] };
     with_information(rej(id, connection, &reject), &guid)
 }
 
-/// Adds what the reason of a rejection asks for; what is too long is cut.
+/// Adds the additional information of a rejection (ARI); it is truncated to the field.
 pub(super) fn with_information(mut rej: Rej, information: &[u8]) -> Rej {
     let length = information.len().min(INFORMATION);
     rej.information[..length].copy_from_slice(&information[..length]);
@@ -181,7 +183,7 @@ pub(super) fn dreq(
     }
 }
 
-/// The answer to a DREQ, whether we know the connection or not: either way it is no more.
+/// The answer to a DREQ, whether the connection is known or not: in both cases it is over.
 pub(super) fn drep(dreq: &Dreq) -> Drep {
     Drep { local_comm_id: dreq.remote_comm_id, remote_comm_id: dreq.local_comm_id, ..Drep::default() }
 }
@@ -208,7 +210,7 @@ pub(super) fn sidr_rep(connection: &Connection, resolution: &Resolution) -> Sidr
     }
 }
 
-/// Alternate paths are not supported: RoCEv2's routes fail over below us.
+/// The answer to a LAP: alternate paths are not supported, since the IP network reroutes below RoCEv2.
 pub(super) fn apr(lap: &wire::cm::Lap, known: bool) -> Apr {
     Apr {
         local_comm_id: lap.remote_comm_id,

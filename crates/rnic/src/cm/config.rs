@@ -1,4 +1,4 @@
-//! What can be set, and the limits of everything that others can fill.
+//! Configuration of the connection manager, and the limits of everything that peers can fill.
 
 use super::ids::IdSeries;
 use crate::time::Nanos;
@@ -6,25 +6,26 @@ use crate::time::Nanos;
 /// Settings; the defaults are those of Linux's rdma_cm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CmConfig {
-    /// How long each end may take to answer: 4.096 µs times 2 to this power. 0..=[`TIMEOUT_CODE_MAX`],
-    /// default 20 (4.3 s).
+    /// Response time of each end: 4.096 µs times 2 to this power. 0..=[`TIMEOUT_CODE_MAX`], default 20 (4.3
+    /// s).
     pub response_timeout: u8,
     /// How often a message is repeated. 0..=15, default 15.
     pub retries: u8,
-    /// How much time an answer may take once the peer was told that it does (MRA): 4.096 µs times 2 to this
-    /// power. 0..=[`TIMEOUT_CODE_MAX`], default 24 (69 s).
+    /// Time that an answer may take after an MRA to the peer: 4.096 µs times 2 to this power.
+    /// 0..=[`TIMEOUT_CODE_MAX`], default 24 (69 s).
     pub service_timeout: u8,
-    /// Connections in any state but listening, and service ID resolutions. Default 65,536: 50 MB.
+    /// Limit of connections in any state but listening, and of service ID resolutions. Default 65,536: 50 MB.
     pub connections_max: usize,
-    /// Listeners. Default 16,384.
+    /// Limit of listeners. Default 16,384.
     pub listeners_max: usize,
-    /// TTL of what is sent. Default 64.
+    /// TTL of sent datagrams. Default 64.
     pub hop_limit: u8,
-    /// What communication IDs begin with, where several connection managers share queue pair 1. Default 0.
+    /// Prefix of communication IDs, where several connection managers share queue pair 1. Default 0.
     pub comm_id_prefix: u32,
-    /// How many bits of an ID that is: 0..=24, default 0.
+    /// Length of the prefix in bits: 0..=24, default 0.
     pub comm_id_prefix_bits: u8,
-    /// Where IDs go on, when another used some of them before. Default: a series of its own, from the seed.
+    /// Series of communication IDs to continue, when another manager used some of them before. Default: a
+    /// series of its own, from the seed.
     pub comm_id_series: Option<IdSeries>,
     /// Whether [`super::Cm::poll_change`] is called: default no.
     pub reports_changes: bool,
@@ -47,27 +48,28 @@ impl Default for CmConfig {
     }
 }
 
-/// The most that the field of a REQ holds.
+/// The largest value of the field in a REQ.
 pub(super) const RETRIES_MAX: u8 = 15;
 
-/// The longest time that a peer can make us wait at once: 69 s. Its fields could say 2.4 hours.
+/// The longest time that a peer can impose at once: 69 s. The fields of its messages could express 2.4 hours.
 pub const TIMEOUT_CODE_MAX: u8 = 24;
 
-/// Datagrams that wait to be sent. A driver takes them after each input, so more than a few are there only
-/// when it does not; the network may lose datagrams, and so may we.
+/// Limit of datagrams that wait to be sent. A driver takes them after each input, so more than a few wait
+/// only when it does not; further ones are dropped, as a network may drop them.
 pub(super) const TRANSMITS_MAX: usize = 4_096;
 
-/// Timers that one call handles.
+/// Limit of timers that one call handles.
 pub(super) const TIMEOUTS_PER_CALL: usize = 64;
 
-/// How long an answer is kept that has no confirmation (a REJ, a SIDR_REP), in response times: a peer that
-/// missed it asks again after one and two packet lifetimes.
+/// How long an answer without confirmation (a REJ, a SIDR_REP) is kept, in response times: a peer that missed
+/// it repeats its request after one and two packet lifetimes.
 pub(super) const REPLAY_RESPONSES: u64 = 2;
 
-/// Timers that are looked at when the table is full and something has to go.
+/// Limit of timers that are examined when the table is full and a connection has to be evicted.
 pub(super) const EVICTIONS_SCANNED_MAX: usize = 64;
 
-/// A time code (IBTA 12.7.10 and others): 4.096 µs times 2 to this power, of codes above the limit the limit.
+/// Duration of a time code (IBTA 12.7.10 and others): 4.096 µs times 2 to this power. Codes above the limit
+/// give the limit.
 pub(super) const fn duration(code: u8) -> Nanos {
     let code = if code < TIMEOUT_CODE_MAX { code } else { TIMEOUT_CODE_MAX };
     Nanos(4_096 << code)

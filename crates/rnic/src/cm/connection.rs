@@ -1,4 +1,4 @@
-//! One connection or service ID resolution, and the table of all.
+//! A connection or service ID resolution, and the table of all of them.
 
 use super::config::{CmConfig, EVICTIONS_SCANNED_MAX, REPLAY_RESPONSES, duration};
 use super::ids::CommIds;
@@ -12,40 +12,40 @@ use wire::cm::{CommId, ServiceId};
 use wire::mad::MAD_SIZE;
 use wire::{Qpn, Service};
 
-/// What is remembered of a connection.
+/// State of a connection or service ID resolution.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) state: CmState,
-    /// The peer's name for it; 0 until it said.
+    /// The peer's communication ID; 0 until it is known.
     pub(super) remote: CommId,
-    /// Of the exchange that goes on.
+    /// Transaction ID of the current exchange.
     pub(super) transaction: u64,
     pub(super) path: Path,
     pub(super) service: ServiceId,
-    /// Through whom it came, as long as its owner has not taken it.
+    /// The listener at which the request waits until its owner takes it.
     pub(super) waits_at: Option<ListenerId>,
-    /// Whether a program has it, and gets its events.
+    /// Whether a program owns the connection and receives its events.
     pub(super) owned: bool,
     pub(super) local_qpn: Qpn,
     pub(super) remote_qpn: Qpn,
-    /// For how long an answer is waited.
+    /// How long to wait for an answer.
     pub(super) response_time: Nanos,
     pub(super) retries: u8,
     retries_left: u8,
-    /// The code that we proposed, when we asked.
+    /// The proposed time code, on the active side.
     pub(super) packet_lifetime: u8,
-    /// How long packets may be on their way after the end.
+    /// Duration of the time-wait state: how long packets may still be in the network after the end.
     pub(super) time_wait: Nanos,
     /// How long an answer that the peer does not confirm is kept.
     replay_time: Nanos,
-    /// Whether we asked.
+    /// Whether this is the active side.
     pub(super) active: bool,
-    /// Whether there was a connection, so that its end has a time-wait that the owner hears of.
+    /// Whether the connection was established, so that its end has a time-wait that is reported to the owner.
     pub(super) connected: bool,
     pub(super) transport: Service,
-    /// The transaction of the question whether the peer still knows the connection, if it was asked.
+    /// Transaction ID of the query whether the peer still knows the connection, if one was sent.
     pub(super) inquiry: Option<u64>,
-    /// What was said last, for when it has to be said again.
+    /// The last message sent, for retransmission.
     pub(super) sent: [u8; MAD_SIZE],
     deadline: Option<Instant>,
 }
@@ -88,10 +88,10 @@ impl Connection {
     }
 }
 
-/// A peer's name for something of ours.
+/// A peer's address, and its communication ID for a local connection.
 type Remote = (Gid, CommId);
 
-/// All connections, and the ways to find one.
+/// All connections, and the indices to find them.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     by_id: BTreeMap<CommId, Connection>,
@@ -99,17 +99,17 @@ pub(super) struct Connections {
     by_request: BTreeMap<Remote, CommId>,
     by_remote_qpn: BTreeMap<(Gid, Qpn), CommId>,
     timers: BTreeSet<(Instant, CommId)>,
-    /// The connections whose state changed since the last question; empty where changes are not reported.
+    /// Connections whose state changed and that were not reported yet; `None` where changes are not reported.
     changed: Option<BTreeSet<CommId>>,
 }
 
 impl Connections {
-    /// Notes changes from now on.
+    /// Records changes from now on.
     pub(super) fn report_changes(&mut self) {
         self.changed = Some(BTreeSet::new());
     }
 
-    /// One whose state changed.
+    /// The next connection whose state changed.
     pub(super) fn pop_change(&mut self) -> Option<CommId> {
         self.changed.as_mut()?.pop_first()
     }
@@ -124,7 +124,7 @@ impl Connections {
         self.by_id.len()
     }
 
-    /// Adds a connection under an ID that cannot be guessed, and that was not used for long.
+    /// Adds a connection under an ID that cannot be guessed, and that was not in use for a long time.
     pub(super) fn add(
         &mut self,
         connection: Connection,
@@ -134,7 +134,7 @@ impl Connections {
         if self.by_id.len() >= config.connections_max && !self.make_room() {
             return Err(CmError::Exhausted("connections"));
         }
-        // Those that are in use may stand in a row, where many were made at once.
+        // IDs in use may be consecutive, where many connections were created at once.
         let mut names = (0..=self.by_id.len()).map(|_| ids.next());
         let id =
             names.find(|id| !self.by_id.contains_key(id)).ok_or(CmError::Exhausted("communication IDs"))?;
@@ -147,27 +147,27 @@ impl Connections {
         self.by_id.get(&id)
     }
 
-    /// For everything but state, peer's name and queue pair, which the ways to find it depend on.
+    /// For changes of all fields but state, remote ID and queue pair, on which the indices depend.
     pub(super) fn get_mut(&mut self, id: CommId) -> Option<&mut Connection> {
         self.by_id.get_mut(&id)
     }
 
-    /// The one that the peer calls `remote`.
+    /// The connection with the peer's communication ID `remote`.
     pub(super) fn of_remote(&self, peer: Gid, remote: CommId) -> Option<CommId> {
         self.by_remote.get(&(peer, remote)).copied()
     }
 
-    /// The resolution that the peer calls `request`.
+    /// The resolution with the peer's request ID `request`.
     pub(super) fn of_request(&self, peer: Gid, request: CommId) -> Option<CommId> {
         self.by_request.get(&(peer, request)).copied()
     }
 
-    /// The one that the peer's queue pair is in.
+    /// The connection of the peer's queue pair `qpn`.
     pub(super) fn of_remote_qpn(&self, peer: Gid, qpn: Qpn) -> Option<CommId> {
         self.by_remote_qpn.get(&(peer, qpn)).copied()
     }
 
-    /// Notes the peer's name for a connection or resolution.
+    /// Records the peer's ID of a connection or resolution.
     pub(super) fn name(&mut self, id: CommId, remote: CommId) {
         let Some(connection) = self.by_id.get_mut(&id) else { return };
         connection.remote = remote;
@@ -179,7 +179,7 @@ impl Connections {
         self.note_change(id);
     }
 
-    /// Notes the peer's queue pair.
+    /// Records the peer's queue pair.
     pub(super) fn name_queue_pair(&mut self, id: CommId, qpn: Qpn) {
         let Some(connection) = self.by_id.get_mut(&id) else { return };
         connection.remote_qpn = qpn;
@@ -194,7 +194,7 @@ impl Connections {
         self.wake(id, deadline);
     }
 
-    /// Lets go of an ownerless connection that only lingers, of those whose time is over soonest.
+    /// Removes an ownerless connection that only lingers, among those that expire soonest.
     fn make_room(&mut self) -> bool {
         let soonest = self.timers.iter().take(EVICTIONS_SCANNED_MAX);
         let is_idle = |id: &CommId| self.by_id.get(id).is_some_and(|it| !it.owned && it.state.lingers());
@@ -204,7 +204,7 @@ impl Connections {
         true
     }
 
-    /// Ends a connection whatever its state.
+    /// Ends a connection in any state.
     pub(super) fn end(&mut self, id: CommId) {
         if let Some(connection) = self.by_id.get_mut(&id) {
             connection.state = CmState::Idle;
@@ -214,8 +214,7 @@ impl Connections {
         }
     }
 
-    /// What the table of states says to an input, done: the state, its timer, and by what the connection can
-    /// still be found.
+    /// Applies an input as the state table says: sets the state and its timer, and updates the indices.
     pub(super) fn advance(&mut self, id: CommId, input: Input, now: Instant) -> Step {
         let Some(connection) = self.by_id.get_mut(&id) else { return Step::Forbidden };
         let step = step(connection.state, input);
@@ -239,8 +238,8 @@ impl Connections {
         step
     }
 
-    /// Takes the connection out of the ways to find it that its state does not have; an ownerless one that is
-    /// over goes.
+    /// Removes the connection from the indices that its state does not need; an ownerless one that is over is
+    /// deleted.
     fn forget(&mut self, id: CommId, state: CmState) {
         let Some(connection) = self.by_id.get(&id) else { return };
         let (peer, remote, qpn, owned) =
@@ -274,7 +273,7 @@ impl Connections {
         }
     }
 
-    /// Whether the message may be repeated once more; counts.
+    /// Counts a retransmission; false when the limit is reached.
     pub(super) fn retry(&mut self, id: CommId, now: Instant) -> bool {
         let Some(connection) = self.by_id.get_mut(&id) else { return false };
         let Some(left) = connection.retries_left.checked_sub(1) else { return false };
@@ -284,7 +283,7 @@ impl Connections {
         true
     }
 
-    /// An answer was asked for again: it is kept as long as it was in the beginning.
+    /// Restarts the timer of an answer that the peer requested again.
     pub(super) fn keep_answer(&mut self, id: CommId, now: Instant) {
         let Some(connection) = self.by_id.get(&id) else { return };
         if matches!(connection.state, CmState::Refused | CmState::SidrAnswered) {
@@ -292,12 +291,12 @@ impl Connections {
         }
     }
 
-    /// When the next timer ends.
+    /// Deadline of the next timer.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.timers.first().map(|(deadline, _)| *deadline)
     }
 
-    /// One whose timer has ended; the timer stops.
+    /// The next connection whose timer has expired; the timer is stopped.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<CommId> {
         let (deadline, id) = *self.timers.first()?;
         if deadline > now {
@@ -307,24 +306,24 @@ impl Connections {
         Some(id)
     }
 
-    /// Gives up ownership: it has no more events. Returns the listener at which it still waited.
+    /// Removes the owner: the connection has no more events. Returns the listener at which it still waited.
     pub(super) fn disown(&mut self, id: CommId) -> Option<ListenerId> {
         let connection = self.by_id.get_mut(&id)?;
         connection.owned = false;
         connection.waits_at.take()
     }
 
-    /// All that are ours at this address.
+    /// All connections with this local address.
     pub(super) fn at(&self, source: Gid) -> Vec<CommId> {
         self.by_id.iter().filter(|(_, it)| it.path.source == source).map(|(id, _)| *id).collect()
     }
 
-    /// All that wait at a listener.
+    /// All connections that wait at a listener.
     pub(super) fn waiting_at(&self, listener: ListenerId) -> Vec<CommId> {
         self.by_id.iter().filter(|(_, it)| it.waits_at == Some(listener)).map(|(id, _)| *id).collect()
     }
 
-    /// Whether everything that can be found is there, and timers run where they should. For tests.
+    /// Checks that the indices agree with the connections, and timers run where they should. For tests.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         let names = |id: &CommId| self.by_id.contains_key(id);
         if !self.by_remote.values().all(names) || !self.by_request.values().all(names) {

@@ -1,23 +1,22 @@
 //! Communication IDs: each is used once before any is used again, and the next one cannot be predicted.
 //!
-//! A peer keeps the names of connections that are over for as long as packets of theirs may be on their way,
-//! and refuses another connection of the same name. Of names that are drawn at random from 22 bits two in
-//! two thousand are the same every other time; so names are counted, and the count is enciphered: a Feistel
-//! network (Luby and Rackoff, 1988) of ten rounds, as many as NIST SP 800-38G takes for numbers this small,
-//! whose round function is SipHash-2-4 (Aumasson and Bernstein, 2012).
+//! A peer keeps the IDs of connections that are over for as long as their packets may be in the network, and
+//! refuses another connection with the same ID. Of IDs drawn at random from 22 bits, two in two thousand are
+//! equal every other time; so IDs are counted, and the count is encrypted: a Feistel network (Luby and
+//! Rackoff, 1988) of ten rounds, as many as NIST SP 800-38G takes for numbers this small, whose round
+//! function is SipHash-2-4 (Aumasson and Bernstein, 2012).
 
 use crate::random::Random;
 use wire::cm::CommId;
 
 const ROUNDS: u64 = 10;
 
-/// In which order communication IDs are used, and how far that has come: for who goes on where another left
-/// off.
+/// The order of communication IDs and the position in it, to continue where another manager stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct IdSeries {
-    /// The secret that the order follows from.
+    /// The secret key that determines the order.
     pub key: [u64; 2],
-    /// How many were used.
+    /// Number of IDs used.
     pub used: u32,
 }
 
@@ -25,13 +24,13 @@ pub struct IdSeries {
 #[derive(Debug)]
 pub(super) struct CommIds {
     prefix: u32,
-    /// Bits behind the prefix: 8..=32.
+    /// Number of bits after the prefix: 8..=32.
     width: u32,
     series: IdSeries,
 }
 
 impl CommIds {
-    /// Goes on with `series`, or begins a new one. All names begin with the lower bits of `prefix`.
+    /// Continues `series`, or begins a new one. All IDs begin with the lower bits of `prefix`.
     pub(super) fn new(series: Option<IdSeries>, (prefix, bits): (u32, u8), random: &mut Random) -> Self {
         let mut word = || u64::from(random.next_u32()) << 32 | u64::from(random.next_u32());
         let series = series.unwrap_or_else(|| IdSeries { key: [word(), word()], used: 0 });
@@ -44,7 +43,7 @@ impl CommIds {
         self.series.used
     }
 
-    /// The next one, which is never 0. After all come the first ones again.
+    /// The next ID, which is never 0. After the last the series begins again.
     pub(super) fn next(&mut self) -> CommId {
         loop {
             let count = self.series.used & (u32::MAX >> (32 - self.width));
@@ -57,7 +56,7 @@ impl CommIds {
     }
 }
 
-/// Another number of so many bits for each.
+/// Permutation of the numbers of `width` bits.
 fn encipher(key: &[u64; 2], width: u32, number: u32) -> u32 {
     let low_bits = width / 2;
     let (low_mask, high_mask) = ((1 << low_bits) - 1, (1 << (width - low_bits)) - 1);
@@ -77,7 +76,7 @@ fn sip_hash(key: &[u64; 2], word: u64) -> u64 {
         key[0] ^ 0x6c79_6765_6e65_7261,
         key[1] ^ 0x7465_6462_7974_6573,
     ];
-    // The last block has what is left of the message, nothing, and its length.
+    // The last block has the rest of the message, which is empty, and its length.
     for block in [word, 8 << 56] {
         v[3] ^= block;
         sip_rounds(&mut v, 2);
@@ -146,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Names that lie side by side have nothing in common: one bit in two differs.
+    /// Consecutive IDs are uncorrelated: one bit in two differs.
     #[test]
     fn one_says_nothing_of_the_next() {
         let mut ids = ids(10, IdSeries { key: [1, 2], used: 0 });

@@ -1,4 +1,4 @@
-//! Listeners, and which of them a request is for.
+//! Listeners, and the choice of the listener for a request.
 
 use super::config::CmConfig;
 use super::request::{CmError, Listen, ListenAddress, ListenerId};
@@ -10,7 +10,7 @@ use wire::cm::ServiceId;
 #[derive(Clone, Copy, Debug)]
 struct Listener {
     listen: Listen,
-    /// Requests that its owner has not taken yet.
+    /// Requests that the owner has not taken yet.
     waiting: u32,
 }
 
@@ -18,17 +18,17 @@ struct Listener {
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     by_id: BTreeMap<ListenerId, Listener>,
-    /// Those of a service, in the order in which they came.
+    /// Listeners of each service, in the order of creation.
     by_service: BTreeMap<ServiceId, Vec<ListenerId>>,
     next: u32,
 }
 
-/// What the listeners say to a request.
+/// Result of matching a request with the listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Match {
-    /// This one takes it.
+    /// This listener takes it.
     Taken(ListenerId),
-    /// One would, but its backlog is full.
+    /// A listener would take it, but its backlog is full.
     Full,
     /// No listener takes the request.
     Nobody,
@@ -68,7 +68,7 @@ impl Listeners {
     }
 
     /// The listener that takes a request for `service` at `address` (`None` where the service has no
-    /// addresses), the most particular first. The request then waits until [`Self::taken`].
+    /// addresses), the most specific first. The request then waits until [`Self::taken`].
     pub(super) fn admit(&mut self, service: ServiceId, address: Option<IpAddr>) -> Match {
         let candidates = self.by_service.get(&service).map(Vec::as_slice).unwrap_or_default();
         let takes = |id: &&ListenerId| {
@@ -92,12 +92,12 @@ impl Listeners {
         }
     }
 
-    /// How many requests wait at each. For tests.
+    /// Number of requests that wait at each listener. For tests.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (ListenerId, u32)> {
         self.by_id.iter().map(|(id, listener)| (*id, listener.waiting))
     }
 
-    /// A request of the listener waits no more.
+    /// Removes a request from the backlog of a listener.
     pub(super) fn taken(&mut self, id: ListenerId) {
         if let Some(listener) = self.by_id.get_mut(&id) {
             listener.waiting = listener.waiting.saturating_sub(1);
@@ -105,13 +105,13 @@ impl Listeners {
     }
 }
 
-/// Two listeners of one service live together when requests can tell them apart: one address and any address
-/// do, the one address wins. It is the port table that refuses that to programs that did not ask for it.
+/// Whether two listeners of one service conflict. A listener for one address and one for any address do not:
+/// the more specific one wins. The port table refuses the pair to programs that did not request it.
 fn conflict(one: &ListenAddress, other: &ListenAddress) -> bool {
     particularity(one) == particularity(other) && one.overlaps(other)
 }
 
-/// The smaller, the fewer requests it takes.
+/// Specificity: the lower, the fewer requests the listener takes.
 const fn particularity(address: &ListenAddress) -> u8 {
     match address {
         ListenAddress::One(_) => 0,

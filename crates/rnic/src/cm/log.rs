@@ -1,4 +1,5 @@
-//! What the connection manager logs: messages sent, received and repeated, and requests without an answer.
+//! Log events of the connection manager: messages sent, received and repeated, and requests without an
+//! answer.
 
 use super::CmState;
 use crate::address::{Arrival, Path};

@@ -1,5 +1,5 @@
 //! Connection management: connections are requested over queue pair 1, as a state machine (IBTA
-//! chapter 12, RDMA-CM's use of it in Annex A11). It moves no queue pairs: its owners do, when they are told.
+//! chapter 12, RDMA-CM's use of it in Annex A11). It changes no queue pair: the owners do so on its events.
 //!
 //! # Drive contract
 //!
@@ -9,10 +9,10 @@
 //! After any input, until the outputs are empty:
 //! 1. [`Cm::poll_transmit`] until `None`: datagrams, each 256 bytes, to be sent from queue pair 1.
 //! 2. [`Cm::poll_event`] until `None`.
-//! 3. [`Cm::next_timeout`]: when to come back at the latest; it may be over already.
+//! 3. [`Cm::next_timeout`]: the deadline of the next call; it may have passed already.
 //!
-//! Each call does bounded work, and a spurious timeout does nothing. What peers can fill has a limit with a
-//! name in `config.rs`.
+//! Each call does bounded work, and a spurious timeout does nothing. Everything that peers can fill has a
+//! limit with a name in `config.rs`.
 //!
 //! ```text
 //!   active                              passive
@@ -24,9 +24,9 @@
 //!   CmEvent::Disconnected ◀─ DREP ── disconnect
 //! ```
 //!
-//! Connections are named by their local communication ID, which cannot be guessed and comes back late. An
-//! owner that releases one need not have ended it: what politeness demands (REJ, DREQ and its repetitions)
-//! goes on without the owner, which is how the death of a program reaches its peers.
+//! Connections are named by their local communication ID, which cannot be guessed and is reused late. An
+//! owner may release a connection that is not ended: the messages that end it (REJ, DREQ and its repetitions)
+//! are sent without the owner, which is how the exit of a program reaches its peers.
 
 mod arrive;
 mod compose;
@@ -74,13 +74,13 @@ pub struct Cm {
     transmits: VecDeque<Datagram>,
     events: VecDeque<CmEvent>,
     counters: CmCounters,
-    /// The upper half of transaction IDs that we choose.
+    /// The upper half of the transaction IDs chosen here.
     transactions: u32,
 }
 
 impl Cm {
-    /// A connection manager without addresses. The seed must be hard to guess where peers are not trusted:
-    /// an attacker that knows a communication ID can end its connection.
+    /// Creates a connection manager without addresses. The seed must be hard to guess where peers are not
+    /// trusted: an attacker that knows a communication ID can end its connection.
     pub fn new(config: CmConfig, seed: [u8; 32]) -> Self {
         let mut random = Random::new(seed);
         let mut connections = Connections::default();
@@ -101,13 +101,13 @@ impl Cm {
         }
     }
 
-    /// Adds an address, or changes what is known of it.
+    /// Adds an address, or updates it.
     pub fn set_address(&mut self, address: LocalAddress) {
         self.addresses.retain(|other| other.gid != address.gid);
         self.addresses.push(address);
     }
 
-    /// Takes an address away. Its connections end without a word: there is nowhere to say it from.
+    /// Removes an address. Its connections end without a message, since there is no address to send it from.
     pub fn remove_address(&mut self, gid: Gid) {
         self.addresses.retain(|other| other.gid != gid);
         for id in self.connections.at(gid) {
@@ -135,11 +135,11 @@ impl Cm {
         self.transmits.pop_front()
     }
 
-    /// The next thing that an owner has to know.
+    /// The next event for an owner.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<CmEvent> {
         while let Some(event) = self.events.pop_front() {
-            // Whoever released a connection since does not hear of it any more.
+            // Events of connections that were released meanwhile are dropped.
             if self.connections.get(event.id()).is_some_and(|it| it.owned) {
                 return Some(event);
             }
@@ -147,14 +147,14 @@ impl Cm {
         None
     }
 
-    /// A connection whose [`Self::message_at_death`] may have changed, where the configuration asks for it.
+    /// A connection whose [`Self::message_at_death`] may have changed, where the configuration enables this.
     #[must_use]
     pub fn poll_change(&mut self) -> Option<CommId> {
         self.connections.pop_change()
     }
 
-    /// The message that ends the connection at the peer if this process dies: a DREQ, or a REJ before the
-    /// connection is established. Another process sends it then, in place of [`Self::release`]. `None` where
+    /// The message that ends the connection at the peer if this process exits: a DREQ, or a REJ before the
+    /// connection is established. Another process then sends it, in place of [`Self::release`]. `None` where
     /// the peer expects no message.
     pub fn message_at_death(&self, id: CommId) -> Option<Datagram> {
         let connection = self.connections.get(id)?;
@@ -190,13 +190,13 @@ impl Cm {
         Some(Datagram { path: connection.path, mad: mad.to_bytes() })
     }
 
-    /// When [`Self::handle_timeout`] is wanted at the latest.
+    /// The latest time at which [`Self::handle_timeout`] must be called.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.connections.next_deadline()
     }
 
-    /// Repeats what was not answered, gives up what was repeated often enough, and ends what has lingered
-    /// long enough: up to 64 of them, so [`Self::next_timeout`] may still lie behind.
+    /// Repeats unanswered messages, gives up those repeated often enough, and ends connections that have
+    /// lingered long enough: up to 64 of them, so [`Self::next_timeout`] may still be in the past.
     pub fn handle_timeout(&mut self, now: Instant) {
         for _ in 0..TIMEOUTS_PER_CALL {
             let Some(id) = self.connections.pop_due(now) else { return };
@@ -228,7 +228,7 @@ impl Cm {
         self.tell(id, event);
     }
 
-    /// Lets the peer know that we wait no more.
+    /// Sends the REJ that tells the peer of the timeout.
     fn part_with_timeout(&mut self, id: CommId, input: Input, now: Instant) {
         let Some(connection) = self.connections.get(id) else { return };
         let local = self.address(connection.path.source);
@@ -236,7 +236,7 @@ impl Cm {
         self.say(id, input, now, 0, message);
     }
 
-    /// Connections and resolutions there are, ended ones that linger included.
+    /// Number of connections and resolutions, including ended ones that linger.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
@@ -246,24 +246,24 @@ impl Cm {
         self.connections.get(id).map(|connection| connection.state)
     }
 
-    /// The queue pair of ours that a connection is for, once its owner has named it.
+    /// The local queue pair of a connection, once its owner has named it.
     pub fn queue_pair(&self, id: CommId) -> Option<Qpn> {
         self.connections.get(id).map(|connection| connection.local_qpn)
     }
 
-    /// Communication IDs that were used so far, in [`CmConfig::comm_id_series`] too: where the next
-    /// process with this prefix goes on.
+    /// Number of communication IDs used so far, including those of [`CmConfig::comm_id_series`]: the position
+    /// at which the next process with this prefix continues.
     pub const fn comm_ids_used(&self) -> u32 {
         self.ids.used()
     }
 
-    /// What was counted.
+    /// Counters of the connection manager.
     pub const fn counters(&self) -> &CmCounters {
         &self.counters
     }
 
-    /// Does what `input` does to a connection, and sends what it has to say. The message is put together in
-    /// the state before, as the peer knows that one.
+    /// Applies `input` to a connection, and sends the message. The message is composed in the state before,
+    /// which is the one that the peer knows.
     fn say(&mut self, id: CommId, input: Input, now: Instant, modifier: u32, message: impl Into<CmMessage>) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let mad = CmMad { transaction: connection.transaction, modifier, message: message.into() };
@@ -273,13 +273,13 @@ impl Cm {
         self.send(mad.message.attribute(), datagram);
     }
 
-    /// Answers once more, since the peer asks once more.
+    /// Answers again, since the peer has repeated its request.
     fn answer_again(&mut self, id: CommId, now: Instant) {
         self.connections.keep_answer(id, now);
         self.repeat(id);
     }
 
-    /// Says once more what was said last.
+    /// Retransmits the last message.
     fn repeat(&mut self, id: CommId) {
         let Some(connection) = self.connections.get(id) else { return };
         let datagram = Datagram { path: connection.path, mad: connection.sent };
@@ -312,14 +312,14 @@ impl Cm {
         self.transmits.push_back(datagram);
     }
 
-    /// Tells the owner, if there is one.
+    /// Queues an event for the owner, if there is one.
     fn tell(&mut self, id: CommId, event: CmEvent) {
         if self.connections.get(id).is_some_and(|connection| connection.owned) {
             self.events.push_back(event);
         }
     }
 
-    /// The connection waits at no listener any more.
+    /// Removes the connection from the backlog of its listener.
     fn stop_waiting(&mut self, id: CommId) {
         let waited = self.connections.get_mut(id).and_then(|connection| connection.waits_at.take());
         if let Some(listener) = waited {
@@ -327,10 +327,10 @@ impl Cm {
         }
     }
 
-    /// Checks what must always hold, whatever came. For tests and simulations: it looks at everything.
+    /// Checks the invariants. For tests and simulations: it examines everything.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The invariant that is violated.
     pub fn check(&self) -> Result<(), &'static str> {
         for (listener, waiting) in self.listeners.waiting() {
             if self.connections.waiting_at(listener).len() != waiting as usize {
@@ -341,7 +341,7 @@ impl Cm {
     }
 }
 
-/// Which message a datagram of ours is.
+/// Attribute ID of a datagram composed here.
 const fn attribute_of(datagram: &Datagram) -> u16 {
     u16::from_be_bytes([datagram.mad[16], datagram.mad[17]])
 }

@@ -1,4 +1,4 @@
-//! Datagrams from peers: which connection they are about, and what they do to it.
+//! Datagrams from peers: the connection that each refers to, and its effect.
 
 use super::compose;
 use super::config::{ack_timeout, duration};
@@ -16,8 +16,8 @@ use wire::cm::{
 use wire::{Qpn, Service};
 
 impl Cm {
-    /// Handles what came to queue pair 1 of one of our addresses. Nothing that peers send is an error: what
-    /// does not fit is counted, and where the specification wants it answered.
+    /// Handles a datagram to queue pair 1 of one of the local addresses. Nothing that peers send is an error:
+    /// a message that does not fit is counted, and answered where the specification requires it.
     pub fn handle_datagram(&mut self, arrival: &Arrival, bytes: &[u8], now: Instant) {
         let Ok(mad) = CmMad::parse(bytes) else {
             self.counters.malformed += 1;
@@ -36,24 +36,25 @@ impl Cm {
             CmMessage::SidrReq(req) => self.handle_sidr_req(arrival, &mad, req, now),
             CmMessage::SidrRep(rep) => self.handle_sidr_rep(arrival, &mad, rep, now),
             CmMessage::Lap(lap) => self.handle_lap(arrival, &mad, lap),
-            // We never ask for an alternate path.
+            // LAP is never sent, so no APR is expected.
             CmMessage::Apr(_) => self.counters.unexpected += 1,
         }
     }
 
-    /// The connection with our ID `local` and the peer's ID `remote`, if it is with this peer.
+    /// The connection with local ID `local` and remote ID `remote`, if it is with this peer.
     fn find(&self, arrival: &Arrival, local: CommId, remote: CommId) -> Option<&Connection> {
         self.of_peer(arrival, local).filter(|connection| connection.remote == remote)
     }
 
-    /// The connection with our ID `local`, if it is with this peer.
+    /// The connection with local ID `local`, if it is with this peer.
     fn of_peer(&self, arrival: &Arrival, local: CommId) -> Option<&Connection> {
         let connection = self.connections.get(local)?;
         (connection.peer() == arrival.source && connection.path.source == arrival.destination)
             .then_some(connection)
     }
 
-    /// Does what `input` does; nothing more is to be done unless it moved the connection.
+    /// Applies `input`; returns the new state if the connection moved to one, the only case in which the
+    /// caller has more to do.
     fn moved(&mut self, id: CommId, input: Input, now: Instant) -> Option<CmState> {
         match self.connections.advance(id, input, now) {
             Step::To(state) => Some(state),
@@ -179,7 +180,7 @@ impl Cm {
         let id = id.unwrap_or_default();
         let stale = rej.reason == RejectReason::STALE_CONNECTION;
         let input = if stale { Input::RejStale } else { Input::Rej };
-        // Its owner hears of it before an ownerless connection is forgotten.
+        // The event is queued before an ownerless connection is deleted.
         if let Step::To(_) = step(was, input) {
             self.stop_waiting(id);
             self.tell(
@@ -193,20 +194,20 @@ impl Cm {
         self.moved(id, input, now);
     }
 
-    /// Which connection a REJ is about.
+    /// The connection that a REJ refers to.
     fn rejected(&self, arrival: &Arrival, rej: &Rej) -> Option<CommId> {
         let id = rej.remote_comm_id;
         if id == CommId(0) {
-            // A peer that gave up waiting does not know our communication ID (IBTA 12.6.7.2).
+            // A peer that timed out does not know the local communication ID (IBTA 12.6.7.2).
             let is_timeout = rej.reason == RejectReason::TIMEOUT;
             return self.connections.of_remote(arrival.source, rej.local_comm_id).filter(|_| is_timeout);
         }
         let connection = self.of_peer(arrival, id)?;
         let named = connection.remote == rej.local_comm_id;
-        // A REQ is also rejected by a peer without a communication ID for it, and by one whose REP is not
-        // here yet.
+        // A REQ is also rejected by a peer without a communication ID for it, and by one whose REP has not
+        // arrived yet.
         let unnamed = rej.subject == Subject::Request && connection.remote == CommId(0);
-        // A peer that does not know the connection any more has no communication ID for it.
+        // A peer that has lost the connection has no communication ID for it.
         let forgotten = rej.reason == RejectReason::INVALID_COMM_ID && rej.local_comm_id == CommId(0);
         (named || unnamed || forgotten).then_some(id)
     }
@@ -286,7 +287,7 @@ impl Cm {
     }
 }
 
-/// The queue pair that accepted: an XRC target is told in another field (IBTA A14.3.2).
+/// The queue pair that accepted: the number of an XRC target is in another field (IBTA A14.3.2).
 fn queue_pair_of(rep: &Rep, transport: Service) -> Qpn {
     if transport == Service::Xrc { rep.local_eecn } else { rep.local_qpn }
 }

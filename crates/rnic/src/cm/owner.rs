@@ -1,4 +1,4 @@
-//! What owners of connections ask for.
+//! Calls of the owners of connections.
 
 use super::compose;
 use super::connection::Connection;
@@ -15,32 +15,32 @@ use wire::{Qpn, Service};
 use super::config::duration;
 
 impl Cm {
-    /// Takes requests for a service.
+    /// Starts to listen for a service.
     ///
     /// # Errors
-    /// [`CmError::InUse`] when another listener takes the same, [`CmError::Exhausted`] at the limit.
+    /// [`CmError::InUse`] when another listener takes the same requests, [`CmError::Exhausted`] at the limit.
     pub fn listen(&mut self, listen: Listen) -> Result<ListenerId, CmError> {
         self.listeners.add(listen, &self.config)
     }
 
-    /// Takes no more requests. Those that the program has not taken are rejected.
+    /// Stops listening. Requests that the program has not taken are rejected.
     ///
     /// # Errors
     /// [`CmError::NoSuchConnection`].
     pub fn unlisten(&mut self, listener: ListenerId, now: Instant) -> Result<(), CmError> {
         self.listeners.remove(listener)?;
         for id in self.connections.waiting_at(listener) {
-            // It is there and has an owner: it was found a line ago.
+            // The connection exists and has an owner: it was found a line above.
             self.release(id, now)?;
         }
         Ok(())
     }
 
-    /// Asks a peer for a connection. The outcome: [`super::CmEvent::Reply`], [`super::CmEvent::Rejected`] or
+    /// Requests a connection. The outcome: [`super::CmEvent::Reply`], [`super::CmEvent::Rejected`] or
     /// [`super::CmEvent::Unreachable`].
     ///
     /// # Errors
-    /// [`CmError`] when the source is not ours, the transport has no connections, or at the limit.
+    /// [`CmError`] when the source address is not local, the transport has no connections, or at the limit.
     pub fn connect(&mut self, connect: &Connect, now: Instant) -> Result<CommId, CmError> {
         let local = *self.address(connect.path.source).ok_or(CmError::NotLocal)?;
         if connect.transport == Service::Ud {
@@ -59,11 +59,11 @@ impl Cm {
         Ok(id)
     }
 
-    /// Asks a peer for the queue pair behind a service. The outcome: [`super::CmEvent::Resolved`] or
+    /// Resolves a service ID to the queue pair of a peer. The outcome: [`super::CmEvent::Resolved`] or
     /// [`super::CmEvent::Unreachable`].
     ///
     /// # Errors
-    /// [`CmError`] when the source is not ours, or at the limit.
+    /// [`CmError`] when the source address is not local, or at the limit.
     pub fn resolve(&mut self, resolve: &Resolve, ece: Ece, now: Instant) -> Result<CommId, CmError> {
         self.address(resolve.path.source).ok_or(CmError::NotLocal)?;
         let connection = Connection::new(CmState::SidrReqSent, resolve.path, resolve.service, &self.config);
@@ -86,7 +86,7 @@ impl Cm {
         }
     }
 
-    /// The owner has the request: another may wait in its place.
+    /// Takes a request from the backlog: another may wait in its place.
     ///
     /// # Errors
     /// [`CmError::NoSuchConnection`].
@@ -99,7 +99,7 @@ impl Cm {
     /// Accepts a request. The outcome: [`super::CmEvent::Established`] or [`super::CmEvent::Unreachable`].
     ///
     /// # Errors
-    /// [`CmError`] when there is no such request, or its address is gone.
+    /// [`CmError`] when there is no such request, or its address was removed.
     pub fn accept(&mut self, id: CommId, accept: &Accept, now: Instant) -> Result<(), CmError> {
         self.allowed(id, Input::Accept)?;
         self.stop_waiting(id);
@@ -113,7 +113,7 @@ impl Cm {
         Ok(())
     }
 
-    /// The active side is ready: its queue pair may send.
+    /// Confirms a reply: the queue pair of the active side is ready to send.
     ///
     /// # Errors
     /// [`CmError`] when the peer has not accepted.
@@ -129,11 +129,11 @@ impl Cm {
         Ok(())
     }
 
-    /// The passive side's queue pair received something: the peer is ready, even if its RTU is lost. An event
-    /// follows when that is news.
+    /// Reports that the passive side's queue pair received data: the peer is ready, even if its RTU is lost.
+    /// An event follows if the connection was not established yet.
     ///
     /// # Errors
-    /// [`CmError`] when there is no connection on its way.
+    /// [`CmError`] when no connection is being established.
     pub fn data_arrived(&mut self, id: CommId, now: Instant) -> Result<(), CmError> {
         self.allowed(id, Input::Data)?;
         if self.connections.advance(id, Input::Data, now) == Step::To(CmState::Established) {
@@ -160,11 +160,11 @@ impl Cm {
         Ok(())
     }
 
-    /// Tells the peer that the answer takes a while: 4.096 µs times 2 to the power of `service_timeout`.
-    /// Peers that repeat themselves are told so without this call.
+    /// Sends an MRA: the answer takes 4.096 µs times 2 to the power of `service_timeout`. Repetitions from
+    /// the peer are answered with an MRA without this call.
     ///
     /// # Errors
-    /// [`CmError`] when no answer is owed, or it was told already.
+    /// [`CmError`] when no answer is owed, or an MRA was sent already.
     pub fn delay(&mut self, id: CommId, service_timeout: u8, now: Instant) -> Result<(), CmError> {
         let connection = self.allowed(id, Input::Delay)?;
         let message = compose::mra(id, connection, service_timeout);
@@ -172,7 +172,7 @@ impl Cm {
         Ok(())
     }
 
-    /// Parts, or confirms that the peer did.
+    /// Disconnects, or confirms that the peer did.
     ///
     /// # Errors
     /// [`CmError`] when there is no connection.
@@ -184,7 +184,7 @@ impl Cm {
     ) -> Result<(), CmError> {
         let connection = self.allowed(id, Input::Disconnect)?;
         if connection.state == CmState::DreqReceived {
-            // The room in a DREP is a little larger.
+            // The private data of a DREP is a little longer.
             let mut longer = [0; DREP_PRIVATE_DATA];
             longer[..DREQ_PRIVATE_DATA].copy_from_slice(&private_data);
             self.confirm(id, Input::Disconnect, longer, now);
@@ -229,7 +229,8 @@ impl Cm {
         Ok(())
     }
 
-    /// The owner does not want the connection any more, or is no more. What is open is ended in good order.
+    /// Gives up the connection, on behalf of an owner that does not want it any more or has exited. An open
+    /// one is ended in good order.
     ///
     /// # Errors
     /// [`CmError::NoSuchConnection`].
@@ -268,7 +269,7 @@ impl Cm {
         self.connections.get(id).filter(|connection| connection.owned).ok_or(CmError::NoSuchConnection)
     }
 
-    /// The same, when its state allows the input.
+    /// A connection that has an owner and whose state allows the input.
     fn allowed(&self, id: CommId, input: Input) -> Result<&Connection, CmError> {
         let connection = self.owned(id)?;
         match step(connection.state, input) {
@@ -278,7 +279,7 @@ impl Cm {
     }
 }
 
-/// What a resolution without an owner is answered with.
+/// The answer to a resolution without an owner.
 pub(super) const REJECTED: Resolution = Resolution {
     status: SidrStatus::REJECTED,
     qpn: Qpn::new(0),

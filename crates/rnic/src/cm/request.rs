@@ -1,4 +1,4 @@
-//! What owners say, and what they are told.
+//! Requests of owners, and their events.
 
 use crate::address::{Gid, Path};
 use crate::qp::attr::Mtu;
@@ -11,11 +11,11 @@ use wire::cm::{
 };
 use wire::{PartitionKey, Psn, Qpn, Service};
 
-/// Names a listener.
+/// Identifier of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListenerId(pub u32);
 
-/// One of our addresses.
+/// A local address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalAddress {
     /// The address, as a GID.
@@ -33,7 +33,7 @@ pub struct LocalAddress {
 pub struct Listen {
     /// Identifier of the service to listen on.
     pub service: ServiceId,
-    /// The addresses asked for.
+    /// The addresses to listen at.
     pub address: ListenAddress,
     /// Requests that may wait for [`super::Cm::take`]. More are dropped: the peer repeats them.
     pub backlog: u32,
@@ -42,11 +42,11 @@ pub struct Listen {
 /// The addresses that a listener is bound to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ListenAddress {
-    /// Any, of both families.
+    /// Any address of both families.
     Any,
-    /// Any of IPv4.
+    /// Any IPv4 address.
     AnyV4,
-    /// Any of IPv6.
+    /// Any IPv6 address.
     AnyV6,
     /// This address alone.
     One(IpAddr),
@@ -84,16 +84,16 @@ pub struct Ece {
     pub options: u32,
 }
 
-/// What the active side asks for.
+/// Parameters of a connection request, on the active side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connect {
-    /// The way to the peer. The source is one of our addresses.
+    /// The path to the peer. The source is a local address.
     pub path: Path,
-    /// Identifier of the service that is asked for.
+    /// Identifier of the requested service.
     pub service: ServiceId,
     /// RC, UC or XRC.
     pub transport: Service,
-    /// Our queue pair.
+    /// The local queue pair.
     pub qpn: Qpn,
     /// The first PSN that the peer is to send (IBTA 12.7.31).
     pub psn: Psn,
@@ -101,83 +101,84 @@ pub struct Connect {
     pub mtu: Mtu,
     /// Partition key of the connection.
     pub partition_key: PartitionKey,
-    /// READs and atomics that we take at a time.
+    /// READs and atomics that the local side accepts at a time.
     pub responder_resources: u8,
-    /// READs and atomics that we will have outstanding.
+    /// READs and atomics that the local side will have outstanding.
     pub initiator_depth: u8,
-    /// How often the peer's queue pair is to retry. 0..=7.
+    /// Retry count for the peer's queue pair. 0..=7.
     pub retry_count: u8,
-    /// How often the peer's queue pair is to retry when we are not ready. 0..=7, 7 for ever.
+    /// RNR retry count for the peer's queue pair. 0..=7, 7 is unlimited.
     pub rnr_retry_count: u8,
-    /// Whether our ACKs carry credits.
+    /// Whether ACKs of the local side carry credits.
     pub flow_control: bool,
-    /// Whether our queue pair has a shared receive queue.
+    /// Whether the local queue pair has a shared receive queue.
     pub srq: bool,
-    /// How long a packet lives: 4.096 µs times 2 to this power. RoCE on Linux: 16.
+    /// Packet lifetime: 4.096 µs times 2 to this power. RoCE on Linux: 16.
     pub packet_lifetime: u8,
     /// Options of a vendor.
     pub ece: Ece,
-    /// Begins with a [`CmaHeader`] where the service is one of IP.
+    /// Private data; it begins with a [`CmaHeader`] where the service is an IP service.
     pub private_data: [u8; REQ_PRIVATE_DATA],
 }
 
-/// With what the passive side accepts.
+/// Parameters with which the passive side accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accept {
-    /// Our queue pair.
+    /// The local queue pair.
     pub qpn: Qpn,
     /// The first PSN that the peer is to send (IBTA 12.7.31).
     pub psn: Psn,
-    /// READs and atomics that we take at a time.
+    /// READs and atomics that the local side accepts at a time.
     pub responder_resources: u8,
-    /// READs and atomics that we will have outstanding.
+    /// READs and atomics that the local side will have outstanding.
     pub initiator_depth: u8,
-    /// How often the peer's queue pair is to retry when we are not ready. 0..=7, 7 for ever.
+    /// RNR retry count for the peer's queue pair. 0..=7, 7 is unlimited.
     pub rnr_retry_count: u8,
-    /// Whether our ACKs carry credits.
+    /// Whether ACKs of the local side carry credits.
     pub flow_control: bool,
-    /// Whether our queue pair has a shared receive queue.
+    /// Whether the local queue pair has a shared receive queue.
     pub srq: bool,
     /// Options of a vendor.
     pub ece: Ece,
-    /// For the peer's program.
+    /// Private data for the peer's program.
     pub private_data: [u8; REP_PRIVATE_DATA],
 }
 
-/// Why a connection is rejected.
+/// Parameters of a rejection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reject {
     /// The reason for the rejection.
     pub reason: RejectReason,
-    /// For the peer's program.
+    /// Private data for the peer's program.
     pub private_data: [u8; REJ_PRIVATE_DATA],
 }
 
-/// Asks for the queue pair behind a service.
+/// Parameters of a service ID resolution (SIDR_REQ): finds the queue pair of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resolve {
-    /// The way to the peer. The source is one of our addresses.
+    /// The path to the peer. The source is a local address.
     pub path: Path,
-    /// Identifier of the service that is asked for.
+    /// Identifier of the requested service.
     pub service: ServiceId,
     /// Partition key of the datagram.
     pub partition_key: PartitionKey,
-    /// Begins with a [`CmaHeader`] where the service is one of IP.
+    /// Private data; it begins with a [`CmaHeader`] where the service is an IP service.
     pub private_data: [u8; SIDR_REQ_PRIVATE_DATA],
 }
 
-/// Tells the queue pair behind a service, or why there is none.
+/// Answer to a service ID resolution (SIDR_REP): the queue pair of a service, or the reason why there is
+/// none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resolution {
-    /// Whether there is one.
+    /// Status: whether there is a queue pair.
     pub status: SidrStatus,
     /// The queue pair.
     pub qpn: Qpn,
-    /// What must be presented to it.
+    /// Queue key of the queue pair.
     pub qkey: u32,
     /// Options of a vendor.
     pub ece: Ece,
-    /// For the peer's program.
+    /// Private data for the peer's program.
     pub private_data: [u8; SIDR_REP_PRIVATE_DATA],
 }
 
@@ -190,89 +191,89 @@ pub struct Datagram {
     pub mad: [u8; wire::mad::MAD_SIZE],
 }
 
-/// What an owner is told. No event follows [`super::Cm::release`].
+/// Events for an owner. No event follows [`super::Cm::release`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CmEvent {
-    /// A peer asks for a connection: [`super::Cm::take`] it, then accept or reject.
+    /// A peer requests a connection: [`super::Cm::take`] it, then accept or reject.
     Request {
         /// The new connection.
         id: CommId,
-        /// The listener that was asked.
+        /// The listener that takes the request.
         listener: ListenerId,
-        /// The way back.
+        /// The path to the peer.
         path: Path,
-        /// What the peer said, from its view.
+        /// The received REQ; its fields are from the peer's view.
         request: Box<Req>,
-        /// Addresses, where the service is one of IP.
+        /// Addresses, where the service is an IP service.
         addresses: Option<CmaHeader>,
         /// Options of a vendor.
         ece: Ece,
     },
-    /// A peer asks for the queue pair behind a service.
+    /// A peer requests the queue pair of a service.
     SidrRequest {
         /// The new resolution.
         id: CommId,
-        /// The listener that was asked.
+        /// The listener that takes the request.
         listener: ListenerId,
-        /// The way back.
+        /// The path to the peer.
         path: Path,
-        /// What the peer said.
+        /// The received SIDR_REQ.
         request: Box<SidrReq>,
-        /// Addresses, where the service is one of IP.
+        /// Addresses, where the service is an IP service.
         addresses: Option<CmaHeader>,
         /// Options of a vendor.
         ece: Ece,
     },
-    /// The peer accepted: get ready and say so, or reject.
+    /// The peer accepted: prepare the queue pair and call [`super::Cm::ready`], or reject.
     Reply {
         /// Communication ID of the connection.
         id: CommId,
-        /// What the peer said, from its view.
+        /// The received REP; its fields are from the peer's view.
         reply: Box<Rep>,
         /// Options of a vendor.
         ece: Ece,
     },
-    /// Both ends are ready. The passive side only is told.
+    /// Both ends are ready. Only the passive side gets this event.
     Established {
         /// Communication ID of the connection.
         id: CommId,
-        /// What the peer said; nothing when data came before it did.
+        /// Private data of the RTU; `None` when data arrived before it.
         private_data: Option<Box<[u8; RTU_PRIVATE_DATA]>>,
     },
     /// The peer rejected.
     Rejected {
         /// Communication ID of the connection.
         id: CommId,
-        /// What it said.
+        /// The received REJ.
         reject: Box<Rej>,
     },
-    /// The peer did not answer a REQ, a REP or a SIDR_REQ, however often it was asked.
+    /// The peer did not answer a REQ, a REP or a SIDR_REQ nor any of its repetitions.
     Unreachable {
         /// Communication ID of the connection.
         id: CommId,
     },
-    /// The connection is no more.
+    /// The connection has ended.
     Disconnected {
         /// Communication ID of the connection.
         id: CommId,
         /// Which side disconnected.
         cause: Parting,
     },
-    /// The peer told the queue pair, or that there is none.
+    /// The peer answered with the queue pair of the service, or that there is none.
     Resolved {
         /// Communication ID of the resolution.
         id: CommId,
-        /// What it said.
+        /// The received SIDR_REP.
         answer: Box<SidrRep>,
         /// Options of a vendor.
         ece: Ece,
     },
-    /// The address that the connection used is no longer ours; the connection ended without a word.
+    /// The address that the connection used is no longer local; the connection ended without a message.
     AddressRemoved {
         /// Communication ID of the connection.
         id: CommId,
     },
-    /// No packet of the connection can be on its way any more: the queue pair may be used again.
+    /// No packet of the connection can be in the network any more: the queue pair may be used again.
     TimeWaitOver {
         /// Communication ID of the connection.
         id: CommId,
@@ -282,20 +283,20 @@ pub enum CmEvent {
 /// Which side disconnected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parting {
-    /// The peer; [`super::Cm::disconnect`] tells it that we know.
+    /// The peer; [`super::Cm::disconnect`] confirms it.
     Peer(Box<[u8; DREQ_PRIVATE_DATA]>),
-    /// We did, and the peer knows.
+    /// The local side, and the peer has confirmed it.
     Answered(Box<[u8; DREP_PRIVATE_DATA]>),
-    /// We did while the peer did the same.
+    /// Both sides at the same time.
     Both,
-    /// We did, and the peer does not know the connection any more.
+    /// The local side, and the peer does not know the connection any more.
     Unknown,
-    /// We did, and the peer never answered.
+    /// The local side, and the peer never answered.
     TimedOut,
 }
 
 impl CmEvent {
-    /// Whom it is about.
+    /// The connection or resolution that the event belongs to.
     pub const fn id(&self) -> CommId {
         match self {
             Self::Request { id, .. }
@@ -312,7 +313,7 @@ impl CmEvent {
     }
 }
 
-/// Why an owner's call is refused.
+/// Errors of owners' calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CmError {
     /// No such connection or listener, or it was released.
@@ -327,10 +328,10 @@ pub enum CmError {
     /// Another listener takes the same requests.
     #[error("another listener has the service")]
     InUse,
-    /// The path's source is none of our addresses.
+    /// The path's source is not a local address.
     #[error("the source is none of our addresses")]
     NotLocal,
-    /// A service or transport for which there are no connections.
+    /// A service or transport that has no connections.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
 }

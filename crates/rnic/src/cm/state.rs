@@ -1,47 +1,47 @@
 //! The states of a connection and what moves it from one to the next (IBTA 12.9, figures 139 and 140; 12.11
 //! for service ID resolution).
 
-/// Where a connection is, as seen from one of its ends. "We" is this end.
+/// State of a connection, as seen from one of its ends. "We" is this end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum CmState {
-    /// Over: waits for its owner to release it.
+    /// Over: the owner has to release it.
     Idle,
-    /// We asked, and wait for a REP. A timer repeats the REQ.
+    /// We sent a REQ, and wait for a REP. A timer repeats the REQ.
     ReqSent,
-    /// The peer has our REQ and takes its time. A timer repeats the REQ.
+    /// The peer has answered the REQ with an MRA. A timer repeats the REQ.
     ReqMraReceived,
-    /// The peer asked, and our owner has not answered yet.
+    /// The peer sent a REQ, and our owner has not answered yet.
     ReqReceived,
-    /// As before, and the peer was told that it takes a while.
+    /// As [`Self::ReqReceived`], and we sent an MRA.
     ReqMraSent,
     /// Our owner accepted, and we wait for an RTU or data. A timer repeats the REP.
     RepSent,
-    /// The peer has our REP and takes its time. A timer repeats the REP.
+    /// The peer has answered the REP with an MRA. A timer repeats the REP.
     RepMraReceived,
-    /// The peer accepted, and our owner has not said that it is ready.
+    /// The peer accepted, and our owner is not ready yet.
     RepReceived,
-    /// As before, and the peer was told that it takes a while.
+    /// As [`Self::RepReceived`], and we sent an MRA.
     RepMraSent,
     /// Both ends are ready.
     Established,
-    /// We want to part, and wait for a DREP. A timer repeats the DREQ.
+    /// We sent a DREQ, and wait for a DREP. A timer repeats the DREQ.
     DreqSent,
-    /// The peer wants to part, and our owner has not said that it knows.
+    /// The peer sent a DREQ, and our owner has not confirmed it yet.
     DreqReceived,
-    /// We rejected. What the peer repeats is answered again, until a timer ends it.
+    /// We sent a REJ, which is repeated when the peer repeats its message, until a timer ends the state.
     Refused,
-    /// Parted: packets of the connection may still be on their way, until a timer ends it.
+    /// Disconnected: packets of the connection may still be in the network, until a timer ends the state.
     TimeWait,
-    /// We asked which queue pair serves. A timer repeats the SIDR_REQ.
+    /// We sent a SIDR_REQ, and wait for a SIDR_REP. A timer repeats the SIDR_REQ.
     SidrReqSent,
-    /// The peer asked which queue pair serves, and our owner has not answered yet.
+    /// The peer sent a SIDR_REQ, and our owner has not answered yet.
     SidrReqReceived,
-    /// We told. What the peer repeats is answered again, until a timer ends it.
+    /// We sent a SIDR_REP, which is repeated when the peer repeats its request, until a timer ends the state.
     SidrAnswered,
 }
 
 impl CmState {
-    /// All of them, in order.
+    /// All states, in order.
     pub const ALL: [Self; 17] = [
         Self::Idle,
         Self::ReqSent,
@@ -75,7 +75,7 @@ impl CmState {
         )
     }
 
-    /// Whether only a timer ends it.
+    /// Whether only a timer ends the state.
     pub const fn lingers(self) -> bool {
         matches!(self, Self::Refused | Self::TimeWait | Self::SidrAnswered)
     }
@@ -97,7 +97,7 @@ impl CmState {
     }
 }
 
-/// What can happen to a connection.
+/// Inputs of the state machine: calls of the owner, messages of the peer, and timers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Input {
     /// Our owner accepts.
@@ -106,17 +106,17 @@ pub(super) enum Input {
     Ready,
     /// Our owner rejects.
     Reject,
-    /// Our owner needs time.
+    /// Our owner needs more time to answer.
     Delay,
-    /// Our owner parts, or knows that the peer does.
+    /// Our owner disconnects, or confirms that the peer did.
     Disconnect,
     /// Our owner saw data arrive.
     Data,
     /// Our owner answers a service ID resolution.
     Resolve,
-    /// Our owner is gone.
+    /// Our owner releases the connection.
     Release,
-    /// The REQ once more.
+    /// The REQ again.
     Req,
     /// An MRA for our REQ.
     MraOfReq,
@@ -124,36 +124,36 @@ pub(super) enum Input {
     MraOfRep,
     /// A REJ for another reason.
     Rej,
-    /// A REJ that says our queue pair is in another connection.
+    /// A REJ with the reason "stale connection": our queue pair is in another connection.
     RejStale,
-    /// A REP, perhaps once more.
+    /// A REP, perhaps repeated.
     Rep,
-    /// An RTU, perhaps once more.
+    /// An RTU, perhaps repeated.
     Rtu,
-    /// A DREQ, perhaps once more.
+    /// A DREQ, perhaps repeated.
     Dreq,
     /// A DREP to our DREQ.
     Drep,
-    /// The SIDR_REQ once more.
+    /// The SIDR_REQ again.
     SidrReq,
     /// A SIDR_REP to our SIDR_REQ.
     SidrRep,
-    /// A message was repeated often enough.
+    /// The retry limit of a message is reached.
     GiveUp,
-    /// The time for lingering is over.
+    /// The timer of a lingering state has expired.
     WaitOver,
 }
 
-/// What a state does with an input.
+/// Result of an input in a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// The connection moves on to this state.
+    /// The connection moves to this state.
     To(CmState),
-    /// Stays, and answers as before: the peer missed it.
+    /// The state stays, and the last answer is sent again: the peer missed it.
     Again,
-    /// Stays; the input was seen before, or comes too late.
+    /// The state stays; the input was seen before, or comes too late.
     Ignore,
-    /// Does not belong here: an error to our owner, a reason to drop for the peer.
+    /// The input is not allowed: an error for our owner; a message of the peer is dropped.
     Forbidden,
 }
 
@@ -163,7 +163,7 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
     use Input as I;
     use Step::{Again, Forbidden, Ignore, To};
     match (state, input) {
-        // Whoever lost its owner ends in good order.
+        // Without an owner, a connection is ended in good order.
         (S::Idle, I::Release) => To(S::Idle),
         (S::ReqSent | S::ReqMraReceived | S::SidrReqSent, I::Release) => To(S::Idle),
         (S::ReqReceived | S::ReqMraSent | S::RepReceived | S::RepMraSent, I::Release) => To(S::Refused),
@@ -189,7 +189,7 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
         (S::ReqReceived | S::ReqMraSent, I::Accept) => To(S::RepSent),
         (S::ReqReceived | S::ReqMraSent, I::Reject) => To(S::Refused),
         (S::ReqReceived, I::Delay | I::Req) => To(S::ReqMraSent),
-        // Time-wait, so that a REQ which was delayed is not taken for a new one.
+        // Time-wait, so that a delayed REQ is not taken for a new one.
         (S::ReqReceived | S::ReqMraSent, I::Rej | I::RejStale) => To(S::TimeWait),
         // Established by data alone: the REP may still be missing.
         (S::ReqMraSent | S::RepSent | S::Established | S::Refused | S::TimeWait, I::Req) => Again,
@@ -201,7 +201,7 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
         (S::Established | S::DreqSent | S::DreqReceived | S::TimeWait, I::Rtu) => Ignore,
         (S::Established, I::Data) => Ignore,
 
-        // Parting.
+        // Disconnecting.
         (S::Established, I::Disconnect) => To(S::DreqSent),
         (S::RepSent | S::RepMraReceived | S::Established, I::Dreq) => To(S::DreqReceived),
         (S::Established, I::Rej | I::RejStale) => To(S::TimeWait),
@@ -211,7 +211,7 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
         (S::TimeWait | S::Idle, I::Dreq) => Again,
         (S::TimeWait | S::Idle, I::Drep | I::Rej | I::RejStale) => Ignore,
 
-        // What lingers.
+        // Lingering states.
         (S::Refused, I::Rep) => Again,
         (S::Refused, I::Rej | I::RejStale) => Ignore,
         (S::Refused | S::TimeWait | S::SidrAnswered, I::WaitOver) => To(S::Idle),

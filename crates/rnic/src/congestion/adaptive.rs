@@ -4,7 +4,7 @@
 use super::Algorithm;
 use crate::time::Instant;
 
-/// The window never shrinks below one packet of the largest MTU: progress must go on.
+/// Lower limit of the window, one packet of the largest MTU, so that progress is always possible.
 const WINDOW_BYTES_MIN: u32 = 4096;
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Algorithm for Adaptive {
         let grown = if self.window_bytes < self.threshold_bytes {
             bytes
         } else {
-            // One largest packet per window acknowledged.
+            // One packet of the largest MTU per acknowledged window.
             (u64::from(bytes) * u64::from(WINDOW_BYTES_MIN) / u64::from(self.window_bytes)) as u32 + 1
         };
         self.window_bytes = self.window_bytes.saturating_add(grown).min(self.maximum_bytes);

@@ -16,7 +16,8 @@ pub(crate) struct Dcqcn {
     current_bps: u64,
     target_bps: u64,
     alpha: u64,
-    /// When to lower alpha because no CNP came (equation 2). Clocks that do not run have [`Instant::NEVER`].
+    /// When to lower alpha because no CNP arrived (equation 2). Clocks that do not run have
+    /// [`Instant::NEVER`].
     alpha_at: Instant,
     /// When to raise the rate by the clock.
     increase_at: Instant,
@@ -56,7 +57,7 @@ impl Dcqcn {
         self.current_bps
     }
 
-    /// When `handle_timeout` is wanted; [`Instant::NEVER`] where it is not.
+    /// The next deadline for `handle_timeout`; [`Instant::NEVER`] where there is none.
     #[inline]
     pub(crate) fn next_clock(&self) -> Instant {
         self.alpha_at.min(self.cut_at).min(self.increase_at)
@@ -80,7 +81,7 @@ impl Dcqcn {
         self.bytes_left = self.config.increase_bytes;
     }
 
-    /// Firmware: notes a notification. The first one starts the clocks.
+    /// Firmware: records a notification. The first one starts the clocks.
     fn note(&mut self, now: Instant, cut_interval: Nanos) {
         self.cut_due = true;
         if self.cut_at == Instant::NEVER {
@@ -95,8 +96,8 @@ impl Dcqcn {
 
     /// Firmware: the clocks of alpha, of increases and of cuts. Where an increase and a cut fall together,
     /// which they do whenever one interval is a multiple of the other, the rate rises before it is cut: its
-    /// clock was set earlier. (So it is in HPCC's ns-3 model, where events of one moment run in the order in
-    /// which they were asked for.)
+    /// clock was set earlier. (HPCC's ns-3 model does the same, since it runs events of one moment in the
+    /// order in which they were scheduled.)
     fn tick(&mut self, now: Instant, cut_interval: Nanos, clamp_target: bool) {
         if self.alpha_at <= now {
             self.alpha -= self.alpha >> self.config.g_shift;
@@ -144,7 +145,7 @@ impl Dcqcn {
         }
         self.current_bps = self.target_bps.midpoint(self.current_bps);
         if self.current_bps + 1 >= self.config.line_rate_bps {
-            // At line rate there is nothing to recover: the timers rest until the next CNP.
+            // At line rate there is nothing to recover: the timers stop until the next CNP.
             self.current_bps = self.config.line_rate_bps;
             self.target_bps = self.config.line_rate_bps;
             self.increase_at = Instant::NEVER;
@@ -191,7 +192,7 @@ impl Algorithm for Dcqcn {
             let (interval, clamp) = (firmware.cut_interval_ns, firmware.clamp_target);
             return self.tick(now, interval, clamp);
         }
-        // The clocks go on from when they were due: a driver that asks late calls again until they are not.
+        // The clocks continue from their deadlines: a driver that is late calls again until none is due.
         if self.alpha_at <= now {
             self.alpha -= self.alpha >> self.config.g_shift;
             let rests = !self.limited();

@@ -1,6 +1,6 @@
-//! HPCC (Li et al., "HPCC: High Precision Congestion Control", SIGCOMM 2019, algorithm 1): switches tell how
-//! many bytes they sent and hold, and the sender sets its window so that the busiest link on the way has a
-//! little less in flight than it can carry. Integers only: utilisation is a fraction of 2^16.
+//! HPCC (Li et al., "HPCC: High Precision Congestion Control", SIGCOMM 2019, algorithm 1): switches report
+//! how many bytes they sent and hold, and the sender sets its window so that the busiest link on the path has
+//! a little less in flight than its capacity. Integers only: utilisation is a fraction of 2^16.
 
 use super::Algorithm;
 use super::pace::Pace;
@@ -8,31 +8,31 @@ use crate::config::HpccConfig;
 use crate::telemetry::{HOPS_MAX, Hop};
 use crate::time::Instant;
 
-/// A link that carries just what it can.
+/// Utilisation of a link that is exactly full.
 const ONE: u64 = 1 << 16;
 
-/// The window never shrinks below this: what is sent then is a packet now and then, by the pace.
+/// Lower limit of the window: below one packet, pacing sends a packet now and then.
 const WINDOW_BYTES_MIN: u64 = 64;
 
-/// Nanoseconds times bits: bytes in flight to fractions of what a link carries.
+/// Nanoseconds times bits: converts bytes in flight to fractions of a link's capacity.
 const BIT_NS: u128 = 8 * 1_000_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Hpcc {
     config: HpccConfig,
-    /// W: what may be unacknowledged; W^c: what it is reckoned from, once per round trip.
+    /// W: the bytes that may be unacknowledged; W^c: the window it is computed from, once per round trip.
     window_bytes: u64,
     reference_bytes: u64,
-    /// The window that fills the line for a base round trip: where it begins, and its largest.
+    /// The window that fills the line for a base round trip: the initial and the largest one.
     maximum_bytes: u64,
-    /// U, by which the window is set, and incStage.
+    /// U, from which the window is computed, and incStage.
     utilisation: u64,
     stage: u8,
-    /// L: what the switches told last, and whether the acknowledgement at hand told it.
+    /// L: the last telemetry of the switches, and whether the current acknowledgement carried it.
     hops: [Hop; HOPS_MAX],
     count: usize,
     is_told: bool,
-    /// Bytes that left and that were acknowledged, since the last loss; and lastUpdateSeq among them.
+    /// Bytes sent and acknowledged since the last loss; and lastUpdateSeq among them.
     sent: u64,
     acknowledged: u64,
     updated: u64,
@@ -66,8 +66,8 @@ impl Hpcc {
         (rate as u64).clamp(1, self.config.line_rate_bps.max(1))
     }
 
-    /// What one switch told since it was last heard of: how much of what its link carries in a base round
-    /// trip is in flight, and over what time that was measured. `None` if nothing can be told.
+    /// Utilisation of one link since its switch last reported: the part of its capacity in a base round trip
+    /// that is in flight, and the time of the measurement. `None` if it cannot be computed.
     fn link(&self, last: &Hop, now: &Hop) -> Option<(u64, u64)> {
         let (time, base) = (now.at.0.checked_sub(last.at.0)?, self.config.base_rtt_ns.0.max(1));
         let bits = u128::from(now.rate_bps);
@@ -80,7 +80,7 @@ impl Hpcc {
         Some((in_flight.min(u128::from(u32::MAX)) as u64, time))
     }
 
-    /// MeasureInflight: moves U towards what the busiest link has in flight.
+    /// MeasureInflight: moves U towards the utilisation of the busiest link.
     fn measure(&mut self, hops: &[Hop]) {
         let pairs = self.hops.iter().zip(hops);
         let links = pairs.filter_map(|(last, now)| self.link(last, now));
@@ -106,7 +106,7 @@ impl Hpcc {
         }
     }
 
-    /// What is sent again counts anew.
+    /// Retransmitted bytes are counted anew.
     fn forget(&mut self) {
         self.acknowledged = self.sent;
         self.updated = self.sent;
@@ -115,7 +115,7 @@ impl Hpcc {
 
 impl Algorithm for Hpcc {
     fn window_packets(&self, mtu: u32) -> u32 {
-        // A packet may leave while less than the window is in flight, though it ends beyond it.
+        // A packet may be sent while less than the window is in flight, even if it ends beyond it.
         self.window_bytes.div_ceil(u64::from(mtu)).min(u64::from(u32::MAX)) as u32
     }
 
@@ -125,7 +125,7 @@ impl Algorithm for Hpcc {
 
     fn told(&mut self, hops: &[Hop]) {
         let hops = &hops[..hops.len().min(HOPS_MAX)];
-        // Another way (the paper's pathID), or the first time: there is nothing to compare with.
+        // Another path (the paper's pathID), or the first report: there is nothing to compare with.
         let same = self.hops.iter().zip(hops).all(|(last, now)| last.port == now.port);
         if hops.len() == self.count && !hops.is_empty() && same {
             self.measure(hops);
@@ -168,12 +168,12 @@ mod tests {
     const T: u64 = 10_000;
 
     fn control() -> Hpcc {
-        // 125,000 bytes fill it.
+        // A window of 125,000 bytes fills the link.
         let config = HpccConfig { base_rtt_ns: Nanos(T), additive_bytes: 0, ..HpccConfig::default() };
         Hpcc::new(&config, u32::MAX)
     }
 
-    /// A round trip in which a link of 100 Gb/s sent so many bytes and held so many.
+    /// A round trip in which a link of 100 Gb/s sent `sent_bytes` and held `queued_bytes`.
     fn round_trip(control: &mut Hpcc, number: u64, sent_bytes: u64, queued_bytes: u32) {
         let rate_bps = 100_000_000_000;
         let hop = Hop { port: 7, at: Instant(number * T), sent_bytes, queued_bytes, rate_bps };
@@ -187,12 +187,12 @@ mod tests {
         let mut control = control();
         round_trip(&mut control, 0, 0, 125_000);
         assert_eq!(control.window_packets(1000), 125, "nothing to compare with");
-        // All that the link carries, and as much again waiting: twice what fits.
+        // The full capacity of the link, and as much again in the queue: utilisation 2.
         round_trip(&mut control, 1, 125_000, 125_000);
         let wanted = 125_000.0 * 0.95 / 2.0;
         assert!((control.window_bytes as f64 - wanted).abs() < 10.0, "{}", control.window_bytes);
         assert!((control.rate_bps() as f64 / 47.5e9 - 1.0).abs() < 1e-3);
-        // Now it is just so: nothing changes.
+        // Now the utilisation is on target: nothing changes.
         round_trip(&mut control, 2, 125_000 + 118_750, 0);
         assert!((control.window_bytes as f64 - wanted).abs() < 20.0, "{}", control.window_bytes);
     }
@@ -233,7 +233,7 @@ mod tests {
         }
         round_trip(&mut control, 1, 125_000, 125_000);
         let reference = control.reference_bytes;
-        // The same is told again and again by packets that left before the window shrank.
+        // Packets that left before the window shrank report the same queue again and again.
         for number in 2..8 {
             round_trip(&mut control, number, number * 125_000, 125_000);
             let wanted = reference as f64 * 0.95 / 2.0;

@@ -1,4 +1,4 @@
-//! Congestion control: how much a queue pair may have in the network, and how fast it may add to it.
+//! Congestion control: how much a queue pair may have in the network, and at which rate it may send.
 
 mod adaptive;
 mod dcqcn;
@@ -15,31 +15,34 @@ use dcqcn::Dcqcn;
 use hpcc::Hpcc;
 use swift::Swift;
 
-/// What an algorithm hears and says. All times are the driver's. What it does not care about does nothing.
+/// Interface of a congestion control algorithm. All times are the driver's. Events without effect on an
+/// algorithm have an empty default.
 trait Algorithm {
-    /// Packets that may be unacknowledged.
+    /// Number of packets that may be unacknowledged.
     fn window_packets(&self, mtu: u32) -> u32;
-    /// Packets of `bytes`, counted as if all were full, have left.
+    /// Packets of `bytes` in total, counted as if all were full, were sent.
     fn sent(&mut self, _bytes: u32, _now: Instant) {}
-    /// What switches told, in the order of the way; it came with the acknowledgement that is handled next.
+    /// Telemetry of the switches, in the order of the path; it arrived with the acknowledgement that is
+    /// handled next.
     fn told(&mut self, _hops: &[Hop]) {}
-    /// `bytes` were acknowledged, counted likewise.
+    /// `bytes` were acknowledged, counted as in [`Self::sent`].
     fn acknowledged(&mut self, _bytes: u32, _now: Instant) {}
-    /// A sequence error said that something was lost. Called once per window of data.
+    /// A sequence error reported a loss. Called once per window of data.
     fn lost(&mut self, _now: Instant) {}
-    /// Nothing was heard for the whole timeout.
+    /// Nothing was received for the whole timeout.
     fn timed_out(&mut self, _now: Instant) {}
-    /// A congestion notification packet came.
+    /// A congestion notification packet arrived.
     fn notified(&mut self, _now: Instant) {}
-    /// `bytes` leave now; returns when the next packet may.
+    /// `bytes` are sent now; returns when the next packet may be sent.
     fn paced(&mut self, _bytes: u32, now: Instant) -> Instant {
         now
     }
-    /// Does what is due.
+    /// Handles the deadlines that have passed.
     fn handle_timeout(&mut self, _now: Instant) {}
 }
 
-/// Packets of an MTU in so many bytes, without a division where the MTU is a power of two, as path MTUs are.
+/// Number of packets of an MTU in so many bytes, without a division where the MTU is a power of two, as path
+/// MTUs are.
 #[inline]
 fn packets(bytes: u32, mtu: u32) -> u32 {
     if mtu.is_power_of_two() { bytes >> mtu.trailing_zeros() } else { bytes / mtu }
@@ -48,7 +51,7 @@ fn packets(bytes: u32, mtu: u32) -> u32 {
 /// The algorithm of a queue pair.
 #[derive(Debug)]
 pub(crate) enum Control {
-    /// The window of the configuration, nothing more.
+    /// No algorithm: the window of the configuration alone.
     Off {
         window_bytes: u32,
     },
@@ -80,7 +83,7 @@ impl Control {
         }
     }
 
-    /// Packets that may be unacknowledged, at least one: progress must go on.
+    /// Number of packets that may be unacknowledged, at least one, so that progress is always possible.
     #[inline]
     pub(crate) fn window_packets(&self, mtu: u32) -> u32 {
         let packets = match self {
@@ -93,12 +96,12 @@ impl Control {
         packets.max(1)
     }
 
-    /// Whether packets may have to wait for their time.
+    /// Whether packets may have to wait for the pacing time.
     pub(crate) fn is_pacing(&self) -> bool {
         matches!(self, Self::Dcqcn(_) | Self::Hpcc(_) | Self::Swift(_))
     }
 
-    /// Only algorithms that measure round trips want to know.
+    /// Records sent bytes, for the algorithms that measure round trips.
     #[inline]
     pub(crate) fn sent(&mut self, bytes: u32, now: Instant) {
         match self {
@@ -108,7 +111,7 @@ impl Control {
         }
     }
 
-    /// An acknowledgement came with this hop limit.
+    /// Records the hop limit of an acknowledgement.
     #[inline]
     pub(crate) fn travelled(&mut self, hop_limit: u8) {
         if let Self::Swift(algorithm) = self {
@@ -160,7 +163,7 @@ impl Control {
         }
     }
 
-    /// When `handle_timeout` is wanted; [`Instant::NEVER`] where it is not.
+    /// The next deadline for `handle_timeout`; [`Instant::NEVER`] where there is none.
     #[inline]
     pub(crate) fn deadline(&self) -> Instant {
         match self {

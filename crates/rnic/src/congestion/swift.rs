@@ -1,26 +1,27 @@
 //! Swift (Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter",
 //! SIGCOMM 2020, section 3.1 and algorithm 1): the window grows by a step per round trip while the delay is
-//! below a target, and shrinks in proportion to how far it is above. The target grows with the switches on
-//! the way, and as the window shrinks. A window below one packet is a packet now and then.
+//! below a target, and shrinks in proportion to how far it is above. The target grows with the number of
+//! switches on the path, and as the window shrinks. With a window below one packet, a packet is sent now and
+//! then.
 
 use super::Algorithm;
 use crate::config::SwiftConfig;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 
-/// The window never shrinks below a thousandth of a packet of 4096 bytes: progress must go on.
+/// Lower limit of the window: a thousandth of a packet of 4096 bytes, so that progress is always possible.
 const WINDOW_BYTES_MIN: u32 = 4;
 
-/// A packet of the largest MTU, until one has left.
+/// The packet size assumed until one was sent: the largest MTU.
 const PACKET_BYTES: u32 = 4096;
 
-/// Fractions of packets, and of what roots are of.
+/// Unit of the fractions of packets, and of the square roots.
 const ONE: u64 = 1 << 16;
 
-/// What senders begin to count a packet's hops down from: the least of these that is not below what arrived.
+/// Usual initial hop limits of senders: the least of these that is not below the received one is assumed.
 const HOP_LIMITS: [u8; 3] = [64, 128, 255];
 
-/// Packets whose time of leaving is known at once: with more on their way, some are not measured.
+/// Limit of packets whose sending time is recorded: with more in flight, some are not measured.
 const MEASURED_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -28,16 +29,16 @@ pub(crate) struct Swift {
     config: SwiftConfig,
     window_bytes: u32,
     maximum_bytes: u32,
-    /// Bytes that left and that were acknowledged, since the last loss.
+    /// Bytes sent and acknowledged since the last loss.
     sent: u64,
     acknowledged: u64,
-    /// When the byte before each of these left.
+    /// Sending times, each with the count of bytes sent before it.
     left: VecDeque<(u64, Instant)>,
     /// Bytes that one packet counts for.
     packet_bytes: u32,
-    /// Switches on the way, as the last acknowledgement tells.
+    /// Number of switches on the path, from the hop limit of the last acknowledgement.
     hops: u8,
-    /// The last delay, and when the window may shrink again: a round trip after it last did.
+    /// The last delay, and the time from which the window may shrink again: a round trip after it last did.
     delay_ns: u64,
     shrink_at: Instant,
 }
@@ -59,20 +60,21 @@ impl Swift {
         }
     }
 
-    /// An acknowledgement came with this hop limit: the way back is taken to be as long as the way there.
+    /// Records the hop limit of an acknowledgement: the return path is assumed to be as long as the forward
+    /// path.
     pub(crate) fn travelled(&mut self, hop_limit: u8) {
         let begun = HOP_LIMITS.into_iter().find(|limit| hop_limit <= *limit).unwrap_or(hop_limit);
         self.hops = begun - hop_limit;
     }
 
-    /// The delay that is aimed at, in nanoseconds.
+    /// The target delay in nanoseconds.
     fn target_ns(&self) -> u64 {
         let config = &self.config;
         config.target_ns.0 + config.hop_ns.0 * u64::from(self.hops) + self.flow_scaling_ns()
     }
 
-    /// What the target grows by as the window shrinks: in proportion to one by its root, from nothing at
-    /// `flow_max` packets to `flow_range_ns` at `flow_min`.
+    /// Increase of the target as the window shrinks (flow scaling): proportional to the inverse square root
+    /// of the window, from nothing at `flow_max` packets to `flow_range_ns` at `flow_min`.
     fn flow_scaling_ns(&self) -> u64 {
         let range = self.config.flow_range_ns.0;
         if range == 0 {
@@ -85,7 +87,7 @@ impl Swift {
         range * now.saturating_sub(most).min(span) / span
     }
 
-    /// Shrinks by a part of 2^16, once per round trip.
+    /// Shrinks the window by a fraction, in units of 2^-16, once per round trip.
     fn shrink(&mut self, part: u64, now: Instant) {
         if now < self.shrink_at {
             return;
@@ -96,7 +98,7 @@ impl Swift {
         self.shrink_at = Instant(now.0 + self.delay_ns);
     }
 
-    /// What is sent again is not measured (Karn's rule).
+    /// Retransmitted packets are not measured (Karn's rule).
     fn forget(&mut self) {
         self.left.clear();
         self.acknowledged = self.sent;
@@ -110,7 +112,7 @@ impl Algorithm for Swift {
 
     fn sent(&mut self, bytes: u32, now: Instant) {
         self.sent += u64::from(bytes);
-        // Several may leave at once.
+        // Several packets may be sent at once.
         self.packet_bytes = self.packet_bytes.min(bytes);
         if self.left.len() < MEASURED_MAX {
             self.left.push_back((self.sent, now));
@@ -149,12 +151,12 @@ impl Algorithm for Swift {
         if self.window_bytes >= self.packet_bytes {
             return now;
         }
-        // A round trip by the part of a packet that the window holds.
+        // A round trip divided by the fraction of a packet that the window holds.
         Instant(now.0 + self.delay_ns * u64::from(self.packet_bytes) / u64::from(self.window_bytes))
     }
 }
 
-/// One by the root of a fraction.
+/// The inverse square root of a fraction.
 fn by_root(packets: u64) -> u64 {
     ONE * ONE / (packets * ONE).isqrt().max(1)
 }
@@ -164,7 +166,7 @@ mod tests {
     use super::*;
     use crate::time::Nanos;
 
-    /// A packet that is acknowledged after so long.
+    /// A packet that is acknowledged after `delay_ns`.
     fn round_trip(control: &mut Swift, now: u64, delay_ns: u64) {
         control.sent(4096, Instant(now));
         control.acknowledged(4096, Instant(now + delay_ns));
@@ -200,7 +202,7 @@ mod tests {
         assert_eq!(control.window_bytes, 1 << 20);
     }
 
-    /// Section 3.1: alpha by the root of the window plus beta, between nothing and the range.
+    /// Section 3.1: alpha over the square root of the window plus beta, between nothing and the range.
     #[test]
     fn the_target_grows_with_the_way_and_as_the_window_shrinks() {
         let config = SwiftConfig {

@@ -29,7 +29,7 @@ impl Domains {
         self.xrcds.contains(xrcd.0 as usize)
     }
 
-    /// How many queue pairs and SRQs belong to an XRC domain.
+    /// The count of queue pairs and SRQs that belong to an XRC domain.
     pub(super) fn users(&mut self, xrcd: Xrcd) -> Result<&mut u32, Error> {
         self.xrcds.get_mut(xrcd.0 as usize).map(|domain| &mut domain.users).ok_or(Error::NoSuchObject)
     }
@@ -38,7 +38,7 @@ impl Domains {
         self.xrcds.get(xrcd.0 as usize)?.name
     }
 
-    /// The XRC domain of this name.
+    /// The XRC domain with this name.
     pub(super) fn named(&self, name: DomainName) -> Option<Xrcd> {
         let mut xrcds = self.xrcds.iter();
         xrcds.find(|(_, domain)| domain.name == Some(name)).map(|(index, _)| Xrcd(index as u32))
@@ -47,7 +47,7 @@ impl Domains {
 
 /// Verbs on protection domains and XRC domains.
 impl Device {
-    /// Makes a protection domain.
+    /// Allocates a protection domain.
     pub fn alloc_pd(&mut self) -> Result<Pd, Error> {
         if self.domains.pds.len() >= self.resources.config.max_pd as usize {
             return Err(Error::Exhausted("protection domains"));
@@ -55,7 +55,7 @@ impl Device {
         Ok(Pd(self.domains.pds.insert(()) as u32))
     }
 
-    /// Removes a protection domain that nothing belongs to any more.
+    /// Removes a protection domain without objects.
     pub fn dealloc_pd(&mut self, pd: Pd) -> Result<(), Error> {
         self.domains.check_pd(pd)?;
         let resources = &self.resources;
@@ -66,8 +66,8 @@ impl Device {
         Ok(())
     }
 
-    /// Makes an XRC domain. One with a name may be shared with other devices of the host; a device has no
-    /// two of one name.
+    /// Allocates an XRC domain. One with a name may be shared with other devices of the host; names are
+    /// unique in a device.
     pub fn alloc_xrcd(&mut self, name: Option<DomainName>) -> Result<Xrcd, Error> {
         if self.domains.xrcds.len() >= self.resources.config.max_pd as usize {
             return Err(Error::Exhausted("XRC domains"));
@@ -83,7 +83,7 @@ impl Device {
         self.domains.name(xrcd)
     }
 
-    /// Removes an XRC domain that nothing belongs to any more.
+    /// Removes an XRC domain without objects.
     pub fn dealloc_xrcd(&mut self, xrcd: Xrcd, now: Instant) -> Result<(), Error> {
         if *self.domains.users(xrcd)? > 0 {
             return Err(Error::Busy);

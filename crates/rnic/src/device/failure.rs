@@ -17,7 +17,7 @@ impl Device {
         self.port_mut().set_removed();
         let attr = QpAttr { state: State::Error, ..QpAttr::default() };
         for qpn in self.qpns() {
-            // The number is from the table; what fails for one queue pair must not spare the others.
+            // The number is from the table; a failure of one queue pair must not stop the loop.
             let _ = self.modify_qp(qpn, &attr, AttrMask::STATE, now);
         }
     }

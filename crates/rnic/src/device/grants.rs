@@ -1,11 +1,12 @@
-//! What peers on this host may do to memory without asking, for a driver that shows it to them.
+//! Grants: rights of peers on this host to access memory directly, for a driver that publishes them to these
+//! peers.
 
 use super::Device;
 use crate::grant::{Change, QueueGrant, RegionGrant};
 use wire::{Qpn, Rkey};
 
 impl Device {
-    /// What is granted to peers on this host.
+    /// The grants to peers on this host.
     #[inline]
     pub fn grants(&mut self) -> Grants<'_> {
         Grants(self)
@@ -17,12 +18,12 @@ impl Device {
 pub struct Grants<'d>(&'d mut Device);
 
 impl Grants<'_> {
-    /// Has changes noted from now on, for [`Self::poll_change`].
+    /// Records changes from now on, for [`Self::poll_change`].
     pub fn watch(&mut self) {
         self.0.resources.regions.is_watched = true;
     }
 
-    /// The next thing of which a grant may have changed. Things can be named more than once.
+    /// The next object whose grant may have changed. The same object can be reported more than once.
     pub fn poll_change(&mut self) -> Option<Change> {
         let resources = &mut self.0.resources;
         if let Some(rkey) = resources.regions.changed.pop() {
@@ -31,12 +32,12 @@ impl Grants<'_> {
         resources.changed_queues.pop().map(Change::Queue)
     }
 
-    /// What a key grants to peers.
+    /// The grant of a key to peers.
     pub fn region(&self, rkey: Rkey) -> Option<RegionGrant> {
         self.0.resources.regions.grant(rkey)
     }
 
-    /// What a queue pair grants to its peer; `None` when it takes no requests now.
+    /// The grant of a queue pair to its peer; `None` when it accepts no requests now.
     pub fn queue(&self, qpn: Qpn) -> Option<QueueGrant> {
         self.0.queue_pairs.get(qpn).ok()?.grant()
     }

@@ -31,15 +31,15 @@ impl RegisteredMemory<'_> {
         self.regions.register(pd, init, self.random)
     }
 
-    /// Registers a region of all addresses with nothing behind it: what is stored there is gone, what is read
-    /// is zeros. Peers have no key for it.
+    /// Registers a region of all addresses without memory: stores are discarded, loads give zeros. Peers have
+    /// no key for it.
     pub fn register_null(&mut self, pd: Pd) -> Result<Lkey, Error> {
         self.domains.check_pd(pd)?;
         self.regions.register_null(pd, self.random)
     }
 
-    /// Changes a region; unless only rights change, its old keys stop working. On an error the region is as
-    /// it was.
+    /// Changes a region; unless only rights change, its old keys become invalid. On an error the region is
+    /// unchanged.
     pub fn reregister(&mut self, lkey: Lkey, change: RegionChange) -> Result<RegionKeys, Error> {
         if let Some(pd) = change.pd {
             self.domains.check_pd(pd)?;
@@ -47,13 +47,13 @@ impl RegisteredMemory<'_> {
         self.regions.reregister(lkey, change, self.random)
     }
 
-    /// Deregisters memory: when this returns, nothing touches it any more. Fails while windows are bound to
-    /// it.
+    /// Deregisters memory: when this returns, the device does not access it any more. Fails while windows are
+    /// bound to it.
     pub fn deregister(&mut self, lkey: Lkey) -> Result<(), Error> {
         self.regions.deregister(lkey)
     }
 
-    /// Makes a memory window, and its first key.
+    /// Allocates a memory window and its first key.
     pub fn alloc_window(&mut self, pd: Pd, kind: WindowKind) -> Result<(Window, Rkey), Error> {
         self.domains.check_pd(pd)?;
         self.regions.alloc_window(pd, kind, self.random)

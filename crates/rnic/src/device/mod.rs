@@ -1,9 +1,9 @@
-//! The device: its parts, and what drives them.
+//! The device: its parts, and the calls of the driver.
 //!
-//! Calls that concern the device as a whole, or its queue pairs, are those of [`Device`]. The others are
-//! those of its parts:
+//! Calls on the device as a whole, or on its queue pairs, are methods of [`Device`]. The others are methods
+//! of its parts:
 //!
-//! | part | what |
+//! | part | contents |
 //! |---|---|
 //! | [`Device::port`], [`Device::port_mut`] | addresses, MTU, state, counters |
 //! | [`Device::memory`] | memory regions and windows |
@@ -11,8 +11,8 @@
 //! | [`Device::srqs`] | shared receive queues |
 //! | [`Device::multicast`] | multicast groups |
 //! | [`Device::shm`] | shared-memory channels, requests that are forwarded by them |
-//! | [`Device::grants`] | what peers on the host may do without asking |
-//! | [`simulation::Simulated`] | what only a simulator calls |
+//! | [`Device::grants`] | rights of peers on the host to access memory directly |
+//! | [`simulation::Simulated`] | calls of simulators only |
 
 mod domains;
 mod failure;
@@ -46,8 +46,8 @@ use domains::Domains;
 use multicast::Groups;
 use table::QueuePairs;
 
-/// Packets that a queue pair may send before the next one has its turn: 64 KiB at the largest MTU, so that
-/// one segmented send carries them.
+/// Packets that a queue pair may send before the turn of the next one: 64 KiB at the largest MTU, so that one
+/// segmented send carries them.
 const TURN_PACKETS: usize = 16;
 
 /// A RoCEv2 device. See the crate's page for how to drive it.
@@ -58,14 +58,14 @@ pub struct Device {
     resources: Resources,
     queue_pairs: QueuePairs,
     groups: Groups,
-    /// Ended by [`Device::fail`].
+    /// Set by [`Device::fail`].
     failed: bool,
 }
 
 /// The device and its parts.
 impl Device {
-    /// Makes a device. `seed` makes keys, numbers and starting points unpredictable: live it comes from the
-    /// system's random device, in a simulation from the run's seed.
+    /// Creates a device. `seed` makes keys, numbers and initial values unpredictable: a live driver takes it
+    /// from the system's random device, a simulation from the seed of the run.
     pub fn new(config: Config, seed: [u8; 32]) -> Self {
         let mut random = Random::new(seed);
         let resources = Resources::new(config, &mut random);
@@ -90,12 +90,12 @@ impl Device {
         &self.resources.port
     }
 
-    /// The port, for changes.
+    /// The port, to change it.
     pub fn port_mut(&mut self) -> PortMut<'_> {
         PortMut { port: &mut self.resources.port, events: &mut self.resources.events }
     }
 
-    /// The completion queues, to look at.
+    /// The completion queues, to read them.
     #[inline]
     pub fn cqs(&self) -> &CompletionQueues {
         &self.resources.cqs
@@ -108,7 +108,7 @@ impl Device {
     }
 }
 
-/// What drives the device.
+/// Calls of the driver.
 impl Device {
     /// Makes up to `budget` packets; returns how many. Call until it returns 0, or until there is no room for
     /// more.
@@ -134,7 +134,7 @@ impl Device {
         sent
     }
 
-    /// Whether [`Self::poll_event`] or [`Grants::poll_change`] would give something.
+    /// Whether [`Self::poll_event`] or [`Grants::poll_change`] would return something.
     #[inline]
     pub fn has_news(&self) -> bool {
         let Resources { events, changed_queues, regions, .. } = &self.resources;
@@ -152,12 +152,13 @@ impl Device {
         self.queue_pairs.turns.waits_for_room()
     }
 
-    /// Channels or a driver that were full may have room again: queue pairs that wait for it get a turn.
+    /// Gives a turn to queue pairs that wait for room, because channels or a driver that were full may have
+    /// room again.
     pub fn resume(&mut self) {
         self.queue_pairs.resume();
     }
 
-    /// What waits to be transmitted.
+    /// Kind of the packets that wait to be transmitted.
     #[inline]
     pub fn pending(&self) -> Pending {
         if self.failed { Pending::Nothing } else { self.queue_pairs.turns.pending() }
@@ -169,7 +170,7 @@ impl Device {
         self.queue_pairs.turns.waiting()
     }
 
-    /// When [`Self::handle_timeout`] wants to be called. A call too early does nothing.
+    /// Deadline of the next [`Self::handle_timeout`]. A call too early does nothing.
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         let timer = self.queue_pairs.turns.next_timer().filter(|_| !self.failed);
@@ -181,7 +182,7 @@ impl Device {
         timer.into_iter().chain(self.resources.cqs.next_moderated()).min()
     }
 
-    /// Does what is due at `now`.
+    /// Handles the timers that have expired at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Self { resources, queue_pairs, .. } = self;
         resources.cqs.release_moderated(now, &mut resources.events);

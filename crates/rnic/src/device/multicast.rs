@@ -35,7 +35,7 @@ impl Device {
 pub struct Multicast<'d>(&'d mut Device);
 
 impl Multicast<'_> {
-    /// Makes a UD queue pair receive what is sent to a group.
+    /// Attaches a UD queue pair to a group: it receives the group's datagrams.
     pub fn attach(&mut self, qpn: Qpn, group: Gid) -> Result<(), Error> {
         let config = &self.0.resources.config;
         let (groups_max, members_max) = (config.max_mcast_groups as usize, config.max_mcast_attach as usize);

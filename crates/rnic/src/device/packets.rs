@@ -1,4 +1,4 @@
-//! Packets in.
+//! Arriving packets.
 
 use super::Device;
 use crate::address::Arrival;
@@ -8,8 +8,8 @@ use crate::time::Instant;
 use wire::{Message, Packet, PartitionKey, Qpn};
 
 impl Device {
-    /// Takes a packet that arrived, its ICRC checked and its pad removed. What does not belong here is
-    /// dropped and counted; nothing that a packet says makes this panic.
+    /// Handles a packet that arrived, its ICRC checked and its pad removed. A packet that is not for this
+    /// device is dropped and counted; no contents of a packet cause a panic.
     pub fn handle_packet(
         &mut self,
         now: Instant,
@@ -36,18 +36,18 @@ impl Device {
         self.queue_pairs.fail_overrun(&mut self.resources, now);
     }
 
-    /// Counts a packet. Whether it is of the device's partition, and the device has not failed.
+    /// Counts a packet; whether it is of the device's partition, and the device has not failed.
     pub(super) fn accept(&mut self, packet: &Packet, payload: Payload<'_>) -> bool {
         let counters = &mut self.resources.port.counters;
         counters.received_packets += 1;
         counters.received_bytes += u64::from(payload.len());
-        // The membership bit does not have to match, the rest does (IBTA 10.9.3).
+        // The membership bit does not have to match, the other bits do (IBTA 10.9.3).
         let ours = (packet.pkey.0 ^ PartitionKey::DEFAULT.0) & 0x7fff == 0;
         counters.dropped_bad_pkey += u64::from(!ours);
         ours && !self.failed
     }
 
-    /// Each member of the group gets the datagram, the sender's own queue pair excepted (IBTA 10.5.2.1).
+    /// Delivers a datagram to each member of the group, except the sending queue pair (IBTA 10.5.2.1).
     fn handle_multicast(&mut self, now: Instant, inbound: &Inbound<'_>, memory: &mut impl Memory) {
         let Self { resources, groups, queue_pairs, .. } = self;
         let Message::Datagram { deth, .. } = inbound.packet.message else {

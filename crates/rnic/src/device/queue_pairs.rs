@@ -16,8 +16,8 @@ use alloc::vec::Vec;
 use wire::Qpn;
 
 impl Device {
-    /// Numbers that queue pairs may get: a host grants ranges to its processes. Numbers that are there
-    /// already are left out.
+    /// Adds numbers for queue pairs: a host grants ranges to its processes. Numbers that were added already
+    /// are left out.
     pub fn add_qpn_range(&mut self, first: Qpn, count: u32) {
         self.queue_pairs.qpns.add(first, count);
     }
@@ -27,7 +27,7 @@ impl Device {
         self.queue_pairs.qpns.free()
     }
 
-    /// Makes a queue pair.
+    /// Creates a queue pair.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, Error> {
         self.check_usable()?;
         let Self { queue_pairs, resources, domains, random, .. } = self;
@@ -38,7 +38,7 @@ impl Device {
         Ok(qpn)
     }
 
-    /// Changes attributes, and the state among them. Nothing is changed when it fails.
+    /// Changes attributes, including the state. On an error nothing is changed.
     pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr, mask: AttrMask, now: Instant) -> Result<(), Error> {
         if mask.contains(AttrMask::STATE) && !matches!(attr.state, State::Reset | State::Error) {
             self.check_usable()?;
@@ -55,13 +55,14 @@ impl Device {
         changed
     }
 
-    /// Attributes, and what it was made from.
+    /// The attributes of a queue pair, and the parameters that it was created with.
     pub fn query_qp(&self, qpn: Qpn) -> Result<(QpAttr, QpInit), Error> {
         let qp = self.queue_pairs.get(qpn)?;
         Ok((QpAttr { state: qp.state(), current_state: qp.state(), ..*qp.attr() }, *qp.init()))
     }
 
-    /// Removes a queue pair. Its completions that were not taken are gone; what arrives for it is dropped.
+    /// Removes a queue pair. Its completions that were not polled are dropped; packets for it are dropped
+    /// too.
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), Error> {
         if self.groups.has_member(qpn) {
             return Err(Error::Busy);
@@ -87,17 +88,18 @@ impl Device {
         Ok(*self.queue_pairs.get(qpn)?.counters())
     }
 
-    /// Whether a queue pair has executed what it has not acknowledged yet.
+    /// Whether a queue pair has executed a request that it has not acknowledged yet.
     pub fn owes_acknowledgement(&self, qpn: Qpn) -> bool {
         self.queue_pairs.get(qpn).is_ok_and(|qp| qp.owes_acknowledgement())
     }
 
-    /// Posts a send. In the error state it is accepted, and flushed.
+    /// Posts a send. In the error state the request is accepted and flushed.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>, now: Instant) -> Result<(), Error> {
         self.queue_pairs.with(&mut self.resources, qpn, |qp, resources| qp.post_send(resources, request, now))
     }
 
-    /// Posts a receive. In the error state it is accepted, and flushed when the queue pair is next touched.
+    /// Posts a receive. In the error state the request is accepted, and flushed when the queue pair is next
+    /// used.
     pub fn post_receive(
         &mut self,
         qpn: Qpn,
@@ -109,7 +111,7 @@ impl Device {
     }
 }
 
-/// Every object named must exist, and every object needed be named (IBTA 11.2.5.1).
+/// Checks that every named object exists, and every required object is named (IBTA 11.2.5.1).
 fn check_init(init: &QpInit, resources: &Resources, domains: &Domains) -> Result<(), Error> {
     let config = &resources.config;
     let capacity = &init.capacity;
@@ -143,7 +145,7 @@ fn check_init(init: &QpInit, resources: &Resources, domains: &Domains) -> Result
     Ok(())
 }
 
-/// Notes in the objects of a queue pair that it uses them, or does so no longer.
+/// Adds `by` to the user counts of the objects of a queue pair.
 fn count_users(init: &QpInit, by: i32, resources: &mut Resources, domains: &mut Domains) {
     let add = |users: &mut u32| *users = users.saturating_add_signed(by);
     for cq in [init.send_cq, init.receive_cq].into_iter().flatten() {
@@ -192,7 +194,7 @@ fn check_change(
     Ok(())
 }
 
-/// Takes over what the mask names. The checks are done.
+/// Applies the attributes in the mask, which were checked before.
 fn apply(qp: &mut Qp, resources: &mut Resources, attr: &QpAttr, mask: AttrMask, now: Instant) {
     macro_rules! take {
         ($($bit:ident => $field:ident),* $(,)?) => {

@@ -1,4 +1,4 @@
-//! Shared-memory channels to other devices of the host: packets by them, and XRC forwarding
+//! Shared-memory channels to other devices of the host: packets on them, and XRC forwarding
 //! ([`crate::domain`]), in which a proxy executes the requests that another device forwards.
 
 use super::Device;
@@ -19,19 +19,19 @@ impl Device {
         SharedMemory(self)
     }
 
-    /// The shared-memory channel by which a queue pair sends; 0 is the network.
+    /// The shared-memory channel on which a queue pair sends; 0 is the network.
     pub fn channel(&self, qpn: Qpn) -> Result<u16, Error> {
         Ok(self.queue_pairs.get(qpn)?.path().channel)
     }
 }
 
-/// A device and its shared-memory channels ([`Device::shm`]). The number of a channel is the driver's; 0 is
-/// the network.
+/// A device and its shared-memory channels ([`Device::shm`]). The driver numbers the channels; 0 is the
+/// network.
 #[derive(Debug)]
 pub struct SharedMemory<'d>(&'d mut Device);
 
 impl SharedMemory<'_> {
-    /// Takes a packet that came by a channel: it may stand for several, and its sender can only be one of
+    /// Handles a packet from a channel: it may represent several packets, and its sender can only be one of
     /// `senders`.
     #[inline]
     pub fn handle_packet(
@@ -47,8 +47,8 @@ impl SharedMemory<'_> {
         self.0.handle_inbound(now, &inbound, memory);
     }
 
-    /// Takes a request that one of the channel's senders forwards to a shared receive queue of ours. What is
-    /// answered goes back by the channel.
+    /// Handles a request that one of the channel's senders forwards to a local shared receive queue. The
+    /// answers are sent on the channel.
     pub fn handle_forwarded(
         &mut self,
         now: Instant,
@@ -80,8 +80,8 @@ impl SharedMemory<'_> {
         queue_pairs.fail_overrun(resources, now);
     }
 
-    /// Has a connected queue pair send by a channel, from its next packet on. The next change of its address
-    /// vector brings it back to the network.
+    /// Moves a connected queue pair to a channel, from its next packet on. The next change of its address
+    /// vector moves it back to the network.
     pub fn set_channel(&mut self, qpn: Qpn, channel: u16) -> Result<(), Error> {
         self.0.queue_pairs.with(&mut self.0.resources, qpn, |qp, _| {
             qp.set_path(Path { channel, ..*qp.path() });
@@ -89,8 +89,8 @@ impl SharedMemory<'_> {
         })
     }
 
-    /// A channel is gone: the queue pairs that send by it go back to the network, its proxies end, and
-    /// requests that were forwarded by it are refused.
+    /// Handles the end of a channel: queue pairs that send on it go back to the network, its proxies end, and
+    /// requests that were forwarded on it are refused.
     pub fn close_channel(&mut self, channel: u16, now: Instant) {
         let Device { queue_pairs, resources, .. } = &mut *self.0;
         queue_pairs.dismiss(resources, |qp| qp.path().channel == channel, now);
@@ -102,8 +102,8 @@ impl SharedMemory<'_> {
     }
 }
 
-/// Tells the owners of shared receive queues to which requests of a connection were forwarded that it is
-/// over. Where there is no room, later.
+/// Sends the close notices: the owners of shared receive queues to which requests of a connection were
+/// forwarded are notified of its end. Those without room are sent later.
 pub(super) fn send_close_notices(resources: &mut Resources, sink: &mut impl Sink) {
     if resources.close_notices.is_empty() {
         return;

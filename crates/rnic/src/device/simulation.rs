@@ -1,4 +1,4 @@
-//! What only a simulator of devices can do: it knows which packets come, and what switches saw.
+//! Calls of simulators only: a simulator knows which packets arrive, and what switches saw.
 
 use super::Device;
 use crate::address::Arrival;
@@ -12,9 +12,9 @@ use wire::{Packet, Qpn};
 
 /// A device of a simulation.
 pub trait Simulated {
-    /// As [`Device::handle_packet`], and sends what the queue pair then owes without payload
-    /// (acknowledgements, NAKs, congestion notifications) at once: for a driver that has queues for them,
-    /// past those of data.
+    /// Calls [`Device::handle_packet`], and sends at once the packets without payload that the queue pair
+    /// then owes (acknowledgements, NAKs, congestion notifications): for a driver with queues for them that
+    /// bypass those of data.
     fn handle_packet_and_answer(
         &mut self,
         now: Instant,
@@ -25,20 +25,20 @@ pub trait Simulated {
         sink: &mut impl Sink,
     );
 
-    /// What switches told in the packet that is handled next, in the order of the way: in an acknowledgement
-    /// what the peer saw, in a READ response what that saw itself. Only HPCC wants to know.
+    /// Handles the telemetry in the packet that is handled next, in the order of the path: an acknowledgement
+    /// carries what the acknowledged packet collected, a READ response its own. Only HPCC uses it.
     fn handle_telemetry(&mut self, qpn: Qpn, hops: &[Hop]);
 
     /// The rate that congestion control allows a queue pair, in bits per second; `None` when it sets none.
     fn rate_bps(&self, qpn: Qpn) -> Result<Option<u64>, Error>;
 
-    /// Brings into the processor's cache what a packet to this queue pair needs. A simulator of many devices
-    /// that knows which packets come does this for several at once, so that they do not wait for memory one
-    /// after the other.
+    /// Prefetches into the processor's cache the state that a packet to this queue pair needs. A simulator of
+    /// many devices that knows which packets arrive does this for several at once, so that they do not wait
+    /// for memory one after the other.
     #[cfg(feature = "simulation")]
     fn prefetch(&self, qpn: Qpn);
 
-    /// The same for the queue pairs whose turn to send, and whose timer, comes next.
+    /// Prefetches the queue pairs whose turn to send, and whose timer, comes next.
     #[cfg(feature = "simulation")]
     fn prefetch_next(&self);
 }

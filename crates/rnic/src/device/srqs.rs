@@ -20,7 +20,7 @@ impl Device {
 pub struct Srqs<'d>(&'d mut Device);
 
 impl Srqs<'_> {
-    /// Makes a shared receive queue; `xrc` makes it one for XRC, with its domain and completion queue.
+    /// Creates a shared receive queue; `xrc` makes it one for XRC, with its domain and completion queue.
     pub fn create(
         &mut self,
         pd: Pd,
@@ -49,8 +49,8 @@ impl Srqs<'_> {
         Ok(resources.srqs.insert(SharedReceiveQueue { pd, queue, limit: 0, xrc, users: 0 }))
     }
 
-    /// Changes the size, and arms the limit: [`crate::Event::SrqLimitReached`] comes when fewer requests are
-    /// left.
+    /// Changes the size, and arms the limit: [`crate::Event::SrqLimitReached`] is raised when fewer requests
+    /// are left.
     pub fn modify(&mut self, srq: Srq, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), Error> {
         let resources = &mut self.0.resources;
         let srq = resources.srqs.get_mut(srq)?;
@@ -89,12 +89,12 @@ impl Srqs<'_> {
         Ok(())
     }
 
-    /// Posts a receive that any of its queue pairs may take.
+    /// Posts a receive for any of its queue pairs.
     pub fn post_receive(&mut self, srq: Srq, request: &ReceiveRequest<'_>) -> Result<(), Error> {
         let Device { queue_pairs, resources, .. } = &mut *self.0;
         resources.srqs.get_mut(srq)?.queue.post(request)?;
         while let Some(qpn) = resources.srqs.take_not_ready(srq) {
-            // One that is gone, or has no need of it any more, leaves the receive to the next.
+            // A queue pair that was destroyed, or needs no receive any more, leaves it to the next.
             if queue_pairs.announce_receive(resources, qpn) {
                 break;
             }
@@ -102,8 +102,8 @@ impl Srqs<'_> {
         Ok(())
     }
 
-    /// Numbers of XRC shared receive queues: a host grants each of its devices others, so that a number tells
-    /// whose queue it is. Without this they begin with 0.
+    /// Sets the numbers of XRC shared receive queues: a host grants each of its devices a different range, so
+    /// that a number identifies the owner of the queue. By default they begin with 0.
     pub fn set_numbers(&mut self, first: Qpn, count: u32) {
         self.0.resources.srqs.set_numbers(first, count);
     }

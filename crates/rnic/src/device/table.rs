@@ -24,12 +24,12 @@ pub(super) struct QueuePairs {
     pub(super) qps: Slab<Box<Qp>>,
     pub(super) qpns: Qpns,
     pub(super) turns: Turns,
-    /// Proxies, by the number that their queue pair has in another device.
+    /// Proxies, by the queue pair's number in the other device.
     proxies: BTreeMap<Qpn, usize>,
 }
 
 impl QueuePairs {
-    /// Makes a queue pair; `domain` is the name of its XRC domain.
+    /// Creates a queue pair; `domain` is the name of its XRC domain.
     pub(super) fn create(
         &mut self,
         init: &QpInit,
@@ -48,7 +48,7 @@ impl QueuePairs {
         Ok(qpn)
     }
 
-    /// Removes a queue pair; what it was made from.
+    /// Removes a queue pair; returns the parameters that it was created with.
     pub(super) fn remove(&mut self, qpn: Qpn) -> Result<QpInit, Error> {
         let index = self.qpns.index(qpn).ok_or(Error::NoSuchObject)?;
         let qp = self.qps.remove(index);
@@ -67,7 +67,7 @@ impl QueuePairs {
         self.qps.iter().any(|(_, qp)| qp.init().pd == Some(pd))
     }
 
-    /// Runs `change` on a queue pair, and sees to what follows from it: its turn to send, its timer.
+    /// Runs `change` on a queue pair, and then updates its turn to send and its timer.
     #[inline]
     pub(super) fn with<T>(
         &mut self,
@@ -83,7 +83,7 @@ impl QueuePairs {
         result
     }
 
-    /// Hands a packet to its queue pair; `answer` is what is done to it then.
+    /// Delivers a packet to its queue pair, and then runs `answer` on it.
     #[inline]
     pub(super) fn deliver(
         &mut self,
@@ -106,7 +106,8 @@ impl QueuePairs {
         }
     }
 
-    /// Channels or a driver that were full may have room again: queue pairs that wait for it get a turn.
+    /// Gives a turn to queue pairs that wait for room, because channels or a driver that were full may have
+    /// room again.
     pub(super) fn resume(&mut self) {
         while let Some(index) = self.turns.next_for_room() {
             if let Some(qp) = self.qps.get_mut(index) {
@@ -117,7 +118,7 @@ impl QueuePairs {
         }
     }
 
-    /// A completion queue that overran takes its queue pairs with it (IBTA 10.8.2.1, 11.6.3.1).
+    /// Fails the queue pairs of completion queues that overran (IBTA 10.8.2.1, 11.6.3.1).
     #[inline]
     pub(super) fn fail_overrun(&mut self, resources: &mut Resources, now: Instant) {
         if resources.cqs.has_overrun() {
@@ -144,7 +145,7 @@ impl QueuePairs {
 
 /// XRC forwarding ([`crate::domain`]).
 impl QueuePairs {
-    /// The proxy of a connection, if there is one that fits; another one of the same number ends.
+    /// The proxy of a connection, if there is one that matches; another one with the same number ends.
     pub(super) fn proxy_of(
         &mut self,
         resources: &mut Resources,
@@ -160,8 +161,8 @@ impl QueuePairs {
         None
     }
 
-    /// Makes the proxy of a connection, with its first forwarded request. There are no more proxies and queue
-    /// pairs together than queue pairs allowed.
+    /// Creates the proxy of a connection, with its first forwarded request. Proxies and queue pairs together
+    /// are limited to the number of queue pairs allowed.
     pub(super) fn add_proxy(
         &mut self,
         resources: &Resources,
@@ -178,7 +179,7 @@ impl QueuePairs {
         Some(index)
     }
 
-    /// Ends proxies. A receive that one of them has begun to fill completes as flushed.
+    /// Ends proxies. A receive that one of them is filling completes as flushed.
     pub(super) fn dismiss(
         &mut self,
         resources: &mut Resources,
@@ -199,8 +200,8 @@ impl QueuePairs {
         }
     }
 
-    /// A receive was posted to a shared queue: announces it to the peer of a queue pair or proxy that waits
-    /// for it. Whether one did.
+    /// Announces a receive that was posted to a shared queue to the peer of a queue pair or proxy that waits
+    /// for it; whether one did.
     pub(super) fn announce_receive(&mut self, resources: &mut Resources, qpn: Qpn) -> bool {
         let index = self.proxies.get(&qpn).copied().or_else(|| self.qpns.index(qpn));
         let Some((index, qp)) = index.and_then(|index| Some((index, self.qps.get_mut(index)?))) else {
@@ -212,7 +213,8 @@ impl QueuePairs {
         announced
     }
 
-    /// A shared-memory channel has ended: nothing that was forwarded by it is answered any more.
+    /// Handles the end of a shared-memory channel: requests that were forwarded on it are not answered any
+    /// more.
     pub(super) fn close_forwarding(&mut self, resources: &mut Resources, channel: u16, now: Instant) {
         resources.close_notices.retain(|(to, _)| *to != channel);
         for (index, qp) in self.qps.iter_mut().filter(|(_, qp)| qp.has_forwarded()) {

@@ -1,16 +1,16 @@
-//! Which queue pair has its turn: to send, or because of a timer.
+//! Turns of queue pairs: to send, or because of a timer.
 
 use crate::qp::{Qp, Urgency};
 use crate::time::Instant;
 use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
 
-/// What is waiting to be transmitted.
+/// Kind of the packets that wait to be transmitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pending {
     /// No packet waits to be sent.
     Nothing,
-    /// Only positive acknowledgements: they may wait a little, for data to travel with.
+    /// Only positive acknowledgements: they may wait a little, to be sent together with data.
     Acknowledgements,
     /// Requests, READ responses, NAKs.
     Data,
@@ -19,22 +19,22 @@ pub enum Pending {
 /// Lists of queue pairs, by index.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Queue pairs with something to send; each stands here once.
+    /// Queue pairs with something to send; each is listed once.
     ready: VecDeque<usize>,
-    /// How many of them have more than an acknowledgement.
+    /// Number of them that have more than an acknowledgement to send.
     urgent: u32,
     /// Reliable queue pairs that wait for acknowledgements.
     waiting: u32,
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Queue pairs whose shared-memory channel, or whose driver, is full: first those that could send nothing
-    /// in their turn, so that room which comes for one packet at a time goes round.
+    /// in their turn, so that room for one packet at a time is shared by all.
     waiting_for_room: VecDeque<usize>,
-    /// How many of them could send nothing.
+    /// Number of them that could send nothing.
     unserved: usize,
 }
 
 impl Turns {
-    /// Puts a queue pair that was touched on the ready list and the timer heap, where it belongs there.
+    /// Puts a queue pair that was changed on the ready list and the timer heap, where necessary.
     /// `was_waiting` is whether it waited for acknowledgements before, `blocked` whether it could not send.
     #[inline]
     pub(super) fn settle(&mut self, index: usize, qp: &mut Qp, was_waiting: bool, blocked: bool) {
@@ -55,7 +55,7 @@ impl Turns {
         }
         // One entry in the heap per queue pair, unless an earlier deadline appears; a later one is found when
         // the earlier fires. So an acknowledgement, which moves the deadline, costs nothing here. The entry
-        // before which an earlier one comes is remembered: of pacing there is one per packet.
+        // that an earlier one precedes is remembered, since pacing adds an earlier one per packet.
         let (at, before) = (qp.deadline(), qp.schedule.timer);
         if at < before {
             if before != Instant::NEVER {
@@ -66,13 +66,13 @@ impl Turns {
         }
     }
 
-    /// The queue pair whose turn it is to send: no longer on the ready list. [`Self::begin`] follows.
+    /// The queue pair whose turn it is to send, removed from the ready list. [`Self::begin`] follows.
     #[inline]
     pub(super) fn next_ready(&mut self) -> Option<usize> {
         self.ready.pop_front()
     }
 
-    /// The turn of this queue pair begins.
+    /// Begins the turn of a queue pair.
     #[inline]
     pub(super) fn begin(&mut self, qp: &mut Qp) {
         if core::mem::take(&mut qp.schedule.urgency) == Urgency::Data {
@@ -80,7 +80,7 @@ impl Turns {
         }
     }
 
-    /// Notes a queue pair that waits for room on its channel, or for a driver without room, and has sent so
+    /// Lists a queue pair that waits for room on its channel, or for a driver without room, and has sent so
     /// many packets in its turn.
     #[inline]
     pub(super) fn note_room(&mut self, index: usize, qp: &mut Qp, sent: usize) {
@@ -94,7 +94,7 @@ impl Turns {
         }
     }
 
-    /// A queue pair that waits for room: no longer on that list.
+    /// The next queue pair that waits for room, removed from that list.
     pub(super) fn next_for_room(&mut self) -> Option<usize> {
         self.unserved = self.unserved.saturating_sub(1);
         self.waiting_for_room.pop_front()
@@ -105,7 +105,7 @@ impl Turns {
         !self.waiting_for_room.is_empty()
     }
 
-    /// A queue pair is destroyed: it has no turn any more. Its timers go when they fire.
+    /// Removes a queue pair that is destroyed from the lists. Its timers are removed when they fire.
     pub(super) fn forget(&mut self, index: usize, qp: &Qp) {
         if qp.schedule.urgency == Urgency::Data {
             self.urgent -= 1;
@@ -128,13 +128,14 @@ impl Turns {
         self.waiting
     }
 
-    /// When the next timer fires.
+    /// Deadline of the next timer.
     #[inline]
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.timers.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next timer that has fired: its time and its queue pair, which may be gone or have another timer.
+    /// The next timer that has fired: its time and its queue pair, which may be destroyed or have another
+    /// timer.
     #[inline]
     pub(super) fn take_expired(&mut self, now: Instant) -> Option<(Instant, usize)> {
         let &Reverse((at, index)) = self.timers.peek()?;

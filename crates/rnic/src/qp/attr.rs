@@ -21,7 +21,7 @@ pub enum QpType {
 }
 
 impl QpType {
-    /// The name that specifications use.
+    /// The name in specifications.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rc => "RC",
@@ -37,7 +37,7 @@ impl QpType {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u32)]
 pub enum State {
-    /// Nothing is accepted.
+    /// No requests are accepted.
     #[default]
     Reset = 0,
     /// Receives may be posted.
@@ -46,16 +46,16 @@ pub enum State {
     ReadyToReceive = 2,
     /// Ready to send.
     ReadyToSend = 3,
-    /// Send queue drained: nothing new is started.
+    /// Send queue drained: no new send request is started.
     SendQueueDrained = 4,
-    /// Send queue error: sends are flushed, receives go on (UC and UD).
+    /// Send queue error: sends are flushed, receives continue (UC and UD).
     SendQueueError = 5,
-    /// Everything is flushed.
+    /// All requests are flushed.
     Error = 6,
 }
 
 impl State {
-    /// The name that specifications use.
+    /// The name in specifications.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reset => "RESET",
@@ -77,11 +77,11 @@ pub enum Mtu {
     B256 = 1,
     /// 512 bytes per packet.
     B512 = 2,
-    /// 1,024 bytes: the most that fits Ethernet's 1,500.
+    /// 1,024 bytes: the largest that fits an Ethernet MTU of 1,500.
     B1024 = 3,
     /// 2,048 bytes per packet.
     B2048 = 4,
-    /// 4,096 bytes: fits 9,000.
+    /// 4,096 bytes: fits an Ethernet MTU of 9,000.
     B4096 = 5,
 }
 
@@ -91,7 +91,7 @@ impl Mtu {
         128 << self as u32
     }
 
-    /// From the value of `ibv_mtu`.
+    /// The path MTU with this value of `ibv_mtu`.
     pub const fn from_code(code: u32) -> Option<Self> {
         match code {
             1 => Some(Self::B256),
@@ -103,8 +103,8 @@ impl Mtu {
         }
     }
 
-    /// The largest that fits an interface of this MTU: IPv6, UDP, BTH, the longest extended header and the
-    /// ICRC take at most 92 bytes, which is what Linux's software device sets aside too.
+    /// The largest path MTU that fits an interface of this MTU: IPv6, UDP, BTH, the longest extended header
+    /// and the ICRC take at most 92 bytes, the same reserve as in Linux's software device.
     pub fn fitting(interface_mtu: u32) -> Self {
         [Self::B4096, Self::B2048, Self::B1024, Self::B512]
             .into_iter()
@@ -128,7 +128,7 @@ pub struct Capacity {
     pub inline: u32,
 }
 
-/// What a queue pair is made from.
+/// Parameters of the creation of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct QpInit {
     /// Transport type of the queue pair.
@@ -137,20 +137,20 @@ pub struct QpInit {
     pub pd: Option<Pd>,
     /// XRC domain; `XrcReceive` only.
     pub xrcd: Option<Xrcd>,
-    /// Where sends complete; all but `XrcReceive`.
+    /// Completion queue of sends; all but `XrcReceive`.
     pub send_cq: Option<Cq>,
-    /// Where receives complete; RC, UC and UD.
+    /// Completion queue of receives; RC, UC and UD.
     pub receive_cq: Option<Cq>,
-    /// Receives come from here instead of a queue of its own.
+    /// Shared receive queue, used in place of an own receive queue.
     pub srq: Option<Srq>,
-    /// Sizes; granted as asked.
+    /// Sizes; granted as requested.
     pub capacity: Capacity,
-    /// Every send is signaled, flags or not.
+    /// Whether every send is signaled, regardless of its flags.
     pub signal_all: bool,
 }
 
 bitflags::bitflags! {
-    /// Which attributes a call sets; the bits are those of `ibv_qp_attr_mask`.
+    /// Attributes that a call sets; the bits are those of `ibv_qp_attr_mask`.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
     pub struct AttrMask: u32 {
         #[allow(missing_docs)] const STATE = 1;
@@ -178,7 +178,8 @@ bitflags::bitflags! {
     }
 }
 
-/// Path migration state; software has one path, so it is kept and shown, no more. Values of `ibv_mig_state`.
+/// Path migration state; a software device has one path, so the state is stored and reported without effect.
+/// Values of `ibv_mig_state`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(u32)]
 pub enum Migration {
@@ -191,16 +192,16 @@ pub enum Migration {
     Armed = 2,
 }
 
-/// Attributes. In a modification, fields count only where the mask names them.
+/// Attributes of a queue pair. In a modification, only the fields in the mask are used.
 #[derive(Clone, Copy, Debug)]
 pub struct QpAttr {
     /// State that the queue pair changes to.
     pub state: State,
-    /// State that the caller believes in (for RTR and SQE to RTS).
+    /// State that the caller assumes (for RTR and SQE to RTS).
     pub current_state: State,
     /// Path MTU of the connection.
     pub path_mtu: Mtu,
-    /// Kept and shown.
+    /// Path migration state; stored and reported without effect.
     pub migration: Migration,
     /// Queue key (UD).
     pub qkey: u32,
@@ -210,13 +211,13 @@ pub struct QpAttr {
     pub send_psn: Psn,
     /// Number of the connected queue pair.
     pub destination: Qpn,
-    /// What the peer may do.
+    /// Access rights of the peer.
     pub access: Access,
     /// Address vector of the path to the peer (RC, UC, XRC).
     pub vector: AddressVector,
     /// P_Key table index; only 0 exists.
     pub pkey_index: u16,
-    /// Ask for [`crate::Event::SendQueueDrained`].
+    /// Whether [`crate::Event::SendQueueDrained`] is requested.
     pub drain_notify: bool,
     /// READs and atomics outstanding as initiator.
     pub max_rd_atomic: u8,

@@ -1,4 +1,4 @@
-//! What each operation of a queue pair's roles gets.
+//! Context of the operations of a queue pair's roles.
 
 use super::attr::State;
 use super::identity::Common;
@@ -10,18 +10,18 @@ use crate::handle::Srq;
 use crate::resources::{Resources, completion};
 use crate::time::Instant;
 
-/// What an operation of a role works on, besides the role itself.
+/// Data that an operation of a role uses, besides the role itself.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(super) qp: &'a mut Common,
     pub(super) resources: &'a mut Resources,
     pub(super) now: Instant,
-    /// Where the packet at hand comes from; [`Origin::Network`] where there is none.
+    /// Origin of the current packet; [`Origin::Network`] where there is none.
     pub(super) origin: Origin,
 }
 
 impl Context<'_> {
-    /// A completion of this queue pair, without the fields that most do not have.
+    /// A completion of this queue pair, with the fields that all completions have.
     pub(super) fn completion(&self, id: u64, status: Status, kind: CompletionKind) -> Completion {
         completion(self.qp.qpn, id, status, kind, self.now)
     }
@@ -31,13 +31,13 @@ impl Context<'_> {
         self.resources.complete(cq, done, notice);
     }
 
-    /// `srq` is the shared queue that the receive was taken from.
+    /// Adds a receive completion. `srq` is the shared queue that the receive was taken from.
     pub(super) fn complete_receive(&mut self, srq: Option<Srq>, done: Completion, notice: Notice) {
         let cq = self.qp.receive_cq(self.resources, srq);
         self.resources.complete(cq, done, notice);
     }
 
-    /// Enters the error state. The queue pair flushes its roles when the operation at hand ends.
+    /// Enters the error state. The queue pair flushes its roles when the current operation ends.
     pub(super) fn fail(&mut self) {
         if matches!(self.qp.state, State::Error | State::Reset) {
             return;

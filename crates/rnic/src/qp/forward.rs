@@ -1,6 +1,6 @@
 //! XRC forwarding: requests that name a shared receive queue of another device of the domain
-//! ([`crate::domain`]). The queue pair to which they come is the front end: it forwards them in their turn
-//! among its own, and relays the answers. It stands beside the responder, and uses its operations.
+//! ([`crate::domain`]). The queue pair that receives them is the front end: it forwards them in order among
+//! its own, and relays the answers. It is separate from the responder, and uses its operations.
 //!
 //! ```text
 //!                 decided          expected            taken
@@ -10,8 +10,8 @@
 //!                                   those before
 //! ```
 //!
-//! Requests to one SRQ owner follow each other without a pause; one to another owner, or to ourselves, waits
-//! until all before it are decided. A refusal takes the queue pair back to the request that was refused.
+//! Requests to one SRQ owner follow each other without a pause; one to another owner, or to this device,
+//! waits until all before it are decided. A refusal takes the queue pair back to the refused request.
 
 use super::context::Context;
 use super::refusal::Refusal;
@@ -29,40 +29,41 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use wire::{Message, Packet, Position, Psn, Qpn, Syndrome};
 
-/// Requests that wait at most, and their bytes. What comes beyond is dropped, as on a network: the peer is
-/// told when those before are decided, and sends it again.
+/// Limits of the requests that wait, and of their bytes. Further ones are dropped, as on a network: when
+/// those before are decided, the peer gets a NAK and sends them again.
 const WAITING_MAX: usize = 4096;
 const WAITING_BYTES_MAX: usize = 4 << 20;
-/// Connections are numbered with 24 bits.
+/// Mask of connection numbers, which have 24 bits.
 pub(super) const CONNECTION_MASK: u32 = 0xff_ffff;
 
 /// The front end of a queue pair whose domain other devices share.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     domain: DomainName,
-    /// The connection of the queue pair, once a request of it named another device's queue.
+    /// The connection of the queue pair, from the first request that named another device's queue on.
     session: Option<Box<Session>>,
 }
 
 /// A connection whose requests are forwarded.
 #[derive(Debug)]
 struct Session {
-    /// Tells it from those that the queue pair had before.
+    /// Number of the connection, which distinguishes it from earlier ones of the queue pair.
     connection: u32,
-    /// Where requests were forwarded last: the channel, and the queue that was named.
+    /// Destination of the last forwarded request: the channel, and the queue that it named.
     channel: u16,
     srq: Qpn,
-    /// Something has come back from there.
+    /// Whether the owner has answered on that channel.
     heard: bool,
-    /// All channels at whose ends there is a proxy.
+    /// All channels whose other end has a proxy.
     channels: Vec<u16>,
     decided: Psn,
     taken: Psn,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// Last PSNs of the messages that are forwarded, not decided.
+    /// Last PSNs of the messages that are forwarded and not decided.
     ends: VecDeque<Psn>,
-    /// A request was lost. The peer is told when everything before is decided: a NAK acknowledges that.
+    /// Whether a request was lost. The NAK is sent when everything before is decided, because a NAK
+    /// acknowledges that.
     gap: bool,
 }
 
@@ -70,9 +71,9 @@ struct Session {
 struct Waiting {
     packet: Packet,
     payload: Box<[u8]>,
-    /// By how many PSNs it moves us on; a READ that is asked for again by none.
+    /// Number of PSNs of the request; 0 for a repeated READ.
     packets: u32,
-    /// Its queue is not one of ours.
+    /// Whether its queue belongs to another device.
     is_foreign: bool,
     origin: Origin,
 }
@@ -94,14 +95,14 @@ impl Session {
         }
     }
 
-    /// While nothing is undecided, what we execute ourselves is not counted here.
+    /// While nothing is undecided, requests that this device executes are not counted here.
     fn catch_up(&mut self, expected: Psn) {
         if self.decided == self.taken {
             (self.decided, self.taken) = (expected, expected);
         }
     }
 
-    /// Everything that came from `psn` on has to come again.
+    /// Goes back to `psn`: the peer has to send everything from there on again.
     fn turn_back(&mut self, psn: Psn) {
         (self.decided, self.taken) = (psn, psn);
         self.waiting.clear();
@@ -117,7 +118,7 @@ impl Session {
     }
 }
 
-/// Requests that are forwarded.
+/// Requests to forward.
 impl Forwarder {
     pub(super) fn new(domain: DomainName) -> Self {
         Self { domain, session: None }
@@ -128,7 +129,8 @@ impl Forwarder {
         self.session.is_some()
     }
 
-    /// Whether a request is not simply executed: it is not for us, or one before it is not decided.
+    /// Whether a request cannot simply be executed: it is for another device, or one before it is not
+    /// decided.
     pub(super) fn takes(&self, cx: &Context<'_>, packet: &Packet) -> bool {
         let is_behind = |session: &Session| session.decided != session.taken;
         is_foreign(cx.resources, packet) || self.session.as_deref().is_some_and(is_behind)
@@ -199,13 +201,13 @@ impl Session {
             packet,
             payload: memory.keep(payload),
             packets: packets.unwrap_or(1),
-            // One that is malformed is refused by us, in its turn.
+            // This device refuses a malformed one, in its turn.
             is_foreign: packets.is_some() && is_foreign(cx.resources, &packet),
             origin: cx.origin,
         });
     }
 
-    /// A request that came before. What is not decided yet will be answered.
+    /// Handles a repeated request. Those that are not decided yet will be answered.
     fn repeat(&mut self, cx: &mut Context<'_>, responder: &mut Responder, packet: &Packet) {
         let is_behind = self.decided != self.taken;
         let read_end = match packet.message {
@@ -225,7 +227,7 @@ impl Session {
                 if self.waiting.len() >= WAITING_MAX {
                     return;
                 }
-                // A requester whose window has grown asks in larger pieces than before.
+                // A requester whose window has grown requests larger pieces than before.
                 let packets = end.distance_from(self.taken).max(0) as u32;
                 self.taken = self.taken.plus(packets);
                 let (packet, payload, origin) = (*packet, Box::default(), cx.origin);
@@ -237,9 +239,9 @@ impl Session {
     }
 }
 
-/// Execution and forwarding of what waits.
+/// Execution and forwarding of waiting requests.
 impl Forwarder {
-    /// Executes what waits and is for us, once everything before it is decided.
+    /// Executes waiting requests for this device, once everything before them is decided.
     fn execute_waiting(&mut self, cx: &mut Context<'_>, responder: &mut Responder, memory: &mut impl Memory) {
         let Some(session) = &mut self.session else { return };
         let origin = cx.origin;
@@ -263,7 +265,7 @@ impl Forwarder {
         }
     }
 
-    /// Forwards the next request, if it can be.
+    /// Forwards the next request, if possible.
     pub(super) fn next_request(
         &mut self,
         cx: &mut Context<'_>,
@@ -319,7 +321,7 @@ impl Forwarder {
         Step::Sent
     }
 
-    /// What SRQ owners are told of the connection.
+    /// Description of the connection for SRQ owners.
     fn describe(&self, cx: &Context<'_>) -> Option<ForwardedRequest> {
         let attr = &cx.qp.attr;
         Some(ForwardedRequest {
@@ -337,7 +339,7 @@ impl Forwarder {
 
 /// Answers of SRQ owners.
 impl Forwarder {
-    /// An SRQ owner says what became of what was forwarded to it.
+    /// Handles the answer of an SRQ owner to a forwarded request.
     pub(super) fn handle_response(
         &mut self,
         cx: &mut Context<'_>,
@@ -365,7 +367,7 @@ impl Forwarder {
         self.execute_waiting(cx, responder, memory);
     }
 
-    /// A channel has ended.
+    /// Handles the end of a channel.
     pub(super) fn close_channel(&mut self, cx: &mut Context<'_>, responder: &mut Responder, channel: u16) {
         let Some(session) = &mut self.session else { return };
         session.catch_up(responder.expected());
@@ -381,7 +383,7 @@ impl Forwarder {
         }
     }
 
-    /// The connection is over: a close notice goes to each owner to which requests were forwarded.
+    /// Ends the connection: a close notice is sent to each owner to which requests were forwarded.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
         let Some(notice) = self.describe(cx) else { return };
         let Some(session) = self.session.take() else { return };
@@ -391,8 +393,8 @@ impl Forwarder {
 }
 
 impl Session {
-    /// Whether an answer is about this connection, and from the owner to which we forwarded last. The
-    /// responses in the middle of a READ do not say which connection it is; those before them did.
+    /// Whether an answer belongs to this connection, and comes from the owner of the last forwarded request.
+    /// READ responses Middle do not contain the connection; those before them did.
     fn expects(&mut self, cx: &Context<'_>, responder: &Responder, packet: &Packet) -> bool {
         self.catch_up(responder.expected());
         let aeth = match packet.message {
@@ -406,7 +408,7 @@ impl Session {
         is_expected
     }
 
-    /// Everything before `end` is decided. Whether that is something new.
+    /// Records that everything before `end` is decided; whether that is new.
     fn decide(&mut self, responder: &mut Responder, end: Psn) -> bool {
         let is_new = self.decided.is_before(end) && !responder.expected().is_before(end);
         if is_new {
@@ -457,14 +459,14 @@ impl Session {
         }
     }
 
-    /// The result of an atomic of an owner: relays it to the peer.
+    /// Relays the result of an atomic of an owner to the peer.
     fn relay_original(&mut self, cx: &Context<'_>, responder: &mut Responder, psn: Psn, original: u64) {
         if self.decide(responder, psn.plus(1)) {
             responder.answer_atomic(cx, psn, original);
         }
     }
 
-    /// READ responses of an owner: relays them to the peer.
+    /// Relays READ responses of an owner to the peer.
     fn relay(
         &mut self,
         cx: &Context<'_>,

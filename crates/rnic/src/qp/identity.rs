@@ -1,4 +1,4 @@
-//! What the roles of a queue pair share.
+//! State that the roles of a queue pair share.
 
 use super::attr::{QpAttr, QpInit, QpType, State};
 use super::step::Step;
@@ -12,28 +12,30 @@ use crate::resources::Resources;
 use crate::sink::{PacketKind, Sink};
 use wire::{Qpn, Service};
 
-/// Identity, attributes, state and path of a queue pair. What each message reads comes first, so that it
-/// shares cache lines: with thousands of queue pairs, a message costs as much as the lines that it touches.
+/// Identity, attributes, state and path of a queue pair. The fields that each message reads come first, so
+/// that they share cache lines: with thousands of queue pairs, the cost of a message is that of the lines
+/// that it reads.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
     pub(crate) state: State,
     pub(crate) kind: QpType,
-    /// Whether the peer acknowledges: RC and XRC.
+    /// Whether the service is acknowledged: RC and XRC.
     is_reliable: bool,
     pub(super) transport: Transport,
-    /// Place what arrives ahead, and number WRITE packets as messages of their own.
+    /// Whether packets ahead of the expected one are placed, and WRITE packets numbered as messages of their
+    /// own.
     pub(super) out_of_order: bool,
     /// WRITEs without immediate leave as WRITE ONLY packets.
     pub(super) write_only: bool,
-    /// Whether those packets are cut as long as each other.
+    /// Whether those packets are cut to equal lengths.
     pub(super) write_evenly: bool,
     /// The channel was full when the queue pair wanted to send.
     pub(super) waits_for_room: bool,
     /// The queue pair has entered the error state in the operation at hand, and is flushed at its end.
     pub(super) has_failed: bool,
-    /// Packets between two requests for an acknowledgement at most.
+    /// Largest number of packets between two requests for an acknowledgement.
     pub(super) ack_interval: u32,
     pub(super) timers: TimerTable,
     pub(crate) congestion: Control,
@@ -41,7 +43,7 @@ pub(crate) struct Common {
     pub(crate) attr: QpAttr,
     pub(super) path: Path,
     pub(crate) counters: QpCounters,
-    /// How many packets the peer may have to keep ahead of a missing one.
+    /// Number of packets that the peer may have to keep ahead of a missing one.
     pub(super) reorder_window: u32,
 }
 
@@ -58,7 +60,7 @@ impl Common {
             path: Path::default(),
             transport: Transport::Packets,
             out_of_order: config.out_of_order,
-            // The receiver can place such a packet whatever came before it.
+            // The receiver can place such a packet independently of those before it.
             write_only: config.write_only || config.out_of_order,
             write_evenly: config.write_only,
             reorder_window: config.reorder_window.max(1),
@@ -80,7 +82,7 @@ impl Common {
         }
     }
 
-    /// Whether the peer acknowledges.
+    /// Whether the service is acknowledged: RC and XRC.
     #[inline(always)]
     pub(super) fn is_reliable(&self) -> bool {
         self.is_reliable
@@ -128,20 +130,20 @@ impl Common {
         self.transport = Transport::of(&path);
     }
 
-    /// How many packets of this kind may leave as one unit now; 0 while the channel is full.
+    /// Number of packets of this kind that may leave as one unit now; 0 while the channel is full.
     #[inline(always)]
     pub(super) fn room(&self, kind: PacketKind, sink: &mut impl Sink) -> u32 {
         self.transport.room(&self.path, self.mtu(), kind, sink)
     }
 
-    /// How many packets may be outstanding.
+    /// Number of packets that may be outstanding.
     #[inline(always)]
     pub(super) fn window_packets(&self) -> u32 {
         let ahead = self.out_of_order.then_some(self.reorder_window);
         self.transport.window_packets(&self.congestion, self.mtu(), ahead)
     }
 
-    /// The channel is full: [`crate::Device::resume`] gives the queue pair its next turn.
+    /// Records that the channel is full: [`crate::Device::resume`] gives the queue pair its next turn.
     pub(super) fn wait_for_room(&mut self) -> Step {
         self.waits_for_room = true;
         Step::Blocked

@@ -1,8 +1,7 @@
-//! What a queue pair logs: state changes, retries, NAKs, failed requests. None of it is on the path of a
-//! packet that goes well.
+//! Log events of a queue pair: state changes, retries, NAKs, failed requests. None of them is on the path of
+//! a packet without errors.
 //!
-//! The functions are cold, and do nothing but read one atomic word unless the process has a subscriber that
-//! wants the event.
+//! The functions are cold, and only read one atomic word unless the process has a subscriber for the event.
 
 use super::attr::State;
 use super::identity::Common;
@@ -21,7 +20,7 @@ pub(super) fn state(qp: &Common, to: State) {
     debug!(target: TARGET, qpn, peer, from = ?qp.state, ?to, "queue pair state");
 }
 
-/// The requester sends again what is not acknowledged.
+/// The requester retransmits unacknowledged packets.
 #[cold]
 pub(super) fn retry(qp: &Common, retries: u8, why: &'static str) {
     let (qpn, peer) = (qp.qpn.value(), qp.attr.destination.value());
@@ -52,7 +51,7 @@ pub(super) fn request_failed(qp: &Common, status: Status) {
     info!(target: TARGET, qpn, peer, %address, ?status, "send request failed");
 }
 
-/// The responder refuses a request of the peer for good.
+/// The responder refuses a request of the peer with a fatal NAK.
 #[cold]
 pub(super) fn refused(qp: &Common, psn: Psn, refusal: Refusal) {
     let (qpn, peer) = (qp.qpn.value(), qp.attr.destination.value());

@@ -1,5 +1,5 @@
 //! A queue pair, split by role as the specification splits it: the requester sends requests, the completer
-//! takes the answers, the responder executes the peer's requests (IBTA 9.7). Each role owns its state;
+//! handles the responses, the responder executes the peer's requests (IBTA 9.7). Each role owns its state;
 //! [`Qp`] connects them.
 //!
 //! | what | where |
@@ -59,21 +59,21 @@ use wire::{Message, Packet, Psn, Qpn};
 pub(crate) enum Urgency {
     #[default]
     None,
-    /// Only a positive acknowledgement, which may wait for company.
+    /// Only a positive acknowledgement, which may wait to be sent together with data.
     Acknowledgement,
     Data,
 }
 
-/// How the device's lists have a queue pair.
+/// State of a queue pair in the device's lists.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    /// In the ready list.
+    /// Urgency with which the queue pair is in the ready list.
     pub(crate) urgency: Urgency,
-    /// The earliest entry that the timer heap has for this queue pair, and one that was there before it came;
-    /// [`Instant::NEVER`] where there is none.
+    /// The earliest entry of this queue pair in the timer heap, and the one that was the earliest before it
+    /// was added; [`Instant::NEVER`] where there is none.
     pub(crate) timer: Instant,
     pub(crate) later_timer: Instant,
-    /// The list of those that wait for room on a channel has it.
+    /// Whether the queue pair is in the list of those that wait for room on a channel.
     pub(crate) waits_for_room: bool,
 }
 
@@ -115,7 +115,7 @@ impl Qp {
     pub(crate) fn new(qpn: Qpn, init: &QpInit, resources: &Resources) -> Self {
         let capacity = &init.capacity;
         let own_receives = if init.srq.is_some() { 0 } else { capacity.receive_wr };
-        // The eight bytes of an ATOMIC WRITE come with the request, whatever inline data was asked for.
+        // The eight bytes of an ATOMIC WRITE are part of the request, independent of the size of inline data.
         let sends = SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline.max(8));
         Self {
             common: Common::new(qpn, init, resources),
@@ -147,7 +147,7 @@ impl Qp {
         &self.common.attr
     }
 
-    /// For changes that the verbs layer has checked.
+    /// Attributes, for changes that the verbs layer has checked.
     pub(crate) fn attr_mut(&mut self) -> &mut QpAttr {
         &mut self.common.attr
     }
@@ -173,8 +173,8 @@ impl Qp {
         self.common.congestion.rate_bps()
     }
 
-    /// Its domain has this name, so that messages may name queues of other devices. Those are forwarded in
-    /// their turn: nothing is placed ahead of it.
+    /// Sets the name of its domain, so that messages may name queues of other devices. Those are forwarded in
+    /// order: no packet is placed ahead of it.
     pub(crate) fn share(&mut self, domain: Option<DomainName>) {
         if let Some(domain) = domain.filter(|_| self.common.kind == QpType::XrcReceive) {
             self.forwarder = Some(Box::new(Forwarder::new(domain)));
@@ -182,13 +182,13 @@ impl Qp {
         }
     }
 
-    /// Whether requests of its connection were forwarded.
+    /// Whether requests of the connection were forwarded.
     pub(crate) fn has_forwarded(&self) -> bool {
         self.forwarder.as_deref().is_some_and(Forwarder::has_session)
     }
 
-    /// What the peer may do without asking. Before anything has come from it, it has to ask: the program is
-    /// told of that.
+    /// The rights that the peer may use directly. Before the first packet of the peer there are none, since
+    /// the program gets an event for that packet.
     pub(crate) fn grant(&self) -> Option<QueueGrant> {
         let Common { qpn, kind, state, attr, path, .. } = &self.common;
         let takes = match state {
@@ -223,12 +223,12 @@ impl Qp {
 
 /// Work requests and states.
 impl Qp {
-    /// Starts the numbering of what arrives (the change to RTR).
+    /// Starts the numbering of arriving packets (the change to RTR).
     pub(crate) fn start_receiving(&mut self, expected: Psn) {
         self.responder.start(expected);
     }
 
-    /// Starts the numbering of what is sent (the change to RTS).
+    /// Starts the numbering of sent packets (the change to RTS).
     pub(crate) fn start_sending(&mut self, first: Psn) {
         self.requester.start(first);
     }
@@ -260,7 +260,7 @@ impl Qp {
         operate!(self, resources, now, Origin::Network, |cx| self.requester.post(cx, request))
     }
 
-    /// Posts a receive. In the error state it is accepted, and flushed.
+    /// Posts a receive. In the error state the request is accepted and flushed.
     pub(crate) fn post_receive(
         &mut self,
         resources: &mut Resources,
@@ -284,7 +284,7 @@ impl Qp {
         Ok(())
     }
 
-    /// A receive was posted to a shared queue: tells a peer that waits for it. Whether one did.
+    /// Announces a receive that was posted to a shared queue to a peer that waits for it; whether one did.
     pub(crate) fn announce_receive(&mut self, resources: &mut Resources) -> bool {
         let now = Instant::default();
         let cx = &Context { qp: &mut self.common, resources, now, origin: Origin::Network };
@@ -296,13 +296,13 @@ impl Qp {
         operate!(self, resources, now, Origin::Network, |cx| self.responder.flush(cx));
     }
 
-    /// Goes to the error state: what is posted completes as flushed, what the responder owes (a NAK) still
-    /// leaves.
+    /// Enters the error state: posted requests complete as flushed, a NAK that the responder owes is still
+    /// sent.
     pub(crate) fn fail(&mut self, resources: &mut Resources, now: Instant) {
         operate!(self, resources, now, Origin::Network, |cx| cx.fail());
     }
 
-    /// Goes to the error state because the program says so: from any state, RESET included.
+    /// Enters the error state on request of the program: from any state, RESET included.
     fn fail_to_error(&mut self, resources: &mut Resources, now: Instant) {
         if self.common.state == State::Reset {
             self.common.state = State::Error;
@@ -311,7 +311,7 @@ impl Qp {
         self.fail(resources, now);
     }
 
-    /// Completes everything that is posted with "flushed" (IBTA 10.3.1.7).
+    /// Completes all posted requests with "flushed" (IBTA 10.3.1.7).
     #[cold]
     fn flush_failed(&mut self, resources: &mut Resources, now: Instant) {
         self.common.has_failed = false;
@@ -326,7 +326,7 @@ impl Qp {
         }
     }
 
-    /// Back to the state of birth: nothing posted, nothing owed, no completion.
+    /// Returns to the initial state: no posted requests, no owed responses, no completions.
     pub(crate) fn reset(&mut self, resources: &mut Resources, now: Instant) {
         self.common.state = State::Reset;
         resources.note_queue(self.common.qpn);
@@ -343,7 +343,7 @@ impl Qp {
     }
 }
 
-/// A packet that arrives, and what its handlers need.
+/// An arriving packet, and the data that its handlers need.
 pub(crate) struct Inbound<'a> {
     pub(crate) arrival: &'a Arrival,
     pub(crate) origin: Origin,
@@ -351,10 +351,10 @@ pub(crate) struct Inbound<'a> {
     pub(crate) payload: Payload<'a>,
 }
 
-/// Packets that arrive.
+/// Handlers of arriving packets.
 impl Qp {
-    /// Takes a packet; whether it was one for this queue pair. (Part of its one caller: this runs for each
-    /// packet.)
+    /// Handles a packet; whether it was for this queue pair. (Inlined into its one caller, since it runs for
+    /// each packet.)
     #[inline(always)]
     pub(crate) fn handle_packet(
         &mut self,
@@ -399,9 +399,9 @@ impl Qp {
         true
     }
 
-    /// Whether a packet comes from the connected peer, to the address that the peer was told (a spoofed one
-    /// is the first step of most attacks in ReDMArk). The process at the other end of a shared-memory channel
-    /// has numbers of its own, and no other.
+    /// Whether a packet comes from the connected peer, to the address that the connection uses (a spoofed
+    /// source is the first step of most attacks in ReDMArk). The process at the other end of a shared-memory
+    /// channel can only use its own queue pair numbers.
     #[inline(always)]
     fn may_come_from(&self, inbound: &Inbound<'_>) -> bool {
         let (arrival, path) = (inbound.arrival, &self.common.path);
@@ -413,7 +413,7 @@ impl Qp {
         (is_peer || self.common.kind == QpType::Ud) && inbound.origin.may_be(sender)
     }
 
-    /// A request: the responder executes it, unless the front end of the XRC domain takes it.
+    /// Handles a request: the responder executes it, unless the front end of the XRC domain takes it.
     #[inline(always)]
     fn handle_request(
         cx: &mut Context<'_>,
@@ -436,7 +436,7 @@ impl Qp {
         }
     }
 
-    /// The answer of an SRQ owner to a forwarded request.
+    /// Handles the answer of an SRQ owner to a forwarded request.
     fn handle_forwarded_response(
         &mut self,
         resources: &mut Resources,
@@ -455,7 +455,8 @@ impl Qp {
         });
     }
 
-    /// A shared-memory channel has ended: requests that were forwarded by it and not answered are refused.
+    /// Handles the end of a shared-memory channel: requests that were forwarded on it and not answered are
+    /// refused.
     pub(crate) fn close_forwarding(&mut self, resources: &mut Resources, channel: u16, now: Instant) {
         let Some(forwarder) = &mut self.forwarder else { return };
         let responder = &mut self.responder;
@@ -472,9 +473,9 @@ fn is_response(packet: &Packet) -> bool {
 
 /// Sending, and timers.
 impl Qp {
-    /// Sends up to `budget` packets: requests first, so that an acknowledgement ends the batch. In a
-    /// shared-memory channel an acknowledgement goes before the requests. Returns how many, and whether there
-    /// is nothing more to send until something happens.
+    /// Sends up to `budget` packets: requests first, so that an acknowledgement ends the batch. On a
+    /// shared-memory channel an acknowledgement is sent before the requests. Returns the number of packets,
+    /// and whether there is nothing more to send until the next input.
     pub(crate) fn transmit(
         &mut self,
         resources: &mut Resources,
@@ -486,7 +487,7 @@ impl Qp {
         operate!(self, resources, now, Origin::Network, |cx| {
             let (requester, expected) = (&mut self.requester, &mut self.completer.expected);
             let responder = &mut self.responder;
-            // An answer always gets its place in the turn, or a busy requester would starve it.
+            // One place of the turn is kept for an answer, which a busy requester would otherwise starve.
             let mut sent = 0;
             if cx.qp.transport.acknowledges_first() && responder.owes_only_acknowledgement() {
                 send_while(&mut sent, 1, || responder.next_answer(cx, sink));
@@ -505,7 +506,7 @@ impl Qp {
         })
     }
 
-    /// Sends what the responder owes, up to the next READ response.
+    /// Sends the answers that the responder owes, up to the next READ response.
     pub(crate) fn answer_at_once(&mut self, resources: &mut Resources, sink: &mut impl Sink) {
         let now = Instant::default();
         let cx = &mut Context { qp: &mut self.common, resources, now, origin: Origin::Network };
@@ -516,7 +517,7 @@ impl Qp {
         self.responder.owes_acknowledgement()
     }
 
-    /// Whether its channel was full when it had its turn to send.
+    /// Whether the channel was full in its last turn to send.
     pub(crate) fn waits_for_room(&self) -> bool {
         self.common.waits_for_room
     }
@@ -547,7 +548,7 @@ impl Qp {
         self.common.timers.next().min(self.common.congestion.deadline())
     }
 
-    /// Does what is due.
+    /// Handles the timers that have expired.
     pub(crate) fn handle_timeout(&mut self, resources: &mut Resources, now: Instant) {
         let Common { timers, congestion, .. } = &mut self.common;
         if timers.take_expired(Timer::Resume, now) {
@@ -566,7 +567,7 @@ impl Qp {
     }
 }
 
-/// Lets a role send until `limit` packets have left in all, or it cannot; whether it could not.
+/// Runs a role until `limit` packets have left in all, or it cannot send; whether it could not.
 #[inline(always)]
 fn send_while(sent: &mut usize, limit: usize, mut next: impl FnMut() -> Step) -> bool {
     while *sent < limit {

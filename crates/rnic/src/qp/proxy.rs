@@ -15,7 +15,7 @@ use crate::time::Instant;
 use wire::{Packet, Psn};
 
 impl Qp {
-    /// Makes the proxy of a connection, whose first forwarded request has this PSN.
+    /// Creates the proxy of a connection, whose first forwarded request has this PSN.
     pub(crate) fn proxy(
         forwarded: &ForwardedRequest,
         xrcd: Option<Xrcd>,

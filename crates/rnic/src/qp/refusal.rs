@@ -1,7 +1,7 @@
-//! Why a responder does not execute a request.
+//! Reasons for which a responder refuses a request.
 
-/// Why a request was not executed. As wide as the first field of a [`crate::memory::Piece`], as
-/// [`crate::resources::Unresolved`].
+/// Reason for a refusal. It is as wide as the first field of a [`crate::memory::Piece`], for the same reason
+/// as [`crate::resources::Unresolved`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(super) enum Refusal {
@@ -9,23 +9,23 @@ pub(super) enum Refusal {
     NotReady,
     /// Malformed, or not allowed on this queue pair: NAK invalid request.
     Invalid,
-    /// Key, range or right: NAK remote access error.
+    /// A wrong key, range or right: NAK remote access error.
     Access,
     /// The message is longer than the receive: NAK invalid request, and the receive fails.
     TooLong,
     /// The receive's own key or range is wrong: NAK remote operational error, and the receive fails.
     LocalProtection,
-    /// More READs at once than agreed, which with out-of-order receive is no fault of the peer's: those that
-    /// were held count together with those that it has sent again. It will ask once more.
+    /// More READs at once than agreed, which with out-of-order receive is no fault of the peer: held requests
+    /// count together with those that it has retransmitted. It will repeat the request.
     Busy,
     /// SEND with invalidate of a key that cannot be invalidated.
     Invalidate,
-    /// The device that has the queue that a message names is gone: NAK remote operational error.
+    /// The device with the queue that the message names has closed: NAK remote operational error.
     Gone,
 }
 
 impl Refusal {
-    /// The reason and the NAK that tells the peer, in the words of the log.
+    /// The reason and the NAK that reports it, as text for the log.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Self::NotReady => "no receive is posted",

@@ -20,9 +20,10 @@ pub(crate) struct SendEntry {
     pub(crate) operation: Operation,
     pub(crate) flags: SendFlags,
     pub(crate) xrc_srq: Option<Qpn>,
-    /// PSN of its first packet: packets are numbered when posted, so a retransmission finds its place by PSN.
+    /// PSN of its first packet: packets are numbered when posted, so a retransmission finds its position by
+    /// PSN.
     pub(crate) first_psn: Psn,
-    /// Packets, or response packets of a READ; 0 for what never leaves the device.
+    /// Number of packets, or of response packets of a READ; 0 for a local operation.
     pub(crate) packets: u32,
     /// Bytes of payload.
     pub(crate) length: u32,
@@ -32,7 +33,7 @@ pub(crate) struct SendEntry {
 }
 
 impl SendEntry {
-    /// The PSN behind its last packet.
+    /// The PSN after its last packet.
     pub(crate) fn end_psn(&self) -> Psn {
         self.first_psn.plus(self.packets)
     }
@@ -53,13 +54,13 @@ impl SendEntry {
     }
 }
 
-/// Entries in order of posting. Elements, inline bytes and destinations stand in rings beside it, so that an
+/// Entries in order of posting. Elements, inline bytes and destinations are in separate rings, so that an
 /// entry is small and nothing is allocated per request once the rings have grown.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct SendQueue {
     max_wr: u32,
-    /// Number of the first element in `sges`, counted since the queue was made.
+    /// Number of the first element in `sges`, counted since the creation of the queue.
     sge_base: u32,
     entries: VecDeque<SendEntry>,
     sges: VecDeque<Sge>,
@@ -98,13 +99,13 @@ impl SendQueue {
         self.sges.range(from..from + entry.sge_count as usize)
     }
 
-    /// The bytes that an entry carries itself.
+    /// The inline bytes of an entry.
     pub(crate) fn inline(&self, entry: &SendEntry) -> Option<&[u8]> {
         let at = entry.sge_at as usize * self.max_inline as usize;
         entry.inline.then(|| &self.inline[at..at + entry.length as usize])
     }
 
-    /// Checks a request and appends it. `mtu` is 0 for datagrams, which are one packet always.
+    /// Checks a request and appends it. `mtu` is 0 for datagrams, which are always one packet.
     pub(crate) fn post(&mut self, request: &SendRequest<'_>, first_psn: Psn, mtu: u32) -> Result<u32, Error> {
         if self.entries.len() >= self.max_wr as usize {
             return Err(Error::QueueFull);
@@ -194,7 +195,7 @@ impl SendQueue {
         Some(entry)
     }
 
-    /// The same without a look at it.
+    /// Removes the oldest entry without returning it.
     pub(crate) fn drop_front(&mut self) {
         let Some(entry) = self.entries.pop_front() else { return };
         if !entry.inline {
@@ -210,7 +211,7 @@ impl SendQueue {
         }
     }
 
-    /// Forgets everything, and gives back memory.
+    /// Drops all entries, and frees memory.
     pub(crate) fn clear(&mut self) {
         *self = Self::new(self.max_wr, self.max_sge, self.max_inline);
     }

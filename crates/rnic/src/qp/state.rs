@@ -1,10 +1,10 @@
-//! The state table: which change a queue pair may make, and which attributes it takes (IBTA 11.2.5.2, table
+//! The state table: the permitted state changes of a queue pair, and their attributes (IBTA 11.2.5.2, table
 //! 91).
 
 use super::attr::{AttrMask, QpType, State};
 use crate::error::Error;
 
-/// Attributes of a change: those that must be given, and those that may.
+/// Attributes of a state change: the required and the optional ones.
 type Attributes = (AttrMask, AttrMask);
 
 const NONE: AttrMask = AttrMask::empty();
@@ -24,7 +24,7 @@ const SQ_PSN: AttrMask = AttrMask::SQ_PSN;
 const RUNNING: AttrMask = CUR.union(ALT).union(ACCESS).union(AttrMask::PATH_MIG_STATE);
 const DRAINED: AttrMask = AttrMask::AV.union(ALT).union(ACCESS).union(PKEY).union(AttrMask::PATH_MIG_STATE);
 
-/// Checks a change of state with the attributes given. `Err` is what `ibv_modify_qp` answers with `EINVAL`.
+/// Checks a change of state with the attributes given. `Err` is reported as `EINVAL` by `ibv_modify_qp`.
 pub(crate) fn check(kind: QpType, from: State, to: State, mask: AttrMask) -> Result<(), Error> {
     let (required, optional) =
         attributes(kind, from, to).ok_or(Error::Invalid("the state table has no such change"))?;

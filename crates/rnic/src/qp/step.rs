@@ -1,12 +1,12 @@
 //! The result of an attempt to send.
 
-/// What came of trying to send.
+/// Result of an attempt to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// A packet left.
+    /// A packet was sent.
     Sent,
-    /// Something else was done; there may be more.
+    /// Something other than sending was done; there may be more.
     Progressed,
-    /// Nothing can be done now.
+    /// Nothing can be sent now.
     Blocked,
 }

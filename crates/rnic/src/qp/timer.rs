@@ -2,19 +2,19 @@
 
 use crate::time::{Instant, Nanos};
 
-/// What a queue pair waits for.
+/// The timers of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timer {
-    /// When to stop waiting for an acknowledgement: the local ACK timer (IBTA 9.7.6.1.3).
+    /// The local ACK timer (IBTA 9.7.6.1.3): the end of waiting for an acknowledgement.
     Retransmit,
-    /// When to send again after an RNR NAK, or after a sequence error.
+    /// The retransmission after an RNR NAK, or after a sequence error.
     Resume,
-    /// When the rate limit lets the next packet go, which was held back.
+    /// The time at which the rate limit permits the next packet.
     Pace,
 }
 
 impl Timer {
-    /// How many there are.
+    /// Number of timers.
     const COUNT: usize = Self::Pace as usize + 1;
 }
 
@@ -49,7 +49,7 @@ impl TimerTable {
         self.0[timer as usize] != Instant::NEVER
     }
 
-    /// Stops a timer whose deadline has come; whether it had.
+    /// Stops a timer whose deadline has passed; whether it had.
     #[inline]
     pub(super) fn take_expired(&mut self, timer: Timer, now: Instant) -> bool {
         let is_due = self.is_set(timer) && self.0[timer as usize] <= now;
@@ -73,7 +73,7 @@ const RNR_WAIT_10_MICROS: [u32; 32] = [
     3_072, 4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
 ];
 
-/// How long an RNR NAK asks to wait.
+/// Wait time of an RNR NAK.
 pub(super) fn rnr_wait(code: u8) -> Nanos {
     Nanos::from_micros(u64::from(RNR_WAIT_10_MICROS[usize::from(code & 31)]) * 10)
 }

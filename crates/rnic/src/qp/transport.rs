@@ -1,11 +1,11 @@
-//! The seam below a queue pair: its packets are either sent on the network one by one, or put into a
-//! shared-memory channel of the host. Everything in which the two differ is here; the path selects one.
+//! The layer below a queue pair: its packets are either sent on the network one by one, or put into a
+//! shared-memory channel of the host. All differences between the two are here; the path selects one.
 //!
 //! | | packets | shared-memory channel |
 //! |---|---|---|
 //! | unit | one packet | a run of packets of one message, with the PSN of the first |
 //! | window | congestion control | fixed: nothing is lost, and a full channel says so itself |
-//! | receiver not ready | the requester waits for the time in the RNR NAK | a READY answer ends that wait |
+//! | window | congestion control | fixed: nothing is lost, and a full channel is reported to the sender |
 //! | ACK timeout | as the program asks | at least 67 ms |
 //! | direct execution | never | WRITEs, READs and atomics with nothing outstanding before them |
 //! | an acknowledgement, and requests | the requests first | the acknowledgement first |
@@ -20,20 +20,20 @@ use crate::time::Nanos;
 use crate::work::Operation;
 use wire::{Qpn, Syndrome};
 
-/// The responder has posted a receive, and a request that an RNR NAK has turned away may come at once. One of
-/// the syndromes that have no meaning on a network (IBTA table 45).
+/// The responder has posted a receive, and a request that it refused with an RNR NAK may be sent at once. One
+/// of the syndromes that are reserved on a network (IBTA table 45).
 pub(super) const READY: Syndrome = Syndrome::Reserved(0x40);
 
 /// Packets that may be outstanding on a shared-memory channel: far from half of the PSN space, within which
 /// PSNs are compared.
 const CHANNEL_WINDOW_PACKETS: u32 = 1 << 20;
 
-/// The least ACK timeout on a shared-memory channel: that of code 14. Nothing is lost there, so the timer
-/// only tells that the peer's process does not run, and a process that others keep from the processor for
-/// some time slices does run.
+/// The least ACK timeout on a shared-memory channel: that of code 14. Nothing is lost there, so an expired
+/// timer only means that the peer's process does not run; a process that waits for a processor for some time
+/// slices is not considered as such.
 const CHANNEL_TIMEOUT_MIN: Nanos = Nanos(4_096 << 14);
 
-/// What carries a queue pair's packets to its peer.
+/// Transport of a queue pair's packets to its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Transport {
     /// RoCEv2 packets on the network.
@@ -49,7 +49,7 @@ impl Transport {
         if path.channel == 0 { Self::Packets } else { Self::SharedMemory }
     }
 
-    /// Unit size: how many packets of this kind may leave as one unit now. 0 while the channel is full.
+    /// Unit size: number of packets of this kind that may leave as one unit now. 0 while the channel is full.
     #[inline(always)]
     pub(super) fn room(self, path: &Path, mtu: u32, kind: PacketKind, sink: &mut impl Sink) -> u32 {
         match self {
@@ -58,8 +58,8 @@ impl Transport {
         }
     }
 
-    /// Window: how many packets may be outstanding. Not more than `ahead`, where the peer's window for what
-    /// arrives ahead must not be outrun.
+    /// Window: number of packets that may be outstanding. At most `ahead`, where the sender must not exceed
+    /// the peer's window for packets ahead of the expected one.
     #[inline(always)]
     pub(super) fn window_packets(self, congestion: &Control, mtu: u32, ahead: Option<u32>) -> u32 {
         match self {
@@ -81,7 +81,7 @@ impl Transport {
         }
     }
 
-    /// For how many packets an arriving unit of this payload stands; `None` if it cannot be one unit.
+    /// Number of packets that an arriving unit with this payload represents; `None` if it cannot be one unit.
     #[inline(always)]
     pub(super) fn packets_of(self, length: u32, mtu: u32) -> Option<u32> {
         match self {
@@ -90,8 +90,7 @@ impl Transport {
         }
     }
 
-    /// Whether a gap in the PSNs stands for requests that the peer has executed directly: nothing is lost on
-    /// a channel.
+    /// Whether a gap in the PSNs means that requests were executed directly: a channel loses no packets.
     #[inline(always)]
     pub(super) fn skips_executed_requests(self) -> bool {
         self == Self::SharedMemory
@@ -110,7 +109,7 @@ impl Transport {
     }
 
     /// Whether a request waits until the peer has answered one, so that it can be executed directly: once
-    /// requests follow each other through the channel, those behind them have to go there too.
+    /// requests follow each other through the channel, those after them have to use the channel too.
     pub(super) fn waits_to_execute(
         self,
         kind: QpType,
@@ -130,8 +129,8 @@ impl Transport {
         self == Self::SharedMemory
     }
 
-    /// Whether the peer may be asked for acknowledgements that a network does without: the first one early,
-    /// for which direct execution waits, and one for each completion of a short request.
+    /// Whether acknowledgements are requested that a network does without: an early first one, for which
+    /// direct execution waits, and one for each completion of a short request.
     #[inline]
     pub(super) fn asks_early(self) -> bool {
         self == Self::SharedMemory
@@ -144,7 +143,7 @@ impl Transport {
     }
 }
 
-/// Whether a request does nothing but read or write the peer's memory.
+/// Whether a request only reads or writes the peer's memory.
 fn is_executable(operation: &Operation) -> bool {
     match operation {
         Operation::Write { immediate, .. } => immediate.is_none(),
@@ -153,12 +152,12 @@ fn is_executable(operation: &Operation) -> bool {
     }
 }
 
-/// Where an arriving packet comes from.
+/// Origin of an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     /// The network: its sender can be forged.
     Network,
-    /// A shared-memory channel, at whose other end are these queue pairs and no others.
+    /// A shared-memory channel, whose other end has only these queue pairs.
     SharedMemory(Senders),
 }
 
@@ -172,7 +171,7 @@ impl Origin {
         }
     }
 
-    /// Whether a queue pair of this number can have sent the packet.
+    /// Whether a queue pair with this number can have sent the packet.
     #[inline(always)]
     pub(super) fn may_be(self, qpn: Qpn) -> bool {
         match self {
@@ -181,7 +180,7 @@ impl Origin {
         }
     }
 
-    /// Whether the packet is known to come from this queue pair's process: only a channel knows.
+    /// Whether the packet is known to come from this queue pair's process, as only a channel guarantees.
     #[inline]
     pub(super) fn is_known(self, qpn: Qpn) -> bool {
         self != Self::Network && self.may_be(qpn)

@@ -1,4 +1,4 @@
-//! One device with one queue pair, a peer made of packets, and memory that is a vector.
+//! One device with one queue pair, a peer that consists of packets, and memory in a vector.
 
 use rnic::*;
 use wire::{Aeth, Message, Packet, Position, Psn, Qpn, Reth, Rkey, Service, Syndrome, Tail};
@@ -8,7 +8,7 @@ pub(crate) const MTU: usize = 1024;
 /// PSN of the first packet in either direction.
 pub(crate) const START: u32 = 0x100;
 pub(crate) const PEER_QPN: Qpn = Qpn::new(0x4711);
-/// The syndrome by which a responder on a shared-memory channel says that it has posted a receive.
+/// The syndrome with which a responder on a shared-memory channel announces a posted receive.
 pub(crate) const READY: Syndrome = Syndrome::Reserved(0x40);
 pub(crate) const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE);
 
@@ -20,7 +20,7 @@ pub(crate) fn peer() -> Gid {
     Gid::from_ipv4([10, 0, 0, 2])
 }
 
-/// Memory that begins at [`BASE`].
+/// Memory with the first address [`BASE`].
 #[derive(Debug)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
@@ -63,7 +63,7 @@ impl Memory for Bytes {
     }
 }
 
-/// Keeps what is sent.
+/// Records the sent packets.
 #[derive(Debug, Default)]
 pub(crate) struct Sent(pub(crate) Vec<(Packet, u32)>);
 
@@ -106,7 +106,7 @@ impl Bench {
         bench
     }
 
-    /// One more queue pair, connected to the same peer.
+    /// Connects one more queue pair to the same peer.
     pub(crate) fn connected(&mut self, kind: QpType) -> Qpn {
         let qpn = self.device.create_qp(&self.init(kind)).unwrap();
         connect(&mut self.device, kind, qpn);
@@ -141,7 +141,7 @@ impl Bench {
         self.device.handle_packet(self.now, arrival, packet, Payload::Bytes(payload), &mut self.memory);
     }
 
-    /// As [`Self::receive`], by a shared-memory channel to the peer.
+    /// Calls [`Self::receive`] with the shared-memory channel to the peer as origin.
     pub(crate) fn receive_by_channel(&mut self, offset: u32, message: Message, payload: &[u8]) {
         let mut packet = Packet::new(Service::Rc, self.qpn, Psn::new(START + offset), message);
         packet.ack_req = true;
@@ -150,7 +150,7 @@ impl Bench {
         self.device.shm().handle_packet(self.now, &arrival, senders, &packet, payload, &mut self.memory);
     }
 
-    /// Everything that the device wants to send now.
+    /// All packets that the device sends now.
     pub(crate) fn sent(&mut self) -> Vec<(Packet, u32)> {
         let mut sink = Sent::default();
         while self.device.transmit(self.now, 64, &mut sink) > 0 {}
@@ -166,7 +166,7 @@ impl Bench {
         self.sent().into_iter().filter_map(acknowledgement).collect()
     }
 
-    /// The PSNs, less `START`, of what the device sends now.
+    /// The PSNs, less `START`, of the packets that the device sends now.
     pub(crate) fn sent_psns(&mut self) -> Vec<u32> {
         self.sent().iter().map(|(packet, _)| packet.psn.value() - START).collect()
     }

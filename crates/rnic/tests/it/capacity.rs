@@ -1,4 +1,4 @@
-//! What queue pairs cost.
+//! Memory and allocations of queue pairs.
 
 use crate::bench::*;
 use rnic::*;
@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use wire::{Syndrome, Tail};
 
-/// Counts what each thread has allocated.
+/// Counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
@@ -15,7 +15,7 @@ thread_local! {
 }
 
 fn note(bytes: i64) {
-    // The thread may be on its way out, its counters gone.
+    // The counters of a thread that exits may be destroyed.
     let _ = BYTES.try_with(|total| total.set(total.get() + bytes));
     let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
 }
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that an idle queue pair may take.
+/// Limit of the bytes of an idle queue pair.
 const IDLE_BYTES_MAX: i64 = 8192;
 
 #[test]

@@ -1,6 +1,6 @@
 //! Requests that the Linux kernel sent, answered by this device as the kernel answered them.
 //!
-//! The keys in the captures are the kernel's; they are exchanged for ours, spoiled ones spoiled alike.
+//! The kernel's keys in the captures are replaced by the device's; invalid ones are altered in the same way.
 
 use crate::bench::*;
 use rnic::*;
@@ -16,16 +16,16 @@ pub(crate) struct Captured {
     pub(crate) from_requester: bool,
 }
 
-/// What is compared of an answer: its place, what it says, and how much it carries.
+/// The compared properties of an answer: PSN, message, and payload length.
 type Answer = (Psn, Message, usize);
 
-/// How the kernel's responder was set up, where not the usual way.
+/// Parameters of the kernel's responder, where they differ from the usual ones.
 #[derive(Clone, Copy)]
 struct SetUp {
     mtu: Mtu,
     access: Access,
     receive_length: u32,
-    /// How far into the region the first request points; its length is [`REGION`].
+    /// Offset of the first request in the region, whose length is [`REGION`].
     offset: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn capture(name: &str) -> Vec<Captured> {
     packets
 }
 
-/// The device in the place of the kernel's responder.
+/// The device in place of the kernel's responder.
 struct Responder {
     bench: Bench,
     set_up: SetUp,
@@ -72,7 +72,7 @@ impl Responder {
         Self { bench, set_up, keys: None, captured }
     }
 
-    /// Registers memory where the first request points, and exchanges its key.
+    /// Registers memory at the address of the first request, and replaces its key.
     fn exchange(&mut self, address: u64, rkey: Rkey) -> Rkey {
         let SetUp { access, offset, .. } = self.set_up;
         let bench = &mut self.bench;
@@ -104,7 +104,7 @@ impl Responder {
         AtomicEth { rkey: self.exchange(eth.address, eth.rkey), ..eth }
     }
 
-    /// The word that the kernel found at an atomic's address is put there before the request.
+    /// Stores the old value that the kernel reported for an atomic at its address, before the request.
     fn prepare(&mut self, psn: Psn, message: &Message, seen: &mut Vec<u64>) {
         let (Message::CompareSwap(eth) | Message::FetchAdd(eth)) = message else { return };
         if seen.contains(&eth.address) {
@@ -130,7 +130,7 @@ impl Responder {
             self.prepare(packet.psn, &packet.message, &mut seen);
             let message = self.ours(packet.message);
             if ready(index) && matches!(message, Message::Send { .. } | Message::Write { .. }) {
-                // More than the queue holds is no fault here: there is always one.
+                // A full receive queue is no error here: it always has one receive.
                 let sges =
                     [Sge { address: BASE, length: self.set_up.receive_length, lkey: self.bench.keys.lkey }];
                 let request = ReceiveRequest { id: 1, sges: &sges };
@@ -185,14 +185,13 @@ fn every_request_of_the_kernel_is_answered_as_the_kernel_answered_it() {
 fn a_receiver_that_is_not_ready_answers_as_the_kernel_does() {
     let (ours, theirs, _) = Responder::new("rc_rnr_exhausted", USUAL).replay(|_| false);
     assert_eq!(ours, theirs);
-    // Three times in vain, and then there is a receive.
+    // Three attempts without a receive, and then there is one.
     let (ours, theirs, _) = Responder::new("rc_rnr_recovered", USUAL).replay(|index| index >= 3);
     assert_eq!(ours, theirs);
 }
 
-/// The one departure: the kernel answers a message that is too long with "remote operational error", where
-/// IBTA
-/// 9.7.4.1.4 asks for "invalid request".
+/// The one deviation: the kernel answers a message that is too long with "remote operational error", where
+/// IBTA 9.7.4.1.4 requires "invalid request".
 #[test]
 fn a_message_that_is_too_long_is_refused_as_the_specification_says() {
     for (name, receive_length) in [("rc_send_too_long", 64), ("rc_send_too_long_multi", 1500)] {
@@ -209,8 +208,8 @@ fn a_message_that_is_too_long_is_refused_as_the_specification_says() {
     }
 }
 
-/// These lost packets in both directions: the requests in the capture arrived, and some of the kernel's
-/// answers did not make it into the capture. Those that did are ours, in order.
+/// These captures have losses in both directions: the requests in a capture arrived, and some of the kernel's
+/// answers are not in it. Those that are equal the device's, in order.
 #[test]
 fn what_loss_made_the_kernel_say_again_is_answered_alike() {
     for name in ["rc_loss_send", "rc_loss_write"] {

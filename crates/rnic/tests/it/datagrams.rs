@@ -1,4 +1,4 @@
-//! UD: keys, the 40 bytes before the payload, multicast.
+//! UD: queue keys, the 40 bytes before the payload, multicast.
 
 use crate::bench::*;
 use rnic::*;

@@ -1,4 +1,4 @@
-//! Requests that a requester executes on its peer's memory itself, when those before them are acknowledged.
+//! Requests that a requester executes on its peer's memory directly, when those before them are acknowledged.
 
 use crate::bench::*;
 use rnic::*;
@@ -9,7 +9,7 @@ const WRITE: Operation = Operation::Write { address: 0x5000, rkey: Rkey(9), imme
 /// Number of the shared-memory channel to the peer.
 const CHANNEL: u16 = 1;
 
-/// A channel to a peer whose memory is at hand.
+/// A channel to a peer whose memory is accessible.
 #[derive(Default)]
 struct AtHand {
     sent: Vec<(u32, bool)>,
@@ -65,8 +65,8 @@ impl Channels for AtHand {
     fn forward(&mut self, _channel: u16, _request: &ForwardedRequest, _packet: &Packet, _payload: &[u8]) {}
 }
 
-/// What the device sends in the channel now: PSNs, and whether each asks for an acknowledgement. Also how
-/// many requests it executes itself.
+/// Packets that the device sends in the channel now: PSNs, and whether each requests an acknowledgement. Also
+/// the number of requests that it executes itself.
 fn transmit(bench: &mut Bench) -> (Vec<(u32, bool)>, usize) {
     let mut sink = AtHand::default();
     while bench.device.transmit(bench.now, 64, &mut sink) > 0 {}
@@ -77,8 +77,8 @@ fn acknowledge(bench: &mut Bench, offset: u32) {
     bench.receive_by_channel(offset, Message::Acknowledge(Aeth { syndrome: Syndrome::ACK, msn: 0 }), &[]);
 }
 
-/// The peer may hold an acknowledgement back until it has an answer to send with it, and nothing else is sent
-/// before the WRITE.
+/// The peer may delay an acknowledgement to send it together with an answer, and nothing else is sent before
+/// the WRITE.
 #[test]
 fn a_request_that_waits_to_be_executed_asks_for_the_acknowledgement_again_once() {
     let mut bench = Bench::new(QpType::Rc);
@@ -97,7 +97,7 @@ fn a_request_that_waits_to_be_executed_asks_for_the_acknowledgement_again_once()
 }
 
 /// A program that has all its requests outstanding posts the next one after a completion. On a network an
-/// acknowledgement costs both sides a system call, and one is asked for by the last request.
+/// acknowledgement costs both sides a system call, and only the last request asks for one.
 #[test]
 fn a_request_with_a_completion_asks_for_its_acknowledgement_in_a_channel() {
     let asks = [true, false].map(|has_channel| {
@@ -119,7 +119,7 @@ fn a_request_with_a_completion_asks_for_its_acknowledgement_in_a_channel() {
     assert_eq!(asks[1], [false, false, false, true]);
 }
 
-/// What follows the WRITE is one wait more.
+/// The requests after the WRITE cause one more wait.
 #[test]
 fn each_wait_asks_once() {
     let mut bench = Bench::new(QpType::Rc);
@@ -135,7 +135,7 @@ fn each_wait_asks_once() {
     assert_eq!(transmit(&mut bench), (vec![], 1));
 }
 
-/// A peer that answers the request by a WRITE executes it at once only if nothing before it is outstanding.
+/// A peer that answers the request with a WRITE executes it at once only if nothing before it is outstanding.
 #[test]
 fn in_a_channel_an_acknowledgement_goes_before_requests() {
     let mut bench = Bench::new(QpType::Rc);
@@ -148,7 +148,7 @@ fn in_a_channel_an_acknowledgement_goes_before_requests() {
     assert_eq!(sink.acknowledges, [true, false]);
 }
 
-/// The device's driver may hold back what is [`Pending::Acknowledgements`].
+/// The device's driver may delay packets that are [`Pending::Acknowledgements`].
 #[test]
 fn the_acknowledgement_of_a_repeated_request_does_not_wait_for_company() {
     let mut bench = Bench::new(QpType::Rc);

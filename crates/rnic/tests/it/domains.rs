@@ -10,7 +10,7 @@ const NAME: DomainName = DomainName { file: (1, 2), interface: 3 };
 const NUMBERS: u32 = 0x100;
 const OWNER_FIRST: u32 = 0x8000;
 
-/// Keeps what is sent and what is handed on.
+/// Records sent and forwarded packets.
 #[derive(Default)]
 struct Out {
     sent: Vec<(Packet, Vec<u8>)>,
@@ -76,7 +76,7 @@ impl Channels for Out {
     }
 }
 
-/// One device with the queue pair and a queue of its own, one with another queue.
+/// One device with the queue pair and a queue of its own, and one with another queue.
 struct Shared {
     front_end: Bench,
     owner: Bench,
@@ -119,7 +119,7 @@ impl Shared {
         self.front_end.device.srqs().post_receive(self.here, &ReceiveRequest { id, sges: &sges }).unwrap();
     }
 
-    /// The peer sends to a queue: `offset` is of its PSN.
+    /// The peer sends to a queue; `offset` is that of the PSN.
     fn send(&mut self, offset: u32, srq: u32, message: Message, payload: &[u8]) {
         let psn = Psn::new(START + offset);
         let mut packet = Packet::new(Service::Xrc, self.front_end.qpn, psn, message);
@@ -136,7 +136,7 @@ impl Shared {
         self.front_end.device.srqs().number(self.here).value()
     }
 
-    /// What the front end forwards now, and the packets that it sends to its peer.
+    /// Number of requests that the front end forwards now, and the packets that it sends to its peer.
     fn forward(&mut self) -> (usize, Vec<(Packet, Vec<u8>)>) {
         let mut out = Out { memory: self.front_end.memory.0.clone(), ..Out::default() };
         while self.front_end.device.transmit(self.front_end.now, 64, &mut out) > 0 {}
@@ -157,7 +157,7 @@ impl Shared {
         (count, out.sent)
     }
 
-    /// The owner's answers reach the front end.
+    /// Delivers the owner's answers to the front end.
     fn decide(&mut self) -> usize {
         let mut out = Out { memory: self.owner.memory.0.clone(), ..Out::default() };
         while self.owner.device.transmit(self.owner.now, 64, &mut out) > 0 {}
@@ -170,7 +170,7 @@ impl Shared {
         out.sent.len()
     }
 
-    /// Lets all go on until nothing is left to do. What the peer hears.
+    /// Runs both devices until nothing is left to do. Returns the packets that the peer receives.
     fn settle(&mut self) -> Vec<(Packet, Vec<u8>)> {
         let mut heard = Vec::new();
         loop {
@@ -183,7 +183,7 @@ impl Shared {
         }
     }
 
-    /// The same, of acknowledgements: PSN less `START`, syndrome, and messages completed.
+    /// The acknowledgements that the peer receives: PSN less `START`, syndrome, and messages completed.
     fn heard(&mut self) -> Vec<(u32, Syndrome, u32)> {
         let acknowledgement = |(packet, _): (Packet, Vec<u8>)| match packet.message {
             Message::Acknowledge(aeth) => Some((packet.psn.value() - START, aeth.syndrome, aeth.msn)),
@@ -214,7 +214,7 @@ fn a_message_goes_to_the_device_that_has_the_queue() {
     shared.post(1);
     shared.post(2);
     shared.send(0, there, send(Position::First), &[7; MTU]);
-    // Too long for the receive: the refusal is the owner's.
+    // Too long for the receive: the owner refuses it.
     shared.send(1, there, send(Position::Last), b"end");
     assert_eq!(shared.heard(), [(0, Syndrome::NAK_INVALID_REQUEST, 0)]);
     assert_eq!(shared.taken_there(), [(1, Status::LocalLength, qpn)]);
@@ -242,7 +242,7 @@ fn messages_to_both_devices_are_executed_in_their_order() {
     assert_eq!(shared.heard().last(), Some(&(3, Syndrome::ACK, 4)));
     assert_eq!(shared.taken_there(), [1, 2].map(|id| (id, Status::Success, qpn)));
     assert_eq!(shared.taken_here(), [3, 4].map(|id| (id, Status::Success, qpn)));
-    // And from then on without a detour.
+    // From then on without forwarding.
     shared.post_here(5);
     shared.send(4, here, send(Position::Only), b"e");
     assert_eq!(shared.taken_here(), [(5, Status::Success, qpn)]);
@@ -261,7 +261,7 @@ fn an_owner_that_is_not_ready_turns_the_connection_back() {
     assert_eq!((shared.taken_here(), shared.taken_there()), (vec![], vec![]));
     (1..=2).for_each(|id| shared.post(id));
     assert_eq!(shared.heard(), [], "a peer on the network comes by itself");
-    // Behind the one that is awaited.
+    // After the one that is expected.
     shared.send(1, there, send(Position::Only), b"b");
     assert_eq!(shared.heard(), []);
     shared.send(0, there, send(Position::Only), b"a");
@@ -308,7 +308,7 @@ fn memory_is_that_of_the_owner() {
     assert_eq!(positions, expected);
     let bytes: Vec<u8> = data.into_iter().flat_map(|(_, bytes)| bytes).collect();
     assert_eq!(bytes, shared.owner.memory.0[..3 * MTU + 5]);
-    // Its end was lost.
+    // The end of the READ was lost.
     let again = wire::Reth { address: BASE + 2 * MTU as u64, rkey, length: MTU as u32 + 5 };
     shared.send(3, there, Message::ReadRequest(again), &[]);
     let lengths: Vec<usize> = shared.settle().iter().map(|(_, bytes)| bytes.len()).collect();
@@ -316,7 +316,7 @@ fn memory_is_that_of_the_owner() {
     let eth = AtomicEth { address: BASE, rkey, swap_add: 5, compare: 0 };
     let before = u64::from_ne_bytes(shared.owner.memory.0[..8].try_into().unwrap());
     for _ in 0..2 {
-        // The second time it is only answered again.
+        // The second time the stored result is returned.
         shared.send(5, there, Message::FetchAdd(eth), &[]);
         let answers = shared.settle();
         let original = |packet: &Packet| match packet.message {
@@ -327,7 +327,7 @@ fn memory_is_that_of_the_owner() {
     }
     let after = u64::from_ne_bytes(shared.owner.memory.0[..8].try_into().unwrap());
     assert_eq!(after, before.wrapping_add(5));
-    // The front end's own key says nothing there.
+    // The front end's own key is not valid there.
     shared.send(6, there, write_only(BASE, wire::Rkey(rkey.0 ^ 0x100), 4), b"hers");
     assert_eq!(shared.heard(), [(6, Syndrome::NAK_REMOTE_ACCESS, 3)]);
 }
@@ -407,7 +407,7 @@ fn a_peer_that_asks_again_for_what_is_not_decided_is_not_executed_twice() {
     for offset in [0, 0, 2] {
         shared.send(offset, there, Message::Send { position: Position::Only, tail: Tail::None }, b"a");
     }
-    // The gap is told when everything before it is decided.
+    // The NAK of the gap is sent when everything before it is decided.
     assert_eq!(shared.heard(), [(1, Syndrome::NAK_SEQUENCE, 1)]);
     assert_eq!(shared.taken_there().len(), 1);
 }

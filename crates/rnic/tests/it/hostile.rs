@@ -1,4 +1,4 @@
-//! Packets from people who mean ill: the attacks of ReDMArk (USENIX Security 2021), and noise.
+//! Packets of attackers: the attacks of ReDMArk (USENIX Security 2021), and random packets.
 
 use crate::bench::*;
 use proptest::prelude::*;
@@ -6,8 +6,8 @@ use rnic::simulation::Simulated as _;
 use rnic::*;
 use wire::{Aeth, Message, Packet, Position, Psn, Qpn, Reth, Rkey, Service, Syndrome};
 
-/// ReDMArk A1, A2: packet injection by impersonation. A packet with everything right but the address changes
-/// nothing.
+/// ReDMArk A1, A2: packet injection by impersonation. A packet with all fields right but the source address
+/// has no effect.
 #[test]
 fn a_packet_from_elsewhere_is_dropped_whatever_it_knows() {
     let mut bench = Bench::new(QpType::Rc);
@@ -26,7 +26,7 @@ fn a_packet_from_elsewhere_is_dropped_whatever_it_knows() {
     assert_eq!(bench.answers(), []);
 }
 
-/// ReDMArk A3: breaking a connection by a forged NAK. Only what is in flight can be refused.
+/// ReDMArk A3: breaking a connection with a forged NAK. Only requests in flight can be refused.
 #[test]
 fn an_answer_to_what_was_not_asked_breaks_nothing() {
     let mut bench = Bench::new(QpType::Rc);
@@ -63,7 +63,7 @@ fn a_forged_answer_needs_the_number_of_completed_messages_too() {
     assert_eq!(bench.completions().len(), 8);
 }
 
-/// A peer that numbers its messages in another way than the specification is believed after a timeout.
+/// A peer that numbers its messages differently from the specification is accepted after a timeout.
 #[test]
 fn after_a_timeout_the_peers_number_of_completed_messages_is_learned_anew() {
     let mut bench = Bench::new(QpType::Rc);
@@ -96,7 +96,7 @@ fn a_nak_that_the_request_cannot_get_breaks_nothing() {
     assert_eq!(bench.completions(), [(1, Status::RemoteInvalidRequest)]);
 }
 
-/// Retries are for what was sent again: NAKs that come while nothing is sent use none up.
+/// Retries count retransmissions: NAKs that arrive while nothing is sent use none up.
 #[test]
 fn repeated_naks_use_up_no_retries_before_the_request_is_sent_again() {
     for syndrome in [Syndrome::RnrNak(24), Syndrome::NAK_SEQUENCE] {
@@ -113,7 +113,7 @@ fn repeated_naks_use_up_no_retries_before_the_request_is_sent_again() {
     }
 }
 
-/// Forged CNPs: none counts while nothing was sent, and only a few of those that come at once do.
+/// Forged CNPs: none counts while nothing was sent, and only a few of those that arrive at once do.
 #[test]
 fn congestion_notifications_count_only_when_packets_can_have_been_marked() {
     let config = Config { congestion: CongestionConfig::Dcqcn(DcqcnConfig::default()), ..Config::default() };
@@ -129,7 +129,7 @@ fn congestion_notifications_count_only_when_packets_can_have_been_marked() {
     assert_eq!(bench.device.port().counters().rp_cnp_handled, 4);
 }
 
-/// ReDMArk A4: guessing keys. A hundred thousand guesses next to a known key open nothing else.
+/// ReDMArk A4: guessing keys. Of a hundred thousand guesses next to a known key none is valid.
 #[test]
 fn a_known_key_does_not_help_to_guess_another() {
     let mut bench = Bench::new(QpType::Rc);
@@ -141,7 +141,7 @@ fn a_known_key_does_not_help_to_guess_another() {
     assert!(neighbours < 4, "{neighbours} of 200 keys lie next to another");
 }
 
-/// ReDMArk, queue pair numbers and memory: neither numbers nor keys of a device can be told from those of
+/// ReDMArk, queue pair numbers and memory: neither numbers nor keys of a device can be derived from those of
 /// another run.
 #[test]
 fn two_devices_share_neither_numbers_nor_keys() {
@@ -171,7 +171,7 @@ fn two_devices_share_neither_numbers_nor_keys() {
     assert_eq!((same_keys, same_places), (0, 0));
 }
 
-/// A peer that asks for more than it may have is refused, not served without bound.
+/// A peer that requests more READs than agreed is refused, not served without limit.
 #[test]
 fn more_reads_than_agreed_are_refused() {
     let mut bench = Bench::new(QpType::Rc);
@@ -220,8 +220,8 @@ fn message(rkey: Rkey) -> impl Strategy<Value = Message> {
 }
 
 proptest! {
-    /// Whatever comes, from the right address and near the right PSNs: no panic, and nothing outside the
-    /// region is reached (the bench's memory would panic).
+    /// Arbitrary packets, from the right address and near the right PSNs, cause no panic, and reach nothing
+    /// outside the region (the bench's memory would panic).
     #[test]
     fn no_sequence_of_packets_panics(
         out_of_order: bool,

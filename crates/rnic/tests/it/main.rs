@@ -1,6 +1,6 @@
-//! The device alone: packets in, packets and completions out, as traces.
+//! The device alone: sequences of packets and completions.
 
-// A test that meets an error where none belongs has found what it looks for; and this one reads captures.
+// `unwrap` is right in tests, where an unexpected error is a failure; this test also reads captures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod bench;

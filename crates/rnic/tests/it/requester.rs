@@ -1,4 +1,4 @@
-//! What the requester sends, and what it makes of the answers.
+//! Packets of the requester, and its reactions to responses.
 
 use crate::bench::*;
 use rnic::simulation::Simulated as _;
@@ -30,7 +30,7 @@ fn a_message_becomes_packets_and_completes_with_the_last_acknowledgement() {
     assert_eq!(bench.completions(), [(1, Status::Success)]);
 }
 
-/// Where the packets of a WRITE of 2500 bytes go, each a WRITE of its own, and how long they are.
+/// Addresses and lengths of the packets of a WRITE of 2500 bytes, each a WRITE of its own.
 fn own_writes(config: Config) -> Vec<(u64, u32)> {
     let mut bench = Bench::with(QpType::Rc, config, ALL);
     bench.post(1, WRITE, 2500);
@@ -108,14 +108,14 @@ fn on_a_shared_memory_channel_a_wait_ends_when_there_is_a_receive_and_is_no_retr
     bench.post(1, SEND, 10);
     assert_eq!(bench.sent_psns(), [0]);
     let acknowledge = |syndrome| Message::Acknowledge(Aeth { syndrome, msn: 0 });
-    // More often than it may retry.
+    // More often than the retry count.
     for _ in 0..8 {
         bench.receive_by_channel(0, acknowledge(Syndrome::RnrNak(24)), &[]);
         assert_eq!(bench.sent_psns(), []);
         bench.receive_by_channel(0, acknowledge(READY), &[]);
         assert_eq!(bench.sent_psns(), [0]);
     }
-    // On a network nobody says so, and a wait is a wait.
+    // On a network no READY answer is sent, and the wait lasts the full time.
     bench.acknowledge(0, Syndrome::RnrNak(24));
     bench.acknowledge(0, READY);
     assert_eq!(bench.sent_psns(), []);
@@ -140,7 +140,8 @@ fn a_wrong_local_key_fails_its_request_after_those_before_it() {
     let wrong = Sge { address: BASE, length: 10, lkey: Lkey::from_value(bench.keys.lkey.value() ^ 1) };
     bench.post_sges(2, SEND, &[wrong]).unwrap();
     bench.post(3, SEND, 10);
-    // The first leaves it to the second to ask for an acknowledgement, and asks itself when that cannot go.
+    // The first request leaves the acknowledgement request to the second, and makes it itself when that
+    // cannot be sent.
     let asks: Vec<_> =
         bench.sent().iter().map(|(packet, _)| (packet.psn.value() - START, packet.ack_req)).collect();
     assert_eq!(asks, [(0, false), (0, true)]);
@@ -171,9 +172,8 @@ fn a_fence_waits_for_the_read_before_it() {
     assert_eq!(bench.sent_psns(), [1]);
 }
 
-/// A piece of a READ that the peer has executed is asked for again as it was, or the end of it: never
-/// together with what comes after, which the peer would take neither for a new request nor for one that it
-/// knows.
+/// A piece of a READ that the peer has executed is requested again as it was, or its end: never together with
+/// what follows, which the peer would accept neither as a new request nor as a duplicate.
 #[test]
 fn what_is_asked_for_again_ends_where_it_ended_before() {
     let mut bench = Bench::new(QpType::Rc);
@@ -186,7 +186,8 @@ fn what_is_asked_for_again_ends_where_it_ended_before() {
         bench.sent().iter().map(|(packet, _)| of(&packet.message)).collect()
     };
     assert_eq!(asked(&mut bench), [(0x5000, 60)]);
-    // After silence the window is small: the READ is asked for in pieces, of which the first comes in part.
+    // After a timeout the window is small: the READ is requested in pieces, and the first is answered in
+    // part.
     bench.wait();
     assert_eq!(asked(&mut bench), [(0x5000, 4)]);
     let aeth = Some(wire::Aeth { syndrome: Syndrome::ACK, msn: 1 });
@@ -247,7 +248,7 @@ fn marked_packets_bring_one_notification_and_it_slows_the_sender() {
     assert_eq!(bench.device.rate_bps(bench.qpn), Ok(Some(20_000_000_000)));
 }
 
-/// A driver that has room for so many packets of data, and for any number of acknowledgements.
+/// A driver with room for so many packets of data, and for any number of acknowledgements.
 #[derive(Default)]
 struct Narrow {
     room: usize,
@@ -281,7 +282,7 @@ fn room_that_comes_for_one_packet_at_a_time_goes_round() {
         bench.device.resume();
         bench.device.transmit(bench.now, 64, &mut sink);
     }
-    // Their lengths tell the queue pairs apart.
+    // The lengths identify the queue pairs.
     let lengths: Vec<u32> = sink.sent.0.iter().map(|(_, length)| *length).collect();
     assert_eq!(lengths, [1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3]);
 }

@@ -1,4 +1,4 @@
-//! What the responder answers.
+//! Answers of the responder.
 
 use crate::bench::*;
 use rnic::*;
@@ -52,7 +52,7 @@ fn on_a_shared_memory_channel_a_gap_is_what_the_peer_did_itself() {
     assert_eq!(bench.answers(), [(3, Syndrome::ACK)]);
 }
 
-/// A request that came before this side was ready to receive was dropped, and passed for executed.
+/// A request that arrived before this side was ready to receive was dropped, and looked like an executed one.
 #[test]
 fn on_a_shared_memory_channel_a_gap_before_the_first_request_is_a_loss() {
     let mut bench = Bench::new(QpType::Rc);
@@ -136,8 +136,8 @@ fn a_peer_on_a_network_waits_as_long_as_it_was_told() {
     assert_eq!(bench.answers(), []);
 }
 
-/// What `provoke`'s error scenarios show on the kernel, and what the specification asks where the kernel
-/// departs.
+/// Results of `provoke`'s error scenarios on the kernel, and the requirements of the specification where the
+/// kernel deviates.
 #[test]
 fn each_refusal_has_its_syndrome_its_completion_and_its_event() {
     type Refused = (Syndrome, Vec<(u64, Status)>, Vec<Event>);

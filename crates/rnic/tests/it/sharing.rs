@@ -40,7 +40,7 @@ fn of_those_that_wait_for_a_shared_receive_on_shared_memory_channels_one_is_told
         bench.receive_by_channel(0, send(Position::Only), b"x");
     }
     assert_eq!(bench.answers(), [(0, Syndrome::RnrNak(24)); 3]);
-    // One that is gone takes nobody's turn.
+    // A queue pair that was destroyed takes no turn.
     bench.device.destroy_qp(qpns[0]).unwrap();
     for _ in &qpns[1..] {
         post_shared(&mut bench, srq, 1);

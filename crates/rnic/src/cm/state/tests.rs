@@ -1,4 +1,4 @@
-//! The table of states, written out: every state with every input, those that are forbidden among them.
+//! The state table, written out: every state with every input, including the forbidden ones.
 
 use super::CmState as S;
 use super::Input as I;
@@ -30,7 +30,7 @@ const INPUTS: [Input; 21] = [
     I::WaitOver,
 ];
 
-/// A state in two letters.
+/// Abbreviation of a state: two letters.
 const fn short(state: CmState) -> &'static str {
     match state {
         S::Idle => "id",
@@ -55,7 +55,7 @@ const fn short(state: CmState) -> &'static str {
 
 /// A row per state, a column per input: the next state, `++` answers again, `..` ignores, `--` is forbidden.
 ///
-/// The first eight columns are our owner's doing, the next eleven the peer's, the last two the clock's.
+/// The first eight columns are inputs of the owner, the next eleven of the peer, the last two of timers.
 const TABLE: &str = "
        owner                   peer                             clock
    | ac rd rj dl dc da rs rl | rq mq mp rj st rp ru dq dp sq sp | gu wo

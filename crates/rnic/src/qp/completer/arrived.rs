@@ -2,14 +2,14 @@
 
 use alloc::collections::VecDeque;
 
-/// Bits for PSNs behind an edge, as far as packets arrived ahead of it.
+/// Bitmap of the PSNs after the edge, up to the furthest packet that arrived.
 #[derive(Debug, Default)]
 pub(super) struct Arrived {
     bits: VecDeque<bool>,
 }
 
 impl Arrived {
-    /// Notes that the PSN `distance` (1 or more) ahead of the edge arrived; false if it had before.
+    /// Records that the PSN `distance` (1 or more) ahead of the edge arrived; false if it had before.
     pub(super) fn note(&mut self, distance: u32) -> bool {
         let index = distance as usize;
         if self.bits.len() <= index {

@@ -1,6 +1,6 @@
-//! The completer: takes the peer's answers (IBTA 9.7.5, 9.7.6).
+//! The completer: handles the peer's responses (IBTA 9.7.5, 9.7.6).
 //!
-//! An answer is handled in stages: its PSN must be outstanding, its MSN plausible, and then it is an ACK, a
+//! A response is handled in stages: its PSN must be outstanding, its MSN plausible, and then it is an ACK, a
 //! NAK of some kind, or the response to a READ or an atomic.
 
 mod arrived;
@@ -25,7 +25,7 @@ use wire::{Aeth, Message, Packet, Psn, Syndrome};
 /// `rnr_retry` of 7 means for ever (IBTA 9.7.5.2.8).
 const RNR_RETRY_FOREVER: u8 = 7;
 
-/// What is expected of the peer, and how often it was asked again.
+/// The responses that the peer owes, and the retries so far.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Completer {
@@ -33,34 +33,34 @@ pub(crate) struct Completer {
     /// Retries since the last progress.
     retries: u8,
     rnr_retries: u8,
-    /// A gap was answered by going back; more of the same gap is no news.
+    /// The requester has gone back because of a gap; further reports of the same gap are ignored.
     recovering: bool,
-    /// The resume timer is the wait that an RNR NAK asked for.
+    /// The resume timer runs because of an RNR NAK.
     waits_for_receiver: bool,
     notifications: NotificationLimit,
     pub(super) expected: Expected,
-    /// Single response packets of READs that arrived ahead (out-of-order mode).
+    /// Single response packets of READs that arrived ahead of the expected one (out-of-order mode).
     ahead: Arrived,
 }
 
-/// What answers a READ, an atomic or an ATOMIC WRITE.
+/// Response to a READ, an atomic or an ATOMIC WRITE.
 #[derive(Clone, Copy, Debug)]
 enum Response<'a> {
     /// A READ response packet, or several as one unit.
     Data(Payload<'a>),
-    /// The value before an atomic.
+    /// The value before an atomic operation.
     Original(u64),
 }
 
 impl Completer {
-    /// Expects nothing any more: the queue pair is in error.
+    /// Drops the expected responses: the queue pair is in error.
     pub(super) fn stop(&mut self) {
         self.expected.clear();
         self.waits_for_receiver = false;
     }
 }
 
-/// Answers that arrive.
+/// Handlers of arriving responses.
 impl Completer {
     /// Handles an ACK, a NAK, a READ response or an atomic's result.
     #[inline]
@@ -72,7 +72,7 @@ impl Completer {
         payload: Payload<'_>,
         memory: &mut impl Memory,
     ) {
-        // Only what was sent can be answered: anything else is stale, or forged.
+        // Only packets that were sent can be answered: any other response is stale, or forged.
         let is_expected = cx.qp.is_sending() && requester.is_outstanding(packet.psn);
         if !is_expected || !self.check_msn(cx, requester, packet) {
             return drop_unexpected(cx);
@@ -90,7 +90,7 @@ impl Completer {
         }
     }
 
-    /// Checks the MSN of an answer, and learns it. An answer without AETH has none.
+    /// Checks the MSN of a response, and stores it. A response without AETH has none.
     #[inline(always)]
     fn check_msn(&mut self, cx: &Context<'_>, requester: &Requester, packet: &Packet) -> bool {
         let aeth = match packet.message {
@@ -116,7 +116,7 @@ impl Completer {
         }
     }
 
-    /// ACK: everything before `end` arrived. A READ or atomic among it whose answer did not come is an
+    /// Handles an ACK: all packets before `end` arrived. A READ or atomic among them without a response is an
     /// implied NAK.
     fn ack(&mut self, cx: &mut Context<'_>, requester: &mut Requester, end: Psn) {
         let missing = requester.unanswered_before(end);
@@ -141,7 +141,7 @@ impl Completer {
         requester.retire(cx);
     }
 
-    /// NAK, PSN sequence error: all before `psn` arrived, and `psn` did not.
+    /// Handles a NAK, PSN sequence error: all packets before `psn` arrived, and `psn` did not.
     fn sequence_nak(&mut self, cx: &mut Context<'_>, requester: &mut Requester, psn: Psn) {
         if self.recovering && requester.is_about_to_resend(psn) {
             // The same gap again, before the missing packet was sent again.
@@ -162,7 +162,7 @@ impl Completer {
         }
     }
 
-    /// A response says that an earlier one was lost (IBTA 9.7.5.1.3). Counted once per gap.
+    /// Handles a response that shows the loss of an earlier one (IBTA 9.7.5.1.3). Counted once per gap.
     fn implied_nak(&mut self, cx: &mut Context<'_>, requester: &mut Requester) {
         if self.recovering || !cx.qp.is_sending() {
             return;
@@ -173,10 +173,11 @@ impl Completer {
         self.retry(cx, requester);
     }
 
-    /// RNR NAK: all before `psn` arrived, `psn` comes again after a while (IBTA 9.7.5.2.8).
+    /// Handles an RNR NAK: all packets before `psn` arrived, `psn` is retransmitted after a wait (IBTA
+    /// 9.7.5.2.8).
     fn rnr_nak(&mut self, cx: &mut Context<'_>, requester: &mut Requester, psn: Psn, code: u8) {
         if self.waits_for_receiver {
-            // The responder is silent after an RNR NAK until the request comes again.
+            // The responder sends nothing after an RNR NAK until the request is repeated.
             return drop_unexpected(cx);
         }
         cx.resources.port.counters.rnr_nak_received += 1;
@@ -199,7 +200,8 @@ impl Completer {
         cx.qp.timers.set(Timer::Resume, cx.now + rnr_wait(code));
     }
 
-    /// The peer has what it lacked when it sent its RNR NAK. A wait that is cut short is no retry.
+    /// Handles a READY answer: the peer has posted a receive after its RNR NAK. The shortened wait does not
+    /// count as a retry.
     fn receiver_ready(&mut self, cx: &mut Context<'_>, requester: &mut Requester, psn: Psn) {
         self.ack(cx, requester, psn);
         self.waits_for_receiver = false;
@@ -209,7 +211,7 @@ impl Completer {
         }
     }
 
-    /// A NAK that no retry mends: the request with this PSN fails.
+    /// Handles a NAK that allows no retry: the request with this PSN fails.
     fn nak(&mut self, cx: &mut Context<'_>, requester: &mut Requester, psn: Psn, code: u8) {
         if !requester.entry_of(psn).is_some_and(|entry| can_be_refused(&entry.operation, code)) {
             return drop_unexpected(cx);
@@ -225,13 +227,12 @@ impl Completer {
             2 => Status::RemoteAccess,
             _ => Status::RemoteOperation,
         };
-        // Requests before it whose answers are still due cannot complete any more: the oldest carries the
-        // error.
+        // Earlier requests without a response cannot complete any more: the oldest completes with the error.
         requester.fail_oldest(cx, status);
     }
 
-    /// The peer saw marked packets of ours. A CNP carries nothing that only the peer knows: one that cannot
-    /// be about packets of ours, or that comes too soon after others, is ignored.
+    /// Handles a CNP: the peer received marked packets. A CNP contains nothing that only the peer knows, so
+    /// one that cannot be caused by sent packets, or that comes too soon after others, is ignored.
     pub(super) fn handle_notification(&mut self, cx: &mut Context<'_>, requester: &Requester) {
         if !self.notifications.may_come(cx, requester) {
             cx.resources.port.counters.rp_cnp_ignored += 1;
@@ -258,12 +259,12 @@ impl Completer {
         self.retry(cx, requester);
     }
 
-    /// The wait after an RNR NAK or a sequence error is over.
+    /// Handles the end of the wait after an RNR NAK or a sequence error.
     pub(super) fn handle_resume(&mut self) {
         self.waits_for_receiver = false;
     }
 
-    /// Goes back to the oldest packet that is not acknowledged, if a retry is left.
+    /// Goes back to the oldest unacknowledged packet, if a retry is left.
     fn retry(&mut self, cx: &mut Context<'_>, requester: &mut Requester) {
         if !cx.qp.is_sending() || !requester.is_waiting() {
             return;
@@ -287,7 +288,8 @@ impl Completer {
 
 /// Responses to READs and atomics.
 impl Completer {
-    /// A READ response, or the result of an atomic: the oldest one outstanding is due.
+    /// Handles a READ response, or the result of an atomic: it must be that of the oldest outstanding
+    /// request.
     #[inline(always)]
     fn respond(
         &mut self,
@@ -313,7 +315,7 @@ impl Completer {
         }
     }
 
-    /// The same where responses may overtake each other.
+    /// Handles a response where responses may overtake each other.
     fn respond_in_any_order(
         &mut self,
         cx: &mut Context<'_>,
@@ -346,13 +348,13 @@ impl Completer {
         }
     }
 
-    /// Takes the response with this PSN, and those behind it that came before it.
+    /// Takes the response with this PSN, and those after it that arrived before it.
     fn take_arrived(&mut self, cx: &mut Context<'_>, requester: &mut Requester, mut psn: Psn) {
         loop {
             self.take_response(cx, requester, psn);
             let oldest = self.expected.outstanding.front().filter(|_| cx.qp.is_sending());
             let Some(oldest) = oldest else { return self.ahead.clear() };
-            // Requests that have no response may lie between two that do.
+            // Requests without a response may lie between two that have one.
             let steps = oldest.next.distance_from(psn);
             psn = oldest.next;
             let mut arrived = false;
@@ -365,8 +367,8 @@ impl Completer {
         }
     }
 
-    /// A response this far ahead of a missing one means that it was lost: half of the window is left for it
-    /// to come again.
+    /// A response this far ahead of a missing one means that it was lost: half of the window remains for its
+    /// retransmission.
     fn suspect_loss(&mut self, cx: &mut Context<'_>, requester: &mut Requester, missing: Psn, distance: u32) {
         let lost = distance >= cx.resources.config.reorder_window / 2;
         if lost && !self.recovering {
@@ -377,7 +379,7 @@ impl Completer {
         }
     }
 
-    /// For how many packets a response stands, and never for more than were asked for.
+    /// Number of packets that a response represents, at most as many as were requested.
     #[inline(always)]
     fn packets_of(&self, cx: &Context<'_>, response: &Response<'_>) -> u32 {
         let (Response::Data(payload), Some(oldest)) = (response, self.expected.outstanding.front()) else {
@@ -388,7 +390,7 @@ impl Completer {
         packets.min(asked)
     }
 
-    /// The response up to this PSN, of the oldest request outstanding, is in memory.
+    /// Records that the responses up to this PSN, of the oldest outstanding request, are in memory.
     #[inline(always)]
     fn take_response(&mut self, cx: &mut Context<'_>, requester: &mut Requester, psn: Psn) {
         if let Some(oldest) = self.expected.outstanding.front_mut() {
@@ -401,7 +403,7 @@ impl Completer {
     }
 }
 
-/// Stores a response where its PSN says that it belongs; it stands for so many packets.
+/// Stores a response, which represents so many packets, at the position that its PSN gives.
 #[inline(always)]
 fn place(
     cx: &mut Context<'_>,
@@ -429,7 +431,7 @@ fn place(
     }
 }
 
-/// Stores payload in the memory of a request, from an offset on.
+/// Stores payload in the memory of a request, from `offset` on.
 #[inline(always)]
 fn store(
     cx: &mut Context<'_>,

@@ -1,9 +1,9 @@
-//! Whether an answer can come from the peer, or has to be forged.
+//! Plausibility of responses: whether one can come from the peer, or must be forged.
 //!
 //! RoCEv2 has no authentication. An off-path attacker who knows the addresses and the queue pair number, and
-//! forges the source address, has to guess what only the two ends and the path between them know: a PSN of an
-//! outstanding packet, and the MSN of the responder (IBTA 9.7.7.1), which each AETH carries. Where a value is
-//! not plausible the packet is dropped.
+//! forges the source address, has to guess values that only the two ends and the path between them know: a
+//! PSN of an outstanding packet, and the MSN of the responder (IBTA 9.7.7.1), which each AETH carries. Where
+//! a value is not plausible the packet is dropped.
 
 use crate::qp::context::Context;
 use crate::qp::requester::Requester;
@@ -12,24 +12,24 @@ use crate::time::{Instant, Nanos};
 use crate::work::Operation;
 use wire::Tail;
 
-/// How far an MSN may be off, beyond the messages that are outstanding: responders differ in whether a READ
-/// counts when it is received or when it is answered (IBTA C9-148), and answers may overtake each other.
+/// Tolerance of the MSN beyond the number of outstanding messages: responders differ in whether a READ counts
+/// when it is received or when it is answered (IBTA C9-148), and responses may overtake each other.
 const MSN_SLACK: u32 = 16;
 
-/// A CNP comes at most this long after the last packet that left: longer than a round trip and the
+/// Longest time between the last packet that was sent and a CNP: longer than a round trip and the
 /// notification point's interval.
 const NOTIFICATION_DELAY_MAX: Nanos = Nanos::from_millis(1);
 
-/// CNPs that may come at once, where the network has kept them together.
+/// Number of CNPs that may arrive at once, where the network has delayed them.
 const NOTIFICATIONS_TOGETHER: u64 = 4;
 
-/// The responder's MSN, as its last answer gave it.
+/// The responder's MSN, from its last answer.
 #[derive(Debug, Default)]
 pub(super) struct PeerMsn(Option<u32>);
 
 impl PeerMsn {
-    /// Whether an MSN is within so many messages of the last one, or its sender is known; then it is learned.
-    /// The first one is taken as it is.
+    /// Whether an MSN is within so many messages of the last one, or its sender is known; then it is stored.
+    /// The first one is accepted without a check.
     pub(super) fn check(&mut self, msn: u32, messages: u32, is_known: bool) -> bool {
         let is_near = self.0.is_none_or(|last| {
             let ahead = msn.wrapping_sub(last) & 0xff_ffff;
@@ -41,14 +41,14 @@ impl PeerMsn {
         is_known || is_near
     }
 
-    /// Takes the next MSN as it is. Called when the local ACK timer expires, so that a peer that numbers in
-    /// another way is not ignored for ever.
+    /// Accepts the next MSN without a check. Called when the local ACK timer expires, so that a peer that
+    /// numbers differently is not ignored for ever.
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }
 }
 
-/// How often CNPs may come: an allowance that refills at the notification point's rate.
+/// Rate limit of CNPs: an allowance that refills at the notification point's rate.
 #[derive(Debug, Default)]
 pub(super) struct NotificationLimit {
     /// When the allowance will be full again.
@@ -56,13 +56,13 @@ pub(super) struct NotificationLimit {
 }
 
 impl NotificationLimit {
-    /// Whether packets of ours can have been marked, and the peer may notify us again so soon.
+    /// Whether sent packets can have been marked, and the allowance permits a CNP.
     pub(super) fn may_come(&mut self, cx: &Context<'_>, requester: &Requester) -> bool {
         let is_recent = requester.has_sent_within(NOTIFICATION_DELAY_MAX, cx.now);
         (requester.is_waiting() || is_recent) && self.take(notification_interval(cx), cx.now)
     }
 
-    /// Takes one from the allowance, if there is one.
+    /// Takes one CNP from the allowance, if there is one.
     fn take(&mut self, interval: Nanos, now: Instant) -> bool {
         let full_at = self.full_at.max(now) + interval;
         let fits = (full_at - now).0 <= interval.0.saturating_mul(NOTIFICATIONS_TOGETHER);

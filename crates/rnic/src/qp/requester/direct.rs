@@ -12,8 +12,8 @@ use crate::work::Operation;
 use wire::Reth;
 
 impl Requester {
-    /// A long request waits where the driver wants it executed directly: for the requests before it, because
-    /// they are in the channel, or for the next time that the device's timers run. `None` where it may begin.
+    /// Delays a long request where the driver wants it executed directly: until the requests before it, which
+    /// are in the channel, are answered, or until the device's timers run next. `None` where it may begin.
     #[inline]
     pub(super) fn wait_for_direct_execution<S: Sink>(
         &mut self,
@@ -38,7 +38,7 @@ impl Requester {
         }
     }
 
-    /// Tells the driver of a request that begins to go through the channel.
+    /// Notifies the driver of a request that begins to go through the channel.
     #[inline]
     pub(super) fn begins_in_channel<S: Sink>(&self, cx: &Context<'_>, entry: &SendEntry, sink: &mut S) {
         if is_chosen::<S>(cx, entry)
@@ -49,8 +49,8 @@ impl Requester {
     }
 
     /// Executes the request here and now, if the send queue is empty before it and the peer grants it. Never
-    /// the first request of a connection: what the peer dropped because it was not ready could not be told
-    /// from what it need not see.
+    /// the first request of a connection: a request that the peer dropped because it was not ready could not
+    /// be distinguished from one that was executed directly.
     pub(super) fn execute_directly(
         &self,
         cx: &mut Context<'_>,

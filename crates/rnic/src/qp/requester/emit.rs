@@ -1,4 +1,4 @@
-//! Making request packets.
+//! Composition of request packets.
 
 use super::{Requester, Unit};
 use crate::access::Access;
@@ -15,8 +15,8 @@ use crate::work::{Operation, SendFlags};
 use wire::{AtomicEth, Deth, Message, Packet, Position, Psn, Qpn, Reth, Tail};
 
 impl Requester {
-    /// Makes a unit of an entry's packets and hands it to the sink; for a READ, the request for its response
-    /// packets.
+    /// Composes a unit of an entry's packets and passes it to the sink; for a READ, the request for its
+    /// response packets.
     pub(super) fn emit(
         &self,
         cx: &mut Context<'_>,
@@ -53,20 +53,20 @@ impl Requester {
         }
         let destination = *self.queue.destination(index).ok_or(Status::LocalQpOperation)?;
         let Operation::Send(tail) = entry.operation else { return Err(Status::LocalQpOperation) };
-        // A queue key with the top bit set stands for the queue pair's own (IBTA 10.2.5).
+        // A queue key with the top bit set selects the queue pair's own (IBTA 10.2.5).
         let controlled = destination.qkey & 0x8000_0000 != 0;
         let qkey = if controlled { cx.qp.attr.qkey } else { destination.qkey };
         let message = Message::Datagram { deth: Deth { qkey, source: cx.qp.qpn }, tail };
         let (path, qpn) = self.aim(cx, index).ok_or(Status::LocalQpOperation)?;
         let mut header = Packet::new(cx.qp.service(), qpn, entry.first_psn, message);
         header.solicited = entry.flags.contains(SendFlags::SOLICITED);
-        // `room` has looked for the channel.
+        // `room` has selected the channel.
         let channel = cx.qp.path.channel;
         cx.qp.set_path(Path { channel, ..path });
         self.dispatch(cx, entry, &header, (0, entry.length), sink)
     }
 
-    /// Where a datagram goes.
+    /// Destination of a datagram.
     pub(super) fn aim(&self, cx: &Context<'_>, index: usize) -> Option<(Path, Qpn)> {
         let destination = self.queue.destination(index)?;
         let group = destination.vector.destination.is_multicast();
@@ -75,7 +75,7 @@ impl Requester {
         Some((cx.resources.path(&destination.vector, port)?, qpn))
     }
 
-    /// Hands a packet to the sink, with its payload: offset in the message, and bytes.
+    /// Passes a packet to the sink, with its payload: offset in the message, and bytes.
     #[inline]
     fn dispatch(
         &self,
@@ -106,7 +106,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Sends one packet again, out of turn (out-of-order mode).
+    /// Retransmits one packet, out of order (out-of-order mode).
     pub(super) fn send_again(&mut self, cx: &mut Context<'_>, psn: Psn, sink: &mut impl Sink) -> Step {
         let index = self.find(psn).filter(|_| self.is_lost(psn));
         let found = index.and_then(|index| Some((index, *self.queue.entry(index)?)));
@@ -122,7 +122,7 @@ impl Requester {
     }
 }
 
-/// Where a unit begins in the message, and how many bytes it stands for.
+/// Offset of a unit in the message, and number of bytes that it represents.
 fn extent(qp: &Common, entry: &SendEntry, unit: Unit) -> (u32, u32) {
     if unit.packets >= entry.packets {
         return (0, entry.length);
@@ -139,15 +139,15 @@ fn extent(qp: &Common, entry: &SendEntry, unit: Unit) -> (u32, u32) {
     (start, begin(unit.packet.saturating_add(unit.packets)) - start)
 }
 
-/// Packets that are WRITEs of their own need not be full. As long as each other they are one piece for
-/// segmentation offload, together with what goes before and after. A packet never begins later than a
-/// full one would: what was on its way in full packets is not missed when they are sent again like this.
+/// Whether packets, which are WRITEs of their own, are cut to equal lengths instead of being full. They are
+/// then one piece for segmentation offload, together with the packets before and after. A packet never begins
+/// later than a full one would, so that a retransmission covers what was sent in full packets.
 fn cuts_evenly(qp: &Common, entry: &SendEntry) -> bool {
     let is_own = matches!(entry.operation, Operation::Write { immediate: None, .. });
     is_own && qp.write_evenly && qp.transport.cuts_evenly()
 }
 
-// Copied together in a register, and not through memory: the packet is read at once.
+// Copied in a register, and not through memory: the packet is read at once.
 #[inline(always)]
 fn message(qp: &Common, entry: &SendEntry, position: Position, offset: u32, length: u32) -> Message {
     let at = |address: u64| address.wrapping_add(u64::from(offset));

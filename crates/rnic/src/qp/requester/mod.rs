@@ -22,16 +22,16 @@ use crate::work::{Operation, SendFlags, SendRequest, Sge};
 use alloc::collections::VecDeque;
 use wire::Psn;
 
-/// A READ is asked for in pieces of so many packets, so that the window also paces what comes back.
+/// READs are requested in pieces of at most this many packets, so that the window also paces the responses.
 const READ_PACKETS_MAX: u32 = 64;
 
-/// The send queue, and how far it has been sent.
+/// The send queue, and its position.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Requester {
     /// The entry that is being sent, and the packet in it.
     cursor: usize,
-    /// Entries that were begun at least once.
+    /// Number of entries that were begun at least once.
     started: usize,
     packet: u32,
     packets_since_ack_request: u32,
@@ -39,21 +39,21 @@ pub(crate) struct Requester {
     next: Psn,
     /// The oldest PSN that is not acknowledged.
     unacknowledged: Psn,
-    /// Behind the highest PSN ever sent.
+    /// The PSN after the highest one ever sent.
     high: Psn,
     /// The PSN that the next posted request begins with.
     posted: Psn,
-    /// When pacing lets the next packet go.
+    /// Time at which pacing permits the next packet.
     pace_at: Instant,
-    /// The peer has executed something that was sent to it: it is ready to receive.
+    /// Whether the peer has executed a request: it is ready to receive.
     heard: bool,
-    /// The entry at the cursor cannot be sent; it fails when those before it are done.
+    /// Error of the entry at the cursor, which cannot be sent; it fails when those before it are done.
     fault: Option<Status>,
     drain_announced: bool,
     queue: SendQueue,
-    /// Single packets to send again (out-of-order mode).
+    /// Single packets to retransmit (out-of-order mode).
     resend: VecDeque<Psn>,
-    /// The packet that was repeated to have it acknowledged at once.
+    /// The packet that was retransmitted to have it acknowledged at once.
     urged: Option<Psn>,
 }
 
@@ -64,9 +64,9 @@ struct Unit {
     index: usize,
     /// The first packet, counted from the beginning of the entry.
     packet: u32,
-    /// How many. Of a READ: how many response packets the request asks for.
+    /// Number of packets. For a READ: number of response packets that are requested.
     packets: u32,
-    /// Whether it asks for an acknowledgement.
+    /// Whether it requests an acknowledgement.
     ack: bool,
 }
 
@@ -83,7 +83,7 @@ fn completion_kind(operation: &Operation) -> CompletionKind {
     }
 }
 
-/// The life of the send queue.
+/// Life cycle of the send queue.
 impl Requester {
     pub(super) fn new(queue: SendQueue) -> Self {
         Self {
@@ -105,14 +105,14 @@ impl Requester {
         }
     }
 
-    /// Forgets everything that is posted.
+    /// Drops all posted requests.
     pub(super) fn reset(&mut self) {
         let mut queue = core::mem::take(&mut self.queue);
         queue.clear();
         *self = Self::new(queue);
     }
 
-    /// Starts numbering (the change to RTS).
+    /// Starts the numbering of packets (the change to RTS).
     pub(super) fn start(&mut self, first: Psn) {
         self.next = first;
         self.unacknowledged = first;
@@ -142,7 +142,7 @@ impl Requester {
         Ok(())
     }
 
-    /// To be called when the queue pair has become SQD: there may be nothing to wait for.
+    /// Called when the queue pair has become SQD: the send queue may be drained already.
     pub(super) fn drain(&mut self, cx: &mut Context<'_>) {
         self.drain_announced = false;
         if self.packet == 0 {
@@ -161,13 +161,13 @@ impl Requester {
         }
     }
 
-    /// Sends nothing again, and waits for nothing any more.
+    /// Cancels retransmissions, and stops all timers.
     pub(super) fn stop(&mut self, qp: &mut Common) {
         qp.timers.stop_all();
         self.resend.clear();
     }
 
-    /// Completes everything that is posted with "flushed" (IBTA 10.3.1.7).
+    /// Completes all posted requests with "flushed" (IBTA 10.3.1.7).
     pub(super) fn flush(&mut self, cx: &mut Context<'_>) {
         while let Some(entry) = self.queue.pop() {
             let flushed = cx.completion(entry.id, Status::Flushed, completion_kind(&entry.operation));
@@ -199,7 +199,7 @@ impl Requester {
         self.flush(cx);
     }
 
-    /// Completes entries from the front as far as they are done.
+    /// Completes the entries that are done, from the front.
     pub(super) fn retire(&mut self, cx: &mut Context<'_>) {
         while self.cursor > 0 {
             let Some(front) = self.queue.front() else { break };
@@ -227,7 +227,7 @@ fn report(cx: &mut Context<'_>, entry: &SendEntry) {
     cx.complete_send(done, Notice::Ordinary);
 }
 
-/// Which operations a transport service has (IBTA table 37, 10.2.8).
+/// Checks that the transport service supports the operation (IBTA table 37, 10.2.8).
 fn check_operation(kind: QpType, request: &SendRequest<'_>) -> Result<(), Error> {
     let unsupported = Err(Error::Invalid("the transport does not have this operation"));
     match (kind, &request.operation) {
@@ -249,7 +249,7 @@ fn check_operation(kind: QpType, request: &SendRequest<'_>) -> Result<(), Error>
     }
 }
 
-/// What is outstanding, for the completer.
+/// Outstanding packets, for the completer.
 impl Requester {
     /// Whether packets wait for acknowledgement.
     #[inline]
@@ -263,7 +263,7 @@ impl Requester {
         !psn.is_before(self.unacknowledged) && psn.is_before(self.high)
     }
 
-    /// Whether this is the oldest packet that is not acknowledged, and it is about to be sent again.
+    /// Whether this is the oldest unacknowledged packet, and it is about to be retransmitted.
     pub(super) fn is_about_to_resend(&self, psn: Psn) -> bool {
         psn == self.next && psn == self.unacknowledged
     }
@@ -273,7 +273,8 @@ impl Requester {
         now <= self.pace_at + span
     }
 
-    /// Messages that the peer may have completed since its last answer, if a READ is one message.
+    /// Number of messages that the peer may have completed since its last answer, counting a READ as one
+    /// message.
     pub(super) fn messages_outstanding(&self, qp: &Common) -> u32 {
         if qp.write_only {
             // Each packet of a WRITE is a message.
@@ -287,7 +288,7 @@ impl Requester {
         self.queue.find(psn, self.started)
     }
 
-    /// Memory of a request.
+    /// Scatter/gather elements of a request.
     pub(super) fn sges(&self, entry: &SendEntry) -> impl Iterator<Item = &Sge> {
         self.queue.sges(entry)
     }
@@ -297,8 +298,9 @@ impl Requester {
         self.queue.entry(self.find(psn)?)
     }
 
-    /// The first PSN before `end` that waits for a response. Told from the requests themselves: after going
-    /// back, a READ that is to be sent again is not outstanding, and a late acknowledgement must not pass it.
+    /// The first PSN before `end` that waits for a response. Derived from the requests themselves: after
+    /// going back, a READ that is to be sent again is not outstanding, and a late acknowledgement must not
+    /// pass it.
     pub(super) fn unanswered_before(&self, end: Psn) -> Option<Psn> {
         let begun = (0..self.started).filter_map(|index| self.queue.entry(index));
         let unanswered = begun
@@ -308,8 +310,7 @@ impl Requester {
         Some(if partly { self.unacknowledged } else { unanswered.first_psn })
     }
 
-    /// Everything before `end` is acknowledged: moves the edge there. Returns by how many packets, 0 if that
-    /// is nothing new.
+    /// Moves the acknowledged edge to `end`. Returns by how many packets, 0 if it was there already.
     pub(super) fn acknowledge_before(&mut self, end: Psn) -> u32 {
         let gained = end.distance_from(self.unacknowledged);
         if gained <= 0 {
@@ -318,28 +319,28 @@ impl Requester {
         self.unacknowledged = end;
         self.heard = true;
         if self.next.is_before(end) {
-            // A late acknowledgement of packets that were to be sent again.
+            // A late acknowledgement of packets that were to be retransmitted.
             self.seek(end);
         }
         gained as u32
     }
 
-    /// Goes back to the oldest packet that is not acknowledged.
+    /// Goes back to the oldest unacknowledged packet.
     pub(super) fn go_back(&mut self) {
         self.resend.clear();
-        // Found again when its turn comes.
+        // Detected again in its turn.
         self.fault = None;
         self.seek(self.unacknowledged);
     }
 
-    /// Sends one packet again, out of turn (out-of-order mode).
+    /// Queues the retransmission of one packet, out of order (out-of-order mode).
     pub(super) fn resend(&mut self, psn: Psn) {
         if !self.resend.contains(&psn) {
             self.resend.push_back(psn);
         }
     }
 
-    /// Starts the ACK timer anew, or stops it when nothing is waited for.
+    /// Restarts the ACK timer, or stops it when nothing is outstanding.
     pub(super) fn restart_ack_timer(&self, cx: &mut Context<'_>) {
         match cx.qp.transport.ack_timeout(cx.qp.attr.timeout).filter(|_| self.is_waiting()) {
             Some(timeout) => cx.qp.timers.set(Timer::Retransmit, cx.now + timeout),
@@ -347,7 +348,7 @@ impl Requester {
         }
     }
 
-    /// Puts the cursor on the packet with this PSN, among the entries that were begun.
+    /// Moves the cursor to the packet with this PSN, among the entries that were begun.
     fn seek(&mut self, psn: Psn) {
         self.next = psn;
         match self.find(psn) {
@@ -370,8 +371,8 @@ impl Requester {
         self.cursor < self.queue.len() || !self.resend.is_empty()
     }
 
-    /// Whether there is something to send, as far as pacing does not hold it back: then the timer brings its
-    /// turn.
+    /// Whether there is something to send that pacing does not delay; for a delayed packet the timer gives
+    /// the turn.
     #[inline]
     pub(super) fn has_turn(&self, qp: &Common) -> bool {
         self.has_work() && !(qp.timers.is_set(Timer::Pace) && self.resend.is_empty())
@@ -385,8 +386,8 @@ impl Requester {
         places ^ self.resend.len() as u32 ^ self.pace_at.0 as u32
     }
 
-    /// Sends the next request packet, or executes the next local request, or finds that it must wait. (Part
-    /// of its one caller: this runs for each packet.)
+    /// Sends the next request packet, executes the next local request, or finds that it must wait. (Inlined
+    /// into its one caller, since it runs for each packet.)
     #[inline(always)]
     pub(super) fn next_packet(
         &mut self,
@@ -456,18 +457,18 @@ impl Requester {
         self.started = self.started.max(index + 1);
     }
 
-    /// Whether nothing is outstanding, and the entry is the oldest one and the peer ready for it.
+    /// Whether nothing is outstanding, the entry is the oldest one, and the peer is ready for it.
     fn is_idle_before(&self, index: usize) -> bool {
         let idle = self.unacknowledged == self.high && index == 0;
         idle && self.heard && self.packet == 0
     }
 
-    /// Whether the entry waits until the peer has answered one before it.
+    /// Whether the entry waits until the peer has answered an earlier one.
     fn waits_to_execute(&self, qp: &Common, entry: &SendEntry, sink: &mut impl Sink) -> bool {
         !self.heard && self.is_waiting() && qp.transport.waits_to_execute(qp.kind, &qp.path, entry, sink)
     }
 
-    /// A request was sent, executed and answered at once.
+    /// Records a request that was sent, executed and answered at once.
     fn executed(&mut self, cx: &mut Context<'_>, entry: &SendEntry) {
         self.next = entry.end_psn();
         self.high = self.next;
@@ -477,7 +478,8 @@ impl Requester {
         self.retire(cx);
     }
 
-    /// READs and atomics store into local memory: a wrong key must be found before the peer acts.
+    /// Checks the local memory that READs and atomics store into: a wrong key must be found before the peer
+    /// executes the request.
     fn check_local_target(&self, cx: &mut Context<'_>, entry: &SendEntry) -> Result<(), Status> {
         let stores = entry.wants_response() && !matches!(entry.operation, Operation::AtomicWrite { .. });
         if !stores {
@@ -489,7 +491,7 @@ impl Requester {
             .map_err(|_| Status::LocalProtection)
     }
 
-    /// How many packets of the entry may go as one unit; none while the channel is full.
+    /// Number of packets of the entry that may be sent as one unit; 0 while the channel is full.
     fn room(&self, cx: &mut Context<'_>, index: usize, sink: &mut impl Sink) -> u32 {
         if cx.qp.kind != QpType::Ud {
             return cx.qp.room(PacketKind::Data, sink);
@@ -502,13 +504,13 @@ impl Requester {
                 let mtu = cx.resources.port.active_mtu.bytes();
                 cx.qp.transport.room(&cx.qp.path, mtu, PacketKind::Data, sink).min(1)
             }
-            // It fails when it is sent.
+            // The error is reported when it is sent.
             None => 1,
         }
     }
 
-    /// Packets that the next request may ask for or be, of which some may go together: `None` if the window
-    /// is full.
+    /// Number of packets that the next request may request or consist of, given that some may go together:
+    /// `None` if the window is full.
     #[inline]
     fn window_allows(
         &self,
@@ -530,7 +532,7 @@ impl Requester {
             return (room > 0).then_some(left.min(together).min(room));
         }
         let wanted = left.min(READ_PACKETS_MAX).min(expected.packets_to_read_end(self.next));
-        // A small remainder of the window is not worth a request of its own.
+        // A small remainder of the window does not justify a request of its own.
         let worth = wanted.min(window.div_ceil(4));
         (room >= worth).then(|| wanted.min(room))
     }
@@ -539,7 +541,7 @@ impl Requester {
         self.next.distance_from(self.unacknowledged).max(0) as u32
     }
 
-    /// Whether the rate limit lets a packet go now. If not, the queue pair has no turn before the pace timer
+    /// Whether the rate limit permits a packet now. If not, the queue pair has no turn before the pace timer
     /// expires.
     fn pace(&self, cx: &mut Context<'_>) -> bool {
         let waits = cx.now < self.pace_at;
@@ -551,7 +553,7 @@ impl Requester {
         !waits
     }
 
-    /// Starts the pace timer when pacing holds the next request back for longer than until `at`.
+    /// Starts the pace timer when pacing delays the next request beyond `at`.
     pub(super) fn rest_until(&self, qp: &mut Common, at: Instant) {
         let next = self.queue.entry(self.cursor).filter(|entry| !entry.is_local());
         if next.is_some() && self.resend.is_empty() && at < self.pace_at {
@@ -559,9 +561,9 @@ impl Requester {
         }
     }
 
-    /// An acknowledgement is asked for at the end of a message that no other follows at once, at intervals,
-    /// and when the window is about to close on packets of which none asked. On a shared-memory channel, for
-    /// each short request of which the program wants a completion too: no system call is needed there.
+    /// Whether to request an acknowledgement: at the end of a message that no other follows at once, at
+    /// intervals, and when the window is about to close on packets without a request for one. On a
+    /// shared-memory channel also for each short request with a completion: no system call is needed there.
     #[inline]
     fn wants_acknowledgement(&self, qp: &Common, entry: &SendEntry, index: usize, packets: u32) -> bool {
         if !qp.is_reliable() {
@@ -585,7 +587,7 @@ impl Requester {
             || (in_flight + packets >= window && silent >= in_flight)
     }
 
-    /// Whether the entry at `index` leaves right after the one before it.
+    /// Whether the entry at `index` is sent right after the one before it.
     fn continues(&self, qp: &Common, index: usize) -> bool {
         qp.state == State::ReadyToSend
             && !qp.congestion.is_pacing()
@@ -601,8 +603,8 @@ impl Requester {
     }
 
     /// Retransmits the last packet with AckReq set, once, even if it had it before: nothing is sent until the
-    /// peer acknowledges it, and the acknowledgement may be waiting for an answer to travel with. A response
-    /// comes without being asked for again.
+    /// peer acknowledges it, and the acknowledgement may be delayed to be sent together with an answer. A
+    /// response needs no such request.
     fn urge(&mut self) {
         let last = self.next.minus(1);
         if self.urged != Some(last) && self.entry_of(last).is_some_and(|entry| !entry.wants_response()) {
@@ -679,7 +681,7 @@ impl Requester {
         Step::Progressed
     }
 
-    /// The entry at the cursor fails with `status` once those before it have completed.
+    /// Lets the entry at the cursor fail with `status` once those before it have completed.
     fn fail_at_cursor(&mut self, cx: &mut Context<'_>, status: Status) -> Step {
         self.fault = Some(status);
         self.ask_late(cx.qp);
@@ -687,20 +689,20 @@ impl Requester {
         if self.resend.is_empty() { Step::Blocked } else { Step::Progressed }
     }
 
-    /// Whether a single packet may be sent again: it has not been acknowledged meanwhile.
+    /// Whether a single packet may be retransmitted: it was not acknowledged meanwhile.
     fn is_lost(&self, psn: Psn) -> bool {
         !psn.is_before(self.unacknowledged) && psn.is_before(self.next)
     }
 }
 
-/// Whether an entry may be begun: the queue is not draining, and a fence is not waited for. (The limit of
-/// outstanding READs and atomics is part of the window.)
+/// Whether an entry may be begun: the queue is not draining, and no fence waits. (The limit of outstanding
+/// READs and atomics is part of the window.)
 fn may_begin(qp: &Common, expected: &Expected, entry: &SendEntry) -> bool {
     let waits = entry.flags.contains(SendFlags::FENCE) && expected.responses() > 0;
     qp.state != State::SendQueueDrained && !waits
 }
 
-/// Whether nothing but the window can hold an entry back, and only an acknowledgement completes it.
+/// Whether only the window can delay an entry, and only an acknowledgement completes it.
 fn is_plain(entry: &SendEntry) -> bool {
     !entry.is_local() && !entry.wants_response() && !entry.flags.contains(SendFlags::FENCE)
 }

@@ -1,4 +1,4 @@
-//! The responder's side of out-of-order receive: requests ahead of their turn.
+//! The responder's side of out-of-order receive: requests ahead of the expected PSN.
 
 use super::target::remote_piece;
 use super::window::{Held, HeldPayload};
@@ -10,10 +10,10 @@ use crate::qp::context::Context;
 use wire::{Message, Packet, Psn, Syndrome};
 
 impl Responder {
-    /// Executes what was held, as far as it is in turn now that the expected PSN moved on from `before`.
+    /// Executes held requests that are in order, now that the expected PSN has moved on from `before`.
     pub(super) fn execute_held(&mut self, cx: &mut Context<'_>, mut before: Psn, memory: &mut impl Memory) {
         while cx.qp.state != State::Error {
-            // A READ moves by as many PSNs as its answer has packets.
+            // A READ advances by the number of packets of its response.
             let advanced = self.expected.distance_from(before);
             before = self.expected;
             let Some(window) = &mut self.window else { return };
@@ -28,7 +28,8 @@ impl Responder {
         self.report_hole(cx);
     }
 
-    /// A packet ahead of its turn: placed or held with out-of-order receive, otherwise a sequence error.
+    /// Handles a packet ahead of the expected PSN: placed or held with out-of-order receive, otherwise a
+    /// sequence error.
     pub(super) fn handle_ahead(
         &mut self,
         cx: &mut Context<'_>,
@@ -54,7 +55,7 @@ impl Responder {
         self.report_hole(cx);
     }
 
-    /// Asks for the expected packet once it lags so far behind that it must be lost.
+    /// Requests the expected packet once it is so late that it must be lost.
     fn report_hole(&mut self, cx: &mut Context<'_>) {
         let expected = self.expected;
         let threshold = cx.resources.config.reorder_window / 2;
@@ -67,7 +68,8 @@ impl Responder {
     }
 }
 
-/// Stores a WRITE that carries its own address. One that may not be stored waits for its turn, and its NAK.
+/// Stores a WRITE that carries its own address. One that may not be stored waits for its turn, and is then
+/// refused.
 fn place_ahead(cx: &Context<'_>, packet: &Packet, payload: Payload<'_>, memory: &mut impl Memory) -> bool {
     let Message::Write { position: wire::Position::Only, reth: Some(reth), .. } = packet.message else {
         return false;

@@ -1,4 +1,4 @@
-//! What the responder owes, and how it is sent: acknowledgements, results of atomics, READ responses.
+//! Answers of the responder, and their transmission: acknowledgements, results of atomics, READ responses.
 
 use super::Responder;
 use super::target::remote_piece;
@@ -11,14 +11,15 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use wire::{Aeth, Message, Packet, Position, Psn, Reth, Syndrome};
 
-/// Answers that wait to be sent at most. An honest peer is bounded by its outstanding READs; what a hostile
-/// one doubles beyond this is dropped.
+/// Limit of answers that wait to be sent. For an honest peer they are bounded by its outstanding READs;
+/// further ones, which a hostile peer can cause by duplicates, are dropped.
 const ANSWERS_MAX: usize = 1024;
 
-/// Bytes of answers that wait to be relayed. What comes beyond is dropped, and the peer asks again.
+/// Limit of bytes of answers that wait to be relayed. Further ones are dropped, and the peer repeats its
+/// request.
 const RELAYED_BYTES_MAX: usize = 16 << 20;
 
-/// What the responder still has to send.
+/// An answer that the responder still has to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Acknowledge {
@@ -33,7 +34,7 @@ pub(super) enum Answer {
         /// For a duplicate.
         again: bool,
     },
-    /// `sent` of `packets` responses have left.
+    /// A READ: `sent` of `packets` responses have left.
     Read {
         request: Packet,
         packets: u32,
@@ -42,20 +43,20 @@ pub(super) enum Answer {
         msn: u32,
         again: bool,
     },
-    /// READ responses that another device gave.
+    /// READ responses of another device.
     Relayed(Relayed),
 }
 
-/// Part of the answer to a READ that another device gave: `sent` of `packets` have left. Its bytes are in
+/// Part of the answer to a READ from another device: `sent` of `packets` have left. Its bytes are in
 /// [`Answers`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relayed {
     psn: Psn,
     packets: u32,
     sent: u32,
-    /// The READ's first is among them.
+    /// Whether it contains the first response of the READ.
     starts: bool,
-    /// Its last is.
+    /// Whether it contains the last.
     ends: bool,
     msn: u32,
 }
@@ -83,9 +84,9 @@ impl Answer {
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     queue: VecDeque<Answer>,
-    /// The bytes of those that are relayed, in the same order.
+    /// The bytes of the relayed answers, in the same order.
     relayed: VecDeque<Box<[u8]>>,
-    /// The peer has repeated a request: it waits for the acknowledgement.
+    /// Whether the peer has repeated a request: it waits for the acknowledgement.
     is_urgent: bool,
 }
 
@@ -108,7 +109,7 @@ impl Answers {
         self.queue.front()
     }
 
-    /// Whether one positive acknowledgement waits, and nothing else.
+    /// Whether the only answer is one positive acknowledgement.
     pub(super) fn is_acknowledgement(&self) -> bool {
         self.queue.len() == 1 && self.queue.front().is_some_and(Answer::is_acknowledgement)
     }
@@ -118,8 +119,8 @@ impl Answers {
         self.is_urgent || !(self.is_empty() || self.is_acknowledgement())
     }
 
-    /// READs and atomics among them: the peer answers for the new ones; those that it, or the network,
-    /// doubled are bounded apart.
+    /// Number of READs and atomics among them: the peer is responsible for the new ones; duplicates of the
+    /// peer or the network are limited separately.
     pub(super) fn count(&self, duplicates: bool) -> usize {
         let counts = |answer: &&Answer| match answer {
             Answer::Read { again, .. } | Answer::Atomic { again, .. } => *again == duplicates,
@@ -132,7 +133,7 @@ impl Answers {
         self.queue.push_back(answer);
     }
 
-    /// One acknowledgement covers all before it (IBTA 9.7.5.1.2), and a NAK does too.
+    /// Queues an acknowledgement or NAK, which covers all requests before it (IBTA 9.7.5.1.2).
     #[inline]
     pub(super) fn acknowledge(&mut self, psn: Psn, syndrome: Syndrome, msn: u32) {
         let answer = Answer::Acknowledge { psn, syndrome, msn };
@@ -144,7 +145,7 @@ impl Answers {
         }
     }
 
-    /// The acknowledgement that is owed does not wait for data to travel with.
+    /// Marks the owed acknowledgement as urgent: it does not wait for data.
     pub(super) fn urge(&mut self) {
         self.is_urgent = !self.queue.is_empty();
     }
@@ -173,7 +174,7 @@ impl Answers {
         self.is_urgent = false;
     }
 
-    /// `count` more packets of the first READ leave; it goes with its last.
+    /// Records that `count` more packets of the first READ leave; it is removed with its last.
     fn advance_read(&mut self, count: u32) {
         match self.queue.front_mut() {
             Some(Answer::Read { sent, packets, .. }) if *sent + count < *packets => *sent += count,
@@ -187,15 +188,16 @@ struct Responses<'a> {
     request: &'a Packet,
     reth: &'a Reth,
     position: Position,
-    /// The first of them, counted from the beginning of the answer, and how many.
+    /// Index of the first of them in the answer, and their number.
     first: u32,
     count: u32,
     msn: u32,
 }
 
-/// Sending what is owed.
+/// Transmission of answers.
 impl Responder {
-    /// Sends on READ responses of another device, unless too many bytes wait already: the peer asks again.
+    /// Relays READ responses of another device, unless too many bytes wait already: the peer then repeats its
+    /// request.
     pub(in crate::qp) fn relay(&mut self, cx: &Context<'_>, psn: Psn, position: Position, bytes: Box<[u8]>) {
         let next_msn = self.next_msn();
         let Answers { queue, relayed, .. } = &mut self.answers;
@@ -205,7 +207,7 @@ impl Responder {
         }
         let packets = (bytes.len() as u32).div_ceil(cx.qp.mtu()).max(1);
         let (starts, ends) = (position.starts(), position.ends());
-        // The number of messages done when this one is.
+        // The number of messages completed when this one is.
         let msn = if ends { self.msn } else { next_msn };
         relayed.push_back(bytes);
         queue.push_back(Answer::Relayed(Relayed { psn, packets, sent: 0, starts, ends, msn }));
@@ -255,7 +257,7 @@ impl Responder {
         let length = (reth.length - offset).min(cx.qp.mtu() * count);
         let address = reth.address.wrapping_add(u64::from(offset));
         let message = read_response(position, msn);
-        // The region may have gone since the request came: then nothing of it may be read any more.
+        // The region may have been deregistered since the request arrived: then it must not be read any more.
         let sent = match remote_piece(cx, request, reth.rkey, address, length, Access::REMOTE_READ) {
             Ok(piece) => send(cx, psn, message, Gather::Pieces(piece.as_slice()), sink),
             Err(_) => false,
@@ -266,7 +268,7 @@ impl Responder {
         }
     }
 
-    /// The next packets of an answer of another device.
+    /// Sends the next packets of an answer of another device.
     fn send_relayed(&mut self, cx: &mut Context<'_>, relayed: Relayed, room: u32, sink: &mut impl Sink) {
         let (mtu, sent) = (cx.qp.mtu(), relayed.sent);
         let count = room.min(relayed.packets - sent);

@@ -14,7 +14,7 @@ use wire::{Message, Packet, Tail};
 const DATAGRAM_OVERHEAD: u32 = 8 + 12 + 8 + 4;
 
 impl Responder {
-    /// Handles a datagram. One that does not fit is dropped and counted: UD promises nothing.
+    /// Handles a datagram. One that does not fit is dropped and counted, as UD permits.
     pub(in crate::qp) fn handle_datagram(
         &mut self,
         cx: &mut Context<'_>,
@@ -81,7 +81,7 @@ impl Responder {
     }
 }
 
-/// The IP header that the packet came with, as far as a receiver can know it.
+/// The IP header of the packet, as far as a receiver knows it.
 fn ip_header(arrival: &Arrival, payload: u32) -> wire::ip::Ip {
     let traffic_class = wire::TrafficClass(arrival.traffic_class);
     let length = (payload.next_multiple_of(4) + DATAGRAM_OVERHEAD) as u16;

@@ -13,25 +13,25 @@ use crate::qp::refusal::Refusal;
 use crate::resources::{Unresolved, scatter};
 use wire::{Message, Packet, Position, Psn, Reth, Rkey, Tail};
 
-/// What a request addresses, as stage 4 found it.
+/// Memory and receive queue that a request names, found in stage 4.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
-    /// The shared queue that its receive comes from.
+    /// The shared queue of its receive.
     srq: Option<Srq>,
     /// The memory that it names; `None` for a SEND, and for a transfer of no bytes.
     piece: Option<Piece>,
     write: Option<WritePart>,
 }
 
-/// How much a request covers, as stage 3 found it.
+/// Extent of a request, found in stage 3.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
-    /// By how many PSNs it moves on.
+    /// Number of PSNs of the request.
     pub(super) packets: u32,
     write: Option<WritePart>,
 }
 
-/// What a packet of a WRITE does.
+/// Part of a WRITE message in one packet.
 #[derive(Clone, Copy)]
 struct WritePart {
     address: u64,
@@ -79,7 +79,7 @@ impl Responder {
         allow(if position.starts() { self.inbound.is_none() } else { same_kind })
     }
 
-    /// Whether one more READ may be answered.
+    /// Checks that one more READ may be answered.
     fn check_read(&self, cx: &Context<'_>, again: bool) -> Result<(), Refusal> {
         let too_many = self.answers.count(again) >= usize::from(cx.qp.attr.max_dest_rd_atomic);
         if too_many && cx.qp.out_of_order {
@@ -95,7 +95,7 @@ fn allow(is_allowed: bool) -> Result<(), Refusal> {
 
 /// Stage 3: the length.
 impl Responder {
-    /// Whether payload and message have the right length.
+    /// Checks the length of payload and message.
     #[inline(always)]
     pub(super) fn check_length(
         &self,
@@ -125,7 +125,7 @@ impl Responder {
         }
     }
 
-    /// What a packet of a WRITE does: a RETH begins a message, and the packets behind it go on.
+    /// The part of a WRITE in a packet: a RETH begins a message, and the packets after it continue it.
     #[inline(always)]
     fn write_part(&self, reth: Option<Reth>, length: u32) -> Result<WritePart, Refusal> {
         let (address, rkey, remaining, total) = match (self.inbound, reth) {
@@ -140,8 +140,8 @@ impl Responder {
     }
 }
 
-/// All packets but the last of a message are full (IBTA 9.7.4.1.6). Says for how many packets this one
-/// stands.
+/// Checks that all packets but the last of a message are full (IBTA 9.7.4.1.6). Returns the number of packets
+/// that this one represents.
 #[inline(always)]
 pub(in crate::qp) fn check_packet_length(
     cx: &Context<'_>,
@@ -175,8 +175,8 @@ impl Responder {
             }
             Message::Write { position, .. } => {
                 let part = extent.write.ok_or(Refusal::Invalid)?;
-                // The whole range at once: a message must not be half done before it is refused (IBTA
-                // 9.7.4.1.5).
+                // Checks the whole range at once: a message must not be half executed before it is refused
+                // (IBTA 9.7.4.1.5).
                 let length = if position.starts() { part.remaining } else { length };
                 (part.rkey, part.address, length, Access::REMOTE_WRITE)
             }
@@ -330,7 +330,7 @@ impl Responder {
     }
 }
 
-/// Answers of READs and atomics.
+/// Answers to READs and atomics.
 impl Responder {
     /// Checks a READ that was executed before, and queues its answer again.
     pub(super) fn queue_read(
@@ -373,9 +373,9 @@ impl Responder {
     }
 }
 
-/// Receives that messages take.
+/// Receives of messages.
 impl Responder {
-    /// Takes a receive for the message that begins, unless a lost one left its own.
+    /// Takes a receive for the message that begins, unless that of a lost message is left.
     pub(super) fn take_receive(&mut self, cx: &mut Context<'_>, srq: Option<Srq>) -> Result<(), Refusal> {
         if self.receive.is_some() {
             return Ok(());
@@ -392,8 +392,8 @@ impl Responder {
         Ok(())
     }
 
-    /// What stands for several packets leaves the same in memory as they would: those that fit, when not all
-    /// do.
+    /// Stores a unit of several packets with the same result in memory as single packets: when not all fit,
+    /// those that do are stored.
     fn fill_with_packets(
         &self,
         cx: &mut Context<'_>,
@@ -432,7 +432,8 @@ impl Responder {
             })
     }
 
-    /// Completes the receive of a message: its kind, its length, and what it brought besides.
+    /// Completes the receive of a message: with its kind, its length, and its immediate data or invalidated
+    /// key.
     fn deliver(
         &mut self,
         cx: &mut Context<'_>,
@@ -450,7 +451,7 @@ impl Responder {
     }
 }
 
-/// What the tail of a SEND brings, and does.
+/// Executes the tail of a SEND: immediate data or a key to invalidate.
 fn consume_tail(cx: &mut Context<'_>, tail: Tail) -> Result<Extra, Refusal> {
     match tail {
         Tail::None => Ok(Extra::None),

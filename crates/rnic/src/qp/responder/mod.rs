@@ -1,7 +1,7 @@
 //! The responder: executes the peer's requests (IBTA 9.7.4, 9.7.5; for UC 9.8.3).
 //!
-//! A request passes these stages, each a function of this name: [`Responder::check_psn`], then for what is in
-//! turn [`Responder::check_opcode`], [`Responder::check_length`], [`Responder::check_key`],
+//! A request passes these stages, each a function of this name: [`Responder::check_psn`], then for requests
+//! in order [`Responder::check_opcode`], [`Responder::check_length`], [`Responder::check_key`],
 //! [`Responder::execute`] and [`Responder::acknowledge_request`].
 
 mod ahead;
@@ -39,13 +39,13 @@ use wire::{Message, Packet, Psn, Rkey, Syndrome};
 /// A message of several packets that is being received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inbound {
-    /// So many bytes of a SEND came.
+    /// A SEND of which `offset` bytes have arrived.
     Send { offset: u32 },
-    /// Where the next packet of a WRITE goes, and how much is left.
+    /// A WRITE: the address of the next packet, and the remaining length.
     Write { address: u64, rkey: Rkey, remaining: u32, total: u32 },
 }
 
-/// What the responder expects, has executed, and owes.
+/// State of the responder: the expected PSN, the executed messages, and the answers that are owed.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Responder {
@@ -54,36 +54,36 @@ pub(crate) struct Responder {
     expected: Psn,
     /// Messages completed, 24 bits.
     msn: u32,
-    /// A NAK is out for `expected`: silence until it comes.
+    /// Whether a NAK was sent for `expected`: no further one is sent until it arrives.
     waiting: bool,
-    /// The peer waits for a receive, and is told when there is one.
+    /// Whether the peer waits for a receive, and is notified when one is posted.
     announces_receive: bool,
-    /// A request was executed in turn.
+    /// Whether a request was executed in order.
     begun: bool,
     established: bool,
-    /// A congestion notification is due.
+    /// Whether a congestion notification is to be sent.
     notify: bool,
     inbound: Option<Inbound>,
     /// The receive that the SEND in progress fills.
     receive: Option<u64>,
     /// The queue pair's own receives.
     queue: ReceiveQueue,
-    /// The elements of `receive`; kept for their memory.
+    /// The elements of `receive`; kept to reuse their memory.
     sges: Vec<Sge>,
-    /// The shared queue that `receive` is of.
+    /// The shared queue that `receive` was taken from.
     taken_from: Option<Srq>,
     /// When the next congestion notification may be sent.
     notify_after: Instant,
-    /// What came ahead of its turn (out-of-order mode).
+    /// Requests that arrived ahead of the expected PSN (out-of-order mode).
     window: Option<Box<Window>>,
     /// Results of the last atomics, for duplicates.
     atomics: VecDeque<(Psn, u64)>,
-    /// This responder executes for another device's queue pair, whose connection has this number: its answers
+    /// Number of the connection of another device's queue pair for which this responder executes: its answers
     /// carry it in place of the MSN.
     proxy_for: Option<u32>,
 }
 
-/// The payload of a request: here, or placed when it came ahead.
+/// The payload of a request: at hand, or already placed when it arrived ahead.
 #[derive(Clone, Copy)]
 pub(super) enum Body<'a> {
     Here(Payload<'a>),
@@ -99,14 +99,14 @@ impl Body<'_> {
     }
 }
 
-/// Where a request's PSN lies.
+/// Position of a request's PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
-    /// It is the one expected.
+    /// The expected PSN.
     Now,
-    /// So many PSNs after the one expected.
+    /// So many PSNs after the expected one.
     Ahead(u32),
-    /// Before the one expected: executed already.
+    /// Before the expected one: executed already.
     Duplicate,
 }
 
@@ -117,17 +117,17 @@ impl Responder {
         self.expected
     }
 
-    /// Expects this PSN next.
+    /// Sets the expected PSN.
     pub(super) fn expect(&mut self, psn: Psn) {
         self.expected = psn;
     }
 
-    /// Whether a NAK is out for the request that is expected.
+    /// Whether a NAK was sent for the expected request.
     pub(super) fn is_silent(&self) -> bool {
         self.waiting
     }
 
-    /// The request that a NAK was out for has come; whether there was a NAK.
+    /// Clears the state after a NAK, because the request has arrived; whether there was a NAK.
     pub(super) fn end_silence(&mut self) -> bool {
         core::mem::replace(&mut self.waiting, false)
     }
@@ -143,7 +143,7 @@ impl Responder {
     }
 }
 
-/// The life of a responder.
+/// Life cycle of a responder.
 impl Responder {
     pub(super) fn new(queue: ReceiveQueue) -> Self {
         Self {
@@ -167,14 +167,14 @@ impl Responder {
         }
     }
 
-    /// Forgets everything, posted receives included.
+    /// Drops all state, posted receives included.
     pub(super) fn reset(&mut self) {
         let mut queue = core::mem::take(&mut self.queue);
         queue.clear();
         *self = Self::new(queue);
     }
 
-    /// Starts numbering (the change to RTR).
+    /// Starts the numbering of packets (the change to RTR).
     pub(super) fn start(&mut self, expected: Psn) {
         self.expected = expected;
     }
@@ -182,7 +182,7 @@ impl Responder {
     /// Executes for another device's queue pair from now on.
     pub(super) fn execute_for(&mut self, connection: u32) {
         self.proxy_for = Some(connection);
-        // Of messages the front end keeps count; here the number says of which connection an answer is.
+        // The front end counts the messages; here the field identifies the connection of an answer.
         self.msn = connection;
     }
 
@@ -208,13 +208,13 @@ impl Responder {
         self.sges = sges;
     }
 
-    /// Gives up the message in progress; the receive that it had taken.
+    /// Gives up the message in progress; returns its receive.
     fn abandon(&mut self) -> Option<u64> {
         self.inbound = None;
         self.receive.take()
     }
 
-    /// A receive was posted: announces it to a peer that waits for it. Whether there was one.
+    /// Announces a posted receive to a peer that waits for it; whether one did.
     pub(super) fn announce_receive(&mut self, cx: &Context<'_>) -> bool {
         let waits = core::mem::take(&mut self.announces_receive);
         let announces = waits && cx.qp.transport.announces_receives();
@@ -232,9 +232,9 @@ impl Responder {
     }
 }
 
-/// Requests that arrive.
+/// Handlers of arriving requests.
 impl Responder {
-    /// A request has come to a queue pair that takes requests.
+    /// Records that a request has arrived at a queue pair that accepts requests.
     #[inline(always)]
     pub(super) fn note_established(&mut self, cx: &mut Context<'_>) {
         if cx.qp.state == State::ReadyToReceive && !core::mem::replace(&mut self.established, true) {
@@ -265,7 +265,7 @@ impl Responder {
         }
     }
 
-    /// Stage 1: where the request lies in the order of PSNs (IBTA 9.7.4.1.1).
+    /// Stage 1: the position of the request in the order of PSNs (IBTA 9.7.4.1.1).
     #[inline(always)]
     fn check_psn(&mut self, cx: &Context<'_>, psn: Psn) -> Turn {
         let skips = self.begun && !self.waiting && cx.origin.transport().skips_executed_requests();
@@ -279,7 +279,7 @@ impl Responder {
         }
     }
 
-    /// Stages 2 to 6 of the request that is in turn.
+    /// Stages 2 to 6 of a request in order.
     pub(super) fn execute_in_turn(
         &mut self,
         cx: &mut Context<'_>,
@@ -317,7 +317,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Stage 6. READs and atomics are acknowledged by their answers.
+    /// Stage 6. READs and atomics are acknowledged by their responses.
     #[inline(always)]
     fn acknowledge_request(&mut self, packet: &Packet) {
         let answered = matches!(
@@ -332,7 +332,7 @@ impl Responder {
         }
     }
 
-    /// A request that was executed before: its answer was lost (IBTA 9.7.5.1.5).
+    /// Handles a request that was executed before: its response was lost (IBTA 9.7.5.1.5).
     pub(super) fn handle_duplicate(&mut self, cx: &mut Context<'_>, packet: &Packet) {
         cx.count_duplicate();
         match packet.message {
@@ -344,14 +344,14 @@ impl Responder {
                 }
                 self.forget_answers_from(cx, packet.psn);
                 match self.queue_read(cx, packet, reth, true) {
-                    // A requester whose window has grown asks in larger pieces than before. Reading has no
-                    // effect: what is new of it is executed with the rest.
+                    // A requester whose window has grown requests larger pieces than before. A READ has no
+                    // side effect: the new part is executed together with the rest.
                     Ok(()) if goes_on => {
                         self.expected = end;
                         self.waiting = false;
                         self.count_message();
                     }
-                    // Too many at once: the network doubled it. The peer needs no second answer.
+                    // Too many at once: duplicates of the network. The peer needs no second answer.
                     Ok(()) | Err(Refusal::Invalid | Refusal::Busy) => {}
                     Err(refusal) => self.refuse(cx, packet.psn, refusal),
                 }
@@ -395,7 +395,7 @@ impl Responder {
         }
         self.expected = next;
         if starts {
-            // A receive that a lost message had taken serves the next one.
+            // The receive of a lost message is used for the next one.
             self.inbound = None;
         } else if self.inbound.is_none() {
             cx.resources.port.counters.dropped_incomplete += 1;
@@ -403,7 +403,7 @@ impl Responder {
         }
         self.expected = packet.psn;
         if self.check_and_execute(cx, packet, Body::Here(payload), memory).is_err() {
-            // IBTA 9.9.3, class D: dropped, and the queue pair lives on.
+            // IBTA 9.9.3, class D: dropped, and the queue pair stays operational.
             cx.resources.port.counters.dropped_incomplete += 1;
             self.inbound = None;
         }
@@ -411,7 +411,7 @@ impl Responder {
     }
 }
 
-/// What is answered.
+/// Acknowledgements and refusals.
 impl Responder {
     #[inline]
     pub(super) fn acknowledge(&mut self, psn: Psn, syndrome: Syndrome) {
@@ -423,7 +423,8 @@ impl Responder {
         self.acknowledge(self.expected.minus(1), Syndrome::ACK);
     }
 
-    /// No receive is left. On a shared-memory channel the next one that is posted is announced to the peer.
+    /// Records that no receive is posted. On a shared-memory channel the next posted one is announced to the
+    /// peer.
     pub(super) fn note_not_ready(&mut self, cx: &mut Context<'_>, srq: Option<Srq>) {
         self.announces_receive = cx.origin.transport().announces_receives() && cx.qp.is_reliable();
         if self.announces_receive
@@ -433,7 +434,7 @@ impl Responder {
         }
     }
 
-    /// One NAK for a gap, then silence (IBTA 9.7.5.1.4).
+    /// Sends one NAK for a gap, and no further one until the packet arrives (IBTA 9.7.5.1.4).
     pub(super) fn sequence_nak(&mut self, cx: &mut Context<'_>) {
         if !core::mem::replace(&mut self.waiting, true) {
             cx.resources.port.counters.sent_sequence_naks += 1;
@@ -448,13 +449,13 @@ impl Responder {
         self.acknowledge(psn, Syndrome::RnrNak(code));
     }
 
-    /// Turns down a request: RNR NAK, or a NAK that ends the connection.
+    /// Refuses a request: RNR NAK, or a NAK that ends the connection.
     pub(super) fn refuse(&mut self, cx: &mut Context<'_>, psn: Psn, refusal: Refusal) {
         let qpn = cx.qp.qpn;
         let (syndrome, status, event) = match refusal {
             Refusal::NotReady => return self.rnr_nak(cx, psn, cx.qp.attr.min_rnr_timer & 31),
             Refusal::Busy => {
-                // Where requests are skipped, what follows would pass for in turn.
+                // Where requests may be skipped, the next ones would appear to be in order.
                 self.waiting = cx.origin.transport().skips_executed_requests();
                 return;
             }
@@ -469,10 +470,10 @@ impl Responder {
         };
         cx.resources.port.counters.sent_error_naks += 1;
         log::refused(cx.qp, psn, refusal);
-        // Answers to READs and atomics before it leave first (IBTA 9.7.5.1.1: in the order of PSNs), or those
-        // would fail instead of this one.
+        // Responses to earlier READs and atomics are sent first (IBTA 9.7.5.1.1: in the order of PSNs), or
+        // those would fail instead of this one.
         self.acknowledge(psn, syndrome);
-        // Of a proxy's errors the front end tells its own program.
+        // Errors of a proxy are reported to the program of the front end only.
         cx.resources.events.extend(event.filter(|_| self.proxy_for.is_none()));
         let srq = self.taken_from;
         if let Some(status) = status
@@ -484,8 +485,8 @@ impl Responder {
         cx.fail();
     }
 
-    /// The peer went back to `psn`: what is queued from there on will be asked for again. With out-of-order
-    /// receive it asks for single packets, and nothing else is dropped.
+    /// Drops the answers from `psn` on: the peer went back to it and will repeat its requests. With
+    /// out-of-order receive it requests single packets, and nothing is dropped.
     pub(super) fn forget_answers_from(&mut self, cx: &Context<'_>, psn: Psn) {
         if cx.qp.out_of_order {
             self.answers.retain(|answer| answer.psn() != psn || answer.is_acknowledgement());
@@ -494,7 +495,7 @@ impl Responder {
         }
     }
 
-    /// Owes nothing any more.
+    /// Drops all owed answers.
     pub(super) fn forget_answers(&mut self) {
         self.answers.clear();
     }
@@ -503,7 +504,7 @@ impl Responder {
         self.msn = self.next_msn();
     }
 
-    /// The number of messages completed when one more is. A proxy counts none.
+    /// The number of completed messages including the next one. A proxy counts none.
     pub(super) fn next_msn(&self) -> u32 {
         self.msn.wrapping_add(u32::from(self.proxy_for.is_none())) & 0xff_ffff
     }
@@ -512,12 +513,12 @@ impl Responder {
         self.notify || self.answers.has_data()
     }
 
-    /// Whether what is owed first is one packet without payload.
+    /// Whether the first owed answer is one packet without payload.
     pub(super) fn has_short_answer(&self) -> bool {
         self.notify || self.answers.first().is_some_and(Answer::is_short)
     }
 
-    /// Whether a positive acknowledgement is all that is owed.
+    /// Whether only a positive acknowledgement is owed.
     pub(super) fn owes_only_acknowledgement(&self) -> bool {
         !self.notify && self.answers.is_acknowledgement()
     }
@@ -527,7 +528,7 @@ impl Responder {
     }
 }
 
-/// Packets that answer a READ: one even for no bytes (IBTA 9.7.2).
+/// Number of packets that answer a READ: one even for no bytes (IBTA 9.7.2).
 pub(super) fn response_packets(cx: &Context<'_>, reth: &wire::Reth) -> u32 {
     reth.length.div_ceil(cx.qp.mtu()).max(1)
 }

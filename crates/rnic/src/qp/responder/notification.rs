@@ -10,11 +10,11 @@ use crate::sink::Sink;
 use crate::time::Nanos;
 use wire::{Message, Packet, Psn, Service};
 
-/// At most one congestion notification per queue pair in this time, where the configuration does not say
-/// (DCQCN paper, section 5: N = 50 us).
+/// Default of the least interval between two congestion notifications per queue pair, where the configuration
+/// sets none (DCQCN paper, section 5: N = 50 us).
 const NOTIFICATION_INTERVAL: Nanos = Nanos::from_micros(50);
 
-/// Time between two congestion notifications to one queue pair.
+/// Least time between two congestion notifications to one queue pair.
 pub(in crate::qp) fn notification_interval(cx: &Context<'_>) -> Nanos {
     match &cx.resources.config.congestion {
         CongestionConfig::Dcqcn(dcqcn) => dcqcn.cnp_interval_ns,
@@ -23,7 +23,7 @@ pub(in crate::qp) fn notification_interval(cx: &Context<'_>) -> Nanos {
 }
 
 impl Responder {
-    /// A marked packet came: its sender is notified, but not more often than the interval allows.
+    /// Handles a marked packet: its sender is notified, but not more often than the interval allows.
     pub(in crate::qp) fn congestion_seen(&mut self, cx: &mut Context<'_>) {
         cx.resources.port.counters.np_ecn_marked_roce_packets += 1;
         if cx.qp.kind != QpType::Ud && cx.now >= self.notify_after {

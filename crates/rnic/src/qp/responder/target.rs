@@ -1,4 +1,4 @@
-//! What a message of the peer names: memory by a key, or a shared receive queue.
+//! Targets that a message of the peer names: memory by a key, or a shared receive queue.
 
 use crate::access::Access;
 use crate::handle::{Pd, Srq};
@@ -8,8 +8,8 @@ use crate::qp::context::Context;
 use crate::qp::refusal::Refusal;
 use wire::{Packet, Rkey};
 
-/// Where a message's receive comes from. XRC names it, and it must be of the queue pair's domain (IBTA
-/// A14.4).
+/// The shared receive queue of a message. An XRC message names it, and it must be in the queue pair's domain
+/// (IBTA A14.4).
 #[inline(always)]
 pub(super) fn shared_queue(cx: &Context<'_>, packet: &Packet) -> Result<Option<Srq>, Refusal> {
     if cx.qp.kind != QpType::XrcReceive {
@@ -26,8 +26,7 @@ pub(super) fn receive_pd(cx: &Context<'_>, srq: Option<Srq>) -> Pd {
     srq.and_then(|srq| cx.resources.srqs.get(srq)).map_or(cx.qp.pd(), |srq| srq.pd)
 }
 
-/// The memory that the peer names, `None` if it is none: a transfer of no bytes needs no key (IBTA
-/// 9.7.4.1.5).
+/// The memory that the peer names; `None` for a transfer of no bytes, which needs no key (IBTA 9.7.4.1.5).
 #[inline(always)]
 pub(super) fn remote_piece(
     cx: &Context<'_>,

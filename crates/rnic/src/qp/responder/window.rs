@@ -1,15 +1,15 @@
 //! Out-of-order receive, the responder's window: requests ahead of the expected PSN are placed, or held,
-//! instead of being asked for again.
+//! instead of being retransmitted by the peer.
 //!
-//! WRITE packets carry a RETH each and are placed at once; their effects (completion, immediate, MSN) wait
-//! for their turn. Other requests are held whole.
+//! WRITE packets carry a RETH each and are placed at once; their effects (completion, immediate, MSN) are
+//! delayed until they are in order. Other requests are held whole.
 
 use crate::memory::Payload;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use wire::{Packet, Psn};
 
-/// A request that came ahead of its turn.
+/// A request that arrived ahead of the expected PSN.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) packet: Packet,
@@ -18,7 +18,7 @@ pub(super) struct Held {
 
 #[derive(Debug)]
 pub(super) enum HeldPayload {
-    /// Stored already: so many bytes.
+    /// The payload was stored already: so many bytes.
     Placed(u32),
     Bytes(Box<[u8]>),
     Phantom(u32),
@@ -28,7 +28,7 @@ impl HeldPayload {
     pub(super) fn of(payload: Payload<'_>) -> Self {
         match payload {
             Payload::Bytes(bytes) => Self::Bytes(bytes.into()),
-            // What comes by a channel is in order: nothing of it is held.
+            // Packets of a channel arrive in order: none of them is held.
             Payload::Phantom(length) | Payload::Foreign { length, .. } => Self::Phantom(length),
         }
     }
@@ -38,7 +38,7 @@ impl HeldPayload {
 #[derive(Debug, Default)]
 pub(super) struct Window {
     slots: VecDeque<Option<Held>>,
-    /// A hole that was reported; reported once.
+    /// The hole that was reported; each is reported once.
     pub(super) reported: Option<Psn>,
 }
 
@@ -55,7 +55,7 @@ impl Window {
         self.slots[index] = Some(held);
     }
 
-    /// The expected PSN was executed: the next one, if it is here.
+    /// Advances by one PSN: returns the request with the next one, if it has arrived.
     pub(super) fn step(&mut self) -> Option<Held> {
         self.slots.pop_front().flatten()
     }

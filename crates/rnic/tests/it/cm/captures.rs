@@ -1,5 +1,5 @@
-//! What Linux said is answered as Linux answered it, byte for byte but for the names and transactions that
-//! each side draws.
+//! Captured messages of Linux are answered as Linux answered them, byte for byte but for the communication
+//! IDs and transaction IDs that each side draws.
 
 use crate::captures::capture;
 use crate::cm::pair::path;
@@ -20,7 +20,7 @@ fn conversation(name: &str) -> Vec<(bool, CmMad)> {
     packets.map(|captured| (captured.from_requester, CmMad::parse(&captured.payload).unwrap())).collect()
 }
 
-/// The device of one side, with what rxe has: an acknowledge delay of 15, an MTU of 1024.
+/// The connection manager of one side, with rxe's parameters: an acknowledge delay of 15, an MTU of 1024.
 fn host(gid: Gid, ca_guid: u64) -> Cm {
     let mut cm = Cm::new(CmConfig::default(), [1; 32]);
     cm.set_address(LocalAddress { gid, ca_guid, mtu: Mtu::B1024, ack_delay: 15 });
@@ -32,7 +32,7 @@ fn arrival(from_client: bool) -> Arrival {
     Arrival { source, destination, traffic_class: 0, hop_limit: 64 }
 }
 
-/// Our names in the place of Linux's, in either direction.
+/// Maps Linux's communication IDs to the local ones, in either direction.
 #[derive(Default)]
 struct Names {
     pairs: Vec<(CommId, CommId)>,
@@ -44,7 +44,7 @@ impl Names {
         self.pairs.iter().find(|(linux, _)| *linux == theirs).map_or(theirs, |(_, ours)| *ours)
     }
 
-    /// A message of Linux's with our names.
+    /// Replaces Linux's communication IDs in a message by the local ones.
     fn exchange(&self, mad: &CmMad) -> CmMad {
         let mut mad = *mad;
         let ours = self.transactions.iter().find(|(linux, _)| *linux == mad.transaction);
@@ -67,7 +67,8 @@ impl Names {
         mad
     }
 
-    /// What we sent is what Linux sent. Where we open an exchange, its transaction is ours.
+    /// Asserts that the sent message equals Linux's. Where it opens an exchange, its transaction ID is the
+    /// local one.
     fn assert_same(&mut self, cm: &mut Cm, linux: &CmMad, opens: bool) {
         let sent = cm.poll_transmit().expect("an answer");
         let mut expected = self.exchange(linux);
@@ -100,7 +101,7 @@ fn connect_of(req: &Req) -> Connect {
         rnr_retry_count: req.rnr_retry_count,
         flow_control: req.flow_control,
         srq: req.srq,
-        // RoCE's in Linux 6.1, which made the captures.
+        // The packet lifetime of RoCE in Linux 6.1, which made the captures.
         packet_lifetime: 18,
         ece: Ece::default(),
         private_data: req.private_data,
@@ -131,7 +132,7 @@ fn guid_of(conversation: &[(bool, CmMad)], of_client: bool) -> u64 {
     guids.unwrap_or(0)
 }
 
-/// We are the server or the client of a captured conversation, and Linux is the other side.
+/// Replays a captured conversation as the server or the client, with Linux as the other side.
 fn replay(name: &str, as_client: bool) -> usize {
     let conversation = conversation(name);
     let gid = if as_client { CLIENT } else { SERVER };
@@ -177,7 +178,7 @@ fn replay(name: &str, as_client: bool) -> usize {
             CmMessage::Drep(drep) => {
                 cm.disconnect(names.ours(drep.local_comm_id), [0; 220], NOW).unwrap();
             }
-            // Nobody listens: that is answered without us.
+            // There is no listener: no call is needed for the answer.
             CmMessage::Rej(_) => {}
             other => panic!("{other:?}"),
         }

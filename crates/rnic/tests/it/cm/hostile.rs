@@ -1,4 +1,4 @@
-//! Datagrams from people who mean ill.
+//! Datagrams of attackers.
 
 use crate::cm::pair::*;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn from(source: Gid, destination: Gid, message: impl Into<CmMessage>) -> Datagra
     Datagram { path: path(source, destination), mad: mad.to_bytes() }
 }
 
-/// Whatever a third host says about a connection, with all names right, changes nothing.
+/// Messages of a third host about a connection have no effect, even with all IDs right.
 #[test]
 fn a_connection_is_nobody_elses_business() {
     let mut pair = Pair::new();
@@ -36,7 +36,7 @@ fn a_connection_is_nobody_elses_business() {
         assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established), "{message:?}");
         assert!(pair.bob.events.is_empty(), "{message:?}");
     }
-    // Of these only the DREQ is answered: with what the asker said, to the asker.
+    // Of these only the DREQ is answered: to its sender, with the IDs that it sent.
     let answer = pair.bob.sent.pop_front().unwrap();
     assert_eq!((answer.path.destination, answer.mad[17]), (MALLORY, 0x16));
     assert!(pair.bob.sent.is_empty());
@@ -60,7 +60,7 @@ fn a_peer_that_guesses_changes_nothing() {
         .into(),
         Dreq { local_comm_id: wrong, remote_comm_id: right.1, ..Dreq::default() }.into(),
         Rej { local_comm_id: wrong, remote_comm_id: right.1, ..Rej::default() }.into(),
-        // Bob is not the one who asked.
+        // Bob did not send the request.
         Rep { local_comm_id: right.0, remote_comm_id: right.1, ..Rep::default() }.into(),
         Mra { local_comm_id: right.0, remote_comm_id: right.1, subject: Subject::Reserved, ..Mra::default() }
             .into(),
@@ -92,7 +92,7 @@ fn no_peer_makes_us_wait_for_hours() {
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::ReqMraReceived));
     let wait = pair.alice.cm.next_timeout().unwrap() - pair.now;
     assert!(wait < duration(25), "{wait:?}");
-    // And only once: another MRA does not wind the clock up again.
+    // Only once: another MRA does not restart the timer.
     let deadline = pair.alice.cm.next_timeout();
     pair.now = pair.now + duration(20);
     pair.alice.receive(&from(BOB, ALICE, mra), pair.now);
@@ -145,8 +145,7 @@ fn one_name_for_two_queue_pairs_is_rejected() {
     assert_eq!(rej.reason, RejectReason::DUPLICATE_LOCAL_COMM_ID);
 }
 
-/// Communication IDs of two hosts, and of one host from one time to the next, have nothing to do with each
-/// other.
+/// Communication IDs of two hosts, and of one host in two runs, are independent.
 #[test]
 fn communication_ids_cannot_be_guessed() {
     let ids = |seed| {
@@ -162,7 +161,7 @@ fn communication_ids_cannot_be_guessed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Anything whatever, from the peer's own address, about connections in every state.
+    /// Arbitrary datagrams from the peer's address, for connections in every state.
     #[test]
     fn nothing_that_arrives_breaks_the_table(
         attribute in 0x10u8..0x1b,
@@ -182,7 +181,7 @@ proptest! {
             mad[..4].copy_from_slice(&[1, 7, 2, 3]);
             mad[17] = attribute;
             mad[24..].copy_from_slice(&body);
-            // Names that exist make more of it than random ones.
+            // Existing IDs reach more of the code than random ones.
             mad[24..28].copy_from_slice(&known[names[2 * index]].to_be_bytes());
             mad[28..32].copy_from_slice(&known[names[2 * index + 1]].to_be_bytes());
             pair.bob.receive(&Datagram { path: path(ALICE, BOB), mad }, pair.now);

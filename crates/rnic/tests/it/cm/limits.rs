@@ -1,4 +1,4 @@
-//! Everything that peers and programs can fill has an end, and reaching it is defined.
+//! Everything that peers and programs can fill has a limit, with a defined behaviour when it is reached.
 
 use crate::cm::pair::*;
 use rnic::cm::{CmConfig, CmError, CmEvent, Listen, ListenAddress};
@@ -16,13 +16,13 @@ fn a_full_backlog_drops_requests_until_one_is_taken() {
         pair.carry();
     }
     assert_eq!((pair.bob.events.len(), pair.bob.cm.counters().backlog_full), (2, 1));
-    // The third was not answered at all: it comes again.
+    // The third was not answered: it is repeated.
     pair.bob.receive(&requests[2], pair.now);
     assert_eq!(pair.bob.events.len(), 2);
     pair.request();
     pair.bob.receive(&requests[2], pair.now);
     assert_eq!((pair.bob.events.len(), pair.bob.cm.counters().backlog_full), (2, 2));
-    // One that was rejected or accepted before it was taken waits no more, either.
+    // A request that was rejected or accepted before it was taken does not wait any more, either.
     let second = pair.bob.event().id();
     pair.bob.cm.reject(second, &reject(), pair.now).unwrap();
     pair.accept(pair.bob.events[0].id());
@@ -52,7 +52,7 @@ fn a_full_table_refuses_owners_and_drops_requests() {
     let request = carol.sent[0];
     pair.bob.receive(&request, pair.now);
     assert_eq!((pair.bob.cm.counters().table_full, pair.bob.events.len()), (1, 2));
-    // What only lingers makes room.
+    // A connection that only lingers is evicted.
     let first = pair.bob.event().id();
     pair.bob.cm.reject(first, &reject(), pair.now).unwrap();
     pair.bob.cm.release(first, pair.now).unwrap();
@@ -61,11 +61,11 @@ fn a_full_table_refuses_owners_and_drops_requests() {
     assert!(
         matches!(pair.bob.events.back(), Some(CmEvent::Request { path, .. }) if path.destination == MALLORY)
     );
-    // The place at the listener that the dropped request had is free again.
+    // The place of the dropped request in the backlog is free again.
     pair.bob.cm.check().unwrap();
 }
 
-/// After all names come those again that are free, wherever they stand.
+/// After all communication IDs were used, those that are free are used again.
 #[test]
 fn names_are_used_up_when_all_are_in_use() {
     let config = CmConfig { comm_id_prefix: 7, comm_id_prefix_bits: 24, ..CmConfig::default() };

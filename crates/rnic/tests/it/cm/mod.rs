@@ -1,4 +1,4 @@
-//! Connection management between two hosts, and alone against whoever sends datagrams.
+//! Connection management between two hosts, and of one host against arbitrary datagrams.
 
 mod captures;
 mod hostile;

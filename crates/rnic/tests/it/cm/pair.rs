@@ -1,4 +1,4 @@
-//! Two hosts and a network that does what the test says.
+//! Two hosts and a network that the test controls.
 
 use rnic::cm::{
     Accept, Cm, CmConfig, CmEvent, Connect, Datagram, Ece, Listen, ListenAddress, ListenerId, LocalAddress,
@@ -13,12 +13,12 @@ use wire::{PartitionKey, Psn, Qpn, Service};
 pub(crate) const ALICE: Gid = Gid::from_ipv4([10, 0, 0, 1]);
 pub(crate) const BOB: Gid = Gid::from_ipv4([10, 0, 0, 2]);
 pub(crate) const MALLORY: Gid = Gid::from_ipv4([10, 0, 0, 66]);
-/// What Bob serves.
+/// The service at which Bob listens.
 pub(crate) const SERVICE: ServiceId = ServiceId::ip(PortSpace::Tcp, 7);
 pub(crate) const DATAGRAMS: ServiceId = ServiceId::ip(PortSpace::Udp, 7);
 pub(crate) const SOURCE_PORT: u16 = 40_000;
 
-/// A host: its connection manager, and what it said that the network has not taken yet.
+/// A host: its connection manager, and the sent datagrams that the network has not taken yet.
 pub(crate) struct Host {
     pub(crate) cm: Cm,
     pub(crate) sent: VecDeque<Datagram>,
@@ -44,7 +44,7 @@ impl Host {
         self.events.pop_front().expect("an event")
     }
 
-    /// The message sent first that was not looked at yet, which is then lost.
+    /// Takes the first sent message that was not examined yet; it is not delivered.
     pub(crate) fn said(&mut self) -> CmMessage {
         let datagram = self.sent.pop_front().expect("a datagram");
         CmMad::parse(&datagram.mad).unwrap().message
@@ -104,7 +104,7 @@ impl Pair {
         }
     }
 
-    /// Bob takes a request, and says who it is from.
+    /// Bob takes a request; returns its communication ID.
     pub(crate) fn request(&mut self) -> CommId {
         let CmEvent::Request { id, .. } = self.bob.event() else { panic!("a request") };
         self.bob.cm.take(id).unwrap();
@@ -127,7 +127,7 @@ impl Pair {
         self.alice.drain();
     }
 
-    /// A connection, as Alice and as Bob call it.
+    /// Establishes a connection; returns Alice's and Bob's communication ID for it.
     pub(crate) fn connection(&mut self) -> (CommId, CommId) {
         let alice = self.connect();
         self.carry();
@@ -141,7 +141,7 @@ impl Pair {
         (alice, bob)
     }
 
-    /// Lets time pass until the next timer of anybody, and handles it.
+    /// Advances the time to the next timer of either host, and handles it.
     pub(crate) fn wait(&mut self) -> bool {
         let next = [self.alice.cm.next_timeout(), self.bob.cm.next_timeout()];
         let Some(next) = next.into_iter().flatten().min() else { return false };
@@ -164,7 +164,7 @@ impl Pair {
         panic!("it never came to that");
     }
 
-    /// Nothing is left of anything.
+    /// Asserts that no connection and no timer is left.
     pub(crate) fn assert_empty(&self) {
         assert_eq!((self.alice.cm.connections(), self.bob.cm.connections()), (0, 0));
         assert_eq!((self.alice.cm.next_timeout(), self.bob.cm.next_timeout()), (None, None));
@@ -249,7 +249,7 @@ pub(crate) fn resolve(source: Gid, destination: Gid) -> Resolve {
     }
 }
 
-/// A time code as the messages have them.
+/// Duration of a time code in messages.
 pub(crate) fn duration(code: u8) -> Nanos {
     Nanos(4_096 << code)
 }

@@ -1,4 +1,4 @@
-//! How connections end.
+//! The end of connections.
 
 use crate::cm::pair::*;
 use rnic::cm::{CmConfig, CmError, CmEvent, CmState, Datagram, Parting};
@@ -22,7 +22,7 @@ fn one_parts_and_the_other_confirms() {
         panic!("disconnected")
     };
     assert_eq!((id, &data[..220], &data[220..]), (alice, &[4; 220][..], &[0; 4][..]));
-    // Neither queue pair is used again before what was on its way is gone.
+    // Neither queue pair is used again while packets may be in the network.
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::TimeWait));
     pair.wait_until(|pair| pair.alice.events.len() + pair.bob.events.len() == 2);
     assert_eq!(pair.alice.event(), CmEvent::TimeWaitOver { id: alice });
@@ -57,7 +57,7 @@ fn a_lost_confirmation_is_given_again() {
     let dreq = pair.alice.sent[0];
     pair.carry();
     pair.bob.event();
-    // Bob's program has not confirmed yet: it hears nothing of the second.
+    // Bob's program has not confirmed yet: it gets no event for the second.
     pair.bob.receive(&dreq, pair.now);
     assert!(pair.bob.events.is_empty() && pair.bob.sent.is_empty());
     pair.bob.cm.disconnect(bob, [0; 220], pair.now).unwrap();
@@ -106,7 +106,7 @@ fn a_reply_that_is_never_confirmed_is_given_up_on_both_sides() {
     pair.carry();
     pair.reply(alice);
     pair.ready(alice);
-    // Whatever Alice says is lost; her RTU as well as those that Bob's repetitions fetch.
+    // All of Alice's messages are lost: her RTU as well as those that answer Bob's repetitions.
     pair.wait_until(|pair| {
         pair.alice.sent.clear();
         while let Some(datagram) = pair.bob.sent.pop_front() {
@@ -120,7 +120,7 @@ fn a_reply_that_is_never_confirmed_is_given_up_on_both_sides() {
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::TimeWait));
 }
 
-/// Brings a connection to a state; returns both ends' names for it.
+/// Brings a connection to a state; returns both ends' communication IDs for it.
 type Stage = fn(&mut Pair) -> (wire::cm::CommId, Option<wire::cm::CommId>);
 
 fn stages() -> [(&'static str, Stage); 6] {
@@ -209,7 +209,8 @@ fn one_vanishes(name: &str, stage: Stage, alice_vanishes: bool) {
     assert_eq!(other.events.iter().any(ending), !knew, "{name}: {:?}", other.events);
 }
 
-/// Who dies in it is let go, the survivor hears of it and lets go as well, and nothing remains.
+/// One owner exits and its end is released; the other end gets an event and is released as well; nothing
+/// remains.
 fn one_dies(name: &str, stage: Stage, alice_dies: bool) {
     let mut pair = Pair::new();
     pair.listen(8);
@@ -231,7 +232,7 @@ fn one_dies(name: &str, stage: Stage, alice_dies: bool) {
     };
     let knew = name == "parting" && alice_dies;
     assert_eq!(told.iter().any(ending), !knew, "{name}: {told:?}");
-    // The survivor lets go as well, and nothing remains.
+    // The other end is released as well, and nothing remains.
     let survivor = if alice_dies { &mut pair.bob } else { &mut pair.alice };
     other.into_iter().for_each(|id| survivor.cm.release(id, pair.now).unwrap());
     while let Some(event) = survivor.events.pop_front() {
@@ -256,7 +257,7 @@ fn what_an_owner_does_not_want_any_more_it_does_not_hear_of() {
     let dreq = pair.alice.sent.pop_front().unwrap();
     let arrival = rnic::Arrival { source: ALICE, destination: BOB, traffic_class: 0, hop_limit: 64 };
     pair.bob.cm.handle_datagram(&arrival, &dreq.mad, pair.now);
-    // The event waits already when the owner goes.
+    // The event is queued already when the owner releases the connection.
     pair.bob.cm.release(bob, pair.now).unwrap();
     pair.bob.drain();
     assert!(pair.bob.events.is_empty());
@@ -274,7 +275,8 @@ fn an_address_that_goes_takes_its_connections_along() {
     pair.carry();
     pair.bob.cm.remove_address(BOB);
     pair.bob.drain();
-    // The request that waited is gone with its address; what the owner has it hears of.
+    // The request that waited is removed with its address; the owner gets an event for the connection that it
+    // took.
     let CmEvent::Request { id: second, .. } = pair.bob.event() else { panic!("a request") };
     let ids: Vec<_> = pair.bob.events.drain(..).map(|event| event.id()).collect();
     assert_eq!(ids.len(), 2);
@@ -301,13 +303,14 @@ fn a_listener_that_goes_rejects_what_waits_for_it() {
     pair.bob.drain();
     pair.carry();
     assert!(matches!(pair.alice.event(), CmEvent::Rejected { id, .. } if id == waiting));
-    // Who was taken may still be accepted.
+    // A request that was taken may still be accepted.
     pair.accept(bob);
     pair.carry();
     pair.reply(taken);
 }
 
-/// Alice asks, Bob accepts, both part, and time-wait begins at both ends. Their names for it, and the REQ.
+/// Alice connects, Bob accepts, both disconnect, and time-wait begins at both ends. Returns both IDs, and the
+/// REQ.
 fn over(pair: &mut Pair) -> (CommId, CommId, Datagram) {
     let alice = pair.connect();
     let req = pair.alice.sent[0];
@@ -330,7 +333,7 @@ fn over(pair: &mut Pair) -> (CommId, CommId, Datagram) {
     (alice, bob, req)
 }
 
-/// A host's processes have names of few bits: one may come to that of a connection that another parted from.
+/// The processes of a host have IDs of few bits: one may get the ID of a connection that another has ended.
 #[test]
 fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
     let mut pair = Pair::new();
@@ -341,7 +344,7 @@ fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
     again.local_qpn = Qpn::new(0x99);
     pair.bob.receive(&Datagram { path: req.path, mad: mad.to_bytes() }, pair.now);
     assert!(pair.request() != bob);
-    // Its own queue pair stays away for as long as it has to.
+    // Its own queue pair stays in time-wait for the full time.
     assert_eq!(pair.bob.cm.state(bob), Some(CmState::TimeWait));
     pair.wait_until(|pair| pair.bob.events.contains(&CmEvent::TimeWaitOver { id: bob }));
 }

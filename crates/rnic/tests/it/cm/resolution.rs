@@ -1,4 +1,4 @@
-//! Service ID resolution: which queue pair serves datagrams.
+//! Service ID resolution: finds the queue pair that receives datagrams.
 
 use crate::cm::pair::*;
 use rnic::cm::{CmError, CmEvent, CmState, Ece, Resolution};
@@ -55,7 +55,7 @@ fn a_lost_answer_is_given_again_and_the_program_asked_once() {
     let request = pair.alice.sent[0];
     pair.carry();
     let bob = pair.bob.event().id();
-    // Asked again before the program answers, and after.
+    // Repeated before the program answers, and after.
     pair.bob.receive(&request, pair.now);
     pair.bob.cm.answer_resolution(bob, &resolution(), pair.now).unwrap();
     pair.bob.cm.release(bob, pair.now).unwrap();
@@ -114,7 +114,7 @@ fn resolutions_and_connections_are_not_mixed_up() {
     pair.carry();
     let request = pair.request();
     assert!(pair.bob.cm.answer_resolution(request, &resolution(), pair.now).is_err());
-    // A resolution that is no more wanted is forgotten; the answer finds nobody.
+    // A resolution that was released is deleted; the answer has no receiver.
     pair.alice.cm.release(alice, pair.now).unwrap();
     pair.bob.cm.answer_resolution(bob, &resolution(), pair.now).unwrap();
     pair.bob.drain();

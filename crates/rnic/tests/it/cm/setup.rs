@@ -1,4 +1,4 @@
-//! How connections come about, and how they do not.
+//! Connection set-up, and its failures.
 
 use crate::cm::pair::*;
 use rnic::cm::{CmError, CmEvent, CmState, Listen, ListenAddress, Parting};
@@ -45,7 +45,7 @@ fn both_ends_learn_what_the_other_said() {
     assert_eq!((id, *data), (bob, [7; 224]));
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::Established));
     assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established));
-    // Nothing is on its way any more: nobody waits for anything.
+    // No message is in the network: no timer runs.
     assert_eq!((pair.alice.cm.next_timeout(), pair.bob.cm.next_timeout()), (None, None));
     assert!(pair.alice.events.is_empty() && pair.bob.events.is_empty());
 }
@@ -64,7 +64,7 @@ fn data_may_come_before_the_rtu() {
     pair.bob.cm.data_arrived(bob, pair.now).unwrap();
     pair.bob.drain();
     assert_eq!(pair.bob.event(), CmEvent::Established { id: bob, private_data: None });
-    // Neither the RTU nor more data is news.
+    // Neither the RTU nor more data causes an event.
     pair.bob.receive(&rtu, pair.now);
     pair.bob.cm.data_arrived(bob, pair.now).unwrap();
     pair.bob.drain();
@@ -97,7 +97,7 @@ fn a_lost_message_is_repeated_after_the_response_time() {
     });
     pair.reply(alice);
     pair.ready(alice);
-    // The RTU is lost: the next REP fetches another.
+    // The RTU is lost: the next REP is answered by another.
     assert!(matches!(pair.alice.said(), CmMessage::Rtu(_)));
     pair.wait_until(|pair| {
         pair.carry();
@@ -119,7 +119,7 @@ fn nobody_answers() {
         }
         !pair.alice.events.is_empty()
     });
-    // Once, and fifteen times more.
+    // The first request and fifteen repetitions.
     assert_eq!(requests, 16);
     assert_eq!(pair.alice.event(), CmEvent::Unreachable { id: alice });
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::Idle));
@@ -141,7 +141,7 @@ fn who_gives_up_waiting_says_so() {
     else {
         panic!()
     };
-    // By the name that Bob has heard, and the GUID of Alice's device.
+    // With the communication ID that Bob has received, and the GUID of Alice's device.
     assert_eq!(
         (rej.reason, rej.local_comm_id, rej.remote_comm_id),
         (RejectReason::TIMEOUT, alice, CommId(0))
@@ -174,7 +174,7 @@ fn a_program_says_no() {
     let bob = pair.request();
     pair.bob.cm.reject(bob, &reject(), pair.now).unwrap();
     pair.bob.drain();
-    // The first REJ is lost; who asks again is told again, and Bob's program does not hear of it.
+    // The first REJ is lost; a repeated request is answered again, and Bob's program gets no event.
     pair.bob.said();
     pair.bob.receive(&req, pair.now);
     pair.carry();
@@ -201,7 +201,7 @@ fn the_active_side_says_no_to_the_reply() {
     pair.reply(alice);
     pair.alice.cm.reject(alice, &reject(), pair.now).unwrap();
     pair.alice.drain();
-    // Lost, and said again.
+    // Lost, and retransmitted.
     pair.alice.said();
     pair.alice.receive(&rep, pair.now);
     pair.carry();
@@ -217,7 +217,8 @@ fn a_program_that_takes_its_time_makes_the_peer_wait() {
     let req = pair.alice.sent[0];
     pair.carry();
     let bob = pair.request();
-    // The REQ once more, since Bob's program still thinks: an MRA, and for each further one another.
+    // The REQ is repeated, since Bob's program has not answered yet: an MRA, and another for each further
+    // one.
     for _ in 0..2 {
         pair.bob.receive(&req, pair.now);
         let mra = pair.bob.sent[0];
@@ -232,7 +233,7 @@ fn a_program_that_takes_its_time_makes_the_peer_wait() {
     pair.accept(bob);
     pair.carry();
     pair.reply(alice);
-    // Now Alice's program thinks.
+    // Now Alice's program takes time.
     pair.alice.cm.delay(alice, 22, pair.now).unwrap();
     pair.alice.drain();
     pair.carry();
@@ -304,7 +305,7 @@ fn a_queue_pair_that_turns_up_again_ends_its_former_connection() {
     let mut pair = Pair::new();
     pair.listen(8);
     let (_, bob) = pair.connection();
-    // Alice's host has forgotten everything, and its queue pair asks again.
+    // Alice's host has lost all state, and its queue pair connects again.
     let config = rnic::cm::CmConfig::default();
     pair.alice = Host::new(ALICE, config, 9);
     let again = pair.connect();
@@ -320,8 +321,8 @@ fn a_queue_pair_that_turns_up_again_ends_its_former_connection() {
     assert_eq!(pair.alice.cm.state(third), Some(CmState::ReqSent));
 }
 
-/// An attacker who knows addresses and nothing else sends REQs in a peer's name, for each queue pair that the
-/// peer may have, and answers in its name too.
+/// An attacker who knows only addresses sends REQs with a peer's address, for each queue pair that the peer
+/// may have, and answers with that address too.
 #[test]
 fn requests_in_a_peers_name_end_no_connection() {
     let mut pair = Pair::new();
@@ -345,7 +346,7 @@ fn requests_in_a_peers_name_end_no_connection() {
     assert!(pair.bob.events.is_empty() && pair.alice.events.is_empty());
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::Established));
     assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established));
-    // Both still part as they would have.
+    // Both still disconnect as usual.
     pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
     pair.alice.drain();
     pair.carry();

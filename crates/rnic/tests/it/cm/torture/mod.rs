@@ -1,8 +1,9 @@
-//! Two hosts whose programs connect, dawdle, reject, part and die, one by one or all at once, over a network
-//! that loses, doubles, delays and forges. Everything follows from one seed.
+//! Two hosts whose programs connect, answer late, reject, disconnect and exit, one by one or all at once,
+//! over a network that loses, doubles, delays and forges datagrams. Everything follows from one seed.
 //!
-//! Safety, while it rages: [`story`] knows what may be heard of each connection, and nothing of the state
-//! machine. Liveness, after it: the network heals, programs go, and in bounded time nothing is left.
+//! Safety, during the faults: [`story`] models the permitted events of each connection, independently of the
+//! state machine. Liveness, after them: the network heals, programs exit, and in bounded time nothing is
+//! left.
 
 mod network;
 mod programs;
@@ -14,10 +15,10 @@ use world::World;
 /// Seeds in every test run.
 const SEEDS: u64 = 10_000;
 
-/// Seeds that found something once.
+/// Seeds that have failed before.
 const SEEDS_THAT_FAILED: &[u64] = &[79, 5087];
 
-/// What a run did, so that a test which tests nothing is noticed.
+/// Statistics of a run, to detect a test that tests nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Summary {
     /// Connections that both ends agreed on.
@@ -30,7 +31,7 @@ struct Summary {
     spoiled: u64,
     /// Hosts whose programs all died.
     crashes: u64,
-    /// A number that depends on everything that happened.
+    /// A digest of all events.
     digest: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The network: what it does to datagrams.
+//! The network, and its faults.
 
 use crate::cm::pair::duration;
 use rand_chacha::ChaCha8Rng;
@@ -6,7 +6,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rnic::Nanos;
 use rnic::cm::Datagram;
 
-/// Random numbers of a run.
+/// The random generator of a run.
 pub(crate) struct Dice(ChaCha8Rng);
 
 impl Dice {
@@ -24,23 +24,24 @@ impl Dice {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// A random element.
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
     }
 }
 
-/// What the network does in this run, in percent. Some faults are off entirely in some runs, others wild.
+/// Fault rates of the network in this run, in percent. Some faults are off in some runs and frequent in
+/// others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
     pub(crate) lose: u64,
     pub(crate) double: u64,
-    /// The longest delay: never longer than the packet lifetime that the hosts agreed on.
+    /// The longest delay: at most the packet lifetime that the hosts agreed on.
     pub(crate) delay: Nanos,
-    /// Datagrams by a third host, for each one that is carried.
+    /// Datagrams of a third host, per delivered one.
     pub(crate) forge_elsewhere: u64,
-    /// Datagrams changed on the way, as if by the peer itself: then only the tables are checked, since nobody
-    /// can tell who said what.
+    /// Datagrams changed in the network, as if by the peer itself: then only the tables are checked, since
+    /// messages cannot be attributed to a host.
     pub(crate) forge_as_peer: u64,
 }
 
@@ -67,7 +68,7 @@ impl Faults {
 pub(crate) fn damage(dice: &mut Dice, datagram: &Datagram) -> Datagram {
     let mut damaged = *datagram;
     for _ in 0..=dice.below(3) {
-        // Mostly names and the fields behind them; the class seldom, since the rest is not looked at then.
+        // Mostly IDs and the fields after them; the class seldom, since a wrong one ends the parsing.
         let at = match dice.below(10) {
             0 => dice.below(24),
             1..8 => 24 + dice.below(16),

@@ -1,10 +1,10 @@
-//! What programs do when they hear something: mostly what they should, sooner or later, sometimes not.
+//! Reactions of programs to events: mostly the expected call, sooner or later, sometimes not.
 
 use super::network::Dice;
 use rnic::Nanos;
 use rnic::cm::CmEvent;
 
-/// What a program will do with a connection.
+/// A call that a program will make for a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
     Take,
@@ -18,14 +18,14 @@ pub(crate) enum Act {
     Release,
 }
 
-/// How programs behave in this run.
+/// Behaviour of programs in this run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
-    /// How long they think at most.
+    /// Longest time before a call.
     pub(crate) thinks: Nanos,
-    /// How often, in percent, they say no.
+    /// Probability of a rejection in percent.
     pub(crate) rejects: u64,
-    /// How often, in percent, they let go of a connection at any point.
+    /// Probability of a release at any point in percent.
     pub(crate) dies: u64,
 }
 
@@ -38,7 +38,7 @@ impl Manners {
         }
     }
 
-    /// What comes of an event, and after how long.
+    /// The calls in reaction to an event, with their delays.
     pub(crate) fn react(&self, dice: &mut Dice, event: &CmEvent) -> Vec<(Nanos, Act)> {
         let mut at = Nanos(0);
         let mut plan = Vec::new();

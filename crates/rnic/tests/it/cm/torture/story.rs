@@ -1,5 +1,5 @@
-//! What may be heard of a connection, given what its programs did. This knows what connections are, and
-//! nothing of how they are managed.
+//! A model of the events of a connection that are permitted after its programs' calls. It is independent of
+//! the implementation of the connection manager.
 
 use wire::cm::{CommId, RejectReason};
 
@@ -12,7 +12,7 @@ pub(crate) enum Side {
     Passive,
 }
 
-/// What an end heard, in the order in which it may.
+/// Events that an end has received, in their permitted order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Heard {
     Nothing,
@@ -21,7 +21,7 @@ pub(crate) enum Heard {
     Established,
     /// Rejected, unreachable, disconnected.
     Ending,
-    /// The end's end.
+    /// The end of time-wait.
     TimeWaitOver,
 }
 
@@ -32,9 +32,9 @@ pub(crate) struct Story {
     heard: [Heard; 2],
     pub(crate) accepted: bool,
     pub(crate) readied: bool,
-    /// Each end said that it ends: rejected, parted, or let go.
+    /// Whether each end was ended by its program: rejected, disconnected, or released.
     ended_by: [bool; 2],
-    /// The peer's host may have given up on its own.
+    /// Whether the peer's host may have given up by itself.
     pub(crate) established: bool,
 }
 
@@ -50,7 +50,7 @@ impl Story {
         }
     }
 
-    /// An end wants no more.
+    /// Records that the program of an end has ended it.
     pub(crate) fn end(&mut self, side: Side) {
         self.ended_by[side as usize] = true;
     }
@@ -83,21 +83,21 @@ impl Story {
         self.established = true;
     }
 
-    /// An end hears that the peer rejected.
+    /// An end gets the event that the peer rejected.
     pub(crate) fn rejected(&mut self, side: Side, reason: RejectReason) {
         let other = match side {
             Side::Active => Side::Passive,
             Side::Passive => Side::Active,
         };
         if reason == RejectReason::CONSUMER {
-            // The peer's program, or a listener that was closed with the request waiting.
+            // Cause: the peer's program, or a listener that was closed while the request waited.
             assert!(self.ended_by[other as usize], "nobody rejected: {self:?}");
         }
         self.hear(side, Heard::Ending);
     }
 
-    /// What has to be true some time after the network has healed, when it was never so bad that every
-    /// repetition of a message could be lost.
+    /// Checks the conditions that hold some time after the network has healed, when its fault rates were
+    /// never so high that every repetition of a message could be lost.
     pub(crate) fn must_have_come_to_something(&self) {
         let [active, passive] = self.heard;
         match self.ended_by {
@@ -117,12 +117,12 @@ impl Story {
         self.hear(side, Heard::Ending);
     }
 
-    /// An end hears that the peer parts.
+    /// An end gets the event that the peer disconnects.
     pub(crate) fn parted_by_peer(&mut self, side: Side) {
         self.hear(side, Heard::Ending);
     }
 
-    /// An end hears that the peer knows that it parts.
+    /// An end gets the event that the peer has confirmed its DREQ.
     pub(crate) fn parted(&mut self, side: Side) {
         assert!(self.ended_by[side as usize], "it did not part: {self:?}");
         self.hear(side, Heard::Ending);

@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 use wire::Qpn;
 use wire::cm::{CommId, SidrStatus};
 
-/// Connections that are tried in a run.
+/// Limit of connection attempts in a run.
 const ATTEMPTS_MAX: u64 = 40;
-/// Over how much time they begin.
+/// Time in which they begin.
 const RAGE: Nanos = Nanos(400_000_000);
-/// Makes dice of their own for crashes.
+/// Seed of a separate random generator for crashes.
 const CRASHES: u64 = 0x6372_6173_6865_7321;
-/// How long a healed world may take to end everything: each message may be repeated for the whole time again,
-/// and an MRA makes a peer wait once.
+/// Time that a healed network may need to end everything: each message may be repeated for the whole time
+/// again, and an MRA makes a peer wait once.
 const CALM: Nanos = Nanos(20_000_000_000);
 
-/// What happens at a moment.
+/// A scheduled event.
 enum Happening {
     Arrive { at: usize, datagram: Box<Datagram> },
     Connect { by: usize },
@@ -31,7 +31,7 @@ enum Happening {
     Crash { by: usize },
 }
 
-/// Who is who in a connection that a host calls `CommId`.
+/// The connection and side that a host's `CommId` belongs to.
 type Role = (u64, Side);
 
 pub(crate) struct World {
@@ -44,11 +44,11 @@ pub(crate) struct World {
     listeners: [Vec<ListenerId>; 2],
     faults: Faults,
     manners: Manners,
-    /// Whether peers are who they say they are: else stories cannot be told.
+    /// Whether no datagram is forged as a peer's: otherwise the model cannot be checked.
     honest: bool,
     /// Whether so few messages are lost that none is lost in all its repetitions.
     reliable: bool,
-    /// Whether a host may forget whom it rejected while the peer still asks.
+    /// Whether a host may delete a rejected request while the peer still repeats it.
     forgets: bool,
     stories: Vec<Story>,
     roles: [BTreeMap<CommId, Role>; 2],
@@ -90,7 +90,7 @@ impl World {
             dice,
         };
         world.plan();
-        // Of dice of its own: runs without it are as they were before there was any.
+        // From a separate generator: runs without crashes are the same as before crashes were added.
         let mut fate = Dice::new(seed ^ CRASHES);
         if fate.percent(25) {
             let (by, after) = (fate.below(2) as usize, Nanos(fate.below(RAGE.0)));
@@ -122,7 +122,7 @@ impl World {
 
     fn listen(&mut self, by: usize) {
         let backlog = *self.dice.pick(&[1, 4, 64]);
-        // Slow programs with a short queue turn peers away until these give up.
+        // Slow programs with a short backlog make peers give up.
         self.reliable &= u64::from(backlog) >= ATTEMPTS_MAX || self.manners.thinks == Nanos(0);
         for service in [SERVICE, DATAGRAMS] {
             let listen = Listen { service, address: ListenAddress::Any, backlog };
@@ -133,7 +133,7 @@ impl World {
 
     pub(crate) fn run(mut self) -> Summary {
         self.go_on_until(self.now + RAGE);
-        // The network heals, and programs go one after the other.
+        // The network heals, and programs exit one after the other.
         (self.faults, self.manners.dies) = (Faults::NONE, 0);
         let healed = self.now;
         self.go_on_until(healed + Nanos(CALM.0 / 2));
@@ -158,7 +158,7 @@ impl World {
         self.summary
     }
 
-    /// Lets happen what happens until then.
+    /// Handles the scheduled events until `end`.
     fn go_on_until(&mut self, end: Instant) {
         loop {
             let timers = self.hosts.iter().filter_map(|host| host.cm.next_timeout()).min();
@@ -197,7 +197,7 @@ impl World {
         let mut connect = connect(GIDS[by], GIDS[1 - by], SERVICE, self.qpns);
         connect.packet_lifetime = LIFETIME;
         connect.private_data = private_data(GIDS[by], GIDS[1 - by], &story.to_be_bytes());
-        // A full table is a defined error, and no story.
+        // A full table is a defined error, and not part of the model.
         if let Ok(id) = self.hosts[by].cm.connect(&connect, self.now) {
             self.stories.push(Story::new());
             self.roles[by].insert(id, (story, Side::Active));
@@ -205,7 +205,7 @@ impl World {
     }
 
     fn relisten(&mut self, by: usize) {
-        // Whoever waits is rejected: by whom, a story does not tell.
+        // Waiting requests are rejected: the model does not record by which side.
         for story in &mut self.stories {
             story.end(Side::Passive);
         }
@@ -216,8 +216,8 @@ impl World {
         self.listen(by);
     }
 
-    /// All programs of a host die at once, whatever their connections were doing. What they leave to say is
-    /// said once; then others come, who know nothing of it.
+    /// All programs of a host exit at once, in any state of their connections. Their queued messages are sent
+    /// once; then other programs start without their state.
     fn crash(&mut self, by: usize) {
         self.hosts[by].drain();
         let died = std::mem::take(&mut self.roles[by]);
@@ -236,7 +236,7 @@ impl World {
         self.listen(by);
     }
 
-    /// Carries what was sent, and lets programs hear what they are told.
+    /// Delivers the sent datagrams, and the events to programs.
     fn settle(&mut self) {
         for by in [0, 1] {
             self.hosts[by].drain();
@@ -288,10 +288,10 @@ impl World {
         }
     }
 
-    /// Holds what is heard against what was done.
+    /// Checks an event against the model.
     fn check(&mut self, by: usize, event: &CmEvent) {
         if let CmEvent::Request { id, request, path, .. } = event {
-            // A third host may ask too; that is no story of ours.
+            // A third host may send requests too; the model does not contain them.
             if path.destination == MALLORY || !self.honest {
                 self.roles[by].insert(*id, (u64::MAX, Side::Passive));
                 return;
@@ -330,7 +330,7 @@ impl World {
         }
     }
 
-    /// A program does something, if its connection still allows it.
+    /// Makes the call of a program, if its connection still allows it.
     fn act(&mut self, by: usize, id: CommId, act: Act) {
         let now = self.now;
         let role = self.roles[by].get(&id).copied();
