@@ -1,5 +1,5 @@
-//! The progress thread's work beside packets: changes of the network interface, and requests for reports. A
-//! device opens also where a sandbox forbids the sockets for either.
+//! Work of the progress thread other than packets: changes of the network interface, and requests for
+//! reports. A device also opens where a sandbox forbids the sockets for either.
 
 use crate::follow::follow;
 use crate::interface::{DeviceInfo, own_name};
@@ -20,7 +20,7 @@ pub(crate) struct Attendant {
 }
 
 impl Attendant {
-    /// Opens the sockets, and has them wake the thread.
+    /// Opens the sockets, and adds them to the thread's event loop.
     pub(crate) fn new(epoll: &Epoll, info: &DeviceInfo) -> Self {
         let watch = Watch::new().and_then(|watch| epoll.add(watch.raw()).map(|()| watch));
         let refused = |error| tracing::warn!(target: HOST, "changes of addresses are not noticed: {error}");

@@ -1,32 +1,34 @@
-//! When posted requests leave: at once, or held back so that many leave with one system call.
+//! Batching of posted requests: they are sent at once, or held back so that many are sent with one system
+//! call.
 //!
 //! The first request of an idle device is sent at once. Later ones wait for the next poll, up to a number of
 //! requests and bytes.
 
 use rnic::{Instant, Nanos};
 
-/// Work requests that are held back before all are sent as packets, and their bytes.
+/// Limit of work requests that are held back before all are sent as packets, and of their bytes.
 const DEFERRED_MAX: usize = 64;
-/// Work requests that are held back before all are sent, where there are shared-memory channels: less is
-/// gained by sending many at once there, and a peer that gets fewer at once works while more are posted.
+/// The limit of held-back work requests where there are shared-memory channels: batches save less there, and
+/// a peer that gets fewer at once works while more are posted.
 const DEFERRED_MAX_SHM: usize = 32;
 const DEFERRED_BYTES_MAX: u64 = 64 << 10;
-/// How long polls find nothing before each yields the core, which takes 0.1 us where no other thread wants
-/// it.
+/// Time of polls without completions before each yields the core, which takes 0.1 us where no other thread
+/// needs it.
 pub(crate) const YIELD_AFTER: Nanos = Nanos::from_micros(10);
 
-/// What the program has posted, and how it polls.
+/// State of the program's posting and polling.
 #[derive(Debug)]
 pub(crate) struct Batching {
     /// Work requests posted since the last transmission, and their bytes.
     deferred: usize,
     deferred_bytes: u64,
-    /// Since when polls have found nothing; `None` if the last call was no poll or found something.
+    /// Start of the polls without completions; `None` if the last call was no poll or found a completion.
     empty_since: Option<Instant>,
     /// A poll has found nothing since the program last posted: the program waits for an answer, and does not
     /// post more requests first.
     polled: bool,
-    /// Transmissions so far, and up to the last tick: what is held back is old if there was none in between.
+    /// Numbers of transmissions so far, and up to the last tick: requests are overdue if there was none in
+    /// between.
     transmissions: u64,
     transmissions_at_tick: u64,
 }
@@ -45,13 +47,13 @@ impl Default for Batching {
 }
 
 impl Batching {
-    /// Notes a posted request of so many bytes.
+    /// Records a posted request of so many bytes.
     pub(crate) fn note_posted(&mut self, bytes: u64) {
         self.deferred += 1;
         self.deferred_bytes += bytes;
     }
 
-    /// Notes the end of a call that posted. Whether so much is held back that it should leave.
+    /// Records the end of a call that posted; whether so much is held back that it should be sent.
     pub(crate) fn note_post_call(&mut self, has_channels: bool) -> bool {
         self.empty_since = None;
         self.polled = false;
@@ -59,26 +61,26 @@ impl Batching {
         self.deferred >= most || self.deferred_bytes >= DEFERRED_BYTES_MAX
     }
 
-    /// Notes that all that was posted is sent now.
+    /// Records that all posted requests are sent now.
     pub(crate) fn note_transmission(&mut self) {
         (self.deferred, self.deferred_bytes) = (0, 0);
         self.transmissions += 1;
     }
 
-    /// Notes that the program found completions. Where nothing is in flight any more, the last answer was
+    /// Records that the program found completions. Where nothing is in flight any more, the last answer was
     /// taken: the next posted request is sent at once.
     pub(crate) fn note_taken(&mut self, in_flight: u32) {
         self.empty_since = None;
         self.polled |= self.deferred == 0 && in_flight == 0;
     }
 
-    /// Notes that the program is about to wait for an event, or came for control verbs.
+    /// Records that the program is about to wait for an event, or has called a control verb.
     pub(crate) fn note_away(&mut self) {
         self.polled = true;
         self.empty_since = None;
     }
 
-    /// Notes a poll that found nothing. Whether the one before found nothing either.
+    /// Records a poll that found nothing; whether the one before found nothing either.
     pub(crate) fn note_empty_poll(&mut self, now: Instant) -> bool {
         self.polled = true;
         let again = self.empty_since.is_some();
@@ -97,7 +99,7 @@ impl Batching {
         self.polled && in_flight == 0 && self.deferred == 0
     }
 
-    /// Notes a tick. Whether nothing was sent since the last one.
+    /// Records a tick; whether nothing was sent since the last one.
     pub(crate) fn note_tick(&mut self) -> bool {
         let is_old = self.transmissions == self.transmissions_at_tick;
         self.transmissions_at_tick = self.transmissions;

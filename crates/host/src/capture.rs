@@ -26,17 +26,17 @@ const LINKTYPE_RAW: u16 = 101;
 const OPTION_NAME: u16 = 2;
 const OPTION_FLAGS: u16 = 2;
 const OPTION_TIME_RESOLUTION: u16 = 9;
-/// Ten to the power of minus this, in seconds.
+/// Resolution of timestamps: ten to the power of minus this, in seconds.
 const NANOSECONDS: u8 = 9;
 
-/// Which way a packet went: the direction bits of a packet's flags.
+/// Direction of a packet: the direction bits of its flags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
     Received = 1,
     Sent = 2,
 }
 
-/// What the packets of a batch have in common.
+/// Properties that the packets of a batch have in common.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Envelope<'a> {
     pub(crate) direction: Direction,
@@ -45,15 +45,15 @@ pub(crate) struct Envelope<'a> {
     pub(crate) source_port: u16,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
-    /// For the IPv4 identification, which the ICRC covers.
+    /// Flow of the packets, for the IPv4 identification, which the ICRC covers.
     pub(crate) flow: &'a Flow,
 }
 
-/// The file that a device writes to.
+/// The capture file of a device.
 #[derive(Debug)]
 pub(crate) struct Capture {
     file: File,
-    /// A batch, written at once so that those of several processes do not mix.
+    /// The block of a batch, written at once so that those of several processes do not mix.
     block: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ pub fn create(path: &Path) -> io::Result<()> {
 
 impl Capture {
     /// Opens the file that [`settings::capture`] names, if any. An error is printed on standard error,
-    /// because the program knows nothing of the capture.
+    /// because the program cannot report it.
     pub(crate) fn from_environment() -> Option<Self> {
         let path = settings::capture()?;
         match Self::open(&path) {
@@ -87,8 +87,8 @@ impl Capture {
         Ok(Self { file, block: Vec::new() })
     }
 
-    /// Writes datagrams of `segment` bytes each, the last one of what is left. False when the file cannot be
-    /// written any more: the device works without a capture then.
+    /// Writes datagrams of `segment` bytes each, the last one of the remaining bytes. False when the file
+    /// cannot be written any more: the device then works without a capture.
     pub(crate) fn write(&mut self, envelope: &Envelope<'_>, bytes: &[u8], segment: usize) -> bool {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         self.block.clear();
@@ -120,7 +120,7 @@ fn put_packet(out: &mut Vec<u8>, envelope: &Envelope<'_>, index: u16, datagram: 
     });
 }
 
-/// IP and UDP as they were on the wire, as far as can be told.
+/// IP and UDP headers as on the wire, as far as they are known.
 fn headers(envelope: &Envelope<'_>, index: u16, datagram: &[u8]) -> Vec<u8> {
     let udp_length = (UDP_SIZE + datagram.len()) as u16;
     let mut udp = Udp {
@@ -181,12 +181,12 @@ fn checksum(envelope: &Envelope<'_>, udp: &Udp, datagram: &[u8]) -> u16 {
     }
 }
 
-/// Section and interface.
+/// Section header and interface description.
 fn header() -> Vec<u8> {
     let mut out = Vec::new();
     put_block(&mut out, SECTION_HEADER, |out| {
         out.extend(BYTE_ORDER.to_le_bytes());
-        // Version 1.0, and a length that is not told.
+        // Version 1.0, and an unspecified length.
         out.extend([1, 0, 0, 0]);
         out.extend(u64::MAX.to_le_bytes());
     });
@@ -222,7 +222,7 @@ fn put_end_of_options(out: &mut Vec<u8>) {
     out.extend([0; 4]);
 }
 
-/// Blocks begin at multiples of four, and so does what is in them.
+/// Pads to a multiple of four: blocks and their fields are aligned.
 fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }

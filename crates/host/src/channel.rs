@@ -1,8 +1,8 @@
 //! Queues of events behind file descriptors that programs poll: completion channels, asynchronous events, and
 //! event channels of connections.
 //!
-//! The descriptor is readable while events wait, and never writable, as the kernel's are; whether reading
-//! blocks is up to the program that sets `O_NONBLOCK` on it.
+//! The descriptor is readable while events wait, and never writable, as the kernel's are; reading blocks
+//! unless the program sets `O_NONBLOCK` on it.
 
 use crate::sys::fork;
 use crate::sys::readiness::Readiness;
@@ -24,14 +24,14 @@ pub struct EventQueue<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     events: VecDeque<T>,
-    /// The ticks that the descriptor was set to last, and 0 when it was cleared since, or when a reader has
-    /// read them and has held the lock since. While events wait this is not 0.
+    /// The tick count that the descriptor was last set to; 0 when it was cleared since, or when a reader has
+    /// read the ticks and has held the lock since. While events wait this is not 0.
     set_to: u64,
-    /// How often the descriptor was set.
+    /// Number of times that the descriptor was set.
     settings: u64,
 }
 
-/// What [`Readiness::wait`] returns where the kernel cannot set ticks.
+/// Result of [`Readiness::wait`] where the kernel cannot set tick counts.
 const TIMER_ENDED: u64 = 1;
 
 impl<T> Waiting<T> {
@@ -54,8 +54,8 @@ impl<T> Waiting<T> {
         event
     }
 
-    /// The same for a reader that has read `ticks`, and so made the descriptor unreadable unless it was set
-    /// since.
+    /// Takes the oldest event, for a reader that has read `ticks`, and so made the descriptor unreadable
+    /// unless it was set since.
     fn pop_after(&mut self, fd: &Readiness, ticks: u64) -> Option<T> {
         if ticks == self.set_to {
             self.set_to = 0;
@@ -70,7 +70,7 @@ impl<T> Waiting<T> {
 }
 
 impl<T> EventQueue<T> {
-    /// Makes an empty one.
+    /// Creates an empty queue.
     ///
     /// # Errors
     /// Those of `timerfd_create(2)`: no descriptors or memory left.
@@ -79,7 +79,7 @@ impl<T> EventQueue<T> {
         Ok(Self { fd: Readiness::new()?, waiting: Mutex::new(waiting) })
     }
 
-    /// Readable while events wait.
+    /// The descriptor, which is readable while events wait.
     pub fn fd(&self) -> RawFd {
         self.fd.raw()
     }
@@ -88,16 +88,16 @@ impl<T> EventQueue<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an event. The descriptor is set for each, also where others wait already: a program that waits
-    /// for changes (`EPOLLET`) and takes one event at a time is woken for each.
+    /// Adds an event. The descriptor is set for each, also where others wait already: a program that uses
+    /// edge-triggered epoll (`EPOLLET`) and takes one event at a time is woken for each.
     pub fn push(&self, event: T) {
         let mut waiting = self.lock();
         waiting.events.push_back(event);
         waiting.set(&self.fd);
     }
 
-    /// Takes the oldest event, waiting as the descriptor says. When another thread has taken it meanwhile, or
-    /// it was forgotten, waits again.
+    /// Takes the oldest event; blocks as the descriptor's mode says. When another thread has taken it
+    /// meanwhile, or it was removed, waits again.
     ///
     /// # Errors
     /// `EAGAIN` when there is none and the descriptor is non-blocking, `EINTR` when a signal came.
@@ -105,7 +105,7 @@ impl<T> EventQueue<T> {
         self.next_noting(|_| {})
     }
 
-    /// The same; `note` sees the event at a moment from which on it cannot be forgotten.
+    /// Takes the oldest event like [`Self::next`]; `note` sees it at a time after which it cannot be removed.
     ///
     /// # Errors
     /// As [`Self::next`].
@@ -124,12 +124,12 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// Takes the oldest event if there is one, whatever the descriptor's mode.
+    /// Takes the oldest event if there is one, in any mode of the descriptor.
     fn next_now(&self) -> Option<T> {
         self.lock().pop(&self.fd)
     }
 
-    /// Takes events out, wherever they stand.
+    /// Removes and returns the wanted events, at any position.
     pub fn take_out(&self, mut wanted: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut waiting = self.lock();
         if !waiting.events.iter().any(&mut wanted) {
@@ -151,12 +151,12 @@ impl<T> EventQueue<T> {
 #[derive(Debug)]
 pub struct CompletionChannel {
     events: EventQueue<u64>,
-    /// A program waits for the device's wake-up socket, and not for the descriptor.
+    /// A program waits for the device's wake-up socket instead of the descriptor.
     waiting: AtomicBool,
 }
 
 impl CompletionChannel {
-    /// Makes a channel.
+    /// Creates a channel.
     ///
     /// # Errors
     /// Those of `timerfd_create(2)`: no descriptors or memory left.
@@ -164,7 +164,8 @@ impl CompletionChannel {
         Ok(Self { events: EventQueue::new()?, waiting: AtomicBool::new(false) })
     }
 
-    /// Readable while events wait. Programs may set `O_NONBLOCK`; it stays open until the channel is dropped.
+    /// The descriptor, which is readable while events wait. Programs may set `O_NONBLOCK`; it stays open
+    /// until the channel is dropped.
     pub fn fd(&self) -> RawFd {
         self.events.fd.raw()
     }
@@ -185,7 +186,7 @@ impl CompletionChannel {
         !self.events.lock().events.is_empty()
     }
 
-    /// Whether a program that waits is to wait.
+    /// Whether the descriptor is in blocking mode.
     pub(crate) fn is_blocking(&self) -> bool {
         self.events.fd.is_blocking()
     }
@@ -195,7 +196,7 @@ impl CompletionChannel {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// With the device's lock held.
+    /// Sets whether a program waits for the wake-up socket. Called with the device's lock held.
     pub(crate) fn set_waiting(&self, waiting: bool) {
         self.waiting.store(waiting, Ordering::Relaxed);
     }
@@ -219,7 +220,7 @@ impl AsyncEvents {
         EventQueue::new().map(Self)
     }
 
-    /// Readable while events wait.
+    /// The descriptor, which is readable while events wait.
     pub fn fd(&self) -> RawFd {
         self.0.fd.raw()
     }
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(channel.next().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
-    /// As the kernel's descriptors, and also where the kernel cannot set ticks.
+    /// The same as the kernel's descriptors, also where the kernel cannot set tick counts.
     #[test]
     fn a_descriptor_is_readable_while_events_wait_and_never_writable() {
         let check = || {

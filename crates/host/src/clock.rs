@@ -1,5 +1,5 @@
-//! The clock of the device: nanoseconds of the wall clock since the process first asked. In a lab it is the
-//! lab's clock, the same for all hosts, which may run slower than the wall clock.
+//! The clock of the device: nanoseconds of the wall clock since the first reading in the process. In a lab it
+//! is the lab's clock, the same for all hosts, which may run slower than the wall clock.
 
 use crate::settings;
 use crate::sys::ticks;
@@ -7,7 +7,7 @@ use rnic::{Instant, Nanos};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Where the clock begins, and how many nanoseconds of the wall clock are one of the device's.
+/// Origin of the clock, and the number of nanoseconds of the wall clock per nanosecond of the device's.
 struct Clock {
     /// Nanoseconds of the monotonic clock.
     epoch: u64,
@@ -19,8 +19,8 @@ static CLOCK: LazyLock<Clock> = LazyLock::new(|| match settings::lab_clock() {
     None => Clock { epoch: link::lab::monotonic(), slowdown: 1 },
 });
 
-/// For how many ticks of the processor's counter a clock reading is used again: less than 2 us where the
-/// counter runs at 1 GHz or more.
+/// Number of ticks of the processor's counter during which a clock reading is reused: less than 2 us where
+/// the counter runs at 1 GHz or more.
 const FRESH_TICKS: u64 = 2000;
 
 /// The current time of this process's clock.
@@ -31,13 +31,13 @@ pub(crate) fn now() -> Instant {
     Instant(if clock.slowdown == 1 { elapsed } else { elapsed / clock.slowdown })
 }
 
-/// How long a thread has to sleep for a time of the device's clock to pass.
+/// The sleep time in which `time` of the device's clock passes.
 pub(crate) fn real(time: Nanos) -> Duration {
     Duration::from_nanos(time.0.saturating_mul(CLOCK.slowdown))
 }
 
-/// The clock, read only if that was not just done: it takes a fifth of the time of a small message, and most
-/// of the time of a poll that finds nothing.
+/// The clock, read only if the last reading is not recent: a reading takes a fifth of the time of a small
+/// message, and most of the time of a poll that finds nothing.
 #[derive(Debug)]
 pub(crate) struct RecentClock {
     read_at: Instant,
@@ -59,7 +59,7 @@ impl RecentClock {
         self.read_at
     }
 
-    /// The last reading.
+    /// The last reading of the clock.
     pub(crate) fn last(&self) -> Instant {
         self.read_at
     }

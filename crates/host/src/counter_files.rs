@@ -1,20 +1,20 @@
-//! The counters that a view shows in `/sys/class/infiniband/DEVICE/ports/1`: names and units of Linux
-//! (`Documentation/ABI/stable/sysfs-class-infiniband`), values from what open devices report.
+//! Counters in `/sys/class/infiniband/DEVICE/ports/1` of a view: names and units of Linux
+//! (`Documentation/ABI/stable/sysfs-class-infiniband`), values from the reports of open devices.
 
 use crate::interface::own_name;
 use crate::report::Report;
 use crate::settings;
 
-/// A file with a counter in it.
+/// A file that contains a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CounterFile {
     /// `counters`, which every port has, or `hw_counters`, which are a driver's own.
     pub folder: &'static str,
-    /// Name of the file, as Linux has it.
+    /// Name of the file on Linux.
     pub name: &'static str,
-    /// The counters of a report that it is the sum of.
+    /// The counters of a report whose sum it is.
     of: &'static [&'static str],
-    /// What it counts in.
+    /// Unit of the counter.
     unit: u64,
 }
 
@@ -58,7 +58,7 @@ const HARDWARE: [CounterFile; 26] = hardware!(
     "rnr_nak_retry_err" "np_cnp_sent" "np_ecn_marked_roce_packets" "rp_cnp_handled" "corrupt"
 );
 
-/// All of them.
+/// All counter files.
 pub const FILES: [CounterFile; PORT.len() + HARDWARE.len()] = {
     let mut all = [PORT[0]; PORT.len() + HARDWARE.len()];
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Counters of what happens between the device and the network.
+//! Counters of the layer between the device and the network.
 
 use std::io;
 
@@ -26,7 +26,7 @@ counters! {
     sent_datagrams = "sent_datagrams",
     /// Datagrams that were not sent because the kernel had no room for them.
     send_no_room = "send_no_room",
-    /// Datagrams that could not be sent: no route, no such source address, longer than the interface takes.
+    /// Datagrams that could not be sent: no route, no such source address, longer than the interface's MTU.
     send_no_way = "send_no_way",
     /// Datagrams that the kernel refused to send for another reason, such as a firewall.
     send_refused = "send_refused",

@@ -30,14 +30,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use wire::Qpn;
 
-/// How long a queue pair waits for the shared-memory channel to its peer before it uses packets: the peer
-/// process has to get a core, on a busy machine.
+/// Time for which a queue pair waits for the shared-memory channel to its peer before it uses packets: on a
+/// busy machine the peer process has to wait for a core.
 const CHANNEL_TIMEOUT: Nanos = Nanos::from_millis(200);
-/// Drain timeout: how long a queue pair that is about to stop tries to send its outstanding acknowledgements.
-/// A peer that reads nothing for so long is stopped, however busy the machine is.
+/// Drain timeout: time for which a queue pair that is about to stop tries to send its outstanding
+/// acknowledgements. A peer that reads nothing for that time is stopped, even on a busy machine.
 const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(200);
 
-/// Processes the packets that have arrived for a queue pair of this process, whichever open device has it.
+/// Processes the packets that have arrived for a queue pair of this process, on any open device.
 ///
 /// The end of a connection is reported by the connection manager, whose datagrams do not follow the data
 /// path. Acknowledgements that the peer sent before have to complete the program's requests before the
@@ -54,12 +54,12 @@ pub fn end_panicked() {
     open_devices::all().iter().for_each(|device| device.end_if_poisoned());
 }
 
-/// How an XRC domain is opened.
+/// Parameters of opening an XRC domain.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenDomain {
-    /// Device and inode of the file that names it. Without a file, the domain is of this context alone.
+    /// Device and inode of the file that names it. Without a file, the domain belongs to this context alone.
     pub file: Option<(u64, u64)>,
-    /// `O_CREAT`: the domain is made if no process has it open.
+    /// `O_CREAT`: creates the domain if no process has it open.
     pub make: bool,
     /// `O_EXCL`: fails if another process has it open.
     pub anew: bool,
@@ -123,13 +123,13 @@ impl Device {
         Ok(Arc::new(Self { info, shared, thread, enquiries: Enquiries::default() }))
     }
 
-    /// The description that the device was opened by.
+    /// The description with which the device was opened.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// Runs control verbs on the device: anything that is not on the data path. What they make the device
-    /// send and report goes out before this returns.
+    /// Runs control verbs on the device: all that are not on the data path. Their packets and events are sent
+    /// and reported before this returns.
     pub fn with<T>(&self, verbs: impl FnOnce(&mut rnic::Device, Instant) -> T) -> T {
         let now = clock::now();
         let mut pump = self.shared.lock();
@@ -142,7 +142,7 @@ impl Device {
         result
     }
 
-    /// Creates a queue pair, with a further range of numbers from the agent when ours are used up.
+    /// Creates a queue pair, with a further range of numbers from the agent when the device's are used up.
     ///
     /// # Errors
     /// As [`rnic::Device::create_qp`].
@@ -347,12 +347,12 @@ impl Device {
         self.post(|poster| poster.srq_receive(srq, request))
     }
 
-    /// Hands up to `most` completions to `take`, oldest first; returns how many. When none waits, looks at
-    /// the network first.
+    /// Passes up to `most` completions to `take`, oldest first; returns how many. When there is none,
+    /// processes the network first.
     ///
-    /// After many polls that found nothing the thread yields the core before it looks at the network, not
+    /// After many polls that found nothing the thread yields the core before it processes the network, not
     /// afterwards: a program that finds no completion goes on to other events, and must not find the end of a
-    /// connection there that is later than the completions that it was just told are not there.
+    /// connection there that is later than the completions that were just not found.
     pub fn poll_cq(&self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
         let alone = wait::polls_alone(&self.shared);
         let mut pump = self.shared.lock();
@@ -390,7 +390,7 @@ impl Device {
         pump.rnic.cqs_mut().arm(cq, arm)?;
         pump.note_away();
         pump.transmit(now);
-        // A program that polls before it sleeps has not left yet.
+        // A program that polls before it sleeps is not asleep yet.
         if !self.shared.waiting.polls() && self.shared.presence.leave() {
             // The thread only ticks, and does not read the socket: it has to see now that the program sleeps.
             pump.sleepers.wakes_at = now;
@@ -411,9 +411,9 @@ impl Device {
 
     /// Waits until a queue that is attached to a channel has completions, one of `others` is ready, or the
     /// time is over. Where that has helped lately, the thread polls for so long (`polls`) before it sleeps.
-    /// The caller needs no notification of the queue: one that was requested may be taken back.
-    /// It calls this again soon, or requests a notification before it waits elsewhere: what this thread
-    /// leaves is taken over by the progress thread some milliseconds later only.
+    /// The caller needs no notification of the queue: one that was requested may be cancelled. It calls this
+    /// again soon, or requests a notification before it waits elsewhere: the progress thread takes over the
+    /// work of this thread only some milliseconds later.
     ///
     /// # Errors
     /// Those of `poll(2)`; `EINVAL` for a queue without a channel.
@@ -448,7 +448,7 @@ impl Device {
         *self.shared.lock().counters()
     }
 
-    /// The device's clock, in nanoseconds: what completions are stamped with.
+    /// The device's clock, in nanoseconds: the time in completions.
     pub fn now(&self) -> Instant {
         clock::now()
     }
@@ -473,8 +473,8 @@ impl Drop for Device {
     }
 }
 
-/// Most unacknowledged bytes: what the peer's receive buffer holds, which is taken to be as large as ours.
-/// The kernel charges about twice the bytes of a datagram to it.
+/// Limit of unacknowledged bytes: the capacity of the peer's receive buffer, which is assumed to be as large
+/// as the local one. The kernel charges about twice the bytes of a datagram to it.
 fn window_bytes(receive_buffer: usize) -> u32 {
     const LEAST: usize = 64 << 10;
     let most = Config::default().window_bytes as usize;
@@ -489,7 +489,7 @@ fn log_opened(info: &DeviceInfo, first: Qpn, count: u32, config: &Config) {
         ?congestion, out_of_order, "device opened");
 }
 
-/// Logs which transport a queue pair got, and why.
+/// Logs the transport of a queue pair, and the reason for it.
 fn log_transport(qpn: Qpn, attr: &QpAttr, transport: &str, channel: Option<u16>) {
     let (qpn, peer, address) = (qpn.value(), attr.destination.value(), attr.vector.destination);
     tracing::info!(target: log::HOST, qpn, peer, %address, channel, "transport: {transport}");
@@ -499,7 +499,7 @@ fn log_transport(qpn: Qpn, attr: &QpAttr, transport: &str, channel: Option<u16>)
 #[derive(Debug)]
 pub struct Poster<'a> {
     pump: &'a mut Pump,
-    /// Time of the last clock reading: it is used only for requests that fail, and so complete, at once.
+    /// The last clock reading: it is used only for requests that fail, and so complete, at once.
     now: Instant,
     sends: bool,
 }

@@ -1,4 +1,4 @@
-//! Where a device's packets leave the process. The choice between the two transports is made here, for each
+//! Output of a device's packets. The choice between the two transports is made here, for each
 //! packet, by the channel number of its path ([`rnic::Path::channel`]): 0 is the network, and the packet goes
 //! to the socket ([`Transmitter`]); any other number is a shared-memory channel ([`ShmChannels`]).
 //!
@@ -16,7 +16,7 @@ use wire::{Packet, Qpn, Reth};
 pub(crate) struct Egress<'a> {
     pub(crate) transmitter: &'a mut Transmitter,
     pub(crate) shm: &'a mut ShmChannels,
-    /// In a host of a lab: takes what would go to the socket.
+    /// In a host of a lab: the port that takes the packets for the socket.
     pub(crate) lab: Option<&'a mut LabPort>,
     /// Whether the first request may be executed by a system call on the peer's memory: nothing else is about
     /// to be sent, so no other request waits for that call.
@@ -34,7 +34,7 @@ impl Sink for Egress<'_> {
 
     fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
         match self.shm.rings(path.channel) {
-            // `room` has said that the record fits. One that does not is lost, as a packet may be on a
+            // `room` has checked that the record fits. One that does not is lost, as a packet may be on a
             // network.
             Some(rings) => {
                 self.transmitter.counters.shm_sent += 1;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why [`crate::Device::open`] failed.
+/// Errors of [`crate::Device::open`].
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another program, or a kernel's RoCE device, has UDP port 4791.
@@ -12,10 +12,10 @@ pub enum OpenError {
          or run in a network namespace of its own"
     )]
     PortTaken,
-    /// A variable of the environment has a wrong value.
+    /// An environment variable has a wrong value.
     #[error(transparent)]
     Setting(#[from] crate::settings::SettingError),
-    /// The socket could not be made.
+    /// The creation of the socket failed.
     #[error("cannot open a UDP socket for RoCEv2: {0}")]
     Socket(#[source] io::Error),
     /// The device could not be attached to the lab that its host belongs to.
@@ -46,10 +46,10 @@ pub enum OpenError {
     AgentSilent {
         /// The abstract socket name.
         name: String,
-        /// Seconds that the answer was waited for.
+        /// Seconds waited for the answer.
         seconds: u64,
     },
-    /// The agent speaks another version.
+    /// The agent uses another protocol version.
     #[error(
         "the agent that shares UDP port 4791 speaks protocol version {theirs}, this library {ours}: \
          end the programs that use rockery and start again"
@@ -60,18 +60,18 @@ pub enum OpenError {
         /// Protocol version of this library.
         ours: u32,
     },
-    /// All ranges of queue pair numbers are given out.
+    /// All ranges of queue pair numbers are in use.
     #[error("as many processes as the port has room for use it already ({0}): end some of them")]
     NoSlot(u32),
-    /// No interface of this name is up any more.
+    /// No interface with this name is up any more.
     #[error("interface {0} is not up any more, or has no address: see `ip address`")]
     Gone(String),
-    /// The progress thread, its event loop or its memory could not be made.
+    /// The creation of the progress thread, its event loop or its memory failed.
     #[error("cannot start the device's progress thread: {0}")]
     Thread(#[source] io::Error),
 }
 
-/// Why [`crate::Device::open_domain`] failed.
+/// Errors of [`crate::Device::open_domain`].
 #[derive(Debug, thiserror::Error)]
 pub enum DomainError {
     /// The agent's error: `EAGAIN` when no process has the domain open and `O_CREAT` was not given, `EINVAL`

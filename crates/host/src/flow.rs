@@ -11,9 +11,9 @@ pub(crate) fn flow_between(source: Ipv6Addr, destination: Ipv6Addr, source_port:
     }
 }
 
-/// The IPv4 identification that explains a datagram's ICRC; `None` when none does. The IPv4 header is not
-/// seen, so it is guessed: the position in a segmented send, which is what we send; otherwise whatever
-/// explains the difference.
+/// The IPv4 identification that explains a datagram's ICRC; `None` when none does. The socket does not give
+/// the IPv4 header, so it is guessed: the position in a segmented send, as rockery sends it; otherwise any
+/// that explains the difference.
 pub(crate) fn identification(
     flow: &Flow,
     datagram: &[u8],

@@ -1,4 +1,4 @@
-//! Datagrams of the general services interface (queue pair 1), as they are on the wire.
+//! Datagrams of the general services interface (queue pair 1) in their wire format.
 
 use crate::agent::protocol::DATAGRAM_BYTES;
 use crate::flow::{flow_between, identification};
@@ -10,10 +10,10 @@ use wire::{Deth, Identification, Message, Packet, Psn, Qpn, ROCE_PORT, Service, 
 
 /// Queue pair 1.
 const GSI: Qpn = Qpn::new(1);
-/// BTH and DETH.
+/// Length of BTH and DETH.
 const HEADERS: usize = DATAGRAM_BYTES - MAD_SIZE - ICRC_SIZE;
 
-/// Encodes a management datagram, to be sent from port 4791. All have the same packet sequence number, which
+/// Encodes a management datagram, sent from port 4791. All have the same packet sequence number, which
 /// receivers of datagrams ignore.
 pub(crate) fn encode(path: &Path, mad: &[u8; MAD_SIZE]) -> [u8; DATAGRAM_BYTES] {
     let message = Message::Datagram { deth: Deth { qkey: GSI_QKEY, source: GSI }, tail: Tail::None };
@@ -32,7 +32,7 @@ pub(crate) fn encode(path: &Path, mad: &[u8; MAD_SIZE]) -> [u8; DATAGRAM_BYTES] 
     datagram
 }
 
-/// The way out for [`rnic::cm::Datagram`].
+/// The route of a [`rnic::cm::Datagram`].
 pub(crate) fn route(path: &Path, interface: u32) -> Route {
     Route {
         source: path.source.into(),
@@ -43,7 +43,7 @@ pub(crate) fn route(path: &Path, interface: u32) -> Route {
     }
 }
 
-/// The management datagram in an arrived one; `None` when it is damaged or not for queue pair 1.
+/// The management datagram in a received one; `None` when it is damaged or not for queue pair 1.
 pub(crate) fn decode<'a>(from: &Datagrams, datagram: &'a [u8]) -> Option<(Arrival, &'a [u8])> {
     let flow = flow_between(from.source, from.destination, from.source_port);
     identification(&flow, datagram, Identification::ZERO)?;

@@ -1,4 +1,4 @@
-//! Which devices this host has: one per network interface that is up and has an address.
+//! The devices of this host: one per network interface that is up and has an address.
 
 use crate::settings;
 use link::interface::{Address, Interface, interfaces};
@@ -15,13 +15,13 @@ pub struct DeviceInfo {
     pub interface: String,
     /// Index of the network interface.
     pub ifindex: u32,
-    /// Whether it is the loopback interface, by which only this host is reached.
+    /// Whether it is the loopback interface, which reaches only this host.
     pub is_loopback: bool,
     /// MTU of the network interface in bytes.
     pub interface_mtu: u32,
-    /// The largest path MTU of which packets fit the interface's MTU.
+    /// The largest path MTU whose packets fit the interface's MTU.
     pub active_mtu: Mtu,
-    /// Node GUID: the EUI-64 of the MAC address, as Linux makes it.
+    /// Node GUID: the EUI-64 of the MAC address, as on Linux.
     pub guid: [u8; 8],
     /// The GID table, as [`GidTable::new`] makes it: in Linux's order (link-local, then IPv4, then IPv6), and
     /// the first IPv4 address again at the indices that programs use as defaults.
@@ -29,7 +29,7 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// The name of this device in reports, whatever name the environment gives it.
+    /// The name of this device in reports, independent of the names in the environment.
     pub fn own_name(&self) -> String {
         own_name(&self.interface)
     }
@@ -56,8 +56,8 @@ pub fn list() -> Vec<DeviceInfo> {
     devices
 }
 
-/// The same, with the devices that were `known` before and are down now: their connections wait until the
-/// interface comes back. `None` when the kernel does not list interfaces.
+/// The devices of [`list`], with those that were `known` before and are down now: their connections wait
+/// until the interface comes back. `None` when the kernel does not list interfaces.
 pub(crate) fn list_keeping(known: &[DeviceInfo]) -> Option<Vec<DeviceInfo>> {
     let mut devices = list();
     let present = interfaces().ok()?;
@@ -85,7 +85,7 @@ pub(crate) struct InterfaceState {
     pub(crate) gids: Vec<Gid>,
 }
 
-/// Looks at an interface again; `None` when it is gone.
+/// The current state of an interface; `None` when it was removed.
 pub(crate) fn state(ifindex: u32) -> io::Result<Option<InterfaceState>> {
     let found = interfaces()?.into_iter().find(|interface| interface.index == ifindex);
     Ok(found.map(|interface| {
@@ -107,8 +107,8 @@ fn gid_of(address: &Address) -> Gid {
     }
 }
 
-/// The name that a device has everywhere but in programs that are given another one: reports and counters of
-/// all programs are found by it.
+/// The name of a device except in programs with another one in their environment: reports and counters of all
+/// programs are found by it.
 pub(crate) fn own_name(interface: &str) -> String {
     format!("rk_{interface}")
 }
@@ -134,7 +134,7 @@ fn eui64([a, b, c, d, e, f]: [u8; 6]) -> [u8; 8] {
 
 fn gids(addresses: &[Address]) -> Vec<Gid> {
     let mut ordered: Vec<Gid> = addresses.iter().map(gid_of).collect();
-    // Further link-local addresses stand among those of IPv6, so that index 1 stays IPv4's.
+    // Further link-local addresses are sorted among those of IPv6, so that index 1 stays IPv4's.
     let first = ordered.iter().copied().find(Gid::is_link_local);
     ordered.sort_by_key(|gid| (Some(*gid) != first, gid.ipv4().is_none()));
     GidTable::new(&ordered).used().collect()

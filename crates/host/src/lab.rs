@@ -1,5 +1,5 @@
-//! The port of a device in a host of a lab: packets go to the lab through shared memory, and come from there,
-//! instead of through a socket. The lab is the network between its hosts (`rockery lab`).
+//! The port of a device in a host of a lab: packets are exchanged with the lab through shared memory instead
+//! of a socket. The lab is the network between its hosts (`rockery lab`).
 
 use crate::settings;
 use crate::sys::epoll::Epoll;
@@ -17,11 +17,11 @@ use std::time::Duration;
 use wire::opcode::MAX_HEADERS;
 use wire::{Message, Packet, Qpn};
 
-/// Records that are taken before packets are sent again.
+/// Limit of records that are taken before packets are sent again.
 const TURN_RECORDS: usize = 64;
-/// Payload of up to so many bytes is copied before it is handled, as [`crate::shm`] does it.
+/// Limit of payload bytes that are copied before they are handled, as in [`crate::shm`].
 const COPIED_MAX: usize = 8;
-/// How long the lab may take to answer.
+/// Time that the lab may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const _: () = assert!(Header::BYTES + MAX_HEADERS <= HEADERS_MAX, "headers fit a record");
@@ -31,15 +31,15 @@ const _: () = assert!(Header::BYTES + MAX_HEADERS <= HEADERS_MAX, "headers fit a
 pub(crate) struct LabPort {
     socket: OwnedFd,
     rings: DeviceEnds,
-    /// Which ring a packet goes into.
+    /// The lab's assignment of packets to rings.
     welcome: Welcome,
-    /// The time that packets are stamped with.
+    /// The time stamp of packets.
     now: Instant,
     /// The progress thread sleeps, and the lab wakes it.
     sleeps: bool,
     /// One bit for each class whose ring had no room for the last packet of that class.
     full: u8,
-    /// The lab has ended, or has written what is not valid: the cable is cut.
+    /// Whether the lab has ended, or has written invalid data: the port is disconnected.
     cut: bool,
 }
 
@@ -77,18 +77,18 @@ impl LabPort {
         self.socket.as_raw_fd()
     }
 
-    /// Tells the lab of a further range of queue pair numbers.
+    /// Sends the lab a further range of queue pair numbers.
     pub(crate) fn add(&self, range: (Qpn, u32)) {
         // Without the message the lab drops packets for the new queue pairs, which time out.
         let _ = unix::send_now(self.raw(), &hello(range));
     }
 
-    /// Before packets are sent: what they are stamped with.
+    /// Sets the time stamp of the packets that are sent next.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// After packets were sent: wakes the lab if it sleeps.
+    /// Wakes the lab if it sleeps, after packets were sent.
     pub(crate) fn end(&mut self) {
         let rings = self.rings.classes.iter_mut().chain([&mut self.rings.notifications]);
         if rings.filter_map(Writer::must_wake).count() > 0 {
@@ -97,13 +97,13 @@ impl LabPort {
     }
 
     fn signal(&self) {
-        // A full socket has enough wake-ups in it.
+        // A full socket buffer contains enough wake-ups.
         let _ = unix::send_now(self.raw(), &[WAKE]);
     }
 
-    /// Whether a packet may be sent now. Where not, the lab wakes the progress thread when there is room, if
-    /// that thread sleeps. While a program polls, a wake-up would be a system call of the lab for each round,
-    /// and one more thread that runs, for a program that looks again by itself.
+    /// Whether a packet may be sent now. If not, the lab wakes the progress thread when there is room, if
+    /// that thread sleeps. While a program polls, a wake-up would cost the lab a system call for each round,
+    /// and run one more thread, although the program looks again by itself.
     #[inline]
     pub(crate) fn has_room(&mut self, path: &Path, kind: PacketKind) -> bool {
         let class = self.welcome.ring(path.traffic_class, kind == PacketKind::Acknowledgement);
@@ -142,7 +142,7 @@ impl LabPort {
         ring.write(0, length, headers, |place| gather(payload, place)).unwrap_or(Ok(()))
     }
 
-    /// Takes what has arrived. False when nothing had.
+    /// Takes the records that have arrived. False when there were none.
     pub(crate) fn receive(&mut self, rnic: &mut rnic::Device, now: Instant) -> bool {
         if self.cut {
             return false;
@@ -167,8 +167,8 @@ impl LabPort {
         taken > 0
     }
 
-    /// Has the lab wake the progress thread for the next record, and for room where a packet waits for some.
-    /// True when there is one or the other already.
+    /// Requests a wake-up of the progress thread for the next record, and for room where a packet waits for
+    /// some. True when there is one or the other already.
     pub(crate) fn sleep(&mut self) -> bool {
         if self.cut {
             return false;
@@ -184,7 +184,7 @@ impl LabPort {
         self.rings.arrivals.sleep(Sleeper::Thread) || has_room
     }
 
-    /// Has the lab send no wake-ups.
+    /// Cancels the request for wake-ups.
     pub(crate) fn wake(&mut self) {
         self.sleeps = false;
         self.rings.arrivals.wake();
@@ -213,7 +213,7 @@ fn hello((first, count): (Qpn, u32)) -> [u8; MESSAGE_BYTES] {
     Hello { first: first.value(), count }.to_bytes()
 }
 
-/// Hands a packet to the device; `None` where the record is not valid.
+/// Passes a packet to the device; `None` where the record is not valid.
 fn handle(rnic: &mut rnic::Device, now: Instant, record: &Record) -> Option<()> {
     let (header, rest) = Header::parse(record.headers())?;
     let (packet, _) = Packet::parse(rest).ok()?;
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use link::memory::Reader;
 
-    /// A port, and what the lab has of it.
+    /// A port, and the lab's ends of its rings.
     fn port() -> (LabPort, attachment::LabEnds) {
         let (ends, memories) = attachment::create().unwrap();
         let [socket, _] = unix::message_pair().unwrap();

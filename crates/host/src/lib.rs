@@ -1,9 +1,9 @@
-//! A live host: devices that unmodified programs open, over the network interfaces that are there.
+//! A live host: devices that unmodified programs open, on the network interfaces of the host.
 //!
 //! ```text
 //! list() ─▶ DeviceInfo ─▶ Device::open ─▶ with(…) for control verbs, post/poll_cq for the data path
 //!                              │
-//!                        progress thread: serves the network when the program is away
+//!                        progress thread: serves the network when the program does not call
 //! ```
 //!
 //! Progress is made by the program's own calls while it calls, and by one thread per device when it does not.

@@ -23,7 +23,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-/// Which C calls are logged; read at each of them.
+/// Level of the C calls that are logged; read at each of them.
 static CALLS: AtomicU8 = AtomicU8::new(NOT_STARTED);
 const NOT_STARTED: u8 = 0;
 const NO_CALLS: u8 = 1;
@@ -61,7 +61,7 @@ fn start() {
 /// The subscriber, which writes each event as a line.
 struct Logger {
     filter: Filter,
-    /// Standard error if there is none.
+    /// The file; `None` is standard error.
     file: Option<PathBuf>,
 }
 
@@ -124,7 +124,7 @@ fn append(path: &PathBuf, line: &[u8]) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(line)
 }
 
-/// A line in the making: the message, and behind it the other fields as `name=value`.
+/// A line under construction: the message, then the other fields as `name=value`.
 #[derive(Default)]
 struct Line {
     text: String,

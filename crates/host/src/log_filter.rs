@@ -21,7 +21,7 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// The targets that there are.
+    /// The known targets.
     const TARGETS: &[&str] = &[CALL, "rnic", "cm", HOST];
 
     /// Parses directives; `None` where one of them is no level, or names no target.
@@ -49,7 +49,7 @@ impl Filter {
 }
 
 fn level(name: &str) -> Option<LevelFilter> {
-    // The type also parses numbers and nothing.
+    // The type also parses numbers and the empty string.
     name.parse().ok().filter(|_| !name.is_empty() && name.chars().all(char::is_alphabetic))
 }
 

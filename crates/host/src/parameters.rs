@@ -3,7 +3,7 @@
 
 use rnic::{Config, CongestionConfig, DcqcnConfig, FirmwareDcqcn, Nanos};
 
-/// What a program's devices are to have of a configuration, in the form that [`apply`] takes.
+/// The parameters of a configuration that a program's devices need, in the form that [`apply`] parses.
 pub fn text(config: &Config) -> String {
     let mut all = vec![
         ("window", u64::from(config.window_bytes)),
@@ -34,7 +34,8 @@ pub fn text(config: &Config) -> String {
     pairs.join(",")
 }
 
-/// Sets what the text names. `None` where it names something else, or no number in the range of its field.
+/// Sets the parameters in the text. `None` where it has an unknown name, or a value out of the range of its
+/// field.
 /// Parameters of DCQCN change nothing where the devices run another congestion control.
 pub(crate) fn apply(text: &str, config: &mut Config) -> Option<()> {
     text.split(',').try_for_each(|pair| {

@@ -1,4 +1,4 @@
-//! Whether the program polls: a program that polls does the network's work, and the progress thread does not.
+//! Whether the program polls: a program that polls serves the network, and the progress thread does not.
 
 use rnic::{Instant, Nanos};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,25 +6,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// A program that posts or polls this often on average serves the network as well as the progress thread
 /// would.
 const CALL_EVERY: Nanos = Nanos::from_micros(25);
-/// Calls that count as polling at least, however short the time: programs that wait by reading memory call
-/// once or twice per message.
+/// Least number of calls that count as polling, however short the time: programs that wait by reading memory
+/// call once or twice per message.
 const CALLS_MIN: u64 = 3;
 
-/// A wait for completions counts as polling for so long: the progress thread only ticks while a program waits
-/// again and again.
+/// Time for which a wait for completions counts as polling: the progress thread only ticks while a program
+/// waits again and again.
 const WAIT_COUNTS_FOR: Nanos = Nanos::from_millis(4);
 
-/// What the program's threads tell the progress thread. Nothing here has to be exact: it decides which thread
-/// serves the network, and both may.
+/// State by which the program's threads inform the progress thread. It need not be exact: it decides which
+/// thread serves the network, and both may.
 #[derive(Default, Debug)]
 pub(crate) struct Presence {
-    /// Posts and polls so far; written with the device's lock held.
+    /// Number of posts and polls so far; written with the device's lock held.
     calls: AtomicU64,
     /// The value of `calls` when the program last announced that it would sleep.
     calls_at_leave: AtomicU64,
     /// The progress thread only ticks, and does not serve the network.
     ticking: AtomicBool,
-    /// Until when the last wait for completions counts as polling, in nanoseconds of the device's clock.
+    /// End of the time in which the last wait for completions counts as polling, in nanoseconds of the
+    /// device's clock.
     waits_until: AtomicU64,
 }
 
@@ -34,29 +35,30 @@ impl Presence {
         self.calls.store(self.calls() + 1, Ordering::Relaxed);
     }
 
-    /// Counts as polling a bounded sleep of so long at most. The caller has the device's lock.
+    /// Counts a bounded sleep of at most this time as polling. The caller has the device's lock.
     pub(crate) fn note_bounded_sleep(&self, time: Nanos) {
         self.calls.store(self.calls() + time.0 / CALL_EVERY.0 + CALLS_MIN, Ordering::Relaxed);
     }
 
-    /// Notes that a program waits for completions in place of the progress thread (see [`crate::wait_any`]).
+    /// Records that a program waits for completions in place of the progress thread (see
+    /// [`crate::wait_any`]).
     pub(crate) fn note_wait(&self, now: Instant) {
         self.waits_until.store((now + WAIT_COUNTS_FOR).0, Ordering::Relaxed);
     }
 
-    /// Whether a program waits again and again like that.
+    /// Whether a program waits again and again in this way.
     pub(crate) fn waits(&self, now: Instant) -> bool {
         now.0 < self.waits_until.load(Ordering::Relaxed)
     }
 
-    /// Notes that the program is about to sleep. True when the progress thread has to be woken for it.
+    /// Records that the program is about to sleep. True when the progress thread has to be woken for it.
     pub(crate) fn leave(&self) -> bool {
         self.calls_at_leave.store(self.calls(), Ordering::Relaxed);
         self.waits_until.store(0, Ordering::Relaxed);
         self.ticking.swap(false, Ordering::Relaxed)
     }
 
-    /// Posts and polls so far.
+    /// Number of posts and polls so far.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
-//! The thread that makes progress while the program is away.
+//! The thread that makes progress while the program does not call.
 //!
-//! A program that polls does the network's work itself, faster than another thread could: two threads that
+//! A program that polls serves the network itself, faster than another thread could: two threads that
 //! share a lock and a socket slow each other down. So while the program polls, this thread only ticks: it
 //! checks that the program still polls, and runs timers. The first tick comes soon, because a program that
 //! polled only for a moment may wait by reading memory now; later ones come every few milliseconds. When the
@@ -17,21 +17,21 @@ use rnic::{Instant, Nanos};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
-/// How long the thread polls after the last packet: twice what waking another core takes (22 us).
+/// Time for which the thread polls after the last packet: twice the time of waking another core (22 us).
 const LINGER: Nanos = Nanos::from_micros(50);
 /// Time to the first tick after the program began to poll; it doubles with each tick, up to [`TICK`].
 const FIRST_TICK: Nanos = Nanos::from_micros(50);
-/// How long an acknowledgement of a packet that this thread took waits for the answer of a program that reads
-/// its memory. Sent alone, it would end the peer's polling before the answer is there: the peer would then
-/// read its memory too until its own thread wakes, and so on back and forth.
+/// Time for which an acknowledgement of a packet that this thread took waits for the answer of a program that
+/// polls its memory. Sent alone, it would end the peer's polling before the answer arrives: the peer would
+/// then poll its memory too until its own thread wakes, and so on back and forth.
 const ANSWERS_WITHIN: Nanos = Nanos::from_micros(10);
-/// For how long the thread does not poll after another thread wanted the core.
+/// Time for which the thread does not poll after another thread needed the core.
 const CROWDED: Nanos = Nanos::from_millis(5);
-/// When the thread wakes if there is no timer.
+/// Wake-up time of the thread if there is no timer.
 const FOR_EVER: Instant = Instant(u64::MAX);
 
-/// Runs until the device is closed. A panic ends the device, and a second one the thread as well; the
-/// program is told of the first by `IBV_EVENT_DEVICE_FATAL`.
+/// Runs until the device is closed. A panic ends the device, and a second one the thread as well; the program
+/// is notified of the first by `IBV_EVENT_DEVICE_FATAL`.
 pub(crate) fn run(shared: &Shared, attendant: &Attendant) {
     crate::sys::memory::guard_this_thread();
     for _ in 0..2 {
@@ -56,7 +56,7 @@ fn serve(shared: &Shared, attendant: &Attendant) {
         let waits = shared.presence.waits(now);
         let present = waits || shared.presence.is_polling(calls_seen, now - looked_at);
         if waits {
-            // A program that waits looks at the sockets itself.
+            // A program that waits reads the sockets itself.
             thread.tick = TICK;
         }
         (calls_seen, looked_at) = (shared.presence.calls(), now);
@@ -76,15 +76,15 @@ struct Thread<'a> {
     /// Packets wake the thread.
     watching: bool,
     tick: Nanos,
-    /// Until when the thread does not poll, because another thread wanted the core.
+    /// Time until which the thread does not poll, because another thread needed the core.
     crowded_until: Instant,
     hold: AnswerHold,
 }
 
-/// Until when acknowledgements wait for the program's answer.
+/// Delay of acknowledgements for the program's answer.
 #[derive(Debug)]
 struct AnswerHold {
-    /// The program's number of calls when something arrived last.
+    /// The program's number of calls at the last arrival.
     calls_at_arrival: u64,
     until: Instant,
 }
@@ -96,7 +96,7 @@ impl Default for AnswerHold {
 }
 
 impl AnswerHold {
-    /// Something arrived. A program that has called since the arrival before answers each arrival.
+    /// Records an arrival. A program that has called since the arrival before answers each arrival.
     fn note_arrival(&mut self, now: Instant, calls: u64) {
         if std::mem::replace(&mut self.calls_at_arrival, calls) != calls {
             self.until = now + ANSWERS_WITHIN;
@@ -116,7 +116,7 @@ impl Thread<'_> {
         }
     }
 
-    /// A tick, while the program polls. Returns when the next one is due.
+    /// Runs a tick, while the program polls. Returns the time of the next one.
     fn tick(&mut self) -> Instant {
         self.watch(false);
         let next = clock::now() + self.tick;
@@ -131,8 +131,8 @@ impl Thread<'_> {
         pump.sleepers.wakes_at
     }
 
-    /// While the program is away: serves the network until nothing arrived for a moment, or the program
-    /// polls. Returns when the next timer is due.
+    /// Serves the network, while the program does not call, until nothing arrived for a moment or the program
+    /// polls. Returns the deadline of the next timer.
     fn serve(&mut self) -> Instant {
         self.tick = FIRST_TICK;
         self.watch(true);

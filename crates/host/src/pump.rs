@@ -18,33 +18,34 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use wire::Qpn;
 
-/// Receive calls in a row, of up to 64 KiB each, before completions are looked for again.
+/// Limit of receive calls in a row, of up to 64 KiB each, before completions are looked for again.
 const RECEIVES_MAX: usize = 8;
-/// Receive calls in a row where all that has arrived has to be taken, as before the first record of a
-/// channel.
+/// Limit of receive calls in a row where all arrived packets have to be taken, as before the first record of
+/// a channel.
 const RECEIVES_ALL: usize = 1024;
 /// Timers run without another read of the socket if the socket was found empty less than this ago: paced
 /// queue pairs have a timer for each packet.
 const LATE: Nanos = Nanos::from_micros(20);
-/// Rounds over the shared-memory channels before timers run at most: enough for all that rings have room for.
+/// Limit of rounds over the shared-memory channels before timers run: enough for the capacity of the rings.
 const ROUNDS_ALL: usize = 128;
 /// Packets that are made before the socket is read: a device that sends without a pause has to receive
 /// meanwhile, because the kernel's receive buffer is bounded. Acknowledgements pace reliable queue pairs;
 /// nothing else paces unreliable ones.
 const TRANSMIT_BUDGET: usize = 256;
-/// From so many queue pairs with unacknowledged requests on, packets are held back for full batches: each
-/// queue pair then has little to send, and answers keep arriving.
+/// Number of queue pairs with unacknowledged requests from which on packets are held back for full batches:
+/// each queue pair then has little to send, and answers keep arriving.
 const CROWD: u32 = 8;
-/// How often the socket is read, which is a system call, while there are shared-memory channels to read as
-/// well.
+/// Interval between reads of the socket, which are system calls, while there are shared-memory channels to
+/// read as well.
 const SOCKET_INTERVAL: Nanos = Nanos::from_micros(5);
-/// How long acknowledgements wait for the answer of a program that waits for something else than completions
-/// now: what answers may be another host, or a busy one.
+/// Time for which acknowledgements wait for the answer of a program that now waits for something other than
+/// completions: the answer may come from another host, or a busy one.
 const ANSWERS_WITHIN: Nanos = Nanos::from_millis(1);
-/// For so long after a packet acknowledgements do not wait: a peer on a network sends more when it gets them.
+/// Time after a packet in which acknowledgements do not wait: a peer on a network sends more when it gets
+/// them.
 const PACKETS_WITHIN: Nanos = Nanos::from_millis(10);
-/// How long a posted request is held back at most, and how often the progress thread checks whether the
-/// program still polls.
+/// Longest time for which a posted request is held back, and the interval at which the progress thread checks
+/// whether the program still polls.
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
 
 /// The state of a device.
@@ -65,29 +66,29 @@ pub(crate) struct Pump {
     leases: Vec<OwnedFd>,
     batching: Batching,
     pub(crate) sleepers: Sleepers,
-    /// Since when acknowledgements wait for the program's answer.
+    /// Start of the time in which acknowledgements wait for the program's answer.
     held_since: Option<Instant>,
     clock: RecentClock,
 }
 
-/// When the socket was read, which is a system call.
+/// Times of reads of the socket, which are system calls.
 #[derive(Default, Debug)]
 struct SocketReads {
     last: Instant,
-    /// When the socket and all rings were last found empty.
+    /// Time at which the socket and all rings were last found empty.
     emptied_at: Instant,
-    /// Packets made since the last read.
+    /// Packets composed since the last read.
     made_since: usize,
-    /// When a packet arrived last.
+    /// Time of the last arrived packet.
     heard_at: Option<Instant>,
 }
 
-/// Which threads sleep, and until when.
+/// Sleeping threads, and their wake-up times.
 #[derive(Default, Debug)]
 pub(crate) struct Sleepers {
-    /// When the progress thread wakes at the latest.
+    /// Latest time at which the progress thread wakes.
     pub(crate) wakes_at: Instant,
-    /// The progress thread sleeps, and is woken by what comes.
+    /// The progress thread sleeps, and arrivals wake it.
     pub(crate) thread: bool,
     /// The program sleeps in place of the progress thread, see [`crate::wait`].
     pub(crate) program: bool,
@@ -113,7 +114,7 @@ impl Pump {
         }
     }
 
-    /// Reads the clock, unless that was just done.
+    /// The time; reads the clock unless the last reading is recent.
     pub(crate) fn clock(&mut self) -> Instant {
         self.clock.read()
     }
@@ -132,13 +133,13 @@ impl Pump {
         self.leases.clear();
     }
 
-    /// Whether the device is the parent's.
+    /// Whether the device belongs to the parent of a fork.
     pub(crate) fn is_severed(&self) -> bool {
         self.leases.is_empty()
     }
 
-    /// Attaches a queue pair to a multicast group; the first one has the host join it. Returns the descriptor
-    /// of the group's socket if there is a new one.
+    /// Attaches a queue pair to a multicast group; for the first one the host joins the group. Returns the
+    /// descriptor of the group's socket if there is a new one.
     pub(crate) fn attach(&mut self, qpn: Qpn, group: Gid, interface: u32) -> Result<Option<RawFd>, Error> {
         let joined = self.rnic.multicast().has(group);
         self.rnic.multicast().attach(qpn, group)?;
@@ -193,7 +194,7 @@ impl Pump {
         self.channels.get(&cq).cloned()
     }
 
-    /// Has completions of a queue reported to a program that waits in place of the progress thread.
+    /// Requests reports of completions of a queue to a program that waits in place of the progress thread.
     pub(crate) fn begin_await(&mut self, cq: Cq) {
         // An error means that the program destroys the queue for which it waits.
         let _ = self.rnic.cqs_mut().arm(cq, Arm::Any);
@@ -201,7 +202,7 @@ impl Pump {
         self.sleepers.program = true;
     }
 
-    /// Ends that: the program looks at the queue itself.
+    /// Ends [`Self::begin_await`]: the program polls the queue itself.
     pub(crate) fn end_await(&mut self, cq: Cq) {
         self.rnic.cqs_mut().disarm(cq);
         self.awaited = None;
@@ -241,23 +242,23 @@ impl Pump {
         }
     }
 
-    /// Notes a posted request of so many bytes.
+    /// Records a posted request of so many bytes.
     pub(crate) fn note_posted(&mut self, bytes: u64) {
         self.batching.note_posted(bytes);
     }
 
-    /// Notes that the program found completions.
+    /// Records that the program found completions.
     pub(crate) fn note_taken(&mut self) {
         self.batching.note_taken(self.rnic.in_flight());
     }
 
-    /// Notes that the program is about to wait for an event, or came for control verbs.
+    /// Records that the program is about to wait for an event, or has called a control verb.
     pub(crate) fn note_away(&mut self) {
         self.batching.note_away();
     }
 
     /// Whether polls have found nothing for long, see [`Batching::waits_long`]. In a host of a lab they have
-    /// at once: what a program waits for there is always the work of another thread of this machine.
+    /// at once: a program always waits for the work of another thread of this machine there.
     pub(crate) fn waits_long(&self, now: Instant) -> bool {
         self.batching.waits_long(now, if self.lab.is_some() { Nanos(0) } else { YIELD_AFTER })
     }
@@ -276,7 +277,7 @@ impl Pump {
         } else if idle {
             self.transmit_holding(now);
         } else {
-            // Packets that make no full batch wait for more.
+            // Packets that do not fill a batch wait for more.
             self.fill(now);
         }
     }
@@ -286,14 +287,14 @@ impl Pump {
         self.batching.is_idle(self.rnic.in_flight())
     }
 
-    /// Sends everything that the device has to send.
+    /// Sends all packets of the device.
     pub(crate) fn transmit(&mut self, now: Instant) {
         self.fill(now);
         self.transmitter.flush();
     }
 
-    /// The same, but packets that make no full batch may be held back: with many active queue pairs until
-    /// nothing more has arrived, otherwise as [`Transmitter::hold`] has it.
+    /// Sends all packets, except that those that do not fill a batch may be held back: with many active queue
+    /// pairs until nothing more has arrived, otherwise as [`Transmitter::hold`] decides.
     fn transmit_holding(&mut self, now: Instant) {
         self.fill(now);
         if self.rnic.in_flight() < CROWD {
@@ -344,9 +345,9 @@ impl Pump {
         arrived
     }
 
-    /// Until when a program may sleep before [`Self::transmit`] where nothing waits but acknowledgements of
-    /// what came through shared memory; `None` where it may not. Sent alone, they would wake a peer that
-    /// waits for the answer.
+    /// Time until which a program may sleep before [`Self::transmit`] where only acknowledgements of requests
+    /// from shared memory wait; `None` where it may not. Sent alone, they would wake a peer that waits for
+    /// the answer.
     pub(crate) fn holds_until(&mut self, now: Instant) -> Option<Instant> {
         let hears_packets = self.socket.heard_at.is_some_and(|at| now < at + PACKETS_WITHIN);
         if self.rnic.pending() != Pending::Acknowledgements || self.transmitter.is_holding() || hears_packets
@@ -357,9 +358,9 @@ impl Pump {
         (now < until).then_some(until)
     }
 
-    /// A poll that found no completion: sends, takes what has arrived, and sends answers that cannot wait.
-    /// The program takes up to `most` completions. A program that has waited gets the first one at once: to
-    /// look for a second one takes as long as to deliver the first.
+    /// Handles a poll that found no completion: sends, takes arrived packets, and sends answers that cannot
+    /// wait. The program takes up to `most` completions. A program that has waited gets the first one at
+    /// once: to look for a second one takes as long as to deliver the first.
     pub(crate) fn poll_empty(&mut self, now: Instant, cq: Cq, most: usize) {
         let enough = if self.batching.note_empty_poll(now) { 1 } else { most };
         self.progress_until(now, false, Some((cq, enough)));
@@ -372,7 +373,7 @@ impl Pump {
         self.progress_until(now, held, None)
     }
 
-    /// The same, but returns once a queue has so many completions (`enough`).
+    /// Makes progress, but returns once a queue has so many completions (`enough`).
     fn progress_until(&mut self, now: Instant, held: bool, enough: Option<(Cq, usize)>) -> bool {
         let mut arrived = self.progress_in_memory(now, held, enough);
         let polls_memory = !self.shm.is_empty() || self.lab.is_some();
@@ -399,7 +400,7 @@ impl Pump {
         arrived
     }
 
-    /// The same without the socket: timers, what there is to send, and the shared-memory channels.
+    /// Makes progress without the socket: timers, pending packets, and the shared-memory channels.
     pub(crate) fn progress_in_memory(
         &mut self,
         now: Instant,
@@ -424,8 +425,8 @@ impl Pump {
         arrived | self.receive_from_lab(now)
     }
 
-    /// Runs the timers that are due, after everything that has arrived was taken: an acknowledgement that
-    /// waits in a ring or in the socket's buffer, because this process did not run, is not overdue.
+    /// Runs the timers that are due, after all arrivals were taken: an acknowledgement that waits in a ring
+    /// or in the socket's buffer, because this process did not run, is not overdue.
     #[inline]
     fn run_timers(&mut self, now: Instant) {
         if self.rnic.next_timeout().is_some_and(|at| at <= now) {
@@ -453,7 +454,7 @@ impl Pump {
         self.rnic.handle_timeout(now);
     }
 
-    /// Has the next [`Self::progress`] read the socket, however recently that was done.
+    /// Makes the next [`Self::progress`] read the socket, even if the last read is recent.
     pub(crate) fn read_socket_next(&mut self) {
         self.socket.last = Instant(0);
     }
@@ -469,7 +470,7 @@ impl Pump {
         }
     }
 
-    /// Takes what the socket has, with a bound for peers that send faster than this reads.
+    /// Takes the datagrams in the socket, with a limit for peers that send faster than this reads.
     fn receive_all(&mut self, now: Instant) {
         for _ in 0..RECEIVES_ALL {
             if !self.receive(now) {
@@ -487,7 +488,7 @@ impl Pump {
         if records == 0 {
             return false;
         }
-        // Peers have to find changed grants before they get the answer.
+        // Peers must find changed grants before they get the answer.
         self.shm.publish(&mut self.rnic);
         if self.rnic.pending() == Pending::Data {
             self.transmit_holding(now);

@@ -1,4 +1,4 @@
-//! Receives datagrams, checks them, and hands their packets to the device.
+//! Receives datagrams, checks them, and passes their packets to the device.
 
 use crate::capture::{Capture, Direction, Envelope};
 use crate::counters::LinkCounters;
@@ -17,12 +17,12 @@ use wire::{Flow, Identification, Packet, split_icrc};
 pub(crate) struct Receiver {
     /// One for each range of queue pair numbers; none in the child of a fork.
     sockets: Vec<Arc<Socket>>,
-    /// One for each multicast group that we are in.
+    /// One for each multicast group that the device has joined.
     groups: Vec<(Gid, Socket)>,
-    /// Index of the socket that was read last.
+    /// Index of the socket that was last read.
     next: usize,
     buffer: Box<[u8]>,
-    /// Addresses of the last datagrams, of which `flow` was made: the next ones probably have the same.
+    /// Addresses of the last datagrams, from which `flow` was computed: the next ones probably have the same.
     of: (Ipv6Addr, Ipv6Addr, u16),
     flow: Flow,
     capture: Option<Capture>,
@@ -68,7 +68,7 @@ impl Receiver {
         self.capture = None;
     }
 
-    /// Takes the datagrams of one receive call, and hands their packets to the device. False when there were
+    /// Receives the datagrams of one call, and passes their packets to the device. False when there were
     /// none.
     pub(crate) fn receive(
         &mut self,
@@ -118,7 +118,7 @@ fn arrival_of(datagrams: &Datagrams) -> Arrival {
 }
 
 impl Receiver {
-    /// The datagrams of the next socket that has some.
+    /// Receives from the next socket that has datagrams.
     fn take(&mut self) -> Option<Datagrams> {
         let groups = self.groups.iter().map(|(_, socket)| socket);
         for _ in 0..self.sockets.len() {
@@ -149,7 +149,7 @@ fn envelope<'a>(datagrams: &Datagrams, flow: &'a Flow) -> Envelope<'a> {
     }
 }
 
-/// The transport part of a datagram whose ICRC is right.
+/// The transport headers and payload of a datagram whose ICRC is right.
 fn check_icrc<'a>(flow: &Flow, datagram: &'a [u8], index: u16) -> Option<&'a [u8]> {
     let (transport, _) = split_icrc(datagram)?;
     identification(flow, datagram, Identification::ZERO.plus(index)).map(|_| transport)

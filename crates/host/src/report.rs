@@ -19,73 +19,72 @@ use std::time::{Duration, Instant};
 const PREFIX: &str = "rockery-device-";
 /// Version of the format of a report.
 const VERSION: u32 = 2;
-/// Queue pairs that a report describes; it counts the rest.
+/// Limit of queue pairs that a report describes; it counts the others.
 const QUEUE_PAIRS_MAX: usize = 512;
-/// Streams that a report describes.
+/// Limit of streams that a report describes.
 const STREAMS_MAX: usize = 64;
-/// A report's longest message; longer ones come in pieces.
+/// Longest message of a report; longer ones are split.
 const PIECE_BYTES: usize = 16 << 10;
 const BACKLOG: i32 = 8;
 /// The longest report that is read: that of [`QUEUE_PAIRS_MAX`] queue pairs and of many more counters than
-/// there are takes a quarter of it.
+/// exist takes a quarter of it.
 const REPORT_BYTES_MAX: usize = 256 << 10;
 /// The longest name in a report.
 const NAME_BYTES_MAX: usize = 64;
-/// How long a device may take for all of its report. A stopped program does not answer, nor does the child of
+/// Time that a device may take for its whole report. A stopped program does not answer, nor does the child of
 /// a fork whose parent has ended.
 const TIMEOUT: Duration = Duration::from_millis(500);
-/// How long all devices of one user may take together, so that a user who makes names of devices that do not
-/// answer keeps only the own ones out of what root sees.
+/// Time that all devices of one user may take together, so that a user who creates names of devices that do
+/// not answer hides only the own devices from root.
 const TIMEOUT_PER_USER: Duration = Duration::from_secs(3);
-/// How long all may take.
+/// Time that all devices may take.
 const TIMEOUT_IN_ALL: Duration = Duration::from_secs(15);
-/// Devices of one user that are asked: a network namespace has room for 1,022.
+/// Limit of devices of one user that are queried: a network namespace has room for 1,022.
 const DEVICES_PER_USER_MAX: usize = 1024;
 
-/// What [`collect`] found.
+/// Result of [`collect`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reports {
     /// The devices that answered.
     pub reports: Vec<Report>,
-    /// Names of devices, of users that may be asked, that gave no valid report in time.
+    /// Number of devices of permitted users that sent no valid report in time.
     pub unanswered: usize,
 }
 
-/// A device that some program has open. Its texts come from another process: names have no control
-/// characters.
+/// An open device of a program. Its texts come from another process: names have no control characters.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
     /// The device's name.
     pub device: String,
     /// ID of the process that has the device open.
     pub pid: u32,
-    /// Its program's name, as `ps` has it.
+    /// Name of the program, as in `ps`.
     pub program: String,
     /// Counters by name: those of the protocol, then those of the link.
     pub counters: Vec<(String, u64)>,
     /// All of its queue pairs.
     pub queue_pairs_total: u64,
-    /// The first ones, described.
+    /// The first queue pairs, with details.
     pub queue_pairs: Vec<QueuePair>,
-    /// How streams of long requests to programs on this host are copied.
+    /// Copy methods of streams of long requests to programs on this host.
     pub streams: Vec<Stream>,
 }
 
-/// WRITEs or READs of about the same length that follow each other through a shared-memory channel. How they
-/// are copied is measured while they run.
+/// WRITEs or READs of about the same length that follow each other through a shared-memory channel. Their
+/// copy methods are measured while they run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Stream {
     /// The channel's number, as in the log.
     pub channel: u16,
     /// `WRITE` or `READ`.
     pub operation: String,
-    /// The longest requests that count as this stream, in bytes: more than half of that are the shortest.
+    /// Upper bound of the request lengths of this stream, in bytes; the lower bound is half of it.
     pub bytes_max: u32,
-    /// How the next request is copied: `rings` or `kernel`.
+    /// Copy method of the next request: `rings` or `kernel`.
     pub method: String,
-    /// The rate of the rings when they were measured last, in MB/s; 0 if they were not.
+    /// The last measured rate of the rings, in MB/s; 0 if there is none.
     pub rings_mb_per_s: u64,
-    /// The rate of the kernel's copy when it was measured last, in MB/s; 0 if it was not.
+    /// The last measured rate of the kernel's copy, in MB/s; 0 if there is none.
     pub kernel_mb_per_s: u64,
 }
 
@@ -112,13 +111,13 @@ pub struct QueuePair {
     pub received_packets: u64,
     /// Bytes of payload that were received.
     pub received_bytes: u64,
-    /// Packets sent again.
+    /// Number of retransmitted packets.
     pub retransmitted_packets: u64,
-    /// How often an acknowledgement did not come in time.
+    /// Number of expirations of the ACK timeout.
     pub timeouts: u64,
 }
 
-/// Where a device answers.
+/// The listening socket for the reports of a device.
 #[derive(Debug)]
 pub(crate) struct Reporter(OwnedFd);
 
@@ -137,7 +136,7 @@ impl Reporter {
         self.0.as_raw_fd()
     }
 
-    /// Sends a report to each client that has connected. It does not wait: a client that does not read gets
+    /// Sends a report to each client that has connected. It does not block: a client that does not read gets
     /// only what fits its socket's buffer.
     pub(crate) fn answer(&self, shared: &Shared, device: &str) {
         while let Ok(client) = unix::accept(self.raw()) {
@@ -169,7 +168,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// One fact per line, its parts separated by tabs.
+/// The text of a report: one fact per line, its parts separated by tabs.
 fn describe(shared: &Shared, device: &str) -> String {
     let mut text = String::new();
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
@@ -219,8 +218,8 @@ fn describe(shared: &Shared, device: &str) -> String {
 }
 
 impl Report {
-    /// Reads what [`describe`] wrote; `None` if it is of another version, cut off before the first facts, or
-    /// has something in it that [`describe`] does not write.
+    /// Parses the text of [`describe`]; `None` if it is of another version, truncated before the first facts,
+    /// or has contents that [`describe`] does not write.
     fn parse(text: &str) -> Option<Self> {
         let mut report = Self::default();
         let mut lines = text.lines();
@@ -245,13 +244,14 @@ impl Report {
     }
 }
 
-/// A name that any program can choose, its control characters replaced: a terminal would obey them.
+/// A name that any program can choose, with its control characters replaced, which a terminal would
+/// interpret.
 fn printable(name: &str) -> String {
     let plain = |it: char| if it.is_control() { char::REPLACEMENT_CHARACTER } else { it };
     name.chars().take(NAME_BYTES_MAX).map(plain).collect()
 }
 
-/// A name that is rockery's own.
+/// A name that rockery itself chooses.
 fn word(name: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     (name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain)).then(|| name.to_owned())
@@ -279,7 +279,7 @@ impl QueuePair {
             received_packets: number()?,
             received_bytes: number()?,
             retransmitted_packets: number()?,
-            // Devices of an earlier version do not say it.
+            // Devices of an earlier version do not report it.
             timeouts: number().unwrap_or(0),
         })
     }
@@ -298,19 +298,19 @@ impl Stream {
     }
 }
 
-/// The reports of all devices that are open in this network namespace and may be asked: of this user, and of
-/// every user for root.
+/// The reports of all open devices in this network namespace that may be queried: of this user, and of every
+/// user for root.
 pub fn collect() -> Reports {
     let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let mut names: Vec<&str> = table.lines().filter_map(|line| line.split('@').nth(1)).collect();
     names.retain(|name| name.starts_with(PREFIX));
     names.sort_unstable();
-    // The kernel lists a name once more for each connection to it.
+    // The kernel lists a name again for each connection to it.
     names.dedup();
     Collector::default().ask_all(&names)
 }
 
-/// What was spent on the devices of each user so far.
+/// Number of queried devices of each user, and the time that they took.
 #[derive(Debug, Default)]
 struct Collector {
     spent: HashMap<u32, (usize, Duration)>,
@@ -327,7 +327,7 @@ impl Collector {
             let (devices, spent) = self.spent.entry(user).or_default();
             (*devices, *spent) = (*devices + 1, *spent + asked.elapsed());
             match text.and_then(|text| Report::parse(&text)) {
-                // The kernel's word counts, where the process has a number here.
+                // The kernel's process ID takes precedence, where the process has one in this PID namespace.
                 Some(report) => found.reports.push(Report { pid: process.unwrap_or(report.pid), ..report }),
                 None => found.unanswered += 1,
             }
@@ -335,7 +335,7 @@ impl Collector {
         found
     }
 
-    /// How long the user's next device may take.
+    /// Time that the user's next device may take.
     fn left(&self, user: u32) -> Duration {
         match self.spent.get(&user) {
             Some((devices, _)) if *devices >= DEVICES_PER_USER_MAX => Duration::ZERO,
@@ -345,8 +345,8 @@ impl Collector {
     }
 }
 
-/// A connection to a device, with its user and its process ID in this PID namespace. `None` for a device of
-/// another user, whose report is not trusted, and where the connection would have to be waited for.
+/// Connects to a device; returns its user and its process ID in this PID namespace. `None` for a device of
+/// another user, whose report is not trusted, and where the connection would block.
 fn connected(name: &str) -> Option<(OwnedFd, u32, Option<u32>)> {
     let connection = unix::connect_now(name).ok()?;
     let user = unix::peer_user(connection.as_raw_fd()).ok()?;
@@ -354,7 +354,7 @@ fn connected(name: &str) -> Option<(OwnedFd, u32, Option<u32>)> {
     (user == process::user() || process::user() == 0).then_some((connection, user, process))
 }
 
-/// What a device answers; `None` if that is not all there in time, or is longer than it can be.
+/// Receives the report of a device; `None` if it is not complete in time, or is too long.
 fn receive(connection: &OwnedFd, until: Instant) -> Option<String> {
     let mut text = Vec::new();
     let mut piece = vec![0; PIECE_BYTES];
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(of("queue_pair\t5\tR\x1bC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5"), None);
     }
 
-    /// A device of another program, which does what `answers` does with each connection.
+    /// A device of another program, which runs `answers` for each connection.
     fn fake(answers: impl Fn(RawFd) + Send + 'static) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -455,7 +455,7 @@ mod tests {
         });
         let found = Collector::default().ask_all(&[&name]);
         assert_eq!((found.reports.len(), found.unanswered), (0, 1));
-        // What the socket's buffer holds comes on top of what was read.
+        // The contents of the socket's buffer come on top of the bytes that were read.
         assert!(sent.load(Ordering::Relaxed) < 8 << 20);
     }
 

@@ -2,7 +2,7 @@
 //! Programs with more rights than the user who started them (set-user-ID) ignore them.
 //!
 //! A variable with a wrong value is an error: [`check`] runs before a device is opened, so that no program
-//! measures something else than its user asked for.
+//! measures a configuration other than the one that its user requested.
 
 use crate::log_filter::Filter;
 use crate::parameters;
@@ -10,26 +10,26 @@ use crate::sys::environment;
 use rnic::{Config, CongestionConfig, DcqcnConfig};
 use std::path::PathBuf;
 
-/// The devices that there are, by name, interface or address, separated by commas. Not set: all.
+/// The available devices, by name, interface or address, separated by commas. Not set: all.
 pub const DEVICES: &str = "ROCKERY_DEVICES";
 /// Names for devices in place of `rk_` and the interface, by interface: `eth0=mlx5_0,lo=mlx5_1`.
 pub const NAMES: &str = "ROCKERY_NAMES";
-/// The file that packets are written to.
+/// The capture file.
 pub const CAPTURE: &str = "ROCKERY_PCAP";
-/// `1`: WRITEs and READ responses are placed in whatever order they arrive.
+/// `1`: WRITEs and READ responses are placed in any order of arrival.
 pub const OUT_OF_ORDER: &str = "ROCKERY_OUT_OF_ORDER";
-/// How senders react to congestion: `window` (the default), `dcqcn` or `off`.
+/// Congestion control of senders: `window` (the default), `dcqcn` or `off`.
 pub const CONGESTION: &str = "ROCKERY_CONGESTION";
-/// `0`: a WRITE of several packets begins with a WRITE FIRST, as IBTA has it, and not with a WRITE ONLY.
+/// `0`: a WRITE of several packets begins with a WRITE FIRST, as in IBTA, and not with a WRITE ONLY.
 pub const WRITE_ONLY: &str = "ROCKERY_WRITE_ONLY";
-/// `0`: each packet is sent by a call of its own, without UDP segmentation offload.
+/// `0`: each packet is sent with its own system call, without UDP segmentation offload.
 pub const SEGMENTATION: &str = "ROCKERY_SEGMENTATION";
-/// `0`: peers on the same host are reached by packets, as peers elsewhere are.
+/// `0`: peers on the same host are reached with packets, as others are.
 pub const SAME_HOST: &str = "ROCKERY_SAME_HOST";
 /// CM response timeout: how long a peer may take to answer each of 16 connection requests, as the exponent of
 /// 4.096 µs times 2 to this power, 0 to 24. Not set: 20 (4.3 s), as in Linux.
 pub const CM_RESPONSE_TIMEOUT: &str = "ROCKERY_CM_RESPONSE_TIMEOUT";
-/// What is logged: a level, or levels by target. Not set: warnings.
+/// Log levels: one level, or levels by target. Not set: warnings.
 pub const LOG: &str = "ROCKERY_LOG";
 /// The file that the log is appended to. Not set: standard error.
 pub const LOG_FILE: &str = "ROCKERY_LOG_FILE";
@@ -37,20 +37,21 @@ pub const LOG_FILE: &str = "ROCKERY_LOG_FILE";
 /// Set by `rockery lab` for the programs of a host: devices attach to the lab, at the abstract Unix socket of
 /// this name in the host's network namespace.
 pub const LAB: &str = "ROCKERY_LAB";
-/// The clock of the lab: the time of the monotonic clock at which it began, in nanoseconds, by what it is
-/// slower than the machine's, and the time of the wall clock at which it began, as in `1234567,20,89`.
+/// The clock of the lab: its start by the monotonic clock in nanoseconds, its slowdown against the machine's
+/// clock, and its start by the wall clock, as in `1234567,20,89`.
 pub const LAB_CLOCK: &str = "ROCKERY_LAB_CLOCK";
 
-/// Parameters of the adapter, as [`crate::parameters`] has them; set by `rockery lab exec`.
+/// Parameters of the adapter, in the format of [`crate::parameters`]; set by `rockery lab exec`.
 pub const NIC: &str = "ROCKERY_NIC";
 
-/// What a rate limiter makes up for when its thread waits for a processor: what is sent with one system call.
+/// Depth of the rate limiter's token bucket, for a thread that waits for a processor: the bytes of one system
+/// call.
 const BURST_BYTES: u32 = 64 << 10;
-/// Bytes of a device's name in the structures of verbs, with the zero at its end.
+/// Bytes of a device's name in the structures of verbs, including the terminating zero.
 const DEVICE_NAME_BYTES: usize = 64;
 /// The folder of the view that the program sees; set by `rockery run` for the view's own library.
 const VIEW: &str = "ROCKERY_VIEW";
-/// What the names of settings of tests begin with.
+/// Prefix of the settings of tests.
 const TESTS: &str = "ROCKERY_TEST_";
 
 /// A variable that has a wrong value.
@@ -61,11 +62,11 @@ pub struct SettingError {
     pub name: &'static str,
     /// The value that is not one of the expected ones.
     pub value: String,
-    /// The values that it may have.
+    /// Description of the expected values.
     pub expected: &'static str,
 }
 
-/// The values that a variable may have.
+/// A variable and its expected values.
 struct Setting {
     name: &'static str,
     expected: &'static str,
@@ -116,7 +117,7 @@ const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// Whether a device may have this name: as kernels give them, in 63 bytes at most.
+/// Whether a device may have this name: the characters that kernels use, at most 63 bytes.
 pub fn is_device_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     !name.is_empty() && name.len() < DEVICE_NAME_BYTES && name.bytes().all(is_plain)
@@ -137,7 +138,7 @@ fn time_code(value: &str) -> Option<u8> {
 
 fn clock(value: &str) -> Option<(u64, u64)> {
     let mut numbers = value.split(',').map(|number| number.parse().ok());
-    // The wall clock is that of the program, and not of its devices.
+    // The wall clock is used by the program, and not by its devices.
     let (epoch, slowdown, _wall) = (numbers.next()??, numbers.next()??, numbers.next()??);
     numbers.next().is_none().then_some((epoch, slowdown))
 }
@@ -159,7 +160,7 @@ fn check_values(value_of: impl Fn(&str) -> Option<String>) -> Result<(), Setting
     Ok(())
 }
 
-/// Variables with a name as of a setting that are none, such as misspelt ones.
+/// Variables with the prefix of settings that are no settings, such as misspelt ones.
 pub(crate) fn unknown() -> Vec<String> {
     environment::names_beginning_with("ROCKERY_").into_iter().filter(|name| !is_known(name)).collect()
 }
@@ -168,12 +169,12 @@ fn is_known(name: &str) -> bool {
     name == VIEW || name.starts_with(TESTS) || SETTINGS.iter().any(|setting| setting.name == name)
 }
 
-/// A variable whose value is text; empty where it is not set.
+/// The value of a variable as text; empty where it is not set.
 fn text(name: &str) -> String {
     environment::variable(name).and_then(|value| value.into_string().ok()).unwrap_or_default()
 }
 
-/// The time code that the environment names, if it names one.
+/// The time code in the environment, if it is set.
 pub(crate) fn cm_response_timeout() -> Option<u8> {
     time_code(&text(CM_RESPONSE_TIMEOUT))
 }
@@ -183,28 +184,28 @@ pub(crate) fn lab() -> Option<String> {
     Some(text(LAB)).filter(|name| !name.is_empty())
 }
 
-/// Beginning and slowdown of the lab's clock.
+/// Start and slowdown of the lab's clock.
 pub(crate) fn lab_clock() -> Option<(u64, u64)> {
     clock(&text(LAB_CLOCK))
 }
 
-/// By what the clock of the lab is slower than the machine's; 1 outside a lab.
+/// Slowdown of the lab's clock against the machine's; 1 outside a lab.
 pub fn slowdown() -> u64 {
     lab_clock().map_or(1, |(_, slowdown)| slowdown)
 }
 
-/// Whether peers on the same host are reached through shared memory. Not with a capture, which is to have all
-/// packets.
+/// Whether peers on the same host are reached through shared memory. Not with a capture, which has to contain
+/// all packets.
 pub(crate) fn same_host() -> bool {
     text(SAME_HOST) != "0" && capture().is_none()
 }
 
-/// Whether many packets may be sent with one call.
+/// Whether many packets may be sent with one system call.
 pub(crate) fn segmentation() -> bool {
     text(SEGMENTATION) != "0"
 }
 
-/// Which devices are wanted; `None` for all.
+/// The names of the wanted devices; `None` for all.
 pub(crate) fn devices() -> Option<Vec<String>> {
     let wanted = environment::variable(DEVICES)?.into_string().ok()?;
     Some(wanted.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
@@ -224,17 +225,17 @@ pub(crate) fn interface_of(device: &str) -> Option<String> {
     pairs.find(|(_, name)| *name == device).map(|(interface, _)| interface.to_owned())
 }
 
-/// Where packets are to be written.
+/// The path of the capture file.
 pub(crate) fn capture() -> Option<PathBuf> {
     environment::variable(CAPTURE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// What is to be logged; `None` where the variable is wrong.
+/// The log levels; `None` where the variable is wrong.
 pub(crate) fn log() -> Option<Filter> {
     Filter::parse(&text(LOG))
 }
 
-/// Where the log is to be written. The path is absolute, because programs change their working folder.
+/// The path of the log file. It is absolute, because programs change their working folder.
 pub(crate) fn log_file() -> Option<PathBuf> {
     let path = environment::variable(LOG_FILE).filter(|path| !path.is_empty())?;
     std::path::absolute(path).ok()

@@ -1,5 +1,5 @@
 //! The part of an open device that the program's threads and the progress thread share: the pump behind its
-//! lock, and what wakes the thread.
+//! lock, and the descriptors that wake the thread.
 
 use crate::channel::AsyncEvents;
 use crate::clock;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 use wire::Qpn;
 
-/// How often a queue pair that waits for a channel checks whether it is there, besides being notified.
+/// Interval at which a queue pair that waits for a channel checks for it, besides being notified.
 const CHANNEL_RECHECK: Duration = Duration::from_millis(5);
 
 /// The part of an open device that the program's threads and the progress thread share.
@@ -42,7 +42,7 @@ struct Sockets {
 }
 
 impl Shared {
-    /// Shares a pump, of which packets at this socket wake the progress thread.
+    /// Creates the shared part for a pump; packets at this socket wake the progress thread.
     pub(crate) fn new(pump: Pump, socket: RawFd) -> io::Result<Self> {
         let (epoll, wake) = (Arc::new(Epoll::new()?), EventFd::signal()?);
         epoll.add(socket)?;
@@ -58,7 +58,7 @@ impl Shared {
         self.pump.lock().unwrap_or_else(|poisoned| self.end(poisoned.into_inner()))
     }
 
-    /// The same; `None` while another thread has the lock.
+    /// Locks the pump; `None` while another thread has the lock.
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Pump>> {
         match self.pump.try_lock() {
             Ok(pump) => Some(pump),
@@ -99,7 +99,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes such a socket, before it is closed.
+    /// Removes a socket, before it is closed.
     pub(crate) fn remove_socket(&self, socket: RawFd) {
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         sockets.descriptors.retain(|known| *known != socket);
@@ -146,7 +146,7 @@ impl Shared {
         }
     }
 
-    /// As the function [`crate::take_arrived`]. False when the queue pair is not one of this device.
+    /// Implements the function [`crate::take_arrived`]. False when the queue pair is not one of this device.
     pub(crate) fn take_arrived(&self, qpn: Qpn) -> bool {
         let mut pump = self.lock();
         if pump.is_severed() || pump.rnic.query_qp(qpn).is_err() {

@@ -1,4 +1,4 @@
-//! UDP source ports: what switches and receivers spread flows by.
+//! UDP source ports: the entropy by which switches and receivers distribute flows.
 //!
 //! A queue pair has one port for its life, so its packets stay in order, and two queue pairs probably have
 //! different ones. The device computes a port of 14 bits as Linux does (IBTA A17.3.2.1); here these are
@@ -11,14 +11,14 @@ use link::udp::{ROCE_PORT, Socket};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Different source ports.
+/// Number of different source ports.
 pub(crate) const PORTS: usize = 32;
 const FIRST: u16 = 0xf800;
 
-/// Those that devices of this process have open.
+/// The sockets that devices of this process have open.
 static OPEN: Mutex<[Weak<Socket>; PORTS]> = Mutex::new([const { Weak::new() }; PORTS]);
 
-/// The process's socket with this index; made where no device has it.
+/// The process's socket with this index; created where no device has it.
 fn shared(index: usize) -> io::Result<Arc<Socket>> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = open.get_mut(index).ok_or(io::ErrorKind::InvalidInput)?;
@@ -30,10 +30,10 @@ fn shared(index: usize) -> io::Result<Arc<Socket>> {
     Ok(socket)
 }
 
-/// The sockets that packets leave from.
+/// The sockets from which packets are sent.
 #[derive(Debug)]
 pub(crate) struct SourcePorts {
-    /// Where packets are received; `None` in the child of a fork.
+    /// The socket that receives packets; `None` in the child of a fork.
     main: Option<Arc<Socket>>,
     ports: [Port; PORTS],
 }
@@ -42,11 +42,11 @@ pub(crate) struct SourcePorts {
 enum Port {
     Unused,
     Open(Arc<Socket>),
-    /// It could not be had.
+    /// The port could not be bound.
     Refused,
 }
 
-/// Which of the ports stands for the device's.
+/// Index of the port that the device's source port is folded into.
 pub(crate) fn index_of(source_port: u16) -> usize {
     usize::from(source_port ^ source_port >> 5 ^ source_port >> 10) % PORTS
 }
@@ -56,7 +56,7 @@ impl SourcePorts {
         Self { main: Some(main), ports: [const { Port::Unused }; PORTS] }
     }
 
-    /// Nothing leaves any more.
+    /// Closes the sockets: nothing is sent any more.
     pub(crate) fn sever(&mut self) {
         self.main = None;
         self.ports = [const { Port::Unused }; PORTS];

@@ -24,11 +24,11 @@ use wire::{Flow, Identification, Packet, ROCE_PORT, pad_of};
 pub(crate) struct Transmitter {
     sockets: SourcePorts,
     interface: u32,
-    /// Datagrams per call at most.
+    /// Limit of datagrams per call.
     segments_max: usize,
     /// One for each source port.
     batches: Vec<Batch>,
-    /// Which of them have packets, as bits.
+    /// Bit mask of the batches with packets.
     filled: u32,
     capture: Option<Capture>,
     pub(crate) counters: LinkCounters,
@@ -43,9 +43,9 @@ struct Batch {
     length: usize,
     segments: usize,
     segment: usize,
-    /// A shorter segment was added: it is the last.
+    /// Whether a shorter segment was added: it is the last.
     closed: bool,
-    /// This batch follows another one that was full.
+    /// Whether this batch follows another one that was full.
     bulk: bool,
     /// Destination, and the index of the peer's socket in its group on port 4791.
     to: Option<(Destination, u32)>,
@@ -82,7 +82,7 @@ impl Transmitter {
     }
 
     /// Holds back batches that follow a full one, for further packets: the network is busy with the full one,
-    /// and each system call less saves time at both ends. Sends the other batches.
+    /// and each system call saved gains time at both ends. Sends the other batches.
     pub(crate) fn hold(&mut self) {
         for index in bits(self.filled) {
             let batch = &self.batches[index];
@@ -120,8 +120,8 @@ impl Transmitter {
                 self.counters.note_send_error(&error, segments);
                 let to = route.destination;
                 tracing::debug!(target: HOST, %to, segments, "packets not sent: {error}");
-                // A route whose checksums only hardware could make (IPsec, some tunnels): one at a time, from
-                // now on. What was lost is sent again, as anything lost is.
+                // A route whose checksums only hardware could compute (IPsec, some tunnels): one at a time,
+                // from now on. The lost packets are retransmitted like any others.
                 if segments > 1 && error.raw_os_error() == Some(libc::EIO) {
                     tracing::warn!(target: HOST, "no UDP segmentation offload on this route: {error}");
                     self.segments_max = 1;
@@ -163,7 +163,7 @@ impl Batch {
         }
     }
 
-    /// Adds a packet; `None` if it is longer than anything that can be sent.
+    /// Adds a packet; `None` if it is longer than the longest packet that can be sent.
     fn push(&mut self, headers: &[u8], payload: Gather<'_>, pad: u8) -> Option<Result<(), Fault>> {
         let length = payload.len() as usize;
         let transport = headers.len() + length + usize::from(pad);

@@ -1,6 +1,6 @@
-//! How a program waits for a completion event.
+//! Waiting of a program for a completion event.
 //!
-//! The call that waits (`ibv_get_cq_event`) does what the progress thread would do: it sets in the
+//! The call that waits (`ibv_get_cq_event`) does the work of the progress thread: it sets in the
 //! shared-memory channels that the program itself sleeps, is woken by the peer that writes a record, takes
 //! the record from the ring, and returns the event. So one thread is woken instead of two, one after the
 //! other; waking a thread takes longer than all the rest. One thread of a program waits like this. Other
@@ -25,30 +25,31 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the call polls before it sleeps: a peer that sleeps is woken within half of it, and answers
+/// Time for which the call polls before it sleeps: a peer that sleeps is woken within half of it, and answers
 /// within the rest.
 const POLLS_FOR: Nanos = Nanos::from_micros(100);
 
-/// How long `sched_yield` takes at most where no other thread wants the core; where it takes longer, one did.
+/// Longest time that `sched_yield` takes where no other thread needs the core; a longer one means that one
+/// did.
 pub(crate) const WANTED: Nanos = Nanos::from_micros(150);
-/// For how long polls sleep instead of yielding after another thread wanted the core.
+/// Time for which polls sleep instead of yielding after another thread needed the core.
 pub(crate) const CROWDED: Nanos = Nanos::from_millis(100);
-/// The longest sleep of one poll: what the program waits for may come by the network, which does not wake it.
+/// The longest sleep of one poll: an expected packet may come from the network, which does not wake it.
 const BOUNDED_SLEEP: Nanos = Nanos::from_micros(500);
 
 /// Polls of several devices in a row after which a thread yields the core, if it has not come back to the
 /// device at which it yielded last.
 const ROUND_MAX: u32 = 256;
 
-/// Which devices a thread polls; a device is known by its address in memory.
+/// The devices that a thread polls; a device is identified by its address in memory.
 struct Poller {
     /// The device that was polled last.
     last: Cell<usize>,
     /// The device that was polled when the thread last yielded the core.
     yielded_at: Cell<usize>,
-    /// Polls since then that found nothing.
+    /// Number of polls since then that found nothing.
     since: Cell<u32>,
-    /// The thread waits for descriptors of its own too, see [`crate::wait_any`].
+    /// Whether the thread waits for descriptors of its own too, see [`crate::wait_any`].
     waits_for_others: Cell<bool>,
 }
 
@@ -62,13 +63,13 @@ impl Poller {
         Self { last: Cell::new(0), yielded_at: zero, since: Cell::new(0), waits_for_others: Cell::new(false) }
     }
 
-    /// Notes a poll. Whether the poll before it was of the same device.
+    /// Records a poll; whether the poll before it was of the same device.
     #[inline]
     fn polls(&self, device: usize) -> bool {
         self.last.replace(device) == device
     }
 
-    /// After a poll that found nothing: whether a round over all devices ends here.
+    /// Whether a round over all devices ends with this poll, which found nothing.
     fn ends_round(&self, device: usize) -> bool {
         let (since, at) = (self.since.get() + 1, self.yielded_at.get());
         let ends = at == device || at == 0 || since >= ROUND_MAX;
@@ -84,14 +85,15 @@ fn address(shared: &Shared) -> usize {
     std::ptr::from_ref(shared).addr()
 }
 
-/// Notes which device this thread polls. True when it polled the same device before: a thread that polls
-/// several devices must not sleep for one of them, because what arrives for the others does not wake it.
+/// Records the device that this thread polls. True when it polled the same device before: a thread that polls
+/// several devices must not sleep for one of them, because arrivals for the others do not wake it.
 #[inline]
 pub(crate) fn polls_alone(shared: &Shared) -> bool {
     POLLER.with(|poller| poller.polls(address(shared)))
 }
 
-/// Notes that this thread waits for descriptors of its own together with completions: its polls do not wait.
+/// Records that this thread waits for descriptors of its own together with completions: its polls do not
+/// wait.
 pub(crate) fn note_waits_for_others() {
     POLLER.with(|poller| poller.waits_for_others.set(true));
 }
@@ -123,7 +125,7 @@ pub(crate) fn yield_core(shared: &Shared, now: Instant, alone: bool) {
     }
 }
 
-/// The next event of a channel, waiting for one if that is what its descriptor does.
+/// The next event of a channel; waits for one if its descriptor is in blocking mode.
 pub(crate) fn next_event(shared: &Shared, channel: &CompletionChannel) -> io::Result<u64> {
     if let Some(event) = channel.next_now() {
         return Ok(event);
@@ -152,7 +154,7 @@ impl<'a> WaitGuard<'a> {
         shared.waiting.take().then(|| Self { shared, channel, wake_up: Arc::clone(wake_up) })
     }
 
-    /// The event; none where the wake-up socket was shut down.
+    /// The event; `None` where the wake-up socket was shut down.
     fn wait(&self, channel: &CompletionChannel) -> io::Result<Option<u64>> {
         if self.shared.waiting.begin_wait() {
             let found = self.poll_for_a_while(channel);
@@ -192,7 +194,7 @@ impl<'a> WaitGuard<'a> {
         None
     }
 
-    /// Serves the network once. The channel's next event, if there is one then.
+    /// Serves the network once; returns the channel's next event, if there is one then.
     fn poll(&self, channel: &CompletionChannel) -> Option<u64> {
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
@@ -203,7 +205,8 @@ impl<'a> WaitGuard<'a> {
         channel.next_now()
     }
 
-    /// Sets that the program sleeps, so that peers wake it. False when a record or an event is there already.
+    /// Marks the program as asleep, so that peers wake it. False when a record or an event has arrived
+    /// already.
     fn prepare_sleep(&self, channel: &CompletionChannel) -> bool {
         let mut pump = self.shared.lock();
         pump.note_away();
@@ -223,7 +226,7 @@ impl<'a> WaitGuard<'a> {
         true
     }
 
-    /// Has peers send no more wake-ups to the program.
+    /// Cancels the wake-ups of the program by peers.
     fn finish_sleep(&self, channel: &CompletionChannel) {
         let mut pump = self.shared.lock();
         channel.set_waiting(false);
@@ -233,7 +236,7 @@ impl<'a> WaitGuard<'a> {
 }
 
 impl Drop for WaitGuard<'_> {
-    /// The progress thread takes over again.
+    /// Returns the work to the progress thread.
     fn drop(&mut self) {
         let mut pump = self.shared.lock();
         if let Some(channel) = self.channel {

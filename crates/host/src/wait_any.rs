@@ -1,5 +1,5 @@
-//! How a program waits for completions and for descriptors of its own at once, as a gateway between RDMA and
-//! TCP does: `rockery_await_cq`, which programs call that know rockery's library.
+//! Waiting of a program for completions and for descriptors of its own at once, as a gateway between RDMA and
+//! TCP does: `rockery_await_cq`, for programs that are written for rockery's library.
 //!
 //! The thread sleeps in `poll(2)` for its own descriptors and for the device's wake-up socket, in place of
 //! the progress thread (see [`crate::wait`]): a peer that writes a record wakes this thread alone, which
@@ -11,9 +11,9 @@
 //! millisecond at most, where no packets arrive from a network: sent alone, they would wake the peer twice
 //! for each request.
 //!
-//! Where that has found lately what the thread waited for, it polls its descriptors and the rings for a while
-//! before it sleeps, and yields the core between polls: to wake a core that sleeps takes longer than many an
-//! answer.
+//! Where polling has found lately what the thread waited for, it polls its descriptors and the rings for a
+//! while before it sleeps, and yields the core between polls: to wake a core that sleeps takes longer than
+//! many an answer.
 //!
 //! One thread of a program waits like this at a time. It takes the records of the other connections too, and
 //! so wakes the threads that wait for those, which sleep until their completion channels are readable.
@@ -30,12 +30,12 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// What the wait of [`completions_or`] has ended with.
+/// Result of the wait of [`completions_or`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitEnd {
     /// The queue has completions.
     pub completions: bool,
-    /// The other descriptors were looked at: their `revents` are valid.
+    /// The other descriptors were polled: their `revents` are valid.
     pub looked: bool,
 }
 
@@ -87,7 +87,7 @@ fn poll(own: &mut Vec<pollfd>, others: &mut [pollfd], until: Option<Instant>) ->
 }
 
 impl WaitGuard<'_> {
-    /// None where the wake-up socket was shut down.
+    /// Waits in place of the progress thread; `None` where the wake-up socket was shut down.
     fn wait_for_any(
         &self,
         cq: Cq,
@@ -220,11 +220,11 @@ enum Prepared {
     Ready,
     /// Records have arrived meanwhile.
     Again,
-    /// Peers wake this thread. For so long at most if acknowledgements are held.
+    /// Peers wake this thread. The sleep has a limit if acknowledgements are held.
     Asleep(Option<Duration>),
 }
 
-/// The wait of a thread that cannot take the progress thread's place: another one has, or there is no peer on
+/// Waits in a thread that cannot take the progress thread's place: another one has, or there is no peer on
 /// this host.
 fn wait_for_channel(
     shared: &Shared,
@@ -244,7 +244,7 @@ fn wait_for_channel(
         pump.note_away();
         pump.transmit(now);
         let is_ready_now = pump.rnic.cqs().has_completions(cq);
-        // The thread that waits in place of the progress thread takes what arrives for all.
+        // The thread that waits in place of the progress thread takes the arrivals for all.
         if !is_ready_now && !pump.sleepers.program && shared.presence.leave() {
             pump.sleepers.wakes_at = now;
             shared.wake.add();

@@ -1,9 +1,10 @@
-//! What is known of a device's program that waits for events: whether it waits, and how.
+//! State of a device's program that waits for events: whether it waits, and how.
 
 use rnic::Instant;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Where polling before the sleep found nothing the last time, it is done again with every so many-th event.
+/// Number of events of which one is polled for again, where polling before the sleep found nothing the last
+/// time.
 const POLLS_AGAIN: u32 = 16;
 
 /// The thread that waits in place of the progress thread, and how it waits.
@@ -13,7 +14,7 @@ pub(crate) struct Waiting {
     taken: AtomicBool,
     /// Polling before the sleep found the last event.
     polls: AtomicBool,
-    /// Events that were waited for so far.
+    /// Number of events that were waited for so far.
     waits: AtomicU32,
     /// Until when polls sleep instead of yielding, in nanoseconds of the device's clock.
     crowded_until: AtomicU64,
@@ -35,23 +36,23 @@ impl Waiting {
         self.polls.load(Ordering::Relaxed)
     }
 
-    /// Notes whether polling before the sleep has found the event.
+    /// Records whether polling before the sleep has found the event.
     pub(crate) fn note_polling(&self, found: bool) {
         self.polls.store(found, Ordering::Relaxed);
     }
 
-    /// Counts an event that is waited for. Whether the call polls before it sleeps.
+    /// Counts an event that is waited for; whether the call polls before it sleeps.
     pub(crate) fn begin_wait(&self) -> bool {
         let waits = self.waits.fetch_add(1, Ordering::Relaxed);
         self.polls() || waits.is_multiple_of(POLLS_AGAIN)
     }
 
-    /// Whether another thread wanted the core lately, so that polls sleep instead of yielding.
+    /// Whether another thread needed the core lately, so that polls sleep instead of yielding.
     pub(crate) fn is_crowded(&self, now: Instant) -> bool {
         now.0 < self.crowded_until.load(Ordering::Relaxed)
     }
 
-    /// Has polls sleep instead of yielding until `end`.
+    /// Makes polls sleep instead of yielding until `end`.
     pub(crate) fn set_crowded_until(&self, end: Instant) {
         self.crowded_until.store(end.0, Ordering::Relaxed);
     }

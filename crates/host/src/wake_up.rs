@@ -1,15 +1,15 @@
 //! Wakes a program of this process that waits for an event. The library's own thread signals it, and so do
 //! peers on this host, which saves the wake-up of a second thread.
 //!
-//! It is a pair of stream sockets. Peers get the sending end, and can do no more with it than wake the
-//! program or shut the connection down: programs then wait as they do where there is no peer.
+//! It is a pair of stream sockets. Peers get the sending end, with which they can only wake the program or
+//! shut the connection down: programs then wait as they do where there is no peer.
 
 use link::unix;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Signals that one call takes from the socket at most.
+/// Limit of signals that one call takes from the socket.
 const SIGNALS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -28,8 +28,7 @@ impl WakeUp {
         self.sender.as_raw_fd()
     }
 
-    /// Wakes the waiting thread. Where the socket's buffer is full, signals that it has not taken yet are in
-    /// it.
+    /// Wakes the waiting thread. A full socket buffer contains signals that it has not taken yet.
     pub(crate) fn signal(&self) {
         let _ = unix::send_now(self.sender.as_raw_fd(), &[1]);
     }
@@ -44,7 +43,7 @@ impl WakeUp {
         unix::receive_now(self.receiver(), &mut [0; SIGNALS_MAX]).map(|signals| signals > 0)
     }
 
-    /// Waits for a signal, for so long at most. False when the connection was shut down.
+    /// Waits at most `time` for a signal. False when the connection was shut down.
     pub(crate) fn wait_for(&self, time: Duration) -> bool {
         let receiver = self.receiver.as_raw_fd();
         !unix::is_readable_within(receiver, time)

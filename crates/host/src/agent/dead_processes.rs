@@ -1,4 +1,4 @@
-//! Ends connections on behalf of processes that have died: sends the messages of their disconnect journals,
+//! Ends connections on behalf of processes that have exited: sends the messages of their disconnect journals,
 //! and repeats each DREQ until the peer answers, as often as connection management repeats any message. It
 //! allocates nothing: see [`super::serve`].
 
@@ -7,9 +7,9 @@ use link::udp::Socket;
 use rnic::{Gid, Instant, Nanos};
 use wire::cm::{CommId, Drep};
 
-/// Dead processes with pending DREQs at most. One more replaces the process whose DREQs were repeated most.
+/// Limit of dead processes with pending DREQs. One more replaces the process whose DREQs were repeated most.
 const WAITING_MAX: usize = 64;
-/// How long a peer may take to answer: 4.096 µs times 2 to the power of 20, as [`rnic::cm::CmConfig`] has it.
+/// Time that a peer may take to answer: 4.096 µs times 2 to the power of 20, as in [`rnic::cm::CmConfig`].
 const RESPONSE: Nanos = Nanos(4_096 << 20);
 /// How often an unanswered message is repeated.
 const REPEATS: u8 = 15;
@@ -86,7 +86,7 @@ impl DeadProcesses {
         }
     }
 
-    /// Takes a DREP that a peer sent to the process that had this slot. False where it answers no pending
+    /// Handles a DREP that a peer sent to the process that had this slot. False where it answers no pending
     /// DREQ.
     pub(super) fn answered(&mut self, slot: usize, peer: Gid, transaction: u64, drep: &Drep) -> bool {
         let number = transaction as u32;

@@ -2,7 +2,7 @@
 
 use rnic::DomainName;
 
-/// Domains that are open, each counted as often as there are devices that have it.
+/// Limit of open domains, each counted once per device that has it open.
 const OPEN_MAX: usize = 4096;
 
 #[derive(Debug)]
@@ -13,8 +13,8 @@ impl Domains {
         Self([None; OPEN_MAX])
     }
 
-    /// Opens a domain, or fails with an error number: `EAGAIN` when it is not there and shall not be made,
-    /// `EINVAL` when it is and shall not be, as Linux has it.
+    /// Opens a domain, or fails with an error number as Linux does: `EAGAIN` when it does not exist and must
+    /// not be created, `EINVAL` when it exists and must not.
     pub(super) fn open(&mut self, slot: u16, name: DomainName, make: bool, anew: bool) -> Result<(), i32> {
         let is_there = self.0.iter().flatten().any(|(open, _)| *open == name);
         match (is_there, make, anew) {
@@ -32,7 +32,7 @@ impl Domains {
         Ok(())
     }
 
-    /// A client is gone.
+    /// Removes the domains of a client whose connection has ended.
     pub(super) fn forget(&mut self, slot: u16) {
         for place in self.0.iter_mut().filter(|place| place.is_some_and(|(_, by)| by == slot)) {
             *place = None;

@@ -7,19 +7,19 @@ use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the agent may take to answer.
+/// Time that the agent may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Requests of one device, one at a time. The device's own lock is not held meanwhile: a stopped agent must
-/// not stop its traffic.
+/// Requests of one device, one at a time. The device's own lock is not held meanwhile, so that a stopped
+/// agent does not stop the device's traffic.
 #[derive(Default, Debug)]
 pub(crate) struct Enquiries {
-    /// Answers that are still to come, to requests that have timed out.
+    /// Number of outstanding answers to requests that have timed out.
     owed: Mutex<u32>,
 }
 
 impl Enquiries {
-    /// Asks over the device's connection to the agent, and waits for the answer.
+    /// Sends a request over the device's connection to the agent, and waits for the answer.
     pub(crate) fn ask(&self, lease: Option<RawFd>, request: DomainRequest) -> io::Result<()> {
         let lease = lease.ok_or(io::ErrorKind::NotConnected)?;
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Queue pair 1 at the agent: which client a datagram is for, and the answer where there is no such client.
+//! Queue pair 1 at the agent: selects the client of a datagram, and answers where there is no such client.
 
 use super::SLOTS;
 use super::ports::Ports;
@@ -7,17 +7,17 @@ use link::udp::{Datagrams, QPN_BITS};
 use rnic::{Arrival, Gid, Path};
 use wire::cm::{CmMad, CmMessage, CommId, Drep, Rej, RejectReason, SidrRep, SidrStatus, Subject};
 
-/// Communication IDs begin with the slot of the client that chose them, in so many bits.
+/// Length of the slot in bits: communication IDs begin with the slot of the client that chose them.
 pub(crate) const SLOT_BITS: u32 = 24 - QPN_BITS;
 
 const _: () = assert!(1 << SLOT_BITS == SLOTS);
 
-/// The clients that a datagram is for.
+/// Recipients of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Recipient {
     /// The client that has this slot.
     Slot(usize),
-    /// All clients, because the datagram does not tell: each checks whether it knows the peer.
+    /// All clients, because the datagram does not identify one: each checks whether it knows the peer.
     All,
     /// No client, because none listens on the port.
     Nobody,
@@ -62,14 +62,14 @@ pub(super) fn recipient(ports: &Ports, from: &Datagrams, datagram: &[u8]) -> Opt
     Some((recipient, Question { arrival, mad }))
 }
 
-/// A datagram taken apart.
+/// A decoded datagram.
 pub(super) struct Question {
     arrival: Arrival,
     mad: CmMad,
 }
 
 impl Question {
-    /// The way back.
+    /// The path back to the sender.
     pub(super) fn path(&self) -> Path {
         Path {
             source: self.arrival.destination,
@@ -85,7 +85,7 @@ impl Question {
         Some((self.arrival.source, self.mad.transaction, drep))
     }
 
-    /// The answer on behalf of a client that is not there: no listener, or no such connection.
+    /// The answer on behalf of a client that does not exist: no listener, or no such connection.
     pub(super) fn refusal(&self) -> Option<[u8; wire::mad::MAD_SIZE]> {
         let message: CmMessage = match &self.mad.message {
             CmMessage::Req(req) => Rej {

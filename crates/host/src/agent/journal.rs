@@ -1,5 +1,5 @@
-//! The disconnect journal of a process: a file without a name that the process shares with the agent, and
-//! from which the agent ends the process's connections when the process has died. It begins with the number
+//! The disconnect journal of a process: an unnamed file that the process shares with the agent, and
+//! from which the agent ends the process's connections when the process has exited. It begins with the number
 //! of communication IDs that the process has used, for the next process that gets its slot; one record for
 //! each connection follows, with the message that the agent sends to the peer (a DREQ for an established
 //! connection).
@@ -17,9 +17,9 @@ use wire::mad::MAD_SIZE;
 const HEADER_BYTES: u64 = 4;
 /// Bytes of a record: valid flag, interface, two addresses, traffic class and TTL, the datagram.
 const RECORD_BYTES: usize = 44 + DATAGRAM_BYTES;
-/// Records that are read at most: the limit of a process's connections.
+/// Limit of records that are read: the limit of a process's connections.
 pub(super) const RECORDS_MAX: u32 = 1 << 17;
-/// Where the management datagram begins in a datagram: behind BTH and DETH.
+/// Offset of the management datagram in a datagram: after BTH and DETH.
 const MAD: usize = 12 + 8;
 /// Offsets in a management datagram (IBTA 13.4.3): lower half of the transaction ID, attribute ID, and local
 /// communication ID of a CM message.
@@ -72,7 +72,7 @@ fn place(number: u32) -> u64 {
     HEADER_BYTES + u64::from(number) * RECORD_BYTES as u64
 }
 
-/// The journal of a process that has died, as the agent reads it.
+/// The journal of a process that has exited, as the agent reads it.
 #[derive(Debug)]
 pub(super) struct JournalReader(File);
 

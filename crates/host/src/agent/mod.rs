@@ -39,18 +39,18 @@ const VERSION: u32 = 6;
 const SLOTS: usize = 1 << (24 - QPN_BITS);
 /// Connections of clients that may wait to be accepted, as `listen(2)` has it.
 const BACKLOG: i32 = 128;
-/// How often a client connects: an agent may be about to end, and then another one is started.
+/// Limit of attempts to connect: an agent may be about to end, and then another one is started.
 const ATTEMPTS: usize = 20;
 const ATTEMPT_DELAY: Duration = Duration::from_millis(5);
-/// How long the agent may take to accept a connection and to answer, each: long enough for hundreds of
+/// Time that the agent may take to accept a connection and to answer, each: long enough for hundreds of
 /// programs that start at once on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the agent answers to a connection.
+/// The agent's first answer on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Reply {
     version: u32,
-    /// 0, or the error number with which the slot's socket could not be made.
+    /// 0, or the error number with which the creation of the slot's socket failed.
     errno: u32,
     /// The slot: 0 when all are taken.
     slot: u32,
@@ -83,7 +83,7 @@ impl Reply {
     }
 }
 
-/// A share of port 4791.
+/// A lease: a share of port 4791.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) socket: Socket,
@@ -93,7 +93,8 @@ pub(crate) struct Lease {
     pub(crate) count: u32,
     /// The next communication IDs.
     pub(crate) ids: IdSeries,
-    /// Which process has which range; none where the kernel cannot seal such a table (before Linux 5.1).
+    /// Table of the process of each range; `None` where the kernel cannot seal such a table (before Linux
+    /// 5.1).
     pub(crate) owners: Option<Owners>,
     /// The lease lasts as long as this connection is open.
     pub(crate) connection: OwnedFd,
@@ -104,7 +105,7 @@ fn name() -> String {
     format!("rockery-agent-{}", process::user())
 }
 
-/// Gets a share of port 4791, starting the agent where there is none.
+/// Obtains a share of port 4791; starts the agent where there is none.
 pub(crate) fn lease() -> Result<Lease, OpenError> {
     lease_at(&name(), TIMEOUT)
 }
@@ -195,7 +196,7 @@ fn ask(connection: OwnedFd, name: &str, timeout: Duration) -> Result<Lease, Open
 fn start(name: &str) -> Result<(), OpenError> {
     let listener = match unix::listen(name, BACKLOG) {
         Ok(listener) => listener,
-        // Another process was faster: its agent serves us.
+        // Another process was faster: its agent is used.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Ok(()),
         Err(error) => return Err(OpenError::Agent(error)),
     };
@@ -206,7 +207,7 @@ fn start(name: &str) -> Result<(), OpenError> {
 mod tests {
     use super::*;
 
-    /// A listener that accepts nothing.
+    /// A listener that accepts no connections.
     fn squatted(backlog: i32) -> (String, OwnedFd) {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

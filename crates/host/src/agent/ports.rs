@@ -6,9 +6,9 @@ use rnic::cm::ListenAddress;
 use std::net::IpAddr;
 use wire::cm::PortSpace;
 
-/// Entries: ranges of ports, and listeners.
+/// Limit of entries: ranges of ports, and listeners.
 const ENTRIES_MAX: usize = 4096;
-/// Ports that clients which ask for any port get: Linux's defaults (`net.ipv4.ip_local_port_range`).
+/// Range of the ports for requests for any port: Linux's defaults (`net.ipv4.ip_local_port_range`).
 const ANY_FIRST: u16 = 32_768;
 const ANY_LAST: u16 = 60_999;
 
@@ -68,9 +68,9 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Ports {
     entries: [Entry; ENTRIES_MAX],
-    /// One behind the last entry that was ever used.
+    /// Index after the last entry that was ever used.
     used: usize,
-    /// Where the next search for free ports begins.
+    /// First port of the next search for free ports.
     next: u16,
 }
 
@@ -79,7 +79,7 @@ impl Ports {
         Self { entries: [Entry::FREE; ENTRIES_MAX], used: 0, next: ANY_FIRST }
     }
 
-    /// Does what a client asks for; an error number when it cannot be.
+    /// Executes a request of a client; returns an error number when it fails.
     pub(super) fn answer(&mut self, slot: u16, request: &Request) -> Result<u16, i32> {
         match request.ask {
             Ask::Attend | Ask::List => Ok(0),
@@ -167,7 +167,7 @@ impl Ports {
         if self.live().iter().any(|entry| entry.role == Role::Listening && same(entry)) {
             return Err(libc::EADDRINUSE);
         }
-        // The current listener comes before a former one.
+        // The current listener takes precedence over a former one.
         for entry in self.live().iter_mut().filter(|entry| entry.role == Role::Former && same(entry)) {
             *entry = Entry::FREE;
         }
@@ -183,15 +183,16 @@ impl Ports {
         Ok(request.port)
     }
 
-    /// The listener behind so many others.
+    /// The listener with this index.
     pub(super) fn nth_listener(&self, index: u16) -> Option<Request> {
         let mut listening = self.entries[..self.used].iter().filter(|entry| entry.role == Role::Listening);
         let Entry { space, first: port, address, shared, .. } = *listening.nth(index.into())?;
         Some(Request { ask: Ask::List, space, port, count: index, address, shared })
     }
 
-    /// The slot that takes requests for a port at an address: of those that listen the most particular. Where
-    /// nobody listens and nobody did, who listened on the same port of another space may do so next.
+    /// The slot that takes requests for a port at an address: that of the most specific listener. Without a
+    /// current or former listener, that of a former listener on the same port of another space, which may
+    /// listen again next.
     pub(super) fn listener(&self, space: PortSpace, port: u16, address: Option<IpAddr>) -> Option<u16> {
         let takes = |entry: &&Entry| address.is_none_or(|address| entry.address.takes(address));
         let is_former = |entry: &&Entry| entry.role == Role::Former && entry.first == port;
@@ -212,7 +213,7 @@ impl Ports {
         found.or_else(next).map(|entry| entry.slot)
     }
 
-    /// A client is gone, and its ports are free.
+    /// Removes the ports of a client whose connection has ended.
     pub(super) fn forget(&mut self, slot: u16) {
         for entry in self.live().iter_mut().filter(|entry| entry.slot == slot) {
             *entry = Entry::FREE;

@@ -11,19 +11,19 @@ use wire::cm::PortSpace;
 /// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ask {
-    /// Have the agent hand over datagrams for queue pair 1 from now on.
+    /// Requests that the agent pass on datagrams for queue pair 1 from now on.
     Attend,
-    /// Bind `count` ports in a row; port 0 asks for any that are free.
+    /// Binds `count` consecutive ports; port 0 requests any that are free.
     Bind,
-    /// Give bound ports back.
+    /// Releases a range of bound ports.
     Unbind,
-    /// Take connection requests for a bound port.
+    /// Starts to take connection requests for a bound port.
     Listen,
-    /// Take no more connection requests. As long as no other client listens, requests are still handed over:
+    /// Stops taking connection requests. As long as no other client listens, requests are still passed on:
     /// one that was answered before may be repeated.
     Unlisten,
-    /// List listeners. `count` is how many are known already; the answer is a request with the next one, or
-    /// `ENOENT` after the last.
+    /// Lists listeners. `count` is the number of those known already; the answer is a request with the next
+    /// one, or `ENOENT` after the last.
     List,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Request {
     pub(crate) port: u16,
     pub(crate) count: u16,
     pub(crate) address: ListenAddress,
-    /// The port may be shared with clients that set this too (`RDMA_OPTION_ID_REUSEADDR`).
+    /// Whether the port may be shared with clients that set this too (`RDMA_OPTION_ID_REUSEADDR`).
     pub(crate) shared: bool,
 }
 
@@ -85,9 +85,9 @@ impl Request {
 /// A request about an XRC domain. It is as long as a [`Request`], and has another first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DomainRequest {
-    /// It opens one: whether it may be made, and whether it has to be.
+    /// Opens a domain: `make` permits its creation, `anew` requires it.
     Open { name: DomainName, make: bool, anew: bool },
-    /// It has it no more.
+    /// Closes a domain.
     Close(DomainName),
 }
 
@@ -108,7 +108,7 @@ impl DomainRequest {
         bytes
     }
 
-    /// `None` for a request about something else.
+    /// Parses a request; `None` for one that is not about a domain.
     pub(crate) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let interface = u32::from_ne_bytes(std::array::from_fn(|byte| bytes[4 + byte]));
@@ -121,7 +121,7 @@ impl DomainRequest {
     }
 }
 
-/// What the agent answers: the first port, or an error number.
+/// Answer of the agent: the first port, or an error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answer(pub(crate) Result<u16, i32>);
 
@@ -147,11 +147,12 @@ impl Answer {
 pub(crate) const ENVELOPE_BYTES: usize = 40;
 /// A datagram to queue pair 1: BTH, DETH, the MAD, ICRC.
 pub(crate) const DATAGRAM_BYTES: usize = 12 + 8 + wire::mad::MAD_SIZE + 4;
-/// The longest message. No answer is as long as a datagram with its envelope, so the length tells them apart.
+/// The longest message. No answer is as long as a datagram with its envelope, so the length distinguishes
+/// them.
 pub(crate) const MESSAGE_BYTES_MAX: usize = ENVELOPE_BYTES + DATAGRAM_BYTES;
 
-/// Puts an arrived datagram and where it came from into one message; `None` when it is longer than any that
-/// queue pair 1 takes.
+/// Puts a received datagram and its origin into one message; `None` when it is longer than any that queue
+/// pair 1 accepts.
 pub(crate) fn wrap<'a>(
     from: &Datagrams,
     datagram: &[u8],
@@ -168,7 +169,7 @@ pub(crate) fn wrap<'a>(
     message.get(..length)
 }
 
-/// Takes such a message apart into the datagram and where it came from.
+/// Splits such a message into the datagram and its origin.
 pub(crate) fn unwrap(message: &[u8]) -> Option<(Datagrams, &[u8])> {
     let (envelope, datagram) = message.split_first_chunk::<ENVELOPE_BYTES>()?;
     let address = |at: usize| {
@@ -197,7 +198,7 @@ pub(crate) fn gid_of(address: IpAddr) -> Gid {
     }
 }
 
-/// The address that a GID is.
+/// The IP address of a GID.
 pub(crate) fn ip_of(gid: Gid) -> IpAddr {
     match gid.ipv4() {
         Some(address) => IpAddr::V4(address.into()),

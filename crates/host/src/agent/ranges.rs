@@ -1,17 +1,17 @@
-//! Which range of queue pair numbers a slot has.
+//! The range of queue pair numbers of each slot.
 //!
-//! An attacker who cannot see the traffic, but knows addresses, may send packets and requests for connections
-//! in a peer's name for every queue pair number of a range. Were ranges given out in order, a host with one
+//! An attacker who cannot see the traffic, but knows addresses, may send packets and connection requests with
+//! a peer's address for every queue pair number of a range. If ranges were assigned in order, a host with one
 //! device would always have the second of them. So each agent multiplies slots by a random factor modulo the
-//! number of slots without the last one: slot 0 stays where queue pair 1 is, and the range with the multicast
-//! number is not used.
+//! number of slots without the last one: slot 0 keeps the range of queue pair 1, and the range with the
+//! multicast number is not used.
 
 use super::SLOTS;
 
-/// What slots count modulo. It has 600 factors with an inverse.
+/// Modulus of slots. 600 factors have an inverse.
 const MODULUS: u32 = SLOTS as u32 - 1;
 
-/// The order of an agent.
+/// The order of the ranges of an agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranges {
     factor: u32,
@@ -19,7 +19,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// An order that a random number determines.
+    /// Creates the order that a random number determines.
     pub(super) fn new(random: u32) -> Self {
         // Numbers with an inverse are never far apart.
         let mut factor = random % MODULUS;
@@ -36,7 +36,7 @@ impl Ranges {
         slot as u32 * self.factor % MODULUS
     }
 
-    /// What the upper bits of a queue pair number are multiplied by to get the slot, see
+    /// The factor that gives the slot from the upper bits of a queue pair number, see
     /// [`link::udp::Socket::join_group`].
     pub(super) fn inverse(self) -> u32 {
         self.inverse

@@ -1,7 +1,7 @@
 //! The agent itself: one loop over its connections and queue pair 1.
 //!
-//! It may run in a process that was forked off a program with many threads, so it allocates nothing: its
-//! tables have a fixed size, and stand on the stack or were there before the fork.
+//! It may run in a process that was forked from a multi-threaded program, so it allocates nothing: its tables
+//! have a fixed size, and are on the stack or existed before the fork.
 
 use super::dead_processes::DeadProcesses;
 use super::domains::Domains;
@@ -26,20 +26,20 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the agent stays without clients: long enough for the next program of a script, and short enough
+/// Time that the agent stays without clients: long enough for the next program of a script, and short enough
 /// not to keep a network namespace alive.
 const IDLE: Nanos = Nanos::from_millis(500);
-/// How long the agent stays after connections were made: as long as peers may have their communication IDs in
-/// TIMEWAIT (twice the packet lifetime and the adapter's delay, up to 2.1 s with Linux 6.1), because it
-/// prevents that these IDs are used again.
+/// Time that the agent stays after connections were made: as long as peers may have their communication IDs
+/// in TIMEWAIT (twice the packet lifetime and the adapter's delay, up to 2.1 s with Linux 6.1), because it
+/// prevents the reuse of these IDs.
 const IDLE_AFTER_CONNECTIONS: Nanos = Nanos::from_millis(3_000);
-/// Datagrams for the former user of a socket that are dropped before it is lent again: more than fit its
-/// buffer.
+/// Limit of datagrams for the former user of a socket that are dropped before it is lent again: more than fit
+/// its buffer.
 const STALE_MAX: usize = 1 << 16;
-/// Datagrams for queue pair 1 that are taken in a row before requests of clients are.
+/// Limit of datagrams for queue pair 1 that are handled before the next requests of clients.
 const DATAGRAMS_MAX: usize = 64;
 
-/// How long a client whose buffer is full may delay others, in milliseconds.
+/// Time that a client whose buffer is full may delay others, in milliseconds.
 const ROOM_MS: i32 = 50;
 /// Send buffer of a client's connection in bytes: some thousand datagrams with the kernel's overhead.
 const CLIENT_BUFFER_BYTES: i32 = 8 << 20;
@@ -49,19 +49,19 @@ static PORTS: Mutex<Ports> = Mutex::new(Ports::new());
 /// The XRC domains, which are too large for the stack as well.
 static DOMAINS: Mutex<Domains> = Mutex::new(Domains::new());
 
-/// A range of queue pair numbers.
+/// A slot: a range of queue pair numbers and its client.
 struct Slot {
-    /// Made when first needed, never closed: the index in the group must not move.
+    /// Created when first needed, never closed: the index in the group must not change.
     socket: Option<Socket>,
     /// The connection of the client that uses the slot.
     lease: Option<OwnedFd>,
-    /// The client takes datagrams for queue pair 1.
+    /// Whether the client receives datagrams for queue pair 1.
     attends: bool,
     /// The client's disconnect journal.
     journal: Option<OwnedFd>,
-    /// The client's buffer was full, and stayed full for [`ROOM_MS`].
+    /// Whether the client's buffer was full, and stayed full for [`ROOM_MS`].
     is_stuck: bool,
-    /// Communication IDs that the slot's clients have used so far.
+    /// Number of communication IDs that the slot's clients have used so far.
     ids_used: u32,
 }
 
@@ -70,7 +70,7 @@ impl Slot {
         Self { socket: None, lease: None, attends: false, journal: None, is_stuck: false, ids_used: 0 };
 }
 
-/// Starts the agent behind a listening socket.
+/// Starts the agent with a listening socket.
 pub(super) fn start(listener: OwnedFd) -> io::Result<()> {
     process::spawn_daemon(listener, run)
 }
@@ -99,14 +99,14 @@ struct Agent<'a> {
     ranges: Ranges,
     ports: &'a mut Ports,
     domains: &'a mut Domains,
-    /// Which process has which slot, and the descriptor by which clients read that.
+    /// The table of the process of each slot, and its descriptor for clients.
     owners: Option<(Owners<Writes>, OwnedFd)>,
     epoll: Epoll,
     /// The key that determines the order of all communication IDs.
     ids_key: [u64; 2],
     dead_processes: DeadProcesses,
     start: std::time::Instant,
-    /// When the agent ends if it has no clients.
+    /// Time at which the agent ends if it has no clients.
     ends: Instant,
 }
 
@@ -139,12 +139,12 @@ impl Agent<'_> {
         }
     }
 
-    /// Takes a request of a client, or the end of its connection.
+    /// Handles a request of a client, or the end of its connection.
     fn hear(&mut self, fd: RawFd) {
         let is_its = |slot: &Slot| slot.lease.as_ref().is_some_and(|lease| lease.as_raw_fd() == fd);
         let Some(index) = self.slots.iter().position(is_its) else { return };
         let mut bytes = [0; REQUEST_BYTES];
-        // Does not wait: the descriptor was ready.
+        // Does not block: the descriptor was ready.
         let (request, file) = match unix::receive(fd, &mut bytes) {
             Ok((REQUEST_BYTES, file)) => match DomainRequest::parse(&bytes) {
                 Some(request) => return self.answer_for_domain(index, fd, request),
@@ -207,7 +207,7 @@ impl Agent<'_> {
         self.domains.forget(index as u16);
     }
 
-    /// Hands datagrams for queue pair 1 to the clients that they are for.
+    /// Passes datagrams for queue pair 1 on to their clients.
     fn pass_on(&mut self) {
         let mut bytes = [0; DATAGRAM_BYTES];
         for _ in 0..DATAGRAMS_MAX {
@@ -234,7 +234,7 @@ impl Agent<'_> {
             {
                 let path = question.path();
                 let datagram = encode(&path, &mad);
-                // A lost answer is like one that the network loses: the peer repeats its message.
+                // A lost answer is like one lost in the network: the peer repeats its message.
                 let _ = socket.send(&route(&path, from.interface), &datagram, datagram.len());
             }
         }
@@ -246,7 +246,7 @@ impl Agent<'_> {
         answer.is_some_and(|(peer, id, drep)| self.dead_processes.answered(index, peer, id, drep))
     }
 
-    /// Hands a message to a client. One whose buffer is full gets a moment to make room, once: a message that
+    /// Sends a message to a client. One whose buffer is full gets a moment to make room, once: a message that
     /// it does not take is lost, as on a network, and the peer repeats it.
     fn hand(&mut self, index: usize, message: &[u8]) -> bool {
         let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.attends) else { return false };
@@ -267,14 +267,14 @@ impl Agent<'_> {
         handed > 0
     }
 
-    /// Gives a client a slot.
+    /// Assigns a slot to a client.
     fn admit(&mut self, listener: &OwnedFd) {
         let Ok(client) = unix::accept(listener.as_raw_fd()) else { return };
         match unix::peer_user(client.as_raw_fd()) {
             Ok(peer) if peer == process::user() || peer == 0 => {}
             _ => return,
         }
-        // The first slot is the agent's, the last has the multicast number in it.
+        // The first slot is the agent's, the range of the last contains the multicast number.
         let free = (1..SLOTS - 1).find(|&index| self.slots[index].lease.is_none());
         let made = free.map(|index| self.make_sockets(index));
         let errno = match &made {
@@ -310,7 +310,7 @@ impl Agent<'_> {
         }
     }
 
-    /// Makes the sockets up to a slot: their order in the group is their index.
+    /// Creates the sockets up to a slot: their index in the group is the order of creation.
     fn make_sockets(&mut self, index: usize) -> io::Result<()> {
         if self.slots[0].socket.is_none() {
             Socket::check_port_is_free()?;

@@ -9,13 +9,14 @@ use std::collections::{HashMap, VecDeque};
 use wire::cm::{Req, ServiceId, SidrReq};
 use wire::mad::{MAD_HEADER_SIZE, MadHeader};
 
-/// How long a closed listener is remembered. perftest takes one second and the time to allocate its buffers.
+/// Time for which a closed listener is remembered. perftest takes one second and the time to allocate its
+/// buffers.
 const MEMORY: Nanos = Nanos::from_millis(5_000);
-/// How long a request is held.
+/// Time for which a request is held.
 const HELD_FOR: Nanos = Nanos::from_millis(1_000);
-/// Requests that are held at most; further ones are refused.
+/// Limit of held requests; further ones are refused.
 const HELD_MAX: usize = 256;
-/// Closed listeners that are remembered.
+/// Limit of remembered closed listeners.
 const CLOSED_MAX: usize = 256;
 
 /// A request that is held.
@@ -38,7 +39,7 @@ pub(super) struct Grace {
 }
 
 impl Grace {
-    /// Notes that a listener was closed.
+    /// Records that a listener was closed.
     pub(super) fn close(&mut self, service: ServiceId, now: Instant) {
         if let Some(count) = self.open.get_mut(&service) {
             *count -= 1;
@@ -53,25 +54,25 @@ impl Grace {
         }
     }
 
-    /// Notes that a listener is being opened, until [`Self::decide`].
+    /// Records that a listener is being opened, until [`Self::decide`].
     pub(super) fn expect(&mut self, service: ServiceId) {
         self.opening.push(service);
     }
 
-    /// Notes that a listener was opened, or could not be.
+    /// Records that a listener was opened, or that opening failed.
     pub(super) fn decide(&mut self, service: ServiceId) {
         if let Some(place) = self.opening.iter().position(|opening| *opening == service) {
             self.opening.swap_remove(place);
         }
     }
 
-    /// Notes that a listener was opened.
+    /// Records that a listener was opened.
     pub(super) fn open(&mut self, service: ServiceId) {
         self.closed.retain(|(closed, _)| *closed != service);
         *self.open.entry(service).or_default() += 1;
     }
 
-    /// Holds a message if the datagram in it is a request whose listener may come back.
+    /// Holds a message if its datagram is a request whose listener may come back.
     pub(super) fn hold(&mut self, mad: &[u8], message: &[u8], now: Instant) -> bool {
         while self.closed.front().is_some_and(|(_, until)| *until <= now) {
             self.closed.pop_front();
@@ -85,7 +86,7 @@ impl Grace {
         true
     }
 
-    /// Whether there is no listener, but one was closed lately; or one is being opened.
+    /// Whether there is no listener, but one was closed lately or is being opened.
     fn is_away(&self, service: ServiceId) -> bool {
         let port = |service: ServiceId| service.port().map(|(_, port)| port);
         let may_become =
@@ -94,12 +95,12 @@ impl Grace {
         self.opening.contains(&service) || (!self.open.contains_key(&service) && was_closed())
     }
 
-    /// When the oldest held request is refused.
+    /// Time at which the oldest held request is refused.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.held.front().map(|held| held.until)
     }
 
-    /// Takes the held requests whose listener is there now, or whose time is over.
+    /// Takes the held requests whose listener is open now, or whose time is over.
     pub(super) fn take(&mut self, now: Instant) -> Vec<Box<[u8]>> {
         let (open, opening, mut taken) = (&self.open, &self.opening, Vec::new());
         let is_there = |service: &ServiceId| open.contains_key(service) && !opening.contains(service);
@@ -114,7 +115,7 @@ impl Grace {
     }
 }
 
-/// The service that a request asks for: REQ and SIDR_REQ have it in the same place.
+/// The service that a request names: REQ and SIDR_REQ have it at the same offset.
 fn service_of(mad: &[u8]) -> Option<ServiceId> {
     let header = MadHeader::parse(mad.first_chunk::<MAD_HEADER_SIZE>()?);
     let data = mad.get(MAD_HEADER_SIZE..)?.try_into().ok()?;

@@ -7,15 +7,16 @@ use rnic::cm::Cm;
 use std::collections::HashMap;
 use wire::cm::CommId;
 
-/// Communication IDs that are noted as used before they are, so that the journal's header is written rarely.
+/// Number of communication IDs that are recorded as used in advance, so that the journal's header is written
+/// rarely.
 const IDS_AHEAD: u32 = 256;
 
 #[derive(Debug)]
 pub(super) struct DisconnectJournal {
     writer: JournalWriter,
-    /// Communication IDs that the journal notes as used.
+    /// Number of communication IDs that the journal records as used.
     ids_noted: u32,
-    /// Number of the journal's record of each connection that has one.
+    /// Record number of each connection in the journal.
     numbers: HashMap<CommId, u32>,
     free: Vec<u32>,
 }

@@ -1,4 +1,4 @@
-//! The connections of a connection manager: the agent hands datagrams over and answers requests about ports;
+//! The connections of a connection manager: the agent passes datagrams on and answers requests about ports;
 //! datagrams are sent from the process's own socket.
 
 use super::grace::Grace;
@@ -21,9 +21,9 @@ use std::sync::Arc;
 use wire::ROCE_PORT;
 use wire::cm::PortSpace;
 
-/// Messages that are taken in a row before other threads get the lock.
+/// Limit of messages that are handled before other threads get the lock.
 const MESSAGES_MAX: usize = 64;
-/// Local CA ACK delay of our devices as a time code, as `ibv_query_device` reports it.
+/// Local CA ACK delay of the devices as a time code, as `ibv_query_device` reports it.
 pub(super) const ACK_DELAY: u8 = 15;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Lines {
     socket: Socket,
     requests: Arc<Requests>,
     pub(super) devices: Vec<DeviceInfo>,
-    /// The interface of each of our addresses.
+    /// The interface of each local address.
     interfaces: HashMap<Gid, u32>,
     pub(super) grace: Grace,
     capture: Option<Capture>,
@@ -49,8 +49,8 @@ impl Lines {
         self.requests.connection.as_raw_fd()
     }
 
-    /// Has the agent hand over this process's datagrams from now on, and send the messages of the disconnect
-    /// journal when this process has ended. The first message is the answer; datagrams follow.
+    /// Requests that the agent pass on this process's datagrams from now on, and send the messages of the
+    /// disconnect journal when this process has ended. The first message is the answer; datagrams follow.
     pub(super) fn attend(&mut self, journal: &OwnedFd) -> io::Result<()> {
         let connection = self.connection();
         unix::set_timeouts(connection, TIMEOUT)?;
@@ -65,7 +65,7 @@ impl Lines {
         }
     }
 
-    /// Handles what waited for a listener and waits no longer.
+    /// Handles the held requests that have to wait no longer.
     pub(super) fn replay(&mut self, cm: &mut Cm, now: Instant) {
         for message in self.grace.take(now) {
             if let Some((from, datagram)) = unwrap_message(&message)
@@ -76,7 +76,7 @@ impl Lines {
         }
     }
 
-    /// Takes what was handed over. False when the agent is gone.
+    /// Handles the messages of the agent. False when the agent has ended.
     pub(super) fn hear(&mut self, cm: &mut Cm, now: Instant) -> bool {
         let mut message = [0; MESSAGE_BYTES_MAX];
         for _ in 0..MESSAGES_MAX {
@@ -117,7 +117,7 @@ impl Lines {
         }
     }
 
-    /// The interface that has an address of ours.
+    /// The interface with a local address.
     pub(super) fn interface_of(&self, gid: &Gid) -> u32 {
         self.interfaces.get(gid).copied().unwrap_or(0)
     }
@@ -126,7 +126,7 @@ impl Lines {
         let interface = self.interface_of(&datagram.path.source);
         let bytes = gsi::encode(&datagram.path, &datagram.mad);
         let route = gsi::route(&datagram.path, interface);
-        // What cannot be sent now is lost, and said again.
+        // A datagram that cannot be sent now is lost, and retransmitted.
         let _ = self.socket.send(&route, &bytes, bytes.len());
         let way = Datagrams {
             length: bytes.len(),
@@ -141,7 +141,7 @@ impl Lines {
         self.record(Direction::Sent, &way, &bytes);
     }
 
-    /// Tells the connection manager which addresses there are.
+    /// Sets the addresses of the connection manager to those of the host.
     pub(super) fn follow(&mut self, cm: &mut Cm) {
         let Some(devices) = interface::list_keeping(&self.devices) else { return };
         let mut now = HashMap::new();

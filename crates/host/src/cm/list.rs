@@ -10,13 +10,13 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 use wire::cm::PortSpace;
 
-/// How long the agent may take to answer.
+/// Time that the agent may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A port where a program awaits requests.
+/// A listener of a program, by its port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listening {
-    /// Connections or datagrams.
+    /// Port space: connections or datagrams.
     pub space: PortSpace,
     /// Port number in its port space.
     pub port: u16,
@@ -27,7 +27,7 @@ pub struct Listening {
 /// All listeners of this user's programs in this network namespace.
 ///
 /// # Errors
-/// [`OpenError`] names the reason why the agent cannot be asked, and what to do.
+/// [`OpenError`] names the reason why the agent cannot be queried, and the remedy.
 pub fn listeners() -> Result<Vec<Listening>, OpenError> {
     let Some(lease) = connect_existing()? else { return Ok(Vec::new()) };
     let fd = lease.connection.as_raw_fd();

@@ -5,8 +5,8 @@
 //!   events ◀──Owner::handle── Cm ◀── MADs: from the agent, through the lease's connection
 //! ```
 //!
-//! One thread takes the datagrams that the agent hands over, and runs the timers. One lock orders all calls;
-//! the owner's functions are called with that lock held. No one holds it while the agent is asked.
+//! One thread handles the datagrams that the agent passes on, and runs the timers. One lock orders all calls;
+//! the owner's functions are called with that lock held. It is not held during a request to the agent.
 
 mod grace;
 mod journal;
@@ -44,24 +44,24 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use tracing::warn;
 
-/// Takes the events of connections.
+/// Receiver of the events of connections.
 pub trait Owner: Send + 'static {
-    /// Takes an event. The lock is held: this must not call [`Connector::with`].
+    /// Handles an event. The lock is held: this must not call [`Connector::with`].
     fn handle(&mut self, event: CmEvent, cm: &mut Cm, now: Instant);
 
-    /// Takes the list of devices after addresses were added or removed. Events of connections whose address
-    /// was removed follow.
+    /// Handles a new list of devices after addresses were added or removed. Events of connections whose
+    /// address was removed follow.
     fn devices_changed(&mut self, devices: &[DeviceInfo]);
 }
 
 /// The state that the lock protects.
 #[derive(Debug)]
 pub struct Session<O> {
-    /// What the state machine was made with, for another one after a panic.
+    /// Configuration of the state machine, from which it is created again after a panic.
     config: CmConfig,
     /// The connection manager's state machine.
     pub cm: Cm,
-    /// The owner, which takes the events.
+    /// The owner, which receives the events.
     pub owner: O,
     lines: Lines,
     journal: DisconnectJournal,
@@ -87,10 +87,10 @@ pub struct Connector<O: Owner> {
 }
 
 impl<O: Owner> Connector<O> {
-    /// Gets a share of queue pair 1 and starts the thread that serves it. A process has one.
+    /// Obtains a share of queue pair 1 and starts the thread that serves it. A process has one.
     ///
     /// # Errors
-    /// [`OpenError`] names the reason and what to do.
+    /// [`OpenError`] names the reason and the remedy.
     pub fn start(owner: O) -> Result<Self, OpenError> {
         settings::check()?;
         let Lease { socket, slot, connection, ids, .. } = agent::lease()?;
@@ -116,12 +116,12 @@ impl<O: Owner> Connector<O> {
             (Epoll::new().map_err(OpenError::Thread)?, EventFd::signal().map_err(OpenError::Thread)?);
         epoll.add(wake.raw()).map_err(OpenError::Thread)?;
         epoll.add(lines.connection()).map_err(OpenError::Thread)?;
-        // The thread begins with a sleep without a timeout: the first timer has to wake it.
+        // The thread first sleeps without a timeout: the first timer has to wake it.
         let wakes_at = Instant(u64::MAX);
         let session = Session { config, cm, owner, lines, journal, wakes_at };
         let (session, pool, stop) = (Mutex::new(session), Pool::default(), AtomicBool::new(false));
         let shared = Arc::new(Shared { session, requests, pool, epoll, wake, stop });
-        // A sandbox may forbid netlink: changes of addresses are not noticed then.
+        // A sandbox may forbid netlink: changes of addresses are then not noticed.
         let watch = Watch::new().and_then(|watch| shared.epoll.add(watch.raw()).map(|()| watch));
         let refused = |error| warn!(target: HOST, "changes of addresses are not noticed: {error}");
         let watch = watch.map_err(refused).ok();
@@ -131,8 +131,8 @@ impl<O: Owner> Connector<O> {
         Ok(Self { shared, thread, generation: fork::generation() })
     }
 
-    /// Whether this process made it. The copy in the child of a fork must not be used: its locks may be
-    /// taken by threads that the child does not have.
+    /// Whether this process created it. The copy in the child of a fork must not be used: its locks may be
+    /// held by threads that the child does not have.
     pub fn is_ours(&self) -> bool {
         self.generation == fork::generation()
     }
@@ -164,14 +164,14 @@ impl<O: Owner> Shared<O> {
 }
 
 impl<O: Owner> Session<O> {
-    /// The devices that there are.
+    /// The current devices.
     pub fn devices(&self) -> &[DeviceInfo] {
         &self.lines.devices
     }
 
-    /// After a panic in a call that held the lock: the state may be inconsistent, so it is replaced by an
-    /// empty one, and the owner is told that all devices are gone (`RDMA_CM_EVENT_DEVICE_REMOVAL`) and are
-    /// there again. The message of the panic, on standard error, has the file and line.
+    /// Handles a panic in a call that held the lock: the state may be inconsistent, so it is replaced by an
+    /// empty one, and the owner is notified that all devices were removed (`RDMA_CM_EVENT_DEVICE_REMOVAL`)
+    /// and added again. The message of the panic, on standard error, has the file and line.
     #[cold]
     fn start_again(&mut self) {
         const MESSAGE: &[u8] = b"rockery: a bug (see the panic above) has ended all connections of the \
@@ -180,7 +180,7 @@ impl<O: Owner> Session<O> {
         let _ = environment::write_to_standard_error(MESSAGE);
         let series = self.config.comm_id_series;
         let comm_id_series = series.map(|ids| IdSeries { used: self.cm.comm_ids_used(), ..ids });
-        // Without random numbers IDs are only easier to guess.
+        // Without a random seed, IDs are only easier to guess.
         let seed = crate::device::random().unwrap_or_default();
         self.cm = Cm::new(CmConfig { comm_id_series, ..self.config }, seed);
         self.owner.devices_changed(&[]);
@@ -188,7 +188,7 @@ impl<O: Owner> Session<O> {
         self.owner.devices_changed(&self.lines.devices);
     }
 
-    /// When the next timer is due.
+    /// Deadline of the next timer.
     fn next_timeout(&self) -> Option<Instant> {
         [self.cm.next_timeout(), self.lines.grace.next_timeout()].into_iter().flatten().min()
     }
@@ -196,8 +196,8 @@ impl<O: Owner> Session<O> {
     /// Sends pending datagrams, and delivers pending events.
     fn settle(&mut self, now: Instant) {
         loop {
-            // The journal is first: a program that is killed when it has ESTABLISHED leaves a DREQ, and not
-            // the REJ of a connection that is still requested.
+            // The journal is updated first: a program that is killed when it has ESTABLISHED leaves a DREQ,
+            // and not the REJ of a connection that is still requested.
             let lines = &self.lines;
             self.journal.follow(&mut self.cm, |gid| lines.interface_of(gid));
             while let Some(datagram) = self.cm.poll_transmit() {
@@ -208,7 +208,7 @@ impl<O: Owner> Session<O> {
         }
     }
 
-    /// Takes what the agent has handed over. False when the agent is gone.
+    /// Handles the messages of the agent. False when the agent has ended.
     fn hear(&mut self, now: Instant) -> bool {
         let is_there = self.lines.hear(&mut self.cm, now);
         self.settle(now);
@@ -226,7 +226,7 @@ impl<O: Owner> Drop for Connector<O> {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake.add();
         if let Some(thread) = self.thread.take() {
-            // It ends by itself; had it panicked, there would be nothing left to do about it.
+            // It ends by itself; after a panic of the thread nothing would be left to do.
             let _ = thread.join();
         }
     }

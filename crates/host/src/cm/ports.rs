@@ -1,4 +1,4 @@
-//! RDMA-CM ports. The agent knows which client has bound which port; a stock of free ports is kept here for
+//! RDMA-CM ports. The agent records which client has bound which port; a stock of free ports is kept here for
 //! binds to any port.
 
 use super::{Connector, Owner, Session};
@@ -10,7 +10,8 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::cm::{PortSpace, ServiceId};
 
-/// Ports that are fetched at a time, so that a burst of connections asks the agent rarely.
+/// Number of ports that are fetched at a time, so that a burst of connections needs few requests to the
+/// agent.
 const STOCK: u16 = 64;
 
 /// A port that this process has bound.
@@ -55,10 +56,10 @@ impl Pool {
     }
 }
 
-/// Calls that ask the agent. They wait without the lock of [`Connector::with`], so they must not be made in
-/// such a call.
+/// Calls that send requests to the agent. They wait without the lock of [`Connector::with`], so they must not
+/// be made in such a call.
 impl<O: Owner> Connector<O> {
-    /// Binds a port; 0 is any. `shared` allows other clients that set it to bind the port as well.
+    /// Binds a port; 0 requests any. `shared` allows other clients that set it to bind the port as well.
     ///
     /// # Errors
     /// [`BindError::Agent`].
@@ -129,13 +130,13 @@ impl<O: Owner> Connector<O> {
             listener
         });
         if let Err(BindError::Cm(_)) = listener {
-            // Takes the listener back from the agent; an error means that the agent has ended.
+            // Withdraws the listener from the agent; an error means that the agent has ended.
             let _ = self.ask(&Request { ask: Ask::Unlisten, ..request });
         }
         listener
     }
 
-    /// Takes no more requests for a listener that [`Session::unlisten`] has closed.
+    /// Stops taking requests for a listener that [`Session::unlisten`] has closed.
     pub fn withdraw(&self, bound: &Bound) {
         let Bound { space, port, address, .. } = *bound;
         // Errors mean that the agent has ended, or that there is no such listener any more.

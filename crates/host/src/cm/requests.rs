@@ -1,8 +1,8 @@
 //! Requests of a connection manager to the agent.
 //!
-//! Datagrams come on the same connection as answers, so its thread reads both, and passes answers on to
-//! here. The caller waits for its answer without the session's lock: while the agent is stopped, connections
-//! and calls that need no answer go on.
+//! Datagrams arrive on the same connection as answers, so its thread reads both, and passes answers on to
+//! this module. The caller waits for its answer without the session's lock: while the agent is stopped,
+//! connections and calls that need no answer continue.
 
 use crate::agent::protocol::{ANSWER_BYTES, Answer, Request};
 use link::unix;
@@ -11,15 +11,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the agent may take to answer.
+/// Time that the agent may take to answer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The connection to the agent, and the answer that a caller waits for.
 #[derive(Debug)]
 pub(super) struct Requests {
     pub(super) connection: OwnedFd,
-    /// Held by the caller whose request is with the agent: requests go one at a time, because answers do not
-    /// name theirs.
+    /// Held by the caller of the pending request: there is one request at a time, because answers do not
+    /// identify theirs.
     turn: Mutex<()>,
     inbox: Mutex<Inbox>,
     arrived: Condvar,
@@ -28,9 +28,9 @@ pub(super) struct Requests {
 #[derive(Default, Debug)]
 struct Inbox {
     answer: Option<[u8; ANSWER_BYTES]>,
-    /// Answers that are still to come, to requests that have timed out.
+    /// Number of outstanding answers to requests that have timed out.
     stale: u32,
-    /// No answer comes any more.
+    /// Whether no further answer can arrive.
     is_closed: bool,
 }
 
@@ -40,8 +40,8 @@ impl Requests {
         Self { connection, turn, inbox, arrived }
     }
 
-    /// Asks the agent, and waits for its answer. Not for the thread that reads the connection, and not with
-    /// the session's lock held, which that thread needs.
+    /// Sends a request to the agent, and waits for its answer. Must not be called by the thread that reads
+    /// the connection, nor with the session's lock held, which that thread needs.
     ///
     /// # Errors
     /// The agent's error; `ETIMEDOUT` when it does not answer.
@@ -75,7 +75,7 @@ impl Requests {
         }
     }
 
-    /// No answer comes any more: the agent is gone, or the thread that reads the connection.
+    /// Records that no further answer arrives: the agent has ended, or the thread that reads the connection.
     pub(super) fn close(&self) {
         self.inbox().is_closed = true;
         self.arrived.notify_all();
@@ -108,7 +108,7 @@ mod tests {
         std::thread::spawn(move || requests.ask(&request))
     }
 
-    /// Waits until a request is with the agent.
+    /// Waits until a request has arrived at the agent.
     fn await_request(agent: &OwnedFd) {
         assert!(unix::receive_next(agent.as_raw_fd(), &mut [0; 64]).unwrap() > 0);
     }

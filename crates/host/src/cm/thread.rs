@@ -1,4 +1,4 @@
-//! The thread that takes the datagrams of peers and runs the timers.
+//! The thread that handles the datagrams of peers and runs the timers.
 
 use super::{Owner, Shared};
 use crate::clock;
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Runs until the connector is dropped. After a panic, which the next lock handles, it goes on; after the
+/// Runs until the connector is dropped. After a panic, which the next lock handles, it continues; after the
 /// second one it ends.
 pub(super) fn run<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>) {
     let mut agent_is_there = true;
@@ -37,10 +37,10 @@ fn serve<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>, agent_is_there: &m
             session.owner.devices_changed(&session.lines.devices);
         }
         if *agent_is_there && !session.hear(now) {
-            // No peer can reach this process any more; messages that are sent now time out.
+            // Peers cannot reach this process any more; messages that are sent now time out.
             *agent_is_there = false;
             shared.requests.close();
-            // It would be ready for ever.
+            // It would always be ready.
             let _ = shared.epoll.remove(session.lines.connection());
         }
         if session.lines.grace.next_timeout().is_some_and(|at| at <= now) {

@@ -1,9 +1,10 @@
 //! Direct execution: WRITEs, READs and atomics that the requester executes itself, on the memory of the
 //! process at the other end of a channel.
 //!
-//! Each device publishes a grant table that its peers can read. The requester finds there what the responder
-//! would find in its own tables, and makes the same checks (`rnic::RegionGrant`). It sets a busy word in the
-//! channel's memory while it moves bytes; a process that takes a grant back waits until that word is cleared.
+//! Each device publishes a grant table that its peers can read. The requester finds there the data that the
+//! responder has in its own tables, and makes the same checks (`rnic::RegionGrant`). It sets a busy word in
+//! the channel's memory while it moves bytes; a process that revokes a grant waits until that word is
+//! cleared.
 
 use crate::sys::grant_table::{GrantTable, PeerGrantTable, QUEUES, REGIONS, Section, Stamp, WORDS};
 use crate::sys::memory::ProcessMemory;
@@ -15,7 +16,8 @@ use std::io;
 use std::os::fd::AsFd;
 use wire::{Qpn, Reth, Rkey};
 
-/// Entries of the grant table in which a region's grant may stand, from the one that its key hashes to.
+/// Number of entries of the grant table in which a region's grant may be, from the one that its key hashes
+/// to.
 const PROBES: usize = 8;
 /// The longest request, in bytes, that is executed by a system call although the peer is awake: one page, for
 /// which the call takes about as long as two cache misses on a line of another core.
@@ -28,10 +30,10 @@ pub(super) const LARGE: u32 = 128 << 10;
 /// held.
 const SHARED_MAX: u32 = 4 << 20;
 
-/// The memory of the peer process, and what the peer grants.
+/// The memory of the peer process, and the peer's grants.
 #[derive(Debug)]
 pub(super) struct PeerMemory {
-    /// Its address space; none where the kernel does not let us access it.
+    /// Its address space; `None` where the kernel does not permit access.
     memory: Option<OtherProcess>,
     /// Memory that both processes have mapped.
     mappings: SharedMappings,
@@ -53,7 +55,7 @@ impl PeerMemory {
         Self { memory: None, mappings: SharedMappings::default(), grants, queue: None, region: None }
     }
 
-    /// How requests of the peer's queue pairs may be executed here, for the log.
+    /// The copy methods for requests to the peer's queue pairs, for the log.
     pub(super) fn copy_methods(&self) -> &'static str {
         match self.memory {
             Some(_) => "a system call on the peer's memory, a copy in shared mappings, or the rings",
@@ -61,12 +63,12 @@ impl PeerMemory {
         }
     }
 
-    /// Takes a file or segment that the peer has announced, of which it has registered a part.
+    /// Adds a file or segment that the peer has announced, of which it has registered a part.
     pub(super) fn show(&mut self, number: u8, shown: Shown) {
         self.mappings.add(number, shown);
     }
 
-    /// Whether the kernel lets us access its memory.
+    /// Whether the kernel permits access to its memory.
     pub(super) fn can_call(&self) -> bool {
         self.memory.is_some()
     }
@@ -156,7 +158,7 @@ impl PeerMemory {
         Some((piece, *region))
     }
 
-    /// What the peer grants to a queue pair of ours that is connected to this one.
+    /// The peer's grant to a local queue pair that is connected to this one.
     fn queue(&mut self, to: Qpn) -> Option<&QueueGrant> {
         let is_it = |(stamp, grant): &(Stamp, QueueGrant)| grant.qpn == to && self.grants.is_as(*stamp);
         if !self.queue.as_ref().is_some_and(is_it) {
@@ -166,7 +168,7 @@ impl PeerMemory {
         self.queue.as_ref().map(|(_, grant)| grant)
     }
 
-    /// What the peer grants by a key.
+    /// The peer's grant of a key.
     fn region(&mut self, rkey: Rkey) -> Option<&Region> {
         let is_it =
             |(stamp, region): &(Stamp, Region)| region.grant.rkey == rkey && self.grants.is_as(*stamp);
@@ -198,8 +200,8 @@ pub(super) struct CopyMethod {
     shared: bool,
 }
 
-/// Executes an atomic and stores the value that it found in the requester's memory. The atomic is not
-/// executed where that memory may not be there.
+/// Executes an atomic and stores the old value in the requester's memory. The atomic is not executed where
+/// that memory may not be mapped.
 fn store_result(into: Gather<'_>, atomic: impl FnOnce() -> Option<u64>) -> bool {
     let Gather::Pieces(pieces) = into else { return false };
     if !are_pinned(pieces) {
@@ -217,10 +219,10 @@ fn store_result(into: Gather<'_>, atomic: impl FnOnce() -> Option<u64>) -> bool 
     true
 }
 
-/// What a change of the grant table means for peers.
+/// Effect of a change of the grant table on peers.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Published {
-    /// A grant was removed: peers that are executing a request have to be waited for.
+    /// A grant was revoked: peers that are executing a request have to be waited for.
     pub(super) taken_back: bool,
     /// A region of a shared file was added: peers may not have the file's descriptor yet.
     pub(super) shows: bool,
@@ -262,7 +264,7 @@ fn shared_part(grant: &RegionGrant) -> Option<FilePart> {
     if fits { shared_files::part_behind(grant.start, grant.length) } else { None }
 }
 
-/// The entry of a region, or a free one for it; `None` where all that it may use are taken.
+/// The entry of a region, or a free one for it; `None` where all entries that it may use are taken.
 fn region_place(grants: &GrantTable, rkey: Rkey) -> Option<usize> {
     let first = |index: usize| grants.first(Section::Regions, index);
     let mut places = region_indices(rkey);

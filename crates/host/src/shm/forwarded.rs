@@ -1,4 +1,4 @@
-//! Encoding of [`rnic::ForwardedRequest`], which stands before the packet of a forwarded XRC request, in the
+//! Encoding of [`rnic::ForwardedRequest`], which precedes the packet of a forwarded XRC request, in the
 //! machine's byte order.
 
 use rnic::{Access, DomainName, ForwardedRequest, Mtu};

@@ -13,12 +13,12 @@
 /// packets.
 const VERSION: u32 = 5;
 
-/// Asks a device for a channel.
+/// Request for a channel to a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     /// The sender's range of queue pair numbers.
     pub(super) from: u32,
-    /// The range of the device that is asked.
+    /// The receiver's range of queue pair numbers.
     pub(super) to: u32,
     /// Address of the grant table in the sender's memory.
     pub(super) grants: u64,
@@ -49,7 +49,7 @@ impl Hello {
 pub(super) enum Answer {
     /// The channel is open. The number is the address of the grant table in the answering process's memory.
     Welcome(u64),
-    /// Both devices asked at once, and the request of the device that answers is the one that counts.
+    /// Both devices sent a request at once, and that of the answering device is used.
     Crossed,
 }
 

@@ -1,10 +1,10 @@
 //! Shared-memory channels: devices of one host exchange packets without a network.
 //!
-//! A channel joins two open devices by memory that both processes map (`link::memory`). It carries the
+//! A channel connects two open devices by memory that both processes map (`link::memory`). It carries the
 //! headers and payload that the state machine makes, so the rules of RoCEv2 are implemented once. A record on
-//! a channel may stand for many packets, nothing is lost or damaged, and no system call is made while both
+//! a channel may represent many packets, nothing is lost or damaged, and no system call is made while both
 //! processes are awake. A queue pair gets its channel when it gets its peer's address, and keeps it. The Unix
-//! socket by which the memory was passed wakes a process that sleeps; end of file on it means that the peer
+//! socket over which the memory was passed wakes a process that sleeps; end of file on it means that the peer
 //! process has ended.
 
 mod direct;
@@ -41,13 +41,13 @@ use wire::Qpn;
 
 use rings::{Beginning, Rings};
 
-/// Most channels of a device. Further peers are reached by packets.
+/// Limit of channels of a device. Further peers are reached with packets.
 const CHANNELS_MAX: usize = 256;
-/// How long a device that did not answer, or is not there, is not asked for a channel again.
+/// Time for which a device that did not answer, or does not exist, is not sent another request for a channel.
 const REFUSED_FOR: Nanos = Nanos::from_millis(1000);
-/// A message after which the next one brings a descriptor. Other messages only wake the receiver.
+/// Announces that the next message carries a descriptor. Other messages only wake the receiver.
 const DESCRIPTOR_FOLLOWS: u8 = 2;
-/// Messages that are taken from one peer's socket before other sockets are looked at.
+/// Limit of messages that are taken from one peer's socket before other sockets are read.
 const MESSAGES_MAX: usize = 256;
 /// Connections of peers that may wait to be accepted, as `listen(2)` has it.
 const BACKLOG: i32 = 128;
@@ -62,21 +62,21 @@ pub(crate) struct ShmChannels {
     is_wanted: bool,
     epoll: Option<Arc<Epoll>>,
     listeners: Vec<(QpnRange, OwnedFd)>,
-    /// Which process has which range of queue pair numbers.
+    /// Table of the process of each range of queue pair numbers.
     owners: Option<Owners>,
-    /// What this device grants. Without a table, peers send all requests through the rings.
+    /// Grants of this device. Without a table, peers send all requests through the rings.
     grants: Option<GrantTable>,
     /// Wakes a program of this process that waits for an event.
     wake_up: Option<Arc<WakeUp>>,
     /// Channel number `n` is at index `n - 1`.
     channels: Vec<Option<ShmChannel>>,
     open: usize,
-    /// Number of the channel to send by, for our range and the peer's.
+    /// Number of the channel between a local range and a peer's.
     by_ranges: HashMap<(QpnRange, QpnRange), u16>,
     refused: HashMap<QpnRange, Instant>,
     /// All addresses of this host.
     addresses: Vec<Gid>,
-    /// Our range and the peer's of a channel that a datagram could have used.
+    /// Local range and peer's range of a channel that a datagram could have used.
     wanted: Option<(QpnRange, QpnRange)>,
 }
 
@@ -97,14 +97,14 @@ enum Stage {
     Open(Box<Rings>),
 }
 
-/// Whether there is a channel to a peer.
+/// Result of the search for a channel to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
     /// The number of the channel.
     Channel(u16),
-    /// The peer was asked, and has not answered yet.
+    /// A request was sent to the peer, which has not answered yet.
     Pending,
-    /// There is none and none was asked for: packets reach the peer.
+    /// There is none and none was requested: packets reach the peer.
     None,
 }
 
@@ -139,7 +139,7 @@ impl ShmChannels {
         }
     }
 
-    /// Publishes what the device grants from now on. `token` is a random number by which peers recognize this
+    /// Publishes the device's grants from now on. `token` is a random number by which peers recognize this
     /// process's memory.
     pub(crate) fn create_grant_table(&mut self, rnic: &mut rnic::Device, token: u64) {
         let refused = |error| warn!(target: HOST, "no grant table: peers copy through rings only: {error}");
@@ -149,7 +149,8 @@ impl ShmChannels {
         }
     }
 
-    /// Accepts only peers to which the agent gave the range of queue pair numbers that they claim.
+    /// Sets the table of owners: only peers to which the agent assigned the range of queue pair numbers that
+    /// they claim are accepted.
     pub(crate) fn trust(&mut self, owners: Option<Owners>) {
         self.owners = owners;
     }
@@ -160,7 +161,7 @@ impl ShmChannels {
         unix::peer_identity(socket).is_ok_and(|process| owners.has(theirs, process))
     }
 
-    /// Listens for peers that ask for a channel to the range of our queue pairs that begins with `first`.
+    /// Listens for peers that request a channel to the range of local queue pairs that begins with `first`.
     /// Where that fails, peers use packets.
     pub(crate) fn listen(&mut self, first: Qpn, epoll: &Arc<Epoll>) {
         if !self.is_wanted {
@@ -183,14 +184,14 @@ impl ShmChannels {
         }
     }
 
-    /// The host's addresses may have changed.
+    /// Updates the host's addresses, which may have changed.
     pub(crate) fn follow_addresses(&mut self) {
         if self.is_wanted {
             self.addresses = interface::addresses();
         }
     }
 
-    /// Drops all channels in the child of a fork: they are the parent's.
+    /// Drops all channels in the child of a fork: they belong to the parent.
     pub(crate) fn sever(&mut self) {
         self.is_wanted = false;
         self.listeners.clear();
@@ -201,7 +202,7 @@ impl ShmChannels {
         self.open = 0;
     }
 
-    /// The channel from a queue pair of ours to one of a peer; asks the peer for one where there is none.
+    /// The channel from a local queue pair to one of a peer; requests one from the peer where there is none.
     pub(crate) fn find(&mut self, from: Qpn, to: Qpn, at: Gid, now: Instant) -> Found {
         if !self.is_here(at) {
             return Found::None;
@@ -226,8 +227,8 @@ impl ShmChannels {
         }
     }
 
-    /// The same for a datagram, which does not wait: it goes by packets, the channel is asked for, and later
-    /// datagrams use it.
+    /// The channel of a datagram, which does not wait for one: it is sent as a packet, the channel is
+    /// requested, and later datagrams use it.
     pub(crate) fn look_up(&mut self, from: Qpn, to: Qpn, at: Gid) -> Found {
         if !self.is_here(at) {
             return Found::None;
@@ -240,7 +241,7 @@ impl ShmChannels {
         Found::None
     }
 
-    /// The channel to the device that has a shared receive queue; asks for one where there is none. There is
+    /// The channel to the device that has a shared receive queue; requests one where there is none. There is
     /// no time limit: the requester's retries end a message that waits too long.
     pub(crate) fn srq_owner(&mut self, front_end: Qpn, srq: Qpn) -> SrqOwner {
         let (ours, theirs) = (range_of(front_end), range_of(srq));
@@ -254,19 +255,20 @@ impl ShmChannels {
             return SrqOwner::Pending;
         }
         match self.ask(ours, theirs).map_err(|error| error.kind()) {
-            // WouldBlock: the owner's backlog is full, because many devices ask at once.
+            // WouldBlock: the owner's backlog is full, because many devices connect at once.
             Ok(()) | Err(io::ErrorKind::WouldBlock) => SrqOwner::Pending,
             Err(io::ErrorKind::ConnectionRefused) => SrqOwner::Absent,
             Err(_) => SrqOwner::Unreachable,
         }
     }
 
-    /// Whether an address is one of this host. Queue pair numbers do not tell: each host numbers its own.
+    /// Whether an address is one of this host. Queue pair numbers do not identify a host: each numbers its
+    /// own.
     fn is_here(&self, at: Gid) -> bool {
         self.is_wanted && self.addresses.contains(&at)
     }
 
-    /// Why a queue pair whose peer has this address uses packets, for the log.
+    /// The reason why a queue pair whose peer has this address uses packets, for the log.
     pub(crate) fn why_packets(&self, at: Gid) -> &'static str {
         match (self.is_wanted, self.addresses.contains(&at)) {
             (false, _) => "packets: ROCKERY_SAME_HOST or ROCKERY_PCAP ask for them",
@@ -275,7 +277,7 @@ impl ShmChannels {
         }
     }
 
-    /// Notes that a peer did not answer in time.
+    /// Records that a peer did not answer in time.
     pub(crate) fn give_up(&mut self, to: Qpn, now: Instant) {
         self.refuse(range_of(to), now);
     }
@@ -317,8 +319,8 @@ impl ShmChannels {
         self.insert(ShmChannel { socket, ours, theirs, stage }).map(|_| ())
     }
 
-    /// Descriptors that a peer gets: our wake-up socket's, and the grant table's if there is one. Without a
-    /// wake-up socket, neither.
+    /// Descriptors for a peer: that of the local wake-up socket, and the grant table's if there is one.
+    /// Without a wake-up socket, neither.
     fn shared_descriptors(&self) -> Vec<RawFd> {
         let Some(wake_up) = &self.wake_up else { return Vec::new() };
         [wake_up.sender()]
@@ -327,7 +329,7 @@ impl ShmChannels {
             .collect()
     }
 
-    /// What wakes a program of this process that waits for an event.
+    /// The wake-up socket of a program of this process that waits for an event.
     pub(crate) fn wake_up(&self) -> Option<&Arc<WakeUp>> {
         self.wake_up.as_ref()
     }
@@ -394,7 +396,7 @@ impl ShmChannels {
         if !self.is_owner(hello.from, socket) {
             return self.remove(index);
         }
-        // Both asked at once: the request of the lower range number is the one that counts.
+        // Both sent a request at once: that of the lower range number is used.
         if ours < hello.from && self.has_asked(ours, hello.from) {
             let _ = unix::send_now(socket, &Answer::Crossed.to_bytes());
             return self.remove(index);
@@ -448,8 +450,8 @@ impl ShmChannels {
         self.show_files();
     }
 
-    /// Takes the messages of a peer that woke us, or closes the channel of one that has ended, after the
-    /// records that it wrote before.
+    /// Handles the messages of a peer that woke this process, or closes the channel of one that has ended,
+    /// after the records that it wrote before.
     fn drain_messages(&mut self, index: usize, rnic: &mut rnic::Device, now: Instant) -> bool {
         let Some(channel) = &mut self.channels[index] else { return false };
         let Stage::Open(rings) = &mut channel.stage else { return false };
@@ -472,7 +474,7 @@ impl ShmChannels {
         if matches!(channel.stage, Stage::Open(_)) {
             self.open -= 1;
             self.by_ranges.retain(|_, number| usize::from(*number) != index + 1);
-            // A second channel to the same peer, made when both asked at once, replaces it.
+            // A second channel to the same peer, created when both sent a request at once, replaces it.
             let same = |other: &Option<ShmChannel>| {
                 other.as_ref().is_some_and(|other| {
                     matches!(other.stage, Stage::Open(_))
@@ -485,7 +487,7 @@ impl ShmChannels {
         }
     }
 
-    /// Asks for the channel that a datagram could have used.
+    /// Requests the channel that a datagram could have used.
     pub(crate) fn ask_wanted(&mut self, now: Instant) {
         let Some((ours, theirs)) = self.wanted.take() else { return };
         if !self.is_refused(theirs, now) && !self.has_asked(ours, theirs) && self.ask(ours, theirs).is_err() {
@@ -493,7 +495,7 @@ impl ShmChannels {
         }
     }
 
-    /// Updates the grant table. When this returns, no peer executes a request by a grant that was taken back.
+    /// Updates the grant table. When this returns, no peer executes a request with a revoked grant.
     pub(crate) fn publish(&mut self, rnic: &mut rnic::Device) {
         let (mut taken_back, mut shows) = (false, false);
         while let Some(change) = rnic.grants().poll_change() {
@@ -511,7 +513,8 @@ impl ShmChannels {
         }
     }
 
-    /// Waits until no peer executes a request on our memory. A channel whose busy word is invalid is closed.
+    /// Waits until no peer executes a request on local memory. A channel whose busy word is invalid is
+    /// closed.
     fn wait_while_busy(&mut self, rnic: &mut rnic::Device) {
         let broken: Vec<usize> = { self.open_channels() }
             .filter_map(|(index, socket, _, rings)| rings.wait_while_busy(socket).err().map(|_| index))
@@ -547,9 +550,9 @@ impl ShmChannels {
         })
     }
 
-    /// Whether the first records of a channel have arrived. Datagrams go by packets until there is a channel:
-    /// those packets are in our socket's buffer when the first record is in the ring, and have to be taken
-    /// first.
+    /// Whether the first records of a channel have arrived. Datagrams are sent as packets until there is a
+    /// channel: those packets are in the local socket's buffer when the first record is in the ring, and have
+    /// to be taken first.
     pub(crate) fn sees_beginning(&mut self) -> bool {
         let mut sees = false;
         for (_, _, _, rings) in self.open_channels().filter(|(_, _, _, rings)| rings.begins()) {
@@ -558,7 +561,7 @@ impl ShmChannels {
         sees
     }
 
-    /// Lets records be taken, now that the packets in the socket's buffer were.
+    /// Permits taking records, now that the packets in the socket's buffer were taken.
     pub(crate) fn begin(&mut self) {
         for (_, _, _, rings) in self.open_channels() {
             if rings.beginning == Beginning::Seen {
@@ -567,7 +570,7 @@ impl ShmChannels {
         }
     }
 
-    /// Takes records of all channels until `is_enough` holds or no more are there. Returns how many were
+    /// Takes records of all channels until `is_enough` holds or there are no more. Returns how many were
     /// taken.
     pub(crate) fn receive(
         &mut self,
@@ -601,24 +604,24 @@ impl ShmChannels {
                     (Sleeper::Program, Some(wake_up)) => wake_up.as_raw_fd(),
                     _ => socket,
                 };
-                // Where the socket's buffer is full, other wake-ups are in it.
+                // A full socket buffer contains other wake-ups.
                 let _ = unix::send_now(socket, &[1]);
             }
         }
     }
 
-    /// Has peers wake `sleeper` from now on. True when records wait already, or room for which a queue pair
-    /// waits, so that it must not sleep.
+    /// Requests wake-ups of `sleeper` from peers from now on. True when records wait already, or room for
+    /// which a queue pair waits, so that it must not sleep.
     pub(crate) fn sleep(&mut self, sleeper: Sleeper) -> bool {
         self.open_channels().fold(false, |busy, (_, _, _, rings)| busy | rings.sleep(sleeper))
     }
 
-    /// Has peers send no wake-ups: this process looks at the rings itself.
+    /// Cancels the request for wake-ups: this process reads the rings itself.
     pub(crate) fn wake(&mut self) {
         self.open_channels().for_each(|(_, _, _, rings)| rings.wake());
     }
 
-    /// How streams of long requests are copied: the channel, and what was measured of each stream.
+    /// The measurements of streams of long requests, with their channels.
     pub(crate) fn measured_streams(&mut self) -> impl Iterator<Item = (u16, Measured)> {
         let open = self.open_channels();
         open.flat_map(|(_, _, _, rings)| {

@@ -1,7 +1,7 @@
 //! The two rings of a shared-memory channel, one for each direction, and the records in them.
 //!
-//! A record has the addresses, unless they are those of the record before it, then the headers as they would
-//! be on the wire, then the payload.
+//! A record contains the addresses, unless they are those of the record before it, then the headers in their
+//! wire format, then the payload.
 
 use super::direct::PeerMemory;
 use super::forwarded::{self, FORWARDED_BYTES};
@@ -18,40 +18,40 @@ use wire::{Packet, Qpn, Reth};
 
 /// Flag of a record: source and destination are those of the record before it, and are left out.
 const SAME_PATH: u16 = 1;
-/// Flag of a record: an XRC request that is forwarded. Fields of [`forwarded`] stand in place of addresses.
+/// Flag of a record: a forwarded XRC request. The fields of [`forwarded`] replace the addresses.
 const FORWARDED: u16 = 2;
 /// Bytes of source GID, destination GID, traffic class and hop limit.
 const ADDRESSES_BYTES: usize = 34;
-/// Records that are taken from one channel before the next channel is looked at, and before acknowledgements
-/// are sent.
+/// Limit of records that are taken from one channel before the next channel is read, and before
+/// acknowledgements are sent.
 const TURN_RECORDS: usize = 16;
-/// How often the peer's busy word is read before the thread yields between two reads.
+/// Number of reads of the peer's busy word before the thread yields between two reads.
 const SPINS: u64 = 1000;
-/// Payload of up to so many bytes is copied out of the shared memory before it is handled: it is stored by
-/// one instruction, which needs bytes that the peer cannot change meanwhile.
+/// Limit of payload bytes that are copied out of the shared memory before they are handled: they are stored
+/// by one instruction, which needs bytes that the peer cannot change meanwhile.
 const COPIED_MAX: usize = 8;
-/// Bytes that are executed on the peer's memory before the busy word is cleared once: the peer waits for that
-/// when it deregisters memory.
+/// Limit of bytes that are executed on the peer's memory before the busy word is cleared once: the peer waits
+/// for that when it deregisters memory.
 const BUSY_BYTES_MAX: u32 = 1 << 20;
-/// For how many bytes a shorter request counts.
+/// Number of bytes that a shorter request counts as.
 const BUSY_BYTES_MIN: u32 = 256;
 
 const _: () =
     assert!(ADDRESSES_BYTES + MAX_HEADERS <= HEADERS_MAX && FORWARDED_BYTES + MAX_HEADERS <= HEADERS_MAX);
 
-/// Whether the first record of a channel may be taken. A peer's datagrams go by packets until there is a
-/// channel, and these packets have to be taken before the first record, which was sent after them.
+/// Whether the first record of a channel may be taken. A peer's datagrams are sent as packets until there is
+/// a channel, and these packets have to be taken before the first record, which was sent after them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Beginning {
     /// No record has arrived yet.
     Awaited,
     /// The first record has arrived; the socket is read before it is taken.
     Seen,
-    /// The socket has been read since: records are taken as they come.
+    /// The socket has been read since: records are taken as they arrive.
     Over,
 }
 
-/// The rings of an open channel, and what its two ends know of each other.
+/// The rings of an open channel, and the state of its two ends.
 #[derive(Debug)]
 pub(crate) struct Rings {
     /// Number of the channel, as in [`rnic::Path::channel`].
@@ -62,22 +62,22 @@ pub(crate) struct Rings {
     sent: Option<Addresses>,
     /// Addresses of the last record that was taken.
     arrival: Option<Arrival>,
-    /// The peer process's memory, where the kernel lets us access it.
+    /// The peer process's memory, where the kernel permits access.
     pub(super) peer_memory: Option<PeerMemory>,
     /// Sending end of the peer's [`crate::wake_up::WakeUp`].
     pub(super) wake_up: Option<OwnedFd>,
-    /// How many of our shared files were announced to the peer.
+    /// Number of local shared files that were announced to the peer.
     pub(super) files_shown: usize,
     /// The peer's next message brings the descriptor of a file.
     pub(super) descriptor_follows: bool,
     pub(super) beginning: Beginning,
-    /// The thread of this process that the peer wakes; none while this process looks at the rings itself.
+    /// The thread of this process that the peer wakes; `None` while this process reads the rings itself.
     sleeper: Option<Sleeper>,
-    /// A queue pair has found no room in the ring, and was not offered room since.
+    /// Whether a queue pair has found no room in the ring, and was not offered room since.
     is_full: bool,
     /// Bytes that were executed on the peer's memory since the busy word was set.
     busy_bytes: u32,
-    /// How streams of long requests are copied.
+    /// Measurements of streams of long requests.
     streams: Box<Streams>,
 }
 
@@ -101,8 +101,8 @@ impl Rings {
         }
     }
 
-    /// Has the peer wake `sleeper` for records, and for room if a queue pair waits for it. True when there is
-    /// one or the other already.
+    /// Requests wake-ups of `sleeper` from the peer for records, and for room if a queue pair waits for it.
+    /// True when there is one or the other already.
     pub(super) fn sleep(&mut self, sleeper: Sleeper) -> bool {
         self.sleeper = Some(sleeper);
         let has_room = self.is_full && self.writer.wait_for_room(sleeper);
@@ -115,7 +115,7 @@ impl Rings {
         self.reader.wake();
     }
 
-    /// Waits until the peer is not executing a request on our memory, or is gone.
+    /// Waits until the peer is not executing a request on local memory, or has ended.
     pub(super) fn wait_while_busy(&self, socket: RawFd) -> Result<(), Broken> {
         for round in 0u64.. {
             if !self.reader.writer_is_busy()? || (round % SPINS == SPINS - 1 && unix::is_closed(socket)) {
@@ -157,13 +157,13 @@ impl Rings {
         done
     }
 
-    /// Ends what [`Self::execute`] has begun: the peer may take back what it grants.
+    /// Ends a series of [`Self::execute`]: the peer may revoke its grants.
     pub(super) fn end_busy(&mut self) {
         self.busy_bytes = 0;
         self.writer.end_busy();
     }
 
-    /// How the next request of a stream is to be executed.
+    /// The method of executing the next request of a stream.
     pub(crate) fn stream_method(&mut self, is_read: bool, length: u32) -> Method {
         match (&self.peer_memory, self.streams.of(is_read, length)) {
             (Some(memory), Some(stream)) if memory.can_call() => stream.method(),
@@ -171,12 +171,12 @@ impl Rings {
         }
     }
 
-    /// How streams of long requests are copied, and the rates by which that was decided.
+    /// The measurements of streams of long requests.
     pub(crate) fn measured_streams(&self) -> impl Iterator<Item = Measured> {
         self.streams.measured()
     }
 
-    /// A request goes through the ring; `follows` others that are not answered yet.
+    /// Records a request that goes through the ring; `follows` is whether earlier ones are not answered yet.
     pub(crate) fn note_stream(&mut self, is_read: bool, length: u32, follows: bool) {
         if let (Some(memory), Some(stream)) = (&self.peer_memory, self.streams.of(is_read, length))
             && memory.can_call()
@@ -190,10 +190,10 @@ impl Rings {
         self.peer_memory.as_ref().is_some_and(PeerMemory::has_shared_mappings)
     }
 
-    /// How many packets of this MTU may be sent as one record now. 0 while the ring is full: a thread of this
-    /// process that sleeps is then woken when there is room. While none sleeps, a wake-up would be a system
-    /// call for each record that the peer takes, and a thread more that runs, for a program that looks again
-    /// by itself.
+    /// Number of packets of this MTU that may be sent as one record now. 0 while the ring is full: a thread
+    /// of this process that sleeps is then woken when there is room. While none sleeps, a wake-up would cost
+    /// a system call for each record that the peer takes, and run one more thread, although the program looks
+    /// again by itself.
     pub(crate) fn room(&mut self, mtu: u32) -> u32 {
         let writer = &mut self.writer;
         let has_room = writer.has_room() || self.sleeper.is_some_and(|sleeper| writer.wait_for_room(sleeper));
@@ -202,7 +202,7 @@ impl Rings {
     }
 
     /// The sleepers of the peer that have to be woken: for records that were written, and because its ring to
-    /// us has room again.
+    /// this process has room again.
     pub(super) fn must_wake(&mut self) -> [Option<Sleeper>; 2] {
         [self.writer.must_wake(), self.reader.must_wake()]
     }
@@ -231,7 +231,7 @@ impl Rings {
         Ok(TURN_RECORDS)
     }
 
-    /// Takes all records of a peer that has ended: no more than a ring has room for.
+    /// Takes all records of a peer that has ended: at most the capacity of a ring.
     pub(super) fn receive_all(&mut self, rnic: &mut rnic::Device, senders: Senders, now: Instant) {
         for _ in 0..RECORDS_MAX / TURN_RECORDS {
             if !self.receive(rnic, senders, now, |_| false).is_ok_and(|taken| taken > 0) {
@@ -313,7 +313,7 @@ impl Rings {
     }
 }
 
-/// Source and destination of a record, as numbers: they are compared for each record.
+/// Source and destination of a record, as integers, which are compared for each record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Addresses {
     source: u128,

@@ -11,16 +11,17 @@ use rnic::Instant;
 
 /// The shortest request, in bytes, whose stream is measured: shorter ones are bound by the cost of a request.
 pub(crate) const MEASURED_FROM: u32 = 4097;
-/// Powers of two of lengths that are measured apart: from 8 KiB (4,097 to 8,192 bytes) to 4 MiB.
+/// Number of length classes that are measured separately, powers of two: from 8 KiB (4,097 to 8,192 bytes) to
+/// 4 MiB.
 const CLASSES: usize = 10;
-/// Bytes that are sent by a method before its rate is measured: more than a ring and the READs of a queue
+/// Bytes that are sent with a method before its rate is measured: more than a ring and the READs of a queue
 /// pair hold, so that requests are begun as fast as they end.
 const WARM_UP: u64 = 4 << 20;
 /// Bytes over which the rate of the ring is measured.
 const RING_WINDOW: u64 = 8 << 20;
 /// Bytes over which the rate of the kernel's copy is measured: each call is timed by itself.
 const CALL_WINDOW: u64 = 1 << 20;
-/// Requests of a window, at least.
+/// Least number of requests of a window.
 const WINDOW_REQUESTS: u64 = 4;
 /// Bytes between two trials: this many at first, four times as many after each trial that changed nothing.
 const STAY_MIN: u64 = 64 << 20;
@@ -73,14 +74,14 @@ impl Streams {
     }
 }
 
-/// What was measured of a stream.
+/// Measurements of a stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Measured {
     /// Whether its requests are READs; WRITEs otherwise.
     pub(crate) is_read: bool,
     /// The longest requests of its class, in bytes.
     pub(crate) longest: u32,
-    /// How the next request is executed.
+    /// Method of the next request.
     pub(crate) method: Method,
     /// The last rate of the rings in GB/s; 0 where none was measured.
     pub(crate) ring: f64,
@@ -92,10 +93,10 @@ pub(crate) struct Measured {
 #[derive(Debug)]
 pub(super) struct Stream {
     method: Method,
-    /// What the rates of the last windows were, in bytes per nanosecond.
+    /// The last measured rates of both methods, in bytes per nanosecond.
     ring: Option<f64>,
     call: Option<f64>,
-    /// Whether `method` is only tried.
+    /// Whether `method` is on trial.
     is_trial: bool,
     window: Window,
     /// Bytes until the next trial; in a trial without a stream, until it ends.
@@ -107,9 +108,9 @@ pub(super) struct Stream {
 /// Bytes and time that a rate is computed from.
 #[derive(Clone, Copy, Default, Debug)]
 struct Window {
-    /// Bytes that followed each other without being counted yet, up to [`WARM_UP`].
+    /// Bytes that were sent in sequence and are not counted yet, up to [`WARM_UP`].
     warm_up: u64,
-    /// When the last request began that is counted.
+    /// Start of the last request that is counted.
     since: Option<Instant>,
     bytes: u64,
     requests: u64,
@@ -117,7 +118,7 @@ struct Window {
 }
 
 impl Window {
-    /// Bytes per nanosecond.
+    /// The rate in bytes per nanosecond.
     fn rate(&self) -> f64 {
         self.bytes as f64 / self.nanos.max(1) as f64
     }
@@ -136,16 +137,16 @@ impl Stream {
         }
     }
 
-    /// How the next request is to be executed.
+    /// The method of executing the next request.
     pub(super) fn method(&self) -> Method {
         self.method
     }
 
-    /// A request goes through the ring; `follows` others that are not answered yet. Without them the ring was
-    /// empty, and the time since the last request says nothing about its rate.
+    /// Records a request that goes through the ring; `follows` is whether earlier ones are not answered yet.
+    /// Without them the ring was empty, and the time since the last request does not show its rate.
     pub(super) fn sent(&mut self, length: u32, follows: bool, now: impl FnOnce() -> Instant) {
         if self.method == Method::Call {
-            // One that could not be executed directly, because the queue pair was not ready.
+            // A request that could not be executed directly, because the queue pair was not ready.
             return;
         }
         let bytes = u64::from(length);
@@ -174,7 +175,7 @@ impl Stream {
         }
     }
 
-    /// A request was executed by a system call, which took so long.
+    /// Records a request that a system call executed in `nanos`.
     pub(super) fn called(&mut self, length: u32, nanos: u64) {
         self.left = self.left.saturating_sub(u64::from(length));
         self.window.bytes += u64::from(length);
@@ -186,7 +187,7 @@ impl Stream {
         }
     }
 
-    /// The peer did not let a request be executed by a system call: the stream takes the ring.
+    /// Records that the peer did not permit execution by a system call: the stream uses the ring.
     pub(super) fn refused(&mut self) {
         self.give_up();
         self.call = None;
@@ -194,12 +195,12 @@ impl Stream {
         self.left = STAY_MAX;
     }
 
-    /// A method's rate is known anew.
+    /// Ends a window: the rate of a method is measured.
     fn end_window(&mut self) {
         self.window = Window { warm_up: WARM_UP, since: self.window.since, ..Window::default() };
         if !self.is_trial {
-            // A peer that gets no processor for a while slows the ring and not the kernel's copy, of which a
-            // trial is short.
+            // A peer that gets no processor for a while slows the ring and not the kernel's copy, whose
+            // trials are short.
             let falls_behind = self.method == Method::Ring && is_faster(self.call, self.ring);
             if self.left == 0 || falls_behind {
                 self.take(self.other(), true);
@@ -254,7 +255,7 @@ fn is_faster(rate: Option<f64>, other: Option<f64>) -> bool {
 mod tests {
     use super::*;
 
-    /// A machine, as the rates of both methods in bytes per nanosecond (GB/s).
+    /// A machine, modelled by the rates of both methods in bytes per nanosecond (GB/s).
     struct Machine {
         ring: f64,
         call: f64,
@@ -327,7 +328,7 @@ mod tests {
         assert!(machine.share_of_calls(stream, 8 << 30, 1 << 20) < 0.1);
     }
 
-    /// The peer gets no processor any more, long before the next trial would come.
+    /// The peer gets no processor any more, long before the next trial is due.
     #[test]
     fn a_ring_that_falls_behind_is_left_at_once() {
         let mut machine = Machine::new(30.0, 12.0);

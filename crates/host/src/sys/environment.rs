@@ -1,4 +1,4 @@
-//! The environment, as far as it may be believed, and standard error.
+//! The environment, as far as it can be trusted, and standard error.
 
 use std::ffi::OsString;
 use std::io;

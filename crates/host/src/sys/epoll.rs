@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// Descriptors that one call can name.
+/// Limit of descriptors that one call returns.
 const EVENTS: usize = 4;
 
-/// A time for epoll_wait(2): rounded up, and -1 where it is without end.
+/// A timeout for epoll_wait(2): rounded up, -1 without a limit.
 fn milliseconds(timeout: Option<Duration>) -> i32 {
     timeout.map_or(-1, |timeout| i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX))
 }
@@ -31,7 +31,7 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32)
     }
 
-    /// Watches a descriptor no more: making it readable does not look for waiting threads then, which costs.
+    /// Stops watching a descriptor: making it readable then costs no search for waiting threads.
     pub(crate) fn remove(&self, fd: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0)
     }
@@ -45,7 +45,8 @@ impl Epoll {
         }
     }
 
-    /// Waits until a descriptor is readable, or for `timeout`; `None` is for ever. Says which are.
+    /// Waits until a descriptor is readable, or for `timeout`; `None` has no limit. Returns those that are
+    /// readable.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> impl Iterator<Item = RawFd> + use<> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         let time = timeout.map(|timeout| libc::timespec {
@@ -57,7 +58,7 @@ impl Epoll {
         // SAFETY: room for the events, a time or null, no signal mask.
         let ready = unsafe {
             let place = events.as_mut_ptr();
-            // As a system call: glibc has the function from 2.35 on.
+            // As a system call: glibc has had the function since 2.35.
             let no_mask = std::ptr::null::<libc::sigset_t>();
             let result =
                 libc::syscall(libc::SYS_epoll_pwait2, fd, place, room, time_pointer, no_mask, 0usize);

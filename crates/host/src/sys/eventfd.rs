@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 pub(crate) struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// Makes a counter; reading it takes the whole count, and does not wait.
+    /// Creates a counter; reading it takes the whole count, and does not block.
     pub(crate) fn signal() -> io::Result<Self> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };

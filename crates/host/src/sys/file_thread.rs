@@ -31,7 +31,7 @@ static FILE_THREAD: Mutex<Weak<FileThread>> = Mutex::new(Weak::new());
 pub(crate) struct FileThread {
     /// The connection to the thread; locked while work runs.
     control: Mutex<OwnedFd>,
-    /// The process that the thread is in: see [`fork::generation`].
+    /// The process of the thread: see [`fork::generation`].
     generation: u64,
 }
 
@@ -100,7 +100,7 @@ type Runner = unsafe fn(*mut (), Option<OwnedFd>);
 
 fn runner_of<W: FnOnce(Option<OwnedFd>) -> T, T>(_: &Job<W, T>) -> Runner {
     /// # Safety
-    /// The address is that of such a job, and nobody else uses it meanwhile.
+    /// The address is that of such a job, and no other code uses the job meanwhile.
     unsafe fn run<W: FnOnce(Option<OwnedFd>) -> T, T>(job: *mut (), with: Option<OwnedFd>) {
         // SAFETY: by this function's contract, the address is that of such a job, and nobody else uses it
         // meanwhile.
@@ -160,7 +160,7 @@ fn own_table(end: RawFd) -> Option<OwnedFd> {
     close(kept + 1, u32::MAX, 0);
     // SAFETY: a name that lives until the call returns; descriptors of this thread's own table.
     unsafe {
-        // Other ends of the program's pipes must see it close them.
+        // The other ends of the program's pipes must see the program close them.
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         let stand_in = if null < 0 { kept } else { null };
         (0..FIRST).filter(|standard| *standard != stand_in).for_each(|standard| {

@@ -1,8 +1,8 @@
-//! What is done before and after `fork`.
+//! Handlers that run before and after `fork`.
 //!
-//! The child has none of the library's threads, so it must find no lock taken by one of them. The locks of
-//! open devices are held across the fork ([`hold_across`], for [`super::open_devices`]). For other locks of
-//! verbs there is [`enter`]: a fork waits until no other thread is inside.
+//! The child has none of the library's threads, so no lock may be held by one of them. The locks of open
+//! devices are held across the fork ([`hold_across`], for [`super::open_devices`]). For other locks of verbs
+//! there is [`enter`]: a fork waits until no other thread is inside.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 /// Locks that are held across a fork, and released when this is dropped.
 pub(crate) trait HeldLocks {
-    /// In the child: closes what is the parent's.
+    /// Closes the parent's descriptors, in the child.
     fn sever(&mut self);
 }
 
@@ -21,7 +21,7 @@ type Hold = fn() -> Box<dyn HeldLocks>;
 
 static HOLD: OnceLock<Hold> = OnceLock::new();
 
-/// What is held across a fork; the locks are released before the gate is opened.
+/// State that is held across a fork; the locks are released before the gate is opened.
 struct AllHeld {
     locks: Option<Box<dyn HeldLocks>>,
     gate: MutexGuard<'static, Gate>,
@@ -35,7 +35,7 @@ impl Drop for AllHeld {
 }
 
 thread_local! {
-    /// Between the handlers, which the forking thread runs before and after the fork.
+    /// The held state between the handlers, which the forking thread runs before and after the fork.
     static HELD: RefCell<Option<AllHeld>> = const { RefCell::new(None) };
 }
 
@@ -43,24 +43,25 @@ thread_local! {
 #[derive(Debug)]
 struct Gate {
     threads: usize,
-    /// A fork waits: no further thread enters.
+    /// A fork waits: no further thread may enter.
     forking: bool,
 }
 
 static GATE: Mutex<Gate> = Mutex::new(Gate { threads: 0, forking: false });
-/// The number inside has changed, or a fork is done.
+/// Notified when the number of threads inside has changed, or a fork is done.
 static GATE_NEWS: Condvar = Condvar::new();
 
 thread_local! {
-    /// How often this thread is inside.
+    /// Nesting depth of this thread inside.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// As long as it lives, no other thread forks. Not to be asked for with a device's lock held.
+/// While it exists, no other thread forks. Must not be requested with a device's lock held.
 #[derive(Debug)]
 pub struct Inside(PhantomData<*const ()>);
 
-/// Before a lock is taken that the child of a fork may need: control verbs do, and nothing on the data path.
+/// Enters, before a lock is taken that the child of a fork may need: control verbs do so, but nothing on the
+/// data path.
 pub fn enter() -> Inside {
     if DEPTH.get() == 0 {
         install_handlers();
@@ -98,19 +99,19 @@ fn close_gate() -> MutexGuard<'static, Gate> {
     gate
 }
 
-/// How many forks lie between the first process and this one.
+/// Number of forks between the first process and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
-/// The descriptor that a child must not hold open, or -1.
+/// The descriptor that a child must close, or -1.
 static FORSAKEN: AtomicI32 = AtomicI32::new(-1);
 
-/// Which process of a line of forks this is: what was made in another one is not ours to use.
+/// Generation of this process among its forks: objects that another one created must not be used.
 pub fn generation() -> u64 {
     install_handlers();
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Has a child close its copy of a descriptor: the other end is to notice when this process ends. There is
-/// one at a time; its owner forgets it in the child, and leaves it open in the parent.
+/// Makes a child close its copy of a descriptor, so that the other end notices when this process ends. There
+/// is one at a time; its owner forgets it in the child, and leaves it open in the parent.
 pub(crate) fn forsake(fd: RawFd) {
     install_handlers();
     FORSAKEN.store(fd, Ordering::Relaxed);
@@ -124,7 +125,7 @@ fn install_handlers() {
     });
 }
 
-/// Has `hold` take its locks before each fork from now on.
+/// Registers `hold`, which takes its locks before each fork from now on.
 pub(crate) fn hold_across(hold: Hold) {
     HOLD.get_or_init(|| hold);
     install_handlers();
@@ -162,7 +163,7 @@ pub(super) mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
-    /// Waits for a child; whether it ended with 7. One that hangs is killed.
+    /// Waits for a child; whether it exited with 7. One that hangs is killed.
     pub(crate) fn ends_well(child: i32) -> bool {
         let (mut status, start) = (0, Instant::now());
         // SAFETY: our own child, and a place for its status.

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Entries for regions and windows. Requests to regions that find no entry go through the rings.
+/// Entries for regions and windows. Requests to regions without an entry go through the rings.
 pub(crate) const REGIONS: usize = 4096;
 /// Entries for queue pairs, which are indexed by the lower bits of the queue pair number.
 pub(crate) const QUEUES: usize = 1 << 14;
@@ -144,7 +144,7 @@ impl GrantTable {
         Ok(Self { mapped, fd })
     }
 
-    /// The descriptor that peers get, and map for reading.
+    /// The descriptor that peers map for reading.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
@@ -159,7 +159,7 @@ impl GrantTable {
         self.mapped.entry(section, index).write(words);
     }
 
-    /// The first word of an entry, as it was written last.
+    /// The first word of an entry, as last written.
     pub(crate) fn first(&self, section: Section, index: usize) -> u64 {
         self.mapped.entry(section, index).words[0].load(Ordering::Relaxed)
     }
@@ -188,19 +188,19 @@ impl PeerGrantTable {
         Mapped::new(fd, libc::PROT_READ, 0).map(Self)
     }
 
-    /// The token, which the peer process has at the address that it named.
+    /// The token, which the peer process also has at the address in its handshake.
     pub(crate) fn token(&self) -> u64 {
         self.0.pages().token.load(Ordering::Relaxed)
     }
 
-    /// A consistent copy of an entry, with what tells later whether the entry is still as it was read; `None`
+    /// A consistent copy of an entry, with a stamp that shows later whether the entry is unchanged; `None`
     /// while it is being written.
     pub(crate) fn read(&self, section: Section, index: usize) -> Option<([u64; WORDS], Stamp)> {
         let (words, sequence) = self.0.entry(section, index).read()?;
         Some((words, Stamp { section, index, sequence }))
     }
 
-    /// Whether an entry is as it was when it was read.
+    /// Whether an entry is unchanged since it was read.
     #[inline]
     pub(crate) fn is_as(&self, stamp: Stamp) -> bool {
         let entry = self.0.entry(stamp.section, stamp.index);
@@ -208,7 +208,7 @@ impl PeerGrantTable {
     }
 }
 
-/// Which entry was read, and its sequence number then.
+/// An entry that was read, and its sequence number at that time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stamp {
     section: Section,

@@ -1,6 +1,6 @@
-//! Copies to and from memory that may vanish: a process that has a shared file can truncate it, and access to
-//! its mapping then raises `SIGBUS`; a program can unmap memory that it has registered, and access then
-//! raises `SIGSEGV`. Either signal terminates the program. Here it ends the copy with a failure.
+//! Copies to and from memory that may be unmapped: a process that has a shared file can truncate it, and
+//! access to its mapping then raises `SIGBUS`; a program can unmap memory that it has registered, and access
+//! then raises `SIGSEGV`. Either signal terminates the program. Here it ends the copy with a failure.
 //!
 //! The functions are written in assembly and lie together: a signal handler makes them return a failure if
 //! the fault is at one of their instructions, and passes every other signal to the handler that was installed
@@ -70,7 +70,7 @@ mod code {
         pub(super) fn rockery_guard_swap(cell: *mut u8, compare: u64, swap: u64, before: *mut u64) -> i32;
     }
 
-    /// What is caught, and what was installed for it before us.
+    /// The caught signals, and the handlers that were installed for them before.
     static BEFORE: [(i32, OnceLock<libc::sigaction>); 2] =
         [(libc::SIGBUS, OnceLock::new()), (libc::SIGSEGV, OnceLock::new())];
 
@@ -86,7 +86,8 @@ mod code {
         let before = BEFORE.iter().find(|(caught, _)| *caught == signal).and_then(|(_, before)| before.get());
         match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
             libc::SIG_DFL | libc::SIG_IGN => {
-                // What touched the memory does so again when this returns, and then ends as it would have.
+                // The access is repeated when this returns, and then ends as it would have without the
+                // handler.
                 // SAFETY: all zeros is the default action, with no flags.
                 unsafe { libc::sigaction(signal, &zeroed(), null_mut()) };
             }
@@ -128,7 +129,7 @@ mod code {
     }
 }
 
-/// Stands for installed handlers.
+/// Proof that the handlers are installed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard(());
 
@@ -146,8 +147,8 @@ impl Guard {
 
 #[cfg(target_arch = "x86_64")]
 impl Guard {
-    /// Copies; the last byte becomes visible last, and one aligned word at once. False when memory was
-    /// missing.
+    /// Copies; the last byte becomes visible last, and one aligned word atomically. False when memory was not
+    /// mapped.
     ///
     /// # Safety
     /// Both ranges belong to this copy: one of them may be mapped to a file that is shorter by now, or be
@@ -165,7 +166,7 @@ impl Guard {
         }
     }
 
-    /// Adds to eight bytes; what was there.
+    /// Adds to eight bytes; returns the old value.
     ///
     /// # Safety
     /// As [`Self::copy`]; the address is a multiple of eight.
@@ -176,7 +177,7 @@ impl Guard {
         (unsafe { code::rockery_guard_add(cell, add, &mut before) } == 0).then_some(before)
     }
 
-    /// Swaps eight bytes if they are as expected; what was there.
+    /// Swaps eight bytes if they are as expected; returns the old value.
     ///
     /// # Safety
     /// As [`Self::fetch_add`].

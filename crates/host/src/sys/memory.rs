@@ -1,4 +1,4 @@
-//! Application memory: real addresses, that the device checked against a region before it comes here.
+//! Application memory: real addresses, which the device has checked against a region before each call.
 //!
 //! A region's owner promises with its registration that the range stays mapped until it is deregistered
 //! (`ibv_reg_mr` says the same); [`pin`] checks that it is at that moment. On-demand regions promise nothing:
@@ -16,12 +16,12 @@ use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 thread_local! {
-    /// What this thread copies with, where memory may be unmapped meanwhile.
+    /// The guard of this thread's copies, where memory may be unmapped meanwhile.
     static GUARD: Cell<Option<Guard>> = const { Cell::new(None) };
 }
 
-/// From now on this thread takes memory that was unmapped for a fault of the request. A system that refuses
-/// the signal handlers leaves the thread as it was.
+/// From now on this thread treats unmapped memory as a fault of the request. A system that refuses the signal
+/// handlers leaves the thread as it was.
 pub(crate) fn guard_this_thread() {
     GUARD.set(Guard::new().ok());
 }
@@ -114,8 +114,8 @@ impl Memory for ProcessMemory {
     }
 }
 
-/// The eight bytes of an atomic. The device refuses addresses that are not multiples of eight; should one
-/// come, it is a fault. An on-demand page is asked for first.
+/// The eight bytes of an atomic. The device refuses addresses that are not multiples of eight; one that
+/// arrives is a fault. An on-demand page is requested first.
 fn cell(piece: Piece) -> Result<*mut AtomicU64, Fault> {
     let is_there = piece.address != 0 && piece.backing != Backing::Null;
     if piece.length < 8 || !piece.address.is_multiple_of(8) || !is_there {
@@ -128,7 +128,7 @@ fn cell(piece: Piece) -> Result<*mut AtomicU64, Fault> {
     Ok(piece.address as *mut AtomicU64)
 }
 
-/// Reads a piece into `out`, which is as long.
+/// Reads a piece into `out`, which has the same length.
 pub(crate) fn read(piece: &Piece, out: &mut [u8]) -> Result<(), Fault> {
     let length = out.len().min(piece.length as usize);
     match piece.backing {
@@ -175,10 +175,10 @@ fn through_kernel(address: u64, ours: *mut u8, length: usize, direction: Directi
     if moved == length as isize { Ok(()) } else { Err(Fault) }
 }
 
-/// Why memory cannot be registered.
+/// Reasons why memory cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
-    /// EFAULT: not all of it is mapped, or not writable where that is asked for.
+    /// EFAULT: not all of it is mapped, or not writable where that is requested.
     #[error("the memory is not mapped, or not writable although local write access is asked for")]
     Fault,
     /// The kernel refused for another reason, such as no memory.
@@ -186,11 +186,11 @@ pub enum PinError {
     Kernel(#[source] io::Error),
 }
 
-/// Faults the pages of a range in, as pinning would, and checks that they are mapped. Nothing is locked:
+/// Faults in the pages of a range, as pinning would, and checks that they are mapped. Nothing is locked:
 /// limits on locked memory do not apply to a software device.
 ///
 /// # Errors
-/// [`PinError::Fault`] when the range is not all mapped with the rights asked for.
+/// [`PinError::Fault`] when the range is not all mapped with the requested rights.
 pub fn pin(address: u64, length: u64, writable: bool) -> Result<(), PinError> {
     const PAGE: u64 = 4096;
     if length == 0 {

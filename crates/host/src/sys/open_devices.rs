@@ -2,7 +2,7 @@
 //!
 //! The child shares sockets with its parent, which still uses them. So the child closes its sockets: its
 //! copies of devices can be destroyed, but send and receive nothing. A device that the child opens is its
-//! own. The locks of all devices are held across the fork, so that the child finds none of them taken by a
+//! own. The locks of all devices are held across the fork, so that none of them is held in the child by a
 //! thread that it does not have.
 
 use super::fork::{self, HeldLocks};
@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 static DEVICES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// A device's lock and, dropped after it, what keeps the device alive.
+/// A device's lock and, dropped after it, the reference that keeps the device alive.
 struct HeldDevice {
     pump: MutexGuard<'static, Pump>,
     _shared: Arc<Shared>,
 }
 
-/// What is held across a fork: the list too, because a thread that opens a device may be about to take its
-/// lock, and the child would never see that thread unlock it.
+/// State that is held across a fork: the list too, because a thread that opens a device may be about to take
+/// its lock, and the child would never see that thread unlock it.
 struct HeldDevices {
     devices: Vec<HeldDevice>,
     _list: MutexGuard<'static, Vec<Weak<Shared>>>,
@@ -69,7 +69,7 @@ mod tests {
         let (info, stop) = (list().pop().unwrap(), AtomicBool::new(false));
         fork::hold_across(hold);
         std::thread::scope(|scope| {
-            // As one that opens devices does, but more often.
+            // The same as a thread that opens devices does, but more often.
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     drop(DEVICES.lock().unwrap_or_else(PoisonError::into_inner));

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Scatter/gather elements that one call moves. Requests with more of them go through the rings.
 const PIECES_MAX: usize = 8;
-/// Requests longer than this, in bytes, are moved by process number where the kernel allows it. Up to here
-/// the second copy takes no longer than finding the token.
+/// Requests longer than this, in bytes, are moved by process number where the kernel permits it. Up to this
+/// length the second copy takes no longer than finding the token.
 const MEM_MAX: usize = 8192;
 
 /// The memory of another process.
@@ -43,7 +43,7 @@ impl OtherProcess {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|(_, memory)| memory.strong_count() > 0);
         let known = open.iter().filter(|(known, _)| *known == process);
-        // The number may have been given to another process since, whose memory has no such token.
+        // The number may have been given to another process since, whose memory does not contain the token.
         let shared = { known }.filter_map(|(_, memory)| memory.upgrade());
         let mem = match { shared }.find(|mem| has(mem, address, token)) {
             Some(mem) => mem,
@@ -122,7 +122,7 @@ impl OtherProcess {
         moved == (token.len() + length) as isize
     }
 
-    /// Reads the token, then the pieces. False also where it is another process's memory.
+    /// Reads the token, then the pieces. False also where the memory is another process's.
     fn read_by_number(&self, address: u64, pieces: &[libc::iovec], length: usize) -> bool {
         let mut found = [0_u8; 8];
         let local = behind(element(found.as_mut_ptr() as u64, found.len()), pieces);
@@ -151,7 +151,7 @@ fn has(mem: &OwnedFd, address: u64, token: u64) -> bool {
     read == found.len() as isize && u64::from_ne_bytes(found) == token
 }
 
-/// The pieces, with an element before them.
+/// The pieces, after a first element.
 fn behind(first: libc::iovec, pieces: &[libc::iovec]) -> [libc::iovec; PIECES_MAX + 2] {
     let mut all = [EMPTY; PIECES_MAX + 2];
     all[0] = first;
@@ -179,7 +179,7 @@ fn list(gather: Gather<'_>, pieces: &mut [libc::iovec; PIECES_MAX + 1]) -> Optio
     }
 }
 
-/// Splits the last byte off as an element of its own.
+/// Splits the last byte off as a separate element.
 fn split_last(pieces: &mut [libc::iovec; PIECES_MAX + 1], count: usize) -> usize {
     match count.checked_sub(1).map(|last| pieces[last]) {
         Some(last) if last.iov_len > 1 => {
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// What a process number means may have changed since the memory was opened.
+    /// The process with a number may be another one than when the memory was opened.
     #[test]
     fn a_process_that_has_no_token_there_is_not_written() {
         let (token, target) = (7_u64, [1_u8; 2 * MEM_MAX]);

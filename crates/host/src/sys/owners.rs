@@ -1,8 +1,8 @@
-//! Which process has which range of queue pair numbers: the agent's table, which its clients can read.
+//! The process of each range of queue pair numbers: the agent's table, which its clients can read.
 //!
-//! A device names its range when it asks a peer for a shared-memory channel. The kernel tells which process
-//! sent that message, and this table which process got the range, so no process can claim the range of
-//! another one. The table is memory that the agent alone can write (the file is sealed against it): reading
+//! A device names its range when it requests a shared-memory channel from a peer. The kernel reports the
+//! process that sent that message, and this table the process of the range, so no process can claim the range
+//! of another one. The table is memory that only the agent can write (the file is sealed against it): reading
 //! it does not wait for the agent.
 
 use link::unix::Identity;
@@ -34,10 +34,10 @@ struct Table {
     slots: [Entry; SLOTS],
 }
 
-/// The agent's side of the table, which writes.
+/// The agent's side of the table, which is writable.
 #[derive(Debug)]
 pub(crate) struct Writes;
-/// A client's side of the table, which reads.
+/// A client's side of the table, which is read-only.
 #[derive(Debug)]
 pub(crate) struct Reads;
 
@@ -100,7 +100,7 @@ impl Owners<Writes> {
         Ok((owners, fd))
     }
 
-    /// Enters the process of a range, before the process gets the range.
+    /// Records the process of a range, before the process gets the range.
     pub(crate) fn set(&self, range: usize, owner: Identity) {
         if let Some(entry) = self.table().slots.get(range) {
             entry.process.store(owner.process, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Owners<Reads> {
     }
 }
 
-/// The inode of this process's PID namespace; 0 where it cannot be had.
+/// The inode of this process's PID namespace; 0 where it is not available.
 fn pid_namespace() -> u64 {
     // SAFETY: a name that lives until the call returns; all zeros is a valid value, with room for one.
     unsafe {
@@ -168,7 +168,7 @@ mod tests {
         agent.set(5, process(7, 0));
         assert!(owners.has(5, process(7, 0)) && owners.has(5, process(7, 99)));
         assert!(!owners.has(5, process(8, 0)) && !owners.has(6, process(7, 0)));
-        // Where the kernel tells inodes, they count: numbers differ between PID namespaces.
+        // Where the kernel reports inodes, they are compared: numbers differ between PID namespaces.
         agent.set(5, process(7, 99));
         assert!(owners.has(5, process(1, 99)) && !owners.has(5, process(7, 98)));
         agent.clear(5);

@@ -1,4 +1,4 @@
-//! Threads and processes of our own inside a program that knows nothing of them.
+//! The library's own threads and processes inside a program that does not expect them.
 
 use std::io;
 use std::mem::zeroed;
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 const FAULTS: [i32; 6] =
     [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Starts a thread that takes none of the program's signals, but for those that it causes itself.
+/// Starts a thread that takes none of the program's signals, except those that it causes itself.
 pub(crate) fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     // SAFETY: signal sets of ours; the mask is put back below. A new thread inherits the mask.
     unsafe {
@@ -32,7 +32,7 @@ pub(crate) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Runs `body` in a process of its own, which is not a child of this one, has no terminal, and of this one's
+/// Runs `body` in a separate process, which is not a child of this one, has no terminal, and of this one's
 /// descriptors only `keep`. It is a copy of a process that may have had many threads, of which only this one
 /// is left: `body` calls nothing that allocates memory or takes a lock, which could be held for ever.
 pub(crate) fn spawn_daemon(keep: OwnedFd, body: fn(OwnedFd)) -> io::Result<()> {
@@ -58,14 +58,14 @@ pub(crate) fn spawn_daemon(keep: OwnedFd, body: fn(OwnedFd)) -> io::Result<()> {
     }
 }
 
-/// As many descriptors as the system lets us have: who starts the agent may have few, and is not its only
-/// client.
+/// Raises the limit of descriptors as far as the system permits: the program that starts the agent may have a
+/// low one, and is not its only client.
 fn allow_descriptors() {
     const PLENTY: libc::rlim_t = 1 << 16;
     let mut limit = libc::rlimit { rlim_cur: PLENTY, rlim_max: PLENTY };
     // SAFETY: a structure that lives until the calls return.
     unsafe {
-        // Only the administrator may raise what is the most for others.
+        // Only the administrator may raise the hard limit.
         if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) != 0
             && libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0
         {
@@ -75,7 +75,7 @@ fn allow_descriptors() {
     }
 }
 
-/// Where the one descriptor that is kept ends up.
+/// Number of the one descriptor that is kept.
 const KEPT: i32 = 3;
 const SIGNALS: i32 = 64;
 

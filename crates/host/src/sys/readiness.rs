@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Sets the tick count of a timerfd (`linux/timerfd.h`).
 const SET_TICKS: libc::Ioctl = 0x4008_5400;
 
-/// The kernel has no [`SET_TICKS`]: what one descriptor found out holds for all.
+/// Whether the kernel lacks [`SET_TICKS`]: the result for one descriptor holds for all.
 static HAS_NO_TICKS: AtomicBool = AtomicBool::new(false);
 
 /// A descriptor that is readable or not, and never writable.
@@ -22,7 +22,7 @@ static HAS_NO_TICKS: AtomicBool = AtomicBool::new(false);
 pub(crate) struct Readiness(OwnedFd);
 
 impl Readiness {
-    /// Makes one that is not readable.
+    /// Creates a descriptor that is not readable.
     ///
     /// # Errors
     /// Those of `timerfd_create(2)`: no descriptors or memory left.
@@ -51,7 +51,7 @@ impl Readiness {
             }
             HAS_NO_TICKS.store(true, Ordering::Relaxed);
         }
-        // A time long past: the timer ends at once.
+        // A time in the past: the timer ends at once.
         self.set_timer(libc::timespec { tv_sec: 0, tv_nsec: 1 });
     }
 
@@ -80,7 +80,7 @@ impl Readiness {
         if read < 0 { Err(io::Error::last_os_error()) } else { Ok(u64::from_ne_bytes(ticks)) }
     }
 
-    /// Whether waiting waits.
+    /// Whether [`Self::wait`] blocks.
     pub(crate) fn is_blocking(&self) -> bool {
         // SAFETY: no pointers.
         unsafe { libc::fcntl(self.raw(), libc::F_GETFL) & libc::O_NONBLOCK == 0 }
@@ -92,7 +92,7 @@ impl Readiness {
         unsafe { libc::fcntl(self.raw(), libc::F_SETFL, libc::O_NONBLOCK) };
     }
 
-    /// What `poll(2)` says of it, of reading and writing.
+    /// The events that `poll(2)` reports for it, of reading and writing.
     #[cfg(test)]
     pub(crate) fn polled(&self) -> i16 {
         let mut polled = libc::pollfd { fd: self.raw(), events: libc::POLLIN | libc::POLLOUT, revents: 0 };
@@ -101,7 +101,7 @@ impl Readiness {
         polled.revents
     }
 
-    /// As on a kernel that cannot set ticks.
+    /// Runs a test as on a kernel that cannot set tick counts.
     #[cfg(test)]
     pub(crate) fn without_ticks<T>(test: impl FnOnce() -> T) -> T {
         HAS_NO_TICKS.store(true, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Files on memory file systems of which the program has registered shared mappings: peers map them as well.
 //! System V segments are such files; they are named by their number.
 //!
-//! The kernel tells which file is mapped at an address (`PROCMAP_QUERY`, Linux 6.11). The file is opened by
+//! The kernel reports which file is mapped at an address (`PROCMAP_QUERY`, Linux 6.11). The file is opened by
 //! its name, or found among the program's descriptors; its device and inode have to be those of the mapping.
 //! Only tmpfs, hugetlbfs and memfd files are used: opening or mapping files of other kinds may have side
 //! effects.
@@ -17,9 +17,9 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Files that a process announces to its peers at most, and takes from one peer at most.
+/// Limit of files that a process announces to its peers, and that it accepts from one peer.
 pub(crate) const FILES_MAX: usize = 64;
-/// Descriptors of the program that are compared with a file at most.
+/// Limit of descriptors of the program that are compared with a file.
 const DESCRIPTORS_MAX: usize = 4096;
 
 /// The part of a file that a region maps.
@@ -31,7 +31,7 @@ pub(crate) struct FilePart {
     pub(crate) offset: u64,
 }
 
-/// How a peer gets a file.
+/// Way in which a peer opens a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     /// By a descriptor, which stays open until this process ends.
@@ -40,7 +40,7 @@ pub(crate) enum Source {
     Segment(i32),
 }
 
-/// A file that was announced: its device and inode, and how peers get it.
+/// A file that was announced: its device and inode, and the way to open it.
 #[derive(Clone, Copy)]
 struct Known {
     identity: (u64, u64),

@@ -1,4 +1,4 @@
-//! Shared mappings: files that a peer has mapped and announced to us are mapped here as well.
+//! Shared mappings: files that a peer has mapped and announced are mapped here as well.
 
 use super::file_thread::{FileThread, PeerFile};
 use super::guarded::Guard;
@@ -10,7 +10,7 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 
-/// Mappings of one peer's files at most; the one that was used least is unmapped first.
+/// Limit of mappings of one peer's files; the least used one is unmapped first.
 const MAPPINGS_MAX: usize = 64;
 /// Bytes that are mapped at once, if the region lies within: programs register many small parts of one file.
 const WINDOW: u64 = 1 << 30;
@@ -28,14 +28,14 @@ pub(crate) struct SharedMappings {
 #[derive(Debug)]
 pub(crate) enum Shown {
     File(PeerFile),
-    /// A System V segment of our IPC namespace, by its number.
+    /// A System V segment of the local IPC namespace, by its number.
     Segment(i32),
 }
 
 /// A message by which a peer announces a file or segment.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// The number, and the file or segment; none where it cannot be mapped.
+    /// The number, and the file or segment; `None` where it cannot be mapped.
     Shown(Option<(u8, Shown)>),
     /// The message has not arrived yet.
     Awaited,
@@ -198,7 +198,7 @@ impl SharedMappings {
             Shown::Segment(id) => SharedMapping::of_segment(*id, part, length),
         };
         let mapping = mapping.unwrap_or(SharedMapping { part, length, start: None, _source: None });
-        // Mappings that are replaced were of a file that has grown since.
+        // Mappings that are replaced are of a file that has grown since.
         self.mapped.retain(|old| !mapping.has(old.part, old.length));
         self.mapped.truncate(MAPPINGS_MAX - 1);
         self.mapped.push(mapping);
@@ -330,7 +330,7 @@ mod tests {
 
     const PAGES: usize = 8 * 4096;
 
-    /// A file in memory, and its bytes as its owner has them.
+    /// A file in memory, and its bytes as mapped by its owner.
     fn file(name: &std::ffi::CStr) -> (File, *mut u8) {
         // SAFETY: a name that lives until the call returns; then a new descriptor; then a new range.
         unsafe {
@@ -399,7 +399,7 @@ mod tests {
         drop(file);
     }
 
-    /// As the progress thread does, which takes none of the program's signals.
+    /// The same in a thread as the progress thread, which takes none of the program's signals.
     #[test]
     fn a_copy_to_a_file_that_was_cut_off_ends_in_threads_of_ours_too() {
         let (file, owner) = file(c"cut under a thread");

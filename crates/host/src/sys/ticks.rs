@@ -1,6 +1,6 @@
-//! The processor's own counter of time.
+//! The processor's time stamp counter.
 
-/// Ticks so far, or 0 where there is no such counter. A third of what a look at the clock costs.
+/// Ticks so far, or 0 where there is no such counter. It takes a third of the time of reading the clock.
 #[inline]
 pub(crate) fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]

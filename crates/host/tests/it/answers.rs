@@ -1,17 +1,18 @@
-//! Two programs that answer each other by WRITEs: each waits for its own to complete, then looks at its
-//! memory for the other's, and does not poll meanwhile. Its thread serves the network for it, and leaves it
-//! the time to answer.
+//! Two programs that answer each other with WRITEs: each waits for its own to complete, then polls its memory
+//! for the other's, and does not poll the completion queue meanwhile. Its progress thread serves the network,
+//! and leaves it the time to answer.
 
 use crate::pair::{Side, Transport, pair};
 use rnic::{Operation, Status};
 use std::time::{Duration, Instant};
 
-/// Messages of a batch: few, so that beside other programs some batch gets the cores for all of them.
+/// Messages of a batch: few, so that on a busy machine some batch gets the cores for all of them.
 const ROUNDS: u8 = 20;
-/// How long a batch without lone acknowledgements may be waited for. On an idle machine the first is one;
-/// beside other programs, the thread gives an answer 10 us, and the program may get no core in that time.
+/// Time limit for a batch without separate acknowledgements. On an idle machine the first is one; on a busy
+/// one, the thread gives an answer 10 us, and the program may get no core in that time.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Who begins polls until the acknowledgement comes: the other thread's, for its program is away.
+/// Time for which the answering side sleeps first: the side that begins polls until the acknowledgement,
+/// which is sent by the other progress thread while its program does not poll.
 const AWAY: Duration = Duration::from_millis(1);
 
 fn answer(side: &mut Side, to: Operation, begins: bool) {
@@ -41,7 +42,8 @@ fn to(side: &Side) -> Operation {
     Operation::Write { address: side.sge(0, 1).address, rkey: side.keys.rkey, immediate: None }
 }
 
-/// Alone, acknowledgements would end the peer's polling before the answer is there, and so on back and forth.
+/// Sent alone, acknowledgements would end the peer's polling before the answer arrives, and so on back and
+/// forth.
 #[test]
 fn acknowledgements_travel_with_the_answer() {
     let (mut a, mut b) = pair(4096, Transport::Packets);

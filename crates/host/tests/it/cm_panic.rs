@@ -1,4 +1,4 @@
-//! A panic in a call on the connection manager: the next call finds an empty one, and the owner is told.
+//! A panic in a call on the connection manager: the next call finds an empty one, and the owner is notified.
 
 use host::DeviceInfo;
 use host::cm::{Connector, Owner};
@@ -7,7 +7,7 @@ use rnic::cm::{Cm, CmEvent, ListenAddress};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use wire::cm::PortSpace;
 
-/// Notes how many devices there were, at each change.
+/// Records the number of devices at each change.
 #[derive(Default)]
 struct Recorder(Vec<usize>);
 

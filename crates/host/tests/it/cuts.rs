@@ -1,5 +1,5 @@
-//! Memory that goes away: a peer truncates the file behind memory that it granted, or a program unmaps memory
-//! that it has registered, and rockery's progress thread copies to it.
+//! Memory that is unmapped: a peer truncates the file behind memory that it granted, or a program unmaps
+//! memory that it has registered, and rockery's progress thread copies to it.
 
 use crate::kills::{Card, SHORT_TIMEOUT, start};
 use crate::pair::{Side, Transport, pair};
@@ -9,9 +9,9 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 const BYTES: usize = 4 << 20;
-/// What is left of it.
+/// Bytes that remain.
 const LEFT: usize = 4096;
-/// Longer than what a call to the kernel is used for: such a request needs the mapping.
+/// Longer than the requests that the kernel copies: such a request needs the mapping.
 const LONG: usize = 256 << 10;
 const NOTHING: Card = Card::NONE;
 
@@ -35,7 +35,7 @@ pub(crate) fn owner() {
     let _ = Card::read(&mut input);
     mapping.truncate(LEFT);
     NOTHING.write(std::io::stdout());
-    // It is killed, or ends when it executes what its own mapping has no memory for.
+    // It is killed, or ends when it executes a request on a truncated part of its own mapping.
     let _ = input.read(&mut [0]);
 }
 

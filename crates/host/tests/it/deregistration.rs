@@ -1,21 +1,21 @@
-//! Memory is deregistered while a peer writes to it by itself, thousands of times: afterwards nothing touches
-//! it, and the peer is refused.
+//! Memory is deregistered while a peer writes to it directly, thousands of times: afterwards it is not
+//! written any more, and the peer is refused.
 
 use crate::kills::setting;
 use crate::pair::{Side, Transport, pair};
 use crate::sys::Mapping;
 use rnic::{Operation, RegionKeys, Status};
 
-/// Says how many registrations are taken back.
+/// Number of deregistrations.
 const ROUNDS: &str = "ROCKERY_TEST_DEREGISTRATIONS";
 const ROUNDS_DEFAULT: u64 = 1000;
 const BYTES: usize = 4096;
-/// What the owner puts into memory that was deregistered.
+/// The value that the owner stores in deregistered memory.
 const OWN: u8 = 0xee;
 /// Rounds differ in how many requests were executed before.
 const LEAD: u64 = 8;
 
-/// Writes to a region until that fails.
+/// Writes to a region until a WRITE fails.
 fn write_until_refused(a: &Side, address: u64, keys: RegionKeys) -> Status {
     let write = Operation::Write { address, rkey: keys.rkey, immediate: None };
     loop {
@@ -27,7 +27,7 @@ fn write_until_refused(a: &Side, address: u64, keys: RegionKeys) -> Status {
     }
 }
 
-/// By turns memory of the owner alone, which the kernel copies to, and a mapping that both have.
+/// In turn, private memory of the owner, which the kernel copies to, and a mapping of both processes.
 #[test]
 fn nothing_is_written_to_memory_that_was_deregistered() {
     let (mut a, mut b) = pair(BYTES, Transport::SharedMemory);

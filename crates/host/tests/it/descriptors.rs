@@ -1,14 +1,14 @@
-//! How many descriptors a device takes.
+//! Number of descriptors of a device.
 
 use crate::kills::start;
 use crate::pair::{Side, Transport, pair_of};
 use rnic::{Operation, QpType, Status};
 use wire::Tail;
 
-/// What UCX reckons with for each device that it opens (its tests open hundreds).
+/// The number that UCX assumes for each device that it opens (its tests open hundreds).
 const DEVICE_MAX: usize = 16;
-/// What the peer's end of a shared-memory channel takes: its socket, what wakes a program, and the completion
-/// channel of the test.
+/// Number of descriptors of the peer's end of a shared-memory channel: its socket, the wake-up socket, and
+/// the completion channel of the test.
 const PEERS_END: usize = 3;
 /// Queue pairs that send packets, one after the other: enough for every source port.
 const QUEUES: usize = 200;
@@ -35,10 +35,10 @@ fn device(peer: &Side) -> (Side, Side) {
     pair
 }
 
-/// The process that counts: devices of other tests must not come and go meanwhile.
+/// The process that counts: devices of other tests must not be opened or closed meanwhile.
 pub(crate) fn counter() {
     let peer = Side::open(QpType::Rc, 4096);
-    // What all devices of a process share is open from here on.
+    // The descriptors that all devices of a process share are open from here on.
     let first = device(&peer);
     let before = open_descriptors();
     let second = device(&peer);

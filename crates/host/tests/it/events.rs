@@ -1,4 +1,4 @@
-//! Programs that sleep until an event comes.
+//! Programs that sleep until an event.
 
 use crate::pair::{ECHO_BYTES, Side, TRANSPORTS, Transport, echo_over_each_transport, pair};
 use host::CompletionChannel;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Waits for one receive as programs do: asks for an event, looks once more, sleeps.
+/// Waits for one receive as programs do: requests an event, polls once more, sleeps.
 fn sleep_for_receive(side: &Side, length: u32) {
     loop {
         let mut received = 0;
@@ -26,12 +26,12 @@ fn sleep_for_receive(side: &Side, length: u32) {
 
 #[test]
 fn two_sleeping_programs_wake_each_other() {
-    // Answers that come soon are looked for, others are slept for.
+    // Fast answers are polled for, slow ones are slept for.
     let runs = [(2000, Duration::ZERO), (40, Duration::from_micros(500))];
     echo_over_each_transport(&runs, |side| sleep_for_receive(side, ECHO_BYTES as u32));
 }
 
-/// Polls sleep for a bounded time where other threads want the cores, and are woken by their peer.
+/// Polls sleep for a bounded time where other threads need the cores, and are woken by their peer.
 #[test]
 fn two_polling_programs_answer_each_other_beside_computing_threads() {
     let (a, b) = pair(4096, Transport::SharedMemory);
@@ -66,7 +66,7 @@ fn two_polling_programs_answer_each_other_beside_computing_threads() {
     });
 }
 
-/// Says so when it goes, also where a test fails.
+/// Sets the flag when it is dropped, also where a test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -75,7 +75,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Another thread of the same program finds the event of the one that sleeps.
+/// Another thread of the same program finds the event of the thread that sleeps.
 #[test]
 fn completions_polled_by_another_thread_wake_the_sleeping_one() {
     let (a, b) = pair(4096, Transport::SharedMemory);
@@ -95,7 +95,7 @@ fn completions_polled_by_another_thread_wake_the_sleeping_one() {
     });
 }
 
-/// One sleeps in the thread's place, the other on its descriptor.
+/// One sleeps in place of the progress thread, the other on its descriptor.
 #[test]
 fn two_threads_sleep_for_two_queues() {
     let (a, b) = pair(4096, Transport::SharedMemory);
@@ -114,7 +114,7 @@ fn two_threads_sleep_for_two_queues() {
         a.post(1, Operation::Send(wire::Tail::None), a.sge(0, 64));
         let [first, other] = sleepers;
         assert_eq!(first.join().unwrap().unwrap(), 77);
-        // The second queue's completion: a WRITE of our own, signalled on another channel.
+        // The second queue's completion: a WRITE of this side, signalled on another channel.
         b.device.detach_cq(b.cq);
         b.device.attach_cq(b.cq, &channel, 79);
         b.device.arm_cq(b.cq, Arm::Any).unwrap();

@@ -1,5 +1,5 @@
-//! Processes that do nothing take no processor time. The measured process is one of its own, because
-//! other tests run in this one.
+//! Idle processes take no processor time. A separate process is measured, because other tests run in this
+//! one.
 
 use crate::kills::start;
 use crate::pair::{Side, Transport, pair};
@@ -8,18 +8,18 @@ use std::io::Read;
 use std::time::Duration;
 use wire::Tail;
 
-/// For how long nothing happens.
+/// Duration of the measurement.
 const IDLE: Duration = Duration::from_millis(1500);
-/// Clock ticks of 10 ms that may be counted meanwhile: a thread that looked now and then would need more.
+/// Limit of clock ticks of 10 ms in that time: a thread that polled periodically would need more.
 const TICKS_MAX: u64 = 3;
-/// How long those need that served the program until just now.
+/// Time that the threads need which served the program until just now.
 const SETTLING: Duration = Duration::from_millis(200);
 
-/// Clock ticks that this process has had of processors, in its own code and in the kernel's.
+/// Clock ticks of processors that this process has used, in its own code and in the kernel's.
 fn ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, behind_name) = stat.rsplit_once(')').unwrap();
-    // The 14th and 15th field; behind the name is the third.
+    // The 14th and 15th field; the first after the name is the third.
     behind_name.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
 }
 

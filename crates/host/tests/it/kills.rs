@@ -10,31 +10,31 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use wire::{Qpn, Rkey, Tail};
 
-/// Says how many are killed, and with which seed.
+/// Number of kills, and the seed.
 const KILLS: &str = "ROCKERY_TEST_KILLS";
 const SEED: &str = "ROCKERY_TEST_SEED";
-/// In every test run.
+/// Number of kills in every test run.
 const KILLS_DEFAULT: u64 = 200;
 /// Survivors at a time: most of their time they wait for timeouts.
 const SURVIVORS: u64 = 4;
-/// Kills before what the survivor holds is counted.
+/// Kills before the survivor's resources are counted.
 const WARM: u64 = 5;
 /// Sockets that a device makes when it sends packets, once.
 const PACKET_SOCKETS: usize = 32;
 pub(crate) const BYTES: usize = 1 << 16;
-/// What a victim grants that has a shared mapping.
+/// Argument of a victim that grants a shared mapping.
 const SHARED: &str = "shared";
 const SHARED_BYTES: usize = 4 << 20;
 /// Requests that are posted at once.
 const DEPTH: u64 = 16;
-/// What receives are called; sends count from 0.
+/// IDs of receives begin here; those of sends with 0.
 const RECEIVE: u64 = 1 << 32;
-/// The code of the ACK timeout: 17 ms, so a kill is known after 140.
+/// The code of the ACK timeout: 17 ms, so a kill is detected after 140.
 const TIMEOUT: u8 = 12;
-/// The survivor's: 4 ms, so a kill is known after 34.
+/// The survivor's: 4 ms, so a kill is detected after 34.
 pub(crate) const SHORT_TIMEOUT: u8 = 10;
 
-/// What the two have to know of each other: queue pair, key, address.
+/// The data that the two processes exchange: queue pair, key, address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Card {
     pub(crate) qpn: Qpn,
@@ -43,10 +43,10 @@ pub(crate) struct Card {
 }
 
 impl Card {
-    /// Says only that its sender is ready.
+    /// A card without data: its sender is ready.
     pub(crate) const NONE: Self = Self { qpn: Qpn::new(0), rkey: Rkey(0), address: 0 };
 
-    /// Of memory that was registered for this side's queue pair.
+    /// The card of memory that was registered for this side's queue pair.
     pub(crate) fn granting(side: &Side, keys: RegionKeys, address: u64) -> Self {
         Self { qpn: side.qpn, rkey: keys.rkey, address }
     }
@@ -60,7 +60,8 @@ impl Card {
         to.flush().unwrap();
     }
 
-    /// `None` when the other end is gone. A test program prints lines of its own.
+    /// Reads a card; `None` when the other end is closed. A test program prints lines of its own, which are
+    /// skipped.
     pub(crate) fn read(from: &mut impl BufRead) -> Option<Self> {
         for line in from.lines() {
             let line = line.ok()?;
@@ -74,8 +75,8 @@ impl Card {
     }
 }
 
-/// Keeps requests of all kinds going, until it is killed or the connection ends. Says how the first request
-/// that failed did.
+/// Keeps requests of all kinds outstanding, until it is killed or the connection ends. Returns the status of
+/// the first request that failed.
 pub(crate) fn work(side: &Side, peer: Card, until: impl Fn() -> bool) -> Option<Status> {
     let (mut posted, mut done, mut failed) = (0u64, 0, None);
     (0..DEPTH).for_each(|_| side.receive(RECEIVE, side.sge(0, 4096)));
@@ -105,7 +106,7 @@ pub(crate) fn work(side: &Side, peer: Card, until: impl Fn() -> bool) -> Option<
     failed
 }
 
-/// Numbers of a run, by its seed (SplitMix64).
+/// Random numbers of a run, from its seed (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -152,8 +153,7 @@ pub(crate) fn victim(memory: &str) {
     work(&side, peer, || false);
 }
 
-/// What a process holds that it could forget to give back: descriptors in all of its tables, and memory that
-/// it shares.
+/// Resources of a process that could leak: descriptors in all of its tables, and shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 struct Holdings {
     sockets: usize,
@@ -182,7 +182,7 @@ impl Holdings {
         Self { sockets: sockets.len(), other_descriptors: others.len(), shared_mappings, file_threads }
     }
 
-    /// Whether nothing more is held than before, but for the sockets that packets leave from.
+    /// Whether there are no more resources than before, except the sockets from which packets are sent.
     fn is_within(self, before: Self) -> bool {
         self.sockets <= before.sockets + PACKET_SOCKETS
             && self.other_descriptors <= before.other_descriptors
@@ -191,8 +191,8 @@ impl Holdings {
     }
 }
 
-/// Its device outlives many peers, which die at any moment: while they make a channel, while they work. Then
-/// the next peer gets the same numbers, and all is as it was.
+/// The survivor's device outlives many peers, which are killed at any moment: while they create a channel,
+/// while they work. Then the next peer gets the same numbers, and everything works as before.
 pub(crate) fn survivor(seed: u64) {
     let mut random = Random(seed);
     let mut side = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
@@ -228,7 +228,7 @@ pub(crate) fn survivor(seed: u64) {
         }
     }
     let Some(first) = first else { return };
-    // Shared-memory channels to the dead are closed a moment later.
+    // Shared-memory channels to killed processes are closed a moment later.
     let start = Instant::now();
     let mut last = Holdings::look();
     while !last.is_within(first) && start.elapsed() < Duration::from_secs(5) {

@@ -32,7 +32,7 @@ pub(crate) struct Side {
     pub(crate) qpn: Qpn,
     pub(crate) memory: Box<[u8]>,
     pub(crate) keys: RegionKeys,
-    /// The code of the ACK timeout that it is connected with.
+    /// The code of its ACK timeout.
     pub(crate) timeout: u8,
 }
 
@@ -71,7 +71,7 @@ impl Side {
         Self { device, channel, cq, qpn, memory, keys, timeout: ACK_TIMEOUT }
     }
 
-    /// Registers memory that the caller has, for peers to use.
+    /// Registers memory of the caller, for peers to use.
     pub(crate) fn register(&self, address: u64, length: usize) -> RegionKeys {
         host::pin(address, length as u64, true).unwrap();
         let access = Access::LOCAL_WRITE | Access::REMOTE;
@@ -87,13 +87,13 @@ impl Side {
         Self::of(Arc::clone(&self.device), QpType::Rc, bytes)
     }
 
-    /// Brings the queue pair up, towards `peer`.
+    /// Brings the queue pair to RTS, connected to `peer`.
     pub(crate) fn connect(&self, peer: &Self, transport: Transport) {
         self.connect_to(peer.qpn, transport);
     }
 
-    /// The same, to a queue pair on the loopback interface. On a busy machine the other side may not answer
-    /// in time when it is asked for a channel: then it is asked again.
+    /// Connects to a queue pair on the loopback interface. On a busy machine the other side may not answer
+    /// the request for a channel in time: then it is repeated.
     pub(crate) fn connect_to(&self, peer: Qpn, transport: Transport) {
         let start = Instant::now();
         loop {
@@ -109,7 +109,7 @@ impl Side {
         }
     }
 
-    /// A new queue pair like the one before, which goes.
+    /// Replaces the queue pair by a new one with the same parameters.
     pub(crate) fn renew(&mut self) {
         self.qpn = self.device.with(|rnic, _| {
             let (_, init) = rnic.query_qp(self.qpn).unwrap();
@@ -118,12 +118,12 @@ impl Side {
         });
     }
 
-    /// The same as [`Side::connect_to`], to a peer that may be gone: then it goes by packets.
+    /// Connects like [`Side::connect_to`], to a peer that may have ended: then with packets.
     pub(crate) fn bring_up(&self, peer: Qpn, transport: Transport) {
         self.bring_up_towards(self.device.info().gids[1], peer, transport);
     }
 
-    /// The same, to a queue pair of whoever has this address.
+    /// Connects to a queue pair at this address.
     pub(crate) fn bring_up_towards(&self, destination: Gid, peer: Qpn, transport: Transport) {
         let vector = AddressVector { destination, source_index: 1, ..Default::default() };
         let attr = |state| QpAttr {
@@ -193,7 +193,7 @@ impl Side {
         self.device.post_receive(self.qpn, &ReceiveRequest { id, sges: &[sge] }).unwrap();
     }
 
-    /// Polls until `count` completions came.
+    /// Polls until there are `count` completions.
     pub(crate) fn wait(&self, count: usize) -> Vec<Completion> {
         let (mut found, start) = (Vec::new(), Instant::now());
         while found.len() < count {
@@ -208,7 +208,7 @@ impl Side {
         found
     }
 
-    /// What the memory holds now, as a program sees it that the device writes to.
+    /// The current value of a byte of the memory, as a program sees it that the device writes to.
     pub(crate) fn byte(&self, offset: usize) -> u8 {
         std::hint::black_box(&self.memory)[offset]
     }
@@ -251,7 +251,7 @@ pub(crate) fn echo_over_each_transport(runs: &[(u64, Duration)], wait: impl Fn(&
     }
 }
 
-/// Two that are there, connected.
+/// Connects two existing sides.
 pub(crate) fn pair_of(a: Side, b: Side, transport: Transport) -> (Side, Side) {
     a.connect(&b, transport);
     b.connect(&a, transport);

@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wire::Tail;
 
-/// Says how many there are, and the first one's seed.
+/// Number of scribblers, and the seed of the first one.
 const SCRIBBLERS: &str = "ROCKERY_TEST_SCRIBBLERS";
 const SEED: &str = "ROCKERY_TEST_SEED";
 const SCRIBBLERS_DEFAULT: u64 = 12;
-/// For how long one does, at most.
+/// Longest time for which one scribbles.
 const SCRIBBLES_FOR_MS: u64 = 200;
-/// Words between two pauses: some of the requests get through.
+/// Words between two pauses, so that some of the requests succeed.
 const WORDS_PER_PAUSE: u64 = 3;
-/// Control words, in front of everything; and the page that rings begin at.
+/// Bytes of the control words at the beginning; and the offset of the rings.
 const CONTROL_BYTES: u64 = 1024;
 const RINGS: u64 = 1 << 16;
-/// Value of the busy word of a writer that executes a request on our memory: the one value that is waited
+/// Value of the busy word of a writer that executes a request on local memory: the only value that is waited
 /// for.
 const BUSY: u32 = 1;
 
-/// A mapping of ours that peers have as well: shared-memory channels, and the grant table.
+/// A mapping of this process that peers have as well: shared-memory channels, and the grant table.
 struct Mapped {
     start: u64,
     bytes: u64,
@@ -43,7 +43,7 @@ fn mapped() -> Vec<Mapped> {
     lines.filter_map(range).collect()
 }
 
-/// Scribbles until it is killed, mostly where something stands that is looked at.
+/// Overwrites memory until it is killed, mostly at locations that the peer reads.
 fn scribble(seed: u64) -> ! {
     let memory: File = OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
     let (mut random, mut places) = (Random(seed), mapped());
@@ -51,7 +51,7 @@ fn scribble(seed: u64) -> ! {
         if turn.is_multiple_of(WORDS_PER_PAUSE) {
             std::thread::sleep(Duration::from_micros(1));
         }
-        // All it had is gone: there may be another channel soon.
+        // All mappings are closed: there may be another channel soon.
         if places.is_empty() {
             std::thread::sleep(Duration::from_millis(1));
             places = mapped();
@@ -60,14 +60,14 @@ fn scribble(seed: u64) -> ! {
         let place = &places[random.below(places.len() as u64) as usize];
         let at = match random.below(4) {
             0 => random.below(CONTROL_BYTES),
-            // Where records begin.
+            // The beginnings of records.
             1 => random.below(place.bytes / 64) * 64 + random.below(16),
             2 => RINGS + random.below(1 << 13),
             _ => random.below(place.bytes),
         };
         let at = at % place.bytes / 4 * 4;
         let word = (random.below(1 << 32) >> random.below(32)) as u32;
-        // A channel that is broken is gone.
+        // A broken channel is closed.
         if word != BUSY && memory.write_all_at(&word.to_le_bytes(), place.start + at).is_err() {
             places = mapped();
         }
@@ -86,13 +86,13 @@ pub(crate) fn scribbler(seed: u64) {
     // Both are connected.
     let Some(_) = Card::read(&mut input) else { return };
     std::thread::spawn(move || scribble(seed));
-    // What it breaks of its own, this included, is not our concern.
+    // Damage to its own process, including this thread, does not matter.
     std::thread::spawn(move || work(&side, peer, || false));
     // It ends when the process that started it has ended.
     while Card::read(&mut input).is_some() {}
 }
 
-/// A connection that has nothing to do with it, byte for byte.
+/// Checks an unrelated connection, byte for byte.
 fn go_on(one: &mut Side, other: &Side, number: u64) {
     const LENGTH: usize = 3000;
     one.memory[..LENGTH].fill(number as u8);
@@ -108,7 +108,7 @@ fn go_on(one: &mut Side, other: &Side, number: u64) {
     }
 }
 
-/// The same device has a connection to a scribbler, and one that is none of its business.
+/// The same device has a connection to a scribbler, and an unrelated one.
 #[test]
 fn a_peer_that_overwrites_shared_memory_harms_only_itself() {
     let seed = setting(SEED, 1);

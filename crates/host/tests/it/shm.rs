@@ -1,4 +1,4 @@
-//! Direct execution on shared-memory channels, grants that are taken back, and channels that are full.
+//! Direct execution on shared-memory channels, revoked grants, and channels that are full.
 
 use crate::pair::{Side, Transport, pair};
 use rnic::{
@@ -27,7 +27,7 @@ fn small_writes_and_reads_are_executed_by_the_requester() {
         assert_eq!(a.wait(1)[0].status, Status::Success);
         assert_eq!(a.byte(1024 + length - 1), b.byte(length - 1));
     }
-    // All but the first request, by which the sender learns that the other side is ready.
+    // All but the first request, with which the sender learns that the other side is ready.
     assert_eq!(direct(&a), 199);
     assert_eq!(b.device.link_counters().shm_received, 1);
 }
@@ -104,8 +104,8 @@ fn a_wrong_key_is_refused_by_the_responder_itself() {
 }
 
 /// A message that the program has received is acknowledged before its queue pair stops, although the channel
-/// is full of our own messages. The peer is held up meanwhile; on a machine that runs it too late, not every
-/// round counts.
+/// is full of messages of its own side. The peer is stopped meanwhile; on a machine that runs it too late,
+/// not every round counts.
 #[test]
 fn received_messages_are_acknowledged_before_a_queue_pair_stops() {
     let destroy = |b: &Side| b.device.destroy_qp(b.qpn).unwrap();

@@ -9,7 +9,7 @@ use std::ptr::{NonNull, null_mut};
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     length: usize,
-    /// Open, because rockery finds the file of a mapping that has no name among the descriptors.
+    /// Kept open, because rockery finds the file of an unnamed mapping among the descriptors.
     file: Option<File>,
 }
 
@@ -23,7 +23,7 @@ impl Mapping {
         Self::map(length, libc::MAP_SHARED, fd, Some(file))
     }
 
-    /// A private one of nothing.
+    /// A private anonymous mapping.
     pub(crate) fn private(length: usize) -> Self {
         Self::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, None)
     }
@@ -36,12 +36,12 @@ impl Mapping {
         Self { start: NonNull::new(start.cast()).unwrap(), length, file }
     }
 
-    /// Cuts its file off.
+    /// Truncates its file.
     pub(crate) fn truncate(&self, length: usize) {
         self.file.as_ref().unwrap().set_len(length as u64).unwrap();
     }
 
-    /// Takes its pages away, as `munmap` does, but keeps the range: no other test gets it.
+    /// Removes its pages, as `munmap` does, but keeps the range reserved, so that no other test gets it.
     pub(crate) fn take_pages(&self) {
         // SAFETY: the range is that of this mapping; there are no references into it.
         let refused = unsafe { libc::mprotect(self.start.as_ptr().cast(), self.length, libc::PROT_NONE) };
@@ -75,7 +75,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Connects to an abstract name.
+/// Connects to an abstract socket name.
 pub(crate) fn connect(name: &str) -> io::Result<OwnedFd> {
     // SAFETY: a new descriptor; all zeros is a valid address; an address of that length.
     unsafe {
@@ -120,7 +120,7 @@ pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> usize {
     length.max(0) as usize
 }
 
-/// Stops a process, or has it go on.
+/// Stops a process, or continues it.
 pub(crate) fn stop(process: i32, stops: bool) {
     // SAFETY: no pointers.
     unsafe { libc::kill(process, if stops { libc::SIGSTOP } else { libc::SIGCONT }) };

@@ -20,7 +20,7 @@ fn slot(qpn: Qpn) -> u32 {
     qpn.value() >> QPN_BITS
 }
 
-/// Sends a Hello to the process with queue pair `to`, as the owner of `from`. Whether it is accepted.
+/// Sends a Hello to the process with queue pair `to`, as the owner of `from`; whether it is accepted.
 fn is_accepted(from: Qpn, to: Qpn) -> bool {
     let socket = sys::connect(&format!("rockery-shm-{}", slot(to))).unwrap();
     let (_writer, _reader, memory) = link::memory::create().unwrap();
@@ -53,11 +53,11 @@ fn a_process_cannot_claim_another_ones_queue_pair_numbers() {
     assert!(forger.wait().unwrap().success() && said.contains("believed false true"), "{said}");
 }
 
-/// A stopped agent, which goes on when this is dropped.
+/// A stopped agent, which continues when this is dropped.
 struct Stopped(i32);
 
 impl Stopped {
-    /// The one of this network namespace.
+    /// Stops the agent of this network namespace.
     fn agent() -> Self {
         let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
         let is_agent = |process: &String| {
@@ -78,8 +78,8 @@ impl Drop for Stopped {
     }
 }
 
-/// The agent gives out ranges of queue pair numbers and keeps the list of XRC domains. Devices that are open
-/// connect and work while it is stopped, also while a thread waits for its answer.
+/// The agent assigns ranges of queue pair numbers and keeps the list of XRC domains. Open devices connect and
+/// work while it is stopped, also while a thread waits for its answer.
 #[test]
 fn devices_connect_and_work_while_the_agent_is_stopped() {
     let [a, b] = [(), ()].map(|()| Side::open(QpType::Rc, 4096));
@@ -101,7 +101,7 @@ fn devices_connect_and_work_while_the_agent_is_stopped() {
     drop(Side::open(QpType::Rc, 4096));
 }
 
-/// An answer that comes after its question was given up is not taken for the next one's.
+/// An answer that arrives after the timeout of its request is not taken for that of the next one.
 #[test]
 fn a_late_answer_of_the_agent_is_not_the_next_ones() {
     let a = Side::open(QpType::Rc, 4096);
@@ -109,7 +109,7 @@ fn a_late_answer_of_the_agent_is_not_the_next_ones() {
     let agent = Stopped::agent();
     assert!(a.device.open_domain(open(1, true)).is_err(), "the agent is stopped");
     drop(agent);
-    // Nobody has it, and it shall not be made: the late answer said that all is well.
+    // No process has the domain open, and it must not be created: the late answer was a success.
     assert!(a.device.open_domain(open(2, false)).is_err());
     let domain = a.device.open_domain(open(2, true)).unwrap();
     a.device.close_domain(domain).unwrap();

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long the programs poll before they sleep.
+/// Time for which the programs poll before they sleep.
 const POLLS: Duration = Duration::from_micros(100);
 
 fn receive(side: &Side, others: &mut [pollfd]) -> u32 {
@@ -62,8 +62,8 @@ fn a_wait_ends_with_a_descriptor_or_with_its_time() {
     }
 }
 
-/// An answer to nothing: the program takes the message, and waits for something else. Its acknowledgement
-/// leaves all the same.
+/// Without an answer: the program takes the message, and waits for something else. Its acknowledgement is
+/// sent nevertheless.
 #[test]
 fn a_program_that_waits_for_something_else_acknowledges() {
     for transport in TRANSPORTS {
