@@ -13,11 +13,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Shared memories of a device: one with the ring towards it and the one for notifications, the others with
-/// the rings of two classes each.
+/// Number of shared memories of a device: one with the ring to the device and the one for notifications, the
+/// others with the rings of two classes each.
 pub const MEMORIES: usize = 1 + CLASSES / 2;
 
-/// What the lab has.
+/// The lab's ends of the rings.
 #[derive(Debug)]
 pub struct LabEnds {
     /// Packets for the device.
@@ -28,18 +28,18 @@ pub struct LabEnds {
     pub classes: [Reader; CLASSES],
 }
 
-/// What the device has.
+/// The device's ends of the rings.
 #[derive(Debug)]
 pub struct DeviceEnds {
     /// Packets for the device.
     pub arrivals: Reader,
-    /// Congestion notifications, which pass all other packets.
+    /// Congestion notifications, which overtake all other packets.
     pub notifications: Writer,
     /// All other packets, by class.
     pub classes: [Writer; CLASSES],
 }
 
-/// Makes the rings of a device, and the descriptors by which it opens them.
+/// Creates the rings of a device, and the descriptors with which it opens them.
 ///
 /// # Errors
 /// As [`crate::memory::create`].
@@ -58,7 +58,7 @@ fn pair() -> io::Result<([Reader; 2], OwnedFd)> {
     Ok((readers(&Arc::new(mapping)), fd))
 }
 
-/// Opens the rings that a lab has made.
+/// Opens the rings that a lab has created.
 ///
 /// # Errors
 /// As [`crate::memory::open`].

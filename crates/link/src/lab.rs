@@ -1,5 +1,5 @@
-//! Between a device and a lab, which stands for the network: messages on a Unix socket, and records in the
-//! shared memory that the lab passes through it.
+//! Protocol between a device and a lab, which emulates the network: messages on a Unix socket, and records in
+//! the shared memory that the lab passes over it.
 //!
 //! ```text
 //! device ──Hello: version, range of queue pair numbers──▶ lab
@@ -7,8 +7,8 @@
 //!        ──one byte, whenever the lab sleeps──▶   ◀──one byte, whenever the device sleeps──
 //! ```
 //!
-//! A record begins with a [`Header`], then the transport headers as they would be on the wire; its payload is
-//! the packet's, without padding and ICRC.
+//! A record begins with a [`Header`], then the transport headers in their wire format; its payload is the
+//! packet's, without padding and ICRC.
 
 /// Version of these messages and records.
 pub const VERSION: u32 = 2;
@@ -19,17 +19,17 @@ pub const MESSAGE_BYTES: usize = 12;
 /// The byte that wakes the other side.
 pub const WAKE: u8 = 0;
 
-/// Says which queue pair numbers a device has. The first one on a connection opens it.
+/// Announces queue pair numbers of a device. The first message on a connection opens it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// The first number.
     pub first: u32,
-    /// How many there are.
+    /// Count of the numbers.
     pub count: u32,
 }
 
 impl Hello {
-    /// As it is sent.
+    /// Encodes the message.
     pub fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
         let mut bytes = [0; MESSAGE_BYTES];
         bytes[..4].copy_from_slice(&VERSION.to_le_bytes());
@@ -38,33 +38,33 @@ impl Hello {
         bytes
     }
 
-    /// `None` for another version.
+    /// Decodes a message; `None` for another version.
     pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Option<Self> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         (word(0) == VERSION).then(|| Self { first: word(4), count: word(8) })
     }
 }
 
-/// The answer to the first [`Hello`]: how the device fills its rings. The lab reads the class of each packet
-/// from the packet, so a device that does otherwise only has its own packets wait behind each other.
+/// The answer to the first [`Hello`]: the mapping of packets to rings. The lab reads the class of each packet
+/// from the packet itself, so a device that deviates only delays its own packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
-    /// The device waits while more bytes than these are in a ring.
+    /// Limit of bytes in a ring, above which the device waits.
     pub ahead: u32,
-    /// The class of data, and of acknowledgements, of programs that choose no DSCP.
+    /// The classes of data and of acknowledgements, for programs that choose no DSCP.
     pub classes: [u8; 2],
-    /// By DSCP that a program has chosen: the class.
+    /// The class of each DSCP that a program may choose.
     pub by_dscp: [u8; DSCPS],
 }
 
-/// How many DSCPs there are.
+/// Number of DSCPs.
 const DSCPS: usize = 64;
 
 impl Welcome {
-    /// Bytes that it has.
+    /// Length in bytes.
     pub const BYTES: usize = 8 + 2 + DSCPS;
 
-    /// As it is sent.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&VERSION.to_le_bytes());
@@ -74,7 +74,7 @@ impl Welcome {
         bytes
     }
 
-    /// `None` for another version.
+    /// Decodes a message; `None` for another version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -82,7 +82,7 @@ impl Welcome {
         (word(0) == VERSION).then(|| Self { ahead: word(4), classes: [bytes[8], bytes[9]], by_dscp })
     }
 
-    /// The ring of packets with this traffic class.
+    /// Index of the ring for packets with this traffic class.
     #[inline]
     pub fn ring(&self, traffic_class: u8, is_acknowledgement: bool) -> usize {
         let class = match traffic_class >> 2 {
@@ -93,14 +93,14 @@ impl Welcome {
     }
 }
 
-/// What stands before the transport headers of a record.
+/// Header of a record, before the transport headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// When the packet was made or arrived, in nanoseconds of the lab's clock.
+    /// Time at which the packet was made or arrived, in nanoseconds of the lab's clock.
     pub stamp: u64,
-    /// The address of the sending device, IPv4 mapped.
+    /// The address of the sending device, IPv4-mapped for IPv4.
     pub source: [u8; 16],
-    /// The address of the receiving device, IPv4 mapped.
+    /// The address of the receiving device, IPv4-mapped for IPv4.
     pub destination: [u8; 16],
     /// DSCP and ECN.
     pub traffic_class: u8,
@@ -111,10 +111,10 @@ pub struct Header {
 }
 
 impl Header {
-    /// Bytes that it has.
+    /// Length in bytes.
     pub const BYTES: usize = 44;
 
-    /// As it stands in a record.
+    /// Encodes the header.
     #[inline]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -127,7 +127,7 @@ impl Header {
         bytes
     }
 
-    /// The header, and what follows it; `None` where a record is too short.
+    /// Decodes the header, and returns the bytes after it; `None` where a record is too short.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (header, rest) = bytes.split_first_chunk::<{ Self::BYTES }>()?;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The two processes need not trust each other: each checks all that the other writes, and neither can shrink
-//! or unmap the other's memory. The rings tell when the other process sleeps; waking it is up to the caller.
+//! or unmap the other's memory. The rings report whether the other process sleeps; the caller has to wake it.
 
 use crate::sys::ring::ends;
 use crate::sys::shared::Mapping;
@@ -17,7 +17,7 @@ pub use crate::sys::ring::{
     Body, Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer,
 };
 
-/// Makes the memory of a link: our two ends, and the descriptor that the other side opens.
+/// Creates the memory of a link: the two local ends, and the descriptor that the other side opens.
 ///
 /// # Errors
 /// Those of `memfd_create(2)` and `mmap(2)`: no descriptors or memory left, or a sandbox forbids it.
@@ -27,7 +27,7 @@ pub fn create() -> io::Result<(Writer, Reader, OwnedFd)> {
     Ok((writer, reader, fd))
 }
 
-/// Opens the memory of a link that the other side made.
+/// Opens the memory of a link that the other side created.
 ///
 /// # Errors
 /// `InvalidData` when it is not such memory, otherwise those of `mmap(2)`.

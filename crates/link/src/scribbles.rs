@@ -6,14 +6,14 @@ use crate::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Sleep
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Links that are scribbled over, and what happens on each.
+/// Number of links that are overwritten, and of steps on each.
 const LINKS: u64 = if cfg!(miri) { 1 } else { 100 };
 const STEPS: u64 = 400;
 /// The control words, and both rings.
 const CONTROL_WORDS: u64 = 1024;
 const FILE_BYTES: u64 = (1 << 16) + (2 << 19);
 
-/// Numbers of a run, by its seed (SplitMix64).
+/// Random numbers of a run, from its seed (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -24,19 +24,19 @@ impl Random {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    /// Few, many, or as many as never were.
+    /// A small value, a large one, or one that is never valid.
     fn word(&mut self) -> u32 {
         let bits = 1 + self.below(32);
         (self.below(1 << 32) >> (32 - bits)) as u32
     }
 }
 
-/// Where something is read or written next, more often than elsewhere.
+/// Overwrites a word, more often near `near`, where the next record is read or written, than elsewhere.
 fn scribble(pen: &File, random: &mut Random, near: u64) {
     let at = match random.below(4) {
         0 => random.below(CONTROL_WORDS / 4) * 4,
         1 => random.below(FILE_BYTES / 4) * 4,
-        // The first words of a record of ours or theirs: lines, lengths.
+        // The first words of a record in either ring: lines, lengths.
         _ => (1 << 16) + (random.below(2) << 19) + (near + random.below(16) * 4) % (1 << 19),
     };
     pen.write_all_at(&random.word().to_le_bytes(), at).unwrap();
@@ -57,7 +57,7 @@ fn write(writer: &mut Writer, random: &mut Random) -> u64 {
     if written.is_some() { (16 + headers + length).div_ceil(64) as u64 * 64 } else { 0 }
 }
 
-/// Reads to the end or to what cannot be, with every byte looked at.
+/// Reads all records up to the end or an invalid one, and every byte of them.
 fn read(reader: &mut Reader) -> Result<(), Broken> {
     for _ in 0..RECORDS_MAX {
         let Some(record) = reader.next()? else { return Ok(()) };

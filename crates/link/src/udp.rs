@@ -5,8 +5,8 @@
 //! receive: datagrams of one flow ──UDP_GRO──▶ one buffer, and the segment size
 //! ```
 //!
-//! The socket is not connected and asks for path MTU discovery: then Linux sends IPv4 Identification 0, and
-//! 0, 1, 2… for the segments of one send, which the ICRC has to know.
+//! The socket is not connected and requests path MTU discovery: then Linux sends IPv4 Identification 0, and
+//! 0, 1, 2… for the segments of one send, which the computation of the ICRC needs.
 
 use std::io;
 use std::net::Ipv6Addr;
@@ -16,18 +16,17 @@ use crate::sys;
 
 pub use wire::ROCE_PORT;
 
-/// Segments that one send may have: what Linux before 6.9 takes (`UDP_MAX_SEGMENTS`).
+/// Limit of segments of one send: that of Linux before 6.9 (`UDP_MAX_SEGMENTS`).
 pub const SEGMENTS_MAX: usize = 64;
 
-/// Bytes that one send may have: a device's default `gso_max_size` of 65,536, less Ethernet, IPv6 and UDP
-/// headers. Longer ones are cut up in software on their way.
+/// Limit of bytes of one send: a device's default `gso_max_size` of 65,536, less Ethernet, IPv6 and UDP
+/// headers. The kernel would segment longer ones in software.
 pub const SEND_BYTES_MAX: usize = 65_536 - 14 - 40 - 8 - 1;
 
-/// Bytes that one receive call may return.
+/// Limit of bytes that one receive call may return.
 pub const RECEIVE_BYTES_MAX: usize = 65_536;
 
-/// Queue pair numbers that a socket of the group takes: its index in the group is the number without these
-/// bits.
+/// Number of low bits of a queue pair number that are not part of the index of its socket in the group.
 pub const QPN_BITS: u32 = 14;
 
 /// Source and destination of a send. IPv4 addresses are IPv4-mapped.
@@ -58,18 +57,18 @@ pub struct Datagrams {
     pub source_port: u16,
     /// Destination address: one of this host, or a multicast group.
     pub destination: Ipv6Addr,
-    /// DSCP and ECN of all of them: the kernel does not join datagrams that differ in it.
+    /// DSCP and ECN of all of them: the kernel does not coalesce datagrams that differ in it.
     pub traffic_class: u8,
     /// Hop limit (IPv4: TTL) as it arrived.
     pub hop_limit: u8,
-    /// The interface it came in on.
+    /// The interface on which they arrived.
     pub interface: u32,
 }
 
-/// Which family the socket has. A socket of IPv6 serves both.
+/// Address family of a socket. An IPv6 socket serves both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
-    /// IPv4 alone: where the kernel has no IPv6.
+    /// IPv4 alone, where the kernel has no IPv6.
     V4,
     /// IPv6 and, by IPv4-mapped addresses, IPv4.
     Dual,
@@ -83,9 +82,9 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Makes one more member of the group of sockets on port 4791. The first gives the group its program,
-    /// which steers by destination queue pair: of the upper bits of its number, multiplied by `factor`, the
-    /// remainder by 2^10 - 1 says which member of the group gets a packet.
+    /// Creates one more member of the group of sockets on port 4791. The first attaches the group's BPF
+    /// program, which steers by destination queue pair: the upper bits of its number, multiplied by `factor`,
+    /// modulo 2^10 - 1, are the index of the member that gets a packet.
     ///
     /// # Errors
     /// `EADDRINUSE` when a socket of another user or without `SO_REUSEPORT` has the port; those of
@@ -99,7 +98,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Has each receive call return one datagram, for callers whose buffer has room for one.
+    /// Makes each receive call return one datagram, for callers whose buffer has room for one.
     ///
     /// # Errors
     /// Those of `setsockopt(2)`.
@@ -107,7 +106,7 @@ impl Socket {
         sys::udp::receive_singly(self.raw())
     }
 
-    /// A socket that only sends, from another port than the group's. Processes may share the port.
+    /// Creates a socket that only sends, from another port than the group's. Processes may share the port.
     ///
     /// # Errors
     /// `EADDRINUSE` when a socket without `SO_REUSEPORT` or of another user has the port; those of
@@ -120,8 +119,8 @@ impl Socket {
     }
 
     /// Joins a multicast group on an interface, so that switches with IGMP or MLD snooping forward it, and
-    /// makes a socket that receives its datagrams. Of the sockets that share port 4791 the kernel would
-    /// choose any one, so each process has a socket of its own for a group.
+    /// creates a socket that receives its datagrams. The kernel would choose any one of the sockets that
+    /// share port 4791, so each process has a socket of its own for a group.
     ///
     /// # Errors
     /// `ENOBUFS` when the kernel has no memory for it; those of `socket(2)`, `bind(2)` and
@@ -144,7 +143,7 @@ impl Socket {
         sys::udp::bind(fd.as_raw_fd(), family, ROCE_PORT, false)
     }
 
-    /// A socket that [`Self::join_group`] made in another process.
+    /// Wraps a socket that [`Self::join_group`] created in another process.
     ///
     /// # Errors
     /// Those of `getsockopt(2)`: the descriptor is no socket.
@@ -172,7 +171,8 @@ impl Socket {
         sys::udp::can_segment(self.raw())
     }
 
-    /// Sends `bytes` as datagrams of `segment` bytes each, the last one of what is left. Does not wait.
+    /// Sends `bytes` as datagrams of `segment` bytes each, the last one of the remaining bytes. Does not
+    /// block.
     ///
     /// # Errors
     /// Those of `sendmsg(2)`; nothing was sent then. The device recovers from it as from loss on a network.
@@ -181,7 +181,7 @@ impl Socket {
         sys::udp::send(self.raw(), self.family, route, bytes, segment)
     }
 
-    /// Takes datagrams that are there; `None` when none is. Does not wait.
+    /// Receives datagrams; `None` when there are none. Does not block.
     ///
     /// # Errors
     /// Those of `recvmsg(2)`.
@@ -193,7 +193,7 @@ impl Socket {
         }
     }
 
-    /// A second handle on the same socket.
+    /// Creates a second handle of the same socket.
     ///
     /// # Errors
     /// `EMFILE`: no descriptors left.

@@ -4,7 +4,7 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Becomes readable when something about this network namespace's interfaces changes.
+/// A socket that becomes readable when the interfaces of this network namespace change.
 #[derive(Debug)]
 pub struct Watch(OwnedFd);
 
@@ -17,7 +17,7 @@ impl Watch {
         sys::watch::open().map(Self)
     }
 
-    /// The descriptor, to be waited for.
+    /// The descriptor, to wait for.
     pub fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
     }

@@ -2,8 +2,8 @@
 
 use std::mem::size_of;
 
-/// Room for the control messages of one call: the largest set is packet information of both families, segment
-/// size, traffic class and TTL, 144 bytes on 64-bit machines.
+/// Size of the buffer for the control messages of one call: the largest set is packet information of both
+/// families, segment size, traffic class and TTL, 144 bytes on 64-bit machines.
 pub(crate) const CONTROL_BYTES: usize = 256;
 
 /// A buffer for control messages, aligned as the kernel writes them.
@@ -33,7 +33,7 @@ impl Control {
         self.length
     }
 
-    /// Adds a message. What does not fit is left out: the set is fixed and the room is for all of it.
+    /// Adds a message. One that does not fit is left out: the set is fixed and fits the buffer.
     pub(crate) fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
         let Some(place) = self.bytes.get_mut(self.length..self.length + HEADER + align(data.len())) else {
             return;

@@ -1,10 +1,10 @@
-//! How the two processes of a ring order what they tell each other: the publication of records, and the flags
-//! by which one side asks the other one for a wake-up.
+//! Memory ordering between the two processes of a ring: the publication of records, and the flags with which
+//! one side requests a wake-up from the other.
 //!
-//! Each flag follows one pattern. One side stores the flag and then looks at what the other one publishes;
-//! the other side publishes and then loads the flag. Both have a fence between the two accesses, so that at
-//! least one of them sees what the other one has stored: a reader never sleeps beside a record of which its
-//! writer has seen no sleeper.
+//! Each flag follows one pattern. One side stores the flag and then reads what the other one publishes; the
+//! other side publishes and then loads the flag. Both have a fence between the two accesses, so that at least
+//! one of them sees the store of the other: a reader never sleeps although its writer has published a record
+//! without seeing the flag.
 //!
 //! The functions take any [`Word`], so that a model checker executes the same code (`model.rs`).
 
@@ -47,8 +47,8 @@ impl Word for AtomicU32 {
     }
 }
 
-/// Publishes a record: `this` is the first word of the record and `next` the first word behind it, which
-/// holds a stale value until then. A reader that sees the record also sees that there is none behind it.
+/// Publishes a record: `this` is the first word of the record and `next` the first word after it, which holds
+/// a stale value until then. A reader that sees the record also sees that there is none after it.
 #[inline]
 pub(super) fn publish<W: Word>(this: &W, next: &W, lines: u32) {
     next.store(0, Ordering::Relaxed);
@@ -61,8 +61,8 @@ pub(super) fn published<W: Word>(word: &W) -> u32 {
     word.load(Ordering::Acquire)
 }
 
-/// Sets a flag and then looks whether what it asks for is there already. The other side calls [`take`] after
-/// it has published something.
+/// Sets a flag and then checks whether the awaited condition holds already. The other side calls [`take`]
+/// after it has published something.
 #[inline]
 pub(super) fn set_and_look<W: Word, T>(flag: &W, value: u32, look: impl FnOnce() -> T) -> T {
     flag.store(value, Ordering::Relaxed);
@@ -70,7 +70,7 @@ pub(super) fn set_and_look<W: Word, T>(flag: &W, value: u32, look: impl FnOnce()
     look()
 }
 
-/// After something was published: the value of the flag if it is set, which clears it, so that one wake-up
+/// Returns the value of the flag after a publication, and clears it if it is set, so that one wake-up
 /// follows.
 #[inline]
 pub(super) fn take<W: Word>(flag: &W) -> u32 {
@@ -81,7 +81,7 @@ pub(super) fn take<W: Word>(flag: &W) -> u32 {
     }
 }
 
-/// Clears a flag of one's own, because no wake-up is needed any more.
+/// Clears the flag of the own side, because no wake-up is needed any more.
 #[inline]
 pub(super) fn withdraw<W: Word>(flag: &W) {
     if flag.load(Ordering::Relaxed) != CLEAR {
@@ -102,8 +102,8 @@ pub(super) fn release<W: Word>(flag: &W) {
     flag.store(CLEAR, Ordering::Release);
 }
 
-/// After a grant was revoked: the value of the flag. Where it is clear, the work that used the grant has
-/// ended and happens before what follows, and further work sees that the grant is revoked.
+/// Returns the value of the flag after a grant was revoked. Where it is clear, the work that used the grant
+/// has ended and happens before subsequent accesses, and further work sees that the grant is revoked.
 #[inline]
 pub(super) fn is_set_after_change<W: Word>(flag: &W) -> u32 {
     W::fence();

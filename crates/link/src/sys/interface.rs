@@ -1,4 +1,4 @@
-//! `getifaddrs(3)`, and the MTU that it does not tell.
+//! `getifaddrs(3)`, and the MTU, which it does not report.
 
 use std::ffi::CStr;
 use std::io;
@@ -107,7 +107,7 @@ unsafe fn add(found: &mut Vec<Interface>, entry: &libc::ifaddrs, socket: &OwnedF
     }
 }
 
-/// Ethernet's, for an interface that vanished between two calls.
+/// Ethernet's MTU, for an interface that was removed between two calls.
 const MTU_UNKNOWN: u32 = 1500;
 
 fn any_socket() -> io::Result<OwnedFd> {

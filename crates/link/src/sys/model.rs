@@ -1,6 +1,6 @@
-//! The two sides of a ring's flags (`flags.rs`) in every execution that the memory model allows, with a
-//! limited number of preemptions: loom executes the functions, with its words in place of the processor's. A
-//! lost wake-up is a deadlock, which loom reports, and so is an access that nothing orders.
+//! Model of the two sides of a ring's flags (`flags.rs`) in every execution that the memory model allows,
+//! with a limited number of preemptions: loom executes the functions, with its words in place of the
+//! processor's. A lost wake-up is a deadlock, which loom reports, and so is an unordered access.
 //!
 //! Each property also has tests without a fence or without an order, which have to fail: they show that the
 //! model finds the fault that the fence prevents.
@@ -12,13 +12,13 @@ use loom::sync::{Arc, Notify};
 use loom::thread;
 use std::sync::atomic::Ordering;
 
-/// How a word keeps the order that its user asks for.
+/// Memory ordering of a word: as requested, or weakened.
 trait Order {
     const FENCES: bool;
     const ORDERS: bool;
 }
 
-/// As in production.
+/// Accesses and fences as in production.
 struct Kept;
 impl Order for Kept {
     const FENCES: bool = true;
@@ -85,9 +85,9 @@ fn model(execution: impl Fn() + Sync + Send + 'static) {
     model.check(execution);
 }
 
-/// Records of the model.
+/// Number of records in the model.
 const RECORDS: usize = 2;
-/// What a place holds that an earlier round of the ring has left behind.
+/// Value of a place that an earlier round of the ring has left.
 const STALE: u32 = 99;
 
 struct Records<O> {
@@ -153,7 +153,7 @@ fn without_release_and_acquire_a_payload_is_read_before_it_is_there() {
 }
 
 struct Room<O> {
-    /// Records that the reader has released.
+    /// Number of records that the reader has released.
     done: Modeled<O>,
     full: Modeled<O>,
     wake_up: Notify,

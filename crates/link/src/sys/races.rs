@@ -1,6 +1,6 @@
-//! Two threads at the ends of one link, for Miri and for ThreadSanitizer (`scripts/sanitize.sh`): they see
-//! accesses that nothing orders, and Miri tries orders of execution and of stores that this processor does
-//! not show. Whoever is not woken parks for ever, which Miri calls a deadlock.
+//! Two threads at the ends of one link, for Miri and for ThreadSanitizer (`scripts/sanitize.sh`): they detect
+//! unordered accesses, and Miri tries orders of execution and of stores that this processor does not show. A
+//! thread that is not woken parks for ever, which Miri reports as a deadlock.
 
 use super::ring::{HEADERS_MAX, PAYLOAD_MAX, Reader, Sleeper, Writer, ends};
 use super::shared::Mapping;
@@ -47,7 +47,7 @@ fn a_record_is_there_when_it_is_seen_and_who_sleeps_is_woken() {
     let reading = thread::spawn(move || {
         for number in 0..RECORDS {
             while !check(&mut reader, number) {
-                // Another unpark than ours only makes us look once more.
+                // An unpark from elsewhere only causes one more check.
                 if !reader.sleep(Sleeper::Thread) {
                     thread::park();
                 }
@@ -79,7 +79,7 @@ fn who_waits_for_room_is_woken() {
                     thread::park();
                 }
             }
-            // Miri takes long for bytes.
+            // Miri is slow at copying bytes.
             let written = if cfg!(miri) { 64 } else { PAYLOAD_MAX };
             assert!(put(&mut writer, number, PAYLOAD_MAX, written));
         }
@@ -100,7 +100,7 @@ fn who_waits_for_room_is_woken() {
     writing.join().unwrap();
 }
 
-/// What a writer stores to while it is busy; after the region is withdrawn no thread may store to it.
+/// Memory that a writer stores to while it is busy; after the region is withdrawn no thread may store to it.
 struct Memory(UnsafeCell<u64>);
 
 // SAFETY: that only one thread at a time uses it is what the test is about.

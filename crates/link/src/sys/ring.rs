@@ -1,9 +1,9 @@
 //! One direction of a shared-memory channel: a ring of records that one process writes and another one reads.
 //!
-//! A record begins at a multiple of [`LINE`] with the number of lines that it has; the number is written
-//! last, with release order, and by then the same place of the next record holds 0. So the reader looks at
-//! nothing but the record itself: a short message costs one cache line from core to core. Positions count
-//! bytes since the ring was made.
+//! A record begins at a multiple of [`LINE`] with its number of lines; the number is written last, with
+//! release order, and by then the same word of the next record holds 0. So the reader reads only the record
+//! itself: a short message costs one cache line from core to core. Positions count bytes since the creation
+//! of the ring.
 //!
 //! ```text
 //! | lines | headers, flags | payload | 0 | headers … | payload …        | next: 0
@@ -25,12 +25,12 @@ const LINE: usize = 64;
 const PREFIX: usize = 16;
 /// Bytes of headers that a record may have.
 pub const HEADERS_MAX: usize = 96;
-/// The longest payload of a record in bytes. A record of it fits whenever [`Writer::has_room`] is true.
+/// The longest payload of a record in bytes. Such a record fits whenever [`Writer::has_room`] is true.
 pub const PAYLOAD_MAX: usize = RING_BYTES / 4;
-/// Records that a ring has room for.
+/// Capacity of a ring in records.
 pub const RECORDS_MAX: usize = RING_BYTES / LINE;
 const RECORD_MAX: usize = (PREFIX + HEADERS_MAX + PAYLOAD_MAX).next_multiple_of(LINE) + LINE;
-/// Headers that end within the first line of their record: only that line is touched for them.
+/// Longest headers that end within the first line of their record: only that line is read for them.
 const HEADERS_SHORT: usize = LINE - PREFIX;
 /// Value of the busy word while the writer executes a request on the reader's memory.
 const BUSY: u32 = 1;
@@ -40,11 +40,11 @@ const BUSY: u32 = 1;
 struct Control {
     /// Position up to which the reader has released records.
     done: Own<AtomicU64>,
-    /// The writer found no room, and is to be woken when there is some: 0, or a [`Sleeper`].
+    /// Set when the writer found no room, and is to be woken when there is some: 0, or a [`Sleeper`].
     full: Own<AtomicU32>,
-    /// The reader sleeps, and is to be woken for a record: 0, or a [`Sleeper`].
+    /// Set when the reader sleeps, and is to be woken for a record: 0, or a [`Sleeper`].
     asleep: Own<AtomicU32>,
-    /// The writer executes a request on the reader's memory: 0 or [`BUSY`].
+    /// Set while the writer executes a request on the reader's memory: 0 or [`BUSY`].
     busy: Own<AtomicU32>,
 }
 
@@ -88,18 +88,18 @@ impl Ring {
     }
 }
 
-/// The side that writes.
+/// The writing end of a ring.
 #[derive(Debug)]
 pub struct Writer {
     ring: Ring,
     position: u64,
-    /// The reader's position when it was read last.
+    /// The reader's position as last read.
     done: u64,
-    /// Records were written since [`Self::must_wake`] was called.
+    /// Whether records were written since the last [`Self::must_wake`].
     written: bool,
-    /// The busy word is set.
+    /// Whether the busy word is set.
     is_busy: bool,
-    /// [`Self::has_room`] is true while so many bytes are free.
+    /// Number of free bytes from which on [`Self::has_room`] is true.
     reserve: usize,
 }
 
@@ -108,12 +108,12 @@ impl Writer {
         Self { ring, position: 0, done: 0, written: false, is_busy: false, reserve: RECORD_MAX }
     }
 
-    /// From now on [`Self::has_room`] is false while more than `bytes` are in the ring.
+    /// Limits the bytes in the ring: above `bytes`, [`Self::has_room`] is false from now on.
     pub fn fill_up_to(&mut self, bytes: usize) {
         self.reserve = RING_BYTES.saturating_sub(bytes).max(RECORD_MAX);
     }
 
-    /// Whether the longest record has room.
+    /// Whether there is room for the longest record.
     pub fn has_room(&mut self) -> bool {
         if self.free() >= self.reserve {
             return true;
@@ -122,7 +122,7 @@ impl Writer {
         self.free() >= self.reserve
     }
 
-    /// Has the reader wake `sleeper` of the writer's process when there is room again. True when there is
+    /// Requests a wake-up of `sleeper`, in the writer's process, when there is room again. True when there is
     /// some already.
     pub fn wait_for_room(&mut self, sleeper: Sleeper) -> bool {
         let control = self.ring.control();
@@ -138,7 +138,7 @@ impl Writer {
 
     /// Writes a record in place: `headers` writes the headers and returns their length, `fill` writes the
     /// payload. When `fill` fails, there is no record. `None` when there is no room for the record, it is too
-    /// long, or `headers` has none.
+    /// long, or `headers` returns `None`.
     #[inline]
     pub fn write<E>(
         &mut self,
@@ -189,14 +189,14 @@ impl Writer {
         }
     }
 
-    /// Clears the busy word: the reader may take back what it grants.
+    /// Clears the busy word: the reader may revoke its grants.
     pub fn end_busy(&mut self) {
         if std::mem::take(&mut self.is_busy) {
             flags::release(&self.ring.control().busy.0);
         }
     }
 
-    /// After any number of records: the sleeper that has to be woken, if the reader sleeps. Returned once.
+    /// The sleeper that has to be woken after any number of records, if the reader sleeps. Returned once.
     pub fn must_wake(&mut self) -> Option<Sleeper> {
         if !std::mem::take(&mut self.written) {
             return None;
@@ -205,7 +205,7 @@ impl Writer {
     }
 }
 
-/// The thread of a process that sleeps until a record is there, or until there is room for one.
+/// A thread that sleeps until there is a record, or room for one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sleeper {
     /// The library's own progress thread.
@@ -229,12 +229,12 @@ impl Sleeper {
 #[error("a record in shared memory is not as it has to be")]
 pub struct Broken;
 
-/// A record that was found.
+/// A record that the reader has found.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     headers: [u8; HEADERS_MAX],
     headers_length: u8,
-    /// The flags that the writer gave it.
+    /// The flags of the record.
     pub flags: u16,
     /// Address of the payload, until the record is released. The writer's process can still change it.
     pub payload: u64,
@@ -254,19 +254,19 @@ impl Record {
         self.body().copy(out)
     }
 
-    /// The payload, and where the record ends.
+    /// The payload, and the end position of the record.
     pub fn body(&self) -> Body {
         Body { payload: self.payload, length: self.length, end: self.end }
     }
 }
 
-/// The payload of a record that a reader has passed and not given back yet.
+/// The payload of a record that a reader has passed and not released yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
     payload: u64,
     /// Its length in bytes.
     pub length: u32,
-    /// Where the record ends, for [`Reader::give_back`].
+    /// End position of the record, for [`Reader::give_back`].
     pub end: u64,
 }
 
@@ -280,7 +280,7 @@ impl Body {
     }
 }
 
-/// Has the processor load a cache line that is read soon.
+/// Prefetches a cache line that is read soon.
 #[inline]
 fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -292,12 +292,12 @@ fn prefetch(line: *const u8) {
     let _ = line;
 }
 
-/// The side that reads.
+/// The reading end of a ring.
 #[derive(Debug)]
 pub struct Reader {
     ring: Ring,
     position: u64,
-    /// Records were released since [`Self::must_wake`] was called.
+    /// Whether records were released since the last [`Self::must_wake`].
     released: bool,
 }
 
@@ -323,7 +323,7 @@ impl Reader {
             return Ok(None);
         }
         let start = self.ring.at(self.position);
-        // The payload of a short record ends there, and is read after the headers were handled.
+        // The payload of a short record ends in that line, and is read after the headers were handled.
         prefetch(start.wrapping_add(LINE));
         // SAFETY: the prefix of a record is mapped; it is read once.
         let (headers_length, flags, length) = unsafe {
@@ -340,7 +340,7 @@ impl Reader {
         }
         let mut headers = [0; HEADERS_MAX];
         let from = start.wrapping_add(PREFIX);
-        // Two lengths that are known to the compiler, instead of any: no call.
+        // Two lengths that are known at compile time, instead of any: no call.
         let copied = if usize::from(headers_length) <= HEADERS_SHORT { HEADERS_SHORT } else { HEADERS_MAX };
         // SAFETY: mapped from any record's start on, and within the array.
         unsafe {
@@ -354,27 +354,27 @@ impl Reader {
         Ok(Some(Record { headers, headers_length: headers_length as u8, flags, payload, length, end }))
     }
 
-    /// Gives the room of a record back to the writer.
+    /// Releases the room of a record to the writer.
     #[inline]
     pub fn release(&mut self, record: &Record) {
         self.pass(record);
         self.give_back(record.end);
     }
 
-    /// Goes on to the record behind this one, which stays until [`Self::give_back`].
+    /// Advances to the record after this one, which stays until [`Self::give_back`].
     #[inline]
     pub fn pass(&mut self, record: &Record) {
         self.position = record.end;
     }
 
-    /// Gives the room of records that were passed back to the writer: of all up to the one with this end.
+    /// Releases the room of passed records to the writer: of all up to the one with this end.
     #[inline]
     pub fn give_back(&mut self, end: u64) {
         self.ring.control().done.0.store(end, Ordering::Release);
         self.released = true;
     }
 
-    /// After any number of records: the sleeper that waits for room and has to be woken. Returned once.
+    /// The sleeper that waits for room and has to be woken, after any number of records. Returned once.
     pub fn must_wake(&mut self) -> Option<Sleeper> {
         if !std::mem::take(&mut self.released) {
             return None;
@@ -382,12 +382,12 @@ impl Reader {
         Sleeper::of(flags::take(&self.ring.control().full.0))
     }
 
-    /// Has the writer wake `sleeper` for the next record. True when there is a record already.
+    /// Requests a wake-up of `sleeper` for the next record. True when there is a record already.
     pub fn sleep(&self, sleeper: Sleeper) -> bool {
         flags::set_and_look(&self.ring.control().asleep.0, sleeper as u32, || self.has_record())
     }
 
-    /// Whether the writer is executing a request on our memory; to be called after a grant was taken back.
+    /// Whether the writer is executing a request on local memory; to be called after a grant was revoked.
     ///
     /// # Errors
     /// [`Broken`] for an invalid value, so that the caller does not wait for a word that may never be
@@ -400,20 +400,20 @@ impl Reader {
         }
     }
 
-    /// Has the writer send no wake-ups: the reader looks for records itself.
+    /// Cancels the request for wake-ups: the reader polls for records itself.
     pub fn wake(&self) {
         flags::withdraw(&self.ring.control().asleep.0);
     }
 }
 
-/// The two ends of one process: its writer and its reader. `first` is true for the process that made the
+/// The two ends of one process: its writer and its reader. `first` is true for the process that created the
 /// memory.
 pub(crate) fn ends(mapping: &Arc<Mapping>, first: bool) -> (Writer, Reader) {
     let [to, from] = [usize::from(!first), usize::from(first)].map(|index| Ring::new(mapping, index));
     (Writer::new(to), Reader::new(from))
 }
 
-/// The two readers of a process that only takes from this memory.
+/// The two readers of a process that only reads from this memory.
 pub(crate) fn readers(mapping: &Arc<Mapping>) -> [Reader; 2] {
     [0, 1].map(|index| Reader::new(Ring::new(mapping, index)))
 }

@@ -29,7 +29,7 @@ fn check(result: i32) -> io::Result<i32> {
 }
 
 impl Mapping {
-    /// New memory, all zero, and the descriptor that another process maps it by.
+    /// Creates new memory, all zero, and the descriptor with which another process maps it.
     pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: a name that lives until the call returns.
@@ -43,7 +43,7 @@ impl Mapping {
         Ok((Self::map(fd.as_raw_fd())?, fd))
     }
 
-    /// Memory that another process made. It must be as [`Self::create`] makes it.
+    /// Opens memory that another process created. It must be as [`Self::create`] makes it.
     pub(crate) fn open(fd: &impl AsFd) -> io::Result<Self> {
         let fd = fd.as_fd().as_raw_fd();
         // SAFETY: no pointers.
@@ -60,9 +60,9 @@ impl Mapping {
         Self::map(fd)
     }
 
-    /// Memory of this process alone, for two ends in it. A race detector and Miri see one address for each
-    /// byte then; and nothing is mapped twice, which no record notices: it is whole beyond the ring's end,
-    /// and begins before it.
+    /// Memory of this process alone, for both ends in it. A race detector and Miri then see one address for
+    /// each byte; and nothing is mapped twice, which records do not notice: each is contiguous beyond the
+    /// ring's end, and begins before it.
     #[cfg(test)]
     pub(crate) fn anonymous() -> io::Result<Self> {
         let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -102,12 +102,12 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Where the control blocks are.
+    /// Address of the control blocks.
     pub(crate) fn control(&self) -> NonNull<u8> {
         self.0
     }
 
-    /// Where a ring begins: `2 * RING_BYTES` can be reached from there.
+    /// Address of a ring, of which `2 * RING_BYTES` can be accessed.
     pub(crate) fn ring(&self, index: usize) -> NonNull<u8> {
         // SAFETY: within the mapping, for both rings.
         unsafe { self.0.byte_add(CONTROL_BYTES + 2 * RING_BYTES * (index & 1)) }

@@ -8,9 +8,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use wire::ROCE_PORT;
 
-/// Bytes asked for, in user space's count; the kernel takes twice as many for its own. Sending takes some
-/// milliseconds at memory speed; receiving takes several times as many, for a receiver may have to wait for a
-/// processor. Without privileges the kernel gives what `net.core.rmem_max` and `wmem_max` allow.
+/// Requested buffer sizes in bytes, in user space's count; the kernel reserves twice as many for its own.
+/// Sending takes some milliseconds at memory speed; the receive buffer is several times as large, since a
+/// receiver may have to wait for a processor. Without privileges `net.core.rmem_max` and `wmem_max` are the
+/// limits.
 const SEND_BUFFER_BYTES: i32 = 8 << 20;
 const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 
@@ -28,7 +29,7 @@ pub(crate) fn open() -> io::Result<(OwnedFd, Family)> {
         Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
     };
     match make(libc::AF_INET6) {
-        // `ipv6.disable=1`: there is no such family. `disable_ipv6=1`: there is, but nothing to bind to.
+        // `ipv6.disable=1`: there is no such family. `disable_ipv6=1`: there is, but no address to bind to.
         Ok(fd) if set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0).is_ok() => Ok((fd, Family::Dual)),
         _ => Ok((make(libc::AF_INET)?, Family::V4)),
     }
@@ -122,12 +123,12 @@ pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
     } else {
         set_raw(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
     }
-    // What groups get goes to the sockets that are in them. Linux before 4.20 has no such option for IPv6.
+    // Datagrams of a group are delivered to its members only. Linux before 4.20 has no such option for IPv6.
     set_raw(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0)?;
     if family == Family::Dual {
         let _ = set_raw(fd, libc::IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
     }
-    // Kernels before 5.0 do not join datagrams: then each receive gives one.
+    // Kernels before 5.0 do not coalesce datagrams: then each receive call returns one.
     let _ = set_raw(fd, libc::IPPROTO_UDP, libc::UDP_GRO, 1);
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 }
@@ -194,10 +195,10 @@ fn in_addr(ip: Ipv4Addr) -> libc::in_addr {
 /// Offset of the word in the BTH that ends with the destination queue pair (IBTA 9.2.1).
 const DEST_QPN_WORD: u32 = 4;
 
-/// Gives the group of sockets its program: the destination queue pair in the BTH, without its low bits and
-/// multiplied by `factor`, modulo the largest number of the remaining bits, is the index of the socket, in
-/// the order in which they were bound. An index that no socket has falls back to a hash of the addresses.
-/// Needs no privilege.
+/// Attaches the BPF program to the group of sockets: the destination queue pair in the BTH, without its low
+/// bits and multiplied by `factor`, modulo the largest number of the remaining bits, is the index of the
+/// socket, in the order in which they were bound. An index without a socket falls back to a hash of the
+/// addresses. Needs no privilege.
 pub(crate) fn steer(fd: RawFd, qpn_bits: u32, factor: u32) -> io::Result<()> {
     const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
@@ -222,8 +223,8 @@ pub(crate) fn steer(fd: RawFd, qpn_bits: u32, factor: u32) -> io::Result<()> {
         .map(drop)
 }
 
-// `sendmsg` and `recvmsg` of the C library are points where a thread can be cancelled, which they prepare for
-// in each call. Ours never wait: the bare system calls do.
+// `sendmsg` and `recvmsg` of the C library are cancellation points, which they prepare for in each call.
+// These calls never block: the bare system calls suffice.
 
 #[inline]
 pub(crate) fn send(fd: RawFd, family: Family, route: &Route, bytes: &[u8], segment: usize) -> io::Result<()> {
@@ -249,7 +250,7 @@ pub(crate) fn send(fd: RawFd, family: Family, route: &Route, bytes: &[u8], segme
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// TTL that a socket sends by itself: then it need not be said.
+/// TTL of a socket by default: then no control message is needed.
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
 #[inline]
@@ -259,7 +260,7 @@ fn put_route(control: &mut Control, route: &Route) {
     let (level, class_kind, hops_kind) = match route.source.to_ipv4_mapped() {
         Some(source) => {
             let mut info = [0; 12];
-            // A group is on the device's network, whether a route leads to it or not.
+            // A group is on the device's network, whether there is a route to it or not.
             if route.destination.to_ipv4_mapped().is_some_and(|group| group.is_multicast()) {
                 info[..4].copy_from_slice(&route.interface.to_ne_bytes());
             }
@@ -328,8 +329,8 @@ pub(crate) fn receive(fd: RawFd, family: Family, buffer: &mut [u8]) -> io::Resul
     Ok(datagrams)
 }
 
-/// What a control message says. Traffic class comes as one byte over IPv4 and as an int over IPv6; the first
-/// byte of little-endian ints is theirs.
+/// Decodes a control message. The traffic class is one byte over IPv4 and an int over IPv6; the first byte of
+/// a little-endian int is its value.
 #[inline]
 fn note(datagrams: &mut Datagrams, level: i32, kind: i32, data: &[u8]) {
     let int = || data.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));

@@ -1,4 +1,4 @@
-//! Unix sockets that carry messages and descriptors, at abstract names: no file of theirs can be left over.
+//! Unix sockets that carry messages and descriptors, at abstract names: they leave no files behind.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Descriptors that a message may carry.
 pub const FDS_MAX: usize = 8;
-/// Bytes of a control message with so many: its header and the descriptors. The kernel closes descriptors
-/// that exceed it.
+/// Bytes of a control message with [`FDS_MAX`] descriptors: its header and the descriptors. The kernel closes
+/// descriptors beyond it.
 const CONTROL_BYTES: usize = 16 + (4 * FDS_MAX).next_multiple_of(8);
 
 fn socket() -> io::Result<OwnedFd> {
@@ -21,7 +21,7 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The address of an abstract name, which lives in the network namespace, as port 4791 does.
+/// The address of an abstract name, which is local to the network namespace, as port 4791 is.
 fn address(name: &str) -> (libc::sockaddr_un, u32) {
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
@@ -36,7 +36,7 @@ fn check(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Listens; `EADDRINUSE` when another process does.
+/// Listens at a name; `EADDRINUSE` when another process does.
 ///
 /// # Errors
 /// Those of the system call.
@@ -62,7 +62,7 @@ pub fn connect(name: &str, timeout: Duration) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to a listener whose backlog has room; no call on the connection waits.
+/// Connects to a listener whose backlog has room; no call on the connection blocks.
 ///
 /// # Errors
 /// Those of the system call.
@@ -74,7 +74,7 @@ pub fn connect_now(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Calls on the socket wait no more.
+/// Makes calls on the socket non-blocking.
 ///
 /// # Errors
 /// Those of the system call.
@@ -83,7 +83,7 @@ pub fn set_nonblocking(socket: RawFd) -> io::Result<()> {
     check(unsafe { libc::fcntl(socket, libc::F_SETFL, libc::O_NONBLOCK) })
 }
 
-/// Receiving fails with `EAGAIN` after so long; zero: it waits without a limit.
+/// Sets the timeout after which receiving fails with `EAGAIN`; zero is no limit.
 ///
 /// # Errors
 /// Those of the system call.
@@ -110,7 +110,7 @@ pub fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A file without a name, in memory.
+/// Creates an unnamed file in memory.
 ///
 /// # Errors
 /// Those of the system call.
@@ -122,7 +122,7 @@ pub fn anonymous_file() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Has the kernel keep so many bytes that were sent and not received, or as many as it allows.
+/// Sets the size of the send buffer in bytes, or the largest one that the kernel permits.
 pub fn set_send_buffer(socket: RawFd, bytes: i32) {
     for option in [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF] {
         let place = (&raw const bytes).cast();
@@ -135,14 +135,14 @@ pub fn set_send_buffer(socket: RawFd, bytes: i32) {
     }
 }
 
-/// Waits until a message can be sent, but not for long. Says whether it can.
+/// Waits for a short time until a message can be sent; whether it can.
 pub fn wait_for_room(socket: RawFd, milliseconds: i32) -> bool {
     let mut watched = libc::pollfd { fd: socket, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one structure.
     unsafe { libc::poll(&mut watched, 1, milliseconds) == 1 && watched.revents == libc::POLLOUT }
 }
 
-/// Receives a message if there is one. 0 bytes: the other side is gone.
+/// Receives a message if there is one. 0 bytes: the other side has closed.
 ///
 /// # Errors
 /// Those of the system call.
@@ -152,7 +152,7 @@ pub fn receive_now(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
     if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
 }
 
-/// Receives a message, waiting for one. 0 bytes: the other side is gone.
+/// Receives a message, waiting for one. 0 bytes: the other side has closed.
 ///
 /// # Errors
 /// Those of the system call.
@@ -168,7 +168,7 @@ pub fn receive_next(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Takes a connection that waits.
+/// Accepts a connection.
 ///
 /// # Errors
 /// Those of the system call.
@@ -183,7 +183,7 @@ pub fn accept(listener: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The user at the other end.
+/// User ID of the process at the other end.
 ///
 /// # Errors
 /// Those of the system call.
@@ -191,7 +191,7 @@ pub fn peer_user(socket: RawFd) -> io::Result<u32> {
     peer(socket).map(|peer| peer.uid)
 }
 
-/// The process at the other end, by the number that it has for us.
+/// Process ID of the process at the other end, in this PID namespace.
 ///
 /// # Errors
 /// Those of the system call.
@@ -202,7 +202,7 @@ pub fn peer_process(socket: RawFd) -> io::Result<u32> {
 /// The process at the other end of a connection, as the kernel reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// Its number in our PID namespace; 0 where it has none there.
+    /// Its process ID in this PID namespace; 0 where it has none there.
     pub process: u32,
     /// The inode of its pidfd, which is the same in all PID namespaces and used once; 0 before Linux 6.9.
     pub inode: u64,
@@ -237,7 +237,7 @@ pub fn peer_identity(socket: RawFd) -> io::Result<Identity> {
     Ok(Identity { process, inode })
 }
 
-/// Whether the other end is closed, without taking anything.
+/// Whether the other end is closed, without receiving anything.
 pub fn is_closed(socket: RawFd) -> bool {
     let mut fd = libc::pollfd { fd: socket, events: 0, revents: 0 };
     // SAFETY: one descriptor, that lives until the call returns.
@@ -291,7 +291,7 @@ pub fn send_fds(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Two ends of a stream.
+/// Creates a pair of connected stream sockets.
 ///
 /// # Errors
 /// Those of the system call.
@@ -299,7 +299,7 @@ pub fn pair() -> io::Result<[OwnedFd; 2]> {
     pair_of(libc::SOCK_STREAM)
 }
 
-/// Two ends that keep the bounds of messages.
+/// Creates a pair of connected sockets that preserve message boundaries.
 ///
 /// # Errors
 /// Those of the system call.
@@ -316,8 +316,8 @@ fn pair_of(kind: i32) -> io::Result<[OwnedFd; 2]> {
     Ok(ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// Receives what is there, waiting for something. 0 bytes: the other side is gone. A signal ends it, or does
-/// not, as its handler was installed.
+/// Receives the available bytes, waiting for some. 0 bytes: the other side has closed. Whether a signal
+/// interrupts it depends on the flags of its handler.
 ///
 /// # Errors
 /// Those of the system call.
@@ -327,7 +327,7 @@ pub fn receive_some(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
     if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
 }
 
-/// Waits until there is something to receive, for so long at most; whether there is.
+/// Waits until there is something to receive, at most `time`; whether there is.
 pub fn is_readable_within(socket: RawFd, time: Duration) -> bool {
     let mut wanted = libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 };
     let time = libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
@@ -335,8 +335,8 @@ pub fn is_readable_within(socket: RawFd, time: Duration) -> bool {
     unsafe { libc::ppoll(&mut wanted, 1, &time, std::ptr::null()) > 0 }
 }
 
-/// Waits until one of these descriptors is ready, for so long at most if there is a limit; their `revents`
-/// say which are. A signal ends the wait.
+/// Waits until one of these descriptors is ready, at most `most` if there is a limit; their `revents` show
+/// which are. A signal ends the wait.
 ///
 /// # Errors
 /// Those of the system call.
@@ -357,7 +357,7 @@ pub fn wait_for_any(polled: &mut [libc::pollfd], most: Option<Duration>) -> io::
     }
 }
 
-/// Receives a message, and the descriptor that came with it. 0 bytes: the other side is gone.
+/// Receives a message and its descriptor. 0 bytes: the other side has closed.
 ///
 /// # Errors
 /// Those of the system call.
@@ -365,8 +365,7 @@ pub fn receive(socket: RawFd, bytes: &mut [u8]) -> io::Result<(usize, Option<Own
     receive_fds(socket, bytes).map(|(length, [first])| (length, first))
 }
 
-/// Receives a message, and the first descriptors that came with it; others are closed. 0 bytes: the other
-/// side is gone.
+/// Receives a message and its first descriptors; others are closed. 0 bytes: the other side has closed.
 ///
 /// # Errors
 /// Those of the system call.
@@ -400,7 +399,7 @@ pub fn receive_fds<const MOST: usize>(
         if let Some(header) = header.filter(is_fd) {
             let data = libc::CMSG_DATA(header).cast::<RawFd>();
             let count = (header.cmsg_len - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
-            // Descriptors that have no place here are closed.
+            // Excess descriptors are closed.
             for index in 0..count {
                 let fd = OwnedFd::from_raw_fd(data.add(index).read_unaligned());
                 if let Some(place) = fds.get_mut(index) {

@@ -5,7 +5,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const GROUPS: i32 = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
-/// Changes that are read at once; what they are is looked up afterwards.
+/// Size of the buffer for notifications, whose contents are not used.
 const MESSAGE_BYTES: usize = 8 << 10;
 
 pub(crate) fn open() -> io::Result<OwnedFd> {
@@ -27,7 +27,8 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
 }
 
-/// Throws away what waits. True when there was something, or so much that the kernel lost some (`ENOBUFS`).
+/// Discards the waiting notifications. True when there were some, or so many that the kernel lost some
+/// (`ENOBUFS`).
 pub(crate) fn drain(fd: RawFd) -> bool {
     let mut buffer = [0u8; MESSAGE_BYTES];
     let mut any = false;
