@@ -92,7 +92,10 @@ pub(super) fn act(what: &RunArgs, plan: &Plan) -> Result<ExitCode, Error> {
     if measured.valid {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("rockery: packets were handled too late for valid results: use --slow {} or more", next(&measured));
+    eprintln!(
+        "rockery: packets were handled too late for valid results: use --slow {} or more",
+        next(&measured)
+    );
     Ok(ExitCode::FAILURE)
 }
 
