@@ -3,9 +3,10 @@
 
 use crate::clock::Clock;
 use crate::device::Device;
-use crate::frame::link_local;
+use crate::frame::{VNET_BYTES, link_local};
 use crate::neighbours::Neighbours;
 use crate::network::{Network, Port};
+use crate::pieces::Slice;
 use crate::plan::LiveHost;
 use crate::tap::{FRAME_MAX, Tap};
 use fabric::{Rate, Time};
@@ -40,8 +41,9 @@ pub fn tap_frame(bytes: &[u8]) {
     while let Some(class) = tap.next_class(&host(0).marks) {
         assert!(class < 8, "class {class}");
         let Some(taken) = tap.take(&mut out) else { continue };
-        assert!(taken.wire_bytes < taken.length && taken.length <= FRAME_MAX, "{taken:?}");
-        tap.put(&mut out[..taken.length], MARKED);
+        let length = taken.length + taken.payload.as_ref().map_or(0, Slice::len);
+        assert!(taken.wire_bytes + VNET_BYTES == length && length <= FRAME_MAX, "{taken:?}");
+        tap.put(&mut out[..taken.length], taken.payload.as_ref(), MARKED);
     }
     for frame in &tap.lldp {
         let _ = crate::lldp::said(frame);

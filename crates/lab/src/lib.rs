@@ -29,6 +29,7 @@ mod marking;
 mod measurement;
 mod neighbours;
 mod network;
+mod pieces;
 mod plan;
 mod ports;
 mod segments;

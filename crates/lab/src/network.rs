@@ -7,6 +7,7 @@ use crate::frame::{VNET_BYTES, add_tag};
 use crate::lateness::Lateness;
 use crate::marking::{Marked, marks};
 use crate::neighbours::{HostAddresses, Neighbours};
+use crate::pieces::Slice;
 use crate::plan::LiveHost;
 use crate::tap::{FRAME_MAX, Taken, Tap, set_tos};
 use crate::tracking::Tracking;
@@ -84,11 +85,14 @@ pub(crate) struct Port {
 struct Flight {
     from: u32,
     kind: FlightKind,
-    /// Bytes of the packet; those of a payload that is still in a ring included.
+    /// Bytes of the packet; those of a payload that is still in a ring included, those in the memory of a tap
+    /// not.
     length: usize,
     bytes: Box<[u8]>,
     /// Where the payload is, if it is not in `bytes`: in a ring of a device of the sender.
     payload: Option<Outside>,
+    /// Where the payload of a frame is, if it is not in `bytes`: in the memory of the sender's tap.
+    slice: Option<Slice>,
 }
 
 /// A payload that is still in a ring. It is copied when the packet is delivered, or when the network has come
@@ -230,6 +234,7 @@ impl Network {
         let devices = || self.ports.iter().flat_map(|port| &port.devices);
         let waiting: BTreeSet<u32> = devices().flat_map(|device| device.waiting.iter().copied()).collect();
         self.kept.clear();
+        self.flights.iter_mut().for_each(|flight| flight.slice = None);
         self.free = (0..self.flights.len() as u32).filter(|token| !waiting.contains(token)).collect();
         for port in &mut self.ports {
             (port.asks, port.counters) = (false, HostCounters::default());
@@ -266,22 +271,28 @@ impl Network {
     #[inline]
     fn give_back(&mut self, token: u32) {
         self.let_go(token);
-        if self.keeps { self.kept.push(token) } else { self.free.push(token) }
+        if self.keeps {
+            return self.kept.push(token);
+        }
+        self.flights[token as usize].slice = None;
+        self.free.push(token);
     }
 
     /// Frees the slots of packets that a capture may have needed.
     pub(crate) fn release_kept(&mut self) {
+        self.kept.iter().for_each(|token| self.flights[*token as usize].slice = None);
         self.free.append(&mut self.kept);
     }
 
     /// The bytes of a packet as they are on a link.
     pub(crate) fn frame_of(&self, token: u32, captured: &CapturedFrame) -> Option<Vec<u8>> {
         let CapturedFrame::Packet { tos, pcp, hop_limit, .. } = captured else { return None };
-        let Flight { from, kind, length, bytes, .. } = self.flights.get(token as usize)?;
+        let Flight { from, kind, length, bytes, slice, .. } = self.flights.get(token as usize)?;
         let bytes = bytes.get(..*length)?;
         let vlan = self.ports[self.place(*from)?].host.vlan();
         let FlightKind::Rdma(header, transport) = kind else {
-            let mut frame = bytes.get(VNET_BYTES..)?.to_vec();
+            let payload = slice.as_ref().map_or(&[][..], Slice::bytes);
+            let mut frame = [bytes.get(VNET_BYTES..)?, payload].concat();
             set_tos(&mut frame, *tos);
             pcp.iter().for_each(|pcp| add_tag(&mut frame, *pcp, vlan));
             return Some(frame);
@@ -309,7 +320,14 @@ impl Network {
             return None;
         }
         let bytes = vec![0; FRAME_MAX].into_boxed_slice();
-        self.flights.push(Flight { from: 0, kind: FlightKind::Frame, length: 0, bytes, payload: None });
+        self.flights.push(Flight {
+            from: 0,
+            kind: FlightKind::Frame,
+            length: 0,
+            bytes,
+            payload: None,
+            slice: None,
+        });
         Some(self.flights.len() as u32 - 1)
     }
 
@@ -495,7 +513,9 @@ impl Network {
             let flight = &mut self.flights[token as usize];
             (flight.from, flight.kind) = (from, FlightKind::Frame);
             let taken = self.ports[place].tap.as_mut()?.take(&mut flight.bytes);
-            let Some(Taken { length, wire_bytes, tos, hash, destination, source, source_ip }) = taken else {
+            let Some(Taken { length, payload, wire_bytes, tos, hash, destination, source, source_ip }) =
+                taken
+            else {
                 self.free.push(token);
                 continue;
             };
@@ -514,6 +534,7 @@ impl Network {
                 continue;
             };
             port.counters.frames_sent += 1;
+            self.flights[token as usize].slice = payload;
             let pcp = if port.host.vlan() > 0 { marks[0].pcp } else { None };
             let tag = if pcp.is_some() { TAG_BYTES } else { 0 };
             return Some(LivePacket {
@@ -687,9 +708,9 @@ impl LiveHosts for Network {
                 return;
             }
         } else {
-            let bytes = &mut flight.bytes[..flight.length];
-            let port = &mut self.ports[place];
-            let taken = port.tap.as_mut().is_some_and(|tap| tap.put(bytes, packet.tos));
+            let Flight { bytes, length, slice, .. } = flight;
+            let (bytes, port) = (&mut bytes[..*length], &mut self.ports[place]);
+            let taken = port.tap.as_mut().is_some_and(|tap| tap.put(bytes, slice.as_ref(), packet.tos));
             *(if taken { &mut port.counters.frames_received } else { &mut port.counters.not_taken }) += 1;
         }
         self.give_back(token);

@@ -5,6 +5,9 @@
 //! Checksums of segments stay partial, as the kernel passed them: a sum over the pseudo header alone.
 
 use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES};
+use crate::pieces::{PIECES_MAX, Pieces, Slice};
+use std::io::IoSlice;
+use std::ops::Range;
 
 const NEEDS_CHECKSUM: u8 = 1;
 const GSO_TCP_V4: u8 = 1;
@@ -45,10 +48,11 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).map_or(0, |word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
 }
 
-/// Sets the lengths of a frame, and its checksums: of IPv4 whole, of TCP over the pseudo header.
-fn finish(frame: &mut [u8], at: Layout) {
-    let ip_bytes = (frame.len() - ETHERNET_BYTES) as u16;
-    let tcp_bytes = (frame.len() - at.tcp) as u16;
+/// Sets the lengths of a frame that begins with these headers, and its checksums: of IPv4 whole, of TCP over
+/// the pseudo header.
+fn finish(frame: &mut [u8], at: Layout, payload: usize) {
+    let ip_bytes = (at.payload - ETHERNET_BYTES + payload) as u16;
+    let tcp_bytes = (at.payload - at.tcp + payload) as u16;
     let mut sum = Checksum::default();
     if at.is_v6 {
         frame[18..20].copy_from_slice(&(ip_bytes - 40).to_be_bytes());
@@ -64,6 +68,16 @@ fn finish(frame: &mut [u8], at: Layout) {
     sum.add(&[0, TCP]);
     sum.add(&tcp_bytes.to_be_bytes());
     frame[at.tcp + 16..at.tcp + 18].copy_from_slice(&sum.folded().to_be_bytes());
+}
+
+/// A segment of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Segment {
+    /// Bytes of its headers, that of the virtual network device included.
+    pub(crate) headers: usize,
+    /// Where its payload is in what was read.
+    pub(crate) payload: Range<usize>,
+    pub(crate) is_last: bool,
 }
 
 /// A long frame that is cut into segments, one after the other.
@@ -89,22 +103,20 @@ impl Cut {
         })
     }
 
-    /// Writes the next segment, with its header, to `out`; its length, and whether it is the last one. `None`
-    /// where it does not fit.
-    pub(crate) fn next(&mut self, bytes: &[u8], out: &mut [u8]) -> Option<(usize, bool)> {
+    /// Writes the headers of the next segment to `out`, which the segment has to fit. `None` where it does not.
+    pub(crate) fn next(&mut self, bytes: &[u8], out: &mut [u8]) -> Option<Segment> {
         let (head, frame) = bytes.split_at_checked(VNET_BYTES)?;
         let Layout { tcp, payload, is_v6 } = self.layout;
         let begin = payload + self.made * self.segment;
         let end = (begin + self.segment).min(frame.len());
         let (is_first, is_last) = (self.made == 0, end == frame.len());
-        let length = VNET_BYTES + payload + end.checked_sub(begin)?;
-        let out = out.get_mut(..length)?;
-        let (out_head, segment) = out.split_at_mut(VNET_BYTES);
+        let length = end.checked_sub(begin)?;
+        let out = out.get_mut(..VNET_BYTES + payload + length)?;
+        let (out_head, segment) = out[..VNET_BYTES + payload].split_at_mut(VNET_BYTES);
         out_head.fill(0);
         out_head[0] = NEEDS_CHECKSUM;
         out_head[6..10].copy_from_slice(&head[6..10]);
-        segment[..payload].copy_from_slice(&frame[..payload]);
-        segment[payload..].copy_from_slice(&frame[begin..end]);
+        segment.copy_from_slice(&frame[..payload]);
         let sequence = word(frame, tcp + 4).wrapping_add((self.made * self.segment) as u32);
         segment[tcp + 4..tcp + 8].copy_from_slice(&sequence.to_be_bytes());
         if !is_first {
@@ -117,17 +129,19 @@ impl Cut {
             let id = u16::from_be_bytes([frame[18], frame[19]]).wrapping_add(self.made as u16);
             segment[18..20].copy_from_slice(&id.to_be_bytes());
         }
-        finish(segment, self.layout);
+        finish(segment, self.layout, length);
         self.made += 1;
-        Some((length, is_last))
+        let payload = VNET_BYTES + begin..VNET_BYTES + end;
+        Some(Segment { headers: VNET_BYTES + self.layout.payload, payload, is_last })
     }
 }
 
 /// Segments of one flow that follow each other, about to be handed to the kernel as one frame.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
-    /// Header and frame.
-    bytes: Vec<u8>,
+    /// The headers of the first one.
+    headers: Vec<u8>,
+    payload: Pieces,
     layout: Option<Layout>,
     segment: usize,
     count: usize,
@@ -135,31 +149,37 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
-    /// Adds a frame; false where it does not continue what is here.
-    pub(crate) fn add(&mut self, bytes: &[u8]) -> bool {
+    /// Adds a frame, of which a part of the payload may be elsewhere; false where it does not continue what
+    /// is here.
+    pub(crate) fn add(&mut self, bytes: &[u8], slice: Option<&Slice>) -> bool {
         let Some((head, frame)) = bytes.split_at_checked(VNET_BYTES) else { return false };
         let Some(layout) = layout(frame) else { return false };
-        let length = frame.len() - layout.payload;
+        let own = &frame[layout.payload..];
+        let length = own.len() + slice.map_or(0, Slice::len);
         let flags = frame[layout.tcp + 13];
         if head[0] & NEEDS_CHECKSUM == 0 || head[1] != 0 || length == 0 || flags & !PSH != ACK {
             return false;
         }
         let sequence = word(frame, layout.tcp + 4);
         if self.count == 0 {
-            self.bytes.extend_from_slice(bytes);
+            self.headers.extend_from_slice(&bytes[..VNET_BYTES + layout.payload]);
             (self.layout, self.segment, self.count) = (Some(layout), length, 1);
         } else {
             let continues = self.layout == Some(layout)
                 && sequence == self.next
                 && length <= self.segment
-                && self.bytes.len() + length <= MERGED_MAX
-                && same_headers(&self.bytes[VNET_BYTES..], frame, layout);
+                && self.headers.len() + self.payload.len() + length <= MERGED_MAX
+                && self.payload.has_room()
+                && same_headers(&self.headers[VNET_BYTES..], frame, layout);
             if !continues {
                 return false;
             }
-            self.bytes.extend_from_slice(&frame[layout.payload..]);
-            self.bytes[VNET_BYTES + layout.tcp + 13] |= flags & PSH;
+            self.headers[VNET_BYTES + layout.tcp + 13] |= flags & PSH;
             self.count += 1;
+        }
+        self.payload.copy(own);
+        if let Some(slice) = slice {
+            self.payload.push(slice);
         }
         self.next = sequence.wrapping_add(length as u32);
         true
@@ -168,23 +188,26 @@ impl Merged {
     /// Whether nothing can follow: the segments have PSH set, or the last one was shorter.
     pub(crate) fn is_closed(&self) -> bool {
         let Some(layout) = self.layout else { return false };
-        let payload = self.bytes.len() - VNET_BYTES - layout.payload;
-        self.bytes[VNET_BYTES + layout.tcp + 13] & PSH != 0 || payload != self.count * self.segment
+        let is_pushed = self.headers[VNET_BYTES + layout.tcp + 13] & PSH != 0;
+        is_pushed || self.payload.len() != self.count * self.segment
     }
 
     /// Passes on what is here, and begins anew.
-    pub(crate) fn flush(&mut self, write: impl FnOnce(&[u8], &[u8]) -> bool) -> bool {
+    pub(crate) fn flush(&mut self, write: impl FnOnce(&[IoSlice<'_>]) -> bool) -> bool {
         let Some(layout) = self.layout.take() else { return true };
         if self.count > 1 {
-            let (head, frame) = self.bytes.split_at_mut(VNET_BYTES);
+            let (head, frame) = self.headers.split_at_mut(VNET_BYTES);
             head[1] = if layout.is_v6 { GSO_TCP_V6 } else { GSO_TCP_V4 };
             head[2..4].copy_from_slice(&(layout.payload as u16).to_le_bytes());
             head[4..6].copy_from_slice(&(self.segment as u16).to_le_bytes());
-            finish(frame, layout);
+            finish(frame, layout, self.payload.len());
         }
-        let (head, frame) = self.bytes.split_at(VNET_BYTES);
-        let written = write(head, frame);
-        self.bytes.clear();
+        let mut all = [IoSlice::new(&[]); PIECES_MAX + 1];
+        all[0] = IoSlice::new(&self.headers);
+        let count = 1 + self.payload.fill(&mut all[1..]);
+        let written = write(&all[..count]);
+        self.headers.clear();
+        self.payload.clear();
         self.count = 0;
         written
     }
@@ -201,6 +224,7 @@ fn same_headers(one: &[u8], other: &[u8], at: Layout) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::rc::Rc;
 
     /// A frame of IPv4 or IPv6 with `payload` bytes, that is to be cut into segments of 1448.
     fn long(payload: usize, is_v6: bool) -> Vec<u8> {
@@ -214,7 +238,7 @@ mod tests {
         (frame[tcp + 12], frame[tcp + 13]) = (8 << 4, ACK | PSH);
         frame.extend((0..payload).map(|byte| (byte % 251) as u8));
         let layout = layout(&frame).unwrap();
-        finish(&mut frame, layout);
+        finish(&mut frame, layout, payload);
         let mut bytes = vec![NEEDS_CHECKSUM, if is_v6 { GSO_TCP_V6 } else { GSO_TCP_V4 }];
         bytes.extend(((tcp + 32) as u16).to_le_bytes());
         bytes.extend(1448_u16.to_le_bytes());
@@ -229,10 +253,11 @@ mod tests {
         let mut all = Vec::new();
         loop {
             let mut out = vec![0; 9216];
-            let (length, last) = cut.next(bytes, &mut out).unwrap();
-            out.truncate(length);
+            let segment = cut.next(bytes, &mut out).unwrap();
+            out.truncate(segment.headers);
+            out.extend_from_slice(&bytes[segment.payload]);
             all.push(out);
-            if last {
+            if segment.is_last {
                 return all;
             }
         }
@@ -244,17 +269,29 @@ mod tests {
             let bytes = long(payload, is_v6);
             let all = segments(&bytes);
             assert_eq!(all.len(), payload.div_ceil(1448));
-            let mut merged = Merged::default();
-            for (index, segment) in all.iter().enumerate() {
-                assert!(!merged.is_closed() && merged.add(segment), "{index}");
+            let whole: Rc<[u8]> = bytes.as_slice().into();
+            // Copied, shared, and in turns.
+            for shared in [0, 1, 2] {
+                let mut merged = Merged::default();
+                let mut begin = bytes.len() - payload;
+                for (index, segment) in all.iter().enumerate() {
+                    let headers = bytes.len() - payload;
+                    let slice = Slice::new(&whole, begin..begin + segment.len() - headers);
+                    begin += segment.len() - headers;
+                    let is_shared = shared == 1 || shared == 2 && index % 2 == 0;
+                    let (bytes, slice) =
+                        if is_shared { (&segment[..headers], Some(&slice)) } else { (&segment[..], None) };
+                    assert!(!merged.is_closed() && merged.add(bytes, slice), "{index}");
+                }
+                assert!(merged.is_closed());
+                let mut out = Vec::new();
+                assert!(merged.flush(|pieces| {
+                    out = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+                    assert!(shared != 1 || pieces.len() == 2, "one piece of memory");
+                    true
+                }));
+                assert_eq!(out, bytes);
             }
-            assert!(merged.is_closed());
-            let mut out = Vec::new();
-            assert!(merged.flush(|head, frame| {
-                out = [head, frame].concat();
-                true
-            }));
-            assert_eq!(out, bytes);
         }
     }
 
@@ -281,12 +318,12 @@ mod tests {
         let all = segments(&long(4000, false));
         for (at, value) in [(15, 3), (26, 9), (34, 9), (42, 9), (60, 9)] {
             let mut merged = Merged::default();
-            assert!(merged.add(&all[0]));
+            assert!(merged.add(&all[0], None));
             let mut other = all[1].clone();
             other[VNET_BYTES + at] ^= value;
-            assert!(!merged.add(&other), "{at}");
-            assert!(!merged.add(&all[2]), "a gap");
-            assert!(merged.add(&all[1]));
+            assert!(!merged.add(&other, None), "{at}");
+            assert!(!merged.add(&all[2], None), "a gap");
+            assert!(merged.add(&all[1], None));
         }
     }
 
@@ -299,7 +336,7 @@ mod tests {
         assert_eq!(Cut::of(&udp), None);
         for length in 0..80 {
             assert_eq!(Cut::of(&long(4000, true)[..length]), None);
-            assert!(!Merged::default().add(&long(4000, true)[..length]));
+            assert!(!Merged::default().add(&long(4000, true)[..length], None));
         }
     }
 }

@@ -6,11 +6,12 @@
 
 use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES, class_of};
 use crate::neighbours::{ETHERTYPE_ARP, ETHERTYPE_IPV6, Neighbours, arp_answer, solicited};
+use crate::pieces::{Buffers, Slice};
 use crate::segments::{Cut, Merged};
 use crate::sys::interface;
 use sim::world::Marking;
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -26,10 +27,12 @@ const ETHERTYPE_LLDP: [u8; 2] = [0x88, 0xcc];
 const LLDP_MAX: usize = 16;
 
 /// A frame that was taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
-    /// Bytes, the header before the frame included.
+    /// Bytes that were written, the header before the frame included.
     pub(crate) length: usize,
+    /// The rest of the frame, where that stays in the memory of the tap.
+    pub(crate) payload: Option<Slice>,
     /// Bytes of the frame from the destination address to the last byte before the check sequence.
     pub(crate) wire_bytes: usize,
     /// DSCP and ECN.
@@ -48,7 +51,7 @@ pub(crate) struct Taken {
 #[derive(Debug)]
 pub(crate) struct Tap {
     fd: OwnedFd,
-    buffer: Box<[u8]>,
+    buffers: Buffers,
     /// Bytes of the frame in the buffer; 0 when it is empty.
     length: usize,
     /// How it is cut, if it is longer than the MTU.
@@ -64,10 +67,9 @@ pub(crate) struct Tap {
 
 impl Tap {
     pub(crate) fn new(fd: OwnedFd, neighbours: Neighbours) -> Self {
-        let buffer = vec![0; READ_BYTES_MAX].into_boxed_slice();
         Self {
             fd,
-            buffer,
+            buffers: Buffers::new(READ_BYTES_MAX),
             length: 0,
             cut: None,
             merged: Merged::default(),
@@ -113,10 +115,10 @@ impl Tap {
             if !self.readable {
                 return None;
             }
-            match interface::read(self.fd.as_raw_fd(), &mut self.buffer) {
+            match interface::read(self.fd.as_raw_fd(), self.buffers.free()) {
                 Some(length) => {
                     self.length = length;
-                    self.cut = self.buffer.get(..length).and_then(Cut::of);
+                    self.cut = self.buffers.bytes().get(..length).and_then(Cut::of);
                 }
                 None => {
                     self.readable = false;
@@ -132,56 +134,70 @@ impl Tap {
     }
 
     fn frame(&self) -> &[u8] {
-        self.buffer.get(VNET_BYTES..self.length).unwrap_or_default()
+        self.buffers.bytes().get(VNET_BYTES..self.length).unwrap_or_default()
     }
 
-    /// Takes the next frame, or the next segment of one; `None` for one that no network carries.
+    /// Takes the next frame, or the next segment of one; `None` for one that no network carries. The payload
+    /// of a segment stays where it was read, unless all memory of the tap has such payloads.
     pub(crate) fn take(&mut self, out: &mut [u8]) -> Option<Taken> {
-        let bytes = self.buffer.get(..self.length)?;
-        let (length, is_last) = match &mut self.cut {
-            Some(cut) => cut.next(bytes, out).unwrap_or((0, true)),
+        let bytes = self.buffers.bytes().get(..self.length)?;
+        let (mut length, mut payload, mut is_last) = (0, None, true);
+        match &mut self.cut {
+            Some(cut) => {
+                if let Some(segment) = cut.next(bytes, out) {
+                    (length, is_last) = (segment.headers, segment.is_last);
+                    payload = self.buffers.slice(segment.payload.clone());
+                    if payload.is_none() {
+                        let end = length + segment.payload.len();
+                        out.get_mut(length..end)?.copy_from_slice(bytes.get(segment.payload)?);
+                        length = end;
+                    }
+                }
+            }
             None => {
                 let fits = out.get_mut(..bytes.len()).map(|out| out.copy_from_slice(bytes));
-                (fits.map_or(0, |()| bytes.len()), true)
+                length = fits.map_or(0, |()| bytes.len());
             }
-        };
+        }
         if is_last {
             (self.length, self.cut) = (0, None);
         }
         let frame = out.get(VNET_BYTES..length)?;
         let (tos, hash, destination) = (tos(frame)?, hash(frame), *frame.first_chunk()?);
         let (source, source_ip) = (*frame.get(6..)?.first_chunk()?, source_ip(frame)?);
-        Some(Taken { length, wire_bytes: frame.len(), tos, hash, destination, source, source_ip })
+        let wire_bytes = frame.len() + payload.as_ref().map_or(0, Slice::len);
+        Some(Taken { length, payload, wire_bytes, tos, hash, destination, source, source_ip })
     }
 
-    /// Hands a frame to the kernel, marked as switches left it; false when the kernel does not take it.
-    pub(crate) fn put(&mut self, bytes: &mut [u8], tos: u8) -> bool {
+    /// Hands a frame to the kernel, marked as switches left it; false when the kernel does not take it. The
+    /// rest of the frame may be elsewhere.
+    pub(crate) fn put(&mut self, bytes: &mut [u8], payload: Option<&Slice>, tos: u8) -> bool {
         let Some((_, frame)) = bytes.split_at_mut_checked(VNET_BYTES) else { return false };
         set_tos(frame, tos);
-        if self.merged.add(bytes) {
+        if self.merged.add(bytes, payload) {
             return !self.merged.is_closed() || self.flush();
         }
         self.flush();
-        if self.merged.add(bytes) {
+        if self.merged.add(bytes, payload) {
             return !self.merged.is_closed() || self.flush();
         }
         // The header passes unchanged: a checksum left to compute stays so, and a verified one stays valid.
-        let (head, frame) = bytes.split_at(VNET_BYTES);
         self.readable = true;
-        interface::write(self.fd.as_raw_fd(), head, frame)
+        let payload = payload.map_or(&[][..], Slice::bytes);
+        interface::write(self.fd.as_raw_fd(), &[IoSlice::new(bytes), IoSlice::new(payload)])
     }
 
     /// Hands a frame to the kernel that the port of the switch, or the lab, made.
     pub(crate) fn put_control(&self, frame: &[u8]) {
-        interface::write(self.fd.as_raw_fd(), &[0; VNET_BYTES], frame);
+        interface::write(self.fd.as_raw_fd(), &[IoSlice::new(&[0; VNET_BYTES]), IoSlice::new(frame)]);
     }
 
     /// Passes on segments that were held back to be merged.
     pub(crate) fn flush(&mut self) -> bool {
         let (fd, readable) = (self.fd.as_raw_fd(), &mut self.readable);
-        self.merged.flush(|head, frame| {
+        self.merged.flush(|pieces| {
             *readable = true;
-            interface::write(fd, head, frame)
+            interface::write(fd, pieces)
         })
     }
 
@@ -278,7 +294,7 @@ mod tests {
         assert!(tap.next_class(&host(0).marks).is_none() && !tap.has_frame());
         let mut frame = [0; VNET_BYTES + 64];
         frame[VNET_BYTES + 12..][..3].copy_from_slice(&[8, 0, 0x45]);
-        tap.put(&mut frame, 0);
+        tap.put(&mut frame, None, 0);
         assert!(tap.has_frame());
     }
 }

@@ -1,7 +1,7 @@
 //! Network interfaces: taps, addresses, and their state.
 
 use super::{checked, owned};
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -151,11 +151,8 @@ pub(crate) fn read(tap: RawFd, buffer: &mut [u8]) -> Option<usize> {
     usize::try_from(length).ok().filter(|length| *length > 0)
 }
 
-/// Writes a frame to a tap, in two pieces; false when the kernel does not take it.
-pub(crate) fn write(tap: RawFd, head: &[u8], body: &[u8]) -> bool {
-    let piece =
-        |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let pieces = [piece(head), piece(body)];
-    // SAFETY: two slices with their lengths, which the call only reads.
-    unsafe { libc::writev(tap, pieces.as_ptr(), 2) > 0 }
+/// Writes a frame to a tap, in pieces; false when the kernel does not take it.
+pub(crate) fn write(tap: RawFd, pieces: &[IoSlice<'_>]) -> bool {
+    // SAFETY: an `IoSlice` is an `iovec`, which the call only reads, as it does the bytes.
+    unsafe { libc::writev(tap, pieces.as_ptr().cast(), pieces.len() as i32) > 0 }
 }
