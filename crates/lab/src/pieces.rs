@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 /// Pieces of a payload at most.
 pub(crate) const PIECES_MAX: usize = 64;
-/// Buffers of a tap at most, beside the one into which it reads. When all of them have payloads of frames that
-/// are in the network, payloads of further ones are copied.
+/// Buffers of a tap at most, beside the one into which it reads. When all of them have payloads of frames
+/// that are in the network, payloads of further ones are copied.
 const BUFFERS_MAX: usize = 32;
 
 /// A part of a buffer.

@@ -103,7 +103,8 @@ impl Cut {
         })
     }
 
-    /// Writes the headers of the next segment to `out`, which the segment has to fit. `None` where it does not.
+    /// Writes the headers of the next segment to `out`, which the segment has to fit. `None` where it does
+    /// not.
     pub(crate) fn next(&mut self, bytes: &[u8], out: &mut [u8]) -> Option<Segment> {
         let (head, frame) = bytes.split_at_checked(VNET_BYTES)?;
         let Layout { tcp, payload, is_v6 } = self.layout;

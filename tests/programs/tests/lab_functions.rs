@@ -134,9 +134,9 @@ to = ["client"]
 messages = 1
 "#;
 
-/// `ping` tries twice, where no answer is expected. `reaches` tries until there is one: a kernel that asked for
-/// an address while nothing was reachable drops the first packet after that with it, and an interface that gets
-/// a carrier sends nothing before a worker of the kernel has run.
+/// `ping` tries twice, where no answer is expected. `reaches` tries until there is one: a kernel that asked
+/// for an address while nothing was reachable drops the first packet after that with it, and an interface
+/// that gets a carrier sends nothing before a worker of the kernel has run.
 const PINGS: &str = r#"
         ping() {
             $R lab exec $1 -- ping -4 -c ${4:-2} -W 2 $2 >/dev/null && ANSWER=yes || ANSWER=no

@@ -37,7 +37,8 @@ struct Shared {
 }
 
 /// Storage in class 3 weighs three times as much as class 1, in which iperf3 is. The switch counts packets,
-/// so segments of TCP are as long as packets of RDMA. Counted is what leaves after the first `skipped` packets.
+/// so segments of TCP are as long as packets of RDMA. Counted is what leaves after the first `skipped`
+/// packets.
 fn shared(slow: u32, options: &str, skipped: u32) -> Shared {
     let said = live::script(
         &format!(
@@ -71,17 +72,17 @@ fn shared(slow: u32, options: &str, skipped: u32) -> Shared {
     Shared { ratio: counts[1] / counts[0], is_valid: find("valid: ") == "True", said }
 }
 
-/// DCQCN is off: its pacing sends nothing while a program waits for a processor, and a class that is not always
-/// backlogged has no share to compare.
+/// DCQCN is off: its pacing sends nothing while a program waits for a processor, and a class that is not
+/// always backlogged has no share to compare.
 #[test]
 fn iperf3_and_storage_share_a_port_one_to_three() {
     let Shared { ratio, said, .. } = shared(1000, "--set nic.default.congestion=off", 0);
     assert!((ratio / 3.0 - 1.0).abs() <= 0.05, "{ratio}: {said}");
 }
 
-/// With DCQCN, when rates have settled. On a machine with other work senders hear late that they may send, and
-/// storage leaves a part of its share to iperf3; the slower the lab, the less. A lab that did not keep up with
-/// its clock at any slowdown proves nothing.
+/// With DCQCN, when rates have settled. On a machine with other work senders hear late that they may send,
+/// and storage leaves a part of its share to iperf3; the slower the lab, the less. A lab that did not keep
+/// up with its clock at any slowdown proves nothing.
 #[test]
 fn storage_that_dcqcn_paces_has_its_share_too() {
     let mut all = String::new();
