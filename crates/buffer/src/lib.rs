@@ -38,6 +38,15 @@ impl Buffer {
         Self::of(Memory::zeroed(whole_pages(length)))
     }
 
+    /// As [`Buffer::zeroed`], for contents of which most may stay zero: pages that are never written use no
+    /// memory, and there are no large ones.
+    ///
+    /// # Panics
+    /// As [`Buffer::zeroed`].
+    pub fn sparse(length: usize) -> Self {
+        Self::of(Memory::sparse(whole_pages(length)))
+    }
+
     /// As [`Buffer::zeroed`], in memory that peers on this host can map, if there is any left.
     ///
     /// # Panics
@@ -118,7 +127,7 @@ mod tests {
 
     #[test]
     fn buffers_begin_at_pages() {
-        for make in [Buffer::zeroed, Buffer::mappable] {
+        for make in [Buffer::zeroed, Buffer::sparse, Buffer::mappable] {
             for (length, rounded) in [(0, ALIGNMENT), (5000, 8192), (1 << 20, 1 << 20)] {
                 let mut buffer = make(length);
                 assert_eq!((buffer.len(), buffer.as_ptr() as usize % ALIGNMENT), (rounded, 0));

@@ -17,6 +17,15 @@ pub(super) struct Piece {
     offset: Option<libc::off_t>,
 }
 
+/// Half of a large page, in bytes.
+pub(super) const HALF: usize = 1 << 20;
+
+/// Half of a large page that no piece has.
+struct Half(NonNull<u8>);
+
+// SAFETY: memory that only its owner accesses.
+unsafe impl Send for Half {}
+
 struct Arena {
     file: OwnedFd,
     /// Offset after the last piece.
@@ -71,9 +80,42 @@ impl Piece {
         Some(Self { start, length, offset: None })
     }
 
+    /// Maps private memory of [`HALF`] bytes: half of a large page, where the kernel has large pages for
+    /// programs that ask. The other half is the next piece.
+    pub(super) fn half() -> Option<Self> {
+        static OTHER: Mutex<Option<Half>> = Mutex::new(None);
+        let mut other = OTHER.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = match other.take() {
+            Some(Half(start)) => start,
+            None => {
+                let start = large_page()?;
+                // SAFETY: within the large page.
+                *other = Some(Half(unsafe { start.add(HALF) }));
+                start
+            }
+        };
+        Some(Self { start, length: HALF, offset: None })
+    }
+
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
+}
+
+/// Maps private memory of two halves that begins where a large page may.
+fn large_page() -> Option<NonNull<u8>> {
+    const LARGE: usize = 2 * HALF;
+    let all = map(2 * LARGE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
+    let before = all.as_ptr().align_offset(LARGE);
+    // SAFETY: `before` is less than a large page, and the mapping has two.
+    let (start, end) = unsafe { (all.add(before), all.add(before + LARGE)) };
+    // SAFETY: parts of the new mapping that nothing uses; lengths of 0 are refused without effect.
+    unsafe {
+        libc::munmap(all.as_ptr().cast(), before);
+        libc::munmap(end.as_ptr().cast(), LARGE - before);
+        libc::madvise(start.as_ptr().cast(), LARGE, libc::MADV_HUGEPAGE);
+    }
+    Some(start)
 }
 
 fn map(length: usize, how: libc::c_int, fd: libc::c_int, offset: libc::off_t) -> Option<NonNull<u8>> {
@@ -101,8 +143,10 @@ mod tests {
 
     #[test]
     fn pieces_are_zeroed_and_disjoint() {
-        let taken = [Piece::take(8192).unwrap(), Piece::take(4096).unwrap()];
-        for (piece, length) in taken.iter().zip([8192, 4096]) {
+        let halves = || Piece::half().unwrap();
+        drop(halves());
+        let taken = [Piece::take(8192).unwrap(), Piece::take(4096).unwrap(), halves(), halves(), halves()];
+        for (piece, length) in taken.iter().zip([8192, 4096, HALF, HALF, HALF]) {
             // SAFETY: the piece's own bytes.
             let bytes = unsafe { std::slice::from_raw_parts_mut(piece.start().as_ptr(), length) };
             assert!(bytes.iter().all(|byte| *byte == 0));

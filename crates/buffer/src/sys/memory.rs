@@ -4,7 +4,7 @@ use std::alloc::{self, Layout};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use super::arena::Piece;
+use super::arena::{HALF, Piece};
 use crate::ALIGNMENT;
 
 /// From this length on memory is mapped, because the kernel then zeroes pages on first access.
@@ -24,11 +24,20 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Private memory of this length, a whole number of pages that is not zero.
+    /// Private memory of this length, a whole number of pages that is not zero. Memory of 1 MiB is in large
+    /// pages, where the kernel has them.
     ///
     /// # Panics
     /// When `length` is larger than an address space.
     pub(crate) fn zeroed(length: usize) -> Self {
+        match if length == HALF { Piece::half() } else { None } {
+            Some(piece) => Self::of(piece, length),
+            None => Self::sparse(length),
+        }
+    }
+
+    /// As [`Memory::zeroed`], without large pages: pages that are never written use no memory.
+    pub(crate) fn sparse(length: usize) -> Self {
         if length >= MAPPED_MIN
             && let Some(piece) = Piece::alone(length)
         {
