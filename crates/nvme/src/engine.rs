@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Once};
@@ -33,10 +34,12 @@ pub enum Action {
     Read(Buffer),
     /// Read without a buffer: the store lends its own memory.
     Lend,
-    /// Write the start of the buffer.
+    /// Write bytes of the buffer.
     Write {
-        /// The bytes to write, from the start of the buffer.
+        /// The buffer.
         data: Buffer,
+        /// Where the bytes to write begin in the buffer: 0 for disks that block.
+        from: usize,
         /// Whether the data have to be on the medium before the task finishes (FUA).
         durable: bool,
     },
@@ -284,9 +287,9 @@ impl Engine {
         let bytes = length as usize;
         let (operation, is_read, durable) = match action {
             Action::Read(buffer) => (Operation::Read { buffer, length: bytes }, true, false),
-            Action::Write { data, durable } => {
+            Action::Write { data, from: 0, durable } => {
                 if !namespace.fused_lock.begin_unlocked() {
-                    let action = Action::Write { data, durable };
+                    let action = Action::Write { data, from: 0, durable };
                     return Some(Task { cid, action, namespace: Some(namespace), offset, length, tag });
                 }
                 (Operation::Write { buffer: data, length: bytes, durable }, false, durable)
@@ -413,8 +416,8 @@ fn run(task: Task, observer: &mut Observer) -> Finished {
             (finished.lent, finished.length) = (Some(lent.unwrap_or_default()), bytes);
             status
         }
-        Action::Write { data, durable } => {
-            let (status, back) = write(&namespace, offset, data, bytes, durable);
+        Action::Write { data, from, durable } => {
+            let (status, back) = write(&namespace, offset, data, from..from + bytes, durable);
             finished.buffer = Some(back);
             status
         }
@@ -447,8 +450,14 @@ fn run(task: Task, observer: &mut Observer) -> Finished {
     finished
 }
 
-/// Writes the first bytes of a buffer; returns the same buffer, or another one if the store kept it.
-fn write(namespace: &Namespace, offset: u64, data: Buffer, bytes: usize, durable: bool) -> (Status, Buffer) {
+/// Writes bytes of a buffer; returns the same buffer, or another one if the store kept it.
+fn write(
+    namespace: &Namespace,
+    offset: u64,
+    data: Buffer,
+    bytes: Range<usize>,
+    durable: bool,
+) -> (Status, Buffer) {
     let write = || {
         let (result, buffer) = namespace.store().write_buffer(offset, data, bytes, durable);
         (status_of(&result, true), buffer)
@@ -526,5 +535,5 @@ fn copy(namespace: &Namespace, offset: u64, length: u64, sources: &[(u64, u64)],
         }
         done += *bytes as usize;
     }
-    write(namespace, offset, data, done, durable).0
+    write(namespace, offset, data, 0..done, durable).0
 }

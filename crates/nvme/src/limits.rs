@@ -36,9 +36,15 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const TRANSFER_PAGES_LOG2: u8 = 8;
 /// The longest transfer in bytes: 1 MiB.
 pub const TRANSFER_BYTES_MAX: usize = 4096 << TRANSFER_PAGES_LOG2;
-/// Reads of a memory namespace from this length on are sent from the memory of the store. Shorter reads are
-/// copied, because a write to a lent chunk copies the whole chunk.
+/// Reads of a memory namespace from this length on are sent from the memory of the store. A shorter read that
+/// is sent from there is charged as many bytes, because a chunk that is written while it is lent exists twice.
 pub const LENT_BYTES_MIN: usize = 64 << 10;
+/// Reads from this length on are sent from the memory of the store as well while the namespace is not
+/// written. Shorter reads are copied.
+pub const LENT_SHORT_BYTES_MIN: usize = 4096;
+/// Short reads without a write between them after which the namespace counts as not being written: that many
+/// save more time than the writes after them lose by copying lent chunks.
+pub const LENT_SHORT_AFTER_READS: u32 = 16_384;
 /// Data of all commands of one queue that are being executed. Further commands wait.
 pub const QUEUE_DATA_BYTES: usize = 16 << 20;
 /// Data buffers of all connections of a server, free ones included, which hosts share fairly. Commands that

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::budget::Share;
-use crate::limits::QUEUE_DATA_BYTES;
+use crate::limits::{LENT_BYTES_MIN, QUEUE_DATA_BYTES};
 use crate::target::Request;
 use buffer::{ALIGNMENT, Buffer};
 use rdma::Domain;
@@ -102,27 +102,39 @@ impl Pool {
     /// Provides the memory for the data of a command: a buffer, or the charge for memory that the store
     /// lends. `None` when the limit is reached.
     pub(crate) fn provide(&mut self, request: &Request) -> Option<Option<Buffer>> {
-        match request.lends() {
-            true => self.lend(request.length).then_some(None),
-            false => self.take(request.length).map(Some),
+        if request.lends() {
+            if self.lend(request.length) {
+                return Some(None);
+            }
+            if request.length >= LENT_BYTES_MIN {
+                return None;
+            }
         }
+        self.take(request.length).map(Some)
+    }
+
+    /// The charge for `length` bytes that a store lends: more than the bytes of a short read, because the
+    /// store keeps the whole chunk if it is written meanwhile.
+    pub(crate) fn lent_charge(length: usize) -> usize {
+        length.max(LENT_BYTES_MIN)
     }
 
     /// Charges `length` bytes that a store lends, until [`Pool::lent_back`]; `false` when the limit is
     /// reached.
     fn lend(&mut self, length: usize) -> bool {
-        let fits = self.out_bytes == 0 || self.out_bytes + length <= QUEUE_DATA_BYTES;
-        let fits = fits && self.charge(length);
+        let bytes = Self::lent_charge(length);
+        let fits = self.out_bytes == 0 || self.out_bytes + bytes <= QUEUE_DATA_BYTES;
+        let fits = fits && self.charge(bytes);
         if fits {
-            self.out_bytes += length;
+            self.out_bytes += bytes;
         }
         fits
     }
 
-    /// Ends the charge for `length` bytes that a store lent.
-    pub(crate) fn lent_back(&mut self, length: usize) {
-        self.out_bytes = self.out_bytes.saturating_sub(length);
-        self.release(length);
+    /// Ends a charge for memory that a store lent, or `bytes` of it.
+    pub(crate) fn lent_back(&mut self, bytes: usize) {
+        self.out_bytes = self.out_bytes.saturating_sub(bytes);
+        self.release(bytes);
     }
 
     /// Takes a buffer even beyond the limit, for data that have arrived already: in-capsule data, whose sum
@@ -174,6 +186,15 @@ impl Pool {
 mod tests {
     use super::*;
     use crate::limits::TRANSFER_BYTES_MAX;
+
+    #[test]
+    fn short_lent_reads_count_as_long_ones() {
+        let mut pool = Pool::default();
+        let lent = (0..).take_while(|_| pool.lend(4096)).count();
+        assert_eq!(lent, QUEUE_DATA_BYTES / LENT_BYTES_MIN);
+        (0..lent).for_each(|_| pool.lent_back(Pool::lent_charge(4096)));
+        assert_eq!(pool.out_bytes, 0);
+    }
 
     #[test]
     fn buffers_in_use_are_limited() {

@@ -52,7 +52,7 @@ pub(super) mod token {
     pub(in super::super) const RECEIVE: u64 = 0;
     pub(super) const READ: u64 = 1 << 32;
     pub(super) const WRITE: u64 = 2 << 32;
-    /// A WRITE of lent memory, with its length in bytes in the lower half.
+    /// A WRITE of lent memory, with its share of the charge in bytes in the lower half.
     pub(super) const LENT: u64 = 3 << 32;
     pub(super) const LOW: u64 = 0xffff_ffff;
 }
@@ -71,6 +71,8 @@ struct RdmaCommand {
     state: CommandState,
     remote: Remote,
     length: usize,
+    /// Its buffer is the capsule that it came in.
+    in_place: bool,
 }
 
 /// The state of a command. A command leaves the table when its completion is known; its RDMA WRITEs and its
@@ -112,7 +114,8 @@ struct Transfer {
 #[derive(Debug)]
 enum Source {
     Own(Buffer, usize),
-    Lent(Arc<Buffer>, Range<usize>),
+    /// Lent memory, and its share of the charge.
+    Lent(Arc<Buffer>, Range<usize>, usize),
 }
 
 /// A response to send, and the key of the host to invalidate with it (SEND with invalidate).
@@ -429,45 +432,79 @@ impl<'a> Driver<'a> {
             // The host has more commands outstanding than entries (Base 3.3.1.2).
             return Err(io::ErrorKind::InvalidData.into());
         }
-        self.command(&command, behind, now_ns);
-        self.taken.push(buffer);
+        if let Some(capsule) = self.command(&command, bytes - behind.len(), bytes, buffer, now_ns) {
+            self.taken.push(capsule);
+        }
         Ok(())
     }
 
-    fn command(&mut self, command: &Command, behind: &[u8], now_ns: u64) {
-        let (described, in_capsule, remote) = match describe(command, behind) {
+    /// Begins a command whose in-capsule data are `data_from..end` of the capsule. Returns the capsule unless
+    /// the command is executed with the data in it.
+    fn command(
+        &mut self,
+        command: &Command,
+        data_from: usize,
+        end: usize,
+        capsule: Buffer,
+        now_ns: u64,
+    ) -> Option<Buffer> {
+        let (described, in_capsule, remote) = match describe(command, &capsule[data_from..end]) {
             Ok(described) => described,
-            Err(status) => return self.refuse(command, status, Remote::default()),
+            Err(status) => {
+                self.refuse(command, status, Remote::default());
+                return Some(capsule);
+            }
         };
-        let request = match self.queue.accept(command, described, now_ns) {
+        let mut request = match self.queue.accept(command, described, now_ns) {
             Plan::Take(request) => request,
-            Plan::Refuse(status) => return self.refuse(command, status, remote),
+            Plan::Refuse(status) => {
+                self.refuse(command, status, remote);
+                return Some(capsule);
+            }
         };
         let length = request.length;
-        if let Some(data) = in_capsule.filter(|_| request.direction == Direction::FromHost) {
-            let mut buffer = self.pool.take_beyond(length);
-            buffer[..length].copy_from_slice(data);
+        if let Some(data) = in_capsule.clone().filter(|_| request.direction == Direction::FromHost) {
+            let from = data_from + data.start;
+            let in_place = request.is_written_in_place();
+            let (buffer, capsule) = match in_place {
+                true => {
+                    request.data_at = from;
+                    (capsule, None)
+                }
+                false => {
+                    let mut buffer = self.pool.take_beyond(length);
+                    buffer[..length].copy_from_slice(&capsule[from..from + length]);
+                    (buffer, Some(capsule))
+                }
+            };
             let state = CommandState::Received(request);
-            let index = self.commands.insert(RdmaCommand { state, remote, length });
-            return self.execute(index, Some(buffer), now_ns);
+            let index = self.commands.insert(RdmaCommand { state, remote, length, in_place });
+            self.execute(index, Some(buffer), now_ns);
+            return capsule;
         }
         if in_capsule.is_some_and(|data| !data.is_empty()) {
-            return self.refuse(command, Status::SGL_TYPE_INVALID.permanent(), remote);
+            self.refuse(command, Status::SGL_TYPE_INVALID.permanent(), remote);
+            return Some(capsule);
         }
-        if request.direction == Direction::None {
-            let state = CommandState::Received(request);
-            let index = self.commands.insert(RdmaCommand { state, remote, length });
-            return self.execute(index, None, now_ns);
+        let has_data = request.direction != Direction::None;
+        let state = match has_data {
+            true => CommandState::AwaitingBuffer(request),
+            false => CommandState::Received(request),
+        };
+        let index = self.commands.insert(RdmaCommand { state, remote, length, in_place: false });
+        if has_data {
+            self.awaiting_buffer.push_back(index);
+            self.resume(now_ns);
+        } else {
+            self.execute(index, None, now_ns);
         }
-        let state = CommandState::AwaitingBuffer(request);
-        self.awaiting_buffer.push_back(self.commands.insert(RdmaCommand { state, remote, length }));
-        self.resume(now_ns);
+        Some(capsule)
     }
 
     /// Continues commands that wait for a buffer.
     fn resume(&mut self, now_ns: u64) {
         while let Some(index) = self.awaiting_buffer.front().copied() {
-            let Some(RdmaCommand { state, remote, length }) = self.commands.get_mut(index) else {
+            let Some(RdmaCommand { state, remote, length, .. }) = self.commands.get_mut(index) else {
                 self.awaiting_buffer.pop_front();
                 continue;
             };
@@ -495,7 +532,7 @@ impl<'a> Driver<'a> {
             return;
         };
         let gives = request.direction == Direction::ToHost;
-        let lent = if request.lends() { request.length } else { 0 };
+        let lent = if gives && buffer.is_none() { Pool::lent_charge(request.length) } else { 0 };
         match self.queue.execute(request, buffer, now_ns) {
             Outcome::Task(mut task) => {
                 task.tag = index as u32;
@@ -516,7 +553,7 @@ impl<'a> Driver<'a> {
         let (index, gives) = (finished.tag as usize, finished.length > 0);
         match finished.lent {
             Some(lent) if finished.status.is_success() => self.lend(index, lent),
-            Some(_) => self.pool.lent_back(finished.length),
+            Some(_) => self.pool.lent_back(Pool::lent_charge(finished.length)),
             None => {}
         }
         self.reply(index, completion, finished.buffer, gives, now_ns);
@@ -525,11 +562,13 @@ impl<'a> Driver<'a> {
     /// Queues RDMA WRITEs from lent memory to the memory of the host.
     fn lend(&mut self, index: usize, lent: Lent) {
         let Some(mut remote) = self.commands.get(index).map(|command| command.remote) else { return };
+        let length = lent.length();
+        let mut surcharge = Pool::lent_charge(length) - length;
         for (buffer, range) in lent.pieces {
-            let length = range.len() as u64;
-            let source = Source::Lent(buffer, range);
+            let length = range.len();
+            let source = Source::Lent(buffer, range, length + std::mem::take(&mut surcharge));
             self.transfers.push_back(Transfer { read_for: None, source, remote });
-            remote.address = remote.address.wrapping_add(length);
+            remote.address = remote.address.wrapping_add(length as u64);
         }
     }
 
@@ -543,8 +582,10 @@ impl<'a> Driver<'a> {
         now_ns: u64,
     ) {
         let command = self.commands.try_remove(index);
+        let in_place = command.as_ref().is_some_and(|it| it.in_place);
         let (remote, length) = command.map_or((Remote::default(), 0), |it| (it.remote, it.length));
         match buffer {
+            Some(capsule) if in_place => self.taken.push(capsule),
             Some(buffer) if gives && completion.status().is_success() => {
                 let source = Source::Own(buffer, length);
                 self.transfers.push_back(Transfer { read_for: None, source, remote });
@@ -586,14 +627,14 @@ impl<'a> Driver<'a> {
             let place = (remote.address, remote.key);
             let (buffer, length) = match source {
                 Source::Own(buffer, length) => (buffer, length),
-                Source::Lent(buffer, range) => {
+                Source::Lent(buffer, range, charge) => {
                     let length = range.len();
-                    let token = token::LENT | length as u64;
+                    let token = token::LENT | charge as u64;
                     if self.connection.write_shared(&buffer, range.clone(), place, token).map_err(other)? {
                         continue;
                     }
                     // The memory is registered with another device: it is copied.
-                    self.pool.lent_back(length);
+                    self.pool.lent_back(charge);
                     let mut copy = self.pool.take_beyond(length);
                     copy[..length].copy_from_slice(&buffer[range]);
                     (copy, length)
@@ -637,16 +678,16 @@ impl<'a> Driver<'a> {
 
 /// The length that the SGL of a command names, its in-capsule data, and the memory of the host for the other
 /// data (RDMA transport 1.0, 2.3).
-fn describe<'a>(command: &Command, behind: &'a [u8]) -> Result<(u32, Option<&'a [u8]>, Remote), Status> {
+fn describe(command: &Command, behind: &[u8]) -> Result<(u32, Option<Range<usize>>, Remote), Status> {
     match command.sgl() {
         Ok(Sgl::Keyed { address, length, key, invalidate }) => {
             Ok((length, None, Remote { address, key, invalidate: invalidate && length > 0 }))
         }
         Ok(Sgl::InCapsule { offset, length }) => {
             let start = usize::try_from(offset).map_err(|_| Status::SGL_OFFSET_INVALID.permanent())?;
-            let data = start.checked_add(length as usize).and_then(|end| behind.get(start..end));
-            let data = data.ok_or(Status::SGL_OFFSET_INVALID.permanent())?;
-            Ok((length, Some(data), Remote::default()))
+            let end = start.checked_add(length as usize).filter(|end| *end <= behind.len());
+            let end = end.ok_or(Status::SGL_OFFSET_INVALID.permanent())?;
+            Ok((length, Some(start..end), Remote::default()))
         }
         Ok(Sgl::Address { length: 0, .. }) => Ok((0, None, Remote::default())),
         _ => Err(Status::SGL_TYPE_INVALID.permanent()),

@@ -1,12 +1,15 @@
 //! A store in memory. Only chunks that were written use memory, as in a sparse file.
 
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use buffer::Buffer;
 
 use super::Lent;
-use crate::limits::{MEMORY_BYTES_MAX, TRANSFER_BYTES_MAX};
+use crate::limits::{
+    LENT_BYTES_MIN, LENT_SHORT_AFTER_READS, LENT_SHORT_BYTES_MIN, MEMORY_BYTES_MAX, TRANSFER_BYTES_MAX,
+};
 
 /// The unit of allocation and locking: as long as the longest transfer, so that an aligned write of that
 /// length exchanges one chunk for another.
@@ -20,6 +23,8 @@ type Chunk = RwLock<Option<Arc<Buffer>>>;
 pub struct Memory {
     // Locked exclusively only to resize.
     chunks: RwLock<Vec<Chunk>>,
+    /// Short reads since the last write, up to [`LENT_SHORT_AFTER_READS`].
+    calm: AtomicU32,
 }
 
 /// The part of a range that lies in one chunk.
@@ -45,14 +50,14 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
 /// The contents of absent chunks.
 fn zeros() -> &'static Arc<Buffer> {
     static ZEROS: OnceLock<Arc<Buffer>> = OnceLock::new();
-    ZEROS.get_or_init(|| Arc::new(Buffer::zeroed(CHUNK)))
+    ZEROS.get_or_init(|| Arc::new(Buffer::sparse(CHUNK)))
 }
 
 /// The bytes of a chunk for writing; a lent chunk is copied first, unless the write covers it (`whole`).
 fn own(chunk: &mut Option<Arc<Buffer>>, whole: bool) -> &mut [u8] {
     let is_ours = chunk.as_mut().is_some_and(|bytes| Arc::get_mut(bytes).is_some());
     if !is_ours {
-        let mut fresh = Buffer::zeroed(CHUNK);
+        let mut fresh = Buffer::sparse(CHUNK);
         if let Some(lent) = chunk.as_deref().filter(|_| !whole) {
             fresh.copy_from_slice(lent);
         }
@@ -68,7 +73,7 @@ impl Memory {
     /// # Errors
     /// When `bytes` exceeds the limit.
     pub fn new(bytes: u64) -> io::Result<Self> {
-        let memory = Self { chunks: RwLock::default() };
+        let memory = Self { chunks: RwLock::default(), calm: AtomicU32::new(0) };
         memory.resize(bytes)?;
         Ok(memory)
     }
@@ -81,6 +86,26 @@ impl Memory {
         let count = bytes.div_ceil(CHUNK as u64) as usize;
         self.chunks.write().unwrap_or_else(PoisonError::into_inner).resize_with(count, Chunk::default);
         Ok(())
+    }
+
+    /// Whether a read of this length should be lent: a long one, or a short one while nothing is written. A
+    /// write to a lent chunk copies the whole chunk.
+    pub(super) fn lends(&self, length: usize) -> bool {
+        if !(LENT_SHORT_BYTES_MIN..LENT_BYTES_MIN).contains(&length) {
+            return length >= LENT_BYTES_MIN;
+        }
+        let is_calm = self.calm.load(Ordering::Relaxed) >= LENT_SHORT_AFTER_READS;
+        if !is_calm {
+            self.calm.fetch_add(1, Ordering::Relaxed);
+        }
+        is_calm
+    }
+
+    /// Notes a write: short reads are copied for some time.
+    fn disturb(&self) {
+        if self.calm.load(Ordering::Relaxed) != 0 {
+            self.calm.store(0, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn read(&self, offset: u64, data: &mut [u8]) {
@@ -96,6 +121,7 @@ impl Memory {
     }
 
     pub(super) fn write(&self, offset: u64, data: &[u8]) {
+        self.disturb();
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         for part in parts(offset, data.len()) {
             let Some(chunk) = chunks.get(part.chunk) else { continue };
@@ -111,6 +137,7 @@ impl Memory {
             self.write(offset, &data);
             return Some(data);
         }
+        self.disturb();
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         let chunk = chunks.get((offset / CHUNK as u64) as usize)?;
         let before = chunk.write().unwrap_or_else(PoisonError::into_inner).replace(Arc::new(data));
@@ -131,6 +158,7 @@ impl Memory {
 
     /// Clears a range; whole chunks are freed.
     pub(super) fn clear(&self, offset: u64, length: u64) {
+        self.disturb();
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         let (first, end) = (offset / CHUNK as u64, (offset + length).div_ceil(CHUNK as u64));
         for index in first..end {
@@ -197,6 +225,23 @@ mod tests {
         let mut now = vec![0; 2 * CHUNK];
         memory.read(0, &mut now);
         assert_eq!([now[0], now[512], now[CHUNK + 511], now[CHUNK + 512]], [0, 4, 4, 3]);
+    }
+
+    #[test]
+    fn short_reads_are_lent_while_nothing_is_written() {
+        let memory = Memory::new(CHUNK as u64).unwrap();
+        let calm_after = |memory: &Memory| (0..).position(|_| memory.lends(LENT_SHORT_BYTES_MIN)).unwrap();
+        assert_eq!(calm_after(&memory), LENT_SHORT_AFTER_READS as usize);
+        for disturb in [
+            |memory: &Memory| memory.write(0, &[1]),
+            |memory: &Memory| memory.clear(0, 1),
+            |memory: &Memory| _ = memory.write_buffer(0, Buffer::zeroed(CHUNK)),
+        ] {
+            assert!(memory.lends(LENT_BYTES_MIN - 1) && !memory.lends(LENT_SHORT_BYTES_MIN - 1));
+            disturb(&memory);
+            assert!(memory.lends(LENT_BYTES_MIN), "long reads are lent always");
+            assert_eq!(calm_after(&memory), LENT_SHORT_AFTER_READS as usize);
+        }
     }
 
     #[test]

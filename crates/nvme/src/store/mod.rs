@@ -61,9 +61,14 @@ impl Store {
         }
     }
 
-    /// Whether the store can lend.
-    pub fn lends(&self) -> bool {
-        matches!(self, Self::Memory(_))
+    /// Whether a write of the store never waits for a disk, and takes data at any address.
+    pub fn is_memory(&self) -> bool {
+        matches!(self, Self::Memory(_) | Self::Null)
+    }
+
+    /// Whether a read of this length should be lent.
+    pub fn lends(&self, length: usize) -> bool {
+        matches!(self, Self::Memory(memory) if memory.lends(length))
     }
 
     /// Reads `data.len()` bytes from byte `offset`.
@@ -92,22 +97,22 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the first `length` bytes of a buffer. The store may keep the buffer, and then returns another
-    /// one of the same length.
+    /// Writes a range of a buffer. The store may keep the buffer, and then returns another one of the same
+    /// length.
     pub fn write_buffer(
         &self,
         offset: u64,
         data: Buffer,
-        length: usize,
+        range: Range<usize>,
         durable: bool,
     ) -> (io::Result<()>, Buffer) {
         if let Self::Memory(memory) = self
-            && length == data.len()
+            && range.len() == data.len()
         {
             let back = memory.write_buffer(offset, data);
-            return (Ok(()), back.unwrap_or_else(|| Buffer::zeroed(length)));
+            return (Ok(()), back.unwrap_or_else(|| Buffer::zeroed(range.len())));
         }
-        (self.write(offset, &data[..length], durable), data)
+        (self.write(offset, &data[range], durable), data)
     }
 
     /// Flushes: all finished writes are on the medium when this returns.
@@ -144,5 +149,24 @@ impl Store {
             Self::Null => Ok(()),
             Self::File(file) => file.resize(bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_buffer_is_written_and_the_buffer_comes_back() {
+        let store = Store::Memory(Memory::new(1 << 20).unwrap());
+        let mut data = Buffer::zeroed(8192);
+        data[64..4160].fill(7);
+        let (result, back) = store.write_buffer(512, data, 64..4160, false);
+        result.unwrap();
+        assert_eq!((back.len(), back[64]), (8192, 7));
+        let mut now = vec![9; 8192];
+        store.read(0, &mut now).unwrap();
+        assert!(now[512..4608].iter().all(|byte| *byte == 7));
+        assert!(now[..512].iter().chain(&now[4608..]).all(|byte| *byte == 0));
     }
 }

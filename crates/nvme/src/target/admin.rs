@@ -33,7 +33,7 @@ impl Queue {
             direction = Direction::None;
         }
         let length = transfer(expected, length)?;
-        Ok(Request { cid: command.cid, direction, length, work: Work::Admin(*command) })
+        Ok(Request { cid: command.cid, direction, length, data_at: 0, work: Work::Admin(*command) })
     }
 
     pub(super) fn admin(

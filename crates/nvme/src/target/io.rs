@@ -34,8 +34,14 @@ impl Work {
         self.fuse
     }
 
-    pub(super) fn lends(&self) -> bool {
-        self.kind == Io::Read && self.namespace.as_ref().is_some_and(|it| it.store().lends())
+    pub(super) fn lends(&self, length: usize) -> bool {
+        self.kind == Io::Read && self.namespace.as_ref().is_some_and(|it| it.store().lends(length))
+    }
+
+    /// Whether the data are written from where they are.
+    pub(super) fn is_written_in_place(&self) -> bool {
+        let is_plain = self.kind == Io::Write && self.fuse == Fuse::No;
+        is_plain && self.namespace.as_ref().is_some_and(|it| it.store().is_memory())
     }
 }
 
@@ -173,6 +179,7 @@ impl Queue {
         cid: u16,
         work: Work,
         length: usize,
+        data_at: usize,
         buffer: Option<Buffer>,
     ) -> Outcome {
         match work.fuse {
@@ -197,20 +204,27 @@ impl Queue {
         if writes(work.kind) && work.namespace.as_ref().is_some_and(|it| it.is_read_only()) {
             return self.reply(cid, Status::NAMESPACE_WRITE_PROTECTED.permanent(), 0, buffer);
         }
-        match self.task(cid, work, length, buffer) {
+        match self.task(cid, work, length, data_at, buffer) {
             Ok(task) => Outcome::Task(task),
             Err(status) => self.reply(cid, status, 0, None),
         }
     }
 
-    fn task(&self, cid: u16, work: Work, length: usize, buffer: Option<Buffer>) -> Result<Task, Status> {
+    fn task(
+        &self,
+        cid: u16,
+        work: Work,
+        length: usize,
+        data_at: usize,
+        buffer: Option<Buffer>,
+    ) -> Result<Task, Status> {
         let Work { command, kind, namespace, offset, length: bytes, .. } = work;
         let namespace = namespace.ok_or(Status::INTERNAL_ERROR)?;
         let durable = command.forces_unit_access();
         let data = |buffer: Option<Buffer>| buffer.ok_or(Status::INTERNAL_ERROR);
         let action = match kind {
             Io::Read => buffer.map_or(Action::Lend, Action::Read),
-            Io::Write => Action::Write { data: data(buffer)?, durable },
+            Io::Write => Action::Write { data: data(buffer)?, from: data_at, durable },
             Io::Compare => Action::Compare(data(buffer)?),
             Io::Flush => Action::Flush,
             Io::Verify => Action::Verify,
@@ -367,7 +381,7 @@ fn change(
 
 fn request(cid: u16, direction: Direction, length: usize, work: Work) -> Request {
     let direction = if length == 0 { Direction::None } else { direction };
-    Request { cid, direction, length, work: QueueWork::Io(work) }
+    Request { cid, direction, length, data_at: 0, work: QueueWork::Io(work) }
 }
 
 /// Determines the data of a command, and its range in the namespace.

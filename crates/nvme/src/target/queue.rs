@@ -20,7 +20,7 @@ use super::io::{Pair, Work as IoWork};
 use super::subsystem::Subsystem;
 use super::{Namespace, Target, authentication};
 use crate::engine::{Finished, Task};
-use crate::limits::{LENT_BYTES_MIN, TRANSFER_BYTES_MAX};
+use crate::limits::TRANSFER_BYTES_MAX;
 use crate::nqn::Nqn;
 use buffer::Buffer;
 
@@ -62,13 +62,22 @@ pub struct Request {
     pub direction: Direction,
     /// The length of its data in bytes.
     pub length: usize,
+    /// Where the data begin in the buffer: 0 unless [`Request::is_written_in_place`].
+    pub data_at: usize,
     pub(super) work: Work,
 }
 
 impl Request {
-    /// Whether the command is executed without a buffer, with memory that the store of its namespace lends.
+    /// Whether the command can be executed without a buffer, with memory that the store of its namespace
+    /// lends. Asked once for each command, because the store counts short reads.
     pub fn lends(&self) -> bool {
-        self.length >= LENT_BYTES_MIN && matches!(&self.work, Work::Io(work) if work.lends())
+        matches!(&self.work, Work::Io(work) if work.lends(self.length))
+    }
+
+    /// Whether the transport may leave the data of the command in the message that they arrived in, and
+    /// execute it with the buffer of that message: a memory namespace takes them at any address.
+    pub fn is_written_in_place(&self) -> bool {
+        matches!(&self.work, Work::Io(work) if work.is_written_in_place())
     }
 }
 
@@ -269,7 +278,7 @@ impl Queue {
 
     /// Executes a command. The buffer contains the data of the host, or receives those for the host.
     pub fn execute(&mut self, request: Request, buffer: Option<Buffer>, now_ns: u64) -> Outcome {
-        let Request { cid, length, work, .. } = request;
+        let Request { cid, length, data_at, work, .. } = request;
         match work {
             Work::Fabrics(Fabrics::AuthenticationReceive, command) => {
                 self.authentication_receive(&command, length, buffer)
@@ -280,7 +289,7 @@ impl Queue {
                 self.reply(cid, status, result, buffer)
             }
             Work::Admin(command) => self.admin(&command, length, buffer, now_ns),
-            Work::Io(work) => self.execute_io(cid, work, length, buffer),
+            Work::Io(work) => self.execute_io(cid, work, length, data_at, buffer),
         }
     }
 
@@ -444,7 +453,7 @@ fn fabrics(kind: Fabrics, command: &Command, length: u32) -> Result<Request, Sta
         _ => 0,
     };
     let length = transfer(expected, length)?;
-    Ok(Request { cid: command.cid, direction, length, work: Work::Fabrics(kind, *command) })
+    Ok(Request { cid: command.cid, direction, length, data_at: 0, work: Work::Fabrics(kind, *command) })
 }
 
 /// The length of the data of a command, if its SGL names the same length and it is within the limit.

@@ -181,7 +181,7 @@ impl Connection {
             if finished.status.is_success() {
                 self.outbound.push_lent(lent, &completion, self.implies_success);
             } else {
-                self.pool.lent_back(finished.length);
+                self.pool.lent_back(Pool::lent_charge(finished.length));
                 self.outbound.push(&Header::Response(completion), &[]);
             }
             return;
@@ -372,7 +372,7 @@ impl Connection {
     fn execute(&mut self, request: Request, buffer: Option<Buffer>, now_ns: u64) {
         let length = request.length;
         let gives = request.direction == Direction::ToHost;
-        let (cid, lends) = (request.cid, request.lends());
+        let (cid, lends) = (request.cid, gives && buffer.is_none());
         match self.queue.execute(request, buffer, now_ns) {
             Outcome::Task(mut task) => {
                 let (asked, damaged) = (false, false);
@@ -386,7 +386,7 @@ impl Connection {
             }
             Outcome::Reply(completion, buffer) => {
                 if lends {
-                    self.pool.lent_back(length);
+                    self.pool.lent_back(Pool::lent_charge(length));
                 }
                 self.give(buffer, now_ns);
                 self.respond(&completion);

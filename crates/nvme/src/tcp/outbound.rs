@@ -165,7 +165,8 @@ impl Outbound {
             let Some(outgoing) = self.queue.pop_front() else { return };
             match outgoing.body {
                 Some(buffer) => pool.give(buffer),
-                None => pool.lent_back(outgoing.body_length),
+                None if outgoing.body_length > 0 => pool.lent_back(Pool::lent_charge(outgoing.body_length)),
+                None => {}
             }
             self.heads.push(outgoing.head);
         }

@@ -20,6 +20,8 @@ const LIST_MAX: usize = 64;
 const UNSIGNALED_MAX: usize = 16;
 /// Bytes of unsignaled requests at most: their buffers return with the next signaled completion.
 const UNSIGNALED_BYTES_MAX: usize = 256 << 10;
+/// What a request counts for whose buffer is shared, however short: its owner waits for it.
+const SHARED_BYTES: usize = 64 << 10;
 /// Bytes of inline data: a command, or a completion.
 pub(super) const INLINE: usize = 64;
 
@@ -107,7 +109,8 @@ impl Outbox {
             }
         };
         self.unsignaled += 1;
-        self.unsignaled_bytes += element.length as usize;
+        self.unsignaled_bytes +=
+            (element.length as usize).max(if shared.is_some() { SHARED_BYTES } else { 0 });
         let is_signaled = self.reports_each
             || remote.opcode == IBV_WR_RDMA_READ
             || self.unsignaled >= UNSIGNALED_MAX
@@ -241,6 +244,18 @@ mod tests {
         assert_eq!(retired.len(), UNSIGNALED_MAX);
         assert_eq!(retired.iter().filter(|(_, is_it)| *is_it).count(), 1);
         assert_eq!(outbox.len(), 1);
+    }
+
+    #[test]
+    fn shared_buffers_are_given_back_soon() {
+        let mut outbox = Outbox::default();
+        let shared = Arc::new(Buffer::zeroed(4096));
+        for token in 0..8 {
+            let element = ibv_sge { addr: 0, length: 4096, lkey: 0 };
+            outbox.push(0, Remote::default(), LocalData::Shared(Arc::clone(&shared), element), token);
+        }
+        let flags = outbox.requests.iter().map(|it| it.send_flags & IBV_SEND_SIGNALED != 0);
+        assert_eq!(flags.filter(|is_signaled| *is_signaled).count(), 2);
     }
 
     #[test]
