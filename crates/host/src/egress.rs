@@ -8,7 +8,10 @@
 use crate::lab::LabPort;
 use crate::shm::{Found, MEASURED_FROM, Method, ShmChannels};
 use crate::transmit::Transmitter;
-use rnic::{Channels, Direct, Execution, Fault, ForwardedRequest, Gather, PacketKind, Path, Sink, SrqOwner};
+use rnic::{
+    Channels, Direct, Execution, Fault, ForwardedRequest, Gather, PacketKind, Path, RunRequest, Sink,
+    SrqOwner,
+};
 use wire::{Packet, Qpn, Reth};
 
 /// The sink that [`rnic::Device::transmit`] writes to: the socket and the shared-memory channels of a device.
@@ -69,6 +72,20 @@ impl Channels for Egress<'_> {
         let done = rings.is_some_and(|rings| rings.execute(path, (from, to), reth, direct, may_call));
         self.called = self.called.saturating_add(reth.length);
         self.transmitter.counters.shm_direct += u64::from(done);
+        done
+    }
+
+    fn takes_runs(&mut self, path: &Path, is_read: bool, length: u32) -> bool {
+        self.shm.rings(path.channel).is_some_and(|rings| rings.takes_runs(is_read, length))
+    }
+
+    fn execute_run(&mut self, path: &Path, from: Qpn, to: Qpn, is_read: bool, run: &[RunRequest]) -> usize {
+        let Some(rings) = self.shm.rings(path.channel) else { return 0 };
+        let left = CALLED_MAX.saturating_sub(self.called);
+        let (done, bytes) = rings.execute_run(path, (from, to), is_read, run, left);
+        self.called = self.called.saturating_add(bytes);
+        self.may_call &= done == 0;
+        self.transmitter.counters.shm_direct += done as u64;
         done
     }
 

@@ -2,7 +2,7 @@
 
 use crate::address::Path;
 use crate::domain::{ForwardedRequest, SrqOwner};
-use crate::memory::{Fault, Gather};
+use crate::memory::{Fault, Gather, Piece};
 use crate::time::Instant;
 use wire::{Packet, Qpn, Reth};
 
@@ -29,6 +29,18 @@ pub enum Direct<'a> {
         /// Destination of the old value.
         into: Gather<'a>,
     },
+}
+
+/// The largest number of requests in a run ([`Channels::execute_run`]).
+pub const RUN_MAX: usize = 16;
+
+/// A WRITE or READ of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunRequest {
+    /// The peer's memory.
+    pub reth: Reth,
+    /// Local memory of the same length: pinned, and checked.
+    pub piece: Piece,
 }
 
 /// Way of executing a WRITE or READ on a shared-memory channel.
@@ -96,6 +108,24 @@ pub trait Channels {
     /// that memory. False where the request has to go through the channel; the contents of the range are then
     /// undefined.
     fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool;
+
+    /// Whether the driver executes WRITEs or READs of this length faster by [`Self::execute_run`] than one by one.
+    fn takes_runs(&mut self, _path: &Path, _is_read: bool, _length: u32) -> bool {
+        false
+    }
+
+    /// Executes consecutive requests as [`Self::execute`] would one by one: all WRITEs, or all READs. Returns
+    /// the number of those executed, from the first on; the contents of the next one's range are undefined.
+    fn execute_run(
+        &mut self,
+        _path: &Path,
+        _from: Qpn,
+        _to: Qpn,
+        _is_read: bool,
+        _run: &[RunRequest],
+    ) -> usize {
+        0
+    }
 
     /// How to execute a request that begins now. `length` is that of its payload.
     fn execution(&mut self, path: &Path, is_read: bool, length: u32) -> Execution;

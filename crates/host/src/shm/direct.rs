@@ -8,10 +8,13 @@
 
 use crate::sys::grant_table::{GrantTable, PeerGrantTable, QUEUES, REGIONS, Section, Stamp, WORDS};
 use crate::sys::memory::ProcessMemory;
-use crate::sys::other_process::OtherProcess;
+use crate::sys::other_process::{Copy, OtherProcess};
 use crate::sys::shared_files::{self, FilePart};
 use crate::sys::shared_mappings::{SharedMappings, Shown, are_pinned};
-use rnic::{Access, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant, RegionGrant};
+use rnic::{
+    Access, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant, RUN_MAX, RegionGrant,
+    RunRequest,
+};
 use std::io;
 use std::os::fd::AsFd;
 use wire::{Qpn, Reth, Rkey};
@@ -137,6 +140,67 @@ impl PeerMemory {
         }
     }
 
+    /// Executes WRITEs or READs that follow each other, from the first on. Returns how many were executed.
+    /// Those to shared mappings are copied one after the other; where the first one is to other memory, up to
+    /// `calls` of its length are moved by one system call.
+    pub(super) fn execute_run(
+        &mut self,
+        path: &Path,
+        (from, to): (Qpn, Qpn),
+        is_read: bool,
+        run: &[RunRequest],
+        calls: usize,
+    ) -> usize {
+        let need = if is_read { Access::REMOTE_READ } else { Access::REMOTE_WRITE };
+        let Some(pd) = self.connected(path, from, to, need) else { return 0 };
+        let shared = self.copy_run(pd, to, need, run);
+        if shared > 0 || calls == 0 {
+            return shared;
+        }
+        let mut copies = [Copy::default(); RUN_MAX];
+        let alike = run.iter().take(calls).take_while(|request| request.reth.length == run[0].reth.length);
+        let found = alike.map_while(|RunRequest { reth, piece: ours }| {
+            let (theirs, _) = self.target(pd, to, reth, need)?;
+            Some(Copy { ours: ours.address, theirs: theirs.address, length: reth.length })
+        });
+        let count = { copies.iter_mut().zip(found) }.map(|(place, copy)| *place = copy).count();
+        let Some(memory) = &self.memory else { return 0 };
+        if is_read { memory.read_all(&copies[..count]) } else { memory.write_all(&copies[..count]) }
+    }
+
+    /// Executes requests to shared mappings, from the first on. Returns how many were executed.
+    fn copy_run(&mut self, pd: Pd, to: Qpn, need: Access, run: &[RunRequest]) -> usize {
+        if self.mappings.is_empty() {
+            return 0;
+        }
+        let mut done = 0;
+        for RunRequest { reth, piece: ours } in run {
+            let Some((piece, Region { grant, part })) = self.target(pd, to, reth, need) else { break };
+            let Some(part) = part.filter(|_| reth.length <= SHARED_MAX) else { break };
+            let offset = piece.address.wrapping_sub(grant.start);
+            let range = self.mappings.range(part, grant.length, offset, reth.length as usize);
+            let ours = Gather::Pieces(std::slice::from_ref(ours));
+            let copied = match need {
+                Access::REMOTE_READ => range.is_some_and(|range| range.read(ours)),
+                _ => range.is_some_and(|range| range.write(ours)),
+            };
+            if !copied {
+                break;
+            }
+            done += 1;
+        }
+        done
+    }
+
+    /// The protection domain of the peer's queue pair, if it is connected to ours and has these rights.
+    #[inline]
+    fn connected(&mut self, path: &Path, from: Qpn, to: Qpn, need: Access) -> Option<Pd> {
+        let queue = self.queue(to)?;
+        let connected =
+            queue.peer == from && queue.source == path.destination && queue.destination == path.source;
+        (connected && queue.access.contains(need)).then_some(queue.pd)
+    }
+
     /// The memory that a request names, by the checks that the responder would make.
     fn find(
         &mut self,
@@ -146,16 +210,15 @@ impl PeerMemory {
         reth: &Reth,
         need: Access,
     ) -> Option<(Piece, Region)> {
-        let queue = self.queue(to)?;
-        let connected =
-            queue.peer == from && queue.source == path.destination && queue.destination == path.source;
-        if !connected || !queue.access.contains(need) {
-            return None;
-        }
-        let pd = queue.pd;
+        let pd = self.connected(path, from, to, need)?;
+        self.target(pd, to, reth, need)
+    }
+
+    /// The memory that a request of a queue pair of ours names, to which the peer grants this.
+    #[inline]
+    fn target(&mut self, pd: Pd, to: Qpn, reth: &Reth, need: Access) -> Option<(Piece, Region)> {
         let region = self.region(reth.rkey)?;
-        let piece = region.grant.piece(pd, to, reth.address, reth.length, need)?;
-        Some((piece, *region))
+        Some((region.grant.piece(pd, to, reth.address, reth.length, need)?, *region))
     }
 
     /// The peer's grant to a local queue pair that is connected to this one.

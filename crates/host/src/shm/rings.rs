@@ -11,7 +11,9 @@ use crate::sys::memory::ProcessMemory;
 use crate::transmit::gather;
 use link::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer};
 use link::unix;
-use rnic::{Arrival, Direct, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Payload, Senders};
+use rnic::{
+    Arrival, Direct, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Payload, RunRequest, Senders,
+};
 use std::os::fd::{OwnedFd, RawFd};
 use wire::opcode::MAX_HEADERS;
 use wire::{Packet, Qpn, Reth};
@@ -150,11 +152,45 @@ impl Rings {
         }
         if let (Some(begun), Some(stream)) = (begun, self.streams.of(is_read, reth.length)) {
             match done {
-                true => stream.called(reth.length, clock::now().0.saturating_sub(begun.0)),
+                true => stream.called(u64::from(reth.length), 1, clock::now().0.saturating_sub(begun.0)),
                 false => stream.refused(),
             }
         }
         done
+    }
+
+    /// Whether requests of this length are executed together: by one system call, or in shared mappings.
+    pub(crate) fn takes_runs(&mut self, is_read: bool, length: u32) -> bool {
+        self.has_shared_mappings() || self.stream_method(is_read, length) == Method::Call
+    }
+
+    /// Executes requests that follow each other, from the first on, as [`Self::execute`] would one by one.
+    /// Returns how many were, and of how many bytes. A system call moves `call_max` bytes at most, and only
+    /// requests as long as the first.
+    pub(crate) fn execute_run(
+        &mut self,
+        path: &Path,
+        qpns: (Qpn, Qpn),
+        is_read: bool,
+        run: &[RunRequest],
+        call_max: u32,
+    ) -> (usize, u32) {
+        let Some(length) = run.first().map(|request| request.reth.length) else { return (0, 0) };
+        let streams = self.stream_method(is_read, length) == Method::Call;
+        let Some(peer_memory) = &mut self.peer_memory else { return (0, 0) };
+        let calls = if streams { (call_max / length) as usize } else { 0 };
+        let begun = streams.then(clock::now);
+        self.writer.begin_busy();
+        let done = peer_memory.execute_run(path, qpns, is_read, run, calls);
+        let bytes = run[..done].iter().fold(0_u32, |sum, request| sum.saturating_add(request.reth.length));
+        self.busy_bytes = self.busy_bytes.saturating_add(bytes.max(BUSY_BYTES_MIN * done as u32));
+        if self.busy_bytes >= BUSY_BYTES_MAX {
+            self.end_busy();
+        }
+        if let (Some(begun), Some(stream), 1..) = (begun, self.streams.of(is_read, length), done) {
+            stream.called(u64::from(bytes), done as u64, clock::now().0.saturating_sub(begun.0));
+        }
+        (done, bytes)
     }
 
     /// Ends a series of [`Self::execute`]: the peer may revoke its grants.

@@ -175,11 +175,11 @@ impl Stream {
         }
     }
 
-    /// Records a request that a system call executed in `nanos`.
-    pub(super) fn called(&mut self, length: u32, nanos: u64) {
-        self.left = self.left.saturating_sub(u64::from(length));
-        self.window.bytes += u64::from(length);
-        self.window.requests += 1;
+    /// Records requests, of `bytes` together, that a system call executed in `nanos`.
+    pub(super) fn called(&mut self, bytes: u64, requests: u64, nanos: u64) {
+        self.left = self.left.saturating_sub(bytes);
+        self.window.bytes += bytes;
+        self.window.requests += requests;
         self.window.nanos += nanos;
         if self.window.bytes >= CALL_WINDOW && self.window.requests >= WINDOW_REQUESTS {
             self.call = Some(self.window.rate());
@@ -277,7 +277,7 @@ mod tests {
                 if method == Method::Call {
                     let nanos = f64::from(length) / self.call;
                     self.now += nanos;
-                    stream.called(length, nanos as u64);
+                    stream.called(u64::from(length), 1, nanos as u64);
                 } else {
                     self.now += f64::from(length) / self.ring;
                     let now = Instant(self.now as u64);
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(stream.method(), Method::Call);
         for _ in 0..STAY_MAX >> 20 {
             match stream.method() {
-                Method::Call => stream.called(1 << 20, 100_000),
+                Method::Call => stream.called(1 << 20, 1, 100_000),
                 Method::Ring => stream.sent(1 << 20, false, || unreachable!("no rate is measured")),
             }
         }

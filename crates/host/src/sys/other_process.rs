@@ -11,7 +11,7 @@
 //! elements in their order, and stops at the first one that is not mapped. In another address space nothing
 //! is mapped there, so nothing is written; a READ also compares the token.
 
-use rnic::{Backing, Gather, Piece};
+use rnic::{Backing, Gather, Piece, RUN_MAX};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -21,6 +21,18 @@ const PIECES_MAX: usize = 8;
 /// Requests longer than this, in bytes, are moved by process number where the kernel permits it. Up to this
 /// length the second copy takes no longer than finding the token.
 const MEM_MAX: usize = 8192;
+const TOKEN_BYTES: usize = 8;
+
+/// A WRITE or READ of one piece of memory at each end.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Copy {
+    /// Address in our memory.
+    pub(crate) ours: u64,
+    /// Address in the other process's memory.
+    pub(crate) theirs: u64,
+    /// Bytes; not 0.
+    pub(crate) length: u32,
+}
 
 /// The memory of another process.
 #[derive(Debug)]
@@ -68,6 +80,7 @@ impl OtherProcess {
         let mut pieces = [EMPTY; PIECES_MAX + 1];
         let Some((mut count, length)) = list(from, &mut pieces) else { return false };
         if self.by_number && length > MEM_MAX {
+            count = split_last(&mut pieces, count);
             return self.write_by_number(address, &pieces[..count], length);
         }
         // A copy of up to eight aligned bytes is one store. In a longer one the kernel may store the end
@@ -110,16 +123,76 @@ impl OtherProcess {
     fn write_by_number(&self, address: u64, pieces: &[libc::iovec], length: usize) -> bool {
         let token = self.token.1.to_ne_bytes();
         let local = behind(element(token.as_ptr() as u64, token.len()), pieces);
-        let head = length - 1;
-        let remote =
-            [element(self.token.0, token.len()), element(address, head), element(address + head as u64, 1)];
-        let (count, parts) = (pieces.len() as u64 + 1, remote.len() as u64);
-        // SAFETY: the pieces are memory that the device checked against regions of ours, or its own; the
+        let remote = [element(self.token.0, token.len()), element(address, length)];
+        self.write_elements(&local[..=pieces.len()], &remote) == Some(length)
+    }
+
+    /// Executes WRITEs one after the other by one system call, the last byte of each last. Returns how many
+    /// were executed, from the first on; part of the next one may be written.
+    pub(crate) fn write_all(&self, copies: &[Copy]) -> usize {
+        let token = self.token.1.to_ne_bytes();
+        let mut local = [EMPTY; 2 * RUN_MAX + 1];
+        let mut remote = [EMPTY; RUN_MAX + 1];
+        local[0] = element(token.as_ptr() as u64, token.len());
+        remote[0] = element(self.token.0, token.len());
+        let places = local[1..].as_chunks_mut::<2>().0.iter_mut().zip(&mut remote[1..]);
+        for (Copy { ours, theirs, length }, (local, remote)) in copies.iter().zip(places) {
+            let head = u64::from(*length) - 1;
+            *local = [element(*ours, head as usize), element(*ours + head, 1)];
+            *remote = element(*theirs, *length as usize);
+        }
+        let count = copies.len().min(RUN_MAX);
+        if !self.by_number {
+            return 0;
+        }
+        let moved = self.write_elements(&local[..=2 * count], &remote[..=count]);
+        moved.map_or(0, |moved| whole(copies, moved))
+    }
+
+    /// Executes READs one after the other by one system call. Returns how many were executed, from the first
+    /// on; part of the next one may be read.
+    pub(crate) fn read_all(&self, copies: &[Copy]) -> usize {
+        let mut found = [0_u8; 8];
+        let mut local = [EMPTY; RUN_MAX + 1];
+        let mut remote = [EMPTY; RUN_MAX + 1];
+        local[0] = element(found.as_mut_ptr() as u64, found.len());
+        remote[0] = element(self.token.0, found.len());
+        for (Copy { ours, theirs, length }, place) in copies.iter().zip(1..=RUN_MAX) {
+            local[place] = element(*ours, *length as usize);
+            remote[place] = element(*theirs, *length as usize);
+        }
+        let count = copies.len().min(RUN_MAX);
+        if !self.by_number {
+            return 0;
+        }
+        let moved = self.read_elements(&local[..=count], &remote[..=count]);
+        if u64::from_ne_bytes(found) != self.token.1 {
+            return 0;
+        }
+        moved.map_or(0, |moved| whole(copies, moved))
+    }
+
+    /// Writes elements of which the first is the token. Returns the bytes that were written behind it. The
+    /// kernel copies element by element of ours, in ascending order, so a last byte that is one of them is
+    /// stored last; as an element of the other process it would cost as much as a page.
+    fn write_elements(&self, local: &[libc::iovec], remote: &[libc::iovec]) -> Option<usize> {
+        let (count, parts) = (local.len() as u64, remote.len() as u64);
+        // SAFETY: the elements are memory that the device checked against regions of ours, or its own; the
         // kernel checks both sides.
         let moved = unsafe {
             libc::process_vm_writev(self.process, local.as_ptr(), count, remote.as_ptr(), parts, 0)
         };
-        moved == (token.len() + length) as isize
+        usize::try_from(moved).ok()?.checked_sub(TOKEN_BYTES)
+    }
+
+    /// Reads elements of which the first is the token. Returns the bytes that were read behind it.
+    fn read_elements(&self, local: &[libc::iovec], remote: &[libc::iovec]) -> Option<usize> {
+        let (count, parts) = (local.len() as u64, remote.len() as u64);
+        // SAFETY: the elements are memory that the device checked against regions of ours, and that may be
+        // written; the kernel checks both sides.
+        let moved =
+            unsafe { libc::process_vm_readv(self.process, local.as_ptr(), count, remote.as_ptr(), parts, 0) };
+        usize::try_from(moved).ok()?.checked_sub(TOKEN_BYTES)
     }
 
     /// Reads the token, then the pieces. False also where the memory is another process's.
@@ -127,13 +200,21 @@ impl OtherProcess {
         let mut found = [0_u8; 8];
         let local = behind(element(found.as_mut_ptr() as u64, found.len()), pieces);
         let remote = [element(self.token.0, found.len()), element(address, length)];
-        let (count, parts) = (pieces.len() as u64 + 1, remote.len() as u64);
-        // SAFETY: the pieces are memory that the device checked against regions of ours, and that may be
-        // written; the kernel checks both sides.
-        let moved =
-            unsafe { libc::process_vm_readv(self.process, local.as_ptr(), count, remote.as_ptr(), parts, 0) };
-        moved == (found.len() + length) as isize && u64::from_ne_bytes(found) == self.token.1
+        let moved = self.read_elements(&local[..=pieces.len()], &remote);
+        moved == Some(length) && u64::from_ne_bytes(found) == self.token.1
     }
+}
+
+/// How many copies were done, if so many bytes were moved.
+fn whole(copies: &[Copy], mut moved: usize) -> usize {
+    let is_whole = |copy: &&Copy| match moved.checked_sub(copy.length as usize) {
+        Some(rest) => {
+            moved = rest;
+            true
+        }
+        None => false,
+    };
+    copies.iter().take_while(is_whole).count()
 }
 
 const EMPTY: libc::iovec = element(0, 0);
@@ -241,6 +322,42 @@ mod tests {
             assert_eq!(std::hint::black_box(&back), &source);
             target.fill(0);
         }
+    }
+
+    #[test]
+    fn requests_are_moved_together() {
+        const LENGTH: usize = 10_000;
+        let (token, mut target) = (0x1234_5678_9abc_u64, vec![0_u8; 3 * LENGTH]);
+        let source: Vec<u8> = (0..3 * LENGTH).map(|byte| (byte % 251) as u8).collect();
+        let memory = own(&token);
+        let copies = |ours: &[u8], theirs: u64| {
+            let at = |part: usize| (part * LENGTH) as u64;
+            let ours = ours.as_ptr() as u64;
+            [0, 1, 2].map(|part| Copy {
+                ours: ours + at(part),
+                theirs: theirs + at(part),
+                length: LENGTH as u32,
+            })
+        };
+        let theirs = target.as_mut_ptr() as u64;
+        assert_eq!(memory.write_all(&copies(&source, theirs)), 3);
+        assert_eq!(std::hint::black_box(&target), &source);
+        let back = vec![0_u8; 3 * LENGTH];
+        let mut reads = copies(&back, theirs);
+        assert_eq!(memory.read_all(&reads), 3);
+        assert_eq!(std::hint::black_box(&back), &source);
+        // Those before one that cannot be executed are.
+        reads[1].theirs = 4096;
+        assert_eq!(memory.read_all(&reads), 1);
+        let zeros = vec![0_u8; 3 * LENGTH];
+        let mut writes = copies(&zeros, theirs);
+        writes[2].theirs = 4096;
+        assert_eq!(memory.write_all(&writes), 2);
+        assert_eq!(std::hint::black_box(&target)[..2 * LENGTH], zeros[..2 * LENGTH]);
+        assert_eq!(target[2 * LENGTH..], source[2 * LENGTH..]);
+        assert_eq!(OtherProcess { by_number: false, ..own(&token) }.write_all(&writes), 0);
+        let other = OtherProcess { token: (4096, token), ..own(&token) };
+        assert_eq!((other.write_all(&writes), other.read_all(&reads)), (0, 0), "it has no token there");
     }
 
     /// The process with a number may be another one than when the memory was opened.

@@ -81,8 +81,18 @@ impl SendQueue {
         self.entries.len()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SendEntry> {
+        self.entries.iter()
+    }
+
     pub(crate) fn entry(&self, index: usize) -> Option<&SendEntry> {
         self.entries.get(index)
+    }
+
+    /// The one element of an entry that has neither several nor its bytes inline.
+    pub(crate) fn only_sge(&self, entry: &SendEntry) -> Option<&Sge> {
+        let at = entry.sge_at.wrapping_sub(self.sge_base) as usize;
+        if entry.inline || entry.sge_count != 1 { None } else { self.sges.get(at) }
     }
 
     pub(crate) fn front(&self) -> Option<&SendEntry> {

@@ -16,6 +16,10 @@ struct AtHand {
     /// Whether each of these is an acknowledgement.
     acknowledges: Vec<bool>,
     executed: usize,
+    /// Whether requests that follow each other are executed together, and how many at once at most.
+    together: Option<usize>,
+    /// Keys and lengths of what was executed together.
+    runs: Vec<Vec<(Rkey, u32)>>,
 }
 
 impl Sink for AtHand {
@@ -42,6 +46,16 @@ impl Channels for AtHand {
     fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
         self.executed += 1;
         true
+    }
+
+    fn takes_runs(&mut self, _path: &Path, _is_read: bool, _length: u32) -> bool {
+        self.together.is_some()
+    }
+
+    fn execute_run(&mut self, _: &Path, _: Qpn, _: Qpn, _is_read: bool, run: &[RunRequest]) -> usize {
+        let done = run.len().min(self.together.unwrap_or_default());
+        self.runs.push(run[..done].iter().map(|request| (request.reth.rkey, request.reth.length)).collect());
+        done
     }
 
     fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
@@ -162,4 +176,32 @@ fn the_acknowledgement_of_a_repeated_request_does_not_wait_for_company() {
     bench.post_receive(8, 100);
     bench.receive_by_channel(1, send(Position::Only), b"abc");
     assert_eq!(bench.device.pending(), Pending::Acknowledgements);
+}
+
+/// A run ends where another kind of request follows. What the driver leaves is executed next, or alone.
+#[test]
+fn requests_that_follow_each_other_are_executed_together() {
+    let write = |key| Operation::Write { address: 0x5000, rkey: Rkey(key), immediate: None };
+    for (together, runs, alone) in [
+        (16, vec![vec![(Rkey(1), 1000), (Rkey(2), 2000), (Rkey(3), 3000)]], 0),
+        (2, vec![vec![(Rkey(1), 1000), (Rkey(2), 2000)]], 1),
+        (0, vec![vec![], vec![]], 3),
+    ] {
+        let mut bench = Bench::new(QpType::Rc);
+        bench.device.shm().set_channel(bench.qpn, CHANNEL).unwrap();
+        bench.post(0, SEND, 10);
+        transmit(&mut bench);
+        acknowledge(&mut bench, 0);
+        assert_eq!(bench.completions().len(), 1);
+        (1..=3).for_each(|id| bench.post(u64::from(id), write(id), 1000 * id));
+        bench.post(4, SEND, 10);
+        bench.post(5, write(5), 100);
+        let mut sink = AtHand { together: Some(together), ..AtHand::default() };
+        while bench.device.transmit(bench.now, 64, &mut sink) > 0 {}
+        assert_eq!((sink.runs, sink.executed), (runs, alone), "{together}");
+
+        assert_eq!(bench.completions(), [1, 2, 3].map(|id| (id, Status::Success)));
+        // Packets of 1, 2 and 3 MTUs were numbered, as if they had been sent.
+        assert_eq!(sink.sent.first(), Some(&(1 + 6, true)));
+    }
 }

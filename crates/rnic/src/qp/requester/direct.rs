@@ -3,13 +3,13 @@
 
 use super::{Requester, Step};
 use crate::access::Access;
-use crate::memory::Gather;
+use crate::memory::{Backing, Gather, Piece};
 use crate::qp::context::Context;
 use crate::qp::send_queue::SendEntry;
 use crate::qp::timer::Timer;
-use crate::sink::{Channels, Direct, Execution, Sink};
+use crate::sink::{Channels, Direct, Execution, RUN_MAX, RunRequest, Sink};
 use crate::work::Operation;
-use wire::Reth;
+use wire::{Reth, Rkey};
 
 impl Requester {
     /// Delays a long request where the driver wants it executed directly: until the requests before it, which
@@ -46,6 +46,75 @@ impl Requester {
         {
             channels.begins(&cx.qp.path, is_read(entry), entry.length, self.is_waiting());
         }
+    }
+
+    /// Executes the requests at the front of the queue together, as [`Self::execute_directly`] would one after
+    /// the other: WRITEs only, or READs only, each with one piece of our memory. False where there are no two
+    /// of them, or the driver executed none.
+    pub(super) fn execute_run(
+        &mut self,
+        cx: &mut Context<'_>,
+        first: &SendEntry,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let several = self.queue.len() > 1 && cx.qp.transport.may_execute(cx.qp.kind, first);
+        if !several || !self.is_idle_before(self.cursor) {
+            return false;
+        }
+        let (is_read, path) = (is_read(first), &cx.qp.path);
+        let Some(channels) = sink.channels() else { return false };
+        if !channels.takes_runs(path, is_read, first.length) {
+            return false;
+        }
+        let mut run = [NO_REQUEST; RUN_MAX];
+        let mut count = 0;
+        for (place, entry) in run.iter_mut().zip(self.queue.iter()) {
+            if !self.fill_run_request(cx, entry, is_read, place) {
+                break;
+            }
+            count += 1;
+        }
+        if count < 2 {
+            return false;
+        }
+        let (from, to) = (cx.qp.qpn, cx.qp.attr.destination);
+        let done = channels.execute_run(path, from, to, is_read, &run[..count]);
+        let Some(last) = done.checked_sub(1).and_then(|last| self.queue.entry(last)).copied() else {
+            return false;
+        };
+        for request in &run[..done] {
+            cx.count_sent(if is_read { 0 } else { request.reth.length });
+        }
+        self.begin(done - 1);
+        self.executed(cx, &last, done);
+        true
+    }
+
+    /// Fills the request of an entry in, if it can be part of a run. (Field by field: a request that is
+    /// returned and then stored is read in other widths than it was written, and that waits.)
+    #[inline(always)]
+    fn fill_run_request(
+        &self,
+        cx: &Context<'_>,
+        entry: &SendEntry,
+        is_read: bool,
+        place: &mut RunRequest,
+    ) -> bool {
+        let (address, rkey, need) = match entry.operation {
+            Operation::Write { address, rkey, immediate: None } if !is_read => {
+                (address, rkey, Access::empty())
+            }
+            Operation::Read { address, rkey } if is_read => (address, rkey, Access::LOCAL_WRITE),
+            _ => return false,
+        };
+        let sge = self.queue.only_sge(entry);
+        let Some(piece) = sge.and_then(|sge| cx.resources.regions.local(cx.qp.pd(), sge, need)) else {
+            return false;
+        };
+        (place.reth.address, place.reth.rkey, place.reth.length) = (address, rkey, entry.length);
+        (place.piece.address, place.piece.length, place.piece.backing) =
+            (piece.address, piece.length, piece.backing);
+        piece.backing == Backing::Pinned && entry.length > 0
     }
 
     /// Executes the request here and now, if the send queue is empty before it and the peer grants it. Never
@@ -87,6 +156,11 @@ impl Requester {
         channels.execute(path, from, to, &reth, direct)
     }
 }
+
+const NO_REQUEST: RunRequest = RunRequest {
+    reth: Reth { address: 0, rkey: Rkey(0), length: 0 },
+    piece: Piece { address: 0, length: 0, backing: Backing::Null },
+};
 
 /// Whether the driver chooses how the request is executed.
 #[inline]

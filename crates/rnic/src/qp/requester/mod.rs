@@ -430,6 +430,9 @@ impl Requester {
         {
             return step;
         }
+        if fresh && self.execute_run(cx, &entry, sink) {
+            return Step::Sent;
+        }
         let room = self.room(cx, index, sink);
         if room == 0 {
             return cx.qp.wait_for_room();
@@ -437,7 +440,8 @@ impl Requester {
         let Some(packets) = self.window_allows(cx.qp, expected, &entry, room) else { return Step::Blocked };
         self.begin(index);
         if self.execute_directly(cx, index, &entry, sink) {
-            self.executed(cx, &entry);
+            cx.count_sent(if entry.wants_response() { 0 } else { entry.length });
+            self.executed(cx, &entry, 1);
             return Step::Sent;
         }
         if fresh && self.packet == 0 {
@@ -468,13 +472,12 @@ impl Requester {
         !self.heard && self.is_waiting() && qp.transport.waits_to_execute(qp.kind, &qp.path, entry, sink)
     }
 
-    /// Records a request that was sent, executed and answered at once.
-    fn executed(&mut self, cx: &mut Context<'_>, entry: &SendEntry) {
-        self.next = entry.end_psn();
+    /// Records `count` requests, up to and with `last`, that were sent, executed and answered at once.
+    fn executed(&mut self, cx: &mut Context<'_>, last: &SendEntry, count: usize) {
+        self.next = last.end_psn();
         self.high = self.next;
         self.unacknowledged = self.next;
-        self.cursor += 1;
-        cx.count_sent(if entry.wants_response() { 0 } else { entry.length });
+        self.cursor += count;
         self.retire(cx);
     }
 
