@@ -12,6 +12,9 @@ const DEFERRED_MAX: usize = 64;
 /// a peer that gets fewer at once works while more are posted.
 const DEFERRED_MAX_SHM: usize = 32;
 const DEFERRED_BYTES_MAX: u64 = 64 << 10;
+/// The same for long requests that this process executes itself: no peer waits for the first ones, and one
+/// system call for all of them costs less.
+const DEFERRED_BYTES_MAX_DIRECT: u64 = 512 << 10;
 /// Time of polls without completions before each yields the core, which takes 0.1 us where no other thread
 /// needs it.
 pub(crate) const YIELD_AFTER: Nanos = Nanos::from_micros(10);
@@ -22,6 +25,8 @@ pub(crate) struct Batching {
     /// Work requests posted since the last transmission, and their bytes.
     deferred: usize,
     deferred_bytes: u64,
+    /// Whether this process itself executed long requests in the last transmission.
+    executes: bool,
     /// Start of the polls without completions; `None` if the last call was no poll or found a completion.
     empty_since: Option<Instant>,
     /// A poll has found nothing since the program last posted: the program waits for an answer, and does not
@@ -38,6 +43,7 @@ impl Default for Batching {
         Self {
             deferred: 0,
             deferred_bytes: 0,
+            executes: false,
             empty_since: None,
             polled: true,
             transmissions: 0,
@@ -58,13 +64,20 @@ impl Batching {
         self.empty_since = None;
         self.polled = false;
         let most = if has_channels { DEFERRED_MAX_SHM } else { DEFERRED_MAX };
-        self.deferred >= most || self.deferred_bytes >= DEFERRED_BYTES_MAX
+        let bytes = if self.executes { DEFERRED_BYTES_MAX_DIRECT } else { DEFERRED_BYTES_MAX };
+        self.deferred >= most || self.deferred_bytes >= bytes
     }
 
     /// Records that all posted requests are sent now.
     pub(crate) fn note_transmission(&mut self) {
         (self.deferred, self.deferred_bytes) = (0, 0);
         self.transmissions += 1;
+    }
+
+    /// Records whether this process itself executed long requests in a transmission that made packets or
+    /// executed requests.
+    pub(crate) fn note_executed(&mut self, executes: bool) {
+        self.executes = executes;
     }
 
     /// Records that the program found completions. Where nothing is in flight any more, the last answer was

@@ -26,6 +26,8 @@ pub(crate) struct Egress<'a> {
     pub(crate) may_call: bool,
     /// Bytes that streams of long requests have moved by system calls in this round.
     pub(crate) called: u32,
+    /// Whether requests were executed here that are as long as those of measured streams.
+    pub(crate) executes: bool,
 }
 
 /// Bytes that streams of long requests may move by system calls in one round, with the device's lock held:
@@ -71,6 +73,8 @@ impl Channels for Egress<'_> {
         let rings = self.shm.rings(path.channel);
         let done = rings.is_some_and(|rings| rings.execute(path, (from, to), reth, direct, may_call));
         self.called = self.called.saturating_add(reth.length);
+        // One that was alone says nothing about others.
+        self.executes |= done && !may_call && reth.length >= MEASURED_FROM;
         self.transmitter.counters.shm_direct += u64::from(done);
         done
     }
@@ -85,6 +89,7 @@ impl Channels for Egress<'_> {
         let (done, bytes) = rings.execute_run(path, (from, to), is_read, run, left);
         self.called = self.called.saturating_add(bytes);
         self.may_call &= done == 0;
+        self.executes |= run[..done].iter().any(|request| request.reth.length >= MEASURED_FROM);
         self.transmitter.counters.shm_direct += done as u64;
         done
     }

@@ -314,8 +314,12 @@ impl Pump {
         }
         loop {
             let (transmitter, shm, lab) = (&mut self.transmitter, &mut self.shm, self.lab.as_mut());
-            let mut egress = Egress { transmitter, shm, lab, may_call, called: 0 };
+            let mut egress = Egress { transmitter, shm, lab, may_call, called: 0, executes: false };
             let made = self.rnic.transmit(now, TRANSMIT_BUDGET, &mut egress);
+            let executes = egress.executes;
+            if made > 0 {
+                self.batching.note_executed(executes);
+            }
             self.socket.made_since += made;
             if self.socket.made_since >= TRANSMIT_BUDGET {
                 for _ in 0..RECEIVES_MAX {
