@@ -48,9 +48,9 @@ impl Requester {
         }
     }
 
-    /// Executes the requests at the front of the queue together, as [`Self::execute_directly`] would one after
-    /// the other: WRITEs only, or READs only, each with one piece of our memory. False where there are no two
-    /// of them, or the driver executed none.
+    /// Executes the requests at the front of the queue together, as [`Self::execute_directly`] would one by
+    /// one: WRITEs only, or READs only, each with one piece of our memory. False where there are no two of
+    /// them, or the driver executed none.
     pub(super) fn execute_run(
         &mut self,
         cx: &mut Context<'_>,
