@@ -39,6 +39,7 @@ mod shared;
 mod shm;
 mod source_ports;
 mod sys;
+mod traffic;
 mod transmit;
 mod wait;
 mod wait_any;

@@ -9,6 +9,7 @@ use crate::lab::LabPort;
 use crate::log::HOST;
 use crate::receive::Receiver;
 use crate::shm::ShmChannels;
+use crate::traffic::Traffic;
 use crate::transmit::Transmitter;
 use link::memory::Sleeper;
 use link::udp::Socket;
@@ -58,6 +59,7 @@ pub(crate) struct Pump {
     /// In a host of a lab: the port that takes the place of the socket.
     pub(crate) lab: Option<LabPort>,
     socket: SocketReads,
+    traffic: Traffic,
     channels: HashMap<Cq, (Arc<CompletionChannel>, u64)>,
     /// The completion queue that a program waits for in place of the progress thread. Its completions are
     /// reported through the wake-up socket, and not through the queue's completion channel.
@@ -104,6 +106,7 @@ impl Pump {
             shm: ShmChannels::new(),
             lab: None,
             socket: SocketReads::default(),
+            traffic: Traffic::default(),
             channels: HashMap::new(),
             awaited: None,
             leases: vec![lease],
@@ -212,6 +215,14 @@ impl Pump {
 
     pub(crate) fn counters(&self) -> &LinkCounters {
         &self.transmitter.counters
+    }
+
+    /// Notes a wait of the program. Whether it may take packets in place of the progress thread, because few
+    /// have come and gone since the waits before. In a host of a lab packets wake the progress thread alone.
+    pub(crate) fn note_light_wait(&mut self) -> bool {
+        let counters = &self.transmitter.counters;
+        let is_light = self.traffic.is_light(counters.sent_datagrams + counters.received_datagrams);
+        is_light && self.lab.is_none()
     }
 
     /// Delivers the device's events to the program, and changes of its grants to peers on this host.

@@ -154,6 +154,16 @@ impl<'a> WaitGuard<'a> {
         shared.waiting.take().then(|| Self { shared, channel, wake_up: Arc::clone(wake_up) })
     }
 
+    /// The same for a thread that waits for the device's sockets too: it needs no peer on this host where
+    /// packets arrive one by one, and no other thread waits (`is_alone`).
+    pub(crate) fn take_for_any(shared: &'a Shared, is_alone: bool) -> Option<Self> {
+        let mut pump = shared.lock();
+        let is_light = pump.note_light_wait() && is_alone;
+        let wake_up = pump.shm.wake_up().filter(|_| is_light || !pump.shm.is_empty()).map(Arc::clone)?;
+        drop(pump);
+        shared.waiting.take().then(|| Self { shared, channel: None, wake_up })
+    }
+
     /// The event; `None` where the wake-up socket was shut down.
     fn wait(&self, channel: &CompletionChannel) -> io::Result<Option<u64>> {
         if self.shared.waiting.begin_wait() {

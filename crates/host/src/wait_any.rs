@@ -15,6 +15,10 @@
 //! while before it sleeps, and yields the core between polls: to wake a core that sleeps takes longer than
 //! many an answer.
 //!
+//! Peers on a network are waited for in the same way while few packets come and one thread waits (see
+//! [`crate::traffic`]). Otherwise the progress thread takes packets while the program works, and wakes it
+//! through the completion channel.
+//!
 //! One thread of a program waits like this at a time. It takes the records of the other connections too, and
 //! so wakes the threads that wait for those, which sleep until their completion channels are readable.
 
@@ -50,12 +54,15 @@ pub(crate) fn completions_or(
 ) -> io::Result<WaitEnd> {
     note_waits_for_others();
     let until = most.and_then(|most| Instant::now().checked_add(most));
-    let guarded = WaitGuard::take(shared, None).map(|guard| guard.wait_for_any(cq, others, polls, until));
-    match guarded.transpose()?.flatten() {
+    let guard = WaitGuard::take_for_any(shared, shared.waiting.enter());
+    let guarded = guard.map(|guard| guard.wait_for_any(cq, others, polls, until)).transpose();
+    let end = guarded.and_then(|end| match end.flatten() {
         Some(end) => Ok(end),
         // No thread waits in place of the progress thread now, or another one does.
         None => wait_for_channel(shared, cq, others, until),
-    }
+    });
+    shared.waiting.exit();
+    end
 }
 
 const READY: WaitEnd = WaitEnd { completions: true, looked: false };
@@ -116,10 +123,7 @@ impl WaitGuard<'_> {
             let mut pump = self.shared.lock();
             pump.end_await(cq);
             if is_ready(sockets) {
-                let now = pump.clock();
-                pump.read_socket_next();
-                pump.progress(now, false);
-                pump.pump_events(&self.shared.events);
+                self.take_packets(&mut pump);
             }
             polled?;
             if !is_open {
@@ -130,6 +134,16 @@ impl WaitGuard<'_> {
                 return Ok(Some(WaitEnd { completions, looked: true }));
             }
         }
+    }
+
+    /// Takes what has arrived at the sockets.
+    fn take_packets(&self, pump: &mut Pump) {
+        let now = pump.clock();
+        pump.read_socket_next();
+        // Acknowledgements are sent when the program has handled what came with them, and waits again.
+        let is_held = pump.shm.is_empty();
+        pump.progress(now, is_held);
+        pump.pump_events(&self.shared.events);
     }
 
     /// Polls for a while, where the last wait suggests it.
@@ -157,11 +171,23 @@ impl WaitGuard<'_> {
         until: Option<Instant>,
     ) -> io::Result<Option<WaitEnd>> {
         let end = Instant::now() + polls;
+        let is_apart = self.shared.lock().shm.is_empty();
+        let mut own = Vec::new();
         loop {
             if self.take_records(&mut self.shared.lock(), cq).1 {
                 return Ok(Some(READY));
             }
-            unix::wait_for_any(others, Some(Duration::ZERO))?;
+            own.clear();
+            if is_apart {
+                self.shared.with_sockets(|sockets| own.extend(sockets.iter().copied().map(readable)));
+            }
+            poll(&mut own, others, Some(Instant::now()))?;
+            if is_ready(&own) {
+                self.take_packets(&mut self.shared.lock());
+                if self.shared.lock().rnic.cqs().has_completions(cq) {
+                    return Ok(Some(READY));
+                }
+            }
             if is_ready(others) {
                 return Ok(Some(WaitEnd { completions: false, looked: true }));
             }
@@ -181,7 +207,8 @@ impl WaitGuard<'_> {
     /// Takes what has arrived in the rings. Returns the time, and whether the queue has completions.
     fn take_records(&self, pump: &mut Pump, cq: Cq) -> (rnic::Instant, bool) {
         let now = pump.clock();
-        let is_held = pump.holds_until(now).is_some();
+        let is_held =
+            pump.holds_until(now).is_some() || (pump.shm.is_empty() && pump.rnic.cqs().has_completions(cq));
         pump.progress_in_memory(now, is_held, Some((cq, 1)));
         pump.pump_events(&self.shared.events);
         self.shared.presence.note_wait(now);
@@ -224,8 +251,8 @@ enum Prepared {
     Asleep(Option<Duration>),
 }
 
-/// Waits in a thread that cannot take the progress thread's place: another one has, or there is no peer on
-/// this host.
+/// Waits in a thread that does not take the progress thread's place: another one has, or all peers are on a
+/// network and many packets arrive.
 fn wait_for_channel(
     shared: &Shared,
     cq: Cq,

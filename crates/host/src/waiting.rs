@@ -16,6 +16,8 @@ pub(crate) struct Waiting {
     polls: AtomicBool,
     /// Number of events that were waited for so far.
     waits: AtomicU32,
+    /// Threads that wait for completions and for descriptors of their own.
+    waiters: AtomicU32,
     /// Until when polls sleep instead of yielding, in nanoseconds of the device's clock.
     crowded_until: AtomicU64,
 }
@@ -29,6 +31,16 @@ impl Waiting {
     /// Gives that right back.
     pub(crate) fn release(&self) {
         self.taken.store(false, Ordering::Release);
+    }
+
+    /// Counts a thread that waits for completions and for descriptors of its own. Whether it is the only one.
+    pub(crate) fn enter(&self) -> bool {
+        self.waiters.fetch_add(1, Ordering::Relaxed) == 0
+    }
+
+    /// Such a thread waits no more.
+    pub(crate) fn exit(&self) {
+        self.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether a program that waits for an event polls before it sleeps.

@@ -164,15 +164,15 @@ impl ShmChannels {
     /// Listens for peers that request a channel to the range of local queue pairs that begins with `first`.
     /// Where that fails, peers use packets.
     pub(crate) fn listen(&mut self, first: Qpn, epoll: &Arc<Epoll>) {
+        if self.wake_up.is_none() {
+            let refused = |error| warn!(target: HOST, "no wake-up socket: sleeps end later: {error}");
+            self.wake_up = WakeUp::new().map_err(refused).ok().map(Arc::new);
+        }
         if !self.is_wanted {
             return;
         }
         self.epoll = Some(Arc::clone(epoll));
         self.addresses = interface::addresses();
-        if self.wake_up.is_none() {
-            let refused = |error| warn!(target: HOST, "no wake-up socket: sleeps end later: {error}");
-            self.wake_up = WakeUp::new().map_err(refused).ok().map(Arc::new);
-        }
         let listening = unix::listen(&name(range_of(first)), BACKLOG).and_then(|listener| {
             unix::set_nonblocking(listener.as_raw_fd())?;
             epoll.add(listener.as_raw_fd())?;
