@@ -370,6 +370,9 @@ impl Device {
             now = pump.clock();
         }
         pump.poll_empty(now, cq, most);
+        if pump.sleepers.postpones_at.is_some_and(|at| now >= at) {
+            self.shared.postpone_tick(&mut pump, now);
+        }
         let taken = pump.rnic.cqs_mut().poll(cq, most, take);
         if taken > 0 {
             pump.note_taken();

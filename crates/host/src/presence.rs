@@ -22,6 +22,9 @@ pub(crate) struct Presence {
     calls: AtomicU64,
     /// The value of `calls` when the program last announced that it would sleep.
     calls_at_leave: AtomicU64,
+    /// The value of `calls`, and the time, from which on calls count.
+    window_calls: AtomicU64,
+    window_begun: AtomicU64,
     /// The progress thread only ticks, and does not serve the network.
     ticking: AtomicBool,
     /// End of the time in which the last wait for completions counts as polling, in nanoseconds of the
@@ -69,6 +72,19 @@ impl Presence {
         self.calls().saturating_sub(since) >= CALLS_MIN.max(elapsed.0 / CALL_EVERY.0)
     }
 
+    /// Begins a window: [`Self::polls`] counts calls from now on. Two threads that do so at once may mix
+    /// their windows, which is then too long by a moment.
+    pub(crate) fn begin_window(&self, now: Instant) {
+        self.window_calls.store(self.calls(), Ordering::Relaxed);
+        self.window_begun.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Whether the program has polled since the window began.
+    pub(crate) fn polls(&self, now: Instant) -> bool {
+        let begun = Instant(self.window_begun.load(Ordering::Relaxed));
+        self.is_polling(self.window_calls.load(Ordering::Relaxed), now - begun)
+    }
+
     /// Sets whether the progress thread only ticks.
     pub(crate) fn set_ticking(&self, ticking: bool) {
         self.ticking.store(ticking, Ordering::Relaxed);
@@ -91,6 +107,16 @@ mod tests {
         assert!(presence.is_polling(0, Nanos::from_micros(50)));
         assert!(!presence.is_polling(8, Nanos::from_micros(50)));
         assert!(!presence.is_polling(0, Nanos::from_millis(1)));
+    }
+
+    #[test]
+    fn a_program_that_has_stopped_does_not_poll_however_often_it_did_before() {
+        let (presence, now) = (polled(1000), Instant(1_000_000));
+        assert!(presence.polls(now), "1000 calls in the first millisecond");
+        presence.begin_window(now);
+        assert!(!presence.polls(now + Nanos::from_millis(4)));
+        (0..160).for_each(|_| presence.note_call());
+        assert!(presence.polls(now + Nanos::from_millis(4)));
     }
 
     #[test]

@@ -3,10 +3,11 @@
 //! A program that polls serves the network itself, faster than another thread could: two threads that
 //! share a lock and a socket slow each other down. So while the program polls, this thread only ticks: it
 //! checks that the program still polls, and runs timers. The first tick comes soon, because a program that
-//! polled only for a moment may wait by reading memory now; later ones come every few milliseconds. When the
-//! program is away, the thread sleeps until a packet arrives. It then polls for further packets for a moment
-//! before it sleeps again, because waking takes longer than that moment, unless another thread wants the
-//! core: that may be the program that has to answer.
+//! polled only for a moment may wait by reading memory now; later ones come every few milliseconds. A program
+//! that goes on to poll runs the timers itself, and postpones these ticks. When the program is away, the
+//! thread sleeps until a packet arrives. It then polls for further packets for a moment before it sleeps
+//! again, because waking takes longer than that moment, unless another thread wants the core: that may be the
+//! program that has to answer.
 
 use crate::attend::Attendant;
 use crate::clock;
@@ -50,20 +51,27 @@ fn serve(shared: &Shared, attendant: &Attendant) {
         crowded_until: Instant(0),
         hold: AnswerHold::default(),
     };
-    let (mut calls_seen, mut looked_at) = (0, clock::now());
+    shared.presence.begin_window(clock::now());
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock::now();
         let waits = shared.presence.waits(now);
-        let present = waits || shared.presence.is_polling(calls_seen, now - looked_at);
+        let present = waits || shared.presence.polls(now);
         if waits {
             // A program that waits reads the sockets itself.
             thread.tick = TICK;
         }
-        (calls_seen, looked_at) = (shared.presence.calls(), now);
+        shared.presence.begin_window(now);
         shared.presence.set_ticking(present);
-        let wakes_at = if present { thread.tick() } else { thread.serve() };
-        let sleep = (wakes_at != FOR_EVER).then(|| clock::real(wakes_at - clock::now()));
-        for ready in shared.epoll.wait(sleep) {
+        let sleep = if present {
+            // Until the timer ends, which the program may postpone.
+            thread.tick();
+            None
+        } else {
+            let wakes_at = thread.serve();
+            (wakes_at != FOR_EVER).then(|| clock::real(wakes_at - clock::now()))
+        };
+        let ticker = shared.ticker.raw();
+        for ready in shared.epoll.wait(sleep).filter(|ready| *ready != ticker) {
             attendant.attend(shared, ready);
             shared.handle_shm_event(ready);
         }
@@ -116,19 +124,23 @@ impl Thread<'_> {
         }
     }
 
-    /// Runs a tick, while the program polls. Returns the time of the next one.
-    fn tick(&mut self) -> Instant {
+    /// Runs a tick, while the program polls, and sets the time of the next one. When ticks have their full
+    /// interval, the program may postpone them.
+    fn tick(&mut self) {
         self.watch(false);
-        let next = clock::now() + self.tick;
+        let (after, is_full) = (self.tick, self.tick == TICK);
         self.tick = Nanos(self.tick.0 * 2).min(TICK);
         // The thread that has the lock runs the timers as well.
-        let Some(mut pump) = self.shared.try_lock() else { return next };
+        let Some(mut pump) = self.shared.try_lock() else {
+            self.shared.ticker.start(clock::real(after));
+            return;
+        };
         pump.begin_tick();
         let now = pump.clock();
         pump.tick(now);
         pump.pump_events(&self.shared.events);
-        pump.sleepers.wakes_at = pump.rnic.next_timeout().map_or(next, |at| at.min(next));
-        pump.sleepers.wakes_at
+        self.shared.set_tick(&mut pump, now, after);
+        pump.sleepers.postpones_at = is_full.then(|| now + Nanos(TICK.0 / 2));
     }
 
     /// Serves the network, while the program does not call, until nothing arrived for a moment or the program
@@ -138,7 +150,11 @@ impl Thread<'_> {
         self.watch(true);
         let (calls_seen, start) = (self.shared.presence.calls(), clock::now());
         let mut until = None;
-        self.shared.lock().wake();
+        let mut pump = self.shared.lock();
+        pump.sleepers.postpones_at = None;
+        pump.wake();
+        drop(pump);
+        self.shared.ticker.stop();
         loop {
             let mut pump = self.shared.lock();
             let now = pump.clock();

@@ -90,6 +90,8 @@ struct SocketReads {
 pub(crate) struct Sleepers {
     /// Latest time at which the progress thread wakes.
     pub(crate) wakes_at: Instant,
+    /// Time from which a poll postpones the next tick of the progress thread; `None` while it must not.
+    pub(crate) postpones_at: Option<Instant>,
     /// The progress thread sleeps, and arrivals wake it.
     pub(crate) thread: bool,
     /// The program sleeps in place of the progress thread, see [`crate::wait`].

@@ -17,3 +17,4 @@ pub(crate) mod readiness;
 pub(crate) mod shared_files;
 pub(crate) mod shared_mappings;
 pub(crate) mod ticks;
+pub(crate) mod timer;
