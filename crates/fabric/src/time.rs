@@ -26,7 +26,7 @@ impl Time {
 }
 
 impl Span {
-    /// No time.
+    /// The span of zero picoseconds.
     pub const ZERO: Self = Self(0);
 
     /// The span of so many whole nanoseconds.

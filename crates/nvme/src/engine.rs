@@ -36,7 +36,7 @@ pub enum Action {
     Lend,
     /// Write bytes of the buffer.
     Write {
-        /// The buffer.
+        /// Buffer with the bytes to write.
         data: Buffer,
         /// Where the bytes to write begin in the buffer: 0 for disks that block.
         from: usize,

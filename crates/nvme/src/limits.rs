@@ -36,8 +36,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const TRANSFER_PAGES_LOG2: u8 = 8;
 /// The longest transfer in bytes: 1 MiB.
 pub const TRANSFER_BYTES_MAX: usize = 4096 << TRANSFER_PAGES_LOG2;
-/// Reads of a memory namespace from this length on are sent from the memory of the store. A shorter read that
-/// is sent from there is charged as many bytes, because a chunk that is written while it is lent exists twice.
+/// Reads of a memory namespace from this length on are sent from the memory of the store. A shorter read
+/// that is sent from there is charged as many bytes, because a chunk that is written while it is lent exists
+/// twice.
 pub const LENT_BYTES_MIN: usize = 64 << 10;
 /// Reads from this length on are sent from the memory of the store as well while the namespace is not
 /// written. Shorter reads are copied.

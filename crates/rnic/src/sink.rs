@@ -109,7 +109,8 @@ pub trait Channels {
     /// undefined.
     fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool;
 
-    /// Whether the driver executes WRITEs or READs of this length faster by [`Self::execute_run`] than one by one.
+    /// Whether the driver executes WRITEs or READs of this length faster by [`Self::execute_run`] than one by
+    /// one.
     fn takes_runs(&mut self, _path: &Path, _is_read: bool, _length: u32) -> bool {
         false
     }

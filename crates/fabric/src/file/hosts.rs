@@ -51,9 +51,9 @@ pub struct Drive {
     pub write_latency: Timespan,
     /// Mean of a random time that is added to both latencies; exponentially distributed.
     pub tail: Timespan,
-    /// Read rate.
+    /// Largest rate of reads.
     pub read: Bandwidth,
-    /// Write rate.
+    /// Largest rate of writes.
     pub write: Bandwidth,
     /// Commands per second at most.
     pub commands: u32,

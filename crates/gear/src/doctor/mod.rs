@@ -89,7 +89,7 @@ pub enum Consequence {
     NotSimulated(&'static str),
 }
 
-/// A fault.
+/// A fault that a rule found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
     /// The name of the rule.

@@ -45,7 +45,7 @@ pub struct MatrixFinding {
     pub what: String,
     /// The cost of the fault.
     pub consequence: String,
-    /// The correction.
+    /// The change that corrects the fault.
     pub fix: String,
 }
 
@@ -76,7 +76,7 @@ pub struct MatrixFault {
     pub what: String,
     /// The cost of the fault.
     pub consequence: String,
-    /// The correction.
+    /// The change that corrects the fault.
     pub fix: String,
 }
 

@@ -81,7 +81,7 @@ pub enum ProbeMessage {
     },
     /// The answer to a look.
     Seen(Seen),
-    /// Requests load.
+    /// Requests load from the receiver.
     Order(LoadOrder),
     /// Refuses load: not allowed, or not at this rate.
     Refused {

@@ -26,7 +26,7 @@ pub struct Progress {
 /// A run and its results.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ran {
-    /// Its results.
+    /// Results of the run.
     pub results: Results,
     /// Whether it was stopped before its end.
     pub partial: bool,

@@ -28,7 +28,7 @@ pub struct Scenario {
     pub cards: Vec<CardConfig>,
     /// Recorded work requests, which [`Flow::trace`] names by index.
     pub traces: Vec<Arc<[Step]>>,
-    /// The transfers.
+    /// The transfers between hosts.
     pub flows: Vec<Flow>,
     /// Seed of all that is left to chance.
     pub seed: u64,

@@ -23,7 +23,7 @@ pub struct CmMad {
     pub transaction: u64,
     /// Options of enhanced connection establishment in REQ, REP and SIDR_REP (IBTA A18); otherwise 0.
     pub modifier: u32,
-    /// The message.
+    /// Body of the message.
     pub message: CmMessage,
 }
 
