@@ -3,7 +3,7 @@
 
 use rnic::{Config, CongestionConfig, DcqcnConfig, FirmwareDcqcn, Nanos};
 
-/// The parameters of a configuration that a program's devices need, in the form that [`apply`] parses.
+/// The parameters of a configuration that a program's devices need, in the form that `apply` parses.
 pub fn text(config: &Config) -> String {
     let mut all = vec![
         ("window", u64::from(config.window_bytes)),

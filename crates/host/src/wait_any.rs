@@ -34,7 +34,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Result of the wait of [`completions_or`].
+/// Result of the wait of `completions_or`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitEnd {
     /// The queue has completions.

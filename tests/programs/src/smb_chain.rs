@@ -180,7 +180,7 @@ impl SmbChain {
     /// Waits until neither gateway nor dial has a connection or holds data.
     ///
     /// # Panics
-    /// When they do for [`SECONDS`].
+    /// When they do for `SECONDS`.
     #[track_caller]
     pub fn wait_until_idle(&self) {
         let is_idle = |role: &&str| {
