@@ -7,9 +7,11 @@
 //! kernel without that call (built without `CONFIG_CHECKPOINT_RESTORE`, gVisor) has a timer end at once
 //! instead, which takes some 15 us longer.
 
+use crate::sys::timer::Timer;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Sets the tick count of a timerfd (`linux/timerfd.h`).
 const SET_TICKS: libc::Ioctl = 0x4008_5400;
@@ -19,7 +21,7 @@ static HAS_NO_TICKS: AtomicBool = AtomicBool::new(false);
 
 /// A descriptor that is readable or not, and never writable.
 #[derive(Debug)]
-pub(crate) struct Readiness(OwnedFd);
+pub(crate) struct Readiness(Timer);
 
 impl Readiness {
     /// Creates a descriptor that is not readable.
@@ -27,17 +29,11 @@ impl Readiness {
     /// # Errors
     /// Those of `timerfd_create(2)`: no descriptors or memory left.
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nothing else owns.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        Timer::new().map(Self)
     }
 
     pub(crate) fn raw(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.0.raw()
     }
 
     /// Makes it readable, and wakes all threads that wait for it, also those that wait for a change
@@ -51,22 +47,12 @@ impl Readiness {
             }
             HAS_NO_TICKS.store(true, Ordering::Relaxed);
         }
-        // A time in the past: the timer ends at once.
-        self.set_timer(libc::timespec { tv_sec: 0, tv_nsec: 1 });
+        self.0.start(Duration::ZERO);
     }
 
     /// Makes it not readable.
     pub(crate) fn clear(&self) {
-        self.set_timer(libc::timespec { tv_sec: 0, tv_nsec: 0 });
-    }
-
-    fn set_timer(&self, at: libc::timespec) {
-        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let when = libc::itimerspec { it_interval: never, it_value: at };
-        // SAFETY: a readable value, and no place for the old one.
-        unsafe {
-            libc::timerfd_settime(self.raw(), libc::TFD_TIMER_ABSTIME, &raw const when, std::ptr::null_mut());
-        }
+        self.0.stop();
     }
 
     /// Waits until it is readable, unless it is non-blocking. It is not readable then, until it is set again.
