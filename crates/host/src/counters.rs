@@ -42,6 +42,8 @@ counters! {
     malformed = "malformed",
     /// Records written to shared-memory channels, each of one packet or of many.
     shm_sent = "shm_sent",
+    /// Those of them that refer to their payload, which the peer fetches from the memory of this process.
+    shm_by_reference = "shm_by_reference",
     /// Records taken from shared-memory channels.
     shm_received = "shm_received",
     /// Requests that this process executed on the memory of a peer on the same host.

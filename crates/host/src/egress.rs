@@ -10,7 +10,7 @@ use crate::shm::{Found, MEASURED_FROM, Method, ShmChannels};
 use crate::transmit::Transmitter;
 use rnic::{
     Channels, Direct, Execution, Fault, ForwardedRequest, Gather, PacketKind, Path, RunRequest, Sink,
-    SrqOwner,
+    SrqOwner, Streamed,
 };
 use wire::{Packet, Qpn, Reth};
 
@@ -42,8 +42,7 @@ impl Sink for Egress<'_> {
             // `room` has checked that the record fits. One that does not is lost, as a packet may be on a
             // network.
             Some(rings) => {
-                self.transmitter.counters.shm_sent += 1;
-                rings.send(path, packet, payload).unwrap_or(Ok(()))
+                rings.send(path, packet, payload, &mut self.transmitter.counters).unwrap_or(Ok(()))
             }
             None => match &mut self.lab {
                 Some(lab) => lab.send(path, packet, payload),
@@ -103,9 +102,9 @@ impl Channels for Egress<'_> {
         }
     }
 
-    fn begins(&mut self, path: &Path, is_read: bool, length: u32, follows: bool) {
+    fn begins(&mut self, path: &Path, kind: Streamed, length: u32, follows: bool) {
         if let Some(rings) = self.shm.rings(path.channel) {
-            rings.note_stream(is_read, length, follows);
+            rings.note_stream(kind, length, follows);
         }
     }
 

@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::shm::Method;
 use crate::sys::process;
 use link::unix;
+use rnic::Streamed;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::io;
@@ -208,7 +209,11 @@ fn describe(shared: &Shared, device: &str) -> String {
         );
     }
     for (channel, stream) in pump.shm.measured_streams().take(STREAMS_MAX) {
-        let operation = if stream.is_read { "READ" } else { "WRITE" };
+        let operation = match stream.kind {
+            Streamed::Write => "WRITE",
+            Streamed::Read => "READ",
+            Streamed::Send => "SEND",
+        };
         let method = if stream.method == Method::Call { "kernel" } else { "rings" };
         let [rings, kernel] = [stream.ring, stream.call].map(|rate| (rate * 1e3) as u64);
         let bytes = stream.longest;

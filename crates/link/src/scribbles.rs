@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 const LINKS: u64 = if cfg!(miri) { 1 } else { 100 };
 const STEPS: u64 = 400;
 /// The control words, and both rings.
-const CONTROL_WORDS: u64 = 1024;
+const CONTROL_WORDS: u64 = 1280;
 const FILE_BYTES: u64 = (1 << 16) + (2 << 19);
 
 /// Random numbers of a run, from its seed (SplitMix64).

@@ -70,7 +70,7 @@ pub use memory::{Backing, Fault, Gather, Memory, Payload, Piece};
 pub use port::{Port, PortMut};
 pub use qp::attr::{AttrMask, Capacity, Migration, Mtu, QpAttr, QpInit, QpType, State};
 pub use region::{RegionChange, RegionInit, RegionKeys, WindowKind};
-pub use sink::{Channels, Direct, Execution, NoChannels, PacketKind, RUN_MAX, RunRequest, Sink};
+pub use sink::{Channels, Direct, Execution, NoChannels, PacketKind, RUN_MAX, RunRequest, Sink, Streamed};
 pub use telemetry::{HOPS_MAX, Hop};
 pub use time::{Instant, Nanos};
 pub use work::{Data, Destination, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, WindowBinding};

@@ -35,8 +35,8 @@ pub enum Payload<'a> {
     Bytes(&'a [u8]),
     /// A number of bytes without content, in a simulation.
     Phantom(u32),
-    /// Bytes in shared memory that another process may change during the call, at an address that only the
-    /// driver's [`Memory`] can interpret.
+    /// Bytes in shared memory, or in another process's memory, that may change during the call, at an address
+    /// that only the driver's [`Memory`] can interpret.
     Foreign {
         /// Address of the bytes.
         address: u64,
@@ -107,10 +107,17 @@ impl Gather<'_> {
     }
 }
 
-/// The memory is not mapped (an on-demand region whose pages the application does not have).
+/// Reason why memory could not be read or written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("application memory is not mapped")]
-pub struct Fault;
+pub enum Fault {
+    /// The memory is not mapped (an on-demand region whose pages the application does not have).
+    #[error("application memory is not mapped")]
+    Unmapped,
+    /// The bytes of a [`Payload::Foreign`] cannot be read. The request counts as lost, so that its sender
+    /// repeats it.
+    #[error("the payload cannot be fetched from its sender's memory")]
+    Payload,
+}
 
 /// Application memory, for writes and atomic operations of the device. (The sink, which sends packets, reads
 /// it: [`crate::Sink`].)

@@ -9,7 +9,7 @@ use crate::cq::Notice;
 use crate::domain::ForwardedRequest;
 use crate::event::Event;
 use crate::handle::{Cq, Pd, Srq};
-use crate::memory::{Memory, Payload, Piece};
+use crate::memory::{Fault, Memory, Payload, Piece};
 use crate::port::Port;
 use crate::random::Random;
 use crate::region::Regions;
@@ -149,14 +149,21 @@ pub(crate) fn scatter(
     memory: &mut impl Memory,
 ) -> Result<(), Unresolved> {
     if let [only] = pieces {
-        return memory.write(*only, payload).map_err(|_| Unresolved::Key);
+        return memory.write(*only, payload).map_err(unresolved);
     }
     for piece in pieces {
         let (part, rest) = payload.split_at(piece.length);
-        memory.write(*piece, part).map_err(|_| Unresolved::Key)?;
+        memory.write(*piece, part).map_err(unresolved)?;
         payload = rest;
     }
     Ok(())
+}
+
+fn unresolved(fault: Fault) -> Unresolved {
+    match fault {
+        Fault::Unmapped => Unresolved::Key,
+        Fault::Payload => Unresolved::Payload,
+    }
 }
 
 /// TTL of a path without one: Linux's default for RoCEv2.
@@ -171,4 +178,6 @@ pub(crate) enum Unresolved {
     Key,
     /// The elements are shorter than the data.
     TooShort,
+    /// The data cannot be fetched from the sender's memory.
+    Payload,
 }

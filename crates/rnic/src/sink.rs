@@ -43,6 +43,17 @@ pub struct RunRequest {
     pub piece: Piece,
 }
 
+/// Kind of a request whose copy method the driver may measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Streamed {
+    /// RDMA WRITE without immediate data.
+    Write,
+    /// RDMA READ of the peer's memory.
+    Read,
+    /// SEND of any kind, with immediate data or without.
+    Send,
+}
+
 /// Way of executing a WRITE or READ on a shared-memory channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Execution {
@@ -94,9 +105,9 @@ pub trait Sink {
 /// Shared-memory channels to other devices of the host. Packets for a channel are passed to [`Sink::send`]
 /// too, with the channel's number in [`Path::channel`].
 pub trait Channels {
-    /// The shortest WRITE or READ, in bytes, whose execution the driver chooses: [`Self::execution`] and
-    /// [`Self::begins`] are not called for shorter ones, which go through the channel unless nothing else is
-    /// outstanding in its queue.
+    /// The shortest request, in bytes, whose execution the driver chooses: [`Self::execution`] and
+    /// [`Self::begins`] are not called for shorter ones, which go through the channel, unless they are WRITEs
+    /// or READs and nothing else is outstanding in their queue.
     const CHOSEN_FROM: u32;
 
     /// Number of packets of a message, each as long as the path MTU, that may be sent as one unit now. The
@@ -131,9 +142,9 @@ pub trait Channels {
     /// How to execute a request that begins now. `length` is that of its payload.
     fn execution(&mut self, path: &Path, is_read: bool, length: u32) -> Execution;
 
-    /// Notifies the driver of a WRITE or READ that begins to go through the channel; `follows` is whether
-    /// earlier requests are not answered yet.
-    fn begins(&mut self, path: &Path, is_read: bool, length: u32, follows: bool);
+    /// Notifies the driver of a request that begins to go through the channel; `follows` is whether earlier
+    /// requests are not answered yet.
+    fn begins(&mut self, path: &Path, kind: Streamed, length: u32, follows: bool);
 
     /// Whether direct execution on this path is so cheap that it pays to wait until the peer has answered for
     /// the first time, and to execute all requests directly.
@@ -169,7 +180,7 @@ impl Channels for NoChannels {
         match *self {}
     }
 
-    fn begins(&mut self, _path: &Path, _is_read: bool, _length: u32, _follows: bool) {
+    fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {
         match *self {}
     }
 

@@ -12,8 +12,8 @@ use crate::sys::other_process::{Copy, OtherProcess};
 use crate::sys::shared_files::{self, FilePart};
 use crate::sys::shared_mappings::{SharedMappings, Shown, are_pinned};
 use rnic::{
-    Access, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant, RUN_MAX, RegionGrant,
-    RunRequest,
+    Access, Arrival, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant, RUN_MAX,
+    RegionGrant, RunRequest,
 };
 use std::io;
 use std::os::fd::AsFd;
@@ -190,6 +190,15 @@ impl PeerMemory {
             done += 1;
         }
         done
+    }
+
+    /// The peer's address space, if its queue pair `theirs` is connected to ours, sends from where the packet
+    /// came from, and has not left RTS: requests that it has posted are not completed then.
+    pub(super) fn of_sender(&mut self, arrival: &Arrival, theirs: Qpn, ours: Qpn) -> Option<&OtherProcess> {
+        let queue = self.queue(theirs)?;
+        let is_it =
+            queue.peer == ours && queue.source == arrival.source && queue.destination == arrival.destination;
+        self.memory.as_ref().filter(|_| is_it)
     }
 
     /// The protection domain of the peer's queue pair, if it is connected to ours and has these rights.

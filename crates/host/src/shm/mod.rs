@@ -8,6 +8,7 @@
 //! process has ended.
 
 mod direct;
+mod fetch;
 mod forwarded;
 mod handshake;
 mod rings;
@@ -444,6 +445,7 @@ impl ShmChannels {
         let copies = rings.peer_memory.as_ref().map_or("rings only", PeerMemory::copy_methods);
         info!(target: HOST, channel = rings.channel, ours = channel.ours, theirs,
             "shared-memory channel opened; WRITEs and READs: {copies}");
+        rings.offer_fetches();
         channel.stage = Stage::Open(rings);
         self.open += 1;
         self.by_ranges.entry((channel.ours, theirs)).or_insert(index as u16 + 1);

@@ -4,17 +4,22 @@
 //! wire format, then the payload.
 
 use super::direct::PeerMemory;
+use super::fetch::{Fetching, REFERENCE_BYTES, Reference};
 use super::forwarded::{self, FORWARDED_BYTES};
-use super::stream::{Measured, Method, Streams};
+use super::stream::{MEASURED_FROM, Measured, Method, Streams, kind_of};
 use crate::clock;
+use crate::counters::LinkCounters;
+use crate::log::HOST;
 use crate::sys::memory::ProcessMemory;
 use crate::transmit::gather;
 use link::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer};
 use link::unix;
 use rnic::{
     Arrival, Direct, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Payload, RunRequest, Senders,
+    Streamed,
 };
 use std::os::fd::{OwnedFd, RawFd};
+use tracing::debug;
 use wire::opcode::MAX_HEADERS;
 use wire::{Packet, Qpn, Reth};
 
@@ -22,6 +27,8 @@ use wire::{Packet, Qpn, Reth};
 const SAME_PATH: u16 = 1;
 /// Flag of a record: a forwarded XRC request. The fields of [`forwarded`] replace the addresses.
 const FORWARDED: u16 = 2;
+/// Flag of a record: a [`Reference`] to the payload, which the reader fetches, takes the payload's place.
+const BY_REFERENCE: u16 = 4;
 /// Bytes of source GID, destination GID, traffic class and hop limit.
 const ADDRESSES_BYTES: usize = 34;
 /// Limit of records that are taken from one channel before the next channel is read, and before
@@ -35,6 +42,12 @@ const COPIED_MAX: usize = 8;
 /// Limit of bytes that are executed on the peer's memory before the busy word is cleared once: the peer waits
 /// for that when it deregisters memory.
 const BUSY_BYTES_MAX: u32 = 1 << 20;
+/// Limit of bytes that are fetched from one peer before the next channel is read: 0.1 ms with the device's
+/// lock held.
+const FETCHED_MAX: u32 = 1 << 20;
+/// Number of long records with payload that a reader takes, after a payload could not be fetched, before it
+/// offers to fetch payloads again.
+const FETCH_PAUSE: u32 = 256;
 /// Number of bytes that a shorter request counts as.
 const BUSY_BYTES_MIN: u32 = 256;
 
@@ -79,6 +92,10 @@ pub(crate) struct Rings {
     is_full: bool,
     /// Bytes that were executed on the peer's memory since the busy word was set.
     busy_bytes: u32,
+    /// Whether the SEND that goes through the ring now follows requests that are not answered yet.
+    send_follows: bool,
+    /// Number of long records until the peer is offered again to fetch its payloads; 0 while it is.
+    fetch_pause: u32,
     /// Measurements of streams of long requests.
     streams: Box<Streams>,
 }
@@ -99,6 +116,8 @@ impl Rings {
             sleeper: None,
             is_full: false,
             busy_bytes: 0,
+            send_follows: false,
+            fetch_pause: 0,
             streams: Box::new(Streams::new()),
         }
     }
@@ -150,7 +169,7 @@ impl Rings {
         if self.busy_bytes >= BUSY_BYTES_MAX {
             self.end_busy();
         }
-        if let (Some(begun), Some(stream)) = (begun, self.streams.of(is_read, reth.length)) {
+        if let (Some(begun), Some(stream)) = (begun, self.streams.of(kind_of(is_read), reth.length)) {
             match done {
                 true => stream.called(u64::from(reth.length), 1, clock::now().0.saturating_sub(begun.0)),
                 false => stream.refused(),
@@ -187,7 +206,7 @@ impl Rings {
         if self.busy_bytes >= BUSY_BYTES_MAX {
             self.end_busy();
         }
-        if let (Some(begun), Some(stream), 1..) = (begun, self.streams.of(is_read, length), done) {
+        if let (Some(begun), Some(stream), 1..) = (begun, self.streams.of(kind_of(is_read), length), done) {
             stream.called(u64::from(bytes), done as u64, clock::now().0.saturating_sub(begun.0));
         }
         (done, bytes)
@@ -201,7 +220,7 @@ impl Rings {
 
     /// The method of executing the next request of a stream.
     pub(crate) fn stream_method(&mut self, is_read: bool, length: u32) -> Method {
-        match (&self.peer_memory, self.streams.of(is_read, length)) {
+        match (&self.peer_memory, self.streams.of(kind_of(is_read), length)) {
             (Some(memory), Some(stream)) if memory.can_call() => stream.method(),
             _ => Method::Ring,
         }
@@ -213,8 +232,12 @@ impl Rings {
     }
 
     /// Records a request that goes through the ring; `follows` is whether earlier ones are not answered yet.
-    pub(crate) fn note_stream(&mut self, is_read: bool, length: u32, follows: bool) {
-        if let (Some(memory), Some(stream)) = (&self.peer_memory, self.streams.of(is_read, length))
+    pub(crate) fn note_stream(&mut self, kind: Streamed, length: u32, follows: bool) {
+        if kind == Streamed::Send {
+            self.send_follows = follows;
+            return;
+        }
+        if let (Some(memory), Some(stream)) = (&self.peer_memory, self.streams.of(kind, length))
             && memory.can_call()
         {
             stream.sent(length, follows, clock::now);
@@ -256,11 +279,12 @@ impl Rings {
         now: Instant,
         is_enough: impl Fn(&rnic::Device) -> bool,
     ) -> Result<usize, Broken> {
+        let mut fetched = 0;
         for taken in 0..TURN_RECORDS {
             let Some(record) = self.reader.next()? else { return Ok(taken) };
-            self.handle(rnic, senders, now, &record)?;
+            fetched += self.handle(rnic, senders, now, &record)?;
             self.reader.release(&record);
-            if is_enough(rnic) {
+            if fetched >= FETCHED_MAX || is_enough(rnic) {
                 return Ok(taken + 1);
             }
         }
@@ -276,13 +300,14 @@ impl Rings {
         }
     }
 
+    /// Handles a record. Returns the number of bytes that were fetched for it.
     fn handle(
         &mut self,
         rnic: &mut rnic::Device,
         senders: Senders,
         now: Instant,
         record: &Record,
-    ) -> Result<(), Broken> {
+    ) -> Result<u32, Broken> {
         let mut headers = record.headers();
         let mut copied = [0; COPIED_MAX];
         let payload = if record.length as usize <= COPIED_MAX {
@@ -296,7 +321,7 @@ impl Rings {
             let (packet, _) = Packet::parse(headers).map_err(|_| Broken)?;
             let from = rnic::Channel { number: self.channel, senders };
             rnic.shm().handle_forwarded(now, from, &request, &packet, payload, &mut ProcessMemory);
-            return Ok(());
+            return Ok(0);
         }
         if record.flags & SAME_PATH == 0 {
             let (addresses, rest) = headers.split_first_chunk().ok_or(Broken)?;
@@ -305,8 +330,65 @@ impl Rings {
         }
         let arrival = self.arrival.ok_or(Broken)?;
         let (packet, _) = Packet::parse(headers).map_err(|_| Broken)?;
+        if record.flags & BY_REFERENCE != 0 {
+            let reference = Reference::of_record(record).ok_or(Broken)?;
+            self.handle_reference(rnic, senders, now, (&arrival, &packet, reference));
+            return Ok(reference.length);
+        }
         rnic.shm().handle_packet(now, &arrival, senders, &packet, payload, &mut ProcessMemory);
-        Ok(())
+        if self.fetch_pause > 0 && payload.len() >= MEASURED_FROM {
+            self.fetch_pause -= 1;
+            if self.fetch_pause == 0 {
+                self.offer_fetches();
+            }
+        }
+        Ok(0)
+    }
+
+    /// Handles a packet whose payload is in the sender's memory. Where it cannot be fetched, the packet
+    /// counts as lost, and the peer sends records with payload for a while: its queue pair may have left RTS,
+    /// its grant table may have no entry for it, or memory of either side may not be mapped.
+    fn handle_reference(
+        &mut self,
+        rnic: &mut rnic::Device,
+        senders: Senders,
+        now: Instant,
+        (arrival, packet, reference): (&Arrival, &Packet, Reference),
+    ) {
+        // The peer waits for the end of this before a queue pair that leaves RTS completes its requests, so
+        // nothing is fetched from a buffer that the program has got back.
+        self.writer.begin_busy();
+        let ours = packet.dest;
+        let theirs = rnic.shm().peer(ours).filter(|theirs| senders.have(*theirs));
+        let peer = theirs.and_then(|theirs| self.peer_memory.as_mut()?.of_sender(arrival, theirs, ours));
+        let mut memory = Fetching::new(peer);
+        rnic.shm().handle_packet(now, arrival, senders, packet, reference.payload(), &mut memory);
+        if memory.has_failed() {
+            self.reader.offer_fetches(false);
+            self.fetch_pause = FETCH_PAUSE;
+            debug!(target: HOST, channel = self.channel,
+                "a payload cannot be fetched from the peer's memory: SENDs go through the ring");
+        }
+        self.end_busy();
+    }
+
+    /// Offers the peer to fetch payloads from its memory, if the kernel permits access to it.
+    pub(super) fn offer_fetches(&self) {
+        self.reader.offer_fetches(self.peer_memory.as_ref().is_some_and(PeerMemory::can_call));
+    }
+
+    /// The reference that takes the payload's place, if the peer fetches payloads and the stream of such
+    /// SENDs is faster that way.
+    fn reference(&mut self, packet: &Packet, payload: Gather<'_>) -> Option<Reference> {
+        let reference = Reference::of_send(packet, payload)?;
+        if !self.writer.reader_fetches() {
+            return None;
+        }
+        // Of a message of several records each follows the one before it.
+        let follows = std::mem::replace(&mut self.send_follows, true);
+        let stream = self.streams.of(Streamed::Send, reference.length)?;
+        stream.sent(reference.length, follows, clock::now);
+        (stream.method() == Method::Call).then_some(reference)
     }
 
     /// Writes a packet, or a run of packets of one message, as a record. `None` where there is no room.
@@ -316,7 +398,9 @@ impl Rings {
         path: &Path,
         packet: &Packet,
         payload: Gather<'_>,
+        counters: &mut LinkCounters,
     ) -> Option<Result<(), Fault>> {
+        counters.shm_sent += 1;
         let addresses = Addresses::of(path);
         let same = self.sent == Some(addresses);
         let (from, flags) = if same { (0, SAME_PATH) } else { (ADDRESSES_BYTES, 0) };
@@ -327,8 +411,21 @@ impl Rings {
             let length = packet.encode(0, place[from..].first_chunk_mut()?).ok()?;
             Some(from + length)
         };
-        let bytes = payload.len() as usize;
-        let written = self.writer.write(flags, bytes, headers, |place| gather(payload, place))?;
+        let reference = if payload.len() < MEASURED_FROM { None } else { self.reference(packet, payload) };
+        let written = match reference {
+            Some(reference) => {
+                counters.shm_by_reference += 1;
+                let refer = |place: &mut [u8]| {
+                    place.copy_from_slice(&reference.to_bytes());
+                    Ok::<(), Fault>(())
+                };
+                self.writer.write(flags | BY_REFERENCE, REFERENCE_BYTES, headers, refer)?
+            }
+            None => {
+                let bytes = payload.len() as usize;
+                self.writer.write(flags, bytes, headers, |place| gather(payload, place))?
+            }
+        };
         if written.is_ok() {
             self.sent = Some(addresses);
         }
@@ -389,10 +486,14 @@ mod tests {
     use wire::{Message, Position, Psn, Service, Tail};
 
     fn fill(rings: &mut Rings) {
+        let mut counters = LinkCounters::default();
         let send = Message::Send { position: Position::Only, tail: Tail::None };
         let packet = Packet::new(Service::Rc, Qpn::new(5), Psn::new(0), send);
         while rings.room(4096) > 0 {
-            assert_eq!(rings.send(&Path::default(), &packet, Gather::Inline(&[1; 1000])), Some(Ok(())));
+            assert_eq!(
+                rings.send(&Path::default(), &packet, Gather::Inline(&[1; 1000]), &mut counters),
+                Some(Ok(()))
+            );
         }
     }
 

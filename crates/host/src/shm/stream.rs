@@ -1,5 +1,6 @@
 //! How the payload of a stream of long requests is copied: through the ring, which takes two copies on two
-//! cores, or by one copy of the kernel on the requester's core.
+//! cores, or by one copy of the kernel: on the requester's core for WRITEs and READs, on the receiver's core
+//! for SENDs, whose record then refers to the payload.
 //!
 //! Which one is faster depends on the processor, on what its cache still holds, and on what else the machine
 //! does at that moment: of two machines with two cores each, the ring was 2.1 times as fast as the kernel's
@@ -7,7 +8,7 @@
 //! No constant holds, so each stream is measured while it runs. Every so often a short part of it takes the
 //! other method (a *trial*), and the stream goes on with the one that moved more bytes per second.
 
-use rnic::Instant;
+use rnic::{Instant, Streamed};
 
 /// The shortest request, in bytes, whose stream is measured: shorter ones are bound by the cost of a request.
 pub(crate) const MEASURED_FROM: u32 = 4097;
@@ -38,32 +39,41 @@ pub(crate) enum Method {
     Call,
 }
 
-/// The streams of one channel: WRITEs and READs of each length class.
+/// Number of kinds that are measured separately.
+const KINDS: usize = 3;
+
+/// The kind of a WRITE or READ.
+pub(super) fn kind_of(is_read: bool) -> Streamed {
+    if is_read { Streamed::Read } else { Streamed::Write }
+}
+
+/// The streams of one channel: WRITEs, READs and SENDs of each length class.
 #[derive(Debug)]
-pub(super) struct Streams([[Stream; CLASSES]; 2]);
+pub(super) struct Streams([[Stream; CLASSES]; KINDS]);
 
 impl Streams {
     pub(super) fn new() -> Self {
-        Self(std::array::from_fn(|_| std::array::from_fn(|_| Stream::new())))
+        let kinds = [Streamed::Write, Streamed::Read, Streamed::Send];
+        Self(kinds.map(|kind| std::array::from_fn(|_| Stream::new(kind))))
     }
 
-    /// The stream of requests of this direction and length; `None` where it is not measured.
-    pub(super) fn of(&mut self, is_read: bool, length: u32) -> Option<&mut Stream> {
+    /// The stream of requests of this kind and length; `None` where it is not measured.
+    pub(super) fn of(&mut self, kind: Streamed, length: u32) -> Option<&mut Stream> {
         if length < MEASURED_FROM {
             return None;
         }
         let class = (length - 1).ilog2() as usize - 12;
-        self.0[usize::from(is_read)].get_mut(class)
+        self.0[kind as usize].get_mut(class)
     }
 
     /// The streams of which at least one rate was measured.
     pub(super) fn measured(&self) -> impl Iterator<Item = Measured> {
-        self.0.iter().zip([false, true]).flat_map(|(classes, is_read)| {
+        self.0.iter().flat_map(|classes| {
             let longest = (0..).map(|class| (MEASURED_FROM - 1) << (class + 1));
             let streams = classes.iter().zip(longest);
             streams.filter(|(stream, _)| stream.ring.is_some() || stream.call.is_some()).map(
                 move |(stream, longest)| Measured {
-                    is_read,
+                    kind: stream.kind,
                     longest,
                     method: stream.method,
                     ring: stream.ring.unwrap_or_default(),
@@ -77,8 +87,8 @@ impl Streams {
 /// Measurements of a stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Measured {
-    /// Whether its requests are READs; WRITEs otherwise.
-    pub(crate) is_read: bool,
+    /// Kind of its requests.
+    pub(crate) kind: Streamed,
     /// The longest requests of its class, in bytes.
     pub(crate) longest: u32,
     /// Method of the next request.
@@ -89,9 +99,10 @@ pub(crate) struct Measured {
     pub(crate) call: f64,
 }
 
-/// Requests of one direction and about the same length.
+/// Requests of one kind and about the same length.
 #[derive(Debug)]
 pub(super) struct Stream {
+    kind: Streamed,
     method: Method,
     /// The last measured rates of both methods, in bytes per nanosecond.
     ring: Option<f64>,
@@ -125,8 +136,9 @@ impl Window {
 }
 
 impl Stream {
-    fn new() -> Self {
+    fn new(kind: Streamed) -> Self {
         Self {
+            kind,
             method: Method::Ring,
             ring: None,
             call: None,
@@ -142,10 +154,11 @@ impl Stream {
         self.method
     }
 
-    /// Records a request that goes through the ring; `follows` is whether earlier ones are not answered yet.
-    /// Without them the ring was empty, and the time since the last request does not show its rate.
+    /// Records a request that goes through the ring, with its payload or, for a SEND, with a reference to it;
+    /// `follows` is whether earlier ones are not answered yet. Without them the ring was empty, and the time
+    /// since the last request does not show its rate.
     pub(super) fn sent(&mut self, length: u32, follows: bool, now: impl FnOnce() -> Instant) {
-        if self.method == Method::Call {
+        if self.method == Method::Call && self.kind != Streamed::Send {
             // A request that could not be executed directly, because the queue pair was not ready.
             return;
         }
@@ -170,7 +183,11 @@ impl Stream {
             self.window.nanos += now.0.saturating_sub(since.0);
         }
         if self.window.bytes >= RING_WINDOW && self.window.requests >= WINDOW_REQUESTS {
-            self.ring = Some(self.window.rate());
+            let rate = Some(self.window.rate());
+            match self.method {
+                Method::Ring => self.ring = rate,
+                Method::Call => self.call = rate,
+            }
             self.end_window();
         }
     }
@@ -306,7 +323,7 @@ mod tests {
         ] {
             let mut machine = Machine::new(ring, call);
             let mut streams = Streams::new();
-            let stream = streams.of(false, length).unwrap();
+            let stream = streams.of(Streamed::Write, length).unwrap();
             machine.send(stream, 128 << 20, length);
             let share = machine.share_of_calls(stream, 16 << 30, length);
             if call > ring { assert!(share > 0.95, "{share}") } else { assert!(share < 0.05, "{share}") }
@@ -318,7 +335,7 @@ mod tests {
     fn a_stream_follows_the_machine() {
         let mut machine = Machine::new(30.0, 12.0);
         let mut streams = Streams::new();
-        let stream = streams.of(true, 1 << 20).unwrap();
+        let stream = streams.of(Streamed::Read, 1 << 20).unwrap();
         machine.send(stream, 1 << 30, 1 << 20);
         machine.ring = 5.0;
         machine.send(stream, 2 * STAY_MAX, 1 << 20);
@@ -333,7 +350,7 @@ mod tests {
     fn a_ring_that_falls_behind_is_left_at_once() {
         let mut machine = Machine::new(30.0, 12.0);
         let mut streams = Streams::new();
-        let stream = streams.of(false, 64 << 10).unwrap();
+        let stream = streams.of(Streamed::Write, 64 << 10).unwrap();
         machine.send(stream, 16 << 30, 64 << 10);
         assert!(stream.left > 256 << 20, "{stream:?}");
         machine.ring = 1.5;
@@ -344,7 +361,7 @@ mod tests {
     #[test]
     fn requests_one_by_one_take_the_ring() {
         let mut streams = Streams::new();
-        let stream = streams.of(false, 64 << 10).unwrap();
+        let stream = streams.of(Streamed::Write, 64 << 10).unwrap();
         for _ in 0..10_000 {
             assert_eq!(stream.method(), Method::Ring);
             stream.sent(64 << 10, false, || unreachable!("no rate is measured"));
@@ -356,7 +373,7 @@ mod tests {
     fn a_stream_that_ends_leaves_no_calls_behind() {
         let mut machine = Machine::new(5.0, 10.0);
         let mut streams = Streams::new();
-        let stream = streams.of(false, 1 << 20).unwrap();
+        let stream = streams.of(Streamed::Write, 1 << 20).unwrap();
         machine.send(stream, 64 << 20, 1 << 20);
         assert_eq!(stream.method(), Method::Call);
         for _ in 0..STAY_MAX >> 20 {
@@ -372,7 +389,7 @@ mod tests {
     fn refused_calls_are_not_tried_for_long() {
         let mut machine = Machine::new(5.0, 10.0);
         let mut streams = Streams::new();
-        let stream = streams.of(false, 1 << 20).unwrap();
+        let stream = streams.of(Streamed::Write, 1 << 20).unwrap();
         machine.send(stream, 64 << 20, 1 << 20);
         stream.refused();
         assert_eq!(machine.share_of_calls(stream, STAY_MAX / 2, 1 << 20), 0.0);
@@ -383,18 +400,24 @@ mod tests {
         let mut machine = Machine::new(10.0, 25.0);
         let mut streams = Streams::new();
         assert_eq!(streams.measured().count(), 0);
-        machine.send(streams.of(true, 1 << 20).unwrap(), 1 << 30, 1 << 20);
+        machine.send(streams.of(Streamed::Read, 1 << 20).unwrap(), 1 << 30, 1 << 20);
         let [measured] = streams.measured().collect::<Vec<_>>()[..] else { panic!("one stream") };
-        assert_eq!((measured.is_read, measured.longest, measured.method), (true, 1 << 20, Method::Call));
+        assert_eq!(
+            (measured.kind, measured.longest, measured.method),
+            (Streamed::Read, 1 << 20, Method::Call)
+        );
         assert!((measured.ring - 10.0).abs() < 0.1 && (measured.call - 25.0).abs() < 0.1, "{measured:?}");
     }
 
     #[test]
     fn lengths_have_classes_by_powers_of_two() {
         let mut streams = Streams::new();
-        assert!(streams.of(false, 4096).is_none() && streams.of(false, (4 << 20) + 1).is_none());
+        assert!(
+            streams.of(Streamed::Write, 4096).is_none()
+                && streams.of(Streamed::Write, (4 << 20) + 1).is_none()
+        );
         for (length, class) in [(4097, 0), (8192, 0), (8193, 1), (1 << 20, 7), (4 << 20, 9)] {
-            let at = std::ptr::from_mut(streams.of(false, length).unwrap());
+            let at = std::ptr::from_mut(streams.of(Streamed::Write, length).unwrap());
             assert!(std::ptr::eq(at, &raw const streams.0[0][class]), "{length}");
         }
     }

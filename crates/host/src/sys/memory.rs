@@ -36,7 +36,7 @@ impl Memory for ProcessMemory {
         let (bytes, length) = match payload {
             Payload::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),
             Payload::Foreign { address, length } => (address as *const u8, length as usize),
-            Payload::Phantom(_) => return Err(Fault),
+            Payload::Phantom(_) => return Err(Fault::Unmapped),
         };
         let length = length.min(piece.length as usize);
         if length == 0 {
@@ -53,7 +53,7 @@ impl Memory for ProcessMemory {
         if let Some(guard) = GUARD.get() {
             // SAFETY: the target is of a region that is registered, mapped or no longer mapped, which the
             // guard finds; the bytes are in a receive buffer of ours or in a record that is not released yet.
-            return if unsafe { guard.copy(target, bytes, length) } { Ok(()) } else { Err(Fault) };
+            return if unsafe { guard.copy(target, bytes, length) } { Ok(()) } else { Err(Fault::Unmapped) };
         }
         // SAFETY: the device checked the range against a region whose owner keeps it mapped and writable; the
         // bytes are in a receive buffer of ours, or in a record of a shared-memory channel that is not
@@ -70,7 +70,7 @@ impl Memory for ProcessMemory {
         let cell = cell(piece)?;
         match GUARD.get() {
             // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped.
-            Some(guard) => unsafe { guard.fetch_add(cell.cast(), add) }.ok_or(Fault),
+            Some(guard) => unsafe { guard.fetch_add(cell.cast(), add) }.ok_or(Fault::Unmapped),
             // SAFETY: aligned, and in a registered region, whose owner keeps it mapped and writable.
             None => Ok(unsafe { (*cell).fetch_add(add, Ordering::AcqRel) }),
         }
@@ -80,7 +80,7 @@ impl Memory for ProcessMemory {
         let cell = cell(piece)?;
         if let Some(guard) = GUARD.get() {
             // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped.
-            return unsafe { guard.compare_swap(cell.cast(), compare, swap) }.ok_or(Fault);
+            return unsafe { guard.compare_swap(cell.cast(), compare, swap) }.ok_or(Fault::Unmapped);
         }
         // SAFETY: aligned, and in a registered region, whose owner keeps it mapped and writable.
         let result = unsafe { (*cell).compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire) };
@@ -92,7 +92,11 @@ impl Memory for ProcessMemory {
         if let Some(guard) = GUARD.get() {
             // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped. The
             // bytes are ours.
-            return if unsafe { guard.copy(cell.cast(), bytes.as_ptr(), 8) } { Ok(()) } else { Err(Fault) };
+            return if unsafe { guard.copy(cell.cast(), bytes.as_ptr(), 8) } {
+                Ok(())
+            } else {
+                Err(Fault::Unmapped)
+            };
         }
         // SAFETY: aligned, and in a registered region, whose owner keeps it mapped and writable.
         unsafe { (*cell).store(u64::from_ne_bytes(bytes), Ordering::Release) };
@@ -119,7 +123,7 @@ impl Memory for ProcessMemory {
 fn cell(piece: Piece) -> Result<*mut AtomicU64, Fault> {
     let is_there = piece.address != 0 && piece.backing != Backing::Null;
     if piece.length < 8 || !piece.address.is_multiple_of(8) || !is_there {
-        return Err(Fault);
+        return Err(Fault::Unmapped);
     }
     if piece.backing == Backing::OnDemand {
         let mut there = [0u8; 8];
@@ -145,7 +149,7 @@ pub(crate) fn read(piece: &Piece, out: &mut [u8]) -> Result<(), Fault> {
         // SAFETY: the source is of a region that is registered, mapped or no longer mapped, which the guard
         // finds; `out` is a staging buffer of ours.
         let copied = unsafe { guard.copy(out.as_mut_ptr(), piece.address as *const u8, length) };
-        return if copied { Ok(()) } else { Err(Fault) };
+        return if copied { Ok(()) } else { Err(Fault::Unmapped) };
     }
     // SAFETY: the device checked the range against a region whose owner keeps it mapped; `out` is a staging
     // buffer of ours. The program may write at the same time: then what is sent is what it had at some
@@ -172,7 +176,7 @@ fn through_kernel(address: u64, ours: *mut u8, length: usize, direction: Directi
             Direction::FromMemory => libc::process_vm_readv(pid, &local, 1, &remote, 1, 0),
         }
     };
-    if moved == length as isize { Ok(()) } else { Err(Fault) }
+    if moved == length as isize { Ok(()) } else { Err(Fault::Unmapped) }
 }
 
 /// Reasons why memory cannot be registered.
@@ -241,9 +245,9 @@ mod tests {
     #[test]
     fn a_missing_page_behind_on_demand_memory_is_a_fault() {
         let place = piece(4096, 8, Backing::OnDemand);
-        assert_eq!(ProcessMemory.write(place, Payload::Bytes(&[0; 8])), Err(Fault));
-        assert_eq!(read(&place, &mut [0; 8]), Err(Fault));
-        assert_eq!(ProcessMemory.fetch_add(place, 1), Err(Fault));
+        assert_eq!(ProcessMemory.write(place, Payload::Bytes(&[0; 8])), Err(Fault::Unmapped));
+        assert_eq!(read(&place, &mut [0; 8]), Err(Fault::Unmapped));
+        assert_eq!(ProcessMemory.fetch_add(place, 1), Err(Fault::Unmapped));
     }
 
     #[test]
@@ -253,7 +257,7 @@ mod tests {
         let mut back = [7; 8];
         read(&place, &mut back).unwrap();
         assert_eq!(back, [0; 8]);
-        assert_eq!(ProcessMemory.store(place, [1; 8]), Err(Fault));
+        assert_eq!(ProcessMemory.store(place, [1; 8]), Err(Fault::Unmapped));
     }
 
     #[test]
@@ -264,7 +268,10 @@ mod tests {
         assert_eq!(ProcessMemory.compare_swap(place, 8, 1), Ok(8));
         assert_eq!(ProcessMemory.compare_swap(place, 8, 2), Ok(1));
         assert_eq!(value.load(Ordering::Relaxed), 1);
-        assert_eq!(ProcessMemory.fetch_add(piece(place.address + 4, 8, Backing::Pinned), 1), Err(Fault));
+        assert_eq!(
+            ProcessMemory.fetch_add(piece(place.address + 4, 8, Backing::Pinned), 1),
+            Err(Fault::Unmapped)
+        );
     }
 
     #[test]

@@ -79,6 +79,41 @@ fn streams_of_long_requests_try_both_copy_methods_in_order() {
     assert_eq!((counters.packet_seq_err, counters.local_ack_timeout_err), (0, 0));
 }
 
+/// A stream of long SENDs tries both copy methods too: records with their payload, and records that refer to
+/// it. Each message arrives whole and in order.
+#[test]
+fn streams_of_long_sends_try_both_copy_methods_in_order() {
+    const LENGTH: usize = 300 << 10;
+    const DEPTH: usize = 60;
+    const MESSAGES: usize = 4 * DEPTH;
+    let (mut a, mut b) = pair(DEPTH * LENGTH, Transport::SharedMemory);
+    for first in (0..MESSAGES).step_by(DEPTH) {
+        let mark = |message: usize, index: usize| ((first + message) * 31 + index / 4096) as u8;
+        for message in 0..DEPTH {
+            let bytes = &mut a.memory[message * LENGTH..][..LENGTH];
+            bytes.iter_mut().enumerate().for_each(|(index, byte)| *byte = mark(message, index));
+            b.receive((first + message) as u64, b.sge(message * LENGTH, LENGTH));
+        }
+        for message in 0..DEPTH {
+            let sge = a.sge(message * LENGTH, LENGTH);
+            a.post((first + message) as u64, Operation::Send(wire::Tail::None), sge);
+        }
+        let ids = (first..first + DEPTH).map(|id| (id as u64, Status::Success));
+        assert!(b.wait(DEPTH).iter().map(|done| (done.id, done.status)).eq(ids.clone()));
+        assert!(a.wait(DEPTH).iter().map(|done| (done.id, done.status)).eq(ids));
+        for message in 0..DEPTH {
+            let is_it = |index: usize| b.byte(message * LENGTH + index) == mark(message, index);
+            assert!((0..LENGTH).all(is_it), "message {}", first + message);
+        }
+        b.memory.fill(0);
+    }
+    let referred = a.device.link_counters();
+    let (by_reference, records) = (referred.shm_by_reference, referred.shm_sent);
+    assert!(by_reference > 0 && by_reference < records, "{by_reference} of {records} refer to their payload");
+    let counters = a.device.with(|rnic, _| *rnic.port().counters());
+    assert_eq!((counters.packet_seq_err, counters.local_ack_timeout_err), (0, 0));
+}
+
 /// All hosts use the same queue pair numbers: a channel to a queue pair of this host must not be used for the
 /// one with its number on another host.
 #[test]

@@ -34,6 +34,8 @@ const RECORD_MAX: usize = (PREFIX + HEADERS_MAX + PAYLOAD_MAX).next_multiple_of(
 const HEADERS_SHORT: usize = LINE - PREFIX;
 /// Value of the busy word while the writer executes a request on the reader's memory.
 const BUSY: u32 = 1;
+/// Value of the word by which the reader offers to fetch payloads from the writer's memory.
+const FETCHES: u32 = 1;
 
 /// The control words of a ring, each on cache lines of its own.
 #[repr(C, align(128))]
@@ -46,6 +48,8 @@ struct Control {
     asleep: Own<AtomicU32>,
     /// Set while the writer executes a request on the reader's memory: 0 or [`BUSY`].
     busy: Own<AtomicU32>,
+    /// Set while the reader fetches payloads from the writer's memory: 0 or [`FETCHES`].
+    fetches: Own<AtomicU32>,
 }
 
 #[repr(align(128))]
@@ -177,6 +181,13 @@ impl Writer {
     /// Whether the reader sleeps.
     pub fn reader_sleeps(&self) -> bool {
         self.ring.control().asleep.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the reader fetches payloads from the writer's memory, so that a record may refer to its
+    /// payload instead of containing it.
+    #[inline]
+    pub fn reader_fetches(&self) -> bool {
+        self.ring.control().fetches.0.load(Ordering::Relaxed) == FETCHES
     }
 
     /// Sets the busy word before requests are executed on the reader's memory, unless it is set. Each of them
@@ -398,6 +409,12 @@ impl Reader {
             BUSY => Ok(true),
             _ => Err(Broken),
         }
+    }
+
+    /// Offers the writer to fetch payloads from its memory, or withdraws the offer. Records that were written
+    /// before may still refer to their payloads.
+    pub fn offer_fetches(&self, offer: bool) {
+        self.ring.control().fetches.0.store(if offer { FETCHES } else { flags::CLEAR }, Ordering::Relaxed);
     }
 
     /// Cancels the request for wake-ups: the reader polls for records itself.

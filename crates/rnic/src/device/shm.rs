@@ -6,7 +6,7 @@ use crate::address::{Arrival, Channel, Path, Senders};
 use crate::domain::ForwardedRequest;
 use crate::error::Error;
 use crate::memory::{Memory, Payload};
-use crate::qp::{Inbound, Origin};
+use crate::qp::{Inbound, Origin, Qp};
 use crate::resources::Resources;
 use crate::sink::{Channels, Sink};
 use crate::time::Instant;
@@ -78,6 +78,11 @@ impl SharedMemory<'_> {
         proxy.handle_forwarded_request(resources, now, from.senders, (packet, payload), memory);
         queue_pairs.turns.settle(index, proxy, false, false);
         queue_pairs.fail_overrun(resources, now);
+    }
+
+    /// The queue pair that a queue pair is connected to.
+    pub fn peer(&self, qpn: Qpn) -> Option<Qpn> {
+        self.0.queue_pairs.get(qpn).ok().map(Qp::peer)
     }
 
     /// Moves a connected queue pair to a channel, from its next packet on. The next change of its address

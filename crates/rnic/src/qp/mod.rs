@@ -156,6 +156,11 @@ impl Qp {
         &self.common.path
     }
 
+    /// Number of the queue pair that this one is connected to.
+    pub(crate) fn peer(&self) -> Qpn {
+        self.common.attr.destination
+    }
+
     /// Sets the path, which selects the transport below the queue pair.
     pub(crate) fn set_path(&mut self, path: Path) {
         self.common.set_path(path);

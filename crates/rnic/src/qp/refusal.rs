@@ -18,6 +18,9 @@ pub(super) enum Refusal {
     /// More READs at once than agreed, which with out-of-order receive is no fault of the peer: held requests
     /// count together with those that it has retransmitted. It will repeat the request.
     Busy,
+    /// The payload cannot be fetched from the sender's memory: NAK sequence error, after which the sender
+    /// repeats the request with its payload.
+    Unfetched,
     /// SEND with invalidate of a key that cannot be invalidated.
     Invalidate,
     /// The device with the queue that the message names has closed: NAK remote operational error.
@@ -30,6 +33,7 @@ impl Refusal {
         match self {
             Self::NotReady => "no receive is posted",
             Self::Busy => "more READs at once than agreed",
+            Self::Unfetched => "the payload cannot be fetched from the sender's memory",
             Self::Invalid => "invalid request: malformed, or not allowed on this queue pair",
             Self::Access => "remote access error: unknown rkey, wrong range or missing access right",
             Self::TooLong => "invalid request: the message is longer than the receive",

@@ -96,6 +96,13 @@ impl Transport {
         self == Self::SharedMemory
     }
 
+    /// Whether a NAK for a gap asks for one packet, where packets after it are placed out of order. On a
+    /// channel it asks for a record, and the records after it were dropped.
+    #[inline]
+    pub(super) fn repeats_single_packets(self) -> bool {
+        self == Self::Packets
+    }
+
     /// Receiver not ready: whether the responder announces its next receive with [`READY`].
     #[inline]
     pub(super) fn announces_receives(self) -> bool {

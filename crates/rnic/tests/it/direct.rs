@@ -62,7 +62,7 @@ impl Channels for AtHand {
         Execution::Direct
     }
 
-    fn begins(&mut self, _path: &Path, _is_read: bool, _length: u32, _follows: bool) {}
+    fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {}
 
     fn prefers_to_execute(&mut self, _path: &Path) -> bool {
         true

@@ -55,7 +55,7 @@ impl Channels for Out {
         Execution::ByChannel
     }
 
-    fn begins(&mut self, _path: &Path, _is_read: bool, _length: u32, _follows: bool) {}
+    fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {}
 
     fn prefers_to_execute(&mut self, _path: &Path) -> bool {
         false

@@ -90,7 +90,7 @@ impl Memory for Arena {
         match payload {
             Payload::Bytes(bytes) => target.copy_from_slice(bytes),
             Payload::Phantom(_) => {}
-            Payload::Foreign { .. } => return Err(Fault),
+            Payload::Foreign { .. } => return Err(Fault::Payload),
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 //! lost, but it may be full, and it may end while both still use it.
 
 use crate::dice::Dice;
-use rnic::{Instant, Senders};
-use wire::Qpn;
+use rnic::{Instant, Payload, Senders};
+use wire::{Message, Packet, Qpn, Service};
 
 /// Number of the shared-memory channel at both devices.
 pub(super) const CHANNEL: u16 = 1;
@@ -13,7 +13,11 @@ pub(super) const CHANNEL: u16 = 1;
 pub(super) struct ShmChannel {
     open: [bool; 2],
     /// How often it is full, in thousandths.
-    pub(super) full: u64,
+    full: u64,
+    /// How often the payload of a SEND, to which its record refers, cannot be fetched, in thousandths.
+    unfetched: u64,
+    /// Whether payloads could not be fetched in this run.
+    has_unfetched: bool,
     /// Packets that may go as one at most.
     together: u64,
     /// When each side finds that it has ended.
@@ -29,6 +33,8 @@ impl ShmChannel {
             open: [true; 2],
             full: if dice.per_mille(300) { 0 } else { dice.below(700) },
             together: dice.pick(&[1, 2, 7, 100]),
+            unfetched: if dice.per_mille(500) { 0 } else { dice.below(30) },
+            has_unfetched: false,
             ends: match ends {
                 Some([first, second]) if swapped => [Some(second), Some(first)],
                 Some([first, second]) => [Some(first), Some(second)],
@@ -49,6 +55,26 @@ impl ShmChannel {
     /// Whether it never ends.
     pub(super) fn lasts(&self) -> bool {
         self.ends == [None; 2]
+    }
+
+    /// The payload as its receiver gets it: of a SEND on RC it may be one that cannot be fetched.
+    pub(super) fn deliver<'a>(&mut self, packet: &Packet, payload: &'a [u8], dice: &mut Dice) -> Payload<'a> {
+        let is_send = packet.service == Service::Rc && matches!(packet.message, Message::Send { .. });
+        if is_send && self.unfetched > 0 && dice.per_mille(self.unfetched) {
+            self.has_unfetched = true;
+            return Payload::Foreign { address: 0, length: payload.len() as u32 };
+        }
+        Payload::Bytes(payload)
+    }
+
+    /// Ends all faults of the channel.
+    pub(super) fn heal(&mut self) {
+        (self.full, self.unfetched) = (0, 0);
+    }
+
+    /// Whether a payload could not be fetched.
+    pub(super) fn has_unfetched(&self) -> bool {
+        self.has_unfetched
     }
 
     /// How many packets may go as one now.

@@ -5,7 +5,8 @@ use super::arena::Arena;
 use super::channel::{CHANNEL, ShmChannel};
 use crate::dice::Dice;
 use rnic::{
-    Arrival, Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Sink, SrqOwner,
+    Arrival, Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Sink,
+    SrqOwner, Streamed,
 };
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -161,7 +162,7 @@ impl Channels for Port<'_> {
         }
     }
 
-    fn begins(&mut self, _path: &Path, _is_read: bool, _length: u32, _follows: bool) {}
+    fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {}
 
     fn prefers_to_execute(&mut self, _path: &Path) -> bool {
         false

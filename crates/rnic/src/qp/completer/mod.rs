@@ -151,7 +151,7 @@ impl Completer {
         log::peer_nak(cx.qp, psn, "PSN sequence error");
         self.ack(cx, requester, psn);
         cx.qp.congestion.lost(cx.now);
-        if cx.qp.out_of_order {
+        if cx.qp.out_of_order && cx.qp.transport.repeats_single_packets() {
             return requester.resend(psn);
         }
         self.retry(cx, requester);
@@ -444,7 +444,7 @@ fn store(
         .resolve(cx.qp.pd(), requester.sges(entry), offset, payload.len(), Access::LOCAL_WRITE)
         .and_then(|pieces| scatter(pieces, payload, memory))
         .map_err(|error| match error {
-            Unresolved::Key => Status::LocalProtection,
+            Unresolved::Key | Unresolved::Payload => Status::LocalProtection,
             Unresolved::TooShort => Status::LocalLength,
         })
 }

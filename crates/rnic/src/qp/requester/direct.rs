@@ -4,10 +4,12 @@
 use super::{Requester, Step};
 use crate::access::Access;
 use crate::memory::{Backing, Gather, Piece};
+use crate::qp::attr::QpType;
 use crate::qp::context::Context;
 use crate::qp::send_queue::SendEntry;
 use crate::qp::timer::Timer;
-use crate::sink::{Channels, Direct, Execution, RUN_MAX, RunRequest, Sink};
+use crate::qp::transport::Transport;
+use crate::sink::{Channels, Direct, Execution, RUN_MAX, RunRequest, Sink, Streamed};
 use crate::work::Operation;
 use wire::{Reth, Rkey};
 
@@ -41,10 +43,19 @@ impl Requester {
     /// Notifies the driver of a request that begins to go through the channel.
     #[inline]
     pub(super) fn begins_in_channel<S: Sink>(&self, cx: &Context<'_>, entry: &SendEntry, sink: &mut S) {
-        if is_chosen::<S>(cx, entry)
+        if entry.length < S::Channels::CHOSEN_FROM || cx.qp.transport != Transport::SharedMemory {
+            return;
+        }
+        let kind = match entry.operation {
+            Operation::Write { immediate: None, .. } => Streamed::Write,
+            Operation::Read { .. } => Streamed::Read,
+            Operation::Send(_) => Streamed::Send,
+            _ => return,
+        };
+        if cx.qp.kind == QpType::Rc
             && let Some(channels) = sink.channels()
         {
-            channels.begins(&cx.qp.path, is_read(entry), entry.length, self.is_waiting());
+            channels.begins(&cx.qp.path, kind, entry.length, self.is_waiting());
         }
     }
 

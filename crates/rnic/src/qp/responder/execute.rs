@@ -429,6 +429,7 @@ impl Responder {
             .map_err(|error| match error {
                 Unresolved::Key => Refusal::LocalProtection,
                 Unresolved::TooShort => Refusal::TooLong,
+                Unresolved::Payload => Refusal::Unfetched,
             })
     }
 

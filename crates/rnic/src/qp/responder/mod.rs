@@ -454,6 +454,7 @@ impl Responder {
         let qpn = cx.qp.qpn;
         let (syndrome, status, event) = match refusal {
             Refusal::NotReady => return self.rnr_nak(cx, psn, cx.qp.attr.min_rnr_timer & 31),
+            Refusal::Unfetched => return self.sequence_nak(cx),
             Refusal::Busy => {
                 // Where requests may be skipped, the next ones would appear to be in order.
                 self.waiting = cx.origin.transport().skips_executed_requests();

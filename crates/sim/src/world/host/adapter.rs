@@ -374,7 +374,7 @@ impl Sink for PortSink<'_, '_> {
             self.sent_bytes[usize::from(inside)] += u64::from(length + FRAME_OVERHEAD_BYTES);
         }
         let Context { links, packets, .. } = &mut *self.context;
-        let id = links.insert(packet, content, packets).ok_or(Fault)?;
+        let id = links.insert(packet, content, packets).ok_or(Fault::Unmapped)?;
         if let Some(telemetry) = telemetry {
             packets.set_telemetry(id, telemetry);
         }
