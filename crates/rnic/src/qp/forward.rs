@@ -234,7 +234,7 @@ impl Session {
                 self.waiting.push_back(Waiting { packet, payload, packets, is_foreign: true, origin });
             }
             None if is_plain(packet) => responder.acknowledge(self.decided.minus(1), Syndrome::ACK),
-            None => responder.handle_duplicate(cx, packet),
+            None => responder.handle_duplicate(cx, packet, Payload::EMPTY),
         }
     }
 }

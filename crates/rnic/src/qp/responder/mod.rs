@@ -261,7 +261,7 @@ impl Responder {
                 self.execute_held(cx, before, memory);
             }
             Turn::Ahead(distance) => self.handle_ahead(cx, packet, payload, distance, memory),
-            Turn::Duplicate => self.handle_duplicate(cx, packet),
+            Turn::Duplicate => self.handle_duplicate(cx, packet, payload),
         }
     }
 
@@ -333,7 +333,7 @@ impl Responder {
     }
 
     /// Handles a request that was executed before: its response was lost (IBTA 9.7.5.1.5).
-    pub(super) fn handle_duplicate(&mut self, cx: &mut Context<'_>, packet: &Packet) {
+    pub(super) fn handle_duplicate(&mut self, cx: &mut Context<'_>, packet: &Packet, payload: Payload<'_>) {
         cx.count_duplicate();
         match packet.message {
             Message::ReadRequest(reth) => {
@@ -367,11 +367,21 @@ impl Responder {
                 self.forget_answers_from(cx, packet.psn);
                 self.queue_written(packet, true);
             }
+            _ if self.is_partly_new(cx, packet, payload) => self.sequence_nak(cx),
             _ => {
                 self.acknowledge_all();
                 self.answers.urge();
             }
         }
+    }
+
+    /// Whether a unit of several packets begins before the expected PSN and ends after it: the peer went back,
+    /// because of a NAK that was sent late, and repeats packets together that it had sent apart. A NAK has it
+    /// repeat from the expected PSN on. (Where requests may be skipped, the packets after a unit that was
+    /// taken for a duplicate would appear to be in order, and its new part would be lost.)
+    fn is_partly_new(&self, cx: &Context<'_>, packet: &Packet, payload: Payload<'_>) -> bool {
+        let packets = cx.origin.transport().packets_of(payload.len(), cx.qp.mtu());
+        packets.is_some_and(|packets| self.expected.is_before(packet.psn.plus(packets)))
     }
 
     /// UC: a gap loses the message, silently (IBTA 9.8.2.2).
