@@ -103,6 +103,11 @@ pub(crate) fn part_behind(address: u64, length: u64) -> Option<FilePart> {
     Some(FilePart { file: file as u8, offset: found.offset + (address - found.start) })
 }
 
+/// Whether an address is in a shared mapping of a file. False also where the kernel cannot tell.
+pub(crate) fn is_shared(address: u64) -> bool {
+    query(address, &mut [0; libc::PATH_MAX as usize]).is_ok()
+}
+
 /// All files that were announced so far, in the order of their numbers.
 pub(crate) fn files() -> Vec<Source> {
     FILES.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|known| known.source).collect()
