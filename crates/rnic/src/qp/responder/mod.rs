@@ -375,10 +375,10 @@ impl Responder {
         }
     }
 
-    /// Whether a unit of several packets begins before the expected PSN and ends after it: the peer went back,
-    /// because of a NAK that was sent late, and repeats packets together that it had sent apart. A NAK has it
-    /// repeat from the expected PSN on. (Where requests may be skipped, the packets after a unit that was
-    /// taken for a duplicate would appear to be in order, and its new part would be lost.)
+    /// Whether a unit of several packets begins before the expected PSN and ends after it: the peer went
+    /// back, because of a NAK that was sent late, and repeats packets together that it had sent apart. A NAK
+    /// has it repeat from the expected PSN on. (Where requests may be skipped, the packets after a unit that
+    /// was taken for a duplicate would appear to be in order, and its new part would be lost.)
     fn is_partly_new(&self, cx: &Context<'_>, packet: &Packet, payload: Payload<'_>) -> bool {
         let packets = cx.origin.transport().packets_of(payload.len(), cx.qp.mtu());
         packets.is_some_and(|packets| self.expected.is_before(packet.psn.plus(packets)))
