@@ -53,7 +53,9 @@ fn with_key(message: Message, rkey: Rkey) -> Message {
     let aimed = |reth: Reth| Reth { rkey, address: BASE + reth.address % 0x1_0000, ..reth };
     match message {
         Message::Write { position, reth, tail } => Message::Write { position, reth: reth.map(aimed), tail },
-        Message::ReadRequest(reth) => Message::ReadRequest(aimed(reth)),
+        Message::ReadRequest { reth, response_only } => {
+            Message::ReadRequest { reth: aimed(reth), response_only }
+        }
         Message::AtomicWrite(reth) => Message::AtomicWrite(aimed(reth)),
         Message::CompareSwap(mut eth) => {
             (eth.rkey, eth.address) = (rkey, BASE + eth.address % 0x1_0000);

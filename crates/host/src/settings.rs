@@ -22,6 +22,8 @@ pub const OUT_OF_ORDER: &str = "ROCKERY_OUT_OF_ORDER";
 pub const CONGESTION: &str = "ROCKERY_CONGESTION";
 /// `0`: a WRITE of several packets begins with a WRITE FIRST, as in IBTA, and not with a WRITE ONLY.
 pub const WRITE_ONLY: &str = "ROCKERY_WRITE_ONLY";
+/// `0`: READ requests do not ask for READ RESPONSE ONLY packets.
+pub const RESPONSE_ONLY: &str = "ROCKERY_RESPONSE_ONLY";
 /// `0`: each packet is sent with its own system call, without UDP segmentation offload.
 pub const SEGMENTATION: &str = "ROCKERY_SEGMENTATION";
 /// `0`: peers on the same host are reached with packets, as others are.
@@ -90,6 +92,7 @@ const SETTINGS: &[Setting] = &[
         is_valid: |value| matches!(value, "window" | "dcqcn" | "off"),
     },
     Setting { name: WRITE_ONLY, expected: SWITCH, is_valid: is_switch },
+    Setting { name: RESPONSE_ONLY, expected: SWITCH, is_valid: is_switch },
     Setting { name: SEGMENTATION, expected: SWITCH, is_valid: is_switch },
     Setting { name: SAME_HOST, expected: SWITCH, is_valid: is_switch },
     Setting {
@@ -245,6 +248,7 @@ pub(crate) fn log_file() -> Option<PathBuf> {
 pub(crate) fn apply(config: &mut Config) {
     config.out_of_order = text(OUT_OF_ORDER) == "1";
     config.write_only = text(WRITE_ONLY) != "0";
+    config.response_only = text(RESPONSE_ONLY) != "0";
     match text(CONGESTION).as_str() {
         "dcqcn" => {
             let dcqcn = DcqcnConfig { burst_bytes: BURST_BYTES, ..DcqcnConfig::default() };

@@ -39,6 +39,10 @@ pub struct Config {
     /// Give every packet of a WRITE without immediate a RETH even without out-of-order receive: each is a
     /// WRITE of its own to the peer. They are then equally long, which segmentation offload wants.
     pub write_only: bool,
+    /// Ask the peer for READ responses whose packets are all READ RESPONSE ONLY, and so equally long, by a
+    /// bit that other implementations ignore ([`wire::Message::ReadRequest`]). Requests with it are always
+    /// answered so.
+    pub response_only: bool,
     /// How far ahead of the expected PSN a packet may be and still be placed; also how many packets may
     /// arrive after a hole before it counts as lost.
     pub reorder_window: u32,
@@ -218,6 +222,7 @@ impl Default for Config {
             window_bytes: 1 << 20,
             out_of_order: false,
             write_only: false,
+            response_only: false,
             reorder_window: 1024,
             ack_interval: 64,
             recovery_ns: Nanos(0),

@@ -4,11 +4,13 @@
 //!      0        1           2    3
 //!  0   opcode   S M PP TTTT partition key      S solicited, M migration, P pad count, T version
 //!  4   F B rrrrrr  destination QPN             F FECN, B BECN; this byte is outside the ICRC
-//!  8   A rrrrrrr   packet sequence number      A acknowledge request
+//!  8   A O rrrrrr  packet sequence number      A acknowledge request, O in READ requests of rockery
 //! ```
+//!
+//! O is a reserved bit in IBTA, see [`Message::ReadRequest`].
 
 use crate::number::{PartitionKey, Psn, Qpn};
-use crate::packet::Packet;
+use crate::packet::{Message, Packet};
 
 /// Size of the base transport header in bytes.
 pub const BTH_SIZE: usize = 12;
@@ -22,6 +24,7 @@ const MIGREQ: u8 = 0x40;
 const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
 const ACK_REQ: u8 = 0x80;
+const RESPONSE_ONLY: u8 = 0x40;
 
 /// A base transport header in place. No accessor can fail: the size is part of the type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +101,12 @@ impl<'a> Bth<'a> {
         self.0[8] & ACK_REQ != 0
     }
 
+    /// Of a READ request: whether the sender takes each packet of the response as a READ RESPONSE ONLY.
+    #[inline]
+    pub const fn response_only(self) -> bool {
+        self.0[8] & RESPONSE_ONLY != 0
+    }
+
     /// Packet sequence number.
     #[inline]
     pub const fn psn(self) -> Psn {
@@ -113,8 +122,9 @@ pub(crate) const fn to_bytes(packet: &Packet, opcode: u8, pad: u8) -> [u8; BTH_S
     let pkey = packet.pkey.0.to_be_bytes();
     let dest = packet.dest.value().to_be_bytes();
     let psn = packet.psn.value().to_be_bytes();
-    let ack_req = flag(packet.ack_req, ACK_REQ);
-    [opcode, flags, pkey[0], pkey[1], marks, dest[1], dest[2], dest[3], ack_req, psn[1], psn[2], psn[3]]
+    let response_only = matches!(packet.message, Message::ReadRequest { response_only: true, .. });
+    let asks = flag(packet.ack_req, ACK_REQ) | flag(response_only, RESPONSE_ONLY);
+    [opcode, flags, pkey[0], pkey[1], marks, dest[1], dest[2], dest[3], asks, psn[1], psn[2], psn[3]]
 }
 
 #[inline]
@@ -125,7 +135,7 @@ const fn flag(set: bool, bit: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::{Message, Position, Service, Tail};
+    use crate::packet::{Position, Reth, Service, Tail};
 
     #[test]
     fn each_field_lies_where_the_specification_puts_it() {
@@ -145,5 +155,8 @@ mod tests {
         assert_eq!((view.opcode(), view.pad(), view.version()), (4, 1, 0));
         assert!(view.solicited() && view.migreq() && view.fecn() && view.becn() && view.ack_req());
         assert_eq!((view.dest(), view.psn(), view.pkey()), (packet.dest, packet.psn, packet.pkey));
+        packet.message = Message::ReadRequest { reth: Reth::default(), response_only: true };
+        let bytes = to_bytes(&packet, 0x0c, 0);
+        assert_eq!((bytes[8], Bth(&bytes).response_only(), view.response_only()), (0xc0, true, false));
     }
 }

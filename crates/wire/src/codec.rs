@@ -93,7 +93,7 @@ impl Packet {
         let Some(opcode) = Opcode::parse(bth.opcode()) else {
             return Err(ParseError::Opcode { opcode: bth.opcode() });
         };
-        let mut reader = Reader { opcode: bth.opcode(), rest };
+        let mut reader = Reader { opcode: bth.opcode(), response_only: bth.response_only(), rest };
         let xrc_srq = match opcode.has_xrc_eth() {
             true => Some(ext::qpn_parse(reader.take(HeaderKind::XrcEth)?)),
             false => None,
@@ -180,7 +180,7 @@ impl Message {
             Self::Write { position: Last, tail: Immediate(_), .. } => O::WriteLastImmediate,
             Self::Write { position: Only, tail: Tail::None, .. } => O::WriteOnly,
             Self::Write { position: Only, tail: Immediate(_), .. } => O::WriteOnlyImmediate,
-            Self::ReadRequest(_) => O::ReadRequest,
+            Self::ReadRequest { .. } => O::ReadRequest,
             Self::ReadResponse { position: First, .. } => O::ReadResponseFirst,
             Self::ReadResponse { position: Middle, .. } => O::ReadResponseMiddle,
             Self::ReadResponse { position: Last, .. } => O::ReadResponseLast,
@@ -201,6 +201,7 @@ impl Message {
 /// Reads headers one after the other.
 struct Reader<'a> {
     opcode: u8,
+    response_only: bool,
     rest: &'a [u8],
 }
 
@@ -243,7 +244,7 @@ impl<'a> Reader<'a> {
             O::WriteLastImmediate => write(Last, None, self.immediate()?),
             O::WriteOnly => write(Only, Some(self.reth()?), Tail::None),
             O::WriteOnlyImmediate => write(Only, Some(self.reth()?), self.immediate()?),
-            O::ReadRequest => Message::ReadRequest(self.reth()?),
+            O::ReadRequest => Message::ReadRequest { reth: self.reth()?, response_only: self.response_only },
             O::ReadResponseFirst => response(First, Some(self.aeth()?)),
             O::ReadResponseMiddle => response(Middle, None),
             O::ReadResponseLast => response(Last, Some(self.aeth()?)),
@@ -317,7 +318,7 @@ impl Writer<'_> {
                 }
                 self.tail(*tail);
             }
-            Message::ReadRequest(reth) | Message::AtomicWrite(reth) => self.put(reth.to_bytes()),
+            Message::ReadRequest { reth, .. } | Message::AtomicWrite(reth) => self.put(reth.to_bytes()),
             Message::ReadResponse { position, aeth } => match (*position == Position::Middle, aeth) {
                 (false, Some(aeth)) => self.put(aeth.to_bytes()),
                 (true, None) => {}
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!(encode(packet(Service::Rc, superfluous)), Err(EncodeError::HeaderKind(HeaderKind::Reth)));
         let early = Message::Send { position: Position::First, tail: Tail::Immediate([0; 4]) };
         assert_eq!(encode(packet(Service::Rc, early)), Err(EncodeError::Opcode));
-        let read = Message::ReadRequest(Reth::default());
+        let read = Message::read(Reth::default());
         assert_eq!(encode(packet(Service::Uc, read)), Err(EncodeError::Opcode));
         assert_eq!(encode(packet(Service::Xrc, read)), Err(EncodeError::HeaderKind(HeaderKind::XrcEth)));
         let send = Message::Send { position: Position::Only, tail: none };

@@ -151,7 +151,13 @@ pub enum Message {
         tail: Tail,
     },
     /// RDMA READ request.
-    ReadRequest(Reth),
+    ReadRequest {
+        /// What to read.
+        reth: Reth,
+        /// The requester takes each packet of the response as a READ RESPONSE ONLY. The reserved bit of the
+        /// BTH beside AckReq, of rockery's own: other implementations clear it and ignore it.
+        response_only: bool,
+    },
     /// RDMA READ response. `aeth` is absent where the position is `Middle`.
     ReadResponse {
         /// Where in the response.
@@ -183,6 +189,14 @@ pub enum Message {
     },
     /// Congestion notification packet (IBTA A17.9.3): packets to its receiver's peer were marked.
     Congestion,
+}
+
+impl Message {
+    /// A READ request as IBTA has it.
+    #[inline]
+    pub const fn read(reth: Reth) -> Self {
+        Self::ReadRequest { reth, response_only: false }
+    }
 }
 
 /// A RoCEv2 packet without its payload: base transport header and what follows it.

@@ -18,11 +18,16 @@ fn run(options: &str, program: &str) -> Vec<String> {
 
 /// Runs a perftest program at both ends, each with its options of rockery.
 fn perftest(pair: &Pair, server_options: &str, client_options: &str, program: &str) {
+    perftest_in(pair, server_options, client_options, "", program);
+}
+
+/// The same, with the client's environment as `env` takes it.
+fn perftest_in(pair: &Pair, server_options: &str, client_options: &str, environment: &str, program: &str) {
     let words = run(server_options, program);
     let argv: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut server = pair.left.start_plain(&argv).expect("it starts");
     pair.left.wait_for_listener(18515, SECONDS).expect("in time");
-    let words = run(client_options, &format!("{program} {}", pair.left.address()));
+    let words = run(client_options, &format!("env {environment} {program} {}", pair.left.address()));
     let argv: Vec<&str> = words.iter().map(String::as_str).collect();
     pair.right.start_plain(&argv).expect("it starts").wait(SECONDS).expect("in time").expect_success();
     server.wait(SECONDS).expect("in time").expect_success();
@@ -54,6 +59,26 @@ fn both_ends_capture_the_same_packets_and_wireshark_finds_no_fault_in_them() {
             let bad = tshark(path, "_ws.malformed || _ws.expert.severity >= 0x600000", &["frame.number"]);
             assert_eq!(bad, Vec::<String>::new(), "{}", path.display());
         }
+    }
+}
+
+#[test]
+fn read_responses_are_equally_long_where_the_requester_takes_that() {
+    let folder = TempDir::new().unwrap();
+    for (number, (environment, positions)) in
+        [("", &["16"] as &[_]), ("ROCKERY_RESPONSE_ONLY=0", &["13", "14", "15"])].iter().enumerate()
+    {
+        let file = folder.path().join(format!("{number}.pcapng"));
+        let pair = Pair::new(1500).unwrap();
+        let option = format!("--pcap {}", file.display());
+        perftest_in(&pair, "", &option, environment, "ib_read_bw -n 8 -s 10000");
+        let mut opcodes = tshark(&file, "infiniband.bth.opcode in {13 .. 16}", &["infiniband.bth.opcode"]);
+        assert_eq!(opcodes.len(), 8 * 10, "{opcodes:?}");
+        opcodes.sort();
+        opcodes.dedup();
+        assert_eq!(opcodes, *positions);
+        let bad = tshark(&file, "_ws.malformed || _ws.expert.severity >= 0x600000", &["frame.number"]);
+        assert_eq!(bad, Vec::<String>::new());
     }
 }
 

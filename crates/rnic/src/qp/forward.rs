@@ -182,7 +182,9 @@ impl Session {
             Message::Send { position, .. } | Message::Write { position, .. } => {
                 check_packet_length(cx, position, payload.len()).ok()
             }
-            Message::ReadRequest(reth) => (reth.length <= 1 << 31).then(|| response_packets(cx, &reth)),
+            Message::ReadRequest { reth, .. } => {
+                (reth.length <= 1 << 31).then(|| response_packets(cx, &reth))
+            }
             Message::CompareSwap(_) | Message::FetchAdd(_) | Message::AtomicWrite(_) => Some(1),
             _ => None,
         };
@@ -211,7 +213,7 @@ impl Session {
     fn repeat(&mut self, cx: &mut Context<'_>, responder: &mut Responder, packet: &Packet) {
         let is_behind = self.decided != self.taken;
         let read_end = match packet.message {
-            Message::ReadRequest(reth) => Some(packet.psn.plus(response_packets(cx, &reth))),
+            Message::ReadRequest { reth, .. } => Some(packet.psn.plus(response_packets(cx, &reth))),
             _ => None,
         };
         let is_decided =

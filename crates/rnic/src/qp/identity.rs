@@ -31,6 +31,8 @@ pub(crate) struct Common {
     pub(super) write_only: bool,
     /// Whether those packets are cut to equal lengths.
     pub(super) write_evenly: bool,
+    /// READs ask for READ RESPONSE ONLY packets.
+    pub(super) response_only: bool,
     /// The channel was full when the queue pair wanted to send.
     pub(super) waits_for_room: bool,
     /// The queue pair has entered the error state in the operation at hand, and is flushed at its end.
@@ -63,6 +65,7 @@ impl Common {
             // The receiver can place such a packet independently of those before it.
             write_only: config.write_only || config.out_of_order,
             write_evenly: config.write_only,
+            response_only: config.response_only,
             reorder_window: config.reorder_window.max(1),
             ack_interval: config.ack_interval.max(1),
             congestion: Control::new(config),

@@ -115,6 +115,13 @@ impl Transport {
         self == Self::Packets
     }
 
+    /// Whether the packets of a READ response may all be READ RESPONSE ONLY, so that segmentation offload
+    /// takes them. On a channel one unit stands for several packets.
+    #[inline]
+    pub(super) fn has_equal_responses(self) -> bool {
+        self == Self::Packets
+    }
+
     /// Whether a request waits until the peer has answered one, so that it can be executed directly: once
     /// requests follow each other through the channel, those after them have to use the channel too.
     pub(super) fn waits_to_execute(

@@ -93,7 +93,7 @@ impl Responder {
             Message::Write { position, reth: header, tail } => {
                 Message::Write { position, reth: header.map(reth), tail }
             }
-            Message::ReadRequest(header) => Message::ReadRequest(reth(header)),
+            Message::ReadRequest { reth: header, .. } => Message::read(reth(header)),
             Message::CompareSwap(eth) => Message::CompareSwap(self.atomic(eth)),
             Message::FetchAdd(eth) => Message::FetchAdd(self.atomic(eth)),
             other => other,

@@ -291,7 +291,7 @@ fn memory_is_that_of_the_owner() {
     assert_eq!(shared.heard(), [(0, Syndrome::ACK, 1)]);
     assert_eq!(&shared.owner.memory.0[8..12], b"mine");
     let long = wire::Reth { address: BASE, rkey, length: 3 * MTU as u32 + 5 };
-    shared.send(1, there, Message::ReadRequest(long), &[]);
+    shared.send(1, there, Message::read(long), &[]);
     let data = shared.settle();
     let positions: Vec<_> = data
         .iter()
@@ -310,7 +310,7 @@ fn memory_is_that_of_the_owner() {
     assert_eq!(bytes, shared.owner.memory.0[..3 * MTU + 5]);
     // The end of the READ was lost.
     let again = wire::Reth { address: BASE + 2 * MTU as u64, rkey, length: MTU as u32 + 5 };
-    shared.send(3, there, Message::ReadRequest(again), &[]);
+    shared.send(3, there, Message::read(again), &[]);
     let lengths: Vec<usize> = shared.settle().iter().map(|(_, bytes)| bytes.len()).collect();
     assert_eq!(lengths, [MTU, 5]);
     let eth = AtomicEth { address: BASE, rkey, swap_add: 5, compare: 0 };

@@ -176,7 +176,7 @@ fn two_devices_share_neither_numbers_nor_keys() {
 fn more_reads_than_agreed_are_refused() {
     let mut bench = Bench::new(QpType::Rc);
     let reth = Reth { address: BASE, rkey: bench.rkey(), length: 4 };
-    (0..5).for_each(|offset| bench.receive(offset, Message::ReadRequest(reth), &[]));
+    (0..5).for_each(|offset| bench.receive(offset, Message::read(reth), &[]));
     assert_eq!(bench.answers(), [(4, Syndrome::NAK_INVALID_REQUEST)]);
     assert_eq!(bench.state(), State::Error);
 }
@@ -209,7 +209,7 @@ fn message(rkey: Rkey) -> impl Strategy<Value = Message> {
         (position(), tail.clone()).prop_map(|(position, tail)| Message::Send { position, tail }),
         (position(), proptest::option::of(reth(rkey)), tail)
             .prop_map(|(position, reth, tail)| Message::Write { position, reth, tail }),
-        reth(rkey).prop_map(Message::ReadRequest),
+        reth(rkey).prop_map(Message::read),
         reth(rkey).prop_map(Message::AtomicWrite),
         (position(), proptest::option::of(aeth.clone()))
             .prop_map(|(position, aeth)| Message::ReadResponse { position, aeth }),

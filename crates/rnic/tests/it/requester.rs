@@ -3,7 +3,7 @@
 use crate::bench::*;
 use rnic::simulation::Simulated as _;
 use rnic::*;
-use wire::{Aeth, Message, Position, Rkey, Syndrome, Tail};
+use wire::{Aeth, Message, Position, Reth, Rkey, Syndrome, Tail};
 
 const SEND: Operation = Operation::Send(Tail::None);
 const WRITE: Operation = Operation::Write { address: 0x5000, rkey: Rkey(9), immediate: None };
@@ -180,7 +180,7 @@ fn what_is_asked_for_again_ends_where_it_ended_before() {
     bench.post(1, Operation::Read { address: 0x5000, rkey: Rkey(9) }, 60 * 1024);
     let asked = |bench: &mut Bench| -> Vec<(u64, u32)> {
         let of = |message: &Message| match message {
-            Message::ReadRequest(reth) => (reth.address, reth.length / 1024),
+            Message::ReadRequest { reth, .. } => (reth.address, reth.length / 1024),
             other => panic!("{other:?}"),
         };
         bench.sent().iter().map(|(packet, _)| of(&packet.message)).collect()
@@ -194,6 +194,35 @@ fn what_is_asked_for_again_ends_where_it_ended_before() {
     bench.receive(0, Message::ReadResponse { position: Position::First, aeth }, &[7; 1024]);
     bench.wait();
     assert_eq!(asked(&mut bench), [(0x5400, 3), (0x6000, 1)]);
+}
+
+/// The peer answers the first request, with a gap after the first packet, as it asks for and then as IBTA has
+/// it: the position of a response packet follows from its PSN alone.
+#[test]
+fn a_read_that_asks_for_response_only_packets_takes_them_and_any_others() {
+    let config = Config { response_only: true, ..Config::default() };
+    let mut bench = Bench::with(QpType::Rc, config, ALL);
+    bench.post(1, Operation::Read { address: 0x5000, rkey: Rkey(9) }, 2500);
+    let asked = |bench: &mut Bench| match bench.sent().as_slice() {
+        [(packet, 0)] => (packet.psn.value() - START, packet.message),
+        other => panic!("{other:?}"),
+    };
+    let read = |address, length| Message::ReadRequest {
+        reth: Reth { address, rkey: Rkey(9), length },
+        response_only: true,
+    };
+    assert_eq!(asked(&mut bench), (0, read(0x5000, 2500)));
+    let aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 1 });
+    let only = Message::ReadResponse { position: Position::Only, aeth };
+    bench.receive(0, only, &[7; 1024]);
+    bench.receive(2, only, &[9; 452]);
+    assert_eq!(asked(&mut bench), (1, read(0x5400, 1476)), "the second packet was lost");
+    bench.receive(1, Message::ReadResponse { position: Position::First, aeth }, &[8; 1024]);
+    assert_eq!(bench.completions(), []);
+    bench.receive(2, Message::ReadResponse { position: Position::Last, aeth }, &[9; 452]);
+    assert_eq!(bench.completions(), [(1, Status::Success)]);
+    let expected = [[7; 1024].as_slice(), &[8; 1024], &[9; 452]].concat();
+    assert!(bench.memory.0.starts_with(&expected));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::bench::*;
 use rnic::*;
-use wire::{AtomicEth, Message, Position, Reth, Rkey, Syndrome};
+use wire::{Aeth, AtomicEth, Message, Packet, Position, Reth, Rkey, Syndrome};
 
 const NAK_ACCESS: Syndrome = Syndrome::NAK_REMOTE_ACCESS;
 
@@ -187,7 +187,7 @@ fn each_refusal_has_its_syndrome_its_completion_and_its_event() {
 fn a_read_is_answered_in_packets_of_the_path_mtu() {
     let mut bench = Bench::new(QpType::Rc);
     let reth = Reth { address: BASE, rkey: bench.rkey(), length: 2500 };
-    bench.receive(0, Message::ReadRequest(reth), &[]);
+    bench.receive(0, Message::read(reth), &[]);
     let sent = bench.sent();
     let positions: Vec<_> = sent
         .iter()
@@ -200,15 +200,37 @@ fn a_read_is_answered_in_packets_of_the_path_mtu() {
         [(Position::First, true, 1024), (Position::Middle, false, 1024), (Position::Last, true, 452)];
     assert_eq!(positions, expected);
     // The READ took three PSNs: the next request has the fourth.
-    bench.receive(3, Message::ReadRequest(Reth { length: 0, ..reth }), &[]);
+    bench.receive(3, Message::read(Reth { length: 0, ..reth }), &[]);
     assert_eq!(bench.sent_psns(), [3]);
+}
+
+/// Positions, lengths and PSNs of the answer to a READ of 2500 bytes.
+fn response_only(bench: &mut Bench) -> Vec<(Position, u32, u32)> {
+    let reth = Reth { address: BASE, rkey: bench.rkey(), length: 2500 };
+    let request = Message::ReadRequest { reth, response_only: true };
+    bench.receive(0, request, &[]);
+    let of = |(packet, length): &(Packet, u32)| match packet.message {
+        Message::ReadResponse { position, aeth: Some(Aeth { syndrome: Syndrome::ACK, .. }) } => {
+            (position, *length, packet.psn.value() - START)
+        }
+        other => panic!("{other:?}"),
+    };
+    bench.sent().iter().map(of).collect()
+}
+
+#[test]
+fn a_read_is_answered_by_response_only_packets_where_the_peer_takes_them() {
+    let mut bench = Bench::new(QpType::Rc);
+    let expected = [(Position::Only, 1024, 0), (Position::Only, 1024, 1), (Position::Only, 452, 2)];
+    assert_eq!(response_only(&mut bench), expected);
+    assert_eq!(response_only(&mut bench), expected, "a duplicate");
 }
 
 #[test]
 fn a_region_that_goes_while_it_is_read_is_read_no_further() {
     let mut bench = Bench::new(QpType::Rc);
     let reth = Reth { address: BASE, rkey: bench.rkey(), length: 64 * MTU as u32 };
-    bench.receive(0, Message::ReadRequest(reth), &[]);
+    bench.receive(0, Message::read(reth), &[]);
     let mut sink = Sent::default();
     bench.device.transmit(bench.now, 4, &mut sink);
     bench.device.memory().deregister(bench.keys.lkey).unwrap();

@@ -106,7 +106,11 @@ impl Run {
         let message_max = mtu.bytes() as usize * (1 + dice.below(6) as usize);
         let pairs = 1 + dice.below(3) as usize;
         let arena_bytes = pairs * 2 * 48 * (message_max + 256);
-        let mut host = |side| TestHost::new(config.clone(), side, arena_bytes, &mut dice);
+        let mut host = |side| {
+            // Not from the dice, so that the seeds that are kept stay the runs that they were.
+            let config = Config { response_only: seed >> side & 1 == 1, ..config.clone() };
+            TestHost::new(config, side, arena_bytes, &mut dice)
+        };
         let mut hosts = [host(0)?, host(1)?];
         let mut streams = Vec::new();
         for _ in 0..pairs {

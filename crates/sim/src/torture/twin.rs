@@ -74,9 +74,11 @@ impl Story {
     fn new(dice: &mut Dice) -> Result<Self, rnic::Error> {
         let mtu = dice.pick(&[Mtu::B256, Mtu::B512, Mtu::B1024]);
         let longest = u64::from(mtu.bytes()) * 8;
+        let (out_of_order, write_only) = (dice.per_mille(300), dice.per_mille(300));
         let config = Config {
-            out_of_order: dice.per_mille(300),
-            write_only: dice.per_mille(300),
+            out_of_order,
+            write_only,
+            response_only: !write_only,
             congestion: CongestionConfig::Off,
             ..Config::default()
         };

@@ -8,7 +8,7 @@ use wire::nvme::Sgl;
 use wire::nvme::tcp::{
     CommonHeader, DIGEST_SIZE, Digests, ENCODED_MAX, Frame as NvmeFrame, Header as NvmeHeader,
 };
-use wire::opcode::{CNP_RESERVED_SIZE, HeaderKind, Opcode};
+use wire::opcode::{CNP_RESERVED_SIZE, HeaderKind, Opcode, Operation};
 use wire::{FrameHeaders, Ip, MAX_HEADERS, Packet, Pause, Service, pad_of};
 
 /// A packet that parses is encoded to its own bytes, but for reserved bits, which come out clear.
@@ -28,7 +28,7 @@ pub(crate) fn without_reserved(bytes: &[u8], payload_length: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let opcode = Opcode::parse(bytes[0]).expect("it was parsed before");
     bytes[4] &= 0xc0;
-    bytes[8] &= 0x80;
+    bytes[8] &= if opcode.operation == Operation::ReadRequest { 0xc0 } else { 0x80 };
     if opcode.has_xrc_eth() {
         bytes[12] = 0;
     }

@@ -171,7 +171,7 @@ fn packet_of(opcode: Opcode) -> Packet {
         O::WriteLastImmediate => write(Last, None, immediate),
         O::WriteOnly => write(Only, some, Tail::None),
         O::WriteOnlyImmediate => write(Only, some, immediate),
-        O::ReadRequest => Message::ReadRequest(reth),
+        O::ReadRequest => Message::read(reth),
         O::ReadResponseFirst => response(First, Some(aeth)),
         O::ReadResponseMiddle => response(Middle, None),
         O::ReadResponseLast => response(Last, Some(aeth)),
@@ -212,7 +212,7 @@ fn expected_of(packet: &Packet, pad: u8) -> Expected {
             reth.iter().for_each(|reth| expect_reth(&mut expected, reth));
             expect_tail(&mut expected, tail);
         }
-        Message::ReadRequest(reth) | Message::AtomicWrite(reth) => expect_reth(&mut expected, &reth),
+        Message::ReadRequest { reth, .. } | Message::AtomicWrite(reth) => expect_reth(&mut expected, &reth),
         Message::ReadResponse { aeth, .. } => aeth.iter().for_each(|aeth| expect_aeth(&mut expected, aeth)),
         Message::Acknowledge(aeth) => expect_aeth(&mut expected, &aeth),
         Message::AtomicAcknowledge { aeth, original } => {

@@ -45,20 +45,25 @@ fn deths() -> impl Strategy<Value = Deth> {
 /// The extended headers of any packet: each opcode takes those that it has.
 fn extensions() -> impl Strategy<Value = Extensions> {
     let fields = (reths(), aeths(), atomics(), deths(), any::<[u8; 4]>(), any::<u32>(), any::<u64>());
-    fields.prop_map(|(reth, aeth, atomic, deth, immediate, invalidate, original)| Extensions {
-        reth,
-        aeth,
-        atomic,
-        deth,
-        immediate,
-        invalidate: Rkey(invalidate),
-        original,
+    let fields = (fields, any::<bool>());
+    fields.prop_map(|((reth, aeth, atomic, deth, immediate, invalidate, original), response_only)| {
+        Extensions {
+            reth,
+            response_only,
+            aeth,
+            atomic,
+            deth,
+            immediate,
+            invalidate: Rkey(invalidate),
+            original,
+        }
     })
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Extensions {
     reth: Reth,
+    response_only: bool,
     aeth: Aeth,
     atomic: AtomicEth,
     deth: Deth,
@@ -83,7 +88,7 @@ impl Extensions {
         match opcode.operation {
             _ if opcode.service == Service::Ud => Message::Datagram { deth: self.deth, tail },
             O::Congestion => Message::Congestion,
-            O::ReadRequest => Message::ReadRequest(self.reth),
+            O::ReadRequest => Message::ReadRequest { reth: self.reth, response_only: self.response_only },
             O::AtomicWrite => Message::AtomicWrite(self.reth),
             O::Acknowledge => Message::Acknowledge(self.aeth),
             O::AtomicAcknowledge => Message::AtomicAcknowledge { aeth: self.aeth, original: self.original },

@@ -34,7 +34,7 @@ fn capture() -> Capture {
                 let last = messages.last_mut().expect("a message has begun");
                 last.extend_from_slice(dissected.payload);
             }
-            Message::ReadRequest(reth) | Message::Write { reth: Some(reth), .. } => {
+            Message::ReadRequest { reth, .. } | Message::Write { reth: Some(reth), .. } => {
                 capture.keys.insert(reth.rkey.0);
             }
             _ => {}

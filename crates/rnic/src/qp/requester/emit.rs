@@ -167,7 +167,9 @@ fn message(qp: &Common, entry: &SendEntry, position: Position, offset: u32, leng
             Message::Write { position, reth, tail }
         }
         Operation::Read { address, rkey } => {
-            Message::ReadRequest(Reth { address: at(address), rkey, length })
+            let reth = Reth { address: at(address), rkey, length };
+            let response_only = qp.response_only && qp.transport.has_equal_responses();
+            Message::ReadRequest { reth, response_only }
         }
         Operation::CompareSwap { address, rkey, compare, swap } => {
             Message::CompareSwap(AtomicEth { address, rkey, swap_add: swap, compare })

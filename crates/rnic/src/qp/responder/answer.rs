@@ -239,7 +239,10 @@ impl Responder {
             &Answer::Read { ref request, ref reth, packets, sent, msn, .. } => {
                 let count = room.min(packets - sent);
                 let ends = sent + count >= packets;
-                let position = Position::of(sent, if ends { sent + 1 } else { packets });
+                let position = match is_answered_by_only(cx, request) {
+                    true => Position::Only,
+                    false => Position::of(sent, if ends { sent + 1 } else { packets }),
+                };
                 self.answers.advance_read(count);
                 let responses = Responses { request, reth, position, first: sent, count, msn };
                 self.send_responses(cx, responses, sink);
@@ -292,6 +295,14 @@ impl Responder {
             _ => self.answers.pop(),
         }
     }
+}
+
+/// Whether each packet of the response is a READ RESPONSE ONLY: the peer takes such ones, and they are
+/// equally long.
+#[inline]
+fn is_answered_by_only(cx: &Context<'_>, request: &Packet) -> bool {
+    let is_asked = matches!(request.message, Message::ReadRequest { response_only: true, .. });
+    is_asked && cx.qp.transport.has_equal_responses()
 }
 
 fn read_response(position: Position, msn: u32) -> Message {

@@ -57,7 +57,7 @@ impl Responder {
                 self.check_sequence(*position, matches!(self.inbound, Some(Inbound::Write { .. })))?;
                 allow(access.contains(Access::REMOTE_WRITE))
             }
-            Message::ReadRequest(_) => {
+            Message::ReadRequest { .. } => {
                 self.check_sequence(Position::Only, false)?;
                 self.check_read(cx, false)
             }
@@ -113,7 +113,7 @@ impl Responder {
                 allow(position.ends() == (part.left == 0))?;
                 Ok(Extent { packets, write: Some(part) })
             }
-            Message::ReadRequest(reth) => {
+            Message::ReadRequest { reth, .. } => {
                 allow(reth.length <= 1 << 31)?;
                 Ok(Extent { packets: response_packets(cx, &reth), write: None })
             }
@@ -180,7 +180,7 @@ impl Responder {
                 let length = if position.starts() { part.remaining } else { length };
                 (part.rkey, part.address, length, Access::REMOTE_WRITE)
             }
-            Message::ReadRequest(reth) => (reth.rkey, reth.address, reth.length, Access::REMOTE_READ),
+            Message::ReadRequest { reth, .. } => (reth.rkey, reth.address, reth.length, Access::REMOTE_READ),
             Message::CompareSwap(eth) | Message::FetchAdd(eth) => {
                 allow(eth.address.is_multiple_of(8))?;
                 (eth.rkey, eth.address, 8, Access::REMOTE_ATOMIC)
@@ -215,7 +215,7 @@ impl Responder {
         match &packet.message {
             Message::Send { .. } => self.execute_send(cx, packet, body, target, memory),
             Message::Write { .. } => self.execute_write(cx, packet, body, target, memory),
-            Message::ReadRequest(reth) => {
+            Message::ReadRequest { reth, .. } => {
                 self.push_read(cx, packet, *reth, false);
                 self.count_message();
                 Ok(())

@@ -322,7 +322,7 @@ impl Responder {
     fn acknowledge_request(&mut self, packet: &Packet) {
         let answered = matches!(
             packet.message,
-            Message::ReadRequest(_)
+            Message::ReadRequest { .. }
                 | Message::CompareSwap(_)
                 | Message::FetchAdd(_)
                 | Message::AtomicWrite(_)
@@ -336,7 +336,7 @@ impl Responder {
     pub(super) fn handle_duplicate(&mut self, cx: &mut Context<'_>, packet: &Packet, payload: Payload<'_>) {
         cx.count_duplicate();
         match packet.message {
-            Message::ReadRequest(reth) => {
+            Message::ReadRequest { reth, .. } => {
                 let end = packet.psn.plus(response_packets(cx, &reth));
                 let goes_on = self.expected.is_before(end);
                 if goes_on && cx.qp.out_of_order {
