@@ -155,7 +155,7 @@ impl Arrival {
 
 /// UDP source port from a flow label, or from the two queue pair numbers (IBTA A17.3.2.1; Linux does the
 /// same): 14 bits of entropy above 0xc000.
-pub(crate) fn source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
+pub fn source_port(flow_label: u32, local: u32, remote: u32) -> u16 {
     let label = if flow_label == 0 {
         let product = u64::from(local) * u64::from(remote);
         (product ^ product >> 20 ^ product >> 40) as u32 & 0xf_ffff

@@ -1,5 +1,7 @@
 //! Calls of simulators only: a simulator knows which packets arrive, and what switches saw.
 
+pub use crate::address::source_port;
+
 use super::Device;
 use crate::address::Arrival;
 use crate::error::Error;

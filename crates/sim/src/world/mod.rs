@@ -35,6 +35,7 @@ mod prefetch;
 mod reroute;
 mod results;
 mod scenario;
+mod shares;
 mod skip;
 mod steady;
 mod storage;
@@ -59,7 +60,7 @@ pub use storage::config::{Drives, Media, Processor, StorageConfig};
 
 use fabric::config::CLASSES;
 use fabric::topology::Topology;
-use fabric::{Egress, LinkCounters, PortCounters, Span, Time};
+use fabric::{Egress, LinkCounters, PortCounters, Span, Spread, Time};
 use pace::Pace;
 use part::Part;
 use reroute::Rerouting;
@@ -92,6 +93,7 @@ pub struct World {
     watches: bool,
     rerouting: Option<Rerouting>,
     skipper: Option<Skipper>,
+    spread: Spread,
     /// No link goes down or up after this.
     links_change_until: Time,
     /// By the engine's clock, as is `end`: without the times that were skipped.
@@ -168,6 +170,7 @@ impl World {
             watches: false,
             rerouting: scenario.reaction.and_then(|after| Rerouting::new(&scenario.topology, after)),
             skipper: scenario.skip_steady.map(|settings| Skipper::new(settings, scenario)),
+            spread: scenario.spread,
             links_change_until: last_outage(&scenario.topology),
             now: Time(0),
             end: scenario.end,

@@ -239,7 +239,7 @@ pub enum Action {
 }
 
 /// The operation that moves data.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Transfer {
     /// RDMA WRITE, posted by the sender of the data.
     Write,

@@ -3,7 +3,8 @@
 //! The engine's clock and its events stay as they are. The skipped time lies between the engine's clock and
 //! the time of the model: it moves later events (the start of flows, the end of the run) closer, and takes
 //! from each flow the messages that it would have posted. A flow's messages are posted at the rate at which
-//! its bytes arrived in the windows before; a part of a message is kept for the next time.
+//! its bytes arrived before, or at the mean rate of all flows that are alike; a part of a message is kept for
+//! the next time.
 //!
 //! Packets in flight, queues, pauses and the state of congestion control are those at the end of the windows.
 
@@ -12,20 +13,23 @@ use super::extrapolate::{Repetition, Skipped};
 use super::host::Poster;
 use super::results::{FlowResult, Results, Skip};
 use super::scenario::Scenario;
-use super::steady::{Activity, REPETITIONS_MAX, SkipSteady, Verdict, Windows};
+use super::steady::{Activity, Blocks, Estimate, REPETITIONS_MAX, SkipSteady, Verdict, Windows, strays};
 use fabric::{Span, Time};
 use rnic::CongestionConfig;
 use std::num::NonZero;
 
 /// Fast recoveries of DCQCN in a window at least.
-const RECOVERIES: u64 = 16;
+const RECOVERIES: u64 = 4;
 
 /// The state of skipping in a run.
 #[derive(Debug)]
 pub(super) struct Skipper {
+    settings: SkipSteady,
     windows: Windows,
-    /// All counters at the time when the windows began.
-    at_begin: Option<Box<Results>>,
+    /// All counters at an earlier time, which what was counted since then is relative to.
+    at_begin: Option<(Time, Box<Results>)>,
+    /// Whether flows that are alike have mixed since flows began or ended.
+    mixed: bool,
     /// By flow: bytes of a message that it has not posted in full.
     carried: Vec<u64>,
     /// When, by the engine's clock, how much was skipped.
@@ -37,8 +41,10 @@ impl Skipper {
     pub(super) fn new(settings: SkipSteady, scenario: &Scenario) -> Self {
         let period = scenario.hosts.iter().map(|host| recovery(&host.congestion)).max();
         Self {
-            windows: Windows::new(settings, period.unwrap_or_default()),
+            settings,
+            windows: Windows::new(period.unwrap_or_default()),
             at_begin: None,
+            mixed: false,
             carried: vec![0; scenario.flows.len()],
             skips: Vec::new(),
             skipped: None,
@@ -48,6 +54,11 @@ impl Skipper {
     /// All that was skipped so far.
     pub(super) fn total(&self) -> Span {
         self.skips.iter().fold(Span::ZERO, |sum, (_, span)| sum + *span)
+    }
+
+    /// Whether the counters are from the first half of the windows: these may have been other rates.
+    fn counts_are_old(&self, now: Time) -> bool {
+        self.at_begin.as_ref().is_some_and(|(since, _)| (now - *since).0 > self.windows.all().0 / 2)
     }
 
     /// The model's time at a moment of the engine's clock.
@@ -93,19 +104,50 @@ fn recovery(congestion: &CongestionConfig) -> Span {
     }
 }
 
+/// The rate of a flow: what so many alike flows delivered in the last blocks.
+#[derive(Clone, Copy, Default, Debug)]
+struct Share {
+    bytes: u64,
+    flows: u32,
+}
+
+impl Share {
+    /// What one of the flows delivers in a time, where all delivered `bytes` in another.
+    fn in_time(self, time: Span, blocks: Span) -> u64 {
+        let product = u128::from(self.bytes) * u128::from(time.0);
+        let per = u128::from(blocks.0.max(1)) * u128::from(self.flows.max(1));
+        u64::try_from(product / per).unwrap_or(u64::MAX)
+    }
+
+    /// How long so many bytes take.
+    fn lasts(self, bytes: u128, blocks: Span) -> Span {
+        let product = bytes.saturating_mul(u128::from(blocks.0)).saturating_mul(u128::from(self.flows));
+        let lasts = product.checked_div(u128::from(self.bytes));
+        lasts.map_or(Span(u64::MAX), |lasts| Span(u64::try_from(lasts).unwrap_or(u64::MAX)))
+    }
+}
+
 impl World {
     /// At a check: skips time if all flows have been steady.
     pub(super) fn skip_steady(&mut self) {
         let Some(mut skipper) = self.skipper.take() else { return };
-        let verdict = skipper.windows.check(self.now, self.activity(), || self.delivered());
-        if let Verdict::Steady(windows) = verdict {
-            if let Some(skipped) = self.skippable(skipper.windows.at_begin(), windows) {
-                self.skip(&mut skipper, Repetition { skipped, windows });
+        match skipper.windows.check(self.now, self.activity(), || self.delivered()) {
+            Verdict::Wait => {}
+            Verdict::Begin => {
+                skipper.mixed = false;
+                skipper.at_begin = Some((self.now, Box::new(self.engine_results())));
             }
-            skipper.windows.begin_at(self.now, self.delivered());
-        }
-        if verdict != Verdict::Wait {
-            skipper.at_begin = Some(Box::new(self.engine_results()));
+            Verdict::Half => skipper.at_begin = Some((self.now, Box::new(self.engine_results()))),
+            Verdict::Judge => {
+                if let Some((skipped, shares)) = self.skippable(&skipper) {
+                    self.skip(&mut skipper, skipped, &shares);
+                    skipper.mixed = true;
+                    skipper.windows.go_on_at(self.now, self.delivered());
+                    skipper.at_begin = Some((self.now, Box::new(self.engine_results())));
+                } else if skipper.counts_are_old(self.now) {
+                    skipper.at_begin = Some((self.now, Box::new(self.engine_results())));
+                }
+            }
         }
         self.skipper = Some(skipper);
     }
@@ -121,17 +163,24 @@ impl World {
         (0..self.flows).map(|flow| self.delivered_bytes(flow)).collect()
     }
 
-    /// How much time can be skipped before something changes, if it is enough to skip.
-    fn skippable(&self, at_begin: &[u64], windows: Span) -> Option<Span> {
+    fn posters(&self) -> impl Iterator<Item = &Poster> {
+        self.parts.iter().flat_map(|part| &part.hosts).flat_map(|host| &host.posters)
+    }
+
+    /// How much time can be skipped before something changes, if it is enough to skip and the rates of all
+    /// flows are known well enough for it; and these rates, by flow.
+    fn skippable(&self, skipper: &Skipper) -> Option<(Span, Vec<Share>)> {
         let reroutes = self.rerouting.as_ref().is_some_and(|rerouting| rerouting.next_at() != Time::NEVER);
         if reroutes || self.now <= self.links_change_until {
             return None;
         }
-        let delivered = self.delivered();
-        let mut most = windows.times(REPETITIONS_MAX).min(self.end - self.now);
+        let windows = &skipper.windows;
+        let blocks = windows.last();
+        let groups = self.alike();
+        let shares = self.shares(windows, &groups);
+        let mut most = blocks.times(REPETITIONS_MAX).min(self.end - self.now);
         let mut moves = false;
-        let posters = self.parts.iter().flat_map(|part| &part.hosts).flat_map(|host| &host.posters);
-        for poster in posters.filter(|poster| !poster.is_over()) {
+        for poster in self.posters().filter(|poster| !poster.is_over()) {
             if poster.started == Time::NEVER {
                 most = most.min(poster.flow.start - self.now);
                 continue;
@@ -139,31 +188,97 @@ impl World {
             if !poster.repeats_itself() {
                 return None;
             }
-            let number = poster.number as usize;
-            let bytes = delivered[number] - at_begin[number];
-            moves |= bytes > 0;
-            most = most.min(poster.lasts(bytes, windows));
+            let share = shares[poster.number as usize];
+            moves |= share.bytes > 0;
+            most = most.min(share.lasts(poster.left(), blocks));
         }
-        (moves && most >= windows).then_some(most)
+        if !moves || most < blocks {
+            return None;
+        }
+        let mut in_group = vec![false; self.flows];
+        for group in &groups {
+            group.iter().for_each(|flow| in_group[*flow as usize] = true);
+            if !self.is_steady_together(skipper, group, &shares, most) {
+                return None;
+            }
+        }
+        let tolerance = skipper.settings.tolerance();
+        let alone = self.posters().filter(|poster| poster.is_under_way());
+        let mut alone = alone.filter(|poster| !in_group[poster.number as usize]);
+        let steady = alone.all(|poster| {
+            let share = shares[poster.number as usize];
+            let part = most.0 as f64 / self.lasts_in_all(skipper, poster, share);
+            Estimate::of(&windows.last_of(poster.number)).suffices(tolerance, part.min(1.0))
+        });
+        steady.then_some((most, shares))
     }
 
-    fn skip(&mut self, skipper: &mut Skipper, by: Repetition) {
-        if let Some(at_begin) = &skipper.at_begin {
+    /// The rates of flows: one rate for those that are alike.
+    fn shares(&self, windows: &Windows, groups: &[Vec<u32>]) -> Vec<Share> {
+        let delivered = |flow: u32| windows.last_of(flow).iter().sum::<u64>();
+        let mut shares: Vec<Share> =
+            (0..self.flows as u32).map(|flow| Share { bytes: delivered(flow), flows: 1 }).collect();
+        for group in groups {
+            let bytes = group.iter().map(|flow| delivered(*flow)).sum();
+            let share = Share { bytes, flows: group.len() as u32 };
+            group.iter().for_each(|flow| shares[*flow as usize] = share);
+        }
+        shares
+    }
+
+    /// How long a flow is under way from its start to its completion, in picoseconds.
+    fn lasts_in_all(&self, skipper: &Skipper, poster: &Poster, share: Share) -> f64 {
+        let so_far = skipper.model_time(self.now) - skipper.model_time(poster.started);
+        let left = share.lasts(poster.left(), skipper.windows.last()).min(self.end - self.now);
+        so_far.0 as f64 + left.0 as f64
+    }
+
+    /// Whether flows that are alike go on at a steady rate, and each of them at that rate in the end.
+    fn is_steady_together(&self, skipper: &Skipper, group: &[u32], shares: &[Share], most: Span) -> bool {
+        let Skipper { windows, settings, mixed, .. } = skipper;
+        let sum = |blocks: &dyn Fn(u32) -> Blocks| {
+            let mut sum = Blocks::default();
+            for flow in group {
+                sum.iter_mut().zip(blocks(*flow)).for_each(|(sum, bytes)| *sum += bytes);
+            }
+            sum
+        };
+        let members = self.posters().filter(|poster| group.contains(&poster.number));
+        let share = shares[group[0] as usize];
+        let lasts = members.map(|poster| self.lasts_in_all(skipper, poster, share));
+        let lasts = lasts.fold(f64::INFINITY, f64::min);
+        let tolerance = settings.tolerance();
+        let part = (most.0 as f64 / lasts).min(1.0);
+        let steady = Estimate::of(&sum(&|flow| windows.last_of(flow))).suffices(tolerance, part);
+        if !steady || !*mixed && !windows.mixed(group) {
+            return false;
+        }
+        let mean = sum(&|flow| windows.all_of(flow)).map(|bytes| bytes as f64 / group.len() as f64);
+        let grows = (most.0 as f64 / windows.all().0 as f64).sqrt();
+        let bytes = lasts * share.bytes as f64 / (f64::from(share.flows) * windows.last().0 as f64);
+        group.iter().all(|flow| {
+            let own = windows.all_of(*flow);
+            strays(&own, &mean) * grows <= tolerance * bytes
+        })
+    }
+
+    fn skip(&mut self, skipper: &mut Skipper, span: Span, shares: &[Share]) {
+        if let Some((since, at_begin)) = &skipper.at_begin {
             let now = self.engine_results();
             let skipped = skipper.skipped.get_or_insert_with(|| Skipped::none(&now));
-            skipped.repeat(&now, at_begin, by);
+            skipped.repeat(&now, at_begin, Repetition { skipped: span, windows: self.now - *since });
         }
-        let delivered = self.delivered();
+        let blocks = skipper.windows.last();
         for part in &mut self.parts {
             for host in &mut part.hosts {
                 for poster in host.posters.iter_mut().filter(|poster| !poster.is_over()) {
                     let number = poster.number as usize;
                     let Some(size) = NonZero::new(u64::from(poster.flow.message_bytes)) else { continue };
                     if poster.started == Time::NEVER {
-                        poster.flow.start = Time(poster.flow.start.0 - by.skipped.0);
+                        poster.flow.start = Time(poster.flow.start.0 - span.0);
                         continue;
                     }
-                    let bytes = by.of(delivered[number] - skipper.windows.at_begin()[number]);
+                    let bytes = shares[number].in_time(span, blocks);
                     let owed = bytes.saturating_add(skipper.carried[number]);
                     let messages = (owed / size).min(poster.flow.messages - poster.posted);
                     skipper.carried[number] = owed - messages * size.get();
@@ -175,9 +290,9 @@ impl World {
                 host.set_clock(&mut part.links);
             }
         }
-        skipper.skips.push((self.now, by.skipped));
+        skipper.skips.push((self.now, span));
         if self.end != Time::NEVER {
-            self.end = Time(self.end.0 - by.skipped.0);
+            self.end = Time(self.end.0 - span.0);
         }
     }
 }
@@ -194,10 +309,13 @@ impl Poster {
         self.trace.is_none() && !operation.is_storage() && !operation.is_unreliable()
     }
 
-    /// How long messages that are not posted yet last at the rate of so many bytes in the windows.
-    fn lasts(&self, bytes: u64, windows: Span) -> Span {
-        let left = u128::from(self.flow.messages - self.posted) * u128::from(self.flow.message_bytes);
-        let lasts = left.saturating_mul(u128::from(windows.0)).checked_div(u128::from(bytes));
-        lasts.map_or(Span(u64::MAX), |lasts| Span(u64::try_from(lasts).unwrap_or(u64::MAX)))
+    /// Bytes of the messages that are not posted yet.
+    fn left(&self) -> u128 {
+        u128::from(self.flow.messages - self.posted) * u128::from(self.flow.message_bytes)
+    }
+
+    /// Whether the flow has begun, and has not ended.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.is_over() && self.started != Time::NEVER
     }
 }

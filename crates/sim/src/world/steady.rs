@@ -1,38 +1,54 @@
-//! Whether flows are in a steady state: the same flows are under way, and the bytes that each delivered in
-//! sixteen windows are samples of one mean.
+//! Whether flows are in a steady state: the same flows are under way, and what each delivered in the latter
+//! half of the time since then tells its mean rate.
 //!
-//! The mean has to be known well: its standard error, from the spread of the windows, is at most half of the
-//! tolerance. And the rate must not drift: the halves of the windows differ by no more than their spread
-//! explains (Student's t). Windows that show neither are doubled, since longer ones average over the
-//! oscillation of congestion control and of pauses, and show a drift that short ones hide. They are doubled
-//! after each time that is skipped as well, for a drift that was too slow to be seen.
+//! That half is cut into eight blocks. The mean is known as well as the spread of the blocks says (its
+//! standard error), and the halves of the blocks tell whether it drifts. Both are judged by what they change
+//! in a flow's completion time: a mean that holds for a tenth of a transfer may be known less well than one
+//! that holds for all of it.
 
 use super::CHECK_EVERY;
 use fabric::{Span, Time};
 
-/// Windows that are compared.
-const WINDOWS: usize = 16;
+/// Windows after a change before flows are judged for the first time, and between two judgements.
+const WINDOWS_FIRST: usize = 16;
+const WINDOWS_STEP: usize = 8;
+
+/// Windows at most: pairs of them are put together then.
+const WINDOWS_MAX: usize = 64;
+
+/// Blocks that are compared.
+pub(super) const BLOCKS: usize = 8;
 
 /// Each of the first windows after a change is at least so long.
 const WINDOW_MIN: Span = CHECK_EVERY;
 
-/// A time that is skipped is at most so many times as long as the windows that it repeats.
-pub(super) const REPETITIONS_MAX: u64 = 64;
+/// A time that is skipped is at most so many times as long as the blocks that it repeats.
+pub(super) const REPETITIONS_MAX: u64 = 256;
 
-/// Student's t of two halves of 8 windows, from which a rate drifts. Without a drift one flow in 5,000 is
-/// above it; a rate that grows steadily has 7.
-const T_MAX: f64 = 5.0;
+/// The part of the tolerance that a drift may use up.
+const DRIFT: f64 = 0.75;
+
+/// The range of a random walk on average, as a multiple of its standard deviation at the end: the root of
+/// 8 by pi.
+const RANGE: f64 = 1.6;
 
 /// When repetition is skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SkipSteady {
-    /// By how much the rate of a flow may be estimated wrongly, in millionths: twice the standard error.
+    /// By how much the completion time of a flow may be estimated wrongly, in millionths: twice the standard
+    /// error of measured rates, and the standard error of what flows that are alike get more or less than
+    /// each other by chance.
     pub tolerance_ppm: u32,
 }
 
 impl SkipSteady {
-    /// Rates are known within 1 %.
+    /// Completion times are known within 1 %.
     pub const ONE_PERCENT: Self = Self { tolerance_ppm: 10_000 };
+
+    /// As a part of 1.
+    pub(super) fn tolerance(self) -> f64 {
+        f64::from(self.tolerance_ppm) / 1e6
+    }
 }
 
 /// Which flows are under way: they change whenever one of these numbers does.
@@ -47,16 +63,20 @@ pub(super) struct Activity {
 pub(super) enum Verdict {
     /// Nothing before the next check.
     Wait,
-    /// The first window begins here.
+    /// Other flows are under way than before: the first window begins here.
     Begin,
-    /// Each flow was steady since the first window began, so long ago.
-    Steady(Span),
+    /// There are half as many windows as can be judged.
+    Half,
+    /// There are windows enough to be judged.
+    Judge,
 }
 
-/// Windows of equal length.
+/// Bytes by block.
+pub(super) type Blocks = [u64; BLOCKS];
+
+/// Windows of equal length, since flows began or ended.
 #[derive(Debug)]
 pub(super) struct Windows {
-    tolerance_ppm: u32,
     activity: Activity,
     /// Length of each of the first windows after a change, and of each now.
     shortest: Span,
@@ -68,19 +88,13 @@ pub(super) struct Windows {
 
 impl Windows {
     /// For senders that change their rate in steps of `period` at the longest.
-    pub(super) fn new(settings: SkipSteady, period: Span) -> Self {
+    pub(super) fn new(period: Span) -> Self {
         let shortest = WINDOW_MIN.max(period);
-        Self {
-            tolerance_ppm: settings.tolerance_ppm,
-            activity: Activity::default(),
-            shortest,
-            length: shortest,
-            begin: Time(0),
-            delivered: vec![Vec::new()],
-        }
+        let delivered = vec![Vec::new()];
+        Self { activity: Activity::default(), shortest, length: shortest, begin: Time(0), delivered }
     }
 
-    /// Judges at a check. `delivered` counts the bytes of each flow so far, and is called when a window ends.
+    /// Looks at a check. `delivered` counts the bytes of each flow so far, and is called when a window ends.
     pub(super) fn check(
         &mut self,
         now: Time,
@@ -92,22 +106,29 @@ impl Windows {
             self.begin_at(now, delivered());
             return Verdict::Begin;
         }
-        let since = now - self.begin;
-        if since < self.length.times(self.delivered.len() as u64) {
+        if now - self.begin < self.length.times(self.delivered.len() as u64) {
             return Verdict::Wait;
         }
         self.delivered.push(delivered());
-        if self.delivered.len() <= WINDOWS {
+        let windows = self.delivered.len() - 1;
+        if !windows.is_multiple_of(WINDOWS_STEP) {
             return Verdict::Wait;
         }
-        let steady = (0..self.delivered[0].len()).all(|flow| self.is_steady(flow));
-        self.length = self.length.times(2);
-        if steady {
-            return Verdict::Steady(since);
+        if windows < WINDOWS_FIRST {
+            return Verdict::Half;
         }
-        let end = self.delivered.pop().unwrap_or_default();
-        self.begin_at(now, end);
-        Verdict::Begin
+        if windows == WINDOWS_MAX {
+            let mut number = 0..;
+            self.delivered.retain(|_| number.next().is_some_and(|number| number % 2 == 0));
+            self.length = self.length.times(2);
+        }
+        Verdict::Judge
+    }
+
+    /// Begins the first window after a time was skipped: longer ones show a drift that short ones hide.
+    pub(super) fn go_on_at(&mut self, now: Time, delivered: Vec<u64>) {
+        self.length = self.length.times(2);
+        self.begin_at(now, delivered);
     }
 
     /// Begins the first window, as long as the last.
@@ -117,31 +138,94 @@ impl Windows {
         self.delivered.push(delivered);
     }
 
-    /// Bytes that each flow had delivered when the first window began.
-    pub(super) fn at_begin(&self) -> &[u64] {
-        &self.delivered[0]
+    fn windows(&self) -> usize {
+        self.delivered.len() - 1
     }
 
-    fn is_steady(&self, flow: usize) -> bool {
-        let at = |window: usize| self.delivered[window][flow];
-        is_steady(&std::array::from_fn(|window| (at(window + 1) - at(window)) as f64), self.tolerance_ppm)
+    /// The time of all windows.
+    pub(super) fn all(&self) -> Span {
+        self.length.times(self.windows() as u64)
+    }
+
+    /// The time of the last blocks.
+    pub(super) fn last(&self) -> Span {
+        self.length.times((self.windows() / BLOCKS / 2 * BLOCKS) as u64)
+    }
+
+    /// What a flow delivered in the latter half of the time.
+    pub(super) fn last_of(&self, flow: u32) -> Blocks {
+        self.blocks(flow, self.windows() / BLOCKS / 2)
+    }
+
+    /// What a flow delivered in all of the time.
+    pub(super) fn all_of(&self, flow: u32) -> Blocks {
+        self.blocks(flow, self.windows() / BLOCKS)
+    }
+
+    /// Whether flows that are alike have mixed: each had a higher rate than their mean, and a lower one.
+    pub(super) fn mixed(&self, flows: &[u32]) -> bool {
+        let delivered = |window: usize, flow: &u32| {
+            let [earlier, later] = [window, window + 1].map(|at| self.delivered[at][*flow as usize]);
+            (later - earlier) as f64
+        };
+        let mut seen = vec![[false; 2]; flows.len()];
+        for window in 0..self.windows() {
+            let mean = flows.iter().map(|flow| delivered(window, flow)).sum::<f64>() / flows.len() as f64;
+            for (seen, flow) in seen.iter_mut().zip(flows) {
+                let own = delivered(window, flow);
+                seen[0] |= own <= mean;
+                seen[1] |= own >= mean;
+            }
+        }
+        seen.iter().all(|seen| *seen == [true; 2])
+    }
+
+    fn blocks(&self, flow: u32, windows: usize) -> Blocks {
+        let first = self.windows() - BLOCKS * windows;
+        let at = |block: usize| self.delivered[first + block * windows][flow as usize];
+        std::array::from_fn(|block| at(block + 1) - at(block))
     }
 }
 
-/// Whether counts are samples of one mean, which they determine within the tolerance.
-fn is_steady(counts: &[f64; WINDOWS], tolerance_ppm: u32) -> bool {
-    let mean_of = |counts: &[f64]| counts.iter().sum::<f64>() / counts.len() as f64;
-    let mean = mean_of(counts);
-    let tolerated = mean * f64::from(tolerance_ppm) / 1e6;
-    let halves = counts.split_at(WINDOWS / 2);
-    let means = [mean_of(halves.0), mean_of(halves.1)];
-    let squares = |counts: &[f64], mean: f64| counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>();
-    let variance = (squares(halves.0, means[0]) + squares(halves.1, means[1])) / (WINDOWS - 2) as f64;
-    let drift = (means[1] - means[0]).abs();
-    let drifts = drift > tolerated / REPETITIONS_MAX as f64
-        && drift > T_MAX * (variance * 4.0 / WINDOWS as f64).sqrt();
-    let total = squares(counts, mean) / (WINDOWS - 1) as f64;
-    !drifts && 2.0 * (total / WINDOWS as f64).sqrt() <= tolerated
+/// What blocks tell about the mean.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Estimate {
+    mean: f64,
+    /// The standard error of the mean.
+    error: f64,
+    /// By how much the mean of the second half differs from that of the first.
+    drift: f64,
+}
+
+impl Estimate {
+    pub(super) fn of(blocks: &Blocks) -> Self {
+        let counts = blocks.map(|count| count as f64);
+        let mean_of = |counts: &[f64]| counts.iter().sum::<f64>() / counts.len() as f64;
+        let mean = mean_of(&counts);
+        let squares: f64 = counts.iter().map(|count| (count - mean) * (count - mean)).sum();
+        let error = (squares / (BLOCKS * (BLOCKS - 1)) as f64).sqrt();
+        let (first, second) = counts.split_at(BLOCKS / 2);
+        Self { mean, error, drift: (mean_of(second) - mean_of(first)).abs() }
+    }
+
+    /// Whether the mean is known within the tolerance, for a time that is such a part of a transfer. The
+    /// errors of several such times in a transfer are independent, so that their squares add up.
+    pub(super) fn suffices(self, tolerance: f64, part: f64) -> bool {
+        let tolerated = self.mean * tolerance;
+        2.0 * self.error * part.sqrt() <= tolerated && (self.drift + self.error) * part <= DRIFT * tolerated
+    }
+}
+
+/// How far the bytes of a flow strayed from the mean of flows that are alike: the standard deviation of a
+/// random walk over the time of the blocks, from its range. (It is that of a random walk for times in which
+/// rates mix, and grows with the root of the time.)
+pub(super) fn strays(own: &Blocks, mean: &[f64; BLOCKS]) -> f64 {
+    let (mut sum, mut low, mut high) = (0.0_f64, 0.0_f64, 0.0_f64);
+    for (own, mean) in own.iter().zip(mean) {
+        sum += *own as f64 - mean;
+        (low, high) = (low.min(sum), high.max(sum));
+    }
+    (high - low) / RANGE
 }
 
 #[cfg(test)]
@@ -149,6 +233,7 @@ mod tests {
     use super::*;
 
     const BOTH: Activity = Activity { not_started: 0, unfinished: 2 };
+    const TOLERANCE: f64 = 0.01;
 
     /// Checks each 50 us, with the bytes that flows have delivered by then; the first that is not `Wait`.
     fn first_verdict(windows: &mut Windows, from: u64, rates: impl Fn(u64) -> Vec<u64>) -> (u64, Verdict) {
@@ -157,32 +242,60 @@ mod tests {
         checks.into_iter().find(|(_, verdict)| *verdict != Verdict::Wait).expect("a verdict")
     }
 
-    #[test]
-    fn equal_rates_are_steady_after_the_first_windows() {
-        let mut windows = Windows::new(SkipSteady::ONE_PERCENT, Span::ZERO);
-        let rates = |number: u64| vec![number * 1000, number * 10];
-        assert_eq!(first_verdict(&mut windows, 1, rates), (1, Verdict::Begin));
-        assert_eq!(first_verdict(&mut windows, 2, rates), (17, Verdict::Steady(CHECK_EVERY.times(16))));
+    /// When the first flow is steady for all of its transfer.
+    fn steady_at(windows: &mut Windows, rates: impl Fn(u64) -> Vec<u64>) -> u64 {
+        let mut at = 0;
+        loop {
+            let verdict;
+            (at, verdict) = first_verdict(windows, at + 1, &rates);
+            if verdict == Verdict::Judge && Estimate::of(&windows.last_of(0)).suffices(TOLERANCE, 1.0) {
+                return at;
+            }
+        }
     }
 
     #[test]
-    fn an_oscillation_needs_windows_as_long_as_its_period() {
+    fn equal_rates_are_steady_after_the_first_windows() {
+        let mut windows = Windows::new(Span::ZERO);
+        let rates = |number: u64| vec![number * 1000, number * 10];
+        assert_eq!(first_verdict(&mut windows, 1, rates), (1, Verdict::Begin));
+        assert_eq!(first_verdict(&mut windows, 2, rates), (9, Verdict::Half));
+        assert_eq!(first_verdict(&mut windows, 10, rates), (17, Verdict::Judge));
+        assert_eq!((windows.last_of(0), windows.all_of(1)), ([1000; BLOCKS], [20; BLOCKS]));
+        assert_eq!((windows.last(), windows.all()), (CHECK_EVERY.times(8), CHECK_EVERY.times(16)));
+        assert!(Estimate::of(&windows.last_of(0)).suffices(TOLERANCE, 1.0));
+    }
+
+    #[test]
+    fn windows_become_longer_when_there_are_many() {
+        let mut windows = Windows::new(Span::ZERO);
+        let rates = |number: u64| vec![number * number];
+        let mut at = 0;
+        while at < 1 + 128 {
+            let verdict;
+            (at, verdict) = first_verdict(&mut windows, at + 1, rates);
+            if verdict != Verdict::Judge {
+                continue;
+            }
+            let all = windows.all_of(0).iter().sum::<u64>();
+            assert_eq!(all, at * at - 1, "all bytes since the begin at {at}");
+        }
+        assert_eq!(windows.all(), CHECK_EVERY.times(128));
+        assert!(windows.delivered.len() <= WINDOWS_MAX);
+    }
+
+    #[test]
+    fn an_oscillation_needs_blocks_as_long_as_its_period() {
         // From one rate to three times that and back, in 24 checks.
         let rate = |number: u64| 100 + 200 * (12 - (number % 24).abs_diff(12)) / 12;
-        let delivered = |number: u64| vec![(0..number).map(rate).sum()];
-        let mut windows = Windows::new(SkipSteady::ONE_PERCENT, Span::ZERO);
-        let (mut at, mut verdict) = first_verdict(&mut windows, 1, delivered);
-        while verdict == Verdict::Begin {
-            (at, verdict) = first_verdict(&mut windows, at + 1, delivered);
-        }
-        let Verdict::Steady(windows) = verdict else { panic!("{verdict:?}") };
-        let periods = CHECK_EVERY.times(24 * WINDOWS as u64);
-        assert!(windows >= periods, "{windows:?}: each window is shorter than a period");
+        let mut windows = Windows::new(Span::ZERO);
+        steady_at(&mut windows, |number| vec![(0..number).map(rate).sum()]);
+        assert!(windows.last() >= CHECK_EVERY.times(24 * BLOCKS as u64), "{:?}", windows.last());
     }
 
     #[test]
     fn a_flow_that_ends_begins_anew() {
-        let mut windows = Windows::new(SkipSteady::ONE_PERCENT, Span::ZERO);
+        let mut windows = Windows::new(Span::ZERO);
         let rates = |number: u64| vec![number * 1000];
         assert_eq!(first_verdict(&mut windows, 1, rates), (1, Verdict::Begin));
         let fewer = Activity { unfinished: 1, ..BOTH };
@@ -191,21 +304,44 @@ mod tests {
     }
 
     /// Counts that alternate around a mean that grows.
-    fn counts(mean: f64, spread: f64, growth: f64) -> [f64; WINDOWS] {
-        std::array::from_fn(|at| mean + if at % 2 == 0 { spread } else { -spread } + growth * at as f64)
+    fn counts(mean: u64, spread: u64, growth: u64) -> Estimate {
+        let count = |at: u64| mean + growth * at + if at % 2 == 0 { spread } else { 0 };
+        Estimate::of(&std::array::from_fn(|at| count(at as u64)))
     }
 
     #[test]
     fn the_mean_has_to_be_known_within_the_tolerance() {
-        assert!(is_steady(&counts(0.0, 0.0, 0.0), 10_000), "a flow that stands still is steady");
-        assert!(is_steady(&counts(1000.0, 15.0, 0.0), 10_000), "a standard error of 0.4 %");
-        assert!(!is_steady(&counts(1000.0, 25.0, 0.0), 10_000), "a standard error of 0.6 %");
+        assert!(counts(0, 0, 0).suffices(TOLERANCE, 1.0), "a flow that stands still is steady");
+        assert!(counts(1000, 25, 0).suffices(TOLERANCE, 1.0), "a standard error of 0.47 %");
+        assert!(!counts(1000, 29, 0).suffices(TOLERANCE, 1.0), "a standard error of 0.54 %");
+        assert!(counts(1000, 58, 0).suffices(TOLERANCE, 0.2), "twice that, for a fifth of a transfer");
     }
 
     #[test]
     fn a_rate_that_drifts_is_not_steady() {
-        assert!(!is_steady(&counts(1000.0, 0.0, 0.1), 10_000), "by 0.01 % in each window");
-        assert!(!is_steady(&counts(1000.0, 2.0, 1.0), 10_000), "by 0.1 %, with a spread");
-        assert!(is_steady(&counts(1000.0, 2.0, 0.1), 10_000), "by less than the spread explains");
+        assert!(!counts(1000, 0, 2).suffices(TOLERANCE, 1.0), "by 0.2 % in each block");
+        assert!(!counts(1000, 2, 2).suffices(TOLERANCE, 1.0), "by 0.2 %, with a spread");
+        assert!(counts(1000, 2, 1).suffices(TOLERANCE, 1.0), "by 0.4 % from half to half");
+        assert!(counts(1000, 2, 2).suffices(TOLERANCE, 0.5), "by 0.8 %, for half of a transfer");
+    }
+
+    #[test]
+    fn flows_have_mixed_when_each_was_above_their_mean_and_below() {
+        let mut windows = Windows::new(Span::ZERO);
+        let apart = |number: u64| vec![number * 300, number * 100];
+        for from in [1, 2, 10] {
+            first_verdict(&mut windows, from, apart);
+        }
+        assert!(!windows.mixed(&[0, 1]));
+        let turned = |number: u64| vec![17 * 300 + (number - 17) * 100, 17 * 100 + (number - 17) * 300];
+        first_verdict(&mut windows, 18, turned);
+        assert!(windows.mixed(&[0, 1]));
+    }
+
+    #[test]
+    fn bytes_that_are_ahead_and_behind_stray_by_both() {
+        let own = [110, 110, 90, 90, 90, 110, 100, 100];
+        assert!((strays(&own, &[100.0; BLOCKS]) * RANGE - 30.0).abs() < 1e-9);
+        assert!(strays(&[100; BLOCKS], &[100.0; BLOCKS]) < 1e-9);
     }
 }

@@ -306,6 +306,12 @@ impl Host {
     }
 }
 
+/// The digest of addresses and ports that switches hash.
+#[inline]
+pub(in crate::world) fn digest(source_port: u16, from: u32, to: u32) -> u32 {
+    u32::from(source_port) ^ from.rotate_left(16) ^ to.wrapping_mul(0x9e37_79b1)
+}
+
 /// Where the device puts packets: the port of its host.
 struct PortSink<'a, 'c> {
     now: Time,
@@ -360,9 +366,7 @@ impl Sink for PortSink<'_, '_> {
             true => None,
             false => self.context.entropies.get(&flow).copied(),
         };
-        let digest =
-            || u32::from(path.source_port) ^ self.host.rotate_left(16) ^ to.wrapping_mul(0x9e37_79b1);
-        let entropy = entropy.unwrap_or_else(digest);
+        let entropy = entropy.unwrap_or_else(|| digest(path.source_port, self.host, to));
         let mut packet = Packet::new(leaf, exit, length as u16, mark.tos, entropy);
         packet.pcp = mark.pcp;
         packet.put_into_class(mark.class);

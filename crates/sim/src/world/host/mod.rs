@@ -7,6 +7,7 @@ mod program;
 mod replay;
 mod statistics;
 
+pub(super) use adapter::digest;
 pub(super) use program::Poster;
 pub use statistics::Receiving;
 
