@@ -365,6 +365,13 @@ impl Egress {
         earlier
     }
 
+    /// Whether the port is busy, no queue is paused, and a wake is requested for when the port is free: then
+    /// no packet can leave before.
+    #[inline]
+    pub fn is_awaited(&self, now: Time) -> bool {
+        self.busy_until > now + self.commitment && self.wake_at == self.busy_until && self.paused == 0
+    }
+
     /// Records that a wake came; returns false if an earlier wake has replaced it.
     #[inline]
     pub fn take_wake(&mut self, now: Time) -> bool {

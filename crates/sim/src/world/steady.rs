@@ -305,7 +305,7 @@ mod tests {
 
     /// Counts that alternate around a mean that grows.
     fn counts(mean: u64, spread: u64, growth: u64) -> Estimate {
-        let count = |at: u64| mean + growth * at + if at % 2 == 0 { spread } else { 0 };
+        let count = |at: u64| mean + growth * at + if at.is_multiple_of(2) { spread } else { 0 };
         Estimate::of(&std::array::from_fn(|at| count(at as u64)))
     }
 

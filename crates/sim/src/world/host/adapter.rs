@@ -210,6 +210,11 @@ impl Host {
         if self.is_live {
             return self.pump_live(now, context);
         }
+        // Most acknowledgements arrive while the port is busy, and what waits for it has its call scheduled.
+        if self.egress.is_awaited(now) && self.pcie.is_none() && self.seat.is_none() {
+            self.look(now, context);
+            return self.set_clock(context.links);
+        }
         let kinds = context.kinds;
         let kind = &kinds[usize::from(self.kind)];
         // The next moment at which more may leave.
