@@ -1,6 +1,7 @@
 //! How fast the engine is: `world-bench [NAME]` runs one scenario, or all of them, and prints packet hops per
-//! second of real time. `world-bench steady` runs four scenarios twice, packet by packet and with steady
-//! states skipped, and prints how much faster the second run is and by how much its completion times differ.
+//! second of real time. `world-bench steady [THREADS [TITLE]]` runs other scenarios twice, packet by packet
+//! and with steady states skipped, and prints how much faster the second run is and by how much its
+//! completion times differ.
 
 mod steady;
 
@@ -108,7 +109,7 @@ fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
     let threads = std::env::args().nth(2).and_then(|count| count.parse().ok()).unwrap_or(1);
     if name == "steady" {
-        return steady::measure(threads);
+        return steady::measure(threads, &std::env::args().nth(3).unwrap_or_default());
     }
     let wanted = |title: &str| name.is_empty() || title == name;
     for (title, make) in SCENARIOS.into_iter().filter(|(title, _)| wanted(title)) {

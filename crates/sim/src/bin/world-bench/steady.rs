@@ -12,14 +12,9 @@ const MESSAGE_BYTES: u32 = 256 << 10;
 
 type Make = fn(u32) -> Option<Scenario>;
 
-const SCENARIOS: [(&str, Make); 4] = [
-    ("fat-tree-4, permutation, pauses only", |threads| {
-        let flows = permutation(16, MESSAGE_BYTES);
-        let flows = flows.iter().map(|flow| transfer(flow.from, flow.to, 20_000)).collect();
-        let mut scenario = scenario(fat_tree(4, SPEEDS).ok()?, Mtu::B4096, flows, threads);
-        scenario.hosts.iter_mut().for_each(|host| host.congestion = CongestionConfig::Off);
-        Some(scenario)
-    }),
+const SCENARIOS: [(&str, Make); 5] = [
+    ("fat-tree-4, permutation of 5.2 GB, pauses only", |threads| permuted(20_000, threads)),
+    ("fat-tree-4, permutation of 13 GB, pauses only", |threads| permuted(50_000, threads)),
     ("fat-tree-4, four transfers across the core, pauses only", |threads| {
         let mut scenario = across_the_core(threads)?;
         scenario.hosts.iter_mut().for_each(|host| host.congestion = CongestionConfig::Off);
@@ -31,6 +26,14 @@ const SCENARIOS: [(&str, Make); 4] = [
         Some(scenario(star(5, LINK).ok()?, Mtu::B4096, flows, threads))
     }),
 ];
+
+fn permuted(messages: u64, threads: u32) -> Option<Scenario> {
+    let flows = permutation(16, MESSAGE_BYTES);
+    let flows = flows.iter().map(|flow| transfer(flow.from, flow.to, messages)).collect();
+    let mut scenario = scenario(fat_tree(4, SPEEDS).ok()?, Mtu::B4096, flows, threads);
+    scenario.hosts.iter_mut().for_each(|host| host.congestion = CongestionConfig::Off);
+    Some(scenario)
+}
 
 fn across_the_core(threads: u32) -> Option<Scenario> {
     let flows = (0..4).map(|at| transfer(at, 15 - at, 50_000)).collect();
@@ -48,9 +51,9 @@ fn run(scenario: &Scenario) -> Option<(Results, f64)> {
     Some((world.results(), seconds))
 }
 
-/// Runs all scenarios, and prints a line for each.
-pub(super) fn measure(threads: u32) -> ExitCode {
-    for (title, make) in SCENARIOS {
+/// Runs the scenarios with this in their titles, and prints a line for each.
+pub(super) fn measure(threads: u32, part: &str) -> ExitCode {
+    for (title, make) in SCENARIOS.into_iter().filter(|(title, _)| title.contains(part)) {
         let line = make(threads).and_then(|scenario| {
             let skipping = Scenario { skip_steady: Some(SkipSteady::ONE_PERCENT), ..scenario.clone() };
             let (exact, exact_s) = run(&scenario)?;

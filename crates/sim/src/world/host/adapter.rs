@@ -215,6 +215,11 @@ impl Host {
             self.look(now, context);
             return self.set_clock(context.links);
         }
+        self.send_more(now, context);
+    }
+
+    #[inline]
+    fn send_more(&mut self, now: Time, context: &mut Context<'_>) {
         let kinds = context.kinds;
         let kind = &kinds[usize::from(self.kind)];
         // The next moment at which more may leave.
