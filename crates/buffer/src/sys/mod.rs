@@ -3,3 +3,4 @@
 
 mod arena;
 pub(crate) mod memory;
+pub(crate) mod prefetch;

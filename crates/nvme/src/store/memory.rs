@@ -150,8 +150,13 @@ impl Memory {
         let lend = |part: Part| {
             let chunk =
                 chunks.get(part.chunk).map(|chunk| chunk.read().unwrap_or_else(PoisonError::into_inner));
-            let bytes = chunk.as_deref().and_then(Option::as_ref);
-            (Arc::clone(bytes.unwrap_or_else(|| zeros())), part.within)
+            let bytes = chunk.as_deref().and_then(Option::as_ref).unwrap_or_else(|| zeros());
+            // It is copied when the commands that came with this one are handled as well, and the processor
+            // can fetch it meanwhile. Longer data follow each other for long enough to be fetched ahead.
+            if length < LENT_BYTES_MIN {
+                bytes.prefetch(part.within.clone());
+            }
+            (Arc::clone(bytes), part.within)
         };
         Lent { pieces: parts(offset, length).map(lend).collect() }
     }
