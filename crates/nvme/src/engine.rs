@@ -208,6 +208,16 @@ impl Engine {
         self.finished.push_back(finished);
     }
 
+    /// Executes a task at once, if its store is in memory. Returns any other task.
+    ///
+    /// # Errors
+    /// The task, for [`Engine::begin`].
+    #[expect(clippy::result_large_err, reason = "the task is not an error, and boxing it would allocate")]
+    pub fn run_in_memory(&mut self, task: Task) -> Result<Finished, Task> {
+        let is_here = task.namespace.as_ref().is_some_and(|it| it.store().is_memory());
+        if is_here { Ok(run(task, &mut self.observer)) } else { Err(task) }
+    }
+
     /// Submits the queued operations to the kernel.
     pub fn submit(&mut self) {
         if let RingState::Here(ring) = &mut self.ring

@@ -12,12 +12,17 @@ use rdma::Domain;
 
 /// Size classes: powers of two from one page to the largest transfer, and one more.
 const CLASSES: usize = 10;
+/// Limit of [`Pool::spare_bytes`]: what a queue of 128 short commands is charged for lent memory.
+const SPARE_BYTES: usize = 128 * LENT_BYTES_MIN;
 
 /// Free buffers, and the number of bytes in use.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     free: [Vec<Buffer>; CLASSES],
     free_bytes: usize,
+    /// Charged, as free buffers are, for the next memory that a store lends: the budget is shared by all
+    /// threads, and changing it takes longer than everything else here.
+    spare_bytes: usize,
     out_bytes: usize,
     /// The charge to the budget of the server: free buffers, buffers in use, and lent memory. `None` without
     /// a server.
@@ -47,7 +52,7 @@ impl Pool {
         if share.charge(bytes) {
             return true;
         }
-        if self.free_bytes == 0 {
+        if self.free_bytes == 0 && self.spare_bytes == 0 {
             return false;
         }
         self.free_idle();
@@ -123,8 +128,12 @@ impl Pool {
     /// reached.
     fn lend(&mut self, length: usize) -> bool {
         let bytes = Self::lent_charge(length);
-        let fits = self.out_bytes == 0 || self.out_bytes + bytes <= QUEUE_DATA_BYTES;
-        let fits = fits && self.charge(bytes);
+        let mut fits = self.out_bytes == 0 || self.out_bytes + bytes <= QUEUE_DATA_BYTES;
+        if self.spare_bytes >= bytes && fits {
+            self.spare_bytes -= bytes;
+        } else {
+            fits = fits && self.charge(bytes);
+        }
         if fits {
             self.out_bytes += bytes;
         }
@@ -134,7 +143,24 @@ impl Pool {
     /// Ends a charge for memory that a store lent, or `bytes` of it.
     pub(crate) fn lent_back(&mut self, bytes: usize) {
         self.out_bytes = self.out_bytes.saturating_sub(bytes);
-        self.release(bytes);
+        if self.is_wanted() {
+            let spare = std::mem::take(&mut self.spare_bytes);
+            self.release(bytes + spare);
+        } else if self.spare_bytes + bytes <= SPARE_BYTES && self.keeps(bytes) {
+            self.spare_bytes += bytes;
+        } else {
+            self.release(bytes);
+        }
+    }
+
+    /// Whether so many bytes may be kept that are not in use.
+    fn keeps(&self, bytes: usize) -> bool {
+        self.free_bytes + self.spare_bytes + bytes <= QUEUE_DATA_BYTES
+    }
+
+    /// Whether another connection waits for memory.
+    fn is_wanted(&self) -> bool {
+        self.share.as_ref().is_some_and(Share::is_wanted)
     }
 
     /// Takes a buffer even beyond the limit, for data that have arrived already: in-capsule data, whose sum
@@ -155,10 +181,9 @@ impl Pool {
         self.out_bytes = self.out_bytes.saturating_sub(size);
         // A buffer that a store in memory gave in exchange may not be registered with this device.
         let is_known = self.domain.as_ref().is_none_or(|domain| domain.has_registered(&buffer));
-        let is_wanted = self.share.as_ref().is_some_and(Share::is_wanted);
         if is_known
-            && !is_wanted
-            && self.free_bytes + size <= QUEUE_DATA_BYTES
+            && !self.is_wanted()
+            && self.keeps(size)
             && let Some(class) = self.free.get_mut(class_of(size))
         {
             self.free_bytes += size;
@@ -177,7 +202,7 @@ impl Pool {
     /// Frees the buffers that are not in use.
     fn free_idle(&mut self) {
         self.free.iter_mut().for_each(|free| *free = Vec::new());
-        let freed = std::mem::take(&mut self.free_bytes);
+        let freed = std::mem::take(&mut self.free_bytes) + std::mem::take(&mut self.spare_bytes);
         self.release(freed);
     }
 }
@@ -193,7 +218,11 @@ mod tests {
         let lent = (0..).take_while(|_| pool.lend(4096)).count();
         assert_eq!(lent, QUEUE_DATA_BYTES / LENT_BYTES_MIN);
         (0..lent).for_each(|_| pool.lent_back(Pool::lent_charge(4096)));
-        assert_eq!(pool.out_bytes, 0);
+        assert_eq!((pool.out_bytes, pool.spare_bytes), (0, SPARE_BYTES));
+        assert!(pool.lend(4096));
+        assert_eq!((pool.out_bytes, pool.spare_bytes), (LENT_BYTES_MIN, SPARE_BYTES - LENT_BYTES_MIN));
+        pool.release_idle();
+        assert_eq!(pool.spare_bytes, 0);
     }
 
     #[test]

@@ -39,6 +39,9 @@ const IDLE_AFTER: Duration = Duration::from_secs(5);
 const SPARE: u32 = 64;
 /// Outstanding RDMA READs: the limit of most adapters.
 const READS: u8 = 16;
+/// Completions of one poll after which another poll follows in the same round. One that finds nothing costs
+/// about as much as a command.
+const TURN_MANY: usize = 8;
 /// RNR retries without limit: receives can be shared by connections.
 const RNR_RETRY: u8 = 7;
 /// IBV_WC_WR_FLUSH_ERR: the status of a work request that was not executed because its queue pair was in the
@@ -65,40 +68,32 @@ struct Remote {
     invalidate: bool,
 }
 
-/// A command between its arrival and its completion.
-#[derive(Debug)]
-struct RdmaCommand {
-    state: CommandState,
+/// The data of a command, and where they are.
+#[derive(Clone, Copy, Debug)]
+struct Data {
     remote: Remote,
     length: usize,
     /// Its buffer is the capsule that it came in.
     in_place: bool,
 }
 
-/// The state of a command. A command leaves the table when its completion is known; its RDMA WRITEs and its
-/// response are then in the queues of transfers and responses.
+/// A command that is not finished at once. It leaves the table when its completion is known; its RDMA WRITEs
+/// and its response are then in the queues of transfers and responses.
+#[derive(Debug)]
+struct RdmaCommand {
+    state: CommandState,
+    data: Data,
+}
+
+/// The state of a command.
 #[derive(Debug)]
 enum CommandState {
-    /// The capsule was parsed, and the command needs no data or has them in the capsule: it is executed next.
-    Received(Request),
     /// The command waits in `awaiting_buffer` until the pool has a data buffer for it.
     AwaitingBuffer(Request),
     /// An RDMA READ fetches the data from the memory of the host; the command is executed when it completes.
     ReadingData(Request),
-    /// The namespace executes the command, in the engine if it is a disk that blocks.
+    /// The engine executes the command, for a disk that blocks.
     Executing,
-}
-
-impl RdmaCommand {
-    /// The request, which is executed from now on; `None` when it is executed already.
-    fn start_execution(&mut self) -> Option<Request> {
-        match std::mem::replace(&mut self.state, CommandState::Executing) {
-            CommandState::Received(request)
-            | CommandState::AwaitingBuffer(request)
-            | CommandState::ReadingData(request) => Some(request),
-            CommandState::Executing => None,
-        }
-    }
 }
 
 /// An RDMA transfer that waits for a free entry of the send queue.
@@ -166,6 +161,11 @@ struct Driver<'a> {
     transfers: VecDeque<Transfer>,
     responses: VecDeque<Response>,
     completed: Vec<Completed>,
+    /// Commands with data in their capsules, executed when all capsules of the round are accepted: the memory
+    /// that they write is fetched meanwhile.
+    in_place: Vec<(Request, Buffer, Data)>,
+    /// Commands were executed at once in this round.
+    has_executed: bool,
     /// Receives to be posted when the host is authenticated; 0 afterwards.
     held_back: usize,
     /// Capsule buffers whose commands were processed, to be posted as receives again.
@@ -241,6 +241,8 @@ impl<'a> Driver<'a> {
             transfers: VecDeque::new(),
             responses: VecDeque::new(),
             completed: Vec::new(),
+            in_place: Vec::new(),
+            has_executed: false,
             held_back,
             taken: Vec::new(),
             poll,
@@ -333,7 +335,16 @@ impl<'a> Driver<'a> {
     fn receive(&mut self, now_ns: u64) -> io::Result<bool> {
         let in_flight = self.connection.in_flight();
         let mut completed = std::mem::take(&mut self.completed);
-        let count = self.connection.poll(&mut completed).map_err(other)?;
+        // A poll takes what one turn of the device brings. After many commands the next turn brings more, and
+        // all are answered by one list of requests.
+        let mut count = 0;
+        while count < BATCH {
+            let more = self.connection.poll_most(BATCH - count, &mut completed).map_err(other)?;
+            count += more;
+            if more < TURN_MANY {
+                break;
+            }
+        }
         if in_flight > self.connection.in_flight() {
             // A work request of any length counts as full progress, because it is acknowledged as a whole.
             self.stall_timer.moved(STALL_BYTES);
@@ -351,11 +362,12 @@ impl<'a> Driver<'a> {
             let Some(buffer) = buffer else { continue };
             match (token & !token::LOW, done) {
                 (token::RECEIVE, Done::Receive(bytes)) => self.capsule(buffer, bytes, now_ns)?,
-                (token::READ, _) => self.execute(low, Some(buffer), now_ns),
+                (token::READ, _) => self.fetched(low, buffer, now_ns),
                 _ => self.give(buffer, now_ns),
             }
         }
         self.completed = completed;
+        self.write_in_place(now_ns);
         Ok(count > 0)
     }
 
@@ -386,7 +398,7 @@ impl<'a> Driver<'a> {
     /// Passes the results of the engine to the queue.
     fn work(&mut self, now_ns: u64) -> bool {
         self.engine.submit();
-        let mut worked = false;
+        let mut worked = std::mem::take(&mut self.has_executed);
         while let Some(finished) = self.engine.finished() {
             self.finish(finished, now_ns);
             worked = true;
@@ -428,7 +440,8 @@ impl<'a> Driver<'a> {
         let Some((command, behind)) = Command::split(message) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        if self.commands.len() >= usize::from(self.queue.depth()) {
+        if self.commands.len() + self.in_place.len() + self.responses.len() >= usize::from(self.queue.depth())
+        {
             // The host has more commands outstanding than entries (Base 3.3.1.2).
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -465,106 +478,139 @@ impl<'a> Driver<'a> {
         let length = request.length;
         if let Some(data) = in_capsule.clone().filter(|_| request.direction == Direction::FromHost) {
             let from = data_from + data.start;
-            let in_place = request.is_written_in_place();
-            let (buffer, capsule) = match in_place {
-                true => {
-                    request.data_at = from;
-                    (capsule, None)
-                }
-                false => {
-                    let mut buffer = self.pool.take_beyond(length);
-                    buffer[..length].copy_from_slice(&capsule[from..from + length]);
-                    (buffer, Some(capsule))
-                }
-            };
-            let state = CommandState::Received(request);
-            let index = self.commands.insert(RdmaCommand { state, remote, length, in_place });
-            self.execute(index, Some(buffer), now_ns);
-            return capsule;
+            if request.is_written_in_place() {
+                request.data_at = from;
+                request.prefetch();
+                self.in_place.push((request, capsule, Data { remote, length, in_place: true }));
+                return None;
+            }
+            let mut buffer = self.pool.take_beyond(length);
+            buffer[..length].copy_from_slice(&capsule[from..from + length]);
+            self.execute(request, Some(buffer), Data { remote, length, in_place: false }, now_ns);
+            return Some(capsule);
         }
         if in_capsule.is_some_and(|data| !data.is_empty()) {
             self.refuse(command, Status::SGL_TYPE_INVALID.permanent(), remote);
             return Some(capsule);
         }
-        let has_data = request.direction != Direction::None;
-        let state = match has_data {
-            true => CommandState::AwaitingBuffer(request),
-            false => CommandState::Received(request),
-        };
-        let index = self.commands.insert(RdmaCommand { state, remote, length, in_place: false });
-        if has_data {
-            self.awaiting_buffer.push_back(index);
-            self.resume(now_ns);
-        } else {
-            self.execute(index, None, now_ns);
+        let data = Data { remote, length, in_place: false };
+        match request.direction {
+            Direction::None => self.execute(request, None, data, now_ns),
+            _ => self.provide(request, data, now_ns),
         }
         Some(capsule)
+    }
+
+    /// Executes the commands whose data are in the capsules of this round.
+    fn write_in_place(&mut self, now_ns: u64) {
+        let mut all = std::mem::take(&mut self.in_place);
+        for (request, capsule, data) in all.drain(..) {
+            self.execute(request, Some(capsule), data, now_ns);
+        }
+        self.in_place = all;
+    }
+
+    /// Gives a command its buffer, and continues it; it waits if other commands wait already, or the pool has
+    /// no buffer.
+    fn provide(&mut self, request: Request, data: Data, now_ns: u64) {
+        let provided = if self.awaiting_buffer.is_empty() { self.pool.provide(&request) } else { None };
+        match provided {
+            Some(provided) => self.go_on(request, provided, data, now_ns),
+            None => {
+                let state = CommandState::AwaitingBuffer(request);
+                self.awaiting_buffer.push_back(self.commands.insert(RdmaCommand { state, data }));
+            }
+        }
+    }
+
+    /// Continues a command that has a buffer, or gets lent memory: fetches its data, or executes it.
+    fn go_on(&mut self, request: Request, provided: Option<Buffer>, data: Data, now_ns: u64) {
+        match provided {
+            Some(buffer) if request.direction == Direction::FromHost => {
+                let state = CommandState::ReadingData(request);
+                let read_for = Some(self.commands.insert(RdmaCommand { state, data }));
+                let (source, remote) = (Source::Own(buffer, data.length), data.remote);
+                self.transfers.push_back(Transfer { read_for, source, remote });
+            }
+            provided => self.execute(request, provided, data, now_ns),
+        }
     }
 
     /// Continues commands that wait for a buffer.
     fn resume(&mut self, now_ns: u64) {
         while let Some(index) = self.awaiting_buffer.front().copied() {
-            let Some(RdmaCommand { state, remote, length, .. }) = self.commands.get_mut(index) else {
-                self.awaiting_buffer.pop_front();
-                continue;
-            };
-            let CommandState::AwaitingBuffer(request) = &*state else { return };
-            let is_read = request.direction == Direction::FromHost;
-            let Some(provided) = self.pool.provide(request) else { return };
-            self.awaiting_buffer.pop_front();
-            match provided {
-                Some(buffer) if is_read => {
-                    if let CommandState::AwaitingBuffer(request) =
-                        std::mem::replace(state, CommandState::Executing)
-                    {
-                        *state = CommandState::ReadingData(request);
-                    }
-                    let (source, remote) = (Source::Own(buffer, *length), *remote);
-                    self.transfers.push_back(Transfer { read_for: Some(index), source, remote });
+            let provided = match self.commands.get(index).map(|command| &command.state) {
+                Some(CommandState::AwaitingBuffer(request)) => self.pool.provide(request),
+                _ => {
+                    self.awaiting_buffer.pop_front();
+                    continue;
                 }
-                provided => self.execute(index, provided, now_ns),
+            };
+            let Some(provided) = provided else { return };
+            self.awaiting_buffer.pop_front();
+            if let Some(RdmaCommand { state: CommandState::AwaitingBuffer(request), data }) =
+                self.commands.try_remove(index)
+            {
+                self.go_on(request, provided, data, now_ns);
             }
         }
     }
 
-    fn execute(&mut self, index: usize, buffer: Option<Buffer>, now_ns: u64) {
-        let Some(request) = self.commands.get_mut(index).and_then(RdmaCommand::start_execution) else {
-            return;
-        };
+    /// Executes a command whose data an RDMA READ has fetched.
+    fn fetched(&mut self, index: usize, buffer: Buffer, now_ns: u64) {
+        if let Some(RdmaCommand { state: CommandState::ReadingData(request), data }) =
+            self.commands.try_remove(index)
+        {
+            self.execute(request, Some(buffer), data, now_ns);
+        }
+    }
+
+    fn execute(&mut self, request: Request, buffer: Option<Buffer>, data: Data, now_ns: u64) {
         let gives = request.direction == Direction::ToHost;
         let lent = if gives && buffer.is_none() { Pool::lent_charge(request.length) } else { 0 };
         match self.queue.execute(request, buffer, now_ns) {
-            Outcome::Task(mut task) => {
-                task.tag = index as u32;
-                self.engine.begin(task);
-            }
+            Outcome::Task(task) => match self.engine.run_in_memory(task) {
+                Ok(finished) => {
+                    self.has_executed = true;
+                    self.conclude(finished, data, now_ns);
+                }
+                Err(mut task) => {
+                    let state = CommandState::Executing;
+                    task.tag = self.commands.insert(RdmaCommand { state, data }) as u32;
+                    self.engine.begin(task);
+                }
+            },
             Outcome::Reply(completion, buffer) => {
                 self.pool.lent_back(lent);
-                self.reply(index, completion, buffer, gives, now_ns);
+                self.reply(data, completion, buffer, gives, now_ns);
             }
-            Outcome::Waits => _ = self.commands.try_remove(index),
+            Outcome::Waits => {}
         }
         self.extra();
     }
 
+    /// Answers a command that the engine has executed.
     fn finish(&mut self, finished: Finished, now_ns: u64) {
+        if let Some(command) = self.commands.try_remove(finished.tag as usize) {
+            self.conclude(finished, command.data, now_ns);
+            self.extra();
+        }
+    }
+
+    fn conclude(&mut self, finished: Finished, data: Data, now_ns: u64) {
         let completion = self.queue.finish(&finished);
-        self.extra();
-        let (index, gives) = (finished.tag as usize, finished.length > 0);
         match finished.lent {
-            Some(lent) if finished.status.is_success() => self.lend(index, lent),
+            Some(lent) if finished.status.is_success() => self.lend(lent, data),
             Some(_) => self.pool.lent_back(Pool::lent_charge(finished.length)),
             None => {}
         }
-        self.reply(index, completion, finished.buffer, gives, now_ns);
+        self.reply(data, completion, finished.buffer, finished.length > 0, now_ns);
     }
 
     /// Queues RDMA WRITEs from lent memory to the memory of the host.
-    fn lend(&mut self, index: usize, lent: Lent) {
-        let Some(mut remote) = self.commands.get(index).map(|command| command.remote) else { return };
-        let length = lent.length();
+    fn lend(&mut self, lent: Lent, Data { mut remote, length, .. }: Data) {
         let mut surcharge = Pool::lent_charge(length) - length;
-        for (buffer, range) in lent.pieces {
+        for (buffer, range) in lent.into_pieces() {
             let length = range.len();
             let source = Source::Lent(buffer, range, length + std::mem::take(&mut surcharge));
             self.transfers.push_back(Transfer { read_for: None, source, remote });
@@ -575,15 +621,12 @@ impl<'a> Driver<'a> {
     /// Queues the RDMA WRITE of the data of a command, and its response.
     fn reply(
         &mut self,
-        index: usize,
+        Data { remote, length, in_place }: Data,
         completion: Completion,
         buffer: Option<Buffer>,
         gives: bool,
         now_ns: u64,
     ) {
-        let command = self.commands.try_remove(index);
-        let in_place = command.as_ref().is_some_and(|it| it.in_place);
-        let (remote, length) = command.map_or((Remote::default(), 0), |it| (it.remote, it.length));
         match buffer {
             Some(capsule) if in_place => self.taken.push(capsule),
             Some(buffer) if gives && completion.status().is_success() => {

@@ -158,7 +158,19 @@ impl Memory {
             }
             (Arc::clone(bytes), part.within)
         };
-        Lent { pieces: parts(offset, length).map(lend).collect() }
+        parts(offset, length).map(lend).collect()
+    }
+
+    /// Asks the processor to fetch a range that is accessed soon.
+    pub(super) fn prefetch(&self, offset: u64, length: usize) {
+        let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
+        for part in parts(offset, length) {
+            let chunk =
+                chunks.get(part.chunk).map(|chunk| chunk.read().unwrap_or_else(PoisonError::into_inner));
+            if let Some(Some(bytes)) = chunk.as_deref() {
+                bytes.prefetch(part.within);
+            }
+        }
     }
 
     /// Clears a range; whole chunks are freed.

@@ -29,18 +29,35 @@ pub enum Store {
 /// is written.
 #[derive(Debug, Default)]
 pub struct Lent {
-    pub(crate) pieces: Vec<(Arc<Buffer>, Range<usize>)>,
+    /// Short data have one piece, and need no allocation.
+    first: Option<Piece>,
+    others: Vec<Piece>,
 }
+
+/// A range of a chunk.
+type Piece = (Arc<Buffer>, Range<usize>);
 
 impl Lent {
     /// The bytes, in pieces.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        self.pieces.iter().map(|(buffer, range)| &buffer[range.clone()])
+        self.first.iter().chain(&self.others).map(|(buffer, range)| &buffer[range.clone()])
     }
 
     /// The length in bytes.
     pub fn length(&self) -> usize {
-        self.pieces.iter().map(|(_, range)| range.len()).sum()
+        self.pieces().map(<[u8]>::len).sum()
+    }
+
+    /// The chunks and ranges.
+    pub(crate) fn into_pieces(self) -> impl Iterator<Item = Piece> {
+        self.first.into_iter().chain(self.others)
+    }
+}
+
+impl FromIterator<Piece> for Lent {
+    fn from_iter<I: IntoIterator<Item = Piece>>(pieces: I) -> Self {
+        let mut pieces = pieces.into_iter();
+        Self { first: pieces.next(), others: pieces.collect() }
     }
 }
 
@@ -58,6 +75,13 @@ impl Store {
         match self {
             Self::Memory(memory) => Some(memory.lend(offset, length)),
             Self::Null | Self::File(_) => None,
+        }
+    }
+
+    /// Asks the processor to fetch memory that is accessed soon.
+    pub fn prefetch(&self, offset: u64, length: usize) {
+        if let Self::Memory(memory) = self {
+            memory.prefetch(offset, length);
         }
     }
 

@@ -43,6 +43,12 @@ impl Work {
         let is_plain = self.kind == Io::Write && self.fuse == Fuse::No;
         is_plain && self.namespace.as_ref().is_some_and(|it| it.store().is_memory())
     }
+
+    pub(super) fn prefetch(&self) {
+        if let Some(namespace) = &self.namespace {
+            namespace.store().prefetch(self.offset, self.length as usize);
+        }
+    }
 }
 
 /// A fused pair: its first command, and the state of its second.

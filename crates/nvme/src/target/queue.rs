@@ -79,6 +79,13 @@ impl Request {
     pub fn is_written_in_place(&self) -> bool {
         matches!(&self.work, Work::Io(work) if work.is_written_in_place())
     }
+
+    /// Asks the processor to fetch the memory that the command will access.
+    pub fn prefetch(&self) {
+        if let Work::Io(work) = &self.work {
+            work.prefetch();
+        }
+    }
 }
 
 #[derive(Debug)]

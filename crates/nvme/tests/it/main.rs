@@ -7,6 +7,7 @@ mod backing;
 mod captures;
 mod controller_limits;
 mod hostile;
+mod in_place;
 mod io;
 mod live;
 mod overload;

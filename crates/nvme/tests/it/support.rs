@@ -20,7 +20,7 @@ pub(crate) const SUBSYSTEM: &str = "nqn.2024-01.org.example:disk";
 pub(crate) const BLOCK: usize = 512;
 pub(crate) const BLOCKS: u64 = 4096;
 
-struct NoWake;
+pub(crate) struct NoWake;
 
 impl Wake for NoWake {
     fn wake(&self) {}

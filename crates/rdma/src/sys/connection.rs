@@ -580,12 +580,21 @@ impl Connection {
     /// # Errors
     /// When polling the completion queue fails.
     pub fn poll(&mut self, out: &mut Vec<Completion>) -> Result<usize, Error> {
+        self.poll_most(BATCH, out)
+    }
+
+    /// As [`Connection::poll`], but takes at most `most` completions, and at most [`BATCH`].
+    ///
+    /// # Errors
+    /// As [`Connection::poll`].
+    pub fn poll_most(&mut self, most: usize, out: &mut Vec<Completion>) -> Result<usize, Error> {
         self.flush()?;
+        let most = most.min(BATCH);
         let cq = self.queues.completions.as_ptr();
-        // SAFETY: the queue's own table of functions, and room for `BATCH` completions.
+        // SAFETY: the queue's own table of functions, and room for so many completions.
         let count = unsafe {
             let poll = (*(*cq).context).ops.poll_cq;
-            poll.map_or(-1, |poll| poll(cq, BATCH as c_int, self.found.as_mut_ptr()))
+            poll.map_or(-1, |poll| poll(cq, most as c_int, self.found.as_mut_ptr()))
         };
         let Ok(count) = usize::try_from(count) else { return Err(failed("ibv_poll_cq")) };
         for index in 0..count.min(BATCH) {

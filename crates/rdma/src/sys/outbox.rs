@@ -28,9 +28,15 @@ pub(super) const INLINE: usize = 64;
 /// A request that is posted, or in the list.
 struct Sent {
     token: u64,
-    buffer: Option<Buffer>,
-    _shared: Option<Arc<Buffer>>,
-    _landing: Option<Arc<Landing>>,
+    kept: Kept,
+}
+
+/// What a request keeps until it has completed.
+enum Kept {
+    Nothing,
+    Buffer(Buffer),
+    Shared(#[expect(dead_code, reason = "it is dropped when the request has completed")] Arc<Buffer>),
+    Landing(#[expect(dead_code, reason = "it is dropped when the request has completed")] Arc<Landing>),
 }
 
 /// The local side of a request.
@@ -68,6 +74,7 @@ pub(super) struct Outbox {
     pub(super) reports_each: bool,
     requests: Vec<ibv_send_wr>,
     elements: Vec<ibv_sge>,
+    /// Inline data of those requests that have some, in their order.
     inline: Vec<[u8; INLINE]>,
 }
 
@@ -84,33 +91,26 @@ impl Outbox {
 
     /// Adds a request to the list. Its work request ID is its number, marked with `mark`.
     pub(super) fn push(&mut self, mark: u64, remote: Remote, work: LocalData, token: u64) {
-        let (mut buffer, mut shared, mut landing) = (None, None, None);
-        let (mut inline, mut flag, mut binding) = ([0; INLINE], 0, None);
-        let element = match work {
-            LocalData::Buffer(owned, element) => {
-                buffer = Some(owned);
-                element
-            }
+        let (mut flag, mut binding, mut least) = (0, None, 0);
+        let (kept, element) = match work {
+            LocalData::Buffer(owned, element) => (Kept::Buffer(owned), element),
             LocalData::Shared(others, element) => {
-                shared = Some(others);
-                element
+                least = SHARED_BYTES;
+                (Kept::Shared(others), element)
             }
-            LocalData::Landing(others, element) => {
-                landing = Some(others);
-                element
-            }
+            LocalData::Landing(others, element) => (Kept::Landing(others), element),
             LocalData::Inline(bytes, length) => {
-                (inline, flag) = (bytes, IBV_SEND_INLINE);
-                ibv_sge { addr: 0, length: length as u32, lkey: 0 }
+                flag = IBV_SEND_INLINE;
+                self.inline.push(bytes);
+                (Kept::Nothing, ibv_sge { addr: 0, length: length as u32, lkey: 0 })
             }
             LocalData::Binding(bind) => {
                 binding = Some(bind);
-                ibv_sge { addr: 0, length: 0, lkey: 0 }
+                (Kept::Nothing, ibv_sge { addr: 0, length: 0, lkey: 0 })
             }
         };
         self.unsignaled += 1;
-        self.unsignaled_bytes +=
-            (element.length as usize).max(if shared.is_some() { SHARED_BYTES } else { 0 });
+        self.unsignaled_bytes += (element.length as usize).max(least);
         let is_signaled = self.reports_each
             || remote.opcode == IBV_WR_RDMA_READ
             || self.unsignaled >= UNSIGNALED_MAX
@@ -129,10 +129,9 @@ impl Outbox {
         if let Some(binding) = binding {
             request.bind_mw = binding;
         }
-        self.sent.push_back(Sent { token, buffer, _shared: shared, _landing: landing });
+        self.sent.push_back(Sent { token, kept });
         self.requests.push(request);
         self.elements.push(element);
-        self.inline.push(inline);
     }
 
     /// Posts the list.
@@ -147,10 +146,10 @@ impl Outbox {
             return Ok(());
         }
         let mut next = ptr::null_mut();
-        let parts = self.requests.iter_mut().zip(&mut self.elements).zip(&mut self.inline);
-        for ((request, element), inline) in parts.rev() {
+        let mut inline = self.inline.iter().rev();
+        for (request, element) in self.requests.iter_mut().zip(&mut self.elements).rev() {
             if request.send_flags & IBV_SEND_INLINE != 0 {
-                element.addr = inline.as_ptr() as u64;
+                element.addr = inline.next().map_or(ptr::null(), |bytes| bytes.as_ptr()) as u64;
             }
             (request.sg_list, request.next) = (element, next);
             next = request;
@@ -175,8 +174,9 @@ impl Outbox {
     /// buffers, and whether each is the signaled one.
     pub(super) fn retire(&mut self, number: u64, mut out: impl FnMut(u64, Option<Buffer>, bool)) {
         while self.first <= number
-            && let Some(Sent { token, buffer, .. }) = self.sent.pop_front()
+            && let Some(Sent { token, kept }) = self.sent.pop_front()
         {
+            let buffer = if let Kept::Buffer(buffer) = kept { Some(buffer) } else { None };
             out(token, buffer, self.first == number);
             self.first += 1;
         }
