@@ -80,6 +80,11 @@ impl Batching {
         self.executes = executes;
     }
 
+    /// Records that posted requests were executed at once.
+    pub(crate) fn note_executed_at_once(&mut self) {
+        self.empty_since = None;
+    }
+
     /// Records that the program found completions. Where nothing is in flight any more, the last answer was
     /// taken: the next posted request is sent at once.
     pub(crate) fn note_taken(&mut self, in_flight: u32) {

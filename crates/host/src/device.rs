@@ -309,9 +309,14 @@ impl Device {
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
         let (idle, pending) = (pump.is_idle(), pump.rnic.pending());
-        let mut poster = Poster { now: pump.last_reading(), pump: &mut pump, sends: false };
+        let now = pump.last_reading();
+        let mut poster = Poster { now, pump: &mut pump, sends: false, executed: 0 };
         let result = requests(&mut poster);
-        if poster.sends {
+        let (sends, executed) = (poster.sends, poster.executed);
+        if executed > 0 {
+            pump.end_execution(executed);
+        }
+        if sends {
             pump.transmit_posted(idle);
         } else if pending != pump.rnic.pending() {
             // A peer waits for the announcement of this receive.
@@ -505,6 +510,8 @@ pub struct Poster<'a> {
     /// The last clock reading: it is used only for requests that fail, and so complete, at once.
     now: Instant,
     sends: bool,
+    /// Number of requests that were executed when they were posted.
+    executed: u32,
 }
 
 impl Poster<'_> {
@@ -513,6 +520,10 @@ impl Poster<'_> {
     /// # Errors
     /// As [`rnic::Device::post_send`].
     pub fn send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), Error> {
+        if self.pump.shm.has_mappings() && self.pump.execute_at_once(qpn, request) {
+            self.executed += 1;
+            return Ok(());
+        }
         self.pump.rnic.post_send(qpn, request, self.now)?;
         self.sends = true;
         self.pump.note_posted(match request.data {

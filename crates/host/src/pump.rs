@@ -13,7 +13,7 @@ use crate::traffic::Traffic;
 use crate::transmit::Transmitter;
 use link::memory::Sleeper;
 use link::udp::Socket;
-use rnic::{Arm, Cq, Error, Event, Gid, Instant, Nanos, Pending};
+use rnic::{Arm, Cq, Error, Event, Gid, Instant, Nanos, Pending, SendRequest};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -45,6 +45,8 @@ const ANSWERS_WITHIN: Nanos = Nanos::from_millis(1);
 /// Time after a packet in which acknowledgements do not wait: a peer on a network sends more when it gets
 /// them.
 const PACKETS_WITHIN: Nanos = Nanos::from_millis(10);
+/// Number of requests that are executed when they are posted before what has arrived is taken.
+const EXECUTED_MAX: u32 = 256;
 /// Longest time for which a posted request is held back, and the interval at which the progress thread checks
 /// whether the program still polls.
 pub(crate) const TICK: Nanos = Nanos::from_millis(4);
@@ -70,6 +72,8 @@ pub(crate) struct Pump {
     pub(crate) sleepers: Sleepers,
     /// Start of the time in which acknowledgements wait for the program's answer.
     held_since: Option<Instant>,
+    /// Number of requests that were executed when they were posted, since the last progress.
+    executed: u32,
     clock: RecentClock,
 }
 
@@ -115,6 +119,7 @@ impl Pump {
             batching: Batching::default(),
             sleepers: Sleepers::default(),
             held_since: None,
+            executed: 0,
             clock: RecentClock::new(),
         }
     }
@@ -276,6 +281,33 @@ impl Pump {
         self.batching.waits_long(now, if self.lab.is_some() { Nanos(0) } else { YIELD_AFTER })
     }
 
+    /// Executes a request in the call that posts it, where the peer shares the memory that it names and
+    /// nothing is before it. False where it has to be posted.
+    #[inline]
+    pub(crate) fn execute_at_once(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> bool {
+        let Self { rnic, shm, clock, .. } = self;
+        rnic.execute_at_once(
+            qpn,
+            request,
+            || clock.read(),
+            |path, qpns, reth, direct| shm.execute_at_once(path, qpns, reth, direct),
+        )
+    }
+
+    /// Ends a call in which so many requests were executed at once. A program that always finds completions
+    /// makes no progress by its polls, so what has arrived is taken here from time to time.
+    #[inline]
+    pub(crate) fn end_execution(&mut self, executed: u32) {
+        self.shm.end_execution();
+        self.transmitter.counters.shm_direct += u64::from(executed);
+        self.batching.note_executed_at_once();
+        self.executed += executed;
+        if self.executed >= EXECUTED_MAX {
+            let now = self.clock();
+            self.progress(now, false);
+        }
+    }
+
     /// After posting: the first request is sent at once if nothing was outstanding before (`idle`); later
     /// ones are held back until the next poll, so that they leave in one batch.
     pub(crate) fn transmit_posted(&mut self, idle: bool) {
@@ -392,6 +424,7 @@ impl Pump {
 
     /// Makes progress, but returns once a queue has so many completions (`enough`).
     fn progress_until(&mut self, now: Instant, held: bool, enough: Option<(Cq, usize)>) -> bool {
+        self.executed = 0;
         let mut arrived = self.progress_in_memory(now, held, enough);
         let polls_memory = !self.shm.is_empty() || self.lab.is_some();
         if polls_memory && (arrived || now < self.socket.last + SOCKET_INTERVAL) {

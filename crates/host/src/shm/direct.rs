@@ -10,7 +10,7 @@ use crate::sys::grant_table::{GrantTable, PeerGrantTable, QUEUES, REGIONS, Secti
 use crate::sys::memory::ProcessMemory;
 use crate::sys::other_process::{Copy, OtherProcess};
 use crate::sys::shared_files::{self, FilePart};
-use crate::sys::shared_mappings::{SharedMappings, Shown, are_pinned};
+use crate::sys::shared_mappings::{SharedMappings, SharedRange, Shown, are_pinned};
 use rnic::{
     Access, Arrival, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant, RUN_MAX,
     RegionGrant, RunRequest,
@@ -32,6 +32,11 @@ pub(super) const LARGE: u32 = 128 << 10;
 /// The longest request, in bytes, that is copied to or from a shared mapping: 0.1 ms with the device's lock
 /// held.
 const SHARED_MAX: u32 = 4 << 20;
+
+/// The longest request, in bytes, that is executed in the call that posts it. Longer ones are copied in runs:
+/// the locked instructions of a call wait for the stores of the copy before it, which makes 64 KiB one by one
+/// take a tenth longer.
+const AT_ONCE_MAX: u32 = 16 << 10;
 
 /// The memory of the peer process, and the peer's grants.
 #[derive(Debug)]
@@ -81,6 +86,15 @@ impl PeerMemory {
         !self.mappings.is_empty()
     }
 
+    /// Whether a request may be executed in the call that posts it, because it is short and may be to memory
+    /// that is mapped here: not where its key is the last one and names other memory.
+    #[inline]
+    pub(super) fn may_execute_at_once(&self, reth: &Reth) -> bool {
+        let is_other =
+            |(_, region): &(Stamp, Region)| region.grant.rkey == reth.rkey && region.part.is_none();
+        reth.length <= SHARED_MAX && !self.mappings.is_empty() && !self.region.as_ref().is_some_and(is_other)
+    }
+
     /// Chooses how a request of this length may be executed: by a system call, by a copy in a shared mapping,
     /// or (`None`) not at all. A system call pays where it was measured to be faster (`streams`), and if
     /// nothing else waits to be sent (`may_call`) and the request is short or the peer `sleeps`, because
@@ -112,11 +126,7 @@ impl PeerMemory {
         if reth.length == 0 {
             return false;
         }
-        let need = match direct {
-            Direct::Write(_) => Access::REMOTE_WRITE,
-            Direct::Read(_) => Access::REMOTE_READ,
-            Direct::FetchAdd { .. } | Direct::CompareSwap { .. } => Access::REMOTE_ATOMIC,
-        };
+        let need = need_of(&direct);
         let Some((piece, Region { grant, part })) = self.find(path, from, to, reth, need) else {
             return false;
         };
@@ -124,20 +134,32 @@ impl PeerMemory {
         let length = reth.length as usize;
         let part = part.filter(|_| method.shared);
         if let Some(range) = part.and_then(|part| self.mappings.range(part, grant.length, offset, length)) {
-            return match direct {
-                Direct::Write(bytes) => range.write(bytes),
-                Direct::Read(bytes) => range.read(bytes),
-                Direct::FetchAdd { add, into } => store_result(into, || range.fetch_add(add)),
-                Direct::CompareSwap { compare, swap, into } => {
-                    store_result(into, || range.compare_swap(compare, swap))
-                }
-            };
+            return execute_in(range, direct);
         }
         match (self.memory.as_ref().filter(|_| method.call), direct) {
             (Some(memory), Direct::Write(bytes)) => memory.write(piece.address, bytes),
             (Some(memory), Direct::Read(bytes)) => memory.read(piece.address, bytes),
             _ => false,
         }
+    }
+
+    /// Executes a request to memory that is mapped here, if the peer grants it. False where it was not
+    /// executed, or only a part of it.
+    #[inline(always)]
+    pub(super) fn execute_shared(
+        &mut self,
+        path: &Path,
+        (from, to): (Qpn, Qpn),
+        reth: &Reth,
+        direct: Direct<'_>,
+    ) -> bool {
+        let need = need_of(&direct);
+        let Some(pd) = self.connected(path, from, to, need) else { return false };
+        let Some(Region { grant, part: Some(part) }) = self.region(reth.rkey) else { return false };
+        let Some(piece) = grant.piece(pd, to, reth.address, reth.length, need) else { return false };
+        let (part, total, offset) = (*part, grant.length, piece.address.wrapping_sub(grant.start));
+        let range = self.mappings.range(part, total, offset, reth.length as usize);
+        range.is_some_and(|range| reth.length > 0 && execute_in(range, direct))
     }
 
     /// Executes WRITEs or READs that follow each other, from the first on. Returns how many were executed.
@@ -231,27 +253,63 @@ impl PeerMemory {
     }
 
     /// The peer's grant to a local queue pair that is connected to this one.
+    #[inline]
     fn queue(&mut self, to: Qpn) -> Option<&QueueGrant> {
         let is_it = |(stamp, grant): &(Stamp, QueueGrant)| grant.qpn == to && self.grants.is_as(*stamp);
         if !self.queue.as_ref().is_some_and(is_it) {
-            let (words, stamp) = self.grants.read(Section::Queues, queue_index(to))?;
-            self.queue = queue_of(words).filter(|grant| grant.qpn == to).map(|grant| (stamp, grant));
+            self.look_up_queue(to);
         }
         self.queue.as_ref().map(|(_, grant)| grant)
     }
 
+    #[cold]
+    fn look_up_queue(&mut self, to: Qpn) {
+        let found = self.grants.read(Section::Queues, queue_index(to));
+        self.queue = found.and_then(|(words, stamp)| Some((stamp, queue_of(words)?)));
+        self.queue = self.queue.take().filter(|(_, grant)| grant.qpn == to);
+    }
+
     /// The peer's grant of a key.
+    #[inline]
     fn region(&mut self, rkey: Rkey) -> Option<&Region> {
         let is_it =
             |(stamp, region): &(Stamp, Region)| region.grant.rkey == rkey && self.grants.is_as(*stamp);
         if !self.region.as_ref().is_some_and(is_it) {
-            self.region = region_indices(rkey).find_map(|index| {
-                let (words, stamp) = self.grants.read(Section::Regions, index)?;
-                let grant = region_of(words).filter(|grant| grant.rkey == rkey)?;
-                Some((stamp, Region { grant, part: part_of(words) }))
-            });
+            self.look_up_region(rkey);
         }
         self.region.as_ref().map(|(_, region)| region)
+    }
+
+    #[cold]
+    fn look_up_region(&mut self, rkey: Rkey) {
+        self.region = region_indices(rkey).find_map(|index| {
+            let (words, stamp) = self.grants.read(Section::Regions, index)?;
+            let grant = region_of(words).filter(|grant| grant.rkey == rkey)?;
+            Some((stamp, Region { grant, part: part_of(words) }))
+        });
+    }
+}
+
+/// The right to the peer's memory that a request needs.
+#[inline(always)]
+fn need_of(direct: &Direct<'_>) -> Access {
+    match direct {
+        Direct::Write(_) => Access::REMOTE_WRITE,
+        Direct::Read(_) => Access::REMOTE_READ,
+        Direct::FetchAdd { .. } | Direct::CompareSwap { .. } => Access::REMOTE_ATOMIC,
+    }
+}
+
+/// Executes a request on its range of the peer's memory. False where it was not executed, or only a part.
+#[inline(always)]
+fn execute_in(range: SharedRange, direct: Direct<'_>) -> bool {
+    match direct {
+        Direct::Write(bytes) => range.write(bytes),
+        Direct::Read(bytes) => range.read(bytes),
+        Direct::FetchAdd { add, into } => store_result(into, || range.fetch_add(add)),
+        Direct::CompareSwap { compare, swap, into } => {
+            store_result(into, || range.compare_swap(compare, swap))
+        }
     }
 }
 

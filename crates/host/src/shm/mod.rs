@@ -32,13 +32,13 @@ use handshake::{Answer, Hello};
 use link::memory::Sleeper;
 use link::udp::QPN_BITS;
 use link::unix;
-use rnic::{Gid, Instant, Nanos, Senders, SrqOwner};
+use rnic::{Direct, Gid, Instant, Nanos, Path, Senders, SrqOwner};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use tracing::{debug, info, warn};
-use wire::Qpn;
+use wire::{Qpn, Reth};
 
 use rings::{Beginning, Rings};
 
@@ -79,6 +79,10 @@ pub(crate) struct ShmChannels {
     addresses: Vec<Gid>,
     /// Local range and peer's range of a channel that a datagram could have used.
     wanted: Option<(QpnRange, QpnRange)>,
+    /// Whether a peer has announced memory that can be mapped here.
+    has_mappings: bool,
+    /// The channel whose busy word [`Self::execute_at_once`] has set.
+    busy: Option<u16>,
 }
 
 #[derive(Debug)]
@@ -137,6 +141,8 @@ impl ShmChannels {
             refused: HashMap::new(),
             addresses: Vec::new(),
             wanted: None,
+            has_mappings: false,
+            busy: None,
         }
     }
 
@@ -458,6 +464,7 @@ impl ShmChannels {
         let Some(channel) = &mut self.channels[index] else { return false };
         let Stage::Open(rings) = &mut channel.stage else { return false };
         let gone = drain(channel.socket.as_raw_fd(), rings);
+        self.has_mappings |= rings.has_shared_mappings();
         if gone {
             rings.receive_all(rnic, senders(channel.theirs), now);
             self.close(index, rnic);
@@ -609,6 +616,37 @@ impl ShmChannels {
                 // A full socket buffer contains other wake-ups.
                 let _ = unix::send_now(socket, &[1]);
             }
+        }
+    }
+
+    /// Whether [`Self::execute_at_once`] may succeed.
+    #[inline]
+    pub(crate) fn has_mappings(&self) -> bool {
+        self.has_mappings
+    }
+
+    /// Executes a request on memory of the peer that is mapped here, if the peer grants it; see
+    /// [`rnic::Device::execute_at_once`]. [`Self::end_execution`] follows the last one of a call.
+    #[inline]
+    pub(crate) fn execute_at_once(
+        &mut self,
+        path: &Path,
+        qpns: (Qpn, Qpn),
+        reth: &Reth,
+        direct: Direct<'_>,
+    ) -> bool {
+        if self.busy != Some(path.channel) {
+            self.end_execution();
+            self.busy = Some(path.channel);
+        }
+        self.rings(path.channel).is_some_and(|rings| rings.execute_at_once(path, qpns, reth, direct))
+    }
+
+    /// Ends a series of [`Self::execute_at_once`]: the peer may revoke its grants.
+    #[inline]
+    pub(crate) fn end_execution(&mut self) {
+        if let Some(rings) = self.busy.take().and_then(|channel| self.rings(channel)) {
+            rings.end_busy();
         }
     }
 

@@ -178,6 +178,28 @@ impl Rings {
         done
     }
 
+    /// Executes a request on memory of the peer that is mapped here, if the peer grants it.
+    #[inline]
+    pub(super) fn execute_at_once(
+        &mut self,
+        path: &Path,
+        qpns: (Qpn, Qpn),
+        reth: &Reth,
+        direct: Direct<'_>,
+    ) -> bool {
+        let Some(peer_memory) = self.peer_memory.as_mut().filter(|memory| memory.may_execute_at_once(reth))
+        else {
+            return false;
+        };
+        self.writer.begin_busy();
+        let done = peer_memory.execute_shared(path, qpns, reth, direct);
+        self.busy_bytes = self.busy_bytes.saturating_add(reth.length.max(BUSY_BYTES_MIN));
+        if self.busy_bytes >= BUSY_BYTES_MAX {
+            self.end_busy();
+        }
+        done
+    }
+
     /// Whether requests of this length are executed together: by one system call, or in shared mappings.
     pub(crate) fn takes_runs(&mut self, is_read: bool, length: u32) -> bool {
         self.has_shared_mappings() || self.stream_method(is_read, length) == Method::Call

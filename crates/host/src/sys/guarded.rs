@@ -20,6 +20,26 @@ std::arch::global_asm!(
     "rep movsb",
     "xor eax, eax",
     "ret",
+    // (to, from, length): ascending, 17 to 64 bytes. Four loads, the last of which overlap, take a third of
+    // the time in which `rep movsb` begins.
+    ".globl rockery_guard_short; .hidden rockery_guard_short; rockery_guard_short:",
+    "movdqu xmm0, [rsi]",
+    "movdqu xmm3, [rsi + rdx - 16]",
+    "cmp rdx, 32",
+    "jbe 2f",
+    "movdqu xmm1, [rsi + 16]",
+    "movdqu xmm2, [rsi + rdx - 32]",
+    "movdqu [rdi], xmm0",
+    "movdqu [rdi + 16], xmm1",
+    "movdqu [rdi + rdx - 32], xmm2",
+    "movdqu [rdi + rdx - 16], xmm3",
+    "xor eax, eax",
+    "ret",
+    "2:",
+    "movdqu [rdi], xmm0",
+    "movdqu [rdi + rdx - 16], xmm3",
+    "xor eax, eax",
+    "ret",
     // (to, from): one byte.
     ".globl rockery_guard_byte; .hidden rockery_guard_byte; rockery_guard_byte:",
     "mov al, [rsi]",
@@ -64,6 +84,7 @@ mod code {
         fn rockery_guard_end();
         fn rockery_guard_failed();
         pub(super) fn rockery_guard_copy(to: *mut u8, from: *const u8, length: usize) -> i32;
+        pub(super) fn rockery_guard_short(to: *mut u8, from: *const u8, length: usize) -> i32;
         pub(super) fn rockery_guard_byte(to: *mut u8, from: *const u8) -> i32;
         pub(super) fn rockery_guard_word(to: *mut u8, from: *const u8) -> i32;
         pub(super) fn rockery_guard_add(cell: *mut u8, add: u64, before: *mut u64) -> i32;
@@ -161,8 +182,11 @@ impl Guard {
                 return code::rockery_guard_word(to, from) == 0;
             }
             let Some(body) = length.checked_sub(1) else { return true };
-            code::rockery_guard_copy(to, from, body) == 0
-                && code::rockery_guard_byte(to.add(body), from.add(body)) == 0
+            let copied = match body {
+                17..=64 => code::rockery_guard_short(to, from, body),
+                _ => code::rockery_guard_copy(to, from, body),
+            };
+            copied == 0 && code::rockery_guard_byte(to.add(body), from.add(body)) == 0
         }
     }
 

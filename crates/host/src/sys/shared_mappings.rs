@@ -182,7 +182,9 @@ impl SharedMappings {
         // SAFETY: within the mapping.
         let place = unsafe { mapping.start?.add(within) };
         // Moves mappings that are used often to the front.
-        self.mapped.swap(index, index / 2);
+        if index > 0 {
+            self.mapped.swap(index, index / 2);
+        }
         Some(SharedRange { place, length, guard })
     }
 
@@ -274,8 +276,13 @@ impl SharedRange {
         })
     }
 
+    #[inline(always)]
     fn each(self, ours: Gather<'_>, copy: impl Fn(*mut u8, *mut u8, usize) -> bool) -> bool {
         let pieces = match ours {
+            Gather::Pieces(&[Piece { address, length, backing: Backing::Pinned }]) => {
+                return length as usize == self.length
+                    && copy(self.place.as_ptr(), address as *mut u8, self.length);
+            }
             Gather::Inline(bytes) => {
                 return bytes.len() == self.length
                     && copy(self.place.as_ptr(), bytes.as_ptr().cast_mut(), bytes.len());

@@ -2,7 +2,7 @@
 
 use super::Device;
 use super::domains::Domains;
-use crate::address::source_port;
+use crate::address::{Path, source_port};
 use crate::counters::QpCounters;
 use crate::error::Error;
 use crate::handle::Cq;
@@ -10,10 +10,11 @@ use crate::qp::Qp;
 use crate::qp::attr::{AttrMask, QpAttr, QpInit, QpType, State};
 use crate::qp::state;
 use crate::resources::Resources;
+use crate::sink::Direct;
 use crate::time::Instant;
 use crate::work::{ReceiveRequest, SendRequest};
 use alloc::vec::Vec;
-use wire::Qpn;
+use wire::{Qpn, Reth};
 
 impl Device {
     /// Adds numbers for queue pairs: a host grants ranges to its processes. Numbers that were added already
@@ -96,6 +97,29 @@ impl Device {
     /// Posts a send. In the error state the request is accepted and flushed.
     pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>, now: Instant) -> Result<(), Error> {
         self.queue_pairs.with(&mut self.resources, qpn, |qp, resources| qp.post_send(resources, request, now))
+    }
+
+    /// Executes and completes a request in place of posting it, where `execute` can: a WRITE without immediate
+    /// data, READ or atomic on a shared-memory channel, with nothing of its queue pair before it. `execute`
+    /// gets the path, the numbers of both queue pairs and the request, and returns whether it has executed it;
+    /// `now` is called where there is a completion, which contains the time.
+    /// False where the request has to be posted; the contents of its range are undefined then.
+    #[inline]
+    pub fn execute_at_once(
+        &mut self,
+        qpn: Qpn,
+        request: &SendRequest<'_>,
+        mut now: impl FnMut() -> Instant,
+        execute: impl FnOnce(&Path, (Qpn, Qpn), &Reth, Direct<'_>) -> bool,
+    ) -> bool {
+        let Self { queue_pairs, resources, .. } = self;
+        // The turn and the timers of the queue pair stay as they are, because nothing of it is outstanding.
+        let Some(qp) = queue_pairs.get_mut(qpn) else { return false };
+        let done = qp.execute_at_once(resources, request, &mut now, execute);
+        if resources.cqs.has_overrun() {
+            queue_pairs.fail_overrun(resources, now());
+        }
+        done
     }
 
     /// Posts a receive. In the error state the request is accepted, and flushed when the queue pair is next

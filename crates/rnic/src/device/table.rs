@@ -62,6 +62,12 @@ impl QueuePairs {
         self.qps.get(index).map(|qp| &**qp).ok_or(Error::NoSuchObject)
     }
 
+    #[inline]
+    pub(super) fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Qp> {
+        let index = self.qpns.index(qpn)?;
+        self.qps.get_mut(index).map(|qp| &mut **qp)
+    }
+
     /// Whether a queue pair or proxy belongs to `pd`.
     pub(super) fn uses(&self, pd: Pd) -> bool {
         self.qps.iter().any(|(_, qp)| qp.init().pd == Some(pd))

@@ -36,7 +36,7 @@ use crate::grant::QueueGrant;
 use crate::memory::{Memory, Payload};
 use crate::receive::ReceiveQueue;
 use crate::resources::Resources;
-use crate::sink::Sink;
+use crate::sink::{Direct, Sink};
 use crate::time::Instant;
 use crate::work::{ReceiveRequest, SendRequest};
 pub(crate) use transport::Origin;
@@ -52,7 +52,7 @@ use responder::Responder;
 use send_queue::SendQueue;
 use step::Step;
 use timer::Timer;
-use wire::{Message, Packet, Psn, Qpn};
+use wire::{Message, Packet, Psn, Qpn, Reth};
 
 /// Whether, and how urgently, a queue pair has something to send.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -263,6 +263,20 @@ impl Qp {
         now: Instant,
     ) -> Result<(), Error> {
         operate!(self, resources, now, Origin::Network, |cx| self.requester.post(cx, request))
+    }
+
+    /// Executes a request that is posted, see [`Requester::execute_at_once`].
+    #[inline]
+    pub(crate) fn execute_at_once(
+        &mut self,
+        resources: &mut Resources,
+        request: &SendRequest<'_>,
+        now: impl FnOnce() -> Instant,
+        execute: impl FnOnce(&Path, (Qpn, Qpn), &Reth, Direct<'_>) -> bool,
+    ) -> bool {
+        let origin = Origin::Network;
+        let cx = &mut Context { qp: &mut self.common, resources, now: Instant::default(), origin };
+        self.requester.execute_at_once(cx, request, now, execute)
     }
 
     /// Posts a receive. In the error state the request is accepted and flushed.

@@ -156,6 +156,20 @@ impl SendQueue {
         Ok(entry.packets)
     }
 
+    /// Whether [`Self::post`] would take this operation with one element.
+    #[inline(always)]
+    pub(crate) fn takes_one(&self, operation: &Operation, sge: &Sge) -> bool {
+        let is_atomic = matches!(operation, Operation::CompareSwap { .. } | Operation::FetchAdd { .. });
+        self.max_sge > 0 && u64::from(sge.length) <= MESSAGE_MAX && (sge.length == 8 || !is_atomic)
+    }
+
+    /// Whether [`Self::post`] would take a WRITE of these inline bytes.
+    #[inline(always)]
+    pub(crate) fn takes_inline(&self, bytes: &[u8]) -> bool {
+        bytes.len() <= self.max_inline as usize
+    }
+
+    /// Checks a request; returns its length in bytes.
     fn check(&self, request: &SendRequest<'_>) -> Result<u32, Error> {
         let length = match request.data {
             Data::Sges(sges) => {

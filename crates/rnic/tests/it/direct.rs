@@ -205,3 +205,88 @@ fn requests_that_follow_each_other_are_executed_together() {
         assert_eq!(sink.sent.first(), Some(&(1 + 6, true)));
     }
 }
+
+/// Posts as a driver does: a request that is not executed at once goes to the send queue. Whether it was.
+fn post_or_execute(bench: &mut Bench, id: u64, operation: Operation, length: u32, flags: SendFlags) -> bool {
+    let sges = [Sge { address: BASE, length, lkey: bench.keys.lkey }];
+    let data = Data::Sges(&sges);
+    let request = SendRequest { id, operation, flags, data, destination: None, xrc_srq: None };
+    let (device, qpn, now) = (&mut bench.device, bench.qpn, bench.now);
+    let done = device.execute_at_once(
+        qpn,
+        &request,
+        || now,
+        |path, qpns, reth, _| {
+            assert_eq!((path.channel, qpns, reth.length), (CHANNEL, (qpn, PEER_QPN), length));
+            true
+        },
+    );
+    if !done {
+        device.post_send(qpn, &request, now).unwrap();
+    }
+    done
+}
+
+/// A bench whose peer, at the other end of a channel, has executed a request.
+fn heard() -> Bench {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.device.shm().set_channel(bench.qpn, CHANNEL).unwrap();
+    bench.post(0, SEND, 10);
+    transmit(&mut bench);
+    acknowledge(&mut bench, 0);
+    assert_eq!(bench.completions().len(), 1);
+    bench
+}
+
+#[test]
+fn a_request_is_executed_when_it_is_posted_while_nothing_is_before_it() {
+    const READ: Operation = Operation::Read { address: 0x5000, rkey: Rkey(9) };
+    const ADD: Operation = Operation::FetchAdd { address: 0x5000, rkey: Rkey(9), add: 1 };
+    let mut bench = heard();
+    let posted = [(1, WRITE, 2500), (2, READ, 1024), (3, ADD, 8)]
+        .map(|(id, what, length)| post_or_execute(&mut bench, id, what, length, SendFlags::SIGNALED));
+    assert_eq!(posted, [true; 3]);
+    assert!(post_or_execute(&mut bench, 4, WRITE, 10, SendFlags::FENCE), "no READ is outstanding");
+    assert_eq!(bench.device.pending(), Pending::Nothing);
+    assert_eq!(bench.completions(), [1, 2, 3].map(|id| (id, Status::Success)));
+    // Packets of 3, 1, 1 and 1 MTUs were numbered, as if they had been sent.
+    assert!(!post_or_execute(&mut bench, 5, SEND, 10, SendFlags::empty()));
+    assert!(!post_or_execute(&mut bench, 6, WRITE, 10, SendFlags::empty()), "the SEND waits");
+    assert_eq!(transmit(&mut bench), (vec![(1 + 6, false), (1 + 6, true)], 0));
+    assert!(!post_or_execute(&mut bench, 7, WRITE, 10, SendFlags::empty()), "the SEND is not acknowledged");
+    acknowledge(&mut bench, 1 + 6);
+    assert_eq!(transmit(&mut bench), (vec![], 2));
+    assert!(post_or_execute(&mut bench, 8, WRITE, 10, SendFlags::empty()));
+}
+
+#[test]
+fn a_request_is_posted_where_the_queue_pair_may_not_execute_it() {
+    let posts = |bench: &mut Bench, operation, length| {
+        assert!(!post_or_execute(bench, 1, operation, length, SendFlags::SIGNALED));
+    };
+    let mut unheard = Bench::new(QpType::Rc);
+    unheard.device.shm().set_channel(unheard.qpn, CHANNEL).unwrap();
+    posts(&mut unheard, WRITE, 10);
+    posts(&mut Bench::new(QpType::Rc), WRITE, 10);
+    let immediate = Operation::Write { address: 0x5000, rkey: Rkey(9), immediate: Some([0; 4]) };
+    posts(&mut heard(), immediate, 10);
+    posts(&mut heard(), Operation::AtomicWrite { address: 0x5000, rkey: Rkey(9) }, 8);
+    let mut draining = heard();
+    let attr = QpAttr { state: State::SendQueueDrained, ..QpAttr::default() };
+    draining.device.modify_qp(draining.qpn, &attr, AttrMask::STATE, draining.now).unwrap();
+    posts(&mut draining, WRITE, 10);
+    let mut broken = heard();
+    broken.keys.lkey = Lkey::from_value(0);
+    posts(&mut broken, WRITE, 10);
+    while broken.device.transmit(broken.now, 64, &mut AtHand::default()) > 0 {}
+    assert_eq!(broken.completions(), [(1, Status::LocalProtection)]);
+}
+
+/// A completion queue without room is in error, and with it the queue pair.
+#[test]
+fn a_request_that_is_executed_at_once_can_overrun_its_completion_queue() {
+    let mut bench = heard();
+    let full = (0..=1024).take_while(|id| post_or_execute(&mut bench, *id, WRITE, 10, SendFlags::SIGNALED));
+    assert_eq!(full.count(), 1025);
+    assert_eq!(bench.device.query_qp(bench.qpn).unwrap().0.state, State::Error);
+}

@@ -49,6 +49,7 @@ fn run(first: u64, count: u64, between: Between) -> ExitCode {
                 total.corrupted += summary.corrupted;
                 total.retransmitted += summary.retransmitted;
                 total.out_of_order += summary.out_of_order;
+                total.executed += summary.executed;
                 total.time_ns += summary.time_ns;
             }
             Err(failure) => {

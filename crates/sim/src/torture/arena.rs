@@ -66,6 +66,18 @@ impl Arena {
         }
     }
 
+    /// Writes bytes over pieces one after the other; false where the pieces are not as long.
+    pub(super) fn scatter(&mut self, into: Gather<'_>, mut bytes: &[u8]) -> bool {
+        let Gather::Pieces(pieces) = into else { return false };
+        for piece in pieces {
+            let Some((part, rest)) = bytes.split_at_checked(piece.length as usize) else { return false };
+            let slot = slot_of(*piece);
+            self.bytes[slot.offset..slot.offset + slot.length].copy_from_slice(part);
+            bytes = rest;
+        }
+        bytes.is_empty()
+    }
+
     fn word_mut(&mut self, piece: Piece) -> &mut [u8] {
         let slot = slot_of(piece);
         &mut self.bytes[slot.offset..slot.offset + 8]

@@ -5,10 +5,11 @@ use super::channel::{CHANNEL, ShmChannel};
 use super::network::{LossyNetwork, Port};
 use crate::dice::Dice;
 use rnic::{
-    Access, AddressVector, AttrMask, Capacity, Completion, Config, Cq, Device, Event, Gid, Instant, Mtu, Pd,
-    QpAttr, QpInit, QpType, ReceiveRequest, RegionInit, RegionKeys, Sge, State,
+    Access, AddressVector, AttrMask, Capacity, Completion, Config, Cq, Device, Direct, Event, Gather, Gid,
+    Instant, Memory, Mtu, Payload, Pd, QpAttr, QpInit, QpType, ReceiveRequest, RegionInit, RegionKeys, Sge,
+    State,
 };
-use wire::{Psn, Qpn};
+use wire::{Psn, Qpn, Reth};
 
 /// One of the two hosts: its device, its memory, and the keys and queues that the test uses.
 #[derive(Debug)]
@@ -167,6 +168,47 @@ impl TestHost {
         let mut port = Port { arena: &self.arena, network, dice, to, now };
         while self.device.transmit(now, 64, &mut port) > 0 {}
         core::iter::from_fn(|| self.device.poll_event()).collect()
+    }
+
+    /// Executes a request of the other host's queue pair `from` on this host's memory, as a peer that has it
+    /// mapped does; whether the device grants it.
+    pub(super) fn execute(
+        &mut self,
+        (from, to): (Qpn, Qpn),
+        reth: &Reth,
+        direct: Direct<'_>,
+        theirs: &mut Arena,
+    ) -> bool {
+        let need = match direct {
+            Direct::Write(_) => Access::REMOTE_WRITE,
+            Direct::Read(_) => Access::REMOTE_READ,
+            Direct::FetchAdd { .. } | Direct::CompareSwap { .. } => Access::REMOTE_ATOMIC,
+        };
+        let grants = self.device.grants();
+        let queue = grants.queue(to).filter(|queue| queue.peer == from && queue.access.contains(need));
+        let piece = queue
+            .and_then(|queue| grants.region(reth.rkey)?.piece(queue.pd, to, reth.address, reth.length, need));
+        let Some(piece) = piece else { return false };
+        match direct {
+            Direct::Write(bytes) => {
+                let mut copy = Vec::new();
+                theirs.gather(bytes, &mut copy);
+                self.arena.write(piece, Payload::Bytes(&copy)).is_ok()
+            }
+            Direct::Read(into) => {
+                let mut copy = Vec::new();
+                self.arena.gather(Gather::Pieces(&[piece]), &mut copy);
+                theirs.scatter(into, &copy)
+            }
+            Direct::FetchAdd { add, into } => {
+                let before = self.arena.fetch_add(piece, add);
+                before.is_ok_and(|before| theirs.scatter(into, &before.to_ne_bytes()))
+            }
+            Direct::CompareSwap { compare, swap, into } => {
+                let before = self.arena.compare_swap(piece, compare, swap);
+                before.is_ok_and(|before| theirs.scatter(into, &before.to_ne_bytes()))
+            }
+        }
     }
 
     pub(super) fn completions(&mut self) -> Vec<Completion> {

@@ -73,6 +73,10 @@ pub(super) struct Stream {
     pub(super) left: u64,
     pub(super) dead: bool,
     pub(super) completed: u64,
+    /// Whether each request that may be is executed when it is posted, as on memory that the peer shares.
+    pub(super) executes: bool,
+    /// Number of requests that were.
+    pub(super) executed: u64,
 }
 
 /// The result of a check; the error describes the failure in a sentence.
@@ -110,6 +114,8 @@ impl Stream {
             left: requests,
             dead: false,
             completed: 0,
+            executes: false,
+            executed: 0,
         }
     }
 
@@ -283,8 +289,8 @@ impl Stream {
         signaled: bool,
         now: Instant,
     ) -> Verdict {
-        let peer = hosts[1 - self.from].gid();
-        let host = &mut hosts[self.from];
+        let [first, second] = hosts;
+        let (host, other) = if self.from == 0 { (first, second) } else { (second, first) };
         let mut flags = if signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
         if dice.per_mille(100) {
             flags |= SendFlags::FENCE;
@@ -296,12 +302,25 @@ impl Stream {
         let inline = sends && bytes.len() <= 64 && dice.per_mille(300);
         let data = if inline { Data::Inline(&bytes) } else { Data::Sges(&sges[..count]) };
         let destination = (self.kind == QpType::Ud).then(|| Destination {
-            vector: host.vector_to(peer),
+            vector: host.vector_to(other.gid()),
             qpn: self.peer,
             qkey: QKEY,
         });
         let request = SendRequest { id, operation: plan.operation, flags, data, destination, xrc_srq: None };
-        let posted = host.device.post_send(self.qpn, &request, now);
+        let TestHost { device, arena, .. } = host;
+        // Not from the dice, so that the seeds that are kept stay the runs that they were.
+        if self.executes
+            && device.execute_at_once(
+                self.qpn,
+                &request,
+                || now,
+                |_, qpns, reth, direct| other.execute(qpns, reth, direct, arena),
+            )
+        {
+            self.executed += 1;
+            return Ok(());
+        }
+        let posted = device.post_send(self.qpn, &request, now);
         posted.map_err(|error| format!("{:?} refused: {error}", plan.operation))
     }
 

@@ -1,6 +1,7 @@
 //! Direct execution: on a shared-memory channel, the requester's side of requests that it executes on the
 //! peer's memory itself.
 
+use super::at_once::{direct_of, target_of};
 use super::{Requester, Step};
 use crate::access::Access;
 use crate::memory::{Backing, Gather, Piece};
@@ -142,28 +143,15 @@ impl Requester {
             return false;
         }
         let Some(channels) = sink.channels() else { return false };
-        let (address, rkey, need) = match entry.operation {
-            Operation::Write { address, rkey, .. } => (address, rkey, Access::empty()),
-            Operation::Read { address, rkey }
-            | Operation::FetchAdd { address, rkey, .. }
-            | Operation::CompareSwap { address, rkey, .. } => (address, rkey, Access::LOCAL_WRITE),
-            _ => return false,
-        };
+        let Some((address, rkey, need)) = target_of(&entry.operation) else { return false };
         let (path, from, to) = (&cx.qp.path, cx.qp.qpn, cx.qp.attr.destination);
         let reth = Reth { address, rkey, length: entry.length };
         if let Some(bytes) = self.queue.inline(entry) {
             return channels.execute(path, from, to, &reth, Direct::Write(Gather::Inline(bytes)));
         }
         let resolved = cx.resources.resolve(cx.qp.pd(), self.queue.sges(entry), 0, entry.length, need);
-        let Ok(pieces) = resolved.map(Gather::Pieces) else { return false };
-        let direct = match entry.operation {
-            Operation::Read { .. } => Direct::Read(pieces),
-            Operation::FetchAdd { add, .. } => Direct::FetchAdd { add, into: pieces },
-            Operation::CompareSwap { compare, swap, .. } => {
-                Direct::CompareSwap { compare, swap, into: pieces }
-            }
-            _ => Direct::Write(pieces),
-        };
+        let Ok(pieces) = resolved else { return false };
+        let direct = direct_of(&entry.operation, pieces);
         channels.execute(path, from, to, &reth, direct)
     }
 }

@@ -1,5 +1,6 @@
 //! The requester: turns work requests into request packets (IBTA 9.7.3, 9.7.4).
 
+mod at_once;
 mod direct;
 mod emit;
 
@@ -206,7 +207,9 @@ impl Requester {
             if self.unacknowledged.is_before(front.end_psn()) {
                 break;
             }
-            report(cx, front);
+            if wants_completion(cx, front.flags) {
+                complete(cx, front.id, &front.operation, front.length);
+            }
             self.queue.drop_front();
             self.cursor -= 1;
             self.started -= 1;
@@ -218,12 +221,16 @@ impl Requester {
     }
 }
 
-fn report(cx: &mut Context<'_>, entry: &SendEntry) {
-    if !(cx.qp.init.signal_all || entry.flags.contains(SendFlags::SIGNALED)) {
-        return;
-    }
-    let mut done = cx.completion(entry.id, Status::Success, completion_kind(&entry.operation));
-    done.length = entry.length;
+/// Whether the program wants a completion of a request with these flags that succeeds.
+#[inline(always)]
+fn wants_completion(cx: &Context<'_>, flags: SendFlags) -> bool {
+    cx.qp.init.signal_all || flags.contains(SendFlags::SIGNALED)
+}
+
+/// Completes a request with success.
+fn complete(cx: &mut Context<'_>, id: u64, operation: &Operation, length: u32) {
+    let mut done = cx.completion(id, Status::Success, completion_kind(operation));
+    done.length = length;
     cx.complete_send(done, Notice::Ordinary);
 }
 
