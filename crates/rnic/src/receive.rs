@@ -47,6 +47,12 @@ impl ReceiveQueue {
         Some(self.sges.iter().take(count as usize).map(|sge| u64::from(sge.length)).sum())
     }
 
+    /// The elements of the oldest requests that have one element each, up to the first that has not.
+    pub(crate) fn single_sges(&self) -> impl Iterator<Item = &Sge> {
+        let singles = self.requests.iter().take_while(|(_, count)| *count == 1);
+        singles.zip(&self.sges).map(|(_, sge)| sge)
+    }
+
     /// Takes the oldest request; its elements replace those in `sges`.
     pub(crate) fn take(&mut self, sges: &mut Vec<Sge>) -> Option<u64> {
         let (id, count) = self.requests.pop_front()?;

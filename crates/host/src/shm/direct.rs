@@ -92,7 +92,7 @@ impl PeerMemory {
     pub(super) fn may_execute_at_once(&self, reth: &Reth) -> bool {
         let is_other =
             |(_, region): &(Stamp, Region)| region.grant.rkey == reth.rkey && region.part.is_none();
-        reth.length <= SHARED_MAX && !self.mappings.is_empty() && !self.region.as_ref().is_some_and(is_other)
+        reth.length <= AT_ONCE_MAX && !self.mappings.is_empty() && !self.region.as_ref().is_some_and(is_other)
     }
 
     /// Chooses how a request of this length may be executed: by a system call, by a copy in a shared mapping,

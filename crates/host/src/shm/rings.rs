@@ -4,19 +4,22 @@
 //! wire format, then the payload.
 
 use super::direct::PeerMemory;
-use super::fetch::{Fetching, REFERENCE_BYTES, Reference};
+use super::fetch::{
+    FetchedAhead, Fetching, REFERENCE_BYTES, Reference, TOGETHER_MAX, Waiting, is_whole_send, sender_of,
+};
 use super::forwarded::{self, FORWARDED_BYTES};
 use super::stream::{MEASURED_FROM, Measured, Method, Streams, kind_of};
 use crate::clock;
 use crate::counters::LinkCounters;
 use crate::log::HOST;
 use crate::sys::memory::ProcessMemory;
+use crate::sys::other_process::Copy;
 use crate::transmit::gather;
 use link::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer};
 use link::unix;
 use rnic::{
-    Arrival, Direct, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Payload, RunRequest, Senders,
-    Streamed,
+    Arrival, Backing, Direct, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Payload, Piece,
+    RunRequest, Senders, Streamed,
 };
 use std::os::fd::{OwnedFd, RawFd};
 use tracing::debug;
@@ -24,11 +27,11 @@ use wire::opcode::MAX_HEADERS;
 use wire::{Packet, Qpn, Reth};
 
 /// Flag of a record: source and destination are those of the record before it, and are left out.
-const SAME_PATH: u16 = 1;
+pub(super) const SAME_PATH: u16 = 1;
 /// Flag of a record: a forwarded XRC request. The fields of [`forwarded`] replace the addresses.
 const FORWARDED: u16 = 2;
 /// Flag of a record: a [`Reference`] to the payload, which the reader fetches, takes the payload's place.
-const BY_REFERENCE: u16 = 4;
+pub(super) const BY_REFERENCE: u16 = 4;
 /// Bytes of source GID, destination GID, traffic class and hop limit.
 const ADDRESSES_BYTES: usize = 34;
 /// Limit of records that are taken from one channel before the next channel is read, and before
@@ -94,6 +97,8 @@ pub(crate) struct Rings {
     busy_bytes: u32,
     /// Whether the SEND that goes through the ring now follows requests that are not answered yet.
     send_follows: bool,
+    /// Payloads of records that are not handled yet.
+    ahead: FetchedAhead,
     /// Number of long records until the peer is offered again to fetch its payloads; 0 while it is.
     fetch_pause: u32,
     /// Measurements of streams of long requests.
@@ -117,6 +122,7 @@ impl Rings {
             is_full: false,
             busy_bytes: 0,
             send_follows: false,
+            ahead: FetchedAhead::default(),
             fetch_pause: 0,
             streams: Box::new(Streams::new()),
         }
@@ -354,8 +360,11 @@ impl Rings {
         let (packet, _) = Packet::parse(headers).map_err(|_| Broken)?;
         if record.flags & BY_REFERENCE != 0 {
             let reference = Reference::of_record(record).ok_or(Broken)?;
-            self.handle_reference(rnic, senders, now, (&arrival, &packet, reference));
-            return Ok(reference.length);
+            let ahead = self.fetch_ahead(rnic, senders, (&arrival, &packet, reference), record)?;
+            let fetched = self.ahead.take(record.end);
+            let bytes = if fetched.is_some() { ahead } else { reference.length };
+            self.handle_reference(rnic, senders, now, (&arrival, &packet, reference), fetched);
+            return Ok(bytes);
         }
         rnic.shm().handle_packet(now, &arrival, senders, &packet, payload, &mut ProcessMemory);
         if self.fetch_pause > 0 && payload.len() >= MEASURED_FROM {
@@ -376,14 +385,13 @@ impl Rings {
         senders: Senders,
         now: Instant,
         (arrival, packet, reference): (&Arrival, &Packet, Reference),
+        fetched: Option<Copy>,
     ) {
         // The peer waits for the end of this before a queue pair that leaves RTS completes its requests, so
         // nothing is fetched from a buffer that the program has got back.
         self.writer.begin_busy();
-        let ours = packet.dest;
-        let theirs = rnic.shm().peer(ours).filter(|theirs| senders.have(*theirs));
-        let peer = theirs.and_then(|theirs| self.peer_memory.as_mut()?.of_sender(arrival, theirs, ours));
-        let mut memory = Fetching::new(peer);
+        let peer = sender_of(&mut self.peer_memory, rnic, senders, arrival, packet.dest);
+        let mut memory = Fetching::new(peer, fetched);
         rnic.shm().handle_packet(now, arrival, senders, packet, reference.payload(), &mut memory);
         if memory.has_failed() {
             self.reader.offer_fetches(false);
@@ -392,6 +400,34 @@ impl Rings {
                 "a payload cannot be fetched from the peer's memory: SENDs go through the ring");
         }
         self.end_busy();
+    }
+
+    /// Fetches the payload of a record together with those of the SENDs that follow it, where several are
+    /// waiting and this one was not fetched yet. Returns the number of bytes.
+    fn fetch_ahead(
+        &mut self,
+        rnic: &mut rnic::Device,
+        senders: Senders,
+        (arrival, packet, reference): (&Arrival, &Packet, Reference),
+        record: &Record,
+    ) -> Result<u32, Broken> {
+        if self.ahead.has(record.end) || !is_whole_send(packet) {
+            return Ok(0);
+        }
+        let waiting = Waiting::behind(&self.reader, record, reference, packet.dest)?;
+        let mut receives = [Piece { address: 0, length: 0, backing: Backing::Null }; TOGETHER_MAX];
+        let receives = match waiting.all() {
+            [] | [_] => return Ok(0),
+            all => {
+                let count = rnic.shm().next_receives(packet.dest, &mut receives[..all.len()]);
+                &receives[..count]
+            }
+        };
+        self.writer.begin_busy();
+        let peer = sender_of(&mut self.peer_memory, rnic, senders, arrival, packet.dest);
+        let bytes = peer.map_or(0, |peer| self.ahead.fetch(peer, waiting.all(), receives));
+        self.end_busy();
+        Ok(bytes)
     }
 
     /// Offers the peer to fetch payloads from its memory, if the kernel permits access to it.

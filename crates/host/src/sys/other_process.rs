@@ -24,7 +24,7 @@ const MEM_MAX: usize = 8192;
 const TOKEN_BYTES: usize = 8;
 
 /// A WRITE or READ of one piece of memory at each end.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Copy {
     /// Address in our memory.
     pub(crate) ours: u64,

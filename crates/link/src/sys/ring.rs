@@ -251,7 +251,8 @@ pub struct Record {
     pub payload: u64,
     /// Length of the payload in bytes.
     pub length: u32,
-    end: u64,
+    /// End position of the record, which no other record has.
+    pub end: u64,
 }
 
 impl Record {
@@ -329,11 +330,24 @@ impl Reader {
     /// [`Broken`] when its lengths are not valid.
     #[inline]
     pub fn next(&self) -> Result<Option<Record>, Broken> {
-        let lines = flags::published(self.ring.lines(self.position)) as usize;
+        self.record_at(self.position)
+    }
+
+    /// The record after one that was found and is not released yet, if there is one.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn after(&self, record: &Record) -> Result<Option<Record>, Broken> {
+        self.record_at(record.end)
+    }
+
+    #[inline(always)]
+    fn record_at(&self, position: u64) -> Result<Option<Record>, Broken> {
+        let lines = flags::published(self.ring.lines(position)) as usize;
         if lines == 0 {
             return Ok(None);
         }
-        let start = self.ring.at(self.position);
+        let start = self.ring.at(position);
         // The payload of a short record ends in that line, and is read after the headers were handled.
         prefetch(start.wrapping_add(LINE));
         // SAFETY: the prefix of a record is mapped; it is read once.
@@ -361,7 +375,7 @@ impl Reader {
             }
         }
         let payload = from.wrapping_add(usize::from(headers_length)) as u64;
-        let end = self.position + (lines * LINE) as u64;
+        let end = position + (lines * LINE) as u64;
         Ok(Some(Record { headers, headers_length: headers_length as u8, flags, payload, length, end }))
     }
 

@@ -5,7 +5,7 @@ use super::Device;
 use crate::address::{Arrival, Channel, Path, Senders};
 use crate::domain::ForwardedRequest;
 use crate::error::Error;
-use crate::memory::{Memory, Payload};
+use crate::memory::{Memory, Payload, Piece};
 use crate::qp::{Inbound, Origin, Qp};
 use crate::resources::Resources;
 use crate::sink::{Channels, Sink};
@@ -83,6 +83,14 @@ impl SharedMemory<'_> {
     /// The queue pair that a queue pair is connected to.
     pub fn peer(&self, qpn: Qpn) -> Option<Qpn> {
         self.0.queue_pairs.get(qpn).ok().map(Qp::peer)
+    }
+
+    /// The memory that the next SENDs to a queue pair will fill: of its own receives with one element each,
+    /// the oldest first. Returns their number.
+    pub fn next_receives(&self, qpn: Qpn, into: &mut [Piece]) -> usize {
+        let Ok(qp) = self.0.queue_pairs.get(qpn) else { return 0 };
+        let found = qp.next_receives(&self.0.resources);
+        into.iter_mut().zip(found).map(|(place, piece)| *place = piece).count()
     }
 
     /// Moves a connected queue pair to a channel, from its next packet on. The next change of its address

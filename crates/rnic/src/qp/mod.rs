@@ -33,7 +33,7 @@ use crate::domain::DomainName;
 use crate::error::Error;
 use crate::event::Event;
 use crate::grant::QueueGrant;
-use crate::memory::{Memory, Payload};
+use crate::memory::{Memory, Payload, Piece};
 use crate::receive::ReceiveQueue;
 use crate::resources::Resources;
 use crate::sink::{Direct, Sink};
@@ -301,6 +301,11 @@ impl Qp {
             }
         });
         Ok(())
+    }
+
+    /// The memory of the next receives, see [`Responder::next_receives`].
+    pub(crate) fn next_receives<'a>(&'a self, resources: &'a Resources) -> impl Iterator<Item = Piece> + 'a {
+        self.responder.next_receives(self.common.pd(), resources)
     }
 
     /// Announces a receive that was posted to a shared queue to a peer that waits for it; whether one did.

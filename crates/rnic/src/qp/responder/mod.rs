@@ -17,13 +17,15 @@ use super::context::Context;
 use super::log;
 use super::refusal::Refusal;
 use super::transport::READY;
+use crate::access::Access;
 use crate::completion::{CompletionKind, Status};
 use crate::cq::Notice;
 use crate::error::Error;
 use crate::event::Event;
-use crate::handle::Srq;
-use crate::memory::{Memory, Payload};
+use crate::handle::{Pd, Srq};
+use crate::memory::{Backing, Memory, Payload, Piece};
 use crate::receive::ReceiveQueue;
+use crate::resources::Resources;
 use crate::time::Instant;
 use crate::work::{ReceiveRequest, Sge};
 use answer::{Answer, Answers};
@@ -135,6 +137,18 @@ impl Responder {
     /// Whether a message of several packets has begun.
     pub(super) fn is_within_message(&self) -> bool {
         self.inbound.is_some()
+    }
+
+    /// The memory of the queue pair's own receives with one element each, the oldest first, up to the first one
+    /// that has more or is not pinned. None while a SEND is in progress.
+    pub(in crate::qp) fn next_receives<'a>(
+        &'a self,
+        pd: Pd,
+        resources: &'a Resources,
+    ) -> impl Iterator<Item = Piece> + 'a {
+        let singles = self.queue.single_sges().take_while(|_| self.receive.is_none());
+        let pieces = singles.map_while(move |sge| resources.regions.local(pd, sge, Access::LOCAL_WRITE));
+        pieces.take_while(|piece| piece.backing == Backing::Pinned)
     }
 
     /// Posts a receive.
