@@ -318,6 +318,7 @@ impl Device {
         }
         if sends {
             pump.transmit_posted(idle);
+            self.shared.presence.note_copied(pump.take_copied());
         } else if pending != pump.rnic.pending() {
             // A peer waits for the announcement of this receive.
             let now = pump.clock();
@@ -375,6 +376,7 @@ impl Device {
             now = pump.clock();
         }
         pump.poll_empty(now, cq, most);
+        self.shared.presence.note_copied(pump.take_copied());
         if pump.sleepers.postpones_at.is_some_and(|at| now >= at) {
             self.shared.postpone_tick(&mut pump, now);
         }

@@ -97,7 +97,10 @@ impl Channels for Egress<'_> {
         let Some(rings) = self.shm.rings(path.channel) else { return Execution::ByChannel };
         match rings.stream_method(is_read, length) {
             Method::Ring => Execution::ByChannel,
-            Method::Call if self.called > 0 && self.called + length > CALLED_MAX => Execution::Later,
+            Method::Call if self.called > 0 && self.called + length > CALLED_MAX => {
+                self.shm.note_later();
+                Execution::Later
+            }
             Method::Call => Execution::Direct,
         }
     }

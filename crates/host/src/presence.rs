@@ -10,6 +10,10 @@ const CALL_EVERY: Nanos = Nanos::from_micros(25);
 /// call once or twice per message.
 const CALLS_MIN: u64 = 3;
 
+/// Bytes whose copy, to or from a peer's memory, counts as one call: they take half of [`CALL_EVERY`]. A program
+/// that posts long requests calls once in a copy, and serves the network all the same.
+const COPIED_PER_CALL: u32 = 128 << 10;
+
 /// Time for which a wait for completions counts as polling: the progress thread only ticks while a program
 /// waits again and again.
 const WAIT_COUNTS_FOR: Nanos = Nanos::from_millis(4);
@@ -41,6 +45,11 @@ impl Presence {
     /// Counts a bounded sleep of at most this time as polling. The caller has the device's lock.
     pub(crate) fn note_bounded_sleep(&self, time: Nanos) {
         self.calls.store(self.calls() + time.0 / CALL_EVERY.0 + CALLS_MIN, Ordering::Relaxed);
+    }
+
+    /// Counts the time in which a call has copied so many bytes as polling. The caller has the device's lock.
+    pub(crate) fn note_copied(&self, bytes: u32) {
+        self.calls.store(self.calls() + u64::from(bytes / COPIED_PER_CALL), Ordering::Relaxed);
     }
 
     /// Records that a program waits for completions in place of the progress thread (see
@@ -125,6 +134,15 @@ mod tests {
         presence.note_bounded_sleep(Nanos::from_micros(500));
         assert!(presence.is_polling(1, Nanos::from_micros(500)));
         assert!(!presence.is_polling(1, Nanos::from_millis(1)));
+    }
+
+    #[test]
+    fn a_program_that_copies_long_requests_polls() {
+        let presence = polled(2);
+        let time = Nanos::from_micros(100);
+        assert!(!presence.is_polling(0, time));
+        presence.note_copied(1 << 20);
+        assert!(presence.is_polling(0, time), "a mebibyte was copied meanwhile");
     }
 
     #[test]

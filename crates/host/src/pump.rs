@@ -74,6 +74,8 @@ pub(crate) struct Pump {
     held_since: Option<Instant>,
     /// Number of requests that were executed when they were posted, since the last progress.
     executed: u32,
+    /// Bytes that were copied to and from peers' memory since [`Self::take_copied`].
+    copied: u32,
     clock: RecentClock,
 }
 
@@ -120,6 +122,7 @@ impl Pump {
             sleepers: Sleepers::default(),
             held_since: None,
             executed: 0,
+            copied: 0,
             clock: RecentClock::new(),
         }
     }
@@ -327,6 +330,11 @@ impl Pump {
         }
     }
 
+    /// Bytes that were copied to and from peers' memory since the last call.
+    pub(crate) fn take_copied(&mut self) -> u32 {
+        std::mem::take(&mut self.copied)
+    }
+
     /// Whether a request that is posted now should be sent at once.
     pub(crate) fn is_idle(&self) -> bool {
         self.batching.is_idle(self.rnic.in_flight())
@@ -354,6 +362,7 @@ impl Pump {
     fn fill_with(&mut self, now: Instant, may_call: bool) {
         self.batching.note_transmission();
         self.held_since = None;
+        self.shm.begin_round();
         if let Some(lab) = &mut self.lab {
             lab.begin(now);
         }
@@ -362,6 +371,7 @@ impl Pump {
             let mut egress = Egress { transmitter, shm, lab, may_call, called: 0, executes: false };
             let made = self.rnic.transmit(now, TRANSMIT_BUDGET, &mut egress);
             let executes = egress.executes;
+            self.copied = self.copied.saturating_add(egress.called);
             if made > 0 {
                 self.batching.note_executed(executes);
             }
@@ -582,7 +592,7 @@ impl Pump {
 
     /// Whether packets are held back or made at the next transmission.
     fn has_unsent(&self) -> bool {
-        self.transmitter.is_holding() || self.rnic.pending() != Pending::Nothing
+        self.transmitter.is_holding() || self.rnic.pending() != Pending::Nothing || self.shm.has_later()
     }
 
     /// While the program polls: runs timers that are due, and sends what has been held back since the last
@@ -591,6 +601,7 @@ impl Pump {
     pub(crate) fn tick(&mut self, now: Instant) {
         self.run_timers(now);
         if self.batching.note_tick() && self.has_unsent() {
+            self.rnic.resume();
             self.transmit(now);
         }
     }

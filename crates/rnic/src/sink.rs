@@ -61,7 +61,7 @@ pub enum Execution {
     ByChannel,
     /// Directly, when all requests before it have been answered.
     Direct,
-    /// Directly, at the next [`crate::Device::transmit`] that runs timers: enough was executed in this one.
+    /// Directly, after the next [`crate::Device::resume`]: enough was executed in this round.
     Later,
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct ShmChannels {
     has_mappings: bool,
     /// The channel whose busy word [`Self::execute_at_once`] has set.
     busy: Option<u16>,
+    /// Whether requests wait for the next round, because enough was executed in the last one.
+    has_later: bool,
 }
 
 #[derive(Debug)]
@@ -143,6 +145,7 @@ impl ShmChannels {
             wanted: None,
             has_mappings: false,
             busy: None,
+            has_later: false,
         }
     }
 
@@ -603,6 +606,21 @@ impl ShmChannels {
         arrived
     }
 
+    /// Records that requests wait for the next round.
+    pub(crate) fn note_later(&mut self) {
+        self.has_later = true;
+    }
+
+    /// Whether requests wait for the next round.
+    pub(crate) fn has_later(&self) -> bool {
+        self.has_later
+    }
+
+    /// Begins a round, in which the requests that waited for it are executed.
+    pub(crate) fn begin_round(&mut self) {
+        self.has_later = false;
+    }
+
     /// Ends a round: no more requests are executed on peers' memory, and peers are woken that sleep while
     /// records for them wait, or that wait for room in a ring.
     pub(crate) fn end_round(&mut self) {
@@ -650,10 +668,11 @@ impl ShmChannels {
         }
     }
 
-    /// Requests wake-ups of `sleeper` from peers from now on. True when records wait already, or room for
-    /// which a queue pair waits, so that it must not sleep.
+    /// Requests wake-ups of `sleeper` from peers from now on. True when records wait already, room for which a
+    /// queue pair waits, or requests for the next round, so that it must not sleep.
     pub(crate) fn sleep(&mut self, sleeper: Sleeper) -> bool {
-        self.open_channels().fold(false, |busy, (_, _, _, rings)| busy | rings.sleep(sleeper))
+        let has_later = self.has_later;
+        self.open_channels().fold(has_later, |busy, (_, _, _, rings)| busy | rings.sleep(sleeper))
     }
 
     /// Cancels the request for wake-ups: this process reads the rings itself.

@@ -445,6 +445,33 @@ mod tests {
         assert!(!mappings.range(part, 10_000, 0, 256).unwrap().write(Gather::Pieces(&[null])));
     }
 
+    /// Each length has the code that copies it fastest.
+    #[test]
+    fn copies_of_each_length_write_their_range_alone() {
+        let (file, owner) = file(c"lengths");
+        let part = part_behind(owner as u64, PAGES as u64).unwrap();
+        let mut mappings = mappings_of(part);
+        let bytes: Vec<u8> = (1..=140).collect();
+        for length in 1..=bytes.len() {
+            for start in [4096, 4097, 4103] {
+                let mut copy = |at, bytes: &[u8]| {
+                    let range = mappings.range(part, PAGES as u64, at, bytes.len()).unwrap();
+                    range.write(Gather::Pieces(&[piece(bytes)]))
+                };
+                assert!(copy(4000, &[0; 400]));
+                assert!(copy(start, &bytes[..length]));
+                let at = |place: usize| byte(owner, start as usize + place);
+                assert!((0..length).all(|place| at(place) == bytes[place]), "{length} at {start}");
+                assert_eq!((byte(owner, start as usize - 1), at(length)), (0, 0), "{length} at {start}");
+            }
+        }
+        file.set_len(4096).unwrap();
+        for length in 1..=bytes.len() {
+            let range = mappings.range(part, PAGES as u64, 8192, length).unwrap();
+            assert!(!range.write(Gather::Inline(&bytes[..length])), "{length} where nothing is mapped");
+        }
+    }
+
     #[test]
     fn atomics_are_those_of_the_processor() {
         let (_file, owner) = file(c"atomics");

@@ -18,6 +18,8 @@ struct AtHand {
     executed: usize,
     /// Whether requests that follow each other are executed together, and how many at once at most.
     together: Option<usize>,
+    /// Whether enough was executed in this round.
+    is_full: bool,
     /// Keys and lengths of what was executed together.
     runs: Vec<Vec<(Rkey, u32)>>,
 }
@@ -59,7 +61,7 @@ impl Channels for AtHand {
     }
 
     fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
-        Execution::Direct
+        if self.is_full { Execution::Later } else { Execution::Direct }
     }
 
     fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {}
@@ -204,6 +206,23 @@ fn requests_that_follow_each_other_are_executed_together() {
         // Packets of 1, 2 and 3 MTUs were numbered, as if they had been sent.
         assert_eq!(sink.sent.first(), Some(&(1 + 6, true)));
     }
+}
+
+/// No timer is started for it: it would wake the driver's thread, which would take the device's lock from the
+/// program that goes on in its next call.
+#[test]
+fn a_request_for_the_next_round_waits_until_the_driver_resumes_it() {
+    let mut bench = heard();
+    let timeout = bench.device.next_timeout();
+    bench.post(1, WRITE, 100);
+    let mut full = AtHand { is_full: true, ..AtHand::default() };
+    while bench.device.transmit(bench.now, 64, &mut full) > 0 {}
+    assert_eq!((full.executed, bench.device.pending()), (0, Pending::Nothing));
+    assert_eq!((bench.device.next_timeout(), bench.device.has_stalled()), (timeout, true));
+    assert_eq!(transmit(&mut bench), (vec![], 0));
+    bench.device.resume();
+    assert_eq!(transmit(&mut bench), (vec![], 1));
+    assert_eq!(bench.completions(), [(1, Status::Success)]);
 }
 
 /// Posts as a driver does: a request that is not executed at once goes to the send queue. Whether it was.

@@ -8,7 +8,6 @@ use crate::memory::{Backing, Gather, Piece};
 use crate::qp::attr::QpType;
 use crate::qp::context::Context;
 use crate::qp::send_queue::SendEntry;
-use crate::qp::timer::Timer;
 use crate::qp::transport::Transport;
 use crate::sink::{Channels, Direct, Execution, RUN_MAX, RunRequest, Sink, Streamed};
 use crate::work::Operation;
@@ -16,7 +15,7 @@ use wire::{Reth, Rkey};
 
 impl Requester {
     /// Delays a long request where the driver wants it executed directly: until the requests before it, which
-    /// are in the channel, are answered, or until the device's timers run next. `None` where it may begin.
+    /// are in the channel, are answered, or until the driver resumes the queue pair. `None` where it may begin.
     #[inline]
     pub(super) fn wait_for_direct_execution<S: Sink>(
         &mut self,
@@ -34,10 +33,7 @@ impl Requester {
                 Some(if self.resend.is_empty() { Step::Blocked } else { Step::Progressed })
             }
             Execution::Direct => None,
-            Execution::Later => {
-                cx.qp.timers.set(Timer::Pace, cx.now);
-                Some(Step::Blocked)
-            }
+            Execution::Later => Some(cx.qp.wait_for_room()),
         }
     }
 
