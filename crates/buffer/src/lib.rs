@@ -3,6 +3,7 @@
 //! storage and protocols over TCP use buffers without knowing verbs; `rdma::Domain` registers them.
 #![deny(unsafe_code)]
 
+mod pages;
 mod sys;
 
 use std::any::Any;
@@ -11,6 +12,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
+use pages::Pages;
 use sys::memory::Memory;
 
 /// Alignment of buffers and unit of their length, in bytes.
@@ -67,6 +69,40 @@ impl Buffer {
         sys::prefetch::prefetch(self.get(range.start..end).unwrap_or_default());
     }
 
+    /// Whether [`Buffer::refer`] may be called: the buffer is a mapping of its own, whose pages go back to
+    /// the kernel when the buffer is dropped.
+    pub fn can_be_referred(&self) -> bool {
+        self.memory.referred().is_some()
+    }
+
+    /// Notes that the kernel may read the pages of this range at any later time, because a pipe or a socket
+    /// refers to them. [`Buffer::renew`] has to be called before any of them is changed, and the buffer must
+    /// not be used again for other contents; dropping it is safe.
+    pub fn refer(&self, range: Range<usize>) {
+        if let Some(referred) = self.memory.referred() {
+            referred.get_or_init(|| Pages::new(self.len() / ALIGNMENT)).insert(&pages(&range));
+        }
+    }
+
+    /// Whether the kernel may still read some of its pages.
+    pub fn is_referred(&self) -> bool {
+        self.memory.referred().and_then(OnceLock::get).is_some_and(|pages| !pages.is_empty())
+    }
+
+    /// Prepares the change of a range: pages that the kernel may still read are replaced by new ones with the
+    /// same contents. Their bytes within the range are unspecified afterwards, and have to be written.
+    /// `false`, without effect, where that is not possible: the buffer is registered with a device, or the
+    /// kernel refuses it.
+    #[must_use]
+    pub fn renew(&mut self, range: Range<usize>) -> bool {
+        let referred = self.memory.referred().and_then(OnceLock::get);
+        if !referred.is_some_and(|it| it.has_any(&pages(&range))) {
+            return true;
+        }
+        let is_registered = self.registration.is_some() || self.shared_registration.get().is_some();
+        !is_registered && self.memory.replace_pages(&range)
+    }
+
     /// The address of the first byte, for registration.
     pub fn start(&self) -> NonNull<u8> {
         self.memory.start()
@@ -98,6 +134,11 @@ impl Buffer {
         let kept = self.shared_registration.get_or_init(|| Some(Box::new(register()?)));
         kept.as_deref()?.downcast_ref()
     }
+}
+
+/// The pages that a range touches.
+fn pages(range: &Range<usize>) -> Range<usize> {
+    range.start / ALIGNMENT..range.end.div_ceil(ALIGNMENT)
 }
 
 fn whole_pages(length: usize) -> usize {
@@ -166,6 +207,24 @@ mod tests {
         assert!(buffer.shared_registration(|| Some(Counted(Arc::clone(&ended)))).is_some());
         drop(buffer);
         assert_eq!(ended.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn pages_that_are_referred_to_are_replaced_once() {
+        const LENGTH: usize = 1 << 20;
+        let mut buffer = Buffer::zeroed(LENGTH);
+        buffer.fill(1);
+        assert!(buffer.can_be_referred() && buffer.renew(0..LENGTH) && buffer[0] == 1);
+        buffer.refer(ALIGNMENT + 1..3 * ALIGNMENT);
+        assert!(buffer.is_referred() && buffer.renew(0..ALIGNMENT));
+        assert!(buffer.renew(ALIGNMENT + 10..2 * ALIGNMENT + 10));
+        let (before, behind) = (&buffer[..ALIGNMENT + 10], &buffer[2 * ALIGNMENT + 10..]);
+        assert!(before.iter().chain(behind).all(|byte| *byte == 1));
+        assert!(!buffer.is_referred());
+        buffer.refer(0..LENGTH);
+        assert!(buffer.shared_registration(|| Some(1_u32)).is_some());
+        assert!(!buffer.renew(0..1) && buffer.is_referred(), "a device may have the pages");
+        assert!(!Buffer::zeroed(ALIGNMENT).can_be_referred() && !Buffer::mappable(LENGTH).can_be_referred());
     }
 
     #[test]

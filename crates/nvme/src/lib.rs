@@ -25,6 +25,7 @@ pub mod limits;
 pub mod nbd;
 pub mod nqn;
 mod pool;
+mod references;
 pub mod serve;
 pub mod store;
 mod stream;

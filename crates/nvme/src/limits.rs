@@ -46,6 +46,12 @@ pub const LENT_SHORT_BYTES_MIN: usize = 4096;
 /// Short reads without a write between them after which the namespace counts as not being written: that many
 /// save more time than the writes after them lose by copying lent chunks.
 pub const LENT_SHORT_AFTER_READS: u32 = 16_384;
+/// Reads from this length on are sent over TCP by reference while the namespace is not written: the socket
+/// gets the pages of the store, and only the receiver copies them. For shorter reads that is no faster.
+pub const REFERRED_BYTES_MIN: usize = 256 << 10;
+/// Such reads without a write between them after which the namespace counts as not being written: a write of
+/// a page to which a socket may still refer replaces the page, which costs about what a reference saves.
+pub const REFERRED_AFTER_READS: u32 = 256;
 /// Data of all commands of one queue that are being executed. Further commands wait.
 pub const QUEUE_DATA_BYTES: usize = 16 << 20;
 /// Data buffers of all connections of a server, free ones included, which hosts share fairly. Commands that

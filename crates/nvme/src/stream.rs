@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
 use mio::net::TcpStream;
+use socket2::SockRef;
 
 use crate::tls::TlsStream;
 
@@ -49,7 +50,15 @@ impl Stream {
 
     /// Sends; `None` when the socket is full. The caller has to pass the same slices again then.
     pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        self.write_and(pieces, false)
+    }
+
+    /// As [`Stream::write`]; `more` is whether other output follows at once.
+    pub(crate) fn write_and(&mut self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
         later(match self {
+            Self::Plain(stream) if more => {
+                SockRef::from(&*stream).send_vectored_with_flags(pieces, libc::MSG_MORE)
+            }
             Self::Plain(stream) => stream.write_vectored(pieces),
             Self::Tls(stream) => stream.write(pieces),
         })

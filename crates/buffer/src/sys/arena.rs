@@ -9,12 +9,15 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::pages::Pages;
+
 /// A piece of zeroed memory.
 pub(super) struct Piece {
     start: NonNull<u8>,
     length: usize,
     /// Its offset in the file; `None` for private memory of this process.
     offset: Option<libc::off_t>,
+    referred: OnceLock<Pages>,
 }
 
 /// Half of a large page, in bytes.
@@ -71,13 +74,13 @@ impl Piece {
         *end = behind;
         drop(end);
         let start = map(length, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)?;
-        Some(Self { start, length, offset: Some(offset) })
+        Some(Self { start, length, offset: Some(offset), referred: OnceLock::new() })
     }
 
     /// Maps private memory. Pages are allocated on first access.
     pub(super) fn alone(length: usize) -> Option<Self> {
         let start = map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
-        Some(Self { start, length, offset: None })
+        Some(Self { start, length, offset: None, referred: OnceLock::new() })
     }
 
     /// Maps private memory of [`HALF`] bytes: half of a large page, where the kernel has large pages for
@@ -94,7 +97,17 @@ impl Piece {
                 start
             }
         };
-        Some(Self { start, length: HALF, offset: None })
+        Some(Self { start, length: HALF, offset: None, referred: OnceLock::new() })
+    }
+
+    /// The pages that the kernel may read at any later time; `None` for memory that other processes map.
+    pub(super) fn referred(&self) -> Option<&OnceLock<Pages>> {
+        Some(&self.referred).filter(|_| self.offset.is_none())
+    }
+
+    /// As [`Piece::referred`], to remove pages.
+    pub(super) fn referred_mut(&mut self) -> Option<&mut Pages> {
+        self.referred.get_mut()
     }
 
     pub(super) fn start(&self) -> NonNull<u8> {

@@ -1,11 +1,13 @@
 //! Zeroed memory at a fixed address: on the heap, or a mapping.
 
 use std::alloc::{self, Layout};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use super::arena::{HALF, Piece};
 use crate::ALIGNMENT;
+use crate::pages::Pages;
 
 /// From this length on memory is mapped, because the kernel then zeroes pages on first access.
 const MAPPED_MIN: usize = 256 << 10;
@@ -64,6 +66,39 @@ impl Memory {
 
     fn of(piece: Piece, length: usize) -> Self {
         Self { start: piece.start(), length, piece: Some(Box::new(piece)) }
+    }
+
+    /// The pages that the kernel may read at any later time. Only a private mapping has such a set: nothing
+    /// else gets its pages while anything refers to them.
+    pub(crate) fn referred(&self) -> Option<&OnceLock<Pages>> {
+        self.piece.as_ref()?.referred()
+    }
+
+    /// Replaces the pages that a range touches by new ones. Bytes outside the range keep their contents,
+    /// those within it are unspecified afterwards. `false`, without effect, where the kernel refuses that.
+    pub(crate) fn replace_pages(&mut self, range: &Range<usize>) -> bool {
+        let (first, end) = (range.start / ALIGNMENT * ALIGNMENT, range.end.next_multiple_of(ALIGNMENT));
+        if self.referred().is_none() || first >= end || end > self.length {
+            return false;
+        }
+        // The bytes of the first and the last page that are not in the range.
+        let (mut before, mut behind) = ([0; ALIGNMENT], [0; ALIGNMENT]);
+        let (before, behind) = (&mut before[..range.start - first], &mut behind[..end - range.end]);
+        before.copy_from_slice(&self[first..range.start]);
+        behind.copy_from_slice(&self[range.end..end]);
+        // SAFETY: whole pages of a private mapping that this owns, and that nothing borrows. They are zeroed
+        // bytes afterwards.
+        if unsafe { libc::madvise(self.start.as_ptr().add(first).cast(), end - first, libc::MADV_DONTNEED) }
+            != 0
+        {
+            return false;
+        }
+        self[first..range.start].copy_from_slice(before);
+        self[range.end..end].copy_from_slice(behind);
+        if let Some(referred) = self.piece.as_mut().and_then(|piece| piece.referred_mut()) {
+            referred.remove(&(first / ALIGNMENT..end / ALIGNMENT));
+        }
+        true
     }
 
     /// The address of the first byte.

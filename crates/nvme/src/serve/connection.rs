@@ -3,6 +3,7 @@
 use std::io::ErrorKind::{NotConnected, UnexpectedEof};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::congestion;
 use crate::engine::Engine;
 use crate::limits::CONNECTIONS_MAX;
 use crate::pool::Pool;
+use crate::references::References;
 use crate::stream::Stream;
 use crate::target::{Origin, Proved, Queue, Wake};
 use crate::tcp::{Closing, Connection};
@@ -96,6 +98,7 @@ struct Driver<'a> {
     peer: SocketAddr,
     permit: ConnectionPermit,
     stream: Stream,
+    references: References,
     connection: Connection,
     engine: Engine,
     poll: Poll,
@@ -127,6 +130,10 @@ impl<'a> Driver<'a> {
             shared,
             peer,
             permit,
+            references: match &stream {
+                Stream::Plain(_) => References::default(),
+                Stream::Tls(_) => References::Refused,
+            },
             stream,
             connection: Connection::with(queue, Pool::charging(share)),
             engine: Engine::new(),
@@ -239,14 +246,29 @@ impl<'a> Driver<'a> {
     fn send(&mut self, now_ns: u64) -> io::Result<bool> {
         let mut sent = false;
         while self.connection.has_output() {
-            let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(128);
-            self.connection.pieces(&mut pieces);
-            let Some(bytes) = self.stream.write(&pieces)? else { break };
+            let Some(bytes) = self.send_some()? else { break };
             self.answers.moved(bytes);
             self.connection.sent(bytes, now_ns);
             sent = true;
         }
         Ok(sent)
+    }
+
+    /// Sends some output, and returns how many bytes; `None` when the socket is full.
+    fn send_some(&mut self) -> io::Result<Option<usize>> {
+        if self.references.are_possible()
+            && let Some(reference) = self.connection.reference()
+            && let Ok(sent) = self.references.send(self.stream.as_raw_fd(), &reference)
+        {
+            return Ok(sent);
+        }
+        let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(128);
+        if !self.references.are_possible() {
+            self.connection.pieces(&mut pieces);
+            return self.stream.write(&pieces);
+        }
+        let more = self.connection.pieces_before_reference(&mut pieces);
+        self.stream.write_and(&pieces, more)
     }
 
     fn has_ended(&mut self, now_ns: u64) -> bool {

@@ -1,6 +1,7 @@
 //! A store in memory. Only chunks that were written use memory, as in a sparse file.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
@@ -8,7 +9,8 @@ use buffer::Buffer;
 
 use super::Lent;
 use crate::limits::{
-    LENT_BYTES_MIN, LENT_SHORT_AFTER_READS, LENT_SHORT_BYTES_MIN, MEMORY_BYTES_MAX, TRANSFER_BYTES_MAX,
+    LENT_BYTES_MIN, LENT_SHORT_AFTER_READS, LENT_SHORT_BYTES_MIN, MEMORY_BYTES_MAX, REFERRED_AFTER_READS,
+    REFERRED_BYTES_MIN, TRANSFER_BYTES_MAX,
 };
 
 /// The unit of allocation and locking: as long as the longest transfer, so that an aligned write of that
@@ -25,14 +27,16 @@ pub struct Memory {
     chunks: RwLock<Vec<Chunk>>,
     /// Short reads since the last write, up to [`LENT_SHORT_AFTER_READS`].
     calm: AtomicU32,
+    /// Long reads since the last write, up to [`REFERRED_AFTER_READS`].
+    long_reads: AtomicU32,
 }
 
 /// The part of a range that lies in one chunk.
 struct Part {
     chunk: usize,
-    within: std::ops::Range<usize>,
+    within: Range<usize>,
     /// The bytes of the range that are in this chunk.
-    of: std::ops::Range<usize>,
+    of: Range<usize>,
 }
 
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
@@ -53,18 +57,19 @@ fn zeros() -> &'static Arc<Buffer> {
     ZEROS.get_or_init(|| Arc::new(Buffer::sparse(CHUNK)))
 }
 
-/// The bytes of a chunk for writing; a lent chunk is copied first, unless the write covers it (`whole`).
-fn own(chunk: &mut Option<Arc<Buffer>>, whole: bool) -> &mut [u8] {
-    let is_ours = chunk.as_mut().is_some_and(|bytes| Arc::get_mut(bytes).is_some());
-    if !is_ours {
+/// The bytes of a range of a chunk, all of which the caller writes. A lent chunk is copied first, unless the
+/// range covers it. Pages that sockets still refer to are replaced.
+fn own(chunk: &mut Option<Arc<Buffer>>, range: Range<usize>) -> &mut [u8] {
+    let ours = chunk.as_mut().and_then(Arc::get_mut);
+    if !ours.is_some_and(|bytes| bytes.renew(range.clone())) {
         let mut fresh = Buffer::sparse(CHUNK);
-        if let Some(lent) = chunk.as_deref().filter(|_| !whole) {
+        if let Some(lent) = chunk.as_deref().filter(|_| range.len() != CHUNK) {
             fresh.copy_from_slice(lent);
         }
         *chunk = Some(Arc::new(fresh));
     }
     // The chunk exists and has no other reference: a reader that wants one waits for the lock.
-    chunk.as_mut().and_then(Arc::get_mut).map(|bytes| &mut bytes[..]).unwrap_or_default()
+    chunk.as_mut().and_then(Arc::get_mut).map(|bytes| &mut bytes[range]).unwrap_or_default()
 }
 
 impl Memory {
@@ -73,7 +78,8 @@ impl Memory {
     /// # Errors
     /// When `bytes` exceeds the limit.
     pub fn new(bytes: u64) -> io::Result<Self> {
-        let memory = Self { chunks: RwLock::default(), calm: AtomicU32::new(0) };
+        let memory =
+            Self { chunks: RwLock::default(), calm: AtomicU32::new(0), long_reads: AtomicU32::new(0) };
         memory.resize(bytes)?;
         Ok(memory)
     }
@@ -101,11 +107,26 @@ impl Memory {
         is_calm
     }
 
-    /// Notes a write: short reads are copied for some time.
+    /// Notes a write: short reads are copied for some time, and long ones are not referred to.
     fn disturb(&self) {
-        if self.calm.load(Ordering::Relaxed) != 0 {
-            self.calm.store(0, Ordering::Relaxed);
+        for count in [&self.calm, &self.long_reads] {
+            if count.load(Ordering::Relaxed) != 0 {
+                count.store(0, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Whether sockets may refer to the pages of a read of this length: it is long, and nothing is written. A
+    /// write replaces pages that sockets still refer to.
+    fn refers(&self, length: usize) -> bool {
+        if length < REFERRED_BYTES_MIN {
+            return false;
+        }
+        let is_calm = self.long_reads.load(Ordering::Relaxed) >= REFERRED_AFTER_READS;
+        if !is_calm {
+            self.long_reads.fetch_add(1, Ordering::Relaxed);
+        }
+        is_calm
     }
 
     pub(super) fn read(&self, offset: u64, data: &mut [u8]) {
@@ -126,12 +147,12 @@ impl Memory {
         for part in parts(offset, data.len()) {
             let Some(chunk) = chunks.get(part.chunk) else { continue };
             let mut chunk = chunk.write().unwrap_or_else(PoisonError::into_inner);
-            own(&mut chunk, part.within.len() == CHUNK)[part.within].copy_from_slice(&data[part.of]);
+            own(&mut chunk, part.within).copy_from_slice(&data[part.of]);
         }
     }
 
     /// Writes a buffer. A buffer that covers a whole chunk becomes the chunk, and the old chunk is returned
-    /// unless it is lent.
+    /// unless it is lent, or sockets still refer to its pages.
     pub(super) fn write_buffer(&self, offset: u64, data: Buffer) -> Option<Buffer> {
         if data.len() != CHUNK || !offset.is_multiple_of(CHUNK as u64) {
             self.write(offset, &data);
@@ -141,7 +162,7 @@ impl Memory {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         let chunk = chunks.get((offset / CHUNK as u64) as usize)?;
         let before = chunk.write().unwrap_or_else(PoisonError::into_inner).replace(Arc::new(data));
-        before.and_then(|before| Arc::try_unwrap(before).ok())
+        before.and_then(|before| Arc::try_unwrap(before).ok()).filter(|before| !before.is_referred())
     }
 
     /// Lends the bytes that [`Memory::read`] would copy: they do not change while they are lent.
@@ -158,7 +179,8 @@ impl Memory {
             }
             (Arc::clone(bytes), part.within)
         };
-        parts(offset, length).map(lend).collect()
+        let lent: Lent = parts(offset, length).map(lend).collect();
+        lent.may_be_referred(self.refers(length))
     }
 
     /// Asks the processor to fetch a range that is accessed soon.
@@ -186,7 +208,7 @@ impl Memory {
             let mut chunk = chunk.write().unwrap_or_else(PoisonError::into_inner);
             match chunk.as_ref() {
                 Some(_) if (from, to) == (0, CHUNK) => *chunk = None,
-                Some(_) => own(&mut chunk, false)[from..to].fill(0),
+                Some(_) => own(&mut chunk, from..to).fill(0),
                 None => {}
             }
         }
@@ -259,6 +281,63 @@ mod tests {
             assert!(memory.lends(LENT_BYTES_MIN), "long reads are lent always");
             assert_eq!(calm_after(&memory), LENT_SHORT_AFTER_READS as usize);
         }
+    }
+
+    /// Reads until the store lets sockets refer to its pages; returns the last one.
+    fn referable(memory: &Memory, offset: u64, length: usize) -> Lent {
+        let reads = || memory.lend(offset, length);
+        let (before, last) =
+            (0..).map(|count| (count, reads())).find(|(_, lent)| lent.is_referable()).unwrap();
+        assert_eq!(before, REFERRED_AFTER_READS);
+        last
+    }
+
+    #[test]
+    fn sockets_may_refer_to_long_reads_while_nothing_is_written() {
+        let memory = Memory::new(2 * CHUNK as u64).unwrap();
+        for _ in 0..2 {
+            let lent = referable(&memory, 100, REFERRED_BYTES_MIN);
+            assert!(lent.chunks().count() == 1 && !memory.lend(0, REFERRED_BYTES_MIN - 1).is_referable());
+            memory.write(0, &[1]);
+        }
+    }
+
+    #[test]
+    fn pages_that_sockets_refer_to_are_replaced() {
+        let memory = Memory::new(2 * CHUNK as u64).unwrap();
+        let whole = |byte| {
+            let mut buffer = Buffer::zeroed(CHUNK);
+            buffer.fill(byte);
+            buffer
+        };
+        memory.write_buffer(0, whole(1));
+        memory.write_buffer(CHUNK as u64, whole(2));
+        let lent = referable(&memory, CHUNK as u64 / 2, CHUNK);
+        lent.chunks().for_each(|(chunk, range)| chunk.refer(range.clone()));
+        drop(lent);
+        let is_referred = |chunk: usize| {
+            let chunks = memory.chunks.read().unwrap();
+            let chunk = chunks[chunk].read().unwrap();
+            chunk.as_ref().is_some_and(|bytes| bytes.is_referred())
+        };
+        assert!(is_referred(0) && is_referred(1));
+        memory.write(CHUNK as u64 / 2 + 100, &[3; 10_000]);
+        memory.clear(CHUNK as u64 - 9000, 9001);
+        let mut now = vec![9; 2 * CHUNK];
+        memory.read(0, &mut now);
+        let expected =
+            [(0, 1), (CHUNK / 2 + 99, 1), (CHUNK / 2 + 100, 3), (CHUNK / 2 + 10_099, 3)].into_iter().chain([
+                (CHUNK / 2 + 10_100, 1),
+                (CHUNK - 9001, 1),
+                (CHUNK - 9000, 0),
+                (CHUNK, 0),
+                (CHUNK + 1, 2),
+            ]);
+        expected.for_each(|(at, byte)| assert_eq!(now[at], byte, "{at}"));
+        assert!(memory.write_buffer(0, whole(4)).is_none(), "the kernel may still read the old chunk");
+        assert!(memory.write_buffer(0, whole(5)).is_some() && is_referred(1));
+        memory.write(CHUNK as u64, &[6; CHUNK]);
+        assert!(!is_referred(1));
     }
 
     #[test]

@@ -32,15 +32,17 @@ pub struct Lent {
     /// Short data have one piece, and need no allocation.
     first: Option<Piece>,
     others: Vec<Piece>,
+    /// Whether sockets may refer to its pages, also when it is not lent any more.
+    is_referable: bool,
 }
 
 /// A range of a chunk.
-type Piece = (Arc<Buffer>, Range<usize>);
+pub(crate) type Piece = (Arc<Buffer>, Range<usize>);
 
 impl Lent {
     /// The bytes, in pieces.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        self.first.iter().chain(&self.others).map(|(buffer, range)| &buffer[range.clone()])
+        self.chunks().map(|(buffer, range)| &buffer[range.clone()])
     }
 
     /// The length in bytes.
@@ -48,7 +50,22 @@ impl Lent {
         self.pieces().map(<[u8]>::len).sum()
     }
 
+    /// Sets whether sockets may refer to its pages: see [`Buffer::refer`].
+    fn may_be_referred(self, is_referable: bool) -> Self {
+        Self { is_referable, ..self }
+    }
+
+    /// Whether sockets may refer to its pages.
+    pub(crate) fn is_referable(&self) -> bool {
+        self.is_referable
+    }
+
     /// The chunks and ranges.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Piece> {
+        self.first.iter().chain(&self.others)
+    }
+
+    /// As [`Lent::chunks`], by value.
     pub(crate) fn into_pieces(self) -> impl Iterator<Item = Piece> {
         self.first.into_iter().chain(self.others)
     }
@@ -57,7 +74,7 @@ impl Lent {
 impl FromIterator<Piece> for Lent {
     fn from_iter<I: IntoIterator<Item = Piece>>(pieces: I) -> Self {
         let mut pieces = pieces.into_iter();
-        Self { first: pieces.next(), others: pieces.collect() }
+        Self { first: pieces.next(), others: pieces.collect(), is_referable: false }
     }
 }
 

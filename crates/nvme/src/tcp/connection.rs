@@ -15,6 +15,7 @@ use super::outbound::Outbound;
 use crate::engine::{Finished, Task};
 use crate::limits::{TCP_IN_CAPSULE, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
 use crate::pool::Pool;
+use crate::references::Reference;
 use crate::target::{Outcome, Plan, Queue, Request};
 use buffer::Buffer;
 
@@ -226,7 +227,18 @@ impl Connection {
 
     /// Appends the output to send next to `out`.
     pub fn pieces<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) {
-        self.outbound.pieces(out);
+        self.outbound.pieces(out, false);
+    }
+
+    /// As [`Connection::pieces`], but only the output before the next reference. Returns whether there is
+    /// one.
+    pub(crate) fn pieces_before_reference<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) -> bool {
+        self.outbound.pieces(out, true)
+    }
+
+    /// The output to send next, if it may be sent by reference.
+    pub(crate) fn reference(&self) -> Option<Reference<'_>> {
+        self.outbound.reference()
     }
 
     /// Whether there is output to send.
@@ -234,7 +246,7 @@ impl Connection {
         !self.outbound.is_empty()
     }
 
-    /// Confirms that this many bytes of [`Connection::pieces`] were sent.
+    /// Confirms that this many bytes of the output were sent.
     pub fn sent(&mut self, bytes: usize, now_ns: u64) {
         let was_full = self.is_full();
         self.outbound.sent(bytes, &mut self.pool);

@@ -7,8 +7,10 @@ use std::io::IoSlice;
 use wire::nvme::Completion;
 use wire::nvme::tcp::{DIGEST_SIZE, Data, Digests, ENCODED_MAX, Header, Kind, flag};
 
+use crate::limits::LENT_BYTES_MIN;
 use crate::pool::Pool;
-use crate::store::Lent;
+use crate::references::Reference;
+use crate::store::{Lent, Piece};
 use buffer::Buffer;
 
 /// Slices of one system call.
@@ -28,11 +30,21 @@ struct Outgoing {
     tail_length: usize,
 }
 
+/// Bytes of a PDU, and the chunk that they are in if they may be sent by reference.
+type Part<'a> = (&'a [u8], Option<&'a Piece>);
+
 impl Outgoing {
-    fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+    /// The parts. Two system calls send a part by reference, where one call sends many copied parts, so that
+    /// the rest of a read at the end of a chunk is copied.
+    fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         let body = self.body.as_deref().and_then(|body| body.get(..self.body_length));
         let tail = &self.tail[..self.tail_length];
-        [&self.head[..], body.unwrap_or_default()].into_iter().chain(self.lent.pieces()).chain([tail])
+        let copied = |bytes| (bytes, None);
+        let is_referable = self.lent.is_referable();
+        let lent = self.lent.chunks().map(move |piece @ (buffer, range)| {
+            (&buffer[range.clone()], Some(piece).filter(|_| is_referable && range.len() >= LENT_BYTES_MIN))
+        });
+        [&self.head[..], body.unwrap_or_default()].map(copied).into_iter().chain(lent).chain([copied(tail)])
     }
 
     fn length(&self) -> usize {
@@ -140,20 +152,40 @@ impl Outbound {
         self.queue.len()
     }
 
-    /// Appends the output to send next to `out`.
-    pub(super) fn pieces<'a>(&'a self, out: &mut Vec<IoSlice<'a>>) {
+    /// Appends the output to send next to `out`: with `references`, only what precedes the next reference.
+    /// Returns whether there is one.
+    pub(super) fn pieces<'a>(&'a self, out: &mut Vec<IoSlice<'a>>, references: bool) -> bool {
         let mut skip = self.done;
-        for piece in self.queue.iter().flat_map(Outgoing::pieces) {
+        for (piece, referable) in self.queue.iter().flat_map(Outgoing::parts) {
             if skip >= piece.len() {
                 skip -= piece.len();
                 continue;
             }
+            if references && referable.is_some() {
+                return true;
+            }
             out.push(IoSlice::new(&piece[skip..]));
             skip = 0;
             if out.len() == PIECES_MAX {
-                return;
+                break;
             }
         }
+        false
+    }
+
+    /// The output to send next, if it may be sent by reference.
+    pub(super) fn reference(&self) -> Option<Reference<'_>> {
+        let first = self.queue.front().filter(|first| first.lent.is_referable())?;
+        let mut skip = self.done;
+        let (_, referable) = first.parts().find(|(piece, _)| {
+            let is_next = skip < piece.len();
+            skip -= if is_next { 0 } else { piece.len() };
+            is_next
+        })?;
+        let (buffer, range) = referable?;
+        let range = range.start + skip..range.end;
+        let more = self.queue.len() > 1 || self.done + range.len() < first.length();
+        Some(Reference { buffer, range, more })
     }
 
     /// Confirms that this many bytes were sent. Sent buffers are returned to the pool.

@@ -97,6 +97,50 @@ fn our_host_reads_what_it_wrote() {
     }
 }
 
+/// Long reads are sent by reference to the pages of the disk: writes while the host has not received them do
+/// not change them.
+#[test]
+fn a_write_does_not_change_what_was_read_before() {
+    const LENGTH: usize = 1 << 20;
+    const COUNT: usize = 4;
+    let bytes = (COUNT * LENGTH) as u64;
+    let (_server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(bytes)))], None);
+    let mut client = client(address, false);
+    let mut queues = client.queues(2, 16).unwrap();
+    let blocks = LENGTH / BLOCK;
+    let fill = |queue: &mut Queue, round: u8, pieces: usize| {
+        for piece in 0..COUNT * pieces {
+            let data = vec![round; LENGTH / pieces];
+            write(queue, 1, (piece * blocks / pieces) as u64, &data);
+        }
+    };
+    for (round, pieces) in [(1_u8, 1), (2, 1), (3, 8), (4, 256)] {
+        for _ in 0..nvme::limits::REFERRED_AFTER_READS {
+            read(&mut queues[0], 1, 0, nvme::limits::REFERRED_BYTES_MIN).unwrap();
+        }
+        let mut done = Vec::new();
+        for number in 0..COUNT {
+            let payload = Payload::In(Buffer::zeroed(LENGTH), LENGTH);
+            let command = transfer(Io::Read, 1, (number * blocks) as u64, blocks as u32);
+            queues[0].submit(command, payload, number as u64).unwrap();
+        }
+        queues[0].poll(&mut done).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        fill(&mut queues[1], round, pieces);
+        while queues[0].outstanding() > 0 {
+            queues[0].wait(&mut done).unwrap();
+        }
+        assert_eq!(done.len(), COUNT);
+        for done in done {
+            // The target may have executed the command after a write, but not in the middle of a page.
+            let data = done.buffer.unwrap();
+            let is_known =
+                |page: &[u8]| [round - 1, round].iter().any(|it| page.iter().all(|byte| byte == it));
+            assert!(data.chunks(LENGTH / pieces).all(is_known), "round {round}");
+        }
+    }
+}
+
 /// A null disk accepts every write within its size.
 #[test]
 fn a_null_disk_discards_writes() {
