@@ -29,6 +29,8 @@ const RECEIVES_ALL: usize = 1024;
 const LATE: Nanos = Nanos::from_micros(20);
 /// Limit of rounds over the shared-memory channels before timers run: enough for the capacity of the rings.
 const ROUNDS_ALL: usize = 128;
+/// Limit of rounds over the shared-memory channels in which answers are looked for before a transmission.
+const ANSWER_TURNS: usize = 8;
 /// Packets that are made before the socket is read: a device that sends without a pause has to receive
 /// meanwhile, because the kernel's receive buffer is bounded. Acknowledgements pace reliable queue pairs;
 /// nothing else paces unreliable ones.
@@ -363,6 +365,7 @@ impl Pump {
         self.batching.note_transmission();
         self.held_since = None;
         self.shm.begin_round();
+        self.take_answers(now);
         if let Some(lab) = &mut self.lab {
             lab.begin(now);
         }
@@ -392,6 +395,22 @@ impl Pump {
         }
         self.shm.end_round();
         self.shm.ask_wanted(now);
+    }
+
+    /// Takes the records that have arrived, if requests wait for answers that may be among them: a WRITE or
+    /// READ of a shared mapping can be executed here when those before it are answered.
+    fn take_answers(&mut self, now: Instant) {
+        if self.rnic.in_flight() == 0 || !self.shm.has_shared_mappings() {
+            return;
+        }
+        for _ in 0..ANSWER_TURNS {
+            let records = self.shm.receive(&mut self.rnic, now, |rnic| rnic.in_flight() == 0);
+            self.transmitter.counters.shm_received += records as u64;
+            if records == 0 || self.rnic.in_flight() == 0 {
+                break;
+            }
+        }
+        self.shm.publish(&mut self.rnic);
     }
 
     /// Reads the socket once. False when nothing had arrived.

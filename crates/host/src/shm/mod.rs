@@ -553,6 +553,11 @@ impl ShmChannels {
         self.open == 0
     }
 
+    /// Whether requests can be executed in memory that a peer and this process have mapped.
+    pub(crate) fn has_shared_mappings(&mut self) -> bool {
+        self.open_channels().any(|(_, _, _, rings)| rings.has_shared_mappings())
+    }
+
     fn open_channels(&mut self) -> impl Iterator<Item = (usize, RawFd, QpnRange, &mut Rings)> {
         self.channels.iter_mut().enumerate().filter_map(|(index, channel)| match channel {
             Some(ShmChannel { stage: Stage::Open(rings), socket, theirs, .. }) => {
