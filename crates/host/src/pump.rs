@@ -400,7 +400,7 @@ impl Pump {
     /// Takes the records that have arrived, if requests wait for answers that may be among them: a WRITE or
     /// READ of a shared mapping can be executed here when those before it are answered.
     fn take_answers(&mut self, now: Instant) {
-        if self.rnic.in_flight() == 0 || !self.shm.has_shared_mappings() {
+        if self.rnic.in_flight() == 0 || !self.shm.has_mappings() {
             return;
         }
         for _ in 0..ANSWER_TURNS {

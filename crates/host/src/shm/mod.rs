@@ -553,11 +553,6 @@ impl ShmChannels {
         self.open == 0
     }
 
-    /// Whether requests can be executed in memory that a peer and this process have mapped.
-    pub(crate) fn has_shared_mappings(&mut self) -> bool {
-        self.open_channels().any(|(_, _, _, rings)| rings.has_shared_mappings())
-    }
-
     fn open_channels(&mut self) -> impl Iterator<Item = (usize, RawFd, QpnRange, &mut Rings)> {
         self.channels.iter_mut().enumerate().filter_map(|(index, channel)| match channel {
             Some(ShmChannel { stage: Stage::Open(rings), socket, theirs, .. }) => {
@@ -642,7 +637,7 @@ impl ShmChannels {
         }
     }
 
-    /// Whether [`Self::execute_at_once`] may succeed.
+    /// Whether a peer has announced memory that can be mapped here.
     #[inline]
     pub(crate) fn has_mappings(&self) -> bool {
         self.has_mappings
