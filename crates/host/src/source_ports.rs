@@ -7,26 +7,35 @@
 //! for no port in particular, and where one cannot be had the packets leave from port 4791.
 
 use crate::log::HOST;
-use link::udp::{ROCE_PORT, Socket};
+use link::udp::{ROCE_PORT, Route, Socket};
 use std::io;
+use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Number of different source ports.
 pub(crate) const PORTS: usize = 32;
 const FIRST: u16 = 0xf800;
+/// Source addresses of one port that have sockets of their own. Packets with further ones leave by a socket
+/// without an address.
+const SOURCES_MAX: usize = 4;
+
+/// What a socket that sends is bound to: the index of its port, and a source address with its interface.
+type Place = (usize, Option<(Ipv6Addr, u32)>);
 
 /// The sockets that devices of this process have open.
-static OPEN: Mutex<[Weak<Socket>; PORTS]> = Mutex::new([const { Weak::new() }; PORTS]);
+static OPEN: Mutex<Vec<(Place, Weak<Socket>)>> = Mutex::new(Vec::new());
 
-/// The process's socket with this index; created where no device has it.
-fn shared(index: usize) -> io::Result<Arc<Socket>> {
+/// The process's socket at this place; created where no device has it.
+fn shared(place: Place) -> io::Result<Arc<Socket>> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = open.get_mut(index).ok_or(io::ErrorKind::InvalidInput)?;
-    if let Some(socket) = known.upgrade() {
+    open.retain(|(_, socket)| socket.strong_count() > 0);
+    let known = open.iter().find(|(known, _)| *known == place).and_then(|(_, socket)| socket.upgrade());
+    if let Some(socket) = known {
         return Ok(socket);
     }
-    let socket = Arc::new(Socket::to_send_from(FIRST + index as u16)?);
-    *known = Arc::downgrade(&socket);
+    let (index, source) = place;
+    let socket = Arc::new(Socket::to_send_from(FIRST + index as u16, source)?);
+    open.push((place, Arc::downgrade(&socket)));
     Ok(socket)
 }
 
@@ -38,11 +47,20 @@ pub(crate) struct SourcePorts {
     ports: [Port; PORTS],
 }
 
-#[derive(Debug)]
-enum Port {
+#[derive(Default, Debug)]
+struct Port {
+    /// Sockets that are bound to the source address beside them.
+    bound: Vec<(Ipv6Addr, Sender)>,
+    /// The socket for all other packets.
+    unbound: Sender,
+}
+
+#[derive(Default, Debug)]
+enum Sender {
+    #[default]
     Unused,
     Open(Arc<Socket>),
-    /// The port could not be bound.
+    /// The port or the address could not be bound.
     Refused,
 }
 
@@ -53,30 +71,84 @@ pub(crate) fn index_of(source_port: u16) -> usize {
 
 impl SourcePorts {
     pub(crate) fn new(main: Arc<Socket>) -> Self {
-        Self { main: Some(main), ports: [const { Port::Unused }; PORTS] }
+        Self { main: Some(main), ports: [const { Port::new() }; PORTS] }
     }
 
     /// Closes the sockets: nothing is sent any more.
     pub(crate) fn sever(&mut self) {
         self.main = None;
-        self.ports = [const { Port::Unused }; PORTS];
+        self.ports = [const { Port::new() }; PORTS];
     }
 
-    /// The socket with this index, and its port.
-    pub(crate) fn open(&mut self, index: usize) -> Option<(&Socket, u16)> {
+    /// The socket with this index for packets of a route, and its port.
+    pub(crate) fn open(&mut self, index: usize, route: &Route) -> Option<(Arc<Socket>, u16)> {
         let main = self.main.as_ref()?;
-        let number = FIRST + index as u16;
         let port = self.ports.get_mut(index)?;
-        if matches!(port, Port::Unused) {
-            *port = shared(index).map(Port::Open).unwrap_or_else(|error| {
-                tracing::info!(target: HOST, "UDP source port {number} is refused: 4791 instead: {error}");
-                Port::Refused
-            });
+        let opened = port.bound_to(index, route).or_else(|| port.unbound(index));
+        Some(opened.map_or_else(|| (Arc::clone(main), ROCE_PORT), |socket| (socket, FIRST + index as u16)))
+    }
+
+    /// The socket with this index that is bound to no address, where it has this port.
+    pub(crate) fn unbound(&mut self, index: usize, port: u16) -> Option<Arc<Socket>> {
+        let socket = self.ports.get_mut(index)?.unbound(index)?;
+        (FIRST + index as u16 == port).then_some(socket)
+    }
+}
+
+impl Port {
+    const fn new() -> Self {
+        Self { bound: Vec::new(), unbound: Sender::Unused }
+    }
+
+    /// The socket that is bound to the source address of a route. Packets to groups have none: each of their
+    /// sends names the interface.
+    fn bound_to(&mut self, index: usize, route: &Route) -> Option<Arc<Socket>> {
+        if route.is_to_group() {
+            return None;
         }
-        Some(match port {
-            Port::Open(socket) => (socket, number),
-            _ => (main, ROCE_PORT),
+        let Route { source, interface, .. } = *route;
+        if let Some((_, known)) = self.bound.iter().find(|(address, _)| *address == source) {
+            return known.socket();
+        }
+        if self.bound.len() >= SOURCES_MAX {
+            return None;
+        }
+        let opened = Sender::open((index, Some((source, interface))));
+        let socket = opened.socket();
+        self.bound.push((source, opened));
+        socket
+    }
+
+    /// The socket that is bound to no address.
+    fn unbound(&mut self, index: usize) -> Option<Arc<Socket>> {
+        if matches!(self.unbound, Sender::Unused) {
+            self.unbound = Sender::open((index, None));
+        }
+        self.unbound.socket()
+    }
+}
+
+impl Sender {
+    fn open(place: Place) -> Self {
+        let number = FIRST + place.0 as u16;
+        shared(place).map(Self::Open).unwrap_or_else(|error| {
+            match place.1 {
+                Some((address, _)) => {
+                    tracing::info!(target: HOST, "UDP source port {number} of {address} is refused: {error}");
+                }
+                None => {
+                    tracing::info!(target: HOST, "UDP source port {number} is refused: 4791 instead: {error}");
+                }
+            }
+            Self::Refused
         })
+    }
+
+    fn socket(&self) -> Option<Arc<Socket>> {
+        match self {
+            Self::Open(socket) => Some(Arc::clone(socket)),
+            _ => None,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use rnic::{Fault, Gather, Gid, Path, Sink};
 use std::sync::Arc;
 use wire::icrc::ICRC_SIZE;
 use wire::opcode::MAX_HEADERS;
-use wire::{Flow, Identification, Packet, ROCE_PORT, pad_of};
+use wire::{Flow, Identification, Packet, pad_of};
 
 /// The packets that are about to be sent, and the sockets to send them from.
 #[derive(Debug)]
@@ -49,7 +49,16 @@ struct Batch {
     bulk: bool,
     /// Destination, and the index of the peer's socket in its group on port 4791.
     to: Option<(Destination, u32)>,
-    flow: Option<Flow>,
+    way: Option<Way>,
+}
+
+/// The way of packets with the same addresses and source port.
+#[derive(Debug)]
+struct Way {
+    socket: Arc<Socket>,
+    port: u16,
+    route: Route,
+    flow: Flow,
 }
 
 /// The addresses that the packets of a batch have in common, besides the source port.
@@ -78,6 +87,7 @@ impl Transmitter {
     /// Closes the sockets: in the child of a fork nothing is sent.
     pub(crate) fn sever(&mut self) {
         self.sockets.sever();
+        self.batches.iter_mut().for_each(|batch| (batch.to, batch.way) = (None, None));
         self.capture = None;
     }
 
@@ -109,14 +119,22 @@ impl Transmitter {
         let segments = batch.segments as u64;
         self.counters.sends += 1;
         self.counters.sent_datagrams += segments;
-        if let (Some((socket, port)), Some((to, _))) = (self.sockets.open(index), &batch.to) {
-            let route = to.route(self.interface);
-            if let (Some(capture), Some(flow)) = (&mut self.capture, &batch.flow)
-                && !capture.write(&envelope(&route, port, flow), bytes, batch.segment)
+        if let Some(Way { socket, port, route, flow }) = &batch.way {
+            if let Some(capture) = &mut self.capture
+                && !capture.write(&envelope(route, *port, flow), bytes, batch.segment)
             {
                 self.capture = None;
             }
-            if let Err(error) = socket.send(&route, bytes, batch.segment) {
+            let mut sent = socket.send(route, bytes, batch.segment);
+            // The address may have been removed meanwhile.
+            if let Err(error) = &sent
+                && socket.is_bound_to_address()
+                && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EADDRNOTAVAIL))
+                && let Some(unbound) = self.sockets.unbound(index, *port)
+            {
+                sent = unbound.send(route, bytes, batch.segment);
+            }
+            if let Err(error) = sent {
                 self.counters.note_send_error(&error, segments);
                 let to = route.destination;
                 tracing::debug!(target: HOST, %to, segments, "packets not sent: {error}");
@@ -151,15 +169,20 @@ impl Batch {
                 && self.to == Some(to))
     }
 
-    /// Begins a batch with its first packet, from the source port `port`.
-    fn begin(&mut self, to: (Destination, u32), port: u16, total: usize) {
+    /// Begins a batch with its first packet. `open` finds the way where the addresses are not the last ones.
+    fn begin(
+        &mut self,
+        to: (Destination, u32),
+        total: usize,
+        open: impl FnOnce(&Destination) -> Option<Way>,
+    ) {
         if self.staging.is_empty() {
             self.staging = vec![0; SEND_BYTES_MAX].into_boxed_slice();
         }
         self.segment = total;
-        if self.to != Some(to) || self.flow.is_none() {
+        if self.to != Some(to) || self.way.is_none() {
             self.to = Some(to);
-            self.flow = Some(flow_between(to.0.source.into(), to.0.destination.into(), port));
+            self.way = open(&to.0);
         }
     }
 
@@ -176,7 +199,7 @@ impl Batch {
         }
         body[headers.len() + length..].fill(0);
         let identification = Identification::ZERO.plus(self.segments as u16);
-        let mut icrc = self.flow.as_ref()?.seed(transport as u16, identification);
+        let mut icrc = self.way.as_ref()?.flow.seed(transport as u16, identification);
         icrc.transport(body);
         icrc_place.copy_from_slice(&icrc.finish());
         self.length += total;
@@ -205,8 +228,13 @@ impl Sink for Transmitter {
             self.batches[index].bulk = goes_on;
         }
         if self.batches[index].segments == 0 {
-            let port = self.sockets.open(index).map_or(ROCE_PORT, |(_, port)| port);
-            self.batches[index].begin(to, port, total);
+            let Self { sockets, interface, .. } = self;
+            self.batches[index].begin(to, total, |destination| {
+                let route = destination.route(*interface);
+                let (socket, port) = sockets.open(index, &route)?;
+                let flow = flow_between(route.source, route.destination, port);
+                Some(Way { socket, port, route, flow })
+            });
         }
         match self.batches[index].push(&headers[..headers_length], payload, pad) {
             Some(Ok(())) => self.filled |= 1 << index,

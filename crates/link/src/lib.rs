@@ -2,6 +2,7 @@
 //! crate moves datagrams and records and knows their addresses; it does not interpret their contents.
 pub mod attachment;
 pub mod interface;
+mod kept;
 pub mod lab;
 pub mod memory;
 #[cfg(test)]

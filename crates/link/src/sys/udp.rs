@@ -1,7 +1,7 @@
 //! UDP sockets: options, segmentation, and steering by classic BPF.
 
 use super::control::Control;
-use crate::udp::{Datagrams, Family, Route};
+use crate::udp::{Datagrams, Family, Named, Route};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -63,6 +63,27 @@ pub(crate) fn receive_buffer(fd: RawFd) -> io::Result<usize> {
 
 pub(crate) fn can_segment(fd: RawFd) -> bool {
     option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+}
+
+/// Makes this segment size the one of all sends that name none, 0 for none.
+pub(crate) fn keep_segment(fd: RawFd, bytes: u16) -> io::Result<()> {
+    set_raw(fd, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
+}
+
+/// Makes this traffic class the one of all packets of the route's IP version whose sends name none.
+pub(crate) fn keep_traffic_class(fd: RawFd, route: &Route, class: u16) -> io::Result<()> {
+    match route.is_v4() {
+        true => set_raw(fd, libc::IPPROTO_IP, libc::IP_TOS, class.into()),
+        false => set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class.into()),
+    }
+}
+
+/// As [`keep_traffic_class`], for the hop limit.
+pub(crate) fn keep_hop_limit(fd: RawFd, route: &Route, hops: u16) -> io::Result<()> {
+    match route.is_v4() {
+        true => set_raw(fd, libc::IPPROTO_IP, libc::IP_TTL, hops.into()),
+        false => set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, hops.into()),
+    }
 }
 
 /// Not in every libc's headers: `linux/udp.h`, `linux/in6.h`.
@@ -226,14 +247,29 @@ pub(crate) fn steer(fd: RawFd, qpn_bits: u32, factor: u32) -> io::Result<()> {
 // `sendmsg` and `recvmsg` of the C library are cancellation points, which they prepare for in each call.
 // These calls never block: the bare system calls suffice.
 
+/// Sends bytes to a route, with control messages for the parameters that are `named`.
 #[inline]
-pub(crate) fn send(fd: RawFd, family: Family, route: &Route, bytes: &[u8], segment: usize) -> io::Result<()> {
-    let mut control = Control::new();
-    if bytes.len() > segment {
-        control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &(segment as u16).to_ne_bytes());
-    }
-    put_route(&mut control, route);
+pub(crate) fn send(
+    fd: RawFd,
+    family: Family,
+    (route, named): (&Route, Named),
+    bytes: &[u8],
+) -> io::Result<()> {
     let (mut name, name_length) = address(family, route.destination, ROCE_PORT, route.interface);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // `sendto` has no control messages, and takes less time.
+    if named == Named::NOTHING {
+        let (data, name) = (bytes.as_ptr(), &raw const name);
+        // SAFETY: bytes and an address, with their lengths.
+        let sent =
+            unsafe { libc::syscall(libc::SYS_sendto, fd, data, bytes.len(), flags, name, name_length) };
+        return if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    }
+    let mut control = Control::new();
+    if let Some(segment) = named.segment {
+        control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
+    }
+    put_route(&mut control, route, named);
     let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: all zeros is a valid message; every pointer is to something that lives until the call returns.
     let sent = unsafe {
@@ -244,20 +280,33 @@ pub(crate) fn send(fd: RawFd, family: Family, route: &Route, bytes: &[u8], segme
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr();
         message.msg_controllen = control.len() as _;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags)
     };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// TTL of a socket by default: then no control message is needed.
-const DEFAULT_HOP_LIMIT: u8 = 64;
+/// TTL of a socket by default.
+pub(crate) const DEFAULT_HOP_LIMIT: u8 = 64;
 
 #[inline]
-fn put_route(control: &mut Control, route: &Route) {
-    let class = i32::from(route.traffic_class).to_ne_bytes();
-    let hops = i32::from(route.hop_limit).to_ne_bytes();
-    let (level, class_kind, hops_kind) = match route.source.to_ipv4_mapped() {
+fn put_route(control: &mut Control, route: &Route, named: Named) {
+    if named.source {
+        put_source(control, route);
+    }
+    let (level, class, hops) = match route.is_v4() {
+        true => (libc::SOL_IP, libc::IP_TOS, libc::IP_TTL),
+        false => (libc::SOL_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+    };
+    if named.traffic_class {
+        control.push(level, class, &i32::from(route.traffic_class).to_ne_bytes());
+    }
+    if named.hop_limit {
+        control.push(level, hops, &i32::from(route.hop_limit).to_ne_bytes());
+    }
+}
+
+fn put_source(control: &mut Control, route: &Route) {
+    match route.source.to_ipv4_mapped() {
         Some(source) => {
             let mut info = [0; 12];
             // A group is on the device's network, whether there is a route to it or not.
@@ -266,7 +315,6 @@ fn put_route(control: &mut Control, route: &Route) {
             }
             info[4..8].copy_from_slice(&source.octets());
             control.push(libc::SOL_IP, libc::IP_PKTINFO, &info);
-            (libc::SOL_IP, libc::IP_TOS, libc::IP_TTL)
         }
         None => {
             let mut info = [0; 20];
@@ -275,14 +323,7 @@ fn put_route(control: &mut Control, route: &Route) {
                 info[16..].copy_from_slice(&route.interface.to_ne_bytes());
             }
             control.push(libc::SOL_IPV6, libc::IPV6_PKTINFO, &info);
-            (libc::SOL_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT)
         }
-    };
-    if route.traffic_class != 0 {
-        control.push(level, class_kind, &class);
-    }
-    if route.hop_limit != DEFAULT_HOP_LIMIT {
-        control.push(level, hops_kind, &hops);
     }
 }
 
