@@ -6,12 +6,14 @@
 
 use rnic::{Instant, Nanos};
 
-/// Limit of work requests that are held back before all are sent as packets, and of their bytes.
+/// Limit of work requests that are held back before all are sent as packets, and of their bytes. Of two
+/// messages of 64 KiB the first asks for no acknowledgement, and both leave in one batch.
 const DEFERRED_MAX: usize = 64;
-/// The limit of held-back work requests where there are shared-memory channels: batches save less there, and
-/// a peer that gets fewer at once works while more are posted.
+const DEFERRED_BYTES_MAX: u64 = 128 << 10;
+/// The limits where there are shared-memory channels: batches save less there, and a peer that gets fewer at
+/// once works while more are posted.
 const DEFERRED_MAX_SHM: usize = 32;
-const DEFERRED_BYTES_MAX: u64 = 64 << 10;
+const DEFERRED_BYTES_MAX_SHM: u64 = 64 << 10;
 /// The same for long requests that this process executes itself: no peer waits for the first ones, and one
 /// system call for all of them costs less.
 const DEFERRED_BYTES_MAX_DIRECT: u64 = 512 << 10;
@@ -63,8 +65,11 @@ impl Batching {
     pub(crate) fn note_post_call(&mut self, has_channels: bool) -> bool {
         self.empty_since = None;
         self.polled = false;
-        let most = if has_channels { DEFERRED_MAX_SHM } else { DEFERRED_MAX };
-        let bytes = if self.executes { DEFERRED_BYTES_MAX_DIRECT } else { DEFERRED_BYTES_MAX };
+        let (most, bytes) = match has_channels {
+            true if self.executes => (DEFERRED_MAX_SHM, DEFERRED_BYTES_MAX_DIRECT),
+            true => (DEFERRED_MAX_SHM, DEFERRED_BYTES_MAX_SHM),
+            false => (DEFERRED_MAX, DEFERRED_BYTES_MAX),
+        };
         self.deferred >= most || self.deferred_bytes >= bytes
     }
 

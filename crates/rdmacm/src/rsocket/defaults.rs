@@ -17,11 +17,13 @@ pub(super) struct Defaults {
     pub(super) sizes: Sizes,
     /// Time that a blocking call polls before it sleeps, because a wake-up takes as long.
     pub(super) spin: Duration,
+    /// Whether calls poll for longer where that has helped: not where a file names the time.
+    pub(super) adapts: bool,
 }
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { sizes: Sizes::default(), spin: Duration::from_micros(30) }
+        Self { sizes: Sizes::default(), spin: Duration::from_micros(30), adapts: true }
     }
 }
 
@@ -38,7 +40,8 @@ fn read(folder: &Path) -> Defaults {
     };
     let requests = |name| number(name).map(|value| value.clamp(*REQUESTS.start(), *REQUESTS.end()));
     let bytes = |name| number(name).map(|value| (value as usize).clamp(*BYTES.start(), *BYTES.end()) & !1);
-    let Defaults { sizes, spin } = Defaults::default();
+    let Defaults { sizes, spin, .. } = Defaults::default();
+    let polling_time = number("polling_time");
     Defaults {
         sizes: Sizes {
             sends: requests("sqsize_default").unwrap_or(sizes.sends),
@@ -49,8 +52,9 @@ fn read(folder: &Path) -> Defaults {
             receive_bytes: bytes("mem_default").unwrap_or(sizes.receive_bytes),
             mappings: number("iomap_size").map_or(sizes.mappings, |value| unscale(scale(value))),
         },
-        spin: number("polling_time")
+        spin: polling_time
             .map_or(spin, |microseconds| Duration::from_micros(microseconds.into()).min(SPIN_MAX)),
+        adapts: polling_time.is_none(),
     }
 }
 
@@ -72,7 +76,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!((found.sizes.receive_bytes, found.sizes.send_bytes), (300_000, *BYTES.start()));
         assert_eq!((found.sizes.sends, found.sizes.mappings), (*REQUESTS.end(), 0));
-        assert_eq!(found.spin, Duration::ZERO);
+        assert_eq!((found.spin, found.adapts), (Duration::ZERO, false));
         assert_eq!(read(&folder), Defaults::default());
     }
 }

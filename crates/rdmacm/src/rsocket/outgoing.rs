@@ -5,7 +5,7 @@ use super::buffer::Buffer;
 use super::protocol::{LENGTH_MAX, Message};
 use super::queue_pair::QueuePair;
 use super::sizes::{CONTROL_REQUESTS, Sizes};
-use super::writes::{request, tail_bytes};
+use super::writes::{packet_bytes, request, tail_bytes};
 use abi::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, ibv_pd, ibv_sge};
 use door::Errno;
 
@@ -25,6 +25,8 @@ pub(super) struct Outgoing {
     requests_left: u32,
     /// Path MTU, if longer messages are sent by two requests.
     mtu: usize,
+    /// Payload of the packets of the last message that was sent by two requests; 0 where they differed.
+    packet: usize,
 }
 
 impl Outgoing {
@@ -34,7 +36,7 @@ impl Outgoing {
         // SAFETY: by this function's contract, `pd` outlives the buffer.
         let ring = unsafe { Buffer::new(pd, sizes.send_bytes, 0) }?;
         let requests_left = sizes.sends.saturating_sub(CONTROL_REQUESTS);
-        Ok(Self { at: 0, free: ring.length(), ring, requests_left, mtu: usize::MAX })
+        Ok(Self { at: 0, free: ring.length(), ring, requests_left, mtu: usize::MAX, packet: 0 })
     }
 
     /// Sends messages that are longer than the path MTU by two requests.
@@ -84,13 +86,14 @@ impl Outgoing {
         self.ring.put(self.at, bytes);
         let at = self.at;
         self.at = (at + length) % self.ring.length();
-        let Some(tail) = tail_bytes(length, self.mtu).filter(|_| message.is_some()) else {
+        let Some(tail) = tail_bytes(length, self.mtu, self.packet).filter(|_| message.is_some()) else {
             let (mut pieces, count) = self.ring.pieces(at, length);
             let mut whole = request(&mut pieces[..count], to, message, length as u64, IBV_SEND_SIGNALED);
             // SAFETY: the room counts as used until the request has completed.
             return unsafe { queue_pair.post(&mut whole) };
         };
         let body = length - tail;
+        self.packet = packet_bytes(body, self.mtu).unwrap_or(0);
         let (mut pieces, count) = self.ring.pieces(at, body);
         let (mut last, last_count) = self.ring.pieces((at + body) % self.ring.length(), tail);
         let behind = (to.0.wrapping_add(body as u64), to.1);

@@ -256,6 +256,11 @@ impl Inner {
         })
     }
 
+    /// Whether bytes may be sent before completions are taken.
+    pub(super) fn sends_ahead(&mut self, bytes: usize) -> bool {
+        self.phase == Phase::Connected && self.stream.as_mut().is_some_and(|stream| stream.sends_ahead(bytes))
+    }
+
     /// The stream, if the connection is or was established.
     pub(super) fn stream(&mut self) -> Result<&mut Stream, Errno> {
         match (self.phase, self.error) {

@@ -19,6 +19,10 @@ use door::Errno;
 /// Marks work request IDs of control messages. IDs of other sends are the length.
 const CONTROL: u64 = 1 << 62;
 
+/// Messages of so many bytes are sent before completions are taken, up to a number of bytes in a row.
+const AHEAD_FROM: usize = 16 << 10;
+const AHEAD_BYTES_MAX: usize = 256 << 10;
+
 /// A connection's send and receive rings, and its flow control.
 pub(super) struct Stream {
     /// Dropped before the memory that its requests name.
@@ -33,6 +37,8 @@ pub(super) struct Stream {
     pub(super) has_received: bool,
     /// The peer's queue pair can receive. Before that it would drop packets.
     open: bool,
+    /// Bytes that the program has passed since completions were taken last.
+    ahead: usize,
 }
 
 impl Stream {
@@ -58,6 +64,7 @@ impl Stream {
                 closing: Closing::new(),
                 has_received: false,
                 open: false,
+                ahead: 0,
             })
         }
     }
@@ -89,6 +96,7 @@ impl Stream {
 
     /// Takes completions, and sends credits. Every call on the socket runs it.
     pub(super) fn progress(&mut self) {
+        self.ahead = 0;
         loop {
             let mut completions = [ibv_wc::default(); BATCH];
             let Ok(completions) = self.queue_pair.completions.take(&mut completions) else {
@@ -188,6 +196,12 @@ impl Stream {
             self.incoming.granted();
             self.peer.granted();
         }
+    }
+
+    /// Whether so many bytes may be sent before completions are taken.
+    pub(super) fn sends_ahead(&mut self, bytes: usize) -> bool {
+        self.ahead += bytes;
+        bytes >= AHEAD_FROM && self.ahead <= AHEAD_BYTES_MAX
     }
 
     /// Whether bytes may be sent now.

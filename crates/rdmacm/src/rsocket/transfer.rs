@@ -2,6 +2,7 @@
 
 use super::closing::End;
 use super::socket::{Inner, Phase, Socket};
+use super::wait::Endpoint as _;
 use core::ffi::{c_int, c_void};
 use door::Errno;
 use std::time::Duration;
@@ -59,7 +60,8 @@ pub(super) fn send(socket: &Socket, pieces: &[&[u8]], flags: c_int) -> Result<us
     for piece in pieces {
         let mut rest = *piece;
         while !rest.is_empty() {
-            match socket.wait(nonblocking, time, |inner| attempt(inner, rest)) {
+            let ahead = attempt_ahead(&mut socket.lock(), rest).transpose();
+            match ahead.unwrap_or_else(|| socket.wait(nonblocking, time, |inner| attempt(inner, rest))) {
                 Ok(now) => (sent, rest) = (sent + now, &rest[now..]),
                 Err(_) if sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
@@ -71,6 +73,16 @@ pub(super) fn send(socket: &Socket, pieces: &[&[u8]], flags: c_int) -> Result<us
         }
     }
     Ok(sent)
+}
+
+/// Sends long messages without looking for completions before each: a look that finds none sends the packets
+/// that are held back to leave with those of the next message.
+fn attempt_ahead(inner: &mut Inner, bytes: &[u8]) -> Result<Option<usize>, Errno> {
+    if !inner.sends_ahead(bytes.len()) {
+        return Ok(None);
+    }
+    inner.used();
+    attempt(inner, bytes)
 }
 
 /// Sends as many bytes as there is room for; `None` when there is no room yet.

@@ -1,6 +1,6 @@
 //! Blocking calls on a socket, common to streams and datagrams.
 
-use super::defaults;
+use super::defaults::{self, Defaults};
 use super::sleep::{SLEEP_MAX, sleep};
 use core::ffi::c_int;
 use door::Errno;
@@ -8,6 +8,10 @@ use libc::pollfd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Time for which a call polls before it sleeps where the last sleep was shorter. While a program sleeps, the
+/// device's progress thread takes packets, and both then contend for the device.
+const SPIN_LONG: Duration = Duration::from_micros(200);
 
 /// State of a socket, behind its lock.
 pub(super) trait Endpoint {
@@ -37,11 +41,19 @@ pub(super) struct Shared<E> {
     /// Whether a thread sleeps on the descriptors; other threads wait on `woken`.
     polling: AtomicBool,
     woken: Condvar,
+    /// The last sleep was shorter than [`SPIN_LONG`].
+    polls_long: AtomicBool,
 }
 
 impl<E: Endpoint> Shared<E> {
     pub(super) fn new(fd: c_int, inner: E) -> Self {
-        Self { fd, inner: Mutex::new(inner), polling: AtomicBool::new(false), woken: Condvar::new() }
+        Self {
+            fd,
+            inner: Mutex::new(inner),
+            polling: AtomicBool::new(false),
+            woken: Condvar::new(),
+            polls_long: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, E> {
@@ -56,7 +68,7 @@ impl<E: Endpoint> Shared<E> {
         mut attempt: impl FnMut(&mut E) -> Result<Option<T>, Errno>,
     ) -> Result<T, Errno> {
         let deadline = time.map(|time| Instant::now() + time);
-        let spin = defaults::of_this_host().spin;
+        let &Defaults { spin, adapts, .. } = defaults::of_this_host();
         let mut inner = self.lock();
         inner.used();
         let mut spinning = None;
@@ -75,7 +87,8 @@ impl<E: Endpoint> Shared<E> {
             if nonblocking || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Errno(libc::EAGAIN));
             }
-            if spinning.get_or_insert_with(Instant::now).elapsed() < spin {
+            let polls_for = if self.polls_long.load(Ordering::Relaxed) { spin.max(SPIN_LONG) } else { spin };
+            if spinning.get_or_insert_with(Instant::now).elapsed() < polls_for {
                 drop(inner);
                 std::hint::spin_loop();
                 inner = self.lock();
@@ -99,7 +112,9 @@ impl<E: Endpoint> Shared<E> {
             self.polling.store(true, Ordering::Relaxed);
             let mut descriptors = inner.descriptors();
             drop(inner);
+            let asleep = Instant::now();
             let slept = sleep(&mut descriptors, Some(left), core::ptr::null());
+            self.polls_long.store(adapts && asleep.elapsed() < SPIN_LONG, Ordering::Relaxed);
             inner = self.lock();
             self.polling.store(false, Ordering::Relaxed);
             inner.take_events();

@@ -37,15 +37,31 @@ pub(super) fn request(
 /// the two would take a system call of its own, because the segments of one send have the same length
 /// (UDP_SEGMENT). A WRITE without immediate data is cut into equal packets, and a WRITE of four bytes less
 /// with immediate data makes one more of that length. One length in five cannot be split in this way, and
-/// takes another system call.
-pub(super) fn tail_bytes(length: usize, mtu: usize) -> Option<usize> {
+/// takes another system call. Where it can be cut to the packets of the `last` message, it is, so that both
+/// leave together: a message that ends with a grant is a little shorter than those before it.
+pub(super) fn tail_bytes(length: usize, mtu: usize, last: usize) -> Option<usize> {
     if length <= mtu {
         return None;
     }
+    let longest = last.saturating_sub(WORD);
+    let as_last = (longest.saturating_sub(WORD - 1)..=longest)
+        .find(|tail| (1..length).contains(tail) && packet_bytes(length - tail, mtu) == Some(last));
+    Some(as_last.unwrap_or_else(|| equal_tail(length, mtu)))
+}
+
+/// The tail with which most messages have packets of one length, and as few as possible.
+fn equal_tail(length: usize, mtu: usize) -> usize {
     let packets = (length + WORD).div_ceil(mtu);
     let packet = (length + WORD).div_ceil(packets).next_multiple_of(WORD);
     let least = (packet + 1).saturating_sub(2 * WORD);
-    Some(least.max(length.saturating_sub((packets - 1) * packet)))
+    least.max(length.saturating_sub((packets - 1) * packet))
+}
+
+/// Payload, with its pad, of each packet of a WRITE without immediate data; `None` where they differ.
+pub(super) fn packet_bytes(length: usize, mtu: usize) -> Option<usize> {
+    let packets = length.div_ceil(mtu);
+    let bytes = length.div_ceil(packets).next_multiple_of(WORD);
+    (bytes == (length / packets).next_multiple_of(WORD)).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -62,7 +78,7 @@ mod tests {
         for mtu in [256, 1024, 4096] {
             let (mut equal, mut all) = (0, 0);
             for length in mtu + 1..=17 * mtu {
-                let tail = tail_bytes(length, mtu).expect("it is long");
+                let tail = tail_bytes(length, mtu, 0).expect("it is long");
                 let (body, last) = (length - tail, wire_bytes(tail) + WORD);
                 assert!(last <= mtu && tail > 0 && body > 0, "{length} of {mtu}");
                 let packets = body.div_ceil(mtu);
@@ -72,7 +88,19 @@ mod tests {
             }
             assert!(equal * 100 >= all * 78, "{equal} of {all} at {mtu}");
         }
-        assert_eq!(tail_bytes(4096, 4096), None);
-        assert_eq!(tail_bytes(65536, 4096), Some(3849));
+        assert_eq!(tail_bytes(4096, 4096, 0), None);
+        assert_eq!(tail_bytes(65536, 4096, 0), Some(3849));
+    }
+
+    #[test]
+    fn a_message_that_is_cut_has_the_packets_of_those_before_it() {
+        let packet = packet_bytes(65536 - 3849, 4096);
+        assert_eq!(packet, Some(3856));
+        let length = 65520;
+        assert_ne!(packet_bytes(length - equal_tail(length, 4096), 4096), packet, "by itself");
+        let tail = tail_bytes(length, 4096, 3856).expect("it is long");
+        assert_eq!(packet_bytes(length - tail, 4096), packet);
+        assert_eq!(wire_bytes(tail) + WORD, 3856);
+        assert_eq!(tail_bytes(30000, 4096, 3856), Some(equal_tail(30000, 4096)), "no such cut");
     }
 }
