@@ -132,14 +132,8 @@ impl Sender {
     fn open(place: Place) -> Self {
         let number = FIRST + place.0 as u16;
         shared(place).map(Self::Open).unwrap_or_else(|error| {
-            match place.1 {
-                Some((address, _)) => {
-                    tracing::info!(target: HOST, "UDP source port {number} of {address} is refused: {error}");
-                }
-                None => {
-                    tracing::info!(target: HOST, "UDP source port {number} is refused: 4791 instead: {error}");
-                }
-            }
+            let address = place.1.map(|(address, _)| address);
+            tracing::info!(target: HOST, number, ?address, "a UDP source port is refused: {error}");
             Self::Refused
         })
     }

@@ -146,8 +146,8 @@ impl Bound {
 }
 
 impl Parameters {
-    /// The parameters that a send of so many bytes has to name, in segments of `size`, or in one datagram where
-    /// `size` is 0.
+    /// The parameters that a send of so many bytes has to name, in segments of `size`, or in one datagram
+    /// where `size` is 0.
     #[inline]
     fn named(&mut self, fd: RawFd, route: &Route, bytes: usize, size: u16) -> Named {
         let Self { segment, traffic_class, hop_limit } = self;
