@@ -134,6 +134,19 @@ pub(crate) struct Named {
 impl Named {
     pub(crate) const NOTHING: Self =
         Self { source: false, segment: None, traffic_class: false, hop_limit: false };
+
+    /// Those of a socket that keeps none: what differs from the kernel's default. Packets to groups have
+    /// another default, a hop limit of 1.
+    #[inline]
+    fn by_unbound(route: &Route, size: u16) -> Self {
+        let is_default = route.hop_limit == sys::udp::DEFAULT_HOP_LIMIT && !route.is_to_group();
+        Self {
+            source: true,
+            segment: (size != 0).then_some(size),
+            traffic_class: route.traffic_class != 0,
+            hop_limit: !is_default,
+        }
+    }
 }
 
 impl Bound {
@@ -281,12 +294,7 @@ impl Socket {
         let size = if bytes.len() > segment { segment as u16 } else { 0 };
         let sent = |named| sys::udp::send(self.raw(), self.family, (route, named), bytes);
         let Some(Bound { source, can_segment, parameters }) = &self.bound else {
-            return sent(Named {
-                source: true,
-                segment: (size != 0).then_some(size),
-                traffic_class: route.traffic_class != 0,
-                hop_limit: route.hop_limit != sys::udp::DEFAULT_HOP_LIMIT,
-            });
+            return sent(Named::by_unbound(route, size));
         };
         // Until the packets have left, no other thread changes what the socket keeps. One that finds the lock
         // taken names everything, as packets to a group do, whose sends have to name the interface.
@@ -361,6 +369,19 @@ mod tests {
             arrived += datagrams.length;
         }
         assert_eq!(arrived, bytes);
+    }
+
+    #[test]
+    fn packets_to_groups_name_their_hop_limit() {
+        let to = |destination: Ipv4Addr| Route {
+            source: local(1),
+            destination: destination.to_ipv6_mapped(),
+            interface: 1,
+            traffic_class: 0,
+            hop_limit: 64,
+        };
+        assert!(!Named::by_unbound(&to(Ipv4Addr::new(10, 0, 0, 1)), 0).hop_limit);
+        assert!(Named::by_unbound(&to(Ipv4Addr::new(239, 0, 0, 1)), 0).hop_limit, "the default is 1");
     }
 
     #[test]
