@@ -66,7 +66,7 @@ pub enum Next {
 }
 
 /// The sending half of a port. Fields are in memory order: the first cache line holds all that is read for a
-/// packet that finds the port free.
+/// packet that finds the port free, or that waits; the second one how the next packet is chosen.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Egress {
@@ -80,6 +80,10 @@ pub struct Egress {
     /// Priorities for which the last signal to the peer is Xoff, and those that the next pause frame names.
     xoff_sent: u8,
     announce: u8,
+    /// Queues that the watchdog has found in a storm.
+    storming: u8,
+    /// Queues get their next packet when the one before has left.
+    is_fed: bool,
     rate: Rate,
     /// How long before the port is free the next frame is committed to it.
     commitment: Span,
@@ -87,18 +91,20 @@ pub struct Egress {
     queued_bytes: u32,
     levels: Levels,
     round: RoundRobin,
-    queues: [Queue; CLASSES],
     deficits: [i32; CLASSES],
-    /// Queues get their next packet when the one before has left.
-    is_fed: bool,
+    queues: [Queue; CLASSES],
     paused_until: [Time; CLASSES],
     paused_since: [Time; CLASSES],
     resumed_at: [Time; CLASSES],
     paused_ps: [u64; CLASSES],
-    /// Queues that the watchdog has found in a storm.
-    storming: u8,
     incidents: Option<Box<Incidents>>,
 }
+
+const _: () = assert!(
+    core::mem::offset_of!(Egress, queued_bytes) + size_of::<u32>() <= 64
+        && core::mem::offset_of!(Egress, queues) <= 128,
+    "what a waiting packet needs is in the first cache line, and how the next one is chosen in the second"
+);
 
 impl Egress {
     /// A port of this rate, all queues empty.
@@ -112,20 +118,20 @@ impl Egress {
             shaped: shapers.fold(0, |mask, class| mask | 1 << class),
             xoff_sent: 0,
             announce: 0,
+            storming: 0,
+            is_fed: false,
             rate,
             commitment: rate.time_of(COMMITMENT_BYTES),
             refresh_at: Time::NEVER,
             queued_bytes: 0,
             levels: Levels::of(&profile.queues),
             round: RoundRobin::default(),
-            queues: [Queue::default(); CLASSES],
             deficits: [0; CLASSES],
-            is_fed: false,
+            queues: [Queue::default(); CLASSES],
             paused_until: [Time(0); CLASSES],
             paused_since: [Time(0); CLASSES],
             resumed_at: [Time(0); CLASSES],
             paused_ps: [0; CLASSES],
-            storming: 0,
             incidents: None,
         }
     }
@@ -210,6 +216,19 @@ impl Egress {
             }
         }
         Some(id)
+    }
+
+    /// The cache lines that a packet of this class needs.
+    #[inline]
+    pub fn lines(&self, class: usize, load: impl Fn(*const u8)) {
+        load(core::ptr::from_ref(self).cast());
+        load(core::ptr::from_ref(&self.queues[class]).cast());
+    }
+
+    /// The cache line of how the next packet is chosen.
+    #[inline]
+    pub fn choice_line(&self) -> *const u8 {
+        core::ptr::from_ref(&self.deficits).cast()
     }
 
     /// The packets that wait in the queue of a class, the oldest first.

@@ -20,10 +20,10 @@ struct Use {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Ingress {
-    pub(crate) counters: IngressCounters,
-    uses: [Use; CLASSES],
     /// Groups for which the last signal to the peer is Xoff.
     xoff_sent: u8,
+    pub(crate) counters: IngressCounters,
+    uses: [Use; CLASSES],
 }
 
 impl Default for Ingress {
@@ -193,6 +193,12 @@ impl Ingress {
             return PfcSignal::Xon;
         }
         PfcSignal::None
+    }
+
+    /// The cache line of what a group has in the buffer.
+    #[inline]
+    pub(crate) fn use_line(&self, group: u8) -> *const u8 {
+        core::ptr::from_ref(&self.uses[usize::from(group) % CLASSES]).cast()
     }
 
     /// The most that each group ever had.

@@ -159,12 +159,44 @@ impl Switch {
         &self.ports[usize::from(port)].egress
     }
 
+    /// The cache lines that releasing the memory of a packet that waits needs.
+    #[inline]
+    pub fn release_lines(&self, packet: &Packet, load: impl Fn(*const u8)) {
+        self.ports.get(usize::from(packet.ingress)).into_iter().for_each(|port| {
+            load(core::ptr::from_ref(port).cast());
+            load(port.ingress.use_line(packet.group));
+        });
+    }
+
     /// The port by which an arriving packet will leave, by its addresses and their hash alone: for drivers
     /// that prefetch the data that the packet needs.
     #[inline]
     pub fn expected_port(&self, packet: &Packet) -> Option<u16> {
         let port = if packet.leaf == self.number { Some(packet.exit) } else { self.routes.by_hash(packet) };
         port.filter(|port| usize::from(*port) < self.ports.len())
+    }
+
+    /// The cache lines that a packet needs when it arrives, for drivers that load them in advance: those of
+    /// the receiving half of `port`, and of the sending half of the port by which it will leave, which is
+    /// returned.
+    #[inline]
+    pub fn arrival_lines(&self, port: u16, packet: &Packet, load: impl Fn(*const u8)) -> Option<u16> {
+        load(core::ptr::from_ref(&self.ports[usize::from(port)]).cast());
+        let out = self.expected_port(packet)?;
+        let egress = &self.ports[usize::from(out)].egress;
+        egress.lines(usize::from(packet.class()) % CLASSES, &load);
+        Some(out)
+    }
+
+    /// The cache lines that a packet needs when it has to wait at the port by which it will leave.
+    #[inline]
+    pub fn queueing_lines(&self, port: u16, packet: &Packet, load: impl Fn(*const u8)) {
+        let out = self.expected_port(packet).unwrap_or(port);
+        if self.ports[usize::from(out)].egress.queued_bytes() > 0 {
+            let SwitchPort { profile, ingress, .. } = &self.ports[usize::from(port)];
+            let groups = &self.profiles[usize::from(*profile)].group_of_class;
+            load(ingress.use_line(groups[usize::from(packet.class) % CLASSES]));
+        }
     }
 
     /// Counters of packets that arrived at a port.

@@ -72,6 +72,21 @@ impl Qpns {
         (self.ranges[range].slots[slot] as usize).checked_sub(1)
     }
 
+    /// The line of the ranges.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn lines(&self, load: &impl Fn(*const u8)) {
+        load(self.ranges.as_ptr().cast());
+    }
+
+    /// The line of a number.
+    #[cfg(feature = "simulation")]
+    #[inline]
+    pub(crate) fn lines_of(&self, qpn: Qpn, load: &impl Fn(*const u8)) {
+        if let Some((range, slot)) = self.position(qpn) {
+            load(core::ptr::from_ref(&self.ranges[range].slots[slot]).cast());
+        }
+    }
+
     #[inline]
     fn position(&self, qpn: Qpn) -> Option<(usize, usize)> {
         let after = self.ranges.partition_point(|range| range.first <= qpn.value());

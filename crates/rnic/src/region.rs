@@ -324,6 +324,14 @@ impl Regions {
         if fits { entry.piece(sge.address, sge.length) } else { None }
     }
 
+    /// The line of the slot that was looked up last.
+    #[cfg(feature = "simulation")]
+    #[inline]
+    pub(crate) fn lines(&self, load: &impl Fn(*const u8)) {
+        let (_, serial) = self.last.get();
+        self.slots.get(self.slot(serial)).into_iter().for_each(|slot| load(core::ptr::from_ref(slot).cast()));
+    }
+
     /// The memory that a peer names.
     #[inline(always)]
     pub(crate) fn remote(

@@ -1,11 +1,12 @@
 //! Virtual time: devices in a network that exists only as a queue of packets, driven by a clock that jumps
 //! from one event to the next. A run is a pure function of its seed.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod dice;
 pub mod experiment;
 #[cfg(unix)]
 pub mod input;
 pub mod report;
+mod sys;
 pub mod torture;
 pub mod world;

@@ -11,6 +11,7 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("crates/rnic/tests/it/capacity.rs", "an allocator that counts, for a test"),
     ("crates/nvme/src/sys/", "io_uring, calls on files"),
     ("crates/buffer/src/sys/", "memory of the allocator and mappings"),
+    ("crates/sim/src/sys/", "instructions that load cache lines"),
     ("crates/rdma/src/sys/", "calls into libibverbs and librdmacm"),
     ("crates/door/src/", "the frame of functions that C calls, and errno"),
     ("crates/verbs/src/", "the C ABI of libibverbs"),

@@ -119,6 +119,19 @@ impl Control {
         }
     }
 
+    /// The lines of the algorithm's state.
+    #[cfg(feature = "simulation")]
+    #[inline]
+    pub(crate) fn lines(&self, load: &impl Fn(*const u8)) {
+        let (first, bytes): (*const u8, usize) = match self {
+            Self::Off { .. } | Self::Adaptive(_) => return,
+            Self::Dcqcn(algorithm) => (core::ptr::from_ref(&**algorithm).cast(), size_of::<Dcqcn>()),
+            Self::Swift(algorithm) => (core::ptr::from_ref(&**algorithm).cast(), size_of::<Swift>()),
+            Self::Hpcc(algorithm) => (core::ptr::from_ref(&**algorithm).cast(), size_of::<Hpcc>()),
+        };
+        (0..bytes + 63).step_by(64).for_each(|at| load(first.wrapping_add(at)));
+    }
+
     pub(crate) fn told(&mut self, hops: &[Hop]) {
         if let Some(algorithm) = self.algorithm() {
             algorithm.told(hops);

@@ -146,6 +146,13 @@ impl Turns {
         Some((at, index))
     }
 
+    /// The lines of the first entries of the lists.
+    #[cfg(feature = "simulation")]
+    pub(super) fn lines(&self, load: &impl Fn(*const u8)) {
+        load(self.ready.as_slices().0.as_ptr().cast());
+        load(self.timers.as_slice().as_ptr().cast());
+    }
+
     /// The queue pairs whose turn to send, and whose timer, comes next.
     #[cfg(feature = "simulation")]
     pub(super) fn next(&self) -> impl Iterator<Item = usize> {

@@ -214,15 +214,21 @@ impl Qp {
         })
     }
 
-    /// Reads a field of each cache line that packets need.
+    /// The lines of the queue pair itself.
     #[cfg(feature = "simulation")]
     #[inline]
-    pub(crate) fn prefetch(&self) {
-        let Common { qpn, attr, path, counters, congestion, .. } = &self.common;
-        let own = qpn.value() ^ attr.destination.value() ^ u32::from(path.source_port);
-        let counted = counters.sent_packets ^ counters.received_packets;
-        let roles = self.requester.prefetch() ^ self.responder.prefetch() ^ counted as u32;
-        core::hint::black_box(own ^ roles ^ congestion.rate_bps().map_or(0, |bps| bps as u32));
+    pub(crate) fn lines(&self, load: &impl Fn(*const u8)) {
+        let first: *const u8 = core::ptr::from_ref(self).cast();
+        (0..size_of::<Self>()).step_by(64).for_each(|at| load(first.wrapping_add(at)));
+    }
+
+    /// The lines of its lists, and of its congestion control.
+    #[cfg(feature = "simulation")]
+    #[inline]
+    pub(crate) fn queue_lines(&self, load: &impl Fn(*const u8)) {
+        self.requester.lines(load);
+        self.responder.lines(load);
+        self.common.congestion.lines(load);
     }
 }
 

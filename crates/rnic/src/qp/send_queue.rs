@@ -95,6 +95,15 @@ impl SendQueue {
         if entry.inline || entry.sge_count != 1 { None } else { self.sges.get(at) }
     }
 
+    /// The lines of the oldest request.
+    #[cfg(feature = "simulation")]
+    #[inline]
+    pub(crate) fn lines(&self, load: &impl Fn(*const u8)) {
+        let entry: Option<*const u8> = self.entries.front().map(|entry| core::ptr::from_ref(entry).cast());
+        entry.into_iter().for_each(|entry| [0, 64].iter().for_each(|at| load(entry.wrapping_add(*at))));
+        self.sges.front().into_iter().for_each(|sge| load(core::ptr::from_ref(sge).cast()));
+    }
+
     pub(crate) fn front(&self) -> Option<&SendEntry> {
         self.entries.front()
     }

@@ -114,6 +114,8 @@ struct Division {
     /// The nodes that have any, in ascending order; those before `next` had their turn.
     waiting: Vec<u32>,
     next: usize,
+    /// Where the events of the node whose turn it is begin.
+    from: usize,
     /// Where the events of each node end; 0 for those that have none.
     ends: Vec<u32>,
 }
@@ -122,7 +124,7 @@ impl Division {
     fn new(nodes: Nodes) -> Self {
         let ends = vec![0; nodes.count];
         let (events, owners, waiting) = (Vec::new(), Vec::new(), Vec::new());
-        Self { nodes, events, owners, waiting, next: 0, ends }
+        Self { nodes, events, owners, waiting, next: 0, from: 0, ends }
     }
 
     /// Takes the events of a window.
@@ -168,6 +170,7 @@ impl Division {
         if self.next == self.waiting.len() {
             self.ends[*node as usize] = 0;
         }
+        self.from = from as usize;
         &self.events[from as usize..to as usize]
     }
 }
@@ -363,9 +366,13 @@ impl Events {
         Some(Due { at: Time(event.at()), key: event.key(), packet: event.packet() })
     }
 
-    /// The events of this node that are still to be handled: keys, and packets where they name one.
-    pub(crate) fn ahead(&self) -> impl Iterator<Item = (u32, Option<PacketId>)> {
-        self.current[self.done..].iter().map(|event| (event.key(), event.packet()))
+    /// The event that is about so many events behind the next one, in this node's turn or a later one: its
+    /// key, and the packet if it names one. None where nodes are not driven one by one.
+    #[inline(always)]
+    pub(crate) fn ahead(&self, distance: usize) -> Option<(u32, Option<PacketId>)> {
+        let Some(division) = &self.division else { return None };
+        let event = division.events.get(division.from + self.done + distance)?;
+        Some((event.key(), event.packet()))
     }
 
     /// The time of the next event. Not to be called while a window is being worked on.

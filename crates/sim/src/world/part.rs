@@ -6,7 +6,7 @@ use super::host::{Attachment, Context, Echoes, Host, Kind, Receiving};
 use super::link_state::{LinkState, SwitchPorts, kind};
 use super::live::LiveHosts;
 use super::placed_switch::PlacedSwitch;
-use super::prefetch::prefetch;
+use super::prefetch::{Ahead, is_large};
 use super::scenario::Forgery;
 use fabric::{Packets, Time};
 use std::collections::BTreeMap;
@@ -43,7 +43,6 @@ impl Part {
         let mut handled = 0;
         self.links.events.tune();
         while self.links.events.turn(end) {
-            prefetch(&self.links, &self.hosts, &self.switches, &self.packets);
             handled += self.drive(live);
         }
         self.events += handled;
@@ -58,6 +57,7 @@ impl Part {
     }
 
     /// Handles the events of the current node; returns their number.
+    #[inline(always)]
     fn drive(&mut self, live: &mut Option<&mut dyn LiveHosts>) -> u64 {
         let mut handled = 0;
         let mut context = Context {
@@ -77,8 +77,14 @@ impl Part {
             cards: &mut self.cards,
             forgeries: &self.forgeries,
         };
+        let is_large = is_large(context.links.lanes.len());
         while let Some(due) = context.links.events.next() {
             handled += 1;
+            if is_large {
+                let LinkState { lanes, events, contents, .. } = &*context.links;
+                let (hosts, switches, packets) = (&self.hosts[..], &self.switches[..], &*context.packets);
+                Ahead { lanes, events, contents, hosts, switches, packets }.load();
+            }
             let line = &context.links.lanes[(due.key >> 2) as usize];
             // Arrivals are for the far end of a lane, everything else for the port that sends into it.
             let (node, port, is_host) = match due.key & 3 {

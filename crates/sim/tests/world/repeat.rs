@@ -102,6 +102,26 @@ fn nodes_that_take_turns_leave_no_trace() {
     }
 }
 
+/// With more than a thousand ports, lines of memory are loaded before they are needed.
+#[test]
+fn loading_memory_in_advance_leaves_no_trace() {
+    let run = |captures: &[u32]| {
+        let mut scenario = scenario(1, Spread::Hash, 0, 1);
+        let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(500));
+        scenario.topology = fat_tree(10, Speeds { hosts: link, fabric: link }).unwrap();
+        scenario.switches = lossless_switches(&scenario.topology, &Lossless::default());
+        scenario.hosts = vec![scenario.hosts[0].clone(); 250];
+        let flows = scenario.flows.iter().cycle().zip(0..250);
+        let flows = flows.map(|(flow, from)| Flow { from, to: (from * 7 + 3) % 250, ..*flow });
+        scenario.flows = flows.filter(|flow| flow.from != flow.to).collect();
+        scenario.watch = Watch { captures: captures.to_vec(), ..Watch::default() };
+        run(&scenario)
+    };
+    let together = run(&[0]);
+    assert!(together.flows.iter().all(|flow| flow.finished != Time::NEVER), "everything is done");
+    assert_eq!(run(&[]), together);
+}
+
 #[test]
 fn who_watches_changes_nothing() {
     let watched = scenario(1, Spread::Random, u32::MAX / 1000, 1);

@@ -385,12 +385,11 @@ impl Requester {
         self.has_work() && !(qp.timers.is_set(Timer::Pace) && self.resend.is_empty())
     }
 
-    /// Reads a field of each cache line that packets need.
+    /// The lines of the oldest request.
     #[cfg(feature = "simulation")]
     #[inline]
-    pub(super) fn prefetch(&self) -> u32 {
-        let places = self.cursor as u32 ^ self.next.value() ^ self.queue.len() as u32;
-        places ^ self.resend.len() as u32 ^ self.pace_at.0 as u32
+    pub(super) fn lines(&self, load: &impl Fn(*const u8)) {
+        self.queue.lines(load);
     }
 
     /// Sends the next request packet, executes the next local request, or finds that it must wait. (Inlined

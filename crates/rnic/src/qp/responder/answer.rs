@@ -91,9 +91,12 @@ pub(super) struct Answers {
 }
 
 impl Answers {
+    /// The lines of the place of the next answer: most have the first place.
     #[cfg(feature = "simulation")]
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
+    #[inline]
+    pub(super) fn lines(&self, load: &impl Fn(*const u8)) {
+        let first: *const u8 = self.queue.as_slices().0.as_ptr().cast();
+        [0, 64].iter().for_each(|at| load(first.wrapping_add(*at)));
     }
 
     #[inline]

@@ -118,6 +118,24 @@ pub(super) struct Context<'a> {
 }
 
 impl Host {
+    /// The cache lines of the host itself, without the device.
+    #[inline(always)]
+    pub(super) fn load_first(&self, load: impl Fn(*const u8)) {
+        fn line<T>(value: &T) -> *const u8 {
+            std::ptr::from_ref(value).cast()
+        }
+        let Self { number, clocks, seat, starts, posters, egress, .. } = self;
+        [line(number), line(clocks), line(seat), line(starts), line(posters)].into_iter().for_each(&load);
+        egress.lines(0, load);
+    }
+
+    /// Those that it points to.
+    #[inline(always)]
+    pub(super) fn load_second(&self, load: impl Fn(*const u8)) {
+        load(self.clocks.as_ptr().cast());
+        self.egress.lines(3, load);
+    }
+
     pub(super) fn new(
         (number, kind, lane): (u32, u16, u32),
         device: Device,
