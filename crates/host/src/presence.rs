@@ -10,8 +10,8 @@ const CALL_EVERY: Nanos = Nanos::from_micros(25);
 /// call once or twice per message.
 const CALLS_MIN: u64 = 3;
 
-/// Bytes whose copy, to or from a peer's memory, counts as one call: they take half of [`CALL_EVERY`]. A program
-/// that posts long requests calls once in a copy, and serves the network all the same.
+/// Bytes whose copy, to or from a peer's memory, counts as one call: they take half of [`CALL_EVERY`]. A
+/// program that posts long requests calls once in a copy, and serves the network all the same.
 const COPIED_PER_CALL: u32 = 128 << 10;
 
 /// Time for which a wait for completions counts as polling: the progress thread only ticks while a program

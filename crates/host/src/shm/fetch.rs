@@ -3,7 +3,7 @@
 //! and its program may not reuse the buffer before, so the payload is still there when it is fetched.
 
 use super::direct::PeerMemory;
-use super::rings::{BY_REFERENCE, SAME_PATH};
+use super::flags::{BY_REFERENCE, SAME_PATH};
 use super::stream::MEASURED_FROM;
 use crate::sys::memory::ProcessMemory;
 use crate::sys::other_process::{Copy, OtherProcess};
@@ -73,8 +73,8 @@ impl Reference {
 pub(super) const TOGETHER_MAX: usize = 8;
 
 /// Payloads that were fetched before their records are handled, into the receives that the records will
-/// probably take. One system call for several payloads costs less than one for each. Where a record then takes
-/// another receive, or is refused, the program has got nothing: its receive is still posted.
+/// probably take. One system call for several payloads costs less than one for each. Where a record then
+/// takes another receive, or is refused, the program has got nothing: its receive is still posted.
 #[derive(Default, Debug)]
 pub(super) struct FetchedAhead {
     /// End positions of the records, and their payloads, the oldest first.
@@ -98,8 +98,8 @@ impl FetchedAhead {
     }
 
     /// Fetches payloads from the sender's memory together: `waiting` are the references of consecutive SENDs
-    /// and the end positions of their records, `receives` the memory that they will fill. Returns the number of
-    /// bytes; 0 where there are not several.
+    /// and the end positions of their records, `receives` the memory that they will fill. Returns the number
+    /// of bytes; 0 where there are not several.
     pub(super) fn fetch(
         &mut self,
         sender: &OtherProcess,
@@ -128,8 +128,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// The SEND of a record, and those that follow it in the ring on the same path: whole messages to one queue
-    /// pair, each with a reference.
+    /// The SEND of a record, and those that follow it in the ring on the same path: whole messages to one
+    /// queue pair, each with a reference.
     pub(super) fn behind(
         reader: &Reader,
         first: &Record,

@@ -9,6 +9,7 @@
 
 mod direct;
 mod fetch;
+mod flags;
 mod forwarded;
 mod handshake;
 mod rings;
@@ -668,8 +669,8 @@ impl ShmChannels {
         }
     }
 
-    /// Requests wake-ups of `sleeper` from peers from now on. True when records wait already, room for which a
-    /// queue pair waits, or requests for the next round, so that it must not sleep.
+    /// Requests wake-ups of `sleeper` from peers from now on. True when records wait already, room for which
+    /// a queue pair waits, or requests for the next round, so that it must not sleep.
     pub(crate) fn sleep(&mut self, sleeper: Sleeper) -> bool {
         let has_later = self.has_later;
         self.open_channels().fold(has_later, |busy, (_, _, _, rings)| busy | rings.sleep(sleeper))

@@ -7,6 +7,7 @@ use super::direct::PeerMemory;
 use super::fetch::{
     FetchedAhead, Fetching, REFERENCE_BYTES, Reference, TOGETHER_MAX, Waiting, is_whole_send, sender_of,
 };
+use super::flags::{BY_REFERENCE, FORWARDED, SAME_PATH};
 use super::forwarded::{self, FORWARDED_BYTES};
 use super::stream::{MEASURED_FROM, Measured, Method, Streams, kind_of};
 use crate::clock;
@@ -26,12 +27,6 @@ use tracing::debug;
 use wire::opcode::MAX_HEADERS;
 use wire::{Packet, Qpn, Reth};
 
-/// Flag of a record: source and destination are those of the record before it, and are left out.
-pub(super) const SAME_PATH: u16 = 1;
-/// Flag of a record: a forwarded XRC request. The fields of [`forwarded`] replace the addresses.
-const FORWARDED: u16 = 2;
-/// Flag of a record: a [`Reference`] to the payload, which the reader fetches, takes the payload's place.
-pub(super) const BY_REFERENCE: u16 = 4;
 /// Bytes of source GID, destination GID, traffic class and hop limit.
 const ADDRESSES_BYTES: usize = 34;
 /// Limit of records that are taken from one channel before the next channel is read, and before

@@ -99,11 +99,11 @@ impl Device {
         self.queue_pairs.with(&mut self.resources, qpn, |qp, resources| qp.post_send(resources, request, now))
     }
 
-    /// Executes and completes a request in place of posting it, where `execute` can: a WRITE without immediate
-    /// data, READ or atomic on a shared-memory channel, with nothing of its queue pair before it. `execute`
-    /// gets the path, the numbers of both queue pairs and the request, and returns whether it has executed it;
-    /// `now` is called where there is a completion, which contains the time.
-    /// False where the request has to be posted; the contents of its range are undefined then.
+    /// Executes and completes a request in place of posting it, where `execute` can: a WRITE without
+    /// immediate data, READ or atomic on a shared-memory channel, with nothing of its queue pair before it.
+    /// `execute` gets the path, the numbers of both queue pairs and the request, and returns whether it has
+    /// executed it; `now` is called where there is a completion, which contains the time. False where the
+    /// request has to be posted; the contents of its range are undefined then.
     #[inline]
     pub fn execute_at_once(
         &mut self,

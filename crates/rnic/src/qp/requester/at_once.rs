@@ -1,6 +1,6 @@
-//! Requests that are executed in the call that posts them: those to memory that the peer shares, where nothing
-//! of their queue pair is before them. Such a request needs no entry in the send queue and no turn, which would
-//! take longer than a copy of a page.
+//! Requests that are executed in the call that posts them: those to memory that the peer shares, where
+//! nothing of their queue pair is before them. Such a request needs no entry in the send queue and no turn,
+//! which would take longer than a copy of a page.
 
 use super::{Requester, complete, wants_completion};
 use crate::access::Access;
@@ -88,8 +88,8 @@ impl Requester {
         done
     }
 
-    /// Whether nothing is posted or outstanding, and the peer, at the other end of a shared-memory channel, is
-    /// ready for requests.
+    /// Whether nothing is posted or outstanding, and the peer, at the other end of a shared-memory channel,
+    /// is ready for requests.
     #[inline(always)]
     fn is_at_rest(&self, cx: &Context<'_>) -> bool {
         let qp = &*cx.qp;

@@ -15,7 +15,8 @@ use wire::{Reth, Rkey};
 
 impl Requester {
     /// Delays a long request where the driver wants it executed directly: until the requests before it, which
-    /// are in the channel, are answered, or until the driver resumes the queue pair. `None` where it may begin.
+    /// are in the channel, are answered, or until the driver resumes the queue pair. `None` where it may
+    /// begin.
     #[inline]
     pub(super) fn wait_for_direct_execution<S: Sink>(
         &mut self,

@@ -139,8 +139,8 @@ impl Responder {
         self.inbound.is_some()
     }
 
-    /// The memory of the queue pair's own receives with one element each, the oldest first, up to the first one
-    /// that has more or is not pinned. None while a SEND is in progress.
+    /// The memory of the queue pair's own receives with one element each, the oldest first, up to the first
+    /// one that has more or is not pinned. None while a SEND is in progress.
     pub(in crate::qp) fn next_receives<'a>(
         &'a self,
         pd: Pd,
