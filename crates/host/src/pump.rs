@@ -364,7 +364,9 @@ impl Pump {
     fn fill_with(&mut self, now: Instant, may_call: bool) {
         self.batching.note_transmission();
         self.held_since = None;
-        self.shm.begin_round();
+        if self.shm.begin_round() {
+            self.rnic.resume();
+        }
         self.take_answers(now);
         if let Some(lab) = &mut self.lab {
             lab.begin(now);
@@ -620,7 +622,6 @@ impl Pump {
     pub(crate) fn tick(&mut self, now: Instant) {
         self.run_timers(now);
         if self.batching.note_tick() && self.has_unsent() {
-            self.rnic.resume();
             self.transmit(now);
         }
     }

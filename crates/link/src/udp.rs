@@ -296,8 +296,9 @@ impl Socket {
         let Some(Bound { source, can_segment, parameters }) = &self.bound else {
             return sent(Named::by_unbound(route, size));
         };
-        // Until the packets have left, no other thread changes what the socket keeps. One that finds the lock
-        // taken names everything, as packets to a group do, whose sends have to name the interface.
+        // The lock keeps other threads from changing the socket's parameters until the packets have left. A
+        // thread that finds it taken names all parameters. So does a send to a group, because it has to name
+        // the interface.
         if let Ok(mut parameters) = parameters.try_lock()
             && source.to_bits() == route.source.to_bits()
             && !route.is_to_group()

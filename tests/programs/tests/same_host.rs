@@ -107,6 +107,14 @@ fn atomics_of_four_programs_and_of_the_owners_processor_do_not_overlap() {
     }
 }
 
+/// One round of the device copies a mebibyte; the next request waits for the next round. The program waits
+/// for an event meanwhile, so the progress thread has to begin that round.
+#[test]
+fn long_requests_of_a_program_that_sleeps_are_all_executed() {
+    let alone = alone();
+    perftest::expect(&alone, &alone, "ib_read_bw -e -s 1048576 -n 3000");
+}
+
 /// `ROCKERY_TEST_PROCESSES` sets another number.
 #[test]
 fn a_thousand_processes_leak_nothing() {

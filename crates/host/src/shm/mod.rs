@@ -617,9 +617,9 @@ impl ShmChannels {
         self.has_later
     }
 
-    /// Begins a round, in which the requests that waited for it are executed.
-    pub(crate) fn begin_round(&mut self) {
-        self.has_later = false;
+    /// Begins a round. Whether requests have waited for it, so that their queue pairs have to be resumed.
+    pub(crate) fn begin_round(&mut self) -> bool {
+        std::mem::take(&mut self.has_later)
     }
 
     /// Ends a round: no more requests are executed on peers' memory, and peers are woken that sleep while
@@ -645,7 +645,8 @@ impl ShmChannels {
     }
 
     /// Executes a request on memory of the peer that is mapped here, if the peer grants it; see
-    /// [`rnic::Device::execute_at_once`]. [`Self::end_execution`] follows the last one of a call.
+    /// [`rnic::Device::execute_at_once`]. [`Self::end_execution`] follows the last one of a call; one that is
+    /// not executed ends the series itself.
     #[inline]
     pub(crate) fn execute_at_once(
         &mut self,
@@ -658,7 +659,12 @@ impl ShmChannels {
             self.end_execution();
             self.busy = Some(path.channel);
         }
-        self.rings(path.channel).is_some_and(|rings| rings.execute_at_once(path, qpns, reth, direct))
+        let rings = self.rings(path.channel);
+        let done = rings.is_some_and(|rings| rings.execute_at_once(path, qpns, reth, direct));
+        if !done {
+            self.end_execution();
+        }
+        done
     }
 
     /// Ends a series of [`Self::execute_at_once`]: the peer may revoke its grants.

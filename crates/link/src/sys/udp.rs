@@ -70,7 +70,7 @@ pub(crate) fn keep_segment(fd: RawFd, bytes: u16) -> io::Result<()> {
     set_raw(fd, libc::SOL_UDP, libc::UDP_SEGMENT, bytes.into())
 }
 
-/// Makes this traffic class the one of all packets of the route's IP version whose sends name none.
+/// Sets the traffic class of packets, of the route's IP version, that are sent without one of their own.
 pub(crate) fn keep_traffic_class(fd: RawFd, route: &Route, class: u16) -> io::Result<()> {
     match route.is_v4() {
         true => set_raw(fd, libc::IPPROTO_IP, libc::IP_TOS, class.into()),
