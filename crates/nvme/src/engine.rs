@@ -24,6 +24,9 @@ const RING_ENTRIES: u32 = 256;
 /// until the hosts have their responses and send new commands; a limit per round sends the first responses
 /// while the others are still queued.
 const ROUND_COMPLETIONS: usize = 2;
+/// Operations that are submitted to the kernel at once. It passes them to the disk when it has prepared all,
+/// at 2 us each, and a disk that has finished everything else is idle meanwhile.
+const SUBMITTED_AT_ONCE: usize = 4;
 /// Bytes that Verify and Compare read at a time.
 const PIECE: usize = 256 << 10;
 
@@ -196,7 +199,7 @@ impl Engine {
         };
         let task = match file.filter(|_| task.suits_a_ring()) {
             Some(file) => match self.hand_over(task, &file) {
-                None => return,
+                None => return self.submit_if_many(),
                 Some(task) => task,
             },
             None => task,
@@ -225,6 +228,12 @@ impl Engine {
         {
             // The kernel took none of the operations.
             tracing::warn!("io_uring took no operations, and gets them again in the next round: {error}");
+        }
+    }
+
+    fn submit_if_many(&mut self) {
+        if matches!(&self.ring, RingState::Here(ring) if ring.unsubmitted() >= SUBMITTED_AT_ONCE) {
+            self.submit();
         }
     }
 
@@ -546,4 +555,33 @@ fn copy(namespace: &Namespace, offset: u64, length: u64, sources: &[(u64, u64)],
         done += *bytes as usize;
     }
     write(namespace, offset, data, 0..done, durable).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Identity;
+
+    #[test]
+    fn many_operations_reach_the_disk_before_the_round_ends() {
+        const BYTES: u64 = 1 << 16;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk");
+        FileStore::extend(&path, BYTES).unwrap();
+        let store = Store::File(Arc::new(FileStore::open(&path, 4096, false, true).unwrap()));
+        let identity = Identity::of(&"nqn.2024-01.org.example:disk".parse().unwrap(), 1);
+        let namespace = Arc::new(Namespace::new(1, identity, 4096, BYTES, store));
+        let mut engine = Engine::new();
+        let unsubmitted: Vec<_> = { 0..SUBMITTED_AT_ONCE as u16 + 1 }
+            .map(|cid| {
+                let read = Action::Read(Buffer::zeroed(4096));
+                engine.begin(Task::new(cid, read, Some(Arc::clone(&namespace)), 0, 4096));
+                let RingState::Here(ring) = &engine.ring else { panic!("the test needs io_uring") };
+                ring.unsubmitted()
+            })
+            .collect();
+        assert_eq!(unsubmitted, [1, 2, 3, 0, 1]);
+        engine.drain();
+        assert_eq!(engine.finished.iter().filter(|it| it.status.is_success()).count(), unsubmitted.len());
+    }
 }

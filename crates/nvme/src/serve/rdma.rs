@@ -289,6 +289,7 @@ impl<'a> Driver<'a> {
         let mut events = Events::with_capacity(8);
         let mut idle = Idle::new(self.shared, POLL_MIN);
         let (mut is_armed, mut is_released) = (false, true);
+        let mut has_announced = false;
         loop {
             let now_ns = self.shared.now_ns();
             self.engine.begin_round(now_ns);
@@ -305,6 +306,10 @@ impl<'a> Driver<'a> {
                 (is_armed, is_released) = (false, false);
                 idle.worked();
                 continue;
+            }
+            if !has_announced && self.engine.in_kernel() > 0 {
+                self.connection.announce_other_waits().map_err(other)?;
+                has_announced = true;
             }
             if !is_armed && self.queue.id().is_some_and(|id| id != 0) && idle.may_poll(now_ns) {
                 std::hint::spin_loop();

@@ -90,6 +90,11 @@ impl Ring {
         self.in_flight.len()
     }
 
+    /// The number of operations that are queued for the next [`Ring::submit`].
+    pub fn unsubmitted(&self) -> usize {
+        self.unsubmitted
+    }
+
     /// Queues an operation for the next [`Ring::submit`]. The offset is in bytes.
     ///
     /// # Errors

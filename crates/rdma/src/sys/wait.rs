@@ -85,6 +85,21 @@ impl Connection {
         })
     }
 
+    /// Announces that this thread waits for more than completions while it polls, as for a disk. rockery's
+    /// library lets a thread that finds no completions sleep for up to half a millisecond in
+    /// [`Connection::poll_most`], where other threads need the processor; it returns at once to this thread
+    /// from now on. Other libraries always return at once.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn announce_other_waits(&mut self) -> Result<(), Error> {
+        if self.wait_function().is_some() {
+            // A wait of no time: the library notes the threads that have waited for descriptors of their own.
+            self.wait(None, Duration::ZERO, Some(Duration::ZERO))?;
+        }
+        Ok(())
+    }
+
     fn wait_for_channel(
         &mut self,
         found: &mut [libc::pollfd; 3],
