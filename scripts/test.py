@@ -7,9 +7,9 @@ processors less idle, and a run that goes on after a failure names all failures 
 
 A test program that does not make network namespaces of its own runs in one, since programs that share a
 loopback would share UDP port 4791 and the agent's socket as well. Its output is printed in one piece when it
-has ended. The programs that took longest in the last run start first: target/test-seconds.json has its
-seconds, and scripts/test-seconds.json those of a run on two otherwise idle cores, for a checkout without a
-last run.
+has ended. Two programs that run labs in real time never run at once. The programs that took longest in the
+last run start first: target/test-seconds.json has its seconds, and scripts/test-seconds.json those of a run
+on two otherwise idle cores, for a checkout without a last run.
 
 Tests that failed run a second time when all programs have ended, one program at a time. A test that passes
 then is named as flaky at the end, with the output of its failure above, and does not fail the run unless
@@ -31,6 +31,8 @@ USUAL_SECONDS = ROOT / "scripts" / "test-seconds.json"
 # Its tests make their own namespaces, and some fetch packages, which a namespace without a way out cannot.
 OWN_NAMESPACES = "rockery-programs"
 IN_A_NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+# Their tests run labs in real time: two at once on two processors make each other late.
+IN_REAL_TIME = "rockery-programs lab"
 # A program that hangs is ended after this long, which is several times what the slowest takes on two cores.
 LIMIT_SECONDS = 1800
 
@@ -106,6 +108,29 @@ def run_again(program, output, arguments):
     return succeeded, names
 
 
+def disturbs(program, running):
+    """Whether the program and one that runs both run labs in real time."""
+    return is_in_real_time(program) and any(map(is_in_real_time, running))
+
+
+def is_in_real_time(program):
+    return label(program).startswith(IN_REAL_TIME)
+
+
+def run_all(programs, arguments, jobs):
+    """Runs the programs, `jobs` at a time; yields (program, (succeeded, seconds, output)) as they end."""
+    waiting, running = list(programs), {}
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        while waiting or running:
+            for program in list(waiting):
+                if len(running) < jobs and not disturbs(program, running.values()):
+                    waiting.remove(program)
+                    running[pool.submit(run, program, arguments)] = program
+            ended, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in ended:
+                yield running.pop(future), future.result()
+
+
 def main():
     parser = argparse.ArgumentParser(description="Builds and runs the tests of the workspace.")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("ROCKERY_TEST_JOBS", "2")),
@@ -129,15 +154,11 @@ def main():
     programs.sort(key=lambda p: -before.get(label(p), 1e9))
 
     failed, flaky, to_repeat, took = [], [], [], {}
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        running = {pool.submit(run, program, options.filter): program for program in programs}
-        for finished in concurrent.futures.as_completed(running):
-            program = running[finished]
-            succeeded, seconds, output = finished.result()
-            took[label(program)] = round(seconds, 1)
-            print(f"\n=== {label(program)} ({seconds:.1f} s)\n{output}", flush=True)
-            if not succeeded:
-                to_repeat.append((program, output))
+    for program, (succeeded, seconds, output) in run_all(programs, options.filter, options.jobs):
+        took[label(program)] = round(seconds, 1)
+        print(f"\n=== {label(program)} ({seconds:.1f} s)\n{output}", flush=True)
+        if not succeeded:
+            to_repeat.append((program, output))
     for program, output in to_repeat:
         succeeded, names = run_again(program, output, options.filter)
         (flaky if succeeded else failed).append(f"{label(program)}: {', '.join(names) or 'the program'}")
