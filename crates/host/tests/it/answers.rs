@@ -1,8 +1,11 @@
 //! Two programs that answer each other with WRITEs: each waits for its own to complete, then polls its memory
 //! for the other's, and does not poll the completion queue meanwhile. Its progress thread serves the network,
 //! and leaves it the time to answer.
+//!
+//! A program that posts many WRITEs behind a SEND whose answer has arrived executes them itself.
 
 use crate::pair::{Side, Transport, pair};
+use crate::sys::Mapping;
 use rnic::{Operation, Status};
 use std::time::{Duration, Instant};
 
@@ -63,4 +66,39 @@ fn acknowledgements_travel_with_the_answer() {
         least = least.min(batch());
     }
     assert!(least < as_it_should, "{ROUNDS} answers took {least} calls to send at least");
+}
+
+/// A list of so many WRITEs is transmitted when it is posted, not at the next poll.
+const LIST: u64 = 32;
+
+/// A target of NVMe over RDMA has sent its last responses when it posts the data of the next ones, and
+/// requests that are executed directly may not overtake a SEND.
+#[test]
+fn writes_behind_an_answered_send_are_executed_directly() {
+    let (a, b) = pair(4096, Transport::SharedMemory);
+    let shared = Mapping::new(c"rockery-test", 4096);
+    let keys = b.register(shared.address(), 4096);
+    let write = Operation::Write { address: shared.address(), rkey: keys.rkey, immediate: None };
+    let send = Operation::Send(wire::Tail::None);
+    let (begin, mut round, mut direct_rounds) = (Instant::now(), 0, 0);
+    while direct_rounds < 100 {
+        b.receive(round, b.sge(0, 64));
+        a.receive(round, a.sge(0, 64));
+        a.post(round, send, a.sge(64, 64));
+        b.wait(1);
+        // The acknowledgement of the SEND is in the ring before the answer.
+        b.post(round, send, b.sge(64, 64));
+        let before = a.device.link_counters().shm_direct;
+        for id in 0..LIST {
+            a.post(id, write, a.sge(128, 64));
+        }
+        let direct = a.device.link_counters().shm_direct - before;
+        // In the first rounds the mapping may not be announced yet.
+        assert!(direct == LIST || direct_rounds == 0, "{direct} in round {round}");
+        assert!(direct == LIST || begin.elapsed() < TIMEOUT, "{direct} after {round} rounds");
+        direct_rounds += u32::from(direct == LIST);
+        assert!(a.wait(LIST as usize + 2).iter().all(|it| it.status == Status::Success));
+        b.wait(1);
+        round += 1;
+    }
 }
