@@ -337,6 +337,7 @@ impl Egress {
     }
 
     /// Chooses the frame that leaves now. After a frame, it has to be called again when the frame has ended.
+    #[inline(always)]
     pub fn next(&mut self, now: Time, profile: &Profile, packets: &mut Packets, random: &mut Pcg32) -> Next {
         if now < self.busy_until {
             return Next::Wait(self.busy_until);
@@ -458,7 +459,7 @@ impl Egress {
     }
 
     /// Ends pauses whose time is over because the peer did not repeat Xoff. [`Self::next`] calls it.
-    #[inline]
+    #[inline(always)]
     pub fn end_pauses(&mut self, now: Time) {
         if self.paused == 0 {
             return;

@@ -127,6 +127,7 @@ fn shared_part(bytes: u32, config: &GroupConfig) -> u32 {
 
 impl Ingress {
     /// Takes `cost` bytes for a packet of `group`; `None` if there is no room.
+    #[inline(always)]
     pub(crate) fn admit(
         &mut self,
         group: usize,
@@ -167,6 +168,7 @@ impl Ingress {
     }
 
     /// Gives back what a packet took.
+    #[inline(always)]
     pub(crate) fn release(
         &mut self,
         group: usize,

@@ -262,6 +262,7 @@ impl Switch {
         self.drop(from, id, why, packets, wire);
     }
 
+    #[inline(always)]
     fn enqueue(
         &mut self,
         now: Time,
@@ -293,6 +294,7 @@ impl Switch {
     }
 
     /// Applies the queue's limit, and random early detection where it is configured for arrivals.
+    #[inline(always)]
     fn early(&mut self, out: u16, packet: &mut Packet) -> Result<(), Drop> {
         let SwitchPort { egress, profile, .. } = &mut self.ports[usize::from(out)];
         let class = usize::from(packet.class);

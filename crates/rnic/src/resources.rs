@@ -110,6 +110,7 @@ impl Resources {
     }
 
     /// The memory of `length` bytes from `offset` on in a list of elements.
+    #[inline(always)]
     pub(crate) fn resolve<'a>(
         &mut self,
         pd: Pd,

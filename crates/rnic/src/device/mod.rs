@@ -183,6 +183,7 @@ impl Device {
     }
 
     /// Handles the timers that have expired at `now`.
+    #[inline(always)]
     pub fn handle_timeout(&mut self, now: Instant) {
         let Self { resources, queue_pairs, .. } = self;
         resources.cqs.release_moderated(now, &mut resources.events);

@@ -63,7 +63,7 @@ impl Completer {
 /// Handlers of arriving responses.
 impl Completer {
     /// Handles an ACK, a NAK, a READ response or an atomic's result.
-    #[inline]
+    #[inline(always)]
     pub(super) fn handle_response(
         &mut self,
         cx: &mut Context<'_>,
@@ -103,7 +103,7 @@ impl Completer {
         self.msn.check(aeth.msn, messages, is_known)
     }
 
-    #[inline]
+    #[inline(always)]
     fn handle_acknowledge(&mut self, cx: &mut Context<'_>, requester: &mut Requester, psn: Psn, aeth: Aeth) {
         cx.resources.port.counters.received_acks += 1;
         match aeth.syndrome {
@@ -118,6 +118,7 @@ impl Completer {
 
     /// Handles an ACK: all packets before `end` arrived. A READ or atomic among them without a response is an
     /// implied NAK.
+    #[inline(always)]
     fn ack(&mut self, cx: &mut Context<'_>, requester: &mut Requester, end: Psn) {
         let missing = requester.unanswered_before(end);
         self.progress(cx, requester, missing.unwrap_or(end));
@@ -127,6 +128,7 @@ impl Completer {
     }
 
     /// Moves the acknowledged edge up to `end`.
+    #[inline(always)]
     fn progress(&mut self, cx: &mut Context<'_>, requester: &mut Requester, end: Psn) {
         let gained = requester.acknowledge_before(end);
         if gained == 0 {

@@ -17,6 +17,7 @@ use wire::{AtomicEth, Deth, Message, Packet, Position, Psn, Qpn, Reth, Tail};
 impl Requester {
     /// Composes a unit of an entry's packets and passes it to the sink; for a READ, the request for its
     /// response packets.
+    #[inline(always)]
     pub(super) fn emit(
         &self,
         cx: &mut Context<'_>,
@@ -76,7 +77,7 @@ impl Requester {
     }
 
     /// Passes a packet to the sink, with its payload: offset in the message, and bytes.
-    #[inline]
+    #[inline(always)]
     fn dispatch(
         &self,
         cx: &mut Context<'_>,

@@ -201,6 +201,7 @@ impl Requester {
     }
 
     /// Completes the entries that are done, from the front.
+    #[inline(always)]
     pub(super) fn retire(&mut self, cx: &mut Context<'_>) {
         while self.cursor > 0 {
             let Some(front) = self.queue.front() else { break };

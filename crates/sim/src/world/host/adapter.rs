@@ -103,6 +103,7 @@ impl Host {
     }
 
     /// Handles packets and messages that the PCIe link has moved by now.
+    #[inline(always)]
     pub(super) fn handle_pcie(&mut self, now: Time, context: &mut Context<'_>) {
         while let Some((id, signal)) = self.pcie.as_mut().and_then(|pcie| pcie.stored(now)) {
             self.signal(signal, context);
@@ -287,7 +288,7 @@ impl Host {
     }
 
     /// Schedules the next moment at which the device, or a flow that begins, has to be called.
-    #[inline]
+    #[inline(always)]
     pub(in crate::world) fn set_clock(&mut self, links: &mut LinkState) {
         let mut at = self.device.next_timeout().map_or(Time::NEVER, |at| Time::from_ns(at.0));
         if self.has_plans() {
