@@ -31,7 +31,7 @@ USUAL_SECONDS = ROOT / "scripts" / "test-seconds.json"
 # Its tests make their own namespaces, and some fetch packages, which a namespace without a way out cannot.
 OWN_NAMESPACES = "rockery-programs"
 IN_A_NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
-# Their tests run labs in real time: two at once on two processors make each other late.
+# Programs whose tests run labs in real time: two at once on two processors make each other late.
 IN_REAL_TIME = "rockery-programs lab"
 # A program that hangs is ended after this long, which is several times what the slowest takes on two cores.
 LIMIT_SECONDS = 1800

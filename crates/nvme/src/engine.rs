@@ -24,8 +24,8 @@ const RING_ENTRIES: u32 = 256;
 /// until the hosts have their responses and send new commands; a limit per round sends the first responses
 /// while the others are still queued.
 const ROUND_COMPLETIONS: usize = 2;
-/// Operations that are submitted to the kernel at once. It passes them to the disk when it has prepared all,
-/// at 2 us each, and a disk that has finished everything else is idle meanwhile.
+/// Operations that are submitted to the kernel at once. The kernel prepares all operations of a submission,
+/// at 2 us each, before the disk gets the first one. A disk that has no other work is idle meanwhile.
 const SUBMITTED_AT_ONCE: usize = 4;
 /// Bytes that Verify and Compare read at a time.
 const PIECE: usize = 256 << 10;
@@ -231,6 +231,7 @@ impl Engine {
         }
     }
 
+    /// Submits the queued operations once there are [`SUBMITTED_AT_ONCE`].
     fn submit_if_many(&mut self) {
         if matches!(&self.ring, RingState::Here(ring) if ring.unsubmitted() >= SUBMITTED_AT_ONCE) {
             self.submit();

@@ -83,8 +83,8 @@ fn iperf3_and_storage_share_a_port_one_to_three() {
 }
 
 /// With DCQCN, when rates have settled. On a machine with other work senders hear late that they may send,
-/// and storage leaves a part of its share to iperf3; the slower the lab, the less, so that it is as slow as
-/// labs can be. Two labs that did not keep up with their clocks prove nothing.
+/// and storage leaves a part of its share to iperf3. That part is least in the slowest lab, so the test runs
+/// one. Shares in a lab that did not keep up with its clock are not compared: the test runs a second lab.
 #[test]
 fn storage_that_dcqcn_paces_has_its_share_too() {
     let mut all = String::new();

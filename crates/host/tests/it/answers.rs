@@ -2,7 +2,8 @@
 //! for the other's, and does not poll the completion queue meanwhile. Its progress thread serves the network,
 //! and leaves it the time to answer.
 //!
-//! A program that posts many WRITEs behind a SEND whose answer has arrived executes them itself.
+//! A requester whose SEND has been acknowledged executes the WRITEs on shared mappings that follow it,
+//! although its program has not polled for the acknowledgement.
 
 use crate::pair::{Side, Transport, pair};
 use crate::sys::Mapping;

@@ -94,7 +94,7 @@ impl Connection {
     /// When the connection is broken.
     pub fn announce_other_waits(&mut self) -> Result<(), Error> {
         if self.wait_function().is_some() {
-            // A wait of no time: the library notes the threads that have waited for descriptors of their own.
+            // The library notes each thread that waits by this function, and a wait of no time is enough.
             self.wait(None, Duration::ZERO, Some(Duration::ZERO))?;
         }
         Ok(())
