@@ -5,6 +5,7 @@
 
 mod pages;
 mod sys;
+mod unauthenticated;
 
 use std::any::Any;
 use std::fmt;
@@ -14,6 +15,7 @@ use std::sync::OnceLock;
 
 use pages::Pages;
 use sys::memory::Memory;
+pub use unauthenticated::{UnauthenticatedBudget, UnauthenticatedShare, source};
 
 /// Alignment of buffers and unit of their length, in bytes.
 pub const ALIGNMENT: usize = 4096;
