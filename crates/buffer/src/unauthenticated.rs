@@ -194,7 +194,7 @@ impl UnauthenticatedShare {
 
     /// Holds `bytes` more. `false`, without effect, if the budget does not allow it.
     #[must_use]
-    pub fn grow(&mut self, bytes: usize) -> bool {
+    pub fn grow(&self, bytes: usize) -> bool {
         let mut state = locked(&self.budget.state);
         if self.is_displaced() {
             return false;
@@ -206,7 +206,7 @@ impl UnauthenticatedShare {
     }
 
     /// Holds `bytes` less.
-    pub fn shrink(&mut self, bytes: usize) {
+    pub fn shrink(&self, bytes: usize) {
         let mut state = locked(&self.budget.state);
         let is_displaced = self.is_displaced();
         let State { entries, used, leaving, .. } = &mut *state;
@@ -346,9 +346,9 @@ mod tests {
             let notices = Arc::clone(&notices);
             move || _ = notices.fetch_add(1, Ordering::Relaxed)
         };
-        let mut oldest = budget.admit(v4(1), EACH).unwrap();
+        let oldest = budget.admit(v4(1), EACH).unwrap();
         oldest.on_displaced(counted());
-        let mut large = budget.admit(v4(1), EACH).unwrap();
+        let large = budget.admit(v4(1), EACH).unwrap();
         assert!(large.grow(5 * EACH) && large.bytes() == 6 * EACH);
         assert_eq!(notices.load(Ordering::Relaxed), 0);
         let _new = budget.admit(v4(2), EACH).unwrap();
@@ -366,7 +366,7 @@ mod tests {
     fn one_connection_displaces_no_other_one_for_the_largest_part() {
         let budget = UnauthenticatedBudget::new(LIMIT);
         let small = budget.admit(v4(1), EACH).unwrap();
-        let mut large = budget.admit(v4(2), EACH).unwrap();
+        let large = budget.admit(v4(2), EACH).unwrap();
         assert!(!large.grow(LIMIT - EACH) && !large.grow(usize::MAX));
         while large.grow(EACH) {}
         assert!(!small.is_displaced() && !large.is_displaced());
@@ -391,7 +391,7 @@ mod tests {
                     let mut shares: Vec<UnauthenticatedShare> = Vec::new();
                     for _ in 0..2000 {
                         let bytes = next(5 * EACH as u64) as usize;
-                        match (next(4), shares.last_mut()) {
+                        match (next(4), shares.last()) {
                             (0, Some(share)) => _ = share.grow(bytes),
                             (1, Some(share)) => share.shrink(bytes),
                             (2, _) => shares.retain(|share| !share.is_displaced()),
