@@ -53,23 +53,23 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	ROCKERY_TEST_KILLS=10000 $(CARGO) test --release -p rockery-host --test it kills
 	ROCKERY_TEST_DEREGISTRATIONS=100000 $(CARGO) test --release -p rockery-host --test it deregistration
 	ROCKERY_TEST_SCRIBBLERS=1000 $(CARGO) test --release -p rockery-host --test it scribbles
-	ROCKERY_TEST_PROCESSES=10000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test same_host
-	ROCKERY_TEST_SIZES=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test perftest every_program_and
-	ROCKERY_TEST_PINGS=100000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test places times
-	ROCKERY_TEST_CONNECTING=600 scripts/as-root.sh $(CARGO) test -p rockery-programs --test connection_life thousand
-	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test nvme_crash
-	ROCKERY_TEST_FAULTS=20 scripts/as-root.sh $(CARGO) test -p rockery-programs --test nvme_faults
-	ROCKERY_TEST_NAMESPACES=1000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test blktests targets
-	ROCKERY_TEST_KILLS=200 scripts/as-root.sh $(CARGO) test -p rockery-programs --test lab_robust killed
-	ROCKERY_TEST_SMBTORTURE=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test smb_clients smbtorture
-	ROCKERY_TEST_SMB_IDLE=130 scripts/as-root.sh $(CARGO) test -p rockery-programs --test smb_faults silent
+	ROCKERY_TEST_PROCESSES=10000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test device same_host::
+	ROCKERY_TEST_SIZES=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test device perftest::every_program_and perftest::options_go_with
+	ROCKERY_TEST_PINGS=100000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test connections places::rping_ten_thousand places::cmtime_connects
+	ROCKERY_TEST_CONNECTING=600 scripts/as-root.sh $(CARGO) test -p rockery-programs --test connections life::ten_thousand
+	ROCKERY_TEST_CRASHES=1000 $(CARGO) test --release -p rockery-programs --test storage crash::
+	ROCKERY_TEST_FAULTS=20 scripts/as-root.sh $(CARGO) test -p rockery-programs --test storage faults::
+	ROCKERY_TEST_NAMESPACES=1000 scripts/as-root.sh $(CARGO) test -p rockery-programs --test storage blktests::targets
+	ROCKERY_TEST_KILLS=200 scripts/as-root.sh $(CARGO) test -p rockery-programs --test lab robust::nothing_is_left
+	ROCKERY_TEST_SMBTORTURE=all scripts/as-root.sh $(CARGO) test -p rockery-programs --test smb clients::samba_answers_smbtorture
+	ROCKERY_TEST_SMB_IDLE=130 scripts/as-root.sh $(CARGO) test -p rockery-programs --test smb faults::a_silent
 	for name in $(DISTRIBUTIONS); do \
 		scripts/as-root.sh scripts/distribution.sh $$name target/distributions/$$name || continue; \
 		ROCKERY_TEST_DISTRIBUTIONS=$$name \
-			scripts/as-root.sh $(CARGO) test -p rockery-programs --test distributions || exit 1; \
+			scripts/as-root.sh $(CARGO) test -p rockery-programs --test packaging distributions:: || exit 1; \
 	done
 	DIST_PROFILE=release ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12 debian-13" \
-		scripts/as-root.sh $(CARGO) test -p rockery-programs --test dist
+		scripts/as-root.sh $(CARGO) test -p rockery-programs --test packaging dist::
 	scripts/as-root.sh python3 -B tests/applications
 	cd fuzz && FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(CARGO) test --release
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600

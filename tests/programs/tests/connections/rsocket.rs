@@ -103,7 +103,7 @@ fn calls_return_what_they_return_on_sockets() {
     let probe = Probe::compile_with("cc", "sockets", &["-lrdmacm", "-lpthread"]).unwrap();
     let pair = pair(1500);
     let said = pair.left.run(&[&probe.path().to_string_lossy(), "10.88.0.1"], SECONDS).unwrap();
-    assert_eq!(said.expect_success().output, include_str!("../probe/sockets.expected"));
+    assert_eq!(said.expect_success().output, include_str!("../../probe/sockets.expected"));
 }
 
 /// Runs the client of `peer_killed` against a server, which the client kills, and returns what it printed.

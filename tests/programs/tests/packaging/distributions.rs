@@ -199,7 +199,7 @@ const KNOWN: [(&str, &str); 1] = [("ubuntu-22.04", "test_qpex.QpExTestCase.test_
 /// Those of RDMA-CM need a device with an IP address other than loopback.
 #[test]
 fn pyverbs_passes_the_tests_of_its_release() {
-    let run = include_str!("../../../crates/verbs/tests/pyverbs/run.py");
+    let run = include_str!("../../../../crates/verbs/tests/pyverbs/run.py");
     on_each(|name, distribution| {
         let pair = Pair::new(1500).expect("a pair");
         let machine = distribution.on(&pair.left);

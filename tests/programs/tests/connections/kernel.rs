@@ -130,7 +130,7 @@ fn mistakes_return_the_same_errors_over_the_kernels_device() {
     let path = probe.path().to_string_lossy();
     let argv = [&path, "10.88.0.11", "192.0.2.1", "careful"];
     let said = guest.run(&argv, SECONDS).unwrap().expect_success().output;
-    let expected = include_str!("../probe/cm_errors.expected").lines().map(with_the_kernel);
+    let expected = include_str!("../../probe/cm_errors.expected").lines().map(with_the_kernel);
     let expected: Vec<&str> = expected.filter(|line| !line.is_empty()).collect();
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }

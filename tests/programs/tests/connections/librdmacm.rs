@@ -196,5 +196,5 @@ fn mistakes_return_the_errors_of_the_manual_pages() {
     let pair = pair(1500);
     let path = probe.path().to_string_lossy();
     let said = pair.left.run(&[&path, "10.88.0.1", "192.0.2.1"], SECONDS).unwrap().expect_success().output;
-    assert_eq!(said, include_str!("../probe/cm_errors.expected"));
+    assert_eq!(said, include_str!("../../probe/cm_errors.expected"));
 }

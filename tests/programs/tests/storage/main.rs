@@ -1,0 +1,15 @@
+//! NVMe over RDMA and TCP: rockery as the target and as the host.
+
+mod auth;
+mod blktests;
+mod crash;
+mod faults;
+mod flood;
+mod host;
+mod kernel;
+mod media;
+mod nvme_cli;
+mod observed;
+mod protocol_violations;
+mod tls;
+mod users;
