@@ -5,6 +5,10 @@
 programs wait most of the time (for a guest to boot, for a timeout to pass), so two at a time leave the
 processors less idle, and a run that goes on after a failure names all failures at once.
 
+The tests with real programs (tests/programs) are linked into one program for each subject. Each of their
+modules runs as a process of its own, as if it were a test program: what is said below of programs is true of
+these modules.
+
 A test program that does not make network namespaces of its own runs in one, since programs that share a
 loopback would share UDP port 4791 and the agent's socket as well. Its output is printed in one piece when it
 has ended. Two programs that run labs in real time never run at once. The programs that took longest in the
@@ -14,6 +18,8 @@ on two otherwise idle cores, for a checkout without a last run.
 Tests that failed run a second time when all programs have ended, one program at a time. A test that passes
 then is named as flaky at the end, with the output of its failure above, and does not fail the run unless
 --strict is given (ROCKERY_TEST_STRICT=1).
+
+A run that leaves files in the checkout, or changes files that git tracks, fails.
 """
 
 import argparse
@@ -24,6 +30,7 @@ import pathlib
 import subprocess
 import sys
 import time
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SECONDS = ROOT / "target" / "test-seconds.json"
@@ -32,13 +39,27 @@ USUAL_SECONDS = ROOT / "scripts" / "test-seconds.json"
 OWN_NAMESPACES = "rockery-programs"
 IN_A_NAMESPACE = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 # Programs whose tests run labs in real time: two at once on two processors make each other late.
-IN_REAL_TIME = "rockery-programs lab"
+IN_REAL_TIME = "rockery-programs lab::"
 # A program that hangs is ended after this long, which is several times what the slowest takes on two cores.
 LIMIT_SECONDS = 1800
 
 
-def built(cargo, arguments):
-    """Builds the tests, and lists (package, target, executable, folder of the package) for each program."""
+class Program(typing.NamedTuple):
+    """A test program, or one module of a program whose modules run each as a process."""
+    package: str
+    name: str
+    executable: str
+    folder: pathlib.Path
+    # The tests of the module; without any, all of the program that match the filter.
+    tests: tuple = ()
+
+    @property
+    def label(self):
+        return f"{self.package} {self.name}"
+
+
+def built(cargo, arguments, filters):
+    """Builds the tests, and lists the programs."""
     # All targets of the workspace in one set of features: the programs and libraries that tests run as well.
     everything = subprocess.run([cargo, "build", "--workspace", "--all-targets"], cwd=ROOT)
     if everything.returncode != 0:
@@ -51,9 +72,11 @@ def built(cargo, arguments):
     for line in build.stdout.splitlines():
         message = json.loads(line)
         if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
-            folder = pathlib.Path(message["manifest_path"]).parent
-            name = package_name(message["package_id"])
-            programs.append((name, message["target"]["name"], message["executable"], folder))
+            target = message["target"]
+            program = Program(package_name(message["package_id"]), target["name"], message["executable"],
+                              pathlib.Path(message["manifest_path"]).parent)
+            is_by_subject = program.package == OWN_NAMESPACES and "test" in target["kind"]
+            programs += by_module(program, filters) if is_by_subject else [program]
     return programs
 
 
@@ -62,8 +85,17 @@ def package_name(identifier):
     return identifier.rsplit("#", 1)[-1].split("@")[0]
 
 
-def label(program):
-    return f"{program[0]} {program[1]}"
+def by_module(program, filters):
+    """One program for each module with tests that match the filter; a test outside of modules is its own."""
+    command = [program.executable, "--list", "--format=terse", *filters]
+    listed = subprocess.run(command, check=True, cwd=program.folder, text=True, stdout=subprocess.PIPE).stdout
+    modules = {}
+    for line in listed.splitlines():
+        test, _, kind = line.rpartition(": ")
+        if kind == "test":
+            modules.setdefault(test.partition("::")[0], []).append(test)
+    return [program._replace(name=f"{program.name}::{module}", tests=tuple(tests))
+            for module, tests in modules.items()]
 
 
 def failed_tests(output):
@@ -76,16 +108,15 @@ def failed_tests(output):
 
 def run(program, arguments):
     """Runs one test program; returns (succeeded, seconds, output)."""
-    package, _, executable, folder = program
-    command = [executable, *arguments]
-    if package != OWN_NAMESPACES:
+    command = [program.executable, *arguments]
+    if program.package != OWN_NAMESPACES:
         command = IN_A_NAMESPACE + command
-    environment = dict(os.environ, CARGO_MANIFEST_DIR=str(folder), CARGO_PKG_NAME=package,
+    environment = dict(os.environ, CARGO_MANIFEST_DIR=str(program.folder), CARGO_PKG_NAME=program.package,
                        ROCKERY_TEST_IS_BUILT="1")
     begin = time.monotonic()
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True,
-                              errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        done = subprocess.run(command, cwd=program.folder, env=environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                               timeout=LIMIT_SECONDS)
         succeeded, output = done.returncode == 0, done.stdout
         if done.returncode < 0:
@@ -97,14 +128,20 @@ def run(program, arguments):
     return succeeded, time.monotonic() - begin, output
 
 
-def run_again(program, output, arguments):
+def run_selected(program, filters):
+    """Runs the tests of a program that match the filter, those of a module by their names."""
+    return run(program, ["--exact", *program.tests] if program.tests else filters)
+
+
+def run_again(program, output, filters):
     """Runs the failed tests of a program again; returns whether they passed."""
     names = failed_tests(output)
-    succeeded, seconds, output = run(program, ["--exact", *names] if names else arguments)
+    again = run(program, ["--exact", *names]) if names else run_selected(program, filters)
+    succeeded, seconds, output = again
     if names and f"test result: ok. {len(names)} passed" not in output:
         succeeded = False
     what = ", ".join(names) or "all tests"
-    print(f"\n=== {label(program)}, {what} again ({seconds:.1f} s)\n{output}", flush=True)
+    print(f"\n=== {program.label}, {what} again ({seconds:.1f} s)\n{output}", flush=True)
     return succeeded, names
 
 
@@ -114,10 +151,10 @@ def disturbs(program, running):
 
 
 def is_in_real_time(program):
-    return label(program).startswith(IN_REAL_TIME)
+    return program.label.startswith(IN_REAL_TIME)
 
 
-def run_all(programs, arguments, jobs):
+def run_all(programs, filters, jobs):
     """Runs the programs, `jobs` at a time; yields (program, (succeeded, seconds, output)) as they end."""
     waiting, running = list(programs), {}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -125,10 +162,21 @@ def run_all(programs, arguments, jobs):
             for program in list(waiting):
                 if len(running) < jobs and not disturbs(program, running.values()):
                     waiting.remove(program)
-                    running[pool.submit(run, program, arguments)] = program
+                    running[pool.submit(run_selected, program, filters)] = program
             ended, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in ended:
                 yield running.pop(future), future.result()
+
+
+def changed_files():
+    """What git says of changed and untracked files of the checkout; nothing where there is no git."""
+    # Tests run as root in the checkout of another user, which git refuses by itself.
+    command = ["git", "-c", "safe.directory=*", "status", "--porcelain"]
+    try:
+        status = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
+        return set()
+    return set(status.stdout.splitlines())
 
 
 def main():
@@ -145,26 +193,30 @@ def main():
 
     cargo = os.environ.get("CARGO", "cargo")
     selected = [word for package in options.package for word in ("-p", package)] or ["--workspace"]
-    programs = built(cargo, selected)
+    files_before = changed_files()
+    programs = built(cargo, selected, options.filter)
     try:
         before = json.loads(SECONDS.read_text())
     except (OSError, ValueError):
         before = json.loads(USUAL_SECONDS.read_text())
     # A program that has never run starts first: how long it takes is not known.
-    programs.sort(key=lambda p: -before.get(label(p), 1e9))
+    programs.sort(key=lambda p: -before.get(p.label, 1e9))
 
     failed, flaky, to_repeat, took = [], [], [], {}
     for program, (succeeded, seconds, output) in run_all(programs, options.filter, options.jobs):
-        took[label(program)] = round(seconds, 1)
-        print(f"\n=== {label(program)} ({seconds:.1f} s)\n{output}", flush=True)
+        took[program.label] = round(seconds, 1)
+        print(f"\n=== {program.label} ({seconds:.1f} s)\n{output}", flush=True)
         if not succeeded:
             to_repeat.append((program, output))
     for program, output in to_repeat:
         succeeded, names = run_again(program, output, options.filter)
-        (flaky if succeeded else failed).append(f"{label(program)}: {', '.join(names) or 'the program'}")
+        (flaky if succeeded else failed).append(f"{program.label}: {', '.join(names) or 'the program'}")
     doctests = subprocess.run([cargo, "test", "--doc", "--no-fail-fast", *selected], cwd=ROOT)
     if doctests.returncode != 0:
         failed.append("documentation tests")
+    left = sorted(changed_files() - files_before)
+    if left:
+        failed.append(f"files of the checkout changed during the run: {', '.join(left)}")
 
     print("\nSeconds by test program:")
     for name, seconds in sorted(took.items(), key=lambda item: -item[1])[:20]:

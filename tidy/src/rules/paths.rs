@@ -79,13 +79,13 @@ fn exists(tree: &Tree, path: &str) -> bool {
 pub fn dead_files(tree: &Tree) -> Vec<Finding> {
     let mut modules: HashMap<&str, Vec<String>> = HashMap::new();
     for file in tree.with_extension(&["rs"]) {
-        if let (Some(package), Ok(tokens)) = (package_of(file), Tokens::of(&file.text)) {
+        if let (Some(package), Ok(tokens)) = (crate_of(tree, file), Tokens::of(&file.text)) {
             modules.entry(package).or_default().extend(tokens.modules());
         }
     }
     let mut findings = Vec::new();
     for file in tree.with_extension(&["rs"]) {
-        let Some(package) = package_of(file) else { continue };
+        let Some(package) = crate_of(tree, file) else { continue };
         let stem = match file.name() {
             "mod.rs" => file.path.rsplit('/').nth(1).unwrap_or_default(),
             name => name.trim_end_matches(".rs"),
@@ -98,9 +98,16 @@ pub fn dead_files(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The crate whose `src` a file lies in.
-fn package_of(file: &File) -> Option<&str> {
-    file.path.split_once("/src/").map(|(package, _)| package)
+/// The folder of the crate that a file belongs to: that with its `src`, or that of a test program with a
+/// `main.rs`.
+fn crate_of<'a>(tree: &Tree, file: &'a File) -> Option<&'a str> {
+    if let Some((package, _)) = file.path.split_once("/src/") {
+        return Some(package);
+    }
+    let (package, rest) = file.path.split_once("/tests/")?;
+    let (program, _) = rest.split_once('/')?;
+    let folder = &file.path[..package.len() + "/tests/".len() + program.len()];
+    tree.files.iter().any(|file| file.path == format!("{folder}/main.rs")).then_some(folder)
 }
 
 #[cfg(test)]
@@ -128,6 +135,18 @@ mod tests {
         assert_eq!(
             findings.iter().map(|finding| finding.path.as_str()).collect::<Vec<_>>(),
             ["crates/a/src/c.rs"]
+        );
+    }
+
+    #[test]
+    fn tests_that_no_program_has_as_a_module_are_found() {
+        let main = ("a/tests/device/main.rs", "mod b;");
+        let files =
+            [main, ("a/tests/device/b.rs", ""), ("a/tests/device/c.rs", ""), ("a/tests/alone.rs", "")];
+        let findings = dead_files(&Tree::of(&files));
+        assert_eq!(
+            findings.iter().map(|finding| finding.path.as_str()).collect::<Vec<_>>(),
+            ["a/tests/device/c.rs"]
         );
     }
 }

@@ -97,21 +97,30 @@ fn rockery_is_built_where_the_tests_look() {
     assert!(Rockery::built().path().is_file());
 }
 
-/// A program with libtest's output, whose test `sometimes` fails when it runs for the first time, and
-/// `always` each time. In place of cargo, it also lists itself as the only test program.
+/// A program with libtest's output and the tests of two modules, `part::TEST` and `whole::passes`. The test
+/// `sometimes` fails when it runs for the first time, `always` each time, and `strays` leaves a file in the
+/// checkout. In place of cargo, the program also lists itself as the only test program.
 const FAKE: &str = r#"#!/bin/sh
 folder=$(dirname "$0")
+test=$(cat "$folder/test")
 case "$1" in
   build) exit 0 ;;
   test)
     [ "$2" = --no-run ] || exit 0
     echo '{"reason":"compiler-artifact","profile":{"test":true},"executable":"'"$0"'",
 "manifest_path":"'"$0"'","package_id":"path+file:///rockery#rockery-programs@0.1.0",
-"target":{"name":"fake"}}' | tr -d '\n'
+"target":{"name":"fake","kind":["test"]}}' | tr -d '\n'
     exit 0 ;;
+  --list) printf 'part::%s: test\nwhole::passes: test\n' "$test"; exit 0 ;;
 esac
-test=$(cat "$folder/test")
-if [ "$1" = --exact ] && [ "$test" = sometimes ] && [ "$*" = "--exact part::sometimes" ]; then
+echo "selected: $*"
+passes=
+case "$test $*" in
+  *whole::passes*) passes=yes ;;
+  "sometimes --exact part::sometimes") [ -e "$folder/ran" ] && passes=yes; touch "$folder/ran" ;;
+  "strays --exact part::strays") touch "$STRAY"; passes=yes ;;
+esac
+if [ "$passes" ]; then
   printf '\ntest result: ok. 1 passed; 0 failed\n'
   exit 0
 fi
@@ -120,23 +129,32 @@ printf '    part::%s\n\ntest result: FAILED. 0 passed; 1 failed\n' "$test"
 exit 101
 "#;
 
-/// Runs scripts/test.py with a program whose only test is `test`; returns whether it succeeded, and the
-/// output.
+/// Runs scripts/test.py of a checkout with a program whose module `part` has only `test`; returns whether it
+/// succeeded, and the output.
 fn run_of_tests(test: &str, words: &[&str]) -> (bool, String) {
     use std::os::unix::fs::PermissionsExt;
+    let checkout = tempfile::tempdir().expect("a temporary folder");
+    let scripts = checkout.path().join("scripts");
+    std::fs::create_dir(&scripts).expect("our own folder");
+    for file in ["test.py", "test-seconds.json"] {
+        let ours = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(file);
+        std::fs::copy(ours, scripts.join(file)).expect("our own script");
+    }
+    let git = ["git", "init", "--quiet", &checkout.path().to_string_lossy()];
+    assert!(std::process::Command::new(git[0]).args(&git[1..]).status().expect("git").success());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let fake = folder.path().join("fake");
     std::fs::write(folder.path().join("test"), test).expect("our own folder");
     std::fs::write(&fake, FAKE).expect("our own folder");
     std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).expect("our own file");
-    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test.py");
     let mut run = std::process::Command::new("python3");
     // With a filter, the seconds of the run are not kept for the next one.
     run.arg("-B")
-        .arg(script)
+        .arg(scripts.join("test.py"))
         .args(words)
         .arg("a-filter")
         .env("CARGO", &fake)
+        .env("STRAY", checkout.path().join("stray.state"))
         .env_remove("ROCKERY_TEST_STRICT");
     let output = run.output().expect("python3");
     let text = [&output.stdout[..], &output.stderr].concat();
@@ -147,11 +165,30 @@ fn run_of_tests(test: &str, words: &[&str]) -> (bool, String) {
 fn a_test_that_passes_when_run_again_is_flaky_and_one_that_fails_again_fails_the_run() {
     let (succeeded, output) = run_of_tests("sometimes", &[]);
     assert!(succeeded, "{output}");
-    assert!(output.contains("flaky: rockery-programs fake: part::sometimes failed"), "{output}");
+    assert!(output.contains("flaky: rockery-programs fake::part: part::sometimes failed"), "{output}");
     assert!(output.contains("an assertion"), "{output}");
     let (succeeded, output) = run_of_tests("sometimes", &["--strict"]);
     assert!(!succeeded, "{output}");
-    assert!(output.contains("failed: rockery-programs fake: part::sometimes"), "{output}");
+    assert!(output.contains("failed: rockery-programs fake::part: part::sometimes"), "{output}");
     let (succeeded, output) = run_of_tests("always", &[]);
     assert!(!succeeded && !output.contains("flaky:"), "{output}");
+}
+
+#[test]
+fn each_module_of_a_program_by_subject_runs_as_a_process_of_its_own() {
+    let (succeeded, output) = run_of_tests("always", &[]);
+    assert!(!succeeded, "{output}");
+    let selected: Vec<&str> = output.lines().filter(|line| line.starts_with("selected: ")).collect();
+    let [first, second, again] = &*selected else { panic!("two modules, and one again: {output}") };
+    let mut once = [*first, *second];
+    once.sort_unstable();
+    assert_eq!(once, ["selected: --exact part::always", "selected: --exact whole::passes"]);
+    assert_eq!(*again, "selected: --exact part::always");
+}
+
+#[test]
+fn a_run_that_leaves_a_file_in_the_checkout_fails() {
+    let (succeeded, output) = run_of_tests("strays", &[]);
+    assert!(!succeeded, "{output}");
+    assert!(output.contains("changed during the run: ?? stray.state"), "{output}");
 }
