@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Once};
@@ -12,10 +11,10 @@ use slab::Slab;
 use wire::nvme::Status;
 
 use crate::latency::{Class, Observer};
-use crate::store::{Clear, FileStore, Lent, Store};
+use crate::store::{Clear, Lent, Store};
 use crate::sys::file::is_full;
 use crate::sys::ring::{Completion, Operation, Ring};
-use crate::target::{Namespace, Queue};
+use crate::target::{Admitted, Effect, Namespace, Queue};
 use buffer::Buffer;
 
 /// Entries of the io_uring of one connection; further operations wait.
@@ -132,7 +131,8 @@ pub struct Finished {
 struct InKernel {
     cid: u16,
     tag: u32,
-    namespace: Arc<Namespace>,
+    /// Given back when the kernel has finished, also if the connection ended meanwhile.
+    namespace: Admitted,
     is_read: bool,
     length: usize,
     offset: u64,
@@ -192,22 +192,21 @@ impl Engine {
     }
 
     /// Begins a task, which may finish at once. [`Engine::submit`] has to be called before waiting.
-    pub fn begin(&mut self, task: Task) {
-        let file = match task.namespace.as_deref().map(Namespace::store) {
-            Some(Store::File(file)) => Some(Arc::clone(file)),
-            _ => None,
+    pub fn begin(&mut self, mut task: Task) {
+        let Some(namespace) = task.namespace.take() else {
+            let finished = self.run_on_all(task);
+            return self.finished.push_back(finished);
         };
-        let task = match file.filter(|_| task.suits_a_ring()) {
-            Some(file) => match self.hand_over(task, &file) {
-                None => return self.submit_if_many(),
-                Some(task) => task,
+        let finished = match task.action.effect() {
+            None => self.run_alone(task, &namespace),
+            Some(effect) => match self.admit(namespace, effect) {
+                Err(status) => task.failed(status),
+                Ok(namespace) => match self.hand_over(task, namespace) {
+                    None => return self.submit_if_many(),
+                    Some((task, namespace)) => run(task, &namespace, &mut self.observer),
+                },
             },
-            None => task,
         };
-        if matches!(task.action, Action::CompareAndWrite { .. }) {
-            self.drain();
-        }
-        let finished = run(task, &mut self.observer);
         self.finished.push_back(finished);
     }
 
@@ -216,9 +215,53 @@ impl Engine {
     /// # Errors
     /// The task, for [`Engine::begin`].
     #[expect(clippy::result_large_err, reason = "the task is not an error, and boxing it would allocate")]
-    pub fn run_in_memory(&mut self, task: Task) -> Result<Finished, Task> {
-        let is_here = task.namespace.as_ref().is_some_and(|it| it.store().is_memory());
-        if is_here { Ok(run(task, &mut self.observer)) } else { Err(task) }
+    pub fn run_in_memory(&mut self, mut task: Task) -> Result<Finished, Task> {
+        let Some(namespace) = task.namespace.take_if(|it| it.store().is_memory()) else { return Err(task) };
+        Ok(match task.action.effect() {
+            None => self.run_alone(task, &namespace),
+            Some(effect) => match self.admit(namespace, effect) {
+                Err(status) => task.failed(status),
+                Ok(namespace) => run(task, &namespace, &mut self.observer),
+            },
+        })
+    }
+
+    /// Waits until a task may act on its namespace. Before the thread sleeps for that, the tasks that it has
+    /// in the kernel are finished: the other commands may wait for them.
+    fn admit(&mut self, namespace: Arc<Namespace>, effect: Effect) -> Result<Admitted, Status> {
+        match Admitted::at_once(namespace, effect) {
+            Ok(admitted) => Ok(admitted),
+            Err(namespace) => {
+                self.drain()?;
+                Ok(Admitted::in_turn(namespace, effect))
+            }
+        }
+    }
+
+    /// Executes a task that excludes all changes by other commands.
+    fn run_alone(&mut self, task: Task, namespace: &Namespace) -> Finished {
+        if let Err(status) = self.drain() {
+            return task.failed(status);
+        }
+        let _alone = namespace.exclude_changes();
+        run(task, namespace, &mut self.observer)
+    }
+
+    /// Flushes the namespaces of a task that has several.
+    fn run_on_all(&mut self, task: Task) -> Finished {
+        let Task { cid, action, tag, .. } = task;
+        let all = if let Action::FlushAll(all) = action { all } else { Vec::new() };
+        let flush = |namespace| {
+            let namespace = self.admit(namespace, Effect::Reads)?;
+            match status_of(&namespace.store().flush(), true) {
+                Status::SUCCESS => Ok(()),
+                status => Err(status),
+            }
+        };
+        // All are flushed, also behind one that fails.
+        let results: Vec<_> = all.into_iter().map(flush).collect();
+        let status = results.into_iter().find_map(Result::err).unwrap_or(Status::SUCCESS);
+        Finished { cid, status, first_of_pair: None, buffer: None, lent: None, length: 0, tag }
     }
 
     /// Submits the queued operations to the kernel.
@@ -254,11 +297,15 @@ impl Engine {
     }
 
     /// Waits until the kernel has finished all tasks.
-    fn drain(&mut self) {
+    ///
+    /// # Errors
+    /// Internal Error, when the kernel does not say whether it has finished.
+    fn drain(&mut self) -> Result<(), Status> {
         while !self.in_kernel.is_empty() {
-            let RingState::Here(ring) = &mut self.ring else { return };
-            if ring.wait().is_err() {
-                return;
+            let RingState::Here(ring) = &mut self.ring else { return Err(Status::INTERNAL_ERROR) };
+            if let Err(error) = ring.wait() {
+                tracing::error!("io_uring cannot be waited for: {error}");
+                return Err(Status::INTERNAL_ERROR);
             }
             while let Some(completion) = ring.completed() {
                 if let Some(waiting) = self.in_kernel.try_remove(completion.token as usize) {
@@ -266,6 +313,7 @@ impl Engine {
                 }
             }
         }
+        Ok(())
     }
 
     fn ring(&mut self) -> Option<&mut Ring> {
@@ -287,11 +335,12 @@ impl Engine {
         }
     }
 
-    /// Returns the task when there is no ring, or the ring is full.
-    fn hand_over(&mut self, task: Task, file: &Arc<FileStore>) -> Option<Task> {
-        match self.ring() {
-            Some(ring) if ring.has_room() => {}
-            _ => return Some(task),
+    /// Returns the task when the kernel cannot execute it as one operation: there is no ring, or it is full.
+    fn hand_over(&mut self, task: Task, namespace: Admitted) -> Option<(Task, Admitted)> {
+        let Store::File(file) = namespace.store() else { return Some((task, namespace)) };
+        let file = Arc::clone(file);
+        if !task.action.suits_a_ring() || !self.ring().is_some_and(|ring| ring.has_room()) {
+            return Some((task, namespace));
         }
         // The store returns the error, in this thread.
         let refused = match &task.action {
@@ -300,26 +349,20 @@ impl Engine {
             _ => false,
         };
         if refused {
-            return Some(task);
+            return Some((task, namespace));
         }
-        let Task { cid, action, namespace, offset, length, tag } = task;
-        let namespace = namespace?;
+        let Task { cid, action, offset, length, tag, .. } = task;
         let bytes = length as usize;
-        let (operation, is_read, durable) = match action {
-            Action::Read(buffer) => (Operation::Read { buffer, length: bytes }, true, false),
+        let (operation, is_read, length, durable) = match action {
+            Action::Read(buffer) => (Operation::Read { buffer, length: bytes }, true, bytes, false),
             Action::Write { data, from: 0, durable } => {
-                if !namespace.fused_lock.begin_unlocked() {
-                    let action = Action::Write { data, from: 0, durable };
-                    return Some(Task { cid, action, namespace: Some(namespace), offset, length, tag });
-                }
-                (Operation::Write { buffer: data, length: bytes, durable }, false, durable)
+                (Operation::Write { buffer: data, length: bytes, durable }, false, bytes, durable)
             }
-            Action::Flush => (Operation::Flush, false, false),
-            action => return Some(Task { cid, action, namespace: Some(namespace), offset, length, tag }),
+            Action::Flush => (Operation::Flush, false, 0, false),
+            action => return Some((Task { cid, action, namespace: None, offset, length, tag }, namespace)),
         };
-        let bytes = if matches!(operation, Operation::Flush) { 0 } else { bytes };
         let began_ns = self.observer.now_ns();
-        let waiting = InKernel { cid, tag, namespace, is_read, length: bytes, offset, durable, began_ns };
+        let waiting = InKernel { cid, tag, namespace, is_read, length, offset, durable, began_ns };
         let token = self.in_kernel.insert(waiting) as u64;
         if let RingState::Here(ring) = &mut self.ring {
             let pushed = ring.push(file.file(), offset, operation, token);
@@ -329,10 +372,47 @@ impl Engine {
     }
 }
 
-impl Task {
+impl Drop for Engine {
+    /// The connection may end while the kernel executes its tasks. Their buffers, and their places among the
+    /// commands of the namespaces, are given back when the kernel has finished, and a failed flush is noted.
+    fn drop(&mut self) {
+        if self.drain().is_err() {
+            // The kernel may still change the medium.
+            std::mem::forget(std::mem::take(&mut self.in_kernel));
+        }
+    }
+}
+
+impl Action {
+    /// What the task does to the medium; `None` for one that excludes changes by other commands.
+    fn effect(&self) -> Option<Effect> {
+        match self {
+            Self::Read(_) | Self::Lend | Self::Compare(_) | Self::Verify => Some(Effect::Reads),
+            Self::Flush | Self::FlushAll(_) => Some(Effect::Reads),
+            Self::Write { .. } | Self::Zero { .. } | Self::Discard(_) | Self::Copy { .. } => {
+                Some(Effect::Changes)
+            }
+            Self::CompareAndWrite { .. } => None,
+        }
+    }
+
     /// Whether one operation of io_uring does the whole task.
     fn suits_a_ring(&self) -> bool {
-        matches!(self.action, Action::Read(_) | Action::Flush | Action::Write { .. })
+        matches!(self, Self::Read(_) | Self::Flush | Self::Write { .. })
+    }
+}
+
+impl Task {
+    /// The result of a task that was not executed.
+    fn failed(self, status: Status) -> Finished {
+        let Self { cid, action, tag, .. } = self;
+        let first_of_pair = match action {
+            Action::CompareAndWrite { first_cid, .. } => Some((first_cid, status)),
+            _ => None,
+        };
+        let lent = matches!(action, Action::Lend).then(Lent::default);
+        let length = if lent.is_some() { self.length as usize } else { 0 };
+        Finished { cid, status, first_of_pair, buffer: None, lent, length, tag }
     }
 }
 
@@ -352,9 +432,6 @@ fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) 
         }
         _ => Ok(()),
     });
-    if !is_read && length != 0 {
-        namespace.fused_lock.end_unlocked();
-    }
     if let Store::File(file) = namespace.store()
         && !is_read
         && (length == 0 || durable && !file.is_direct())
@@ -405,18 +482,11 @@ fn class(is_read: bool, has_data: bool) -> Class {
 }
 
 /// Executes a task by blocking calls.
-fn run(task: Task, observer: &mut Observer) -> Finished {
-    let Task { cid, action, namespace, offset, length, tag } = task;
+fn run(task: Task, namespace: &Namespace, observer: &mut Observer) -> Finished {
+    let Task { cid, action, offset, length, tag, .. } = task;
     let status = Status::SUCCESS;
     let mut finished =
         Finished { cid, status, first_of_pair: None, buffer: None, lent: None, length: 0, tag };
-    let Some(namespace) = namespace else {
-        if let Action::FlushAll(all) = action {
-            let failed = all.iter().map(|it| it.store().flush()).find(io::Result::is_err);
-            finished.status = status_of(&failed.unwrap_or(Ok(())), true);
-        }
-        return finished;
-    };
     let store = namespace.store();
     let bytes = length as usize;
     let (is_read, has_data) = match &action {
@@ -437,7 +507,8 @@ fn run(task: Task, observer: &mut Observer) -> Finished {
             status
         }
         Action::Write { data, from, durable } => {
-            let (status, back) = write(&namespace, offset, data, from..from + bytes, durable);
+            let (result, back) = store.write_buffer(offset, data, from..from + bytes, durable);
+            let status = status_of(&result, true);
             finished.buffer = Some(back);
             status
         }
@@ -448,7 +519,7 @@ fn run(task: Task, observer: &mut Observer) -> Finished {
         }
         Action::CompareAndWrite { first_cid, expected, data, durable } => {
             let (first, second) =
-                compare_and_write(&namespace, offset, &expected[..bytes], &data[..bytes], durable);
+                compare_and_write(store, offset, &expected[..bytes], &data[..bytes], durable);
             finished.first_of_pair = Some((first_cid, first));
             finished.buffer = Some(data);
             second
@@ -463,32 +534,11 @@ fn run(task: Task, observer: &mut Observer) -> Finished {
             let clear = |(offset, length)| store.clear(Clear::Deallocate, offset, length);
             status_of(&ranges.into_iter().try_for_each(clear), true)
         }
-        Action::Copy { sources, durable } => copy(&namespace, offset, length, &sources, durable),
+        Action::Copy { sources, durable } => copy(store, offset, length, &sources, durable),
     };
-    count(&namespace, bytes, is_read, has_data, finished.status);
-    observer.ended(&namespace, class(is_read, has_data), observer.now_ns());
+    count(namespace, bytes, is_read, has_data, finished.status);
+    observer.ended(namespace, class(is_read, has_data), observer.now_ns());
     finished
-}
-
-/// Writes bytes of a buffer; returns the same buffer, or another one if the store kept it.
-fn write(
-    namespace: &Namespace,
-    offset: u64,
-    data: Buffer,
-    bytes: Range<usize>,
-    durable: bool,
-) -> (Status, Buffer) {
-    let write = || {
-        let (result, buffer) = namespace.store().write_buffer(offset, data, bytes, durable);
-        (status_of(&result, true), buffer)
-    };
-    if namespace.fused_lock.begin_unlocked() {
-        let written = write();
-        namespace.fused_lock.end_unlocked();
-        return written;
-    }
-    let _turn = namespace.fused_lock.lock();
-    write()
 }
 
 /// Makes a range read as zeros: writes zeros where the file system cannot punch a hole.
@@ -517,18 +567,17 @@ fn compare(store: &Store, offset: u64, expected: &[u8]) -> Status {
 }
 
 fn compare_and_write(
-    namespace: &Namespace,
+    store: &Store,
     offset: u64,
     expected: &[u8],
     data: &[u8],
     durable: bool,
 ) -> (Status, Status) {
-    let _turn = namespace.fused_lock.lock_for_fused();
-    let first = compare(namespace.store(), offset, expected);
+    let first = compare(store, offset, expected);
     if !first.is_success() {
         return (first, Status::ABORTED_FUSED_FAILED.permanent());
     }
-    (first, status_of(&namespace.store().write(offset, data, durable), true))
+    (first, status_of(&store.write(offset, data, durable), true))
 }
 
 fn verify(store: &Store, offset: u64, length: u64) -> Status {
@@ -544,34 +593,138 @@ fn verify(store: &Store, offset: u64, length: u64) -> Status {
     Status::SUCCESS
 }
 
-fn copy(namespace: &Namespace, offset: u64, length: u64, sources: &[(u64, u64)], durable: bool) -> Status {
+fn copy(store: &Store, offset: u64, length: u64, sources: &[(u64, u64)], durable: bool) -> Status {
     // All sources are read before the destination is written, because the ranges may overlap.
     let mut data = Buffer::zeroed(length as usize);
     let mut done = 0;
     for (from, bytes) in sources {
         let place = &mut data[done..done + *bytes as usize];
-        if let Err(error) = namespace.store().read(*from, place) {
+        if let Err(error) = store.read(*from, place) {
             return status_of(&Err(error), false);
         }
         done += *bytes as usize;
     }
-    write(namespace, offset, data, 0..done, durable).0
+    status_of(&store.write(offset, &data[..done], durable), true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::FileStore;
     use crate::target::Identity;
+
+    const BLOCK: u64 = 4096;
+
+    fn file_namespace(folder: &tempfile::TempDir, bytes: u64) -> Arc<Namespace> {
+        let path = folder.path().join("disk");
+        FileStore::extend(&path, bytes).unwrap();
+        let file = FileStore::open(&path, BLOCK as usize, false, true).unwrap();
+        file.promise(bytes);
+        let identity = Identity::of(&"nqn.2024-01.org.example:disk".parse().unwrap(), 1);
+        Arc::new(Namespace::new(1, identity, BLOCK as u32, bytes, Store::File(Arc::new(file))))
+    }
+
+    fn write_of(namespace: &Arc<Namespace>, cid: u16) -> Task {
+        let write = Action::Write { data: Buffer::zeroed(4096), from: 0, durable: false };
+        Task::new(cid, write, Some(Arc::clone(namespace)), 0, BLOCK)
+    }
+
+    fn compare_and_write_of(namespace: &Arc<Namespace>) -> Task {
+        let [expected, data] = [0, 1].map(|byte| {
+            let mut buffer = Buffer::zeroed(4096);
+            buffer.fill(byte);
+            buffer
+        });
+        let action = Action::CompareAndWrite { first_cid: 1, expected, data, durable: false };
+        Task::new(2, action, Some(Arc::clone(namespace)), 0, BLOCK)
+    }
+
+    #[test]
+    fn writes_of_an_ended_connection_do_not_hold_up_compare_and_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let namespace = file_namespace(&folder, 1 << 16);
+        let mut ended = Engine::new();
+        (0..3).for_each(|cid| ended.begin(write_of(&namespace, cid)));
+        assert_eq!((namespace.in_flight(), ended.in_kernel()), (3, 3), "the test needs io_uring");
+        drop(ended);
+        assert_eq!(namespace.in_flight(), 0);
+        let mut other = Engine::new();
+        other.begin(compare_and_write_of(&namespace));
+        let finished = other.finished().unwrap();
+        assert_eq!((finished.status, finished.first_of_pair), (Status::SUCCESS, Some((1, Status::SUCCESS))));
+        assert_eq!(namespace.in_flight(), 0);
+    }
+
+    /// A thread with writes in the kernel waits for a Compare and Write that waits for these writes.
+    #[test]
+    fn a_write_behind_a_waiting_compare_and_write_finishes_earlier_writes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let namespace = file_namespace(&folder, 1 << 16);
+        let mut engine = Engine::new();
+        engine.begin(write_of(&namespace, 7));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut other = Engine::new();
+                other.begin(compare_and_write_of(&namespace));
+                assert_eq!(other.finished().unwrap().first_of_pair, Some((1, Status::SUCCESS)));
+            });
+            while namespace.in_flight() != 2 {
+                std::thread::yield_now();
+            }
+            engine.begin(write_of(&namespace, 8));
+            assert_eq!(engine.finished().unwrap().cid, 7);
+        });
+        drop(engine);
+        assert_eq!(namespace.in_flight(), 0);
+    }
+
+    /// Each of these changes the medium, and waits for a Compare and Write as for any exclusion.
+    #[test]
+    fn no_change_begins_while_changes_are_excluded() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = || {
+            let identity = Identity::of(&"nqn.2024-01.org.example:disk".parse().unwrap(), 2);
+            let store = Store::Memory(crate::store::Memory::new(1 << 16).unwrap());
+            Arc::new(Namespace::new(2, identity, BLOCK as u32, 1 << 16, store))
+        };
+        let changes: [fn() -> Action; 7] = [
+            || Action::Write { data: Buffer::zeroed(4096), from: 0, durable: false },
+            || Action::Write { data: Buffer::zeroed(4096), from: 0, durable: true },
+            || Action::Zero { deallocate: false, durable: false },
+            || Action::Zero { deallocate: true, durable: true },
+            || Action::Discard(vec![(0, BLOCK)]),
+            || Action::Copy { sources: vec![(BLOCK, BLOCK)], durable: false },
+            || {
+                let [expected, data] = [(); 2].map(|()| Buffer::zeroed(4096));
+                Action::CompareAndWrite { first_cid: 1, expected, data, durable: false }
+            },
+        ];
+        for namespace in [file_namespace(&folder, 1 << 16), memory()] {
+            for change in changes {
+                let alone = namespace.exclude_changes();
+                std::thread::scope(|scope| {
+                    let changing = scope.spawn(|| {
+                        let mut engine = Engine::new();
+                        engine.begin(Task::new(9, change(), Some(Arc::clone(&namespace)), 0, BLOCK));
+                        engine.drain().unwrap();
+                        assert_eq!(engine.finished().unwrap().status, Status::SUCCESS);
+                    });
+                    // It has come, and neither acts nor has ended.
+                    while namespace.in_flight() != 2 && !changing.is_finished() {
+                        std::thread::yield_now();
+                    }
+                    assert!(!changing.is_finished(), "{:?}", change());
+                    drop(alone);
+                });
+                assert_eq!(namespace.in_flight(), 0);
+            }
+        }
+    }
 
     #[test]
     fn many_operations_reach_the_disk_before_the_round_ends() {
-        const BYTES: u64 = 1 << 16;
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("disk");
-        FileStore::extend(&path, BYTES).unwrap();
-        let store = Store::File(Arc::new(FileStore::open(&path, 4096, false, true).unwrap()));
-        let identity = Identity::of(&"nqn.2024-01.org.example:disk".parse().unwrap(), 1);
-        let namespace = Arc::new(Namespace::new(1, identity, 4096, BYTES, store));
+        let namespace = file_namespace(&folder, 1 << 16);
         let mut engine = Engine::new();
         let unsubmitted: Vec<_> = { 0..SUBMITTED_AT_ONCE as u16 + 1 }
             .map(|cid| {
@@ -582,7 +735,7 @@ mod tests {
             })
             .collect();
         assert_eq!(unsubmitted, [1, 2, 3, 0, 1]);
-        engine.drain();
+        engine.drain().unwrap();
         assert_eq!(engine.finished.iter().filter(|it| it.status.is_success()).count(), unsubmitted.len());
     }
 }

@@ -6,12 +6,16 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue, types};
 use slab::Slab;
 
 use super::file::{Clear, mode};
 use buffer::Buffer;
+
+/// Pause before the kernel is asked again after it was short of memory.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
 
 /// An operation for the kernel.
 #[derive(Debug)]
@@ -148,16 +152,22 @@ impl Ring {
         Some(Completion { token, result, buffer })
     }
 
-    /// Waits until an operation completes.
+    /// Waits until an operation completes, or the kernel is short of memory; the caller repeats it while
+    /// there are operations.
     ///
     /// # Errors
     /// The error of `io_uring_enter`.
     pub fn wait(&mut self) -> io::Result<()> {
-        self.submit()?;
-        match self.ring.submit_and_wait(1) {
+        match self.submit().and_then(|()| self.ring.submit_and_wait(1)) {
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR) => Ok(()),
+                Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
+                    std::thread::sleep(SHORTAGE_PAUSE);
+                    Ok(())
+                }
+                _ => Err(error),
+            },
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A namespace: logical blocks that a subsystem offers.
 
+use std::ops::Deref;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest, Sha256};
@@ -9,6 +10,7 @@ use wire::nvme::Status;
 use wire::nvme::command::Blocks;
 
 use super::atomic_file::AtomicFile;
+use super::gate::{Effect, Exclusion, Gate, Scope};
 use super::reservation::Reservations;
 use crate::latency::Observed;
 use crate::nqn::Nqn;
@@ -80,7 +82,7 @@ pub struct Namespace {
     reservations: Mutex<Reservations>,
     // The type of the reservation in `reservations`, so that commands take no lock while there is none.
     reserved: AtomicU8,
-    pub(crate) fused_lock: FusedLock,
+    gate: Gate,
     /// The counters of the namespace.
     pub counters: Counters,
     observed: Arc<Observed>,
@@ -103,7 +105,7 @@ impl Namespace {
             store,
             reservations: Mutex::default(),
             reserved: AtomicU8::new(0),
-            fused_lock: FusedLock::default(),
+            gate: Gate::default(),
             counters: Counters::default(),
             observed: Arc::default(),
             reservation_file: None,
@@ -205,11 +207,29 @@ impl Namespace {
         &self.store
     }
 
+    /// Excludes all changes of the medium, after those that have begun, as long as the result lives. The
+    /// thread must not own an [`Admitted`] command.
+    pub(crate) fn exclude_changes(&self) -> Exclusion<'_> {
+        self.gate.exclude(Scope::Changes)
+    }
+
+    /// Excludes all commands, after those that were admitted have had their effect, as long as the result
+    /// lives. The thread must not own an [`Admitted`] command.
+    pub(crate) fn exclude_commands(&self) -> Exclusion<'_> {
+        self.gate.exclude(Scope::All)
+    }
+
+    /// The number of commands that act on the medium, or wait until they may.
+    pub fn in_flight(&self) -> u64 {
+        self.gate.in_flight()
+    }
+
     /// Changes its size, in bytes.
     ///
     /// # Errors
     /// The error of the store.
     pub fn resize(&self, bytes: u64) -> std::io::Result<()> {
+        let _alone = self.exclude_commands();
         let before = self.blocks();
         self.blocks.fetch_min(bytes >> self.shift, Ordering::Relaxed);
         if let Err(error) = self.store.resize(bytes) {
@@ -272,46 +292,41 @@ impl Namespace {
     }
 }
 
-/// Excludes writes during Compare and Write. Until the first Compare and Write a write costs two additions;
-/// from then on writes take a lock.
-#[derive(Debug, Default)]
-pub(crate) struct FusedLock {
-    has_fused: AtomicBool,
-    /// Writes that began before they saw that a Compare and Write had come.
-    unlocked_writes: AtomicU32,
-    lock: Mutex<()>,
+/// A command that may act on a namespace, counted until this is dropped. The owner drops it when the command
+/// has had its whole effect on the medium, not before.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    namespace: Arc<Namespace>,
+    effect: Effect,
 }
 
-impl FusedLock {
-    /// Begins a write without the lock; [`FusedLock::end_unlocked`] has to follow. `false` when the write has
-    /// to take the lock.
-    pub(crate) fn begin_unlocked(&self) -> bool {
-        // Each side sets its variable before it reads that of the other, so at least one sees the other.
-        self.unlocked_writes.fetch_add(1, Ordering::SeqCst);
-        let is_free = !self.has_fused.load(Ordering::SeqCst);
-        if !is_free {
-            self.end_unlocked();
-        }
-        is_free
+impl Admitted {
+    /// Admits a command if nothing excludes it.
+    ///
+    /// # Errors
+    /// The namespace, when the command has to wait for its turn.
+    pub(crate) fn at_once(namespace: Arc<Namespace>, effect: Effect) -> Result<Self, Arc<Namespace>> {
+        if namespace.gate.try_pass(effect) { Ok(Self { namespace, effect }) } else { Err(namespace) }
     }
 
-    pub(crate) fn end_unlocked(&self) {
-        self.unlocked_writes.fetch_sub(1, Ordering::SeqCst);
+    /// Admits a command when it is its turn. The thread must not own another admitted command.
+    pub(crate) fn in_turn(namespace: Arc<Namespace>, effect: Effect) -> Self {
+        namespace.gate.pass(effect);
+        Self { namespace, effect }
     }
+}
 
-    /// Takes the lock, for a write that may not run without it.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+impl Deref for Admitted {
+    type Target = Namespace;
+
+    fn deref(&self) -> &Namespace {
+        &self.namespace
     }
+}
 
-    /// Takes the lock for Compare and Write, after all writes without the lock have ended. They end: no
-    /// further one begins, and each waits only for a disk.
-    pub(crate) fn lock_for_fused(&self) -> MutexGuard<'_, ()> {
-        self.has_fused.store(true, Ordering::SeqCst);
-        while self.unlocked_writes.load(Ordering::SeqCst) != 0 {
-            std::thread::sleep(std::time::Duration::from_micros(20));
-        }
-        self.lock()
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.namespace.gate.leave(self.effect);
     }
 }
 
