@@ -82,7 +82,7 @@ impl Queue {
         let found = membership.view.namespace(command.nsid, port);
         let (namespace, access) = found.ok_or(Status::INVALID_NAMESPACE.permanent())?;
         accessible(access)?;
-        if !is_reservation(kind) && !namespace.permits(&host, writes(kind)) {
+        if !is_reservation(kind) && !namespace.permits(&host, is_of_write_group(kind)) {
             return Err(Status::RESERVATION_CONFLICT.permanent());
         }
         if writes(kind) && namespace.is_read_only() {
@@ -204,7 +204,7 @@ impl Queue {
         // The check is repeated: the data may arrive long after the command, and a reservation or write
         // protection may have changed.
         let host = self.session().map(|it| it.host_id).unwrap_or_default();
-        if work.namespace.as_ref().is_some_and(|it| !it.permits(&host, writes(work.kind))) {
+        if work.namespace.as_ref().is_some_and(|it| !it.permits(&host, is_of_write_group(work.kind))) {
             return self.reply(cid, Status::RESERVATION_CONFLICT.permanent(), 0, buffer);
         }
         if writes(work.kind) && work.namespace.as_ref().is_some_and(|it| it.is_read_only()) {
@@ -312,8 +312,8 @@ impl Queue {
             return self.reply(cid, Status::SUCCESS, 0, buffer);
         }
         let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
-        let (host, id) = (session.host_id, session.id);
-        let change = namespace.change_reservations(|it| change(it, work.kind, &work.command, data, host, id));
+        let host = session.host_id;
+        let change = namespace.change_reservations(|it| change(it, work.kind, &work.command, data, host));
         let status = match change {
             Err(status) => status,
             Ok(notices) => {
@@ -333,14 +333,7 @@ impl Queue {
     }
 }
 
-fn change(
-    it: &mut Reservations,
-    kind: Io,
-    command: &Command,
-    data: &[u8],
-    host: [u8; 16],
-    controller: u16,
-) -> Change {
+fn change(it: &mut Reservations, kind: Io, command: &Command, data: &[u8], host: [u8; 16]) -> Change {
     const IGNORE_KEY: u32 = 1 << 3;
     let ignores_key = command.cdw10 & IGNORE_KEY != 0;
     let action = command.cdw10 & 7;
@@ -352,14 +345,14 @@ fn change(
             match command.cdw10 >> 30 {
                 0 => {}
                 2 => it.set_persistence(false)?,
-                3 => it.set_persistence(true)?,
+                3 => it.request_persistence(),
                 _ => return Err(INVALID),
             }
             let key = (!ignores_key).then_some(current);
             match action {
-                0 => it.register(host, controller, new),
+                0 => it.register(host, new),
                 1 => it.unregister(host, key),
-                2 => it.replace(host, controller, key, new),
+                2 => it.replace(host, key, new),
                 _ => Err(INVALID),
             }
         }
@@ -458,6 +451,11 @@ const fn is_reservation(kind: Io) -> bool {
         kind,
         Io::ReservationRegister | Io::ReservationReport | Io::ReservationAcquire | Io::ReservationRelease
     )
+}
+
+/// Whether a reservation treats the command as a write (Base figure 587).
+const fn is_of_write_group(kind: Io) -> bool {
+    writes(kind) || matches!(kind, Io::Flush)
 }
 
 /// The ranges that Dataset Management deallocates, in bytes. Its other attributes are hints, which are

@@ -36,7 +36,6 @@ const INVALID: Status = Status::INVALID_FIELD.permanent();
 struct Registrant {
     host: Host,
     key: u64,
-    controller: u16,
 }
 
 /// Registrants and reservation of a namespace.
@@ -59,8 +58,9 @@ pub(crate) struct PersistentReservations {
     generation: u32,
 }
 
-/// The controller identifier of a registrant that is not connected (NVM 3.2.7).
-const NO_CONTROLLER: u16 = 0xffff;
+/// The controller identifier of every registrant in a report: controllers are dynamic, and the registration of
+/// a host outlives its controllers (NVM 3.2.7).
+const DYNAMIC_CONTROLLER: u16 = 0xffff;
 
 impl Reservations {
     /// The type of the reservation.
@@ -98,6 +98,12 @@ impl Reservations {
         Ok(())
     }
 
+    /// Makes registrations persist if there is a file for them, as Reservation Register requests. Linux
+    /// requests it with every registration, and RESCAP tells hosts whether it is possible.
+    pub(crate) fn request_persistence(&mut self) {
+        self.persists |= self.can_persist;
+    }
+
     /// Whether registrations persist through power loss.
     pub(crate) fn persists(&self) -> bool {
         self.persists
@@ -116,12 +122,11 @@ impl Reservations {
         self.persists.then_some(PersistentReservations { registrants, kind, holder, generation })
     }
 
-    /// The stored state after a restart: no registrant is connected yet.
+    /// The stored state after a restart.
     pub(crate) fn from_persistent(persistent: PersistentReservations) -> Self {
         let held = persistent.kind.and_then(ReservationType::parse).map(|kind| (kind, persistent.holder));
         let mut registrants = persistent.registrants;
         registrants.truncate(REGISTRANTS_MAX);
-        registrants.iter_mut().for_each(|it| it.controller = NO_CONTROLLER);
         Self { registrants, held, generation: persistent.generation, persists: true, can_persist: true }
     }
 
@@ -129,28 +134,32 @@ impl Reservations {
         if self.key_of(host) == Some(key) { Ok(()) } else { Err(CONFLICT) }
     }
 
-    /// Registers a host.
-    pub(crate) fn register(&mut self, host: Host, controller: u16, key: u64) -> Change {
+    /// Registers a host. A key of 0 is refused: no preemption could name it.
+    pub(crate) fn register(&mut self, host: Host, key: u64) -> Change {
         match self.key_of(&host) {
-            Some(known) if known == key => return Ok(Vec::new()),
+            _ if key == 0 => return Err(INVALID),
+            Some(known) if known == key => {}
             Some(_) => return Err(CONFLICT),
-            None => {}
+            None if self.registrants.len() >= REGISTRANTS_MAX => {
+                return Err(Status::CAPACITY_EXCEEDED.permanent());
+            }
+            None => self.registrants.push(Registrant { host, key }),
         }
-        if self.registrants.len() >= REGISTRANTS_MAX {
-            return Err(Status::CAPACITY_EXCEEDED.permanent());
-        }
-        self.registrants.push(Registrant { host, key, controller });
         self.generation = self.generation.wrapping_add(1);
         Ok(Vec::new())
     }
 
-    /// Replaces the key of a host; `None` for `key` ignores the present key.
-    pub(crate) fn replace(&mut self, host: Host, controller: u16, key: Option<u64>, new: u64) -> Change {
+    /// Replaces the key of a host; `None` for `key` ignores the present key. A new key of 0 unregisters the
+    /// host: Linux sends it for `IOC_PR_REGISTER` with a new key of 0, which unregisters.
+    pub(crate) fn replace(&mut self, host: Host, key: Option<u64>, new: u64) -> Change {
         if let Some(key) = key {
             self.check(&host, key)?;
         }
+        if new == 0 {
+            return self.unregister(host, None);
+        }
         let Some(registrant) = self.registrants.iter_mut().find(|it| it.host == host) else {
-            return self.register(host, controller, new);
+            return self.register(host, new);
         };
         registrant.key = new;
         self.generation = self.generation.wrapping_add(1);
@@ -266,7 +275,7 @@ impl Reservations {
     /// Clears all registrations and the reservation.
     pub(crate) fn clear(&mut self, host: Host, key: u64) -> Change {
         self.check(&host, key)?;
-        let notices = if self.held.is_some() { self.others(host, Notice::Preempted) } else { Vec::new() };
+        let notices = self.others(host, Notice::Preempted);
         self.held = None;
         self.registrants.clear();
         self.generation = self.generation.wrapping_add(1);
@@ -286,7 +295,8 @@ impl Reservations {
             bytes.resize(EXTENDED_HEAD_SIZE, 0);
         }
         for it in &self.registrants {
-            let (controller_id, key, status) = (it.controller, it.key, u8::from(self.holds(&it.host)));
+            let (controller_id, key) = (DYNAMIC_CONTROLLER, it.key);
+            let status = u8::from(self.holds(&it.host));
             if extended {
                 let host_id = it.host;
                 bytes.extend(RegistrantExtended { controller_id, status, key, host_id }.to_bytes());
@@ -310,7 +320,7 @@ mod tests {
     fn three() -> Reservations {
         let mut it = Reservations::default();
         for (host, key) in [(A, 10), (B, 20), (C, 30)] {
-            it.register(host, 1, key).unwrap();
+            it.register(host, key).unwrap();
         }
         it
     }
@@ -341,7 +351,7 @@ mod tests {
         let mut it = three();
         assert_eq!(it.acquire(A, 11, ReservationType::WriteExclusive), Err(CONFLICT));
         assert_eq!(it.acquire([9; 16], 0, ReservationType::WriteExclusive), Err(CONFLICT));
-        assert_eq!(it.register(A, 1, 11), Err(CONFLICT));
+        assert_eq!(it.register(A, 11), Err(CONFLICT));
         assert_eq!(it.unregister(A, Some(11)), Err(CONFLICT));
         it.acquire(A, 10, ReservationType::WriteExclusive).unwrap();
         assert_eq!(it.acquire(B, 20, ReservationType::WriteExclusive), Err(CONFLICT));
