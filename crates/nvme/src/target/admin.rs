@@ -6,7 +6,7 @@ use super::State;
 use super::controller::Controller;
 use super::events::Event;
 use super::features::feature_data;
-use super::queue::{Outcome, Queue, Request, Work, transfer};
+use super::queue::{Outcome, Queue, Request, Work, structure};
 use crate::engine::{Action, Task};
 use buffer::Buffer;
 use wire::nvme::identify::IDENTIFY_SIZE;
@@ -32,7 +32,7 @@ impl Queue {
         if expected == 0 {
             direction = Direction::None;
         }
-        let length = transfer(expected, length)?;
+        let length = structure(direction, expected, length)?;
         Ok(Request { cid: command.cid, direction, length, data_at: 0, work: Work::Admin(*command) })
     }
 

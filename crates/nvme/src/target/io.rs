@@ -8,7 +8,7 @@ use wire::nvme::reservation::{AcquireData, RegisterData, ReleaseData, Reservatio
 use wire::nvme::{Command, Direction, Fuse, Io, Status};
 
 use super::namespace::Namespace;
-use super::queue::{Outcome, Queue, Request, Work as QueueWork, transfer};
+use super::queue::{Outcome, Queue, Request, Work as QueueWork, structure, transfer};
 use super::reservation::{Change, Reservations};
 use crate::engine::{Action, Task};
 use crate::limits::{COPY_RANGES_MAX, RANGE_BYTES_MAX, TRANSFER_BYTES_MAX};
@@ -402,12 +402,7 @@ fn plan(mut work: Work, namespace: Arc<Namespace>, described: u32) -> Result<Req
             }
             0
         }
-        Io::DatasetManagement => {
-            // Linux sends a buffer for the largest number of ranges, whatever their number.
-            let named = ((command.cdw10 & 0xff) + 1) * Range::SIZE as u32;
-            let most = (dsm::RANGES_MAX * Range::SIZE) as u32;
-            if (named..=most).contains(&described) { described } else { named }
-        }
+        Io::DatasetManagement => ((command.cdw10 & 0xff) + 1) * Range::SIZE as u32,
         Io::Copy => {
             let ranges = (command.cdw12 & 0xff) + 1;
             if ranges > u32::from(COPY_RANGES_MAX) {
@@ -429,8 +424,12 @@ fn plan(mut work: Work, namespace: Arc<Namespace>, described: u32) -> Result<Req
         }
     };
     work.namespace = Some(namespace);
-    let length = transfer(moved, described)?;
-    Ok(request(command.cid, Direction::of(command.opcode), length, work))
+    let direction = Direction::of(command.opcode);
+    let length = match work.kind {
+        Io::Read | Io::Write | Io::Compare => transfer(moved, described)?,
+        _ => structure(direction, moved, described)?,
+    };
+    Ok(request(command.cid, direction, length, work))
 }
 
 fn accessible(access: AnaState) -> Result<(), Status> {

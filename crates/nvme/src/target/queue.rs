@@ -467,6 +467,16 @@ fn fabrics(kind: Fabrics, command: &Command, length: u32) -> Result<Request, Sta
 pub(super) fn transfer(expected: u32, described: u32) -> Result<usize, Status> {
     if expected as usize > TRANSFER_BYTES_MAX {
         return Err(Status::INVALID_FIELD.permanent());
+/// The length of the data of a command with a data structure of `expected` bytes. The SGL may describe more:
+/// Linux sends 16 bytes with Reservation Release, whose structure has 8, and a buffer for 256 ranges with
+/// Dataset Management. What the host sends behind the structure is ignored, what it could receive is not sent.
+pub(super) fn structure(direction: Direction, expected: u32, described: u32) -> Result<usize, Status> {
+    let sends_more = direction == Direction::FromHost && expected != 0 && described > expected;
+    let receives_more = direction == Direction::ToHost && described > expected;
+    let length = if sends_more { described } else { expected };
+    transfer(length, if receives_more { expected } else { described })
+}
+
     }
     // If the command has no data, the length in the SGL is ignored.
     if expected != 0 && expected != described {

@@ -2,8 +2,6 @@
 
 use crate::layout::layouts;
 
-/// Ranges that one command can name: their count less one has eight bits.
-pub const RANGES_MAX: usize = 256;
 /// "Deallocate": bit 2 of dword 11 of Dataset Management.
 pub const DEALLOCATE: u32 = 1 << 2;
 
