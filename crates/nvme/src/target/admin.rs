@@ -26,7 +26,7 @@ impl Queue {
         let expected = match kind {
             Admin::Identify => IDENTIFY_SIZE as u32,
             Admin::GetLogPage => u32::try_from(log::Request::parse(command).length).unwrap_or(u32::MAX),
-            Admin::GetFeatures | Admin::SetFeatures => feature_data(kind, command),
+            Admin::GetFeatures | Admin::SetFeatures => feature_data(kind, command, is_discovery),
             Admin::Abort | Admin::AsyncEventRequest | Admin::KeepAlive => 0,
         };
         if expected == 0 {
@@ -58,10 +58,10 @@ impl Queue {
         }
         let sent = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
         let answer = self.answer(&mut state, id, command, sent, now_ns);
-        let to_flush = answer.as_ref().ok().and_then(|_| state.protected_by(id, command));
+        let to_flush = answer.as_ref().ok().and_then(|_| state.flushed_by(id, command));
         drop(state);
-        if let Some(namespace) = to_flush {
-            return Outcome::Task(Task::new(command.cid, Action::FlushAll(vec![namespace]), None, 0, 0));
+        if let Some(namespaces) = to_flush {
+            return Outcome::Task(Task::new(command.cid, Action::FlushAll(namespaces), None, 0, 0));
         }
         match answer {
             Err(status) => {

@@ -9,6 +9,7 @@ use wire::nvme::fabrics::{
 };
 
 use super::controller::{Controller, Session, Wake};
+use super::features::keep_alive_ms;
 use super::queue::{Origin, Proved};
 use super::{State, Target};
 use crate::auth::{Authenticator, Secrets};
@@ -31,6 +32,7 @@ impl From<Status> for Refusal {
 
 /// Offsets of fields in the command and in its data (Base figures 377 and 378).
 mod place {
+    pub(super) const HOST_ID: u16 = 0;
     pub(super) const FORMAT: u16 = 40;
     pub(super) const QUEUE_ID: u16 = 42;
     pub(super) const SIZE: u16 = 44;
@@ -89,6 +91,11 @@ impl Target {
         }
         if fields.size == 0 || fields.size >= QUEUE_ENTRIES_MAX {
             return Err(wrong_field(place::SIZE));
+        }
+        // A Host Identifier of 0 is not allowed over fabrics (Base 5.27.1.25): all such hosts would be one
+        // registrant of reservations.
+        if data.host_id == [0; 16] {
+            return Err(wrong_data(place::HOST_ID));
         }
         // An empty HOSTNQN means that there is none: the initiator of SPDK sends it, and the targets of SPDK
         // and Linux accept it.
@@ -182,12 +189,13 @@ impl State {
             is_closed: AtomicBool::new(false),
             is_ready: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
+            writes_through: AtomicBool::new(false),
         });
         let keep_alive_ms = match (fields.keep_alive_ms, is_discovery) {
             (0, true) => DISCOVERY_KEEP_ALIVE_MS,
-            (asked, _) => asked,
+            (asked, _) => keep_alive_ms(asked),
         };
-        self.controllers.insert(id, Controller::new(Arc::clone(&session), keep_alive_ms));
+        self.controllers.insert(id, Controller::new(Arc::clone(&session), keep_alive_ms, now_ns));
         Ok(session)
     }
 
@@ -218,8 +226,11 @@ impl State {
         if session.subsystem != *subsystem {
             return Err(wrong_data(place::SUBSYSTEM));
         }
-        if session.name() != host || session.host_id != data.host_id {
+        if session.name() != host {
             return Err(wrong_data(place::HOST));
+        }
+        if session.host_id != data.host_id {
+            return Err(wrong_data(place::HOST_ID));
         }
         if session.is_discovery || fields.queue_id > controller.queues_granted {
             return Err(wrong_field(place::QUEUE_ID));

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use wire::nvme::log::{self, CHANGED_NAMESPACES_MAX};
 use wire::nvme::property::status;
-use wire::nvme::{Completion, Status};
+use wire::nvme::{Completion, Status, feature};
 
 use super::events::{Event, Events};
+use super::feature_table::Feature;
 use super::reservation::Notice;
-use crate::limits::{ERRORS_MAX, RESERVATION_NOTICES_MAX};
+use crate::limits::{ERRORS_MAX, IO_QUEUES_MAX, RESERVATION_NOTICES_MAX};
 use crate::nqn::Nqn;
 
 /// Wakes the thread of a connection.
@@ -51,6 +52,8 @@ pub struct Session {
     pub(crate) is_ready: AtomicBool,
     /// The number of resets; each one ends all I/O queues.
     pub(crate) epoch: AtomicU64,
+    /// Whether the host has disabled the volatile write cache: every write is durable when it completes.
+    pub(crate) writes_through: AtomicBool,
 }
 
 impl Session {
@@ -91,40 +94,45 @@ pub(crate) struct Controller {
     pub(crate) configuration: u32,
     pub(crate) status: u32,
     pub(crate) keep_alive_ms: u32,
+    /// The keep alive timeout that Connect has set.
+    pub(crate) keep_alive_default_ms: u32,
+    /// I/O queues that the host may create: as many as there can be, unless the host requests fewer (Number of
+    /// Queues).
     pub(crate) queues_granted: u16,
     /// Wakes the connection of each queue, by QID. The admin queue is 0.
     pub(crate) queues: BTreeMap<u16, Arc<dyn Wake>>,
     pub(crate) events: Events,
-    pub(crate) features: BTreeMap<u8, u32>,
-    pub(crate) timestamp_ms: (u64, u64),
+    /// The values of features that are not the default, by number and by namespace or threshold.
+    pub(crate) features: BTreeMap<(u8, u32), u32>,
+    /// The Timestamp that the host has set, and when, or when the controller was created.
+    pub(crate) timestamp_ms: (Option<u64>, u64),
     pub(crate) host_behaviour: [u8; 512],
     pub(crate) changed: BTreeSet<u32>,
     pub(crate) errors: VecDeque<log::Error>,
     pub(crate) error_count: u64,
     pub(crate) notices: VecDeque<log::Reservation>,
     pub(crate) notice_count: u64,
-    pub(crate) reservation_masks: BTreeMap<u32, u32>,
 }
 
 impl Controller {
-    pub(crate) fn new(session: Arc<Session>, keep_alive_ms: u32) -> Self {
+    pub(crate) fn new(session: Arc<Session>, keep_alive_ms: u32, now_ns: u64) -> Self {
         Self {
             session,
             configuration: 0,
             status: 0,
             keep_alive_ms,
-            queues_granted: 0,
+            keep_alive_default_ms: keep_alive_ms,
+            queues_granted: IO_QUEUES_MAX,
             queues: BTreeMap::new(),
             events: Events::default(),
             features: BTreeMap::new(),
-            timestamp_ms: (0, 0),
+            timestamp_ms: (None, now_ns),
             host_behaviour: [0; 512],
             changed: BTreeSet::new(),
             errors: VecDeque::new(),
             error_count: 0,
             notices: VecDeque::new(),
             notice_count: 0,
-            reservation_masks: BTreeMap::new(),
         }
     }
 
@@ -170,9 +178,14 @@ impl Controller {
         self.raise(Event::Namespaces);
     }
 
+    /// Removes the features of a namespace that was removed: a later one of this identifier has the defaults.
+    pub(crate) fn forget_namespace(&mut self, nsid: u32) {
+        self.features.retain(|(number, key), _| !(*key == nsid && Feature::is_of_namespace(*number)));
+    }
+
     /// Records a notification of a changed reservation, unless the host has masked it.
     pub(crate) fn reservation_changed(&mut self, nsid: u32, notice: Notice) {
-        let mask = self.reservation_masks.get(&nsid).copied().unwrap_or_default();
+        let mask = self.features.get(&(feature::RESERVATION_MASK, nsid)).copied().unwrap_or_default();
         if mask & 1 << notice as u32 != 0 {
             return;
         }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use wire::nvme::feature::{self, events, notice};
+use wire::nvme::feature::{self, events, health_status, notice};
 use wire::nvme::log;
 
 use crate::limits::{EVENT_REQUESTS_MAX, EVENTS_MAX};
@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Discovery,
     /// A reservation notification was recorded.
     Reservation,
+    /// The temperature is beyond a threshold.
+    Temperature,
 }
 
 impl Event {
@@ -29,6 +31,9 @@ impl Event {
             Self::Ana => feature::event(feature::NOTICE, notice::ANA, log::ANA),
             Self::Discovery => feature::event(feature::NOTICE, notice::DISCOVERY, log::DISCOVERY),
             Self::Reservation => feature::event(feature::IO_COMMAND_SET, 0, log::RESERVATIONS),
+            Self::Temperature => {
+                feature::event(feature::HEALTH_STATUS, health_status::TEMPERATURE, log::HEALTH)
+            }
         }
     }
 
@@ -39,6 +44,7 @@ impl Event {
             Self::Ana => events::ANA,
             Self::Discovery => events::DISCOVERY,
             Self::Reservation => u32::MAX,
+            Self::Temperature => events::TEMPERATURE,
         }
     }
 
@@ -49,6 +55,7 @@ impl Event {
             log::ANA => Some(Self::Ana),
             log::DISCOVERY => Some(Self::Discovery),
             log::RESERVATIONS => Some(Self::Reservation),
+            log::HEALTH => Some(Self::Temperature),
             _ => None,
         }
     }

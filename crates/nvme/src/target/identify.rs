@@ -12,6 +12,7 @@ use super::State;
 use super::admin::Answer;
 use super::controller::{Controller, Session};
 use super::discovery::Transport;
+use super::health::{CRITICAL_TEMPERATURE_KELVIN, WARNING_TEMPERATURE_KELVIN};
 use super::namespace::Namespace;
 use super::subsystem::{Snapshot, Subsystem};
 use crate::limits::{
@@ -50,6 +51,7 @@ fn reservations(namespace: &Namespace) -> u8 {
 const IO_COMMANDS: u16 = io_command::COMPARE
     | io_command::DATASET
     | io_command::WRITE_ZEROES
+    | io_command::SAVE
     | io_command::RESERVATIONS
     | io_command::TIMESTAMP
     | io_command::VERIFY
@@ -74,6 +76,11 @@ impl State {
         match kind {
             cns::CONTROLLER => found(&nvm_controller(session, subsystem, rdma).to_bytes()),
             cns::CONTROLLERS => found(&controllers(self, session, (command.cdw10 >> 16) as u16)),
+            // Every controller of the subsystem has all of its namespaces.
+            cns::NAMESPACE_CONTROLLERS => {
+                namespace_of(&snapshot, command.nsid)?;
+                found(&controllers(self, session, (command.cdw10 >> 16) as u16))
+            }
             cns::COMMAND_SETS => found(&1_u64.to_le_bytes()),
             cns::COMMAND_SET_CONTROLLER if command_set == 0 => {
                 // Verify and Write Zeroes transfer no data: their limit is the block count.
@@ -147,6 +154,7 @@ fn controllers(state: &State, session: &Session, from: u16) -> Vec<u8> {
         .controllers
         .range(from..)
         .filter(|(_, other): &(_, &Controller)| other.session.subsystem == session.subsystem)
+        .filter(|(_, other)| !other.session.is_closed())
         .map(|(id, _)| *id)
         .take(IDENTIFY_SIZE / 2 - 1)
         .collect();
@@ -211,8 +219,8 @@ fn nvm_controller(session: &Session, subsystem: &Subsystem, rdma: bool) -> Ident
         aborts: ABORTS_MAX - 1,
         firmware_slots: 1 | 1 << 1,
         log_pages: LOG_PAGES,
-        warning_temperature: 343,
-        critical_temperature: 353,
+        warning_temperature: WARNING_TEMPERATURE_KELVIN,
+        critical_temperature: CRITICAL_TEMPERATURE_KELVIN,
         ana_transition: ANA_TRANSITION,
         ana_capabilities: ANA_CAPABILITIES,
         ana_group_max: ANA_GROUPS_MAX,

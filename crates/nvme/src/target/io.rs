@@ -1,12 +1,14 @@
 //! The commands of I/O queues (NVM 3).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use wire::nvme::dsm::{self, CopyRange, Range};
 use wire::nvme::log::AnaState;
 use wire::nvme::reservation::{AcquireData, RegisterData, ReleaseData, ReservationType};
 use wire::nvme::{Command, Direction, Fuse, Io, Status};
 
+use super::controller::Session;
 use super::namespace::Namespace;
 use super::queue::{Outcome, Queue, Request, Work as QueueWork, structure, transfer};
 use super::reservation::{Change, Reservations};
@@ -226,7 +228,7 @@ impl Queue {
     ) -> Result<Task, Status> {
         let Work { command, kind, namespace, offset, length: bytes, .. } = work;
         let namespace = namespace.ok_or(Status::INTERNAL_ERROR)?;
-        let durable = command.forces_unit_access();
+        let durable = self.is_durable(&command);
         let data = |buffer: Option<Buffer>| buffer.ok_or(Status::INTERNAL_ERROR);
         let action = match kind {
             Io::Read => buffer.map_or(Action::Lend, Action::Read),
@@ -260,6 +262,12 @@ impl Queue {
         Ok(Task::new(cid, action, Some(namespace), offset, bytes))
     }
 
+    /// Whether the data of a write have to be on the medium when it completes.
+    fn is_durable(&self, command: &Command) -> bool {
+        let writes_through = |session: &Arc<Session>| session.writes_through.load(Ordering::Relaxed);
+        command.forces_unit_access() || self.session().is_some_and(writes_through)
+    }
+
     fn first_is_there(&mut self, cid: u16, buffer: Option<Buffer>) -> Outcome {
         let Some(pair) = self.pair.as_mut().filter(|pair| pair.first_cid == cid) else {
             return self.reply(cid, Status::ABORTED_FUSED_MISSING, 0, None);
@@ -286,7 +294,7 @@ impl Queue {
         };
         let first_cid = pair.first_cid;
         self.pair = None;
-        let durable = work.command.forces_unit_access();
+        let durable = self.is_durable(&work.command);
         let Some(data) = buffer else { return self.reply(cid, Status::INTERNAL_ERROR, 0, None) };
         let action = Action::CompareAndWrite { first_cid, expected, data, durable };
         Outcome::Task(Task::new(cid, action, work.namespace, work.offset, work.length))
@@ -445,16 +453,16 @@ const fn writes(kind: Io) -> bool {
     matches!(kind, Io::Write | Io::WriteZeroes | Io::DatasetManagement | Io::Copy)
 }
 
+/// Whether a reservation treats the command as a write (Base figure 587).
+const fn is_of_write_group(kind: Io) -> bool {
+    writes(kind) || matches!(kind, Io::Flush)
+}
+
 const fn is_reservation(kind: Io) -> bool {
     matches!(
         kind,
         Io::ReservationRegister | Io::ReservationReport | Io::ReservationAcquire | Io::ReservationRelease
     )
-}
-
-/// Whether a reservation treats the command as a write (Base figure 587).
-const fn is_of_write_group(kind: Io) -> bool {
-    writes(kind) || matches!(kind, Io::Flush)
 }
 
 /// The ranges that Dataset Management deallocates, in bytes. Its other attributes are hints, which are

@@ -3,17 +3,16 @@
 use std::sync::atomic::Ordering;
 
 use wire::nvme::log::{self, AnaGroup, AnaHead, CHANGED_NAMESPACES_MAX, Firmware, Health, Request};
-use wire::nvme::{Admin, Command, Io, Status, feature, text};
+use wire::nvme::{Admin, Command, Io, Status, text};
 
 use super::State;
 use super::controller::Controller;
-use super::features::NAMESPACE_FEATURES;
+use super::feature_table::{Feature, Scope};
+use super::health::TEMPERATURE_KELVIN;
 use super::queue::Origin;
 use super::subsystem::Snapshot;
 use crate::limits::{ANA_GROUPS_MAX, ERRORS_MAX, NAMESPACES_MAX};
 
-/// The composite temperature: 25 degrees Celsius, as in a machine room.
-const TEMPERATURE_KELVIN: u16 = 298;
 /// The longest ANA log page: every group has a namespace, and every namespace exists.
 const ANA_PAGE_BYTES: usize =
     AnaHead::SIZE + ANA_GROUPS_MAX as usize * AnaGroup::SIZE + NAMESPACES_MAX as usize * 4;
@@ -45,7 +44,7 @@ impl State {
         let snapshot = subsystem.ok_or(Status::INTERNAL_ERROR)?.snapshot();
         let port = controller.session.port;
         match request.page {
-            log::HEALTH => health(&snapshot, command.nsid, controller.error_count),
+            log::HEALTH => health(&snapshot, command.nsid, controller),
             log::FIRMWARE => {
                 Ok(Firmware { active: 1, slot1: text::spaced(super::identify::FIRMWARE) }.to_bytes().to_vec())
             }
@@ -120,25 +119,12 @@ fn commands() -> Vec<u8> {
 
 fn features() -> Vec<u8> {
     // Scope: bit 20 of a namespace, bit 21 of the controller (Base 5.16.1.18).
-    const CONTROLLER: u32 = 1 << 21;
-    const NAMESPACE: u32 = 1 << 20;
-    let of_controller = [
-        feature::ARBITRATION,
-        feature::POWER,
-        feature::TEMPERATURE,
-        feature::ERROR_RECOVERY,
-        feature::WRITE_CACHE,
-        feature::QUEUES,
-        feature::WRITE_ATOMICITY,
-        feature::EVENTS,
-        feature::TIMESTAMP,
-        feature::KEEP_ALIVE,
-        feature::HOST_BEHAVIOUR,
-        feature::HOST_ID,
-    ];
-    let of_controller = of_controller.into_iter().map(|number| (number, CONTROLLER));
-    let all = of_controller.chain(NAMESPACE_FEATURES.map(|number| (number, NAMESPACE)));
-    numbers(256, 1024, all.map(|(number, scope)| (usize::from(number), SUPPORTED | scope)))
+    let scope = |feature: &Feature| match feature.scope {
+        Scope::Controller => 1 << 21,
+        Scope::Namespace => 1 << 20,
+    };
+    let all = Feature::all().map(|feature| (usize::from(feature.number), SUPPORTED | scope(feature)));
+    numbers(256, 1024, all)
 }
 
 fn errors(controller: &Controller) -> Vec<u8> {
@@ -147,7 +133,7 @@ fn errors(controller: &Controller) -> Vec<u8> {
     page
 }
 
-fn health(snapshot: &Snapshot, nsid: u32, error_entries: u64) -> Result<Vec<u8>, Status> {
+fn health(snapshot: &Snapshot, nsid: u32, controller: &Controller) -> Result<Vec<u8>, Status> {
     const ALL: u32 = 0xffff_ffff;
     let is_known = nsid == 0 || nsid == ALL || snapshot.namespaces.contains_key(&nsid);
     if !is_known {
@@ -155,9 +141,10 @@ fn health(snapshot: &Snapshot, nsid: u32, error_entries: u64) -> Result<Vec<u8>,
     }
     let counted = snapshot.namespaces.values().filter(|it| [0, ALL, it.nsid()].contains(&nsid));
     let mut health = Health {
+        critical_warning: controller.critical_warning(),
         temperature: TEMPERATURE_KELVIN,
         spare: 100,
-        error_entries: error_entries.into(),
+        error_entries: controller.error_count.into(),
         ..Health::default()
     };
     // A unit is a thousand times 512 bytes, rounded up (Base figure 208).

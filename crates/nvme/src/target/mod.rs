@@ -9,8 +9,10 @@ mod connect;
 mod controller;
 mod discovery;
 mod events;
+mod feature_table;
 mod features;
 mod gate;
+mod health;
 mod identify;
 mod io;
 mod logs;
@@ -191,7 +193,11 @@ impl Target {
     pub fn remove_namespace(&self, name: &Nqn, nsid: u32) -> Result<Arc<Namespace>, ChangeError> {
         let removed = self.subsystem(name)?.remove(nsid);
         let removed = removed.ok_or_else(|| ChangeError::NoNamespace { subsystem: name.clone(), nsid })?;
-        self.lock().namespace_changed(name, nsid);
+        let mut state = self.lock();
+        for controller in state.controllers.values_mut().filter(|it| it.session.subsystem == *name) {
+            controller.forget_namespace(nsid);
+        }
+        state.namespace_changed(name, nsid);
         Ok(removed)
     }
 
@@ -286,9 +292,11 @@ impl Target {
         state.discovery_changed();
     }
 
-    /// A description of each controller that hosts have.
+    /// A description of each controller that hosts have; not of those that were closed.
     pub fn controllers(&self) -> Vec<ControllerReport> {
-        self.lock().controllers.values().map(Controller::report).collect()
+        let state = self.lock();
+        let open = state.controllers.values().filter(|controller| !controller.session.is_closed());
+        open.map(Controller::report).collect()
     }
 
     /// Removes a controller, because its admin queue has ended.

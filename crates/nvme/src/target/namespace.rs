@@ -169,6 +169,11 @@ impl Namespace {
         self.read_only || self.protected.load(Ordering::Relaxed)
     }
 
+    /// Whether the configuration makes it read-only, so that hosts cannot change that.
+    pub(crate) fn is_always_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// Sets or clears write protection, which hosts request. It persists through power loss if there is a
     /// file for it.
     pub(crate) fn protect(&self, protect: bool) -> Result<(), Status> {

@@ -7,7 +7,7 @@ use wire::nvme::fabrics::Property;
 use wire::nvme::property::{self, Capabilities, VERSION_2_0, configuration, status};
 
 use super::controller::Controller;
-use crate::limits::QUEUE_ENTRIES_MAX;
+use crate::limits::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
 
 /// CAP.TO in units of 500 ms. The controller is ready at once, but hosts wait at least this long if something
 /// delays it.
@@ -61,7 +61,6 @@ impl Controller {
         }
         if new & configuration::SHUTDOWN != 0 && old & configuration::SHUTDOWN == 0 {
             self.reset();
-            self.configuration = new & !configuration::ENABLE;
             self.status |= status::SHUTDOWN_COMPLETE;
         }
         if new & configuration::SHUTDOWN == 0 && old & configuration::SHUTDOWN != 0 {
@@ -69,13 +68,16 @@ impl Controller {
         }
     }
 
-    /// Resets the controller: it ends its I/O queues and removes event requests.
+    /// Resets the controller: it ends its I/O queues and removes event requests. Features get their defaults.
     fn reset(&mut self) {
         self.set_ready(false);
         self.events.reset();
         self.features.clear();
         self.changed.clear();
-        self.queues_granted = 0;
+        self.host_behaviour = [0; 512];
+        self.keep_alive_ms = self.keep_alive_default_ms;
+        self.queues_granted = IO_QUEUES_MAX;
+        self.session.writes_through.store(false, Ordering::Relaxed);
         self.session.epoch.fetch_add(1, Ordering::Release);
         self.queues.retain(|id, queue| {
             queue.wake();

@@ -280,6 +280,10 @@ impl Queue {
         if is_fabrics {
             return plan_fabrics(command, length, queue_id);
         }
+        // Before CSTS.RDY only Fabrics commands are executed, as by the targets of SPDK and Linux.
+        if !membership.session.is_ready.load(Ordering::Acquire) {
+            return Err(Status::COMMAND_SEQUENCE.permanent());
+        }
         self.plan_admin(command, length)
     }
 
@@ -463,10 +467,6 @@ fn fabrics(kind: Fabrics, command: &Command, length: u32) -> Result<Request, Sta
     Ok(Request { cid: command.cid, direction, length, data_at: 0, work: Work::Fabrics(kind, *command) })
 }
 
-/// The length of the data of a command, if its SGL names the same length and it is within the limit.
-pub(super) fn transfer(expected: u32, described: u32) -> Result<usize, Status> {
-    if expected as usize > TRANSFER_BYTES_MAX {
-        return Err(Status::INVALID_FIELD.permanent());
 /// The length of the data of a command with a data structure of `expected` bytes. The SGL may describe more:
 /// Linux sends 16 bytes with Reservation Release, whose structure has 8, and a buffer for 256 ranges with
 /// Dataset Management. What the host sends behind the structure is ignored, what it could receive is not sent.
@@ -477,6 +477,10 @@ pub(super) fn structure(direction: Direction, expected: u32, described: u32) -> 
     transfer(length, if receives_more { expected } else { described })
 }
 
+/// The length of the data of a command, if its SGL names the same length and it is within the limit.
+pub(super) fn transfer(expected: u32, described: u32) -> Result<usize, Status> {
+    if expected as usize > TRANSFER_BYTES_MAX {
+        return Err(Status::INVALID_FIELD.permanent());
     }
     // If the command has no data, the length in the SGL is ignored.
     if expected != 0 && expected != described {

@@ -11,8 +11,8 @@ use wire::nvme::tcp::{Digests, Header};
 use wire::nvme::{Admin, Command, Io, Sgl, Status, property, text};
 
 use crate::support::{
-    BLOCK, BLOCKS, Host, Line, SUBSYSTEM, admin, host_name, io, memory_namespace, nqn, only, pattern, target,
-    target_for,
+    BLOCK, BLOCKS, Host, Line, SUBSYSTEM, admin, host_name, io, memory_namespace, nqn, only, pattern,
+    request_event, target, target_for,
 };
 
 fn identify(line: &mut Line, kind: u8, nsid: u32) -> Result<Vec<u8>, Status> {
@@ -98,13 +98,24 @@ fn a_controller_is_switched_on_and_off() {
     let wrong = host.admin.property(false, property::CAPABILITIES).status().plain();
     assert_eq!(wrong, Status::INVALID_FIELD);
     assert!(host.io.plain(io(Io::Flush, 0, 1)).status().is_success());
+    let command = Command { opcode: Admin::KeepAlive as u8, ..Command::default() };
+    assert!(host.admin.plain(command).status().is_success());
     assert!(host.admin.set_property(property::CONFIGURATION, 0).status().is_success());
     assert_eq!(host.admin.property(false, property::STATUS).result, 0);
     assert_eq!(host.io.closing(), Closing::Controller);
+    // A controller that is not ready executes Fabrics commands only.
+    assert_eq!(host.admin.plain(command).status().plain(), Status::COMMAND_SEQUENCE);
     host.admin.enable();
     let shutdown = property::configuration::SHUTDOWN_NORMAL | property::configuration::ENABLE;
     host.admin.set_property(property::CONFIGURATION, shutdown.into());
     assert_eq!(host.admin.property(false, property::STATUS).result, 8);
+    // Shutdown leaves CC as the host wrote it, and the controller starts again with a reset.
+    assert_eq!(host.admin.property(false, property::CONFIGURATION).result, u64::from(shutdown));
+    assert_eq!(host.admin.plain(command).status().plain(), Status::COMMAND_SEQUENCE);
+    host.admin.set_property(property::CONFIGURATION, 0);
+    assert_eq!(host.admin.property(false, property::STATUS).result, 0);
+    host.admin.enable();
+    assert!(host.admin.plain(command).status().is_success());
 }
 
 #[test]
@@ -126,6 +137,13 @@ fn identify_describes_controllers_and_namespaces() {
     let descriptors = identify(&mut host.admin, cns::DESCRIPTORS, 1).unwrap();
     assert_eq!([&descriptors[..2], &descriptors[20..22]], [[3, 16], [2, 16]]);
     assert_eq!(descriptors[4..20], memory_namespace(1).identity().uuid);
+    let own = host.controller.to_le_bytes();
+    for kind in [cns::CONTROLLERS, cns::NAMESPACE_CONTROLLERS] {
+        let controllers = identify(&mut host.admin, kind, 1).unwrap();
+        assert_eq!(controllers[..6], [1, 0, own[0], own[1], 0, 0], "{kind:#x}");
+    }
+    let elsewhere = identify(&mut host.admin, cns::NAMESPACE_CONTROLLERS, 2);
+    assert_eq!(elsewhere, Err(Status::INVALID_NAMESPACE));
     assert_eq!(identify(&mut host.admin, 0xff, 1), Err(Status::INVALID_FIELD));
     let short = Command { opcode: Admin::Identify as u8, cdw10: 1, ..Command::default() };
     assert_eq!(host.admin.take(short, 4095), Err(Status::SGL_LENGTH_INVALID));
@@ -178,11 +196,6 @@ fn log_pages_tell_what_happened() {
     let long = Command { cid: 9, ..long.to_command(9, 0) }.with_sgl(Sgl::Transport { length: 1 << 30 });
     host.admin.send(&Header::Command(long), 0, &[]);
     assert_eq!(host.admin.response().status().plain(), Status::INVALID_FIELD);
-}
-
-fn request_event(line: &mut Line, cid: u16) {
-    let command = Command { cid, opcode: Admin::AsyncEventRequest as u8, ..Command::default() };
-    line.send(&Header::Command(command.with_sgl(Sgl::Transport { length: 0 })), 0, &[]);
 }
 
 fn enable_events(line: &mut Line, events: u32) {
@@ -239,7 +252,7 @@ fn hosts_protect_namespaces_from_being_written() {
     assert_eq!(zeroes, Status::NAMESPACE_WRITE_PROTECTED);
     assert_eq!(host.io.take(io(Io::Read, 0, 1), BLOCK).unwrap(), pattern(1, BLOCK));
     assert_eq!(set(&mut host, 1, 2), Status::INVALID_FIELD);
-    assert_eq!(set(&mut host, 0xffff_ffff, 0), Status::INVALID_NAMESPACE);
+    assert_eq!(set(&mut host, 2, 0), Status::INVALID_NAMESPACE);
     assert_eq!(set(&mut host, 1, 0), Status::SUCCESS);
     assert_eq!(write(&mut host, 2), Status::SUCCESS);
     // A namespace that the configuration makes read-only stays read-only.
@@ -352,4 +365,5 @@ fn hosts_that_lose_their_permission_lose_their_connections() {
     let host = Host::new(&target, 1);
     target.set_hosts(&nqn(SUBSYSTEM), only(&[&host_name(2)])).unwrap();
     assert_eq!((host.admin.closing(), host.io.closing()), (Closing::Controller, Closing::Controller));
+    assert!(target.controllers().is_empty(), "a closed controller is not listed");
 }

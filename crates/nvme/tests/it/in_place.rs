@@ -7,12 +7,11 @@ use std::sync::Arc;
 use buffer::Buffer;
 use nvme::engine::{Engine, Finished};
 use nvme::store::Store;
-use nvme::target::{Origin, Outcome, Plan, Queue, Target};
-use wire::nvme::fabrics::{Connect, ConnectData};
+use nvme::target::{Outcome, Plan, Queue, Target};
 use wire::nvme::tcp::Digests;
-use wire::nvme::{COMMAND_SIZE, Command, Io, Sgl, Status, text};
+use wire::nvme::{COMMAND_SIZE, Command, Io, Sgl, Status};
 
-use crate::support::{self, BLOCK, NoWake, SUBSYSTEM, io, nqn, pattern, target};
+use crate::support::{self, BLOCK, SUBSYSTEM, io, nqn, pattern, target};
 
 /// Bytes of a chunk: the unit of a store in memory.
 const CHUNK: usize = 1 << 20;
@@ -37,21 +36,8 @@ impl Bare {
     fn new() -> Self {
         let target = target();
         let (admin, controller_id) = support::admin(&target, 1, Digests::default());
-        let origin = Origin { port: 1, local: ([192, 0, 2, 1], 4420).into(), peer: [192, 0, 2, 1].into() };
-        let queue = Queue::new(Arc::clone(&target), origin, Arc::new(NoWake));
-        let mut bare = Self { target, queue, engine: Engine::new(), admin };
-        let connect = Connect { format: 0, queue_id: 1, size: 127, attributes: 0, keep_alive_ms: 0 };
-        let (subsystem, host) = (text::zeroed(SUBSYSTEM), text::zeroed(&support::host_name(1)));
-        let data = ConnectData { host_id: [1; 16], controller_id, subsystem, host }.to_bytes();
-        let mut buffer = Buffer::zeroed(data.len());
-        buffer[..data.len()].copy_from_slice(&data);
-        let plan = bare.queue.accept(&connect.to_command(0), data.len() as u32, 0);
-        let Plan::Take(request) = plan else { panic!("{plan:?}") };
-        assert!(!request.is_written_in_place(), "a Fabrics command writes nothing");
-        let outcome = bare.queue.execute(request, Some(buffer), 0);
-        let Outcome::Reply(completion, _) = outcome else { panic!("{outcome:?}") };
-        assert!(completion.status().is_success(), "{:?}", completion.status());
-        bare
+        let queue = support::bare_queue(&target, controller_id);
+        Self { target, queue, engine: Engine::new(), admin }
     }
 
     /// Writes blocks out of a message that ends with their data. The message comes back.

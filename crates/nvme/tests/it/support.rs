@@ -4,10 +4,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
+use buffer::Buffer;
 use nvme::Nqn;
 use nvme::engine::Engine;
 use nvme::store::{Memory, Store};
-use nvme::target::{Hosts, Identity, Namespace, Origin, Port, Queue, Subsystem, Target, Transport, Wake};
+use nvme::target::{
+    Hosts, Identity, Namespace, Origin, Outcome, Plan, Port, Queue, Subsystem, Target, Transport, Wake,
+};
 use nvme::tcp::{Closing, Connection};
 use wire::nvme::fabrics::{self, Connect, ConnectData, Property};
 use wire::nvme::property;
@@ -360,6 +363,29 @@ pub(crate) fn admin(target: &Arc<Target>, number: u8, digests: Digests) -> (Line
     };
     assert_eq!(admin.plain(queues).result, 3 | 3 << 16);
     (admin, controller)
+}
+
+/// The I/O queue of host 1 without a transport.
+pub(crate) fn bare_queue(target: &Arc<Target>, controller_id: u16) -> Queue {
+    let origin = Origin { port: 1, local: ([192, 0, 2, 1], 4420).into(), peer: [192, 0, 2, 1].into() };
+    let mut queue = Queue::new(Arc::clone(target), origin, Arc::new(NoWake));
+    let connect = Connect { format: 0, queue_id: 1, size: 127, attributes: 0, keep_alive_ms: 0 };
+    let (subsystem, host) = (text::zeroed(SUBSYSTEM), text::zeroed(&host_name(1)));
+    let data = ConnectData { host_id: [1; 16], controller_id, subsystem, host }.to_bytes();
+    let mut buffer = Buffer::zeroed(data.len());
+    buffer[..data.len()].copy_from_slice(&data);
+    let plan = queue.accept(&connect.to_command(0), data.len() as u32, 0);
+    let Plan::Take(request) = plan else { panic!("{plan:?}") };
+    assert!(!request.is_written_in_place(), "a Fabrics command writes nothing");
+    let outcome = queue.execute(request, Some(buffer), 0);
+    let Outcome::Reply(completion, _) = outcome else { panic!("{outcome:?}") };
+    assert!(completion.status().is_success(), "{:?}", completion.status());
+    queue
+}
+
+pub(crate) fn request_event(line: &mut Line, cid: u16) {
+    let command = Command { cid, opcode: wire::nvme::Admin::AsyncEventRequest as u8, ..Command::default() };
+    line.send(&Header::Command(command.with_sgl(Sgl::Transport { length: 0 })), 0, &[]);
 }
 
 pub(crate) fn io(kind: wire::nvme::Io, start: u64, count: u32) -> Command {

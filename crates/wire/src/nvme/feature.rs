@@ -24,6 +24,8 @@ pub const TIMESTAMP: u8 = 0x0e;
 pub const KEEP_ALIVE: u8 = 0x0f;
 /// Host behaviour support.
 pub const HOST_BEHAVIOUR: u8 = 0x16;
+/// I/O Command Set Profile: the index of a combination of I/O command sets.
+pub const COMMAND_SETS: u8 = 0x19;
 /// Host identifier, of 8 or 16 bytes.
 pub const HOST_ID: u8 = 0x81;
 /// Reservation notification mask.
@@ -61,8 +63,10 @@ impl Select {
 
 /// Bits of [`EVENTS`], of Identify's OAES too: which notices a controller sends.
 pub mod events {
-    /// SMART and health warnings: five bits.
+    /// SMART and health warnings: the bits of the critical warning of the log page.
     pub const HEALTH: u32 = 0x1f;
+    /// The health warning about a temperature threshold.
+    pub const TEMPERATURE: u32 = 1 << 1;
     /// Namespaces came, went or changed.
     pub const NAMESPACES: u32 = 1 << 8;
     /// Asymmetric access changed.
@@ -76,6 +80,13 @@ pub const fn event(kind: u8, information: u8, log_page: u8) -> u64 {
     kind as u64 | (information as u64) << 8 | (log_page as u64) << 16
 }
 
+/// Asynchronous event of type "SMART / health status".
+pub const HEALTH_STATUS: u8 = 1;
+/// Information of events of type "SMART / health status".
+pub mod health_status {
+    /// A temperature threshold was reached.
+    pub const TEMPERATURE: u8 = 0x01;
+}
 /// Asynchronous event of type "notice".
 pub const NOTICE: u8 = 2;
 /// Type "I/O command set specific": reservations.

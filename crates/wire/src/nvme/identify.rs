@@ -262,7 +262,7 @@ pub mod io_command {
     pub const DATASET: u16 = 1 << 2;
     /// The controller has Write Zeroes.
     pub const WRITE_ZEROES: u16 = 1 << 3;
-    /// Features can be saved.
+    /// Set Features has the save bit, and Get Features selects values.
     pub const SAVE: u16 = 1 << 4;
     /// The controller has the reservation commands.
     pub const RESERVATIONS: u16 = 1 << 5;

@@ -48,7 +48,7 @@ layouts! {
     }
     /// SMART and health.
     Health[512] {
-        /// Warnings: none of ours.
+        /// Critical warning: a bit for each kind of warning.
         critical_warning: u8 = 0;
         /// Composite temperature, in kelvins.
         temperature: u16 = 1;

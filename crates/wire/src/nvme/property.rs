@@ -32,10 +32,11 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// As the property holds it: queues are contiguous (bit 16), the NVM command set is there by itself and
-    /// among others (bits 37 and 43), the largest page is the smallest one (52..56).
+    /// among others (bits 37 and 43), the largest page is the smallest one (52..56), and a ready controller
+    /// has its media ready (CRMS.CRWMS, bit 59, which version 2.0 requires).
     pub const fn bits(self) -> u64 {
         let page = (self.page_min & 0xf) as u64;
-        let fixed = 1 << 16 | 1 << 37 | 1 << 43;
+        let fixed = 1 << 16 | 1 << 37 | 1 << 43 | 1 << 59;
         self.entries_max as u64 | (self.ready_timeout as u64) << 24 | page << 48 | page << 52 | fixed
     }
 

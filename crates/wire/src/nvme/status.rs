@@ -58,6 +58,8 @@ statuses! {
     RESERVATION_CONFLICT = 0x083, "reservation conflict";
     FEATURE_NOT_SAVEABLE = 0x10d, "feature identifier not saveable";
     FEATURE_NOT_CHANGEABLE = 0x10e, "feature not changeable";
+    FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10f, "feature not namespace specific";
+    COMMAND_SETS_REJECTED = 0x12b, "I/O command set combination rejected";
     INVALID_LOG_PAGE = 0x109, "invalid log page";
     AER_LIMIT_EXCEEDED = 0x105, "asynchronous event request limit exceeded";
     INVALID_QUEUE_ID = 0x101, "invalid queue identifier";
